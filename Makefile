@@ -1,0 +1,73 @@
+# Quorate: every target does its own set-up; only Python 3.11+ and make are assumed.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+RUNTIME := $(VENV)/.runtime
+DEV := $(VENV)/.dev
+SPARK := $(VENV)/.spark
+PROTOS := $(shell find proto -name '*.proto' 2>/dev/null)
+export PYTHONDONTWRITEBYTECODE ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test fmt lint type proto proto-check unit deps-system lock clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(RUNTIME): requirements.lock | $(VENV)/bin/python
+	$(PIP) install --require-hashes -r requirements.lock
+	@touch $@
+
+$(DEV): requirements-dev.lock $(RUNTIME)
+	$(PIP) install --require-hashes -r requirements-dev.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(SPARK): requirements-spark.lock $(DEV)
+	$(PIP) install --require-hashes -r requirements-spark.lock
+	@touch $@
+
+setup: $(DEV)  ## virtual environment with everything the tests need
+
+demo: $(RUNTIME)  ## show what the product does, on this machine, in two minutes
+	@$(BIN)/python -m qm packet demo
+
+test: setup lint type proto-check conformance unit  ## everything CI checks (under 15 minutes on 2 cores)
+
+fmt: setup  ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: setup  ## style, import contracts, choices
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+
+type: setup  ## strict type check
+	$(BIN)/mypy
+
+proto: setup  ## generate the protobuf and gRPC code from proto/
+	$(BIN)/python -m tests.proto_check --write
+
+proto-check: setup  ## fail if generated code is not current
+	$(BIN)/python -m tests.proto_check
+
+unit: setup  ## all tests but the slow suites
+	$(BIN)/python -m pytest -q
+
+deps-system:  ## install what Debian must provide for the complete tests (root), or say how
+	@tests/deps-system.sh
+
+lock: | $(VENV)/bin/python  ## renew the lock files
+	$(PIP) install 'pip-tools>=7.5,<8'
+	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -o requirements.lock pyproject.toml
+	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -c requirements.lock --extra dev -o requirements-dev.lock pyproject.toml
+	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -c requirements-dev.lock --extra spark -o requirements-spark.lock pyproject.toml
+
+clean:  ## remove what the targets made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

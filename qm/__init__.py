@@ -1,0 +1,1 @@
+"""Quorate: a replicated queue manager cluster that speaks the MSMQ binary protocol."""
