@@ -1,0 +1,1 @@
+"""MSMQ packets: bytes to values and back (MS-MQMQ, MS-MQQB). Pure."""

@@ -1,0 +1,40 @@
+"""The two errors of the codec, told apart by blame.
+
+Bytes from a peer raise only `ProtocolError`; a value that has no encoding, handed over by our own
+code, raises `ValueOutOfRange`. "Not enough bytes yet" is neither: it is the value None.
+"""
+
+
+class ProtocolError(Exception):
+    """The peer broke the protocol: its bytes have no reading, and its session ends."""
+
+    def __init__(self, offset: int, field: str, section: str, reason: str) -> None:
+        """Say where and why.
+
+        `offset`: bytes from the start of the packet, or of the buffer where no packet begins.
+        `field`: the specification's name, outermost structure first ("UserHeader.Flags.DQ").
+        `section`: document and section ("MS-MQMQ 2.2.19.2").
+        `reason`: what was found, against what is allowed.
+        """
+        super().__init__(offset, field, section, reason)
+        self.offset = offset
+        self.field = field
+        self.section = section
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.field} at offset {self.offset}: {self.reason} [{self.section}]"
+
+
+class ValueOutOfRange(ValueError):  # noqa: N818 (the name states the fault)
+    """Our own caller asked to write a value that has no encoding."""
+
+    def __init__(self, field: str, section: str, reason: str) -> None:
+        """`field`, `section` and `reason` are those of `ProtocolError`; there are no bytes yet."""
+        super().__init__(field, section, reason)
+        self.field = field
+        self.section = section
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.reason} [{self.section}]"
