@@ -1,0 +1,63 @@
+"""How replicas reach each other (DESIGN section 3): the face that gRPC, memory and the
+simulator share.
+
+A transport may lose, repeat and reorder envelopes and never forges them: the sender of an
+envelope is the authenticated peer. It batches: `send` only queues, and one frame carries
+whatever waits. Queues are bounded in bytes; what does not fit is dropped and counted, since
+Raft repeats it.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Protocol
+
+from raft.machine import SnapshotSource
+from raft.types import Envelope, GroupId, NodeId, SnapshotMeta
+
+
+class PeerState(IntEnum):
+    """What this node's own connection to a peer says about it."""
+
+    CONNECTED = 0
+    LOST = 1
+    """The stream broke. Alone it proves nothing: a live peer's connection may be reset."""
+    REFUSED = 2
+    """The stream broke and a new connection was refused: evidence that the process is gone."""
+
+
+class TransportEvents(Protocol):
+    """What a transport calls, in the thread (and loop) of its owner."""
+
+    def on_envelopes(self, envelopes: Sequence[Envelope]) -> None:
+        """Envelopes of one frame, in the order in which they were sent."""
+
+    def on_peer(self, peer: NodeId, state: PeerState) -> None:
+        """The state of the connection to a peer changed."""
+
+    def on_snapshot_chunk(
+        self, group: GroupId, sender: NodeId, meta: SnapshotMeta, offset: int, chunk: bytes
+    ) -> int:
+        """Take a chunk of a snapshot; return the offset wanted next (resume or repeat)."""
+
+
+class Transport(Protocol):
+    """One node's connections to its peers."""
+
+    def send(self, envelopes: Sequence[Envelope]) -> None:
+        """Queue envelopes; never blocks."""
+
+    def send_snapshot(
+        self,
+        group: GroupId,
+        to: NodeId,
+        meta: SnapshotMeta,
+        source: SnapshotSource,
+        done: Callable[[bool], None],
+    ) -> None:
+        """Stream a snapshot beside the ordinary traffic, then call `done(whole)` once.
+
+        The source is closed by the transport.
+        """
+
+    def set_peers(self, addresses: dict[NodeId, str]) -> None:
+        """Replace the peers and their addresses (`host:port`)."""
