@@ -1,0 +1,213 @@
+"""The ledger's own rules, each on a small tree with its own catalogue."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import ledger
+from tests.conformance.catalogue import CatalogueError, load_declared, load_rows
+from tests.conformance.ledger import Ledger, Project
+
+CATALOGUE = [
+    {"id": f"XX-1-0{n}", "section": "1", "level": "MUST", "area": area, "text": f"Rule {n}."}
+    for n, area in enumerate(["wire", "wire", "wire", "names", "names", "later", "later"], start=1)
+]
+
+DECLARED = """
+[[row]]
+id = "XX-1-06"
+status = "later"
+part = "qm/session"
+reason = "A session rule."
+
+[[row]]
+id = "XX-1-07"
+status = "not_applicable"
+reason = "Binds clients only."
+"""
+
+
+def small_tree(root: Path, tests: str, declared: str = DECLARED, *required: str) -> Project:
+    """A project with one test file and seven rows."""
+    for folder in ("spec", "suite"):
+        (root / folder).mkdir()
+    lines = "".join(json.dumps(row) + "\n" for row in CATALOGUE)
+    (root / "spec" / "xx.jsonl").write_text(lines)
+    (root / "declared.toml").write_text(declared)
+    (root / "suite" / "test_small.py").write_text("import pytest\n" + tests)
+    return Project(
+        root=root,
+        tests=root / "suite",
+        spec_folder=root / "spec",
+        declared_file=root / "declared.toml",
+        required=required,
+    )
+
+
+def settled(project: Project) -> Ledger:
+    """Run the whole ledger on a small tree."""
+    declared = load_declared(project.declared_file, load_rows(project.spec_folder))
+    outcomes, problems = ledger.run_claims(project)
+    return ledger.settle(project, outcomes, problems, declared)
+
+
+def test_counts_rows_per_document_and_area(tmp_path: Path) -> None:
+    project = small_tree(
+        tmp_path,
+        """
+@pytest.mark.spec("XX-1-01", "XX-1-02")
+def test_two():
+    pass
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.spec("XX-1-04")
+def test_cases(n):
+    assert n
+
+def test_without_claim():
+    raise SystemExit("the ledger runs claiming tests only")
+""",
+        DECLARED,
+        "xx:later",
+    )
+    result = settled(project)
+    assert result.problems == ()
+    assert result.table() == {
+        "xx": {
+            "later": {"covered": 0, "not_applicable": 1, "later": 1, "open": 0},
+            "names": {"covered": 1, "not_applicable": 0, "later": 0, "open": 1},
+            "wire": {"covered": 2, "not_applicable": 0, "later": 0, "open": 1},
+        }
+    }
+    assert json.loads(ledger.render_json(result)) == result.table()
+
+
+def test_a_required_area_with_open_rows_is_a_problem(tmp_path: Path) -> None:
+    tests = '@pytest.mark.spec("XX-1-04")\ndef test_one():\n    pass\n'
+    result = settled(small_tree(tmp_path, tests, DECLARED, "xx:names", "xx:nowhere"))
+    assert len(result.problems) == 2
+    assert "XX-1-05" in result.problems[0]
+    assert "XX-1-04" not in result.problems[0]
+    assert "xx:nowhere" in result.problems[1]
+
+
+def test_a_claim_whose_test_did_not_pass_or_run_is_a_problem(tmp_path: Path) -> None:
+    project = small_tree(
+        tmp_path,
+        """
+@pytest.mark.spec("XX-1-01")
+def test_fails():
+    assert False
+
+@pytest.mark.spec("XX-1-02")
+def test_is_skipped():
+    pytest.skip("never")
+
+@pytest.mark.parametrize("n", [0, 1])
+@pytest.mark.spec("XX-1-03")
+def test_one_case_fails(n):
+    assert n
+
+@pytest.mark.spec("XX-1-04")
+@pytest.mark.xfail(strict=False)
+def test_expected_to_fail():
+    pass
+
+class Unseen:
+    @pytest.mark.spec("XX-1-05")
+    def test_in_a_class_that_pytest_passes_by(self):
+        pass
+""",
+    )
+    result = settled(project)
+    text = "\n".join(result.problems)
+    for name in ("test_fails", "test_is_skipped", "test_one_case_fails", "test_expected_to_fail"):
+        assert f"test_small.py::{name} claims" in text
+    assert "test_small.py claims XX-1-05 in a test that never ran" in text
+    assert "covered" not in result.state.values()
+
+
+def test_a_broken_test_file_is_a_problem(tmp_path: Path) -> None:
+    result = settled(small_tree(tmp_path, "import nothing_of_that_name\n"))
+    assert "nothing_of_that_name" in result.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("claims", "said"),
+    [
+        (["XX-9-99"], "XX-9-99: no such row"),
+        (["XX-1-06"], "XX-1-06, which declared.toml declares later"),
+        (["XX-1-07"], "XX-1-07, which declared.toml declares not_applicable"),
+        ([f"XX-1-0{n}" for n in range(1, 8)], "claims 7 rows, 5 at most"),
+    ],
+)
+def test_the_plugin_refuses_wrong_claims_at_collection(
+    tmp_path: Path, claims: list[str], said: str
+) -> None:
+    ids = ", ".join(f'"{row}"' for row in claims)
+    tests = f"@pytest.mark.spec({ids})\ndef test_one():\n    pass\n"
+    result = settled(small_tree(tmp_path, tests))
+    assert said in result.problems[0]
+
+
+@pytest.mark.parametrize(("cases", "said"), [(5, None), (6, "claims 6 rows, 5 at most")])
+def test_the_cases_of_a_test_share_its_claims(tmp_path: Path, cases: int, said: str | None) -> None:
+    project = small_tree(
+        tmp_path,
+        f"""
+@pytest.mark.parametrize("n", [
+    pytest.param(n, marks=pytest.mark.spec(f"XX-1-0{{n}}")) for n in range(1, {cases} + 1)
+])
+def test_cases(n):
+    pass
+""",
+        declared="",
+    )
+    result = settled(project)
+    if said is None:
+        assert result.problems == ()
+    else:
+        assert said in result.problems[0]
+    assert list(result.state.values()).count("covered") == (0 if said else cases)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ('id="XX-9-99"\nstatus="later"\npart="p"\nreason="r"', "in no catalogue"),
+        ('id="XX-1-01"\nstatus="maybe"\nreason="r"', "status must be one of"),
+        ('id="XX-1-01"\nstatus="later"\nreason="r"', "name the part"),
+        ('id="XX-1-01"\nstatus="not_applicable"\nreason=" "', "a reason is missing"),
+        ('id="XX-1-01"\nstatus="not_applicable"\nreason="r"\nwhy="w"', "unknown keys why"),
+    ],
+)
+def test_declared_rows_are_checked(tmp_path: Path, entry: str, said: str) -> None:
+    project = small_tree(tmp_path, "", f"[[row]]\n{entry}\n")
+    with pytest.raises(CatalogueError, match=said):
+        load_declared(project.declared_file, load_rows(project.spec_folder))
+
+
+def test_a_row_declared_twice_is_refused(tmp_path: Path) -> None:
+    entry = '[[row]]\nid="XX-1-01"\nstatus="not_applicable"\nreason="r"\n'
+    project = small_tree(tmp_path, "", entry * 2)
+    with pytest.raises(CatalogueError, match="declared twice"):
+        load_declared(project.declared_file, load_rows(project.spec_folder))
+
+
+def test_a_row_that_exists_twice_is_refused(tmp_path: Path) -> None:
+    project = small_tree(tmp_path, "")
+    (project.spec_folder / "yy.jsonl").write_text(json.dumps(CATALOGUE[0]) + "\n")
+    with pytest.raises(CatalogueError, match="XX-1-01 exists twice"):
+        load_rows(project.spec_folder)
+
+
+def test_the_project_s_own_catalogues_load() -> None:
+    rows = load_rows()
+    documents = {row.document for row in rows.values()}
+    assert documents == {"mqmq", "mqqb", "mqdmpr", "mqac"}
+    assert len(rows) == 458 + 350 + 469 + 421
+    required = {tuple(name.split(":")) for name in ledger.REQUIRED}
+    assert required <= {(row.document, row.area) for row in rows.values()}
