@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Install what Debian must provide for the complete tests: as root with apt-get, else print the exact command.
+# The unit tests need none of it.
+set -euo pipefail
+
+# Packages that are missing. A part whose tests need a system package appends it here, after looking whether
+# this machine has it already.
+needed=()
+
+JAVA_MAJOR_MIN=17
+JAVA_PACKAGE=default-jre-headless
+
+# Major version of the `java` that PySpark would start; 0 without one.
+java_major() {
+    local java="${JAVA_HOME:+${JAVA_HOME}/bin/}java" version=""
+    if command -v "$java" >/dev/null 2>&1; then
+        version=$("$java" -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p' | head -n 1)
+    fi
+    echo "${version:-0}"
+}
+
+# Only the Spark parts need Java, and they do not exist yet: say it, install nothing.
+major=$(java_major)
+if [ "$major" -lt "$JAVA_MAJOR_MIN" ]; then
+    echo "deps-system: no Java $JAVA_MAJOR_MIN or newer; the Spark parts will need it: apt-get install $JAVA_PACKAGE"
+else
+    echo "deps-system: Java $major found"
+fi
+
+if [ "${#needed[@]}" -eq 0 ]; then
+    echo "deps-system: nothing is missing"
+elif [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
+    echo "deps-system: installing ${needed[*]}"
+    apt-get update --quiet
+    DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "${needed[@]}"
+else
+    echo "deps-system: the complete tests need ${needed[*]}; on Debian or Ubuntu:"
+    echo "    sudo apt-get update && sudo apt-get install --yes --no-install-recommends ${needed[*]}"
+fi
