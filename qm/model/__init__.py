@@ -1,0 +1,1 @@
+"""[MS-MQDMPR] as pure functions over an abstract key-value state (qm/model/design.md)."""

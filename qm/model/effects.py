@@ -1,0 +1,92 @@
+"""What apply tells the volatile side, as values (guide 6.5); nothing else leaves it.
+
+Effects of one entry are columns per kind: identical on every replica, consumed by the leader
+(waking readers, dispatching, acknowledging), by every node (handles, waits) and by the archive.
+"""
+
+from array import array
+from enum import IntEnum
+
+import msgspec
+
+
+class EffectKind(IntEnum):
+    """What happened to a position."""
+
+    ARRIVED = 1
+    """Became Available: readers of the queue may be woken."""
+    PENDING = 2
+    """Entered Locked by an uncommitted transaction."""
+    LOCKED = 3
+    UNLOCKED = 4
+    """Available again, same place."""
+    RECEIVED = 5
+    MOVED_OUT = 6
+    MOVED_IN = 7
+    EXPIRED = 8
+    PURGED = 9
+    QUEUE_DELETED = 10
+    REJECTED = 11
+    DEAD_LETTERED = 12
+    """A copy or move into a dead-letter queue."""
+    JOURNALED = 13
+    DELIVERED = 14
+    """Left an outgoing queue, acknowledged by the peer."""
+    ROLLED_BACK = 15
+    """Never became visible: its transaction aborted."""
+    DISCARDED = 16
+    """A copy that no quota admitted."""
+
+
+class PositionEffects(msgspec.Struct, gc=False):
+    """Columns, one element per effect, in the order in which apply caused them."""
+
+    kinds: bytearray
+    queue_ids: "array[int]"
+    """u32."""
+    lookup_identifiers: "array[int]"
+    """u64."""
+    reasons: "array[int]"
+    """u16: MessageClass, 0 = none."""
+    message_ordinals: "array[int]"
+    """u32."""
+    source_queue_managers: list[bytes]
+    sizes_bytes: "array[int]"
+    """u32: stored size."""
+    body_indexes: "array[int]"
+    """u64: the log index that put the message there."""
+
+
+class Outcome(msgspec.Struct, gc=False):
+    """Result of one command, in the order of the batch."""
+
+    status: int
+    """MQ_OK, an MQ_ERROR or MQ_INFORMATION code."""
+    verdicts: "array[int] | None" = None
+    """EdgeBatch: one u16 per message, `TransferVerdict` or a MessageClass."""
+    value: object = None
+    """The command's own result record (`qm.model.results`), or None."""
+
+
+class Applied(msgspec.Struct, gc=False):
+    """Everything that came of one entry."""
+
+    index: int
+    now_ms: int
+    outcomes: list[Outcome]
+    effects: PositionEffects
+    outgoing_queue_ids: set[int]
+    """Outgoing queues with new work, or whose admin state changed."""
+    woken_queue_ids: set[int]
+    """Queues in which a position became Available."""
+    outbox_ids: list[int]
+    """New outbox rows."""
+    alarms: list[str]
+    """Stable names from `qm.model.limits`, for metrics: a history bucket evicted, ..."""
+
+
+def no_effects() -> PositionEffects:
+    """Return empty columns."""
+    return PositionEffects(
+        bytearray(), array("I"), array("Q"), array("H"), array("I"), [], array("I"), array("Q")
+    )

@@ -1,0 +1,35 @@
+"""Limits of the replicated state machine. They count logical things (DESIGN 1.3).
+
+Changing a value changes what apply does: it needs a new apply version.
+"""
+
+from typing import Final
+
+POSITIONS_PER_ENTRY_MAX: Final = 4_096
+"""DESIGN 1.6: no entry touches more positions."""
+MESSAGE_LABEL_MAX_CHARS: Final = 249
+"""Without the NUL; [MS-MQMQ] 2.2.19.3 LabelLength 250 (MQ-A33)."""
+QUEUE_LABEL_MAX_CHARS: Final = 124
+PACKET_MAX_BYTES: Final = 0x0040_0000
+"""[MS-MQMQ] 2.2.19.1 PacketSize."""
+PROPERTIES_PER_CALL_MAX: Final = 128
+"""MQ_ERROR_TOO_MANY_PROPERTIES, [MS-MQMQ] 2.4."""
+OPERATIONS_PER_TRANSACTION_MAX: Final = 2_048
+"""A move touches two positions, so a commit stays below POSITIONS_PER_ENTRY_MAX."""
+QUEUES_MAX: Final = 100_000
+SUBQUEUES_PER_QUEUE_MAX: Final = 1_024
+CURSORS_PER_CLIENT_MAX: Final = 1_024
+WAITING_READERS_PER_CLIENT_MAX: Final = 4_096
+OPEN_QUEUES_PER_CLIENT_MAX: Final = 1_024
+CLIENTS_MAX: Final = 65_536
+TRANSACTIONS_PER_CLIENT_MAX: Final = 256
+UNCONFIRMED_RESULTS_PER_CLIENT_MAX: Final = 4_096
+UNCONFIRMED_BYTES_PER_CLIENT_MAX: Final = 256 * 1024 * 1024
+TARGETS_PER_SEND_MAX: Final = 256
+STREAMS_PER_SOURCE_MAX: Final = 65_536
+HISTORY_ROWS_PER_SOURCE_MAX: Final = 262_144
+"""16 MiB of bitmaps; the oldest bucket of that source goes first, with an alarm."""
+HISTORY_HORIZON_DEFAULT_MS: Final = 7 * 24 * 3600 * 1000
+"""How long an infinite TimeToReachQueue is remembered (DESIGN section 4, Duplicates)."""
+ALARM_HISTORY_EVICTED: Final = "history_evicted"
+ALARM_JOURNAL_DROPPED: Final = "journal_copy_dropped"

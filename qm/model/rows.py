@@ -1,0 +1,115 @@
+"""Rows of fixed layout for what changes with every message; integers little-endian.
+
+Keys are big-endian (`qm.model.state`). Cold rows are canonical msgpack (`qm.model.records`).
+"""
+
+from enum import IntEnum, IntFlag
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+POSITION_KEY: Final = Struct(">IQ")
+"""queue_id u32, LookupIdentifier u64: POSITION, LOCK, OBLIGATION and OUTGOING share it."""
+QUEUE_KEY: Final = Struct(">I")
+DEADLINE_KEY: Final = Struct(">QIQ")
+"""deadline_ms u64, queue_id u32, LookupIdentifier u64."""
+BODY_KEY: Final = Struct(">QH")
+"""index u64, ordinal u16: SYNTHETIC and BLOB."""
+
+POSITION_ROW: Final = Struct("<BBHQIIHIIQ16sI")
+"""state u8, reserved u8, flags u16, body index u64, body offset u32, body length u32,
+body ordinal u16, body crc32 u32, stored size u32 (charged to quotas), deadline_ms u64 (0 = none),
+source queue manager 16 bytes, message ordinal u32 (together the MessageIdentifier)."""
+
+STATS_ROW: Final = Struct("<8IIIQQQQ")
+"""linked positions per priority level (index = 7 - effective priority) 8 x u32, locked u32,
+hidden u32 (below the purge watermark, still linked), TotalBytes u64, purge watermark
+(SequentialID; positions at or below it are hidden) u64, arrivals ever u64, removals ever u64."""
+
+HISTORY_KEY: Final = Struct(">III")
+"""stream id u32, SentTime u32, message ordinal >> HISTORY_BITS u32."""
+HISTORY_BITS: Final = 9
+"""A history row is a bitmap of 2**9 ordinals: 64 bytes."""
+
+SEQUENCE_IN_ROW: Final = Struct("<QIIQ")
+"""SequenceIdentifier u64 (TimeStamp high), SequenceNumber u32, RejectCount u32,
+LastAccessTime ms u64."""
+
+
+class PositionState(IntEnum):
+    """MessagePosition.State ([MS-MQDMPR] 3.1.1.11)."""
+
+    AVAILABLE = 0
+    LOCKED = 1
+    PURGE_PENDING = 2
+    # Deleted is the absence of the row.
+
+
+class PositionFlag(IntFlag):
+    """What apply must know of a message without reading its body."""
+
+    RECOVERABLE = 0x0001
+    TRANSACTIONAL = 0x0002
+    ALLOW_PEEK_WHEN_LOCKED = 0x0004
+    HAS_OBLIGATION = 0x0008
+    """An OBLIGATION row says what is owed when the position ends."""
+    HAS_LOCK = 0x0010
+    EXPIRY_DUE = 0x0020
+    """TimeToBeReceived passed while locked: settled on unlock (DM-A13)."""
+    NEGATIVE_JOURNALING = 0x0040
+    POSITIVE_JOURNALING = 0x0080
+    HAS_OUTGOING = 0x0100
+    """An OUTGOING row carries the sending side's numbers."""
+    FROM_THIS_MANAGER = 0x0200
+    """SourceMachineIdentifier is this queue manager."""
+    WAS_ENCRYPTED = 0x0400
+    SYSTEM = 0x0800
+    """Made by apply: acknowledgement, journal or dead-letter copy, report."""
+
+
+class Position(msgspec.Struct, gc=False):
+    """A decoded POSITION row; mutable, since apply edits it in place before writing it back."""
+
+    state: int
+    reserved: int
+    flags: int
+    body_index: int
+    body_offset: int
+    body_length: int
+    body_ordinal: int
+    body_crc32: int
+    stored_size_bytes: int
+    deadline_ms: int
+    source_queue_manager: bytes
+    message_ordinal: int
+
+    def pack(self) -> bytes:
+        """Return the row."""
+        return POSITION_ROW.pack(
+            self.state,
+            self.reserved,
+            self.flags,
+            self.body_index,
+            self.body_offset,
+            self.body_length,
+            self.body_ordinal,
+            self.body_crc32,
+            self.stored_size_bytes,
+            self.deadline_ms,
+            self.source_queue_manager,
+            self.message_ordinal,
+        )
+
+
+def unpack_position(row: bytes) -> Position:
+    """Return the position of a POSITION row."""
+    return Position(*POSITION_ROW.unpack(row))
+
+
+SEQUENTIAL_ID_MAX: Final = (1 << 56) - 1
+
+
+def lookup_identifier(effective_priority: int, sequential_id: int) -> int:
+    """Return the order key of a position, u64 (DESIGN section 4, Order; DM-A1)."""
+    return (7 - effective_priority) << 56 | sequential_id

@@ -1,0 +1,143 @@
+"""The replicated state as apply sees it: ordered tables of bytes, one canonical encoding each.
+
+`qm.store` keeps them in RocksDB; `MemoryState` keeps them in a sorted list for tests and for the
+audit's replay. Both pass the same tests. Apply is the only writer, and writes of one entry become
+visible outside together.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Protocol
+
+BODY_ORDINAL_SYNTHETIC_FIRST = 0x8000
+"""Ordinals from here on name packets that apply itself made (Table.SYNTHETIC)."""
+
+
+class Table(IntEnum):
+    """One byte before every key. Keys are big-endian, so that byte order is meaning's order.
+
+    Everything below LOCAL_FIRST is logical state: identical on every replica and part of the
+    digest. Key layouts stand in design.md, row layouts in `rows` (hot) and `records` (cold).
+    """
+
+    META = 0x01
+    QUEUE = 0x02
+    QUEUE_NAME = 0x03
+    QUEUE_STATS = 0x04
+    POSITION = 0x05
+    LOCK = 0x06
+    OBLIGATION = 0x07
+    DEADLINE = 0x08
+    TRANSACTION = 0x09
+    OPERATION = 0x0A
+    CLIENT = 0x0B
+    RESULT = 0x0C
+    LEASE = 0x0D
+    STREAM = 0x0E
+    HISTORY = 0x0F
+    HISTORY_BUCKET = 0x10
+    SEQUENCE_IN = 0x11
+    SEQUENCE_OUT = 0x12
+    OUTGOING = 0x13
+    AWAITING_FINAL_ACK = 0x14
+    OUTBOX = 0x15
+    OPEN = 0x16
+    DIRECTORY = 0x17
+    DIRECTORY_INDEX = 0x18
+    SYNTHETIC = 0x19
+    PURGE = 0x1A
+
+    LOCAL_FIRST = 0x80
+    """From here on: derived or node-local, never in the digest."""
+    BODY_LIVE = 0x81
+    BLOB = 0x82
+    APPLIED = 0x83
+
+
+class State(Protocol):
+    """Tables of bytes. Reads see the writes made before them in the same entry."""
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        """Return the value, or None."""
+
+    def put(self, table: Table, key: bytes, value: bytes) -> None:
+        """Set the value."""
+
+    def delete(self, table: Table, key: bytes) -> None:
+        """Remove the key; an absent one is no error."""
+
+    def scan(
+        self, table: Table, low: bytes, high: bytes, limit: int, *, backward: bool = False
+    ) -> list[tuple[bytes, bytes]]:
+        """Return at most `limit` rows with low <= key < high, ascending, or from the end back.
+
+        Keys come without the table byte. Callers pass the tightest bounds that they know: a
+        scan over a range that was emptied row by row is slow (DESIGN section 3, traps).
+        """
+
+    def retain_body(self, index: int, ordinal: int) -> None:
+        """One more position, operation, result or outbox row refers to this body."""
+
+    def release_body(self, index: int, ordinal: int) -> None:
+        """One reference less; without any the body may be forgotten."""
+
+
+class MemoryState:
+    """State in memory: obvious rather than fast."""
+
+    def __init__(self) -> None:
+        self._values: dict[bytes, bytes] = {}
+        self._keys: list[bytes] = []
+        self._references: dict[tuple[int, int], int] = {}
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        """See State.get."""
+        return self._values.get(bytes((table,)) + key)
+
+    def put(self, table: Table, key: bytes, value: bytes) -> None:
+        """See State.put."""
+        full = bytes((table,)) + key
+        if full not in self._values:
+            insort(self._keys, full)
+        self._values[full] = value
+
+    def delete(self, table: Table, key: bytes) -> None:
+        """See State.delete."""
+        full = bytes((table,)) + key
+        if self._values.pop(full, None) is not None:
+            del self._keys[bisect_left(self._keys, full)]
+
+    def scan(
+        self, table: Table, low: bytes, high: bytes, limit: int, *, backward: bool = False
+    ) -> list[tuple[bytes, bytes]]:
+        """See State.scan."""
+        prefix = bytes((table,))
+        first = bisect_left(self._keys, prefix + low)
+        last = bisect_left(self._keys, prefix + high)
+        if backward:
+            chosen = self._keys[max(first, last - limit) : last][::-1]
+        else:
+            chosen = self._keys[first : min(last, first + limit)]
+        return [(key[1:], self._values[key]) for key in chosen]
+
+    def retain_body(self, index: int, ordinal: int) -> None:
+        """See State.retain_body."""
+        self._references[index, ordinal] = self._references.get((index, ordinal), 0) + 1
+
+    def release_body(self, index: int, ordinal: int) -> None:
+        """See State.release_body."""
+        left = self._references[index, ordinal] - 1
+        if left:
+            self._references[index, ordinal] = left
+        else:
+            del self._references[index, ordinal]
+
+    def references(self) -> dict[tuple[int, int], int]:
+        """Return how often each body is referred to, for checkers."""
+        return dict(self._references)
+
+    def rows(self) -> Iterator[tuple[Table, bytes, bytes]]:
+        """Yield every row in key order, for digests and comparisons."""
+        for full in self._keys:
+            yield Table(full[0]), full[1:], self._values[full]
