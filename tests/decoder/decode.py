@@ -5,8 +5,8 @@ dump by hand: one byte after the other, plain dictionaries, the documents' names
 thought for speed. It imports nothing of the product, and shares no idea with it but the tables.
 Where the two disagree, one of them has misread a table.
 
-`decode` takes one whole packet, a ping included, and returns a dictionary per header; `BadBytesError` says
-where the bytes have no reading.
+`decode` takes one whole packet, a ping included, and returns a dictionary per header;
+`BadBytesError` says where the bytes have no reading.
 """
 
 from __future__ import annotations
