@@ -1,0 +1,334 @@
+"""Cold rows: the elements of the data model, one canonical encoding each.
+
+Array-like msgpack: fields are only ever appended, with defaults, under a new apply version.
+Attribute names are the specification's in snake case; quotas are in KB, times in epoch seconds
+where the specification says so and in milliseconds of cluster time where a name ends in `_ms`.
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from qm.model.elements import (
+    DirectoryServerType,
+    LockKind,
+    OperatingSystemType,
+    OperationType,
+    OutboxKind,
+    OutgoingAdminState,
+    QueueKind,
+    QueuePrivacyLevel,
+    QueueScope,
+    QueueType,
+    TransactionState,
+)
+
+GUID_NULL = bytes(16)
+QUOTA_UNLIMITED_KB = 0xFFFF_FFFF
+QUEUE_MANAGER_QUOTA_DEFAULT_KB = 0x0010_0000
+"""[MS-MQDMPR] 3.1.1.1 says bytes; every sibling is in KB (DM-A7)."""
+
+
+class Record(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """Base of all cold rows."""
+
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+_DECODERS: dict[type[Any], msgspec.msgpack.Decoder[Any]] = {}
+
+
+def encode(record: Record) -> bytes:
+    """Return the row: the same bytes for equal records, on every replica."""
+    return _ENCODER.encode(record)
+
+
+def decode(kind: type[RecordT], row: bytes) -> RecordT:
+    """Return the record of a row that `encode` made. Raises msgspec.DecodeError for others."""
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        decoder = _DECODERS[kind] = msgspec.msgpack.Decoder(kind)
+    record: RecordT = decoder.decode(row)
+    return record
+
+
+class Counters(Record):
+    """High-water marks that never go back; META `counters`."""
+
+    sequential_id: int = 0
+    """[MS-MQDMPR] 3.1.1.1 SequentialID: raised once per accepted enqueue."""
+    message_ordinal: int = 0
+    """Last MessageID given; 0 is never given (QB-A12)."""
+    tx_ordinal: int = 0
+    tx_time_stamp: int = 0
+    queue_id: int = 0
+    private_queue_number: int = 0
+    stream_id: int = 0
+    outbox_id: int = 0
+    handle: int = 0
+    clock_ms: int = 0
+    epoch: int = 0
+    """Raised by every LeaderActivated."""
+    total_bytes: int = 0
+    """Of all queues, journals and outgoing queues."""
+    journal_bytes: int = 0
+    """Of the system journal and the dead-letter queues."""
+    apply_version: int = 1
+    usn: int = 0
+
+
+class QueueManager(Record):
+    """LocalQueueManager (3.1.1.1): the cluster; META `qm`."""
+
+    identifier: bytes
+    computer_name: str
+    qualified_computer_name: str
+    aliases: tuple[str, ...] = ()
+    """Further names and addresses under which the cluster is local (DESIGN section 2, qm/names)."""
+    queue_manager_version: str = ""
+    operating_system_version: str = ""
+    operating_system_type: OperatingSystemType = OperatingSystemType.FOREIGN
+    create_time: int = 0
+    modify_time: int = 0
+    queue_manager_quota: int = QUEUE_MANAGER_QUOTA_DEFAULT_KB
+    journal_quota: int = QUOTA_UNLIMITED_KB
+    foreign_system: bool = False
+    remote_access_server: bool = False
+    supporting_server: bool = False
+    directory_server: bool = False
+    routing_server: bool = False
+    directory_server_type: DirectoryServerType = DirectoryServerType.STANDALONE
+    full_path: str = ""
+    site_identifier_list: tuple[bytes, ...] = ()
+    out_routing_server_identifier_list: tuple[bytes, ...] = ()
+    in_routing_server_identifier_list: tuple[bytes, ...] = ()
+    connected_network_identifier_list: tuple[bytes, ...] = ()
+    public_encryption_key_list: bytes = b""
+    public_signing_key_list: bytes = b""
+    sealed_private_keys: bytes = b""
+    security: bytes = b""
+    clustered: bool = True
+    machine_domain_id: bytes = GUID_NULL
+    last_domain: bytes = b""
+    directory_server_list: tuple[str, ...] = ()
+    directory_integrated: bool = True
+    srmp_http_support: bool = False
+    srmp_pgm_support: bool = False
+    hardened_security: bool = False
+    initialization_retry_timer_duration: int = 120
+    connection_active: bool = True
+    version: int = 1
+    """Raised by every change; `if_version` of SetQueueManager compares with it."""
+    system_deadletter_queue: int = 0
+    system_transactional_deadletter_queue: int = 0
+    system_journal_queue: int = 0
+    order_queue: int = 0
+    notification_queue: int = 0
+    send_insecure_nacks: bool = False
+    """[MS-MQQB] 3.1.1.2 SendInsecureNacks."""
+    duplicate_horizon_ms: int = 7 * 24 * 3600 * 1000
+    result_retention_ms: int = 24 * 3600 * 1000
+    transaction_retention_ms: int = 24 * 3600 * 1000
+    legacy_lookup_identifier: bool = False
+    """DM-A1 literal mode."""
+    legacy_workgroup_sd: bool = False
+    copy_to_deadletter_on_quota: bool = True
+    """QB-A47: the literal dead-letter copy of a message refused for quota."""
+
+
+class Queue(Record):
+    """Queue and OutgoingQueue (3.1.1.2, 3.1.1.3)."""
+
+    queue_id: int
+    identifier: bytes
+    kind: QueueKind
+    queue_type: QueueType
+    pathname: str
+    """As given at creation; for an outgoing queue its DestinationFormatName."""
+    qualified_pathname: str = ""
+    label: str = ""
+    create_time: int = 0
+    modify_time: int = 0
+    type: bytes = GUID_NULL
+    private_queue_number: int = 0
+    journaling: bool = False
+    quota: int = QUOTA_UNLIMITED_KB
+    journal_quota: int = QUOTA_UNLIMITED_KB
+    authentication: bool = False
+    privacy_level: QueuePrivacyLevel = QueuePrivacyLevel.OPTIONAL
+    transactional: bool = False
+    multicast_address: str = ""
+    security: bytes = b""
+    sd_version: int = 1
+    base_priority: int = 0
+    full_path: str = ""
+    directory_path: str = ""
+    scope: QueueScope = QueueScope.ENTERPRISE
+    journal_queue: int = 0
+    """queue_id of JournalQueueReference, 0 = none."""
+    parent_queue: int = 0
+    """queue_id of the queue that a journal or subqueue belongs to, 0 = none."""
+    version: int = 1
+    is_deleting: bool = False
+    multicast: bool = False
+    admin_state: OutgoingAdminState = OutgoingAdminState.NORMAL
+
+
+class Lock(Record):
+    """Why a position is not Available."""
+
+    kind: LockKind
+    owner: bytes
+    """Transaction id, or client id (utf-8) of a two-phase read."""
+    number: int = 0
+    """Operation number within the transaction, or request number of the read."""
+    target_queue: int = 0
+    reason: int = 0x4000
+
+
+class Obligation(Record):
+    """What is owed when the position ends."""
+
+    acknowledgements: int = 0
+    """Bits of MessagePropertiesHeader.Flags."""
+    administration_queue: str = ""
+    """Format name, resolved to its absolute form."""
+    final_ack: bool = False
+    sequence_identifier: int = 0
+    sequence_number: int = 0
+    previous_sequence_number: int = 0
+    source_address: str = ""
+    """Observed address of the sender for DIRECT names; "" = answer by queue manager GUID (QB-A22)."""
+    application_deadletter_queue: str = ""
+    priority: int = 0
+    application_tag: int = 0
+    label: str = ""
+
+
+class Transaction(Record):
+    """3.1.1.14, with what the cluster adds."""
+
+    state: TransactionState
+    single_phase: bool
+    owner: str
+    coordinator: str
+    operation_count: int
+    deadline_ms: int
+    outcome_ms: int = 0
+
+
+class TransactionalOperation(Record):
+    """3.1.1.13."""
+
+    operation_type: OperationType
+    queue_id: int
+    lookup_identifier: int
+    target_queue: int = 0
+    target_lookup_identifier: int = 0
+    dequeue_reason: int = 0x4000
+
+
+class Client(Record):
+    """A client's session; outlives its lease by the retention so that late retries are known."""
+
+    principal: str
+    epoch: int
+    lease_deadline_ms: int
+    confirmed_upto: int = 0
+    highest_number: int = 0
+    unconfirmed_count: int = 0
+    unconfirmed_bytes: int = 0
+    is_open: bool = True
+
+
+class Result(Record):
+    """One committed result of a numbered request."""
+
+    number: int
+    status: int
+    queue_id: int = 0
+    lookup_identifier: int = 0
+    body_index: int = 0
+    body_offset: int = 0
+    body_length: int = 0
+    body_ordinal: int = 0
+    body_crc32: int = 0
+    flags: int = 0
+    source_queue_manager: bytes = b""
+    message_ordinal: int = 0
+    value: bytes = b""
+    """Other commands: their own result record, encoded."""
+    is_destructive: bool = False
+
+
+class ResultRun(Record):
+    """Results of one client made by one command, ascending by number."""
+
+    results: tuple[Result, ...]
+
+
+class OutgoingTransferInfo(Record):
+    """3.1.1.4, the replicated part: one live sequence per outgoing queue."""
+
+    sequence_identifier: int = 0
+    next_number: int = 1
+    last_acked_number: int = 0
+    pending_count: int = 0
+
+
+class OutgoingPosition(Record):
+    """The sending side's numbers of a position in an outgoing queue."""
+
+    sequence_identifier: int = 0
+    sequence_number: int = 0
+    is_session_acked: bool = False
+    is_order_acked: bool = False
+
+
+class AwaitingFinalAck(Record):
+    """A transactional message that arrived and whose end is not yet known (QB-A19)."""
+
+    queue_id: int
+    lookup_identifier: int
+    since_ms: int
+
+
+class OutboxRow(Record):
+    """Something owed to a peer, sent at least once, removed by OutboxDone."""
+
+    kind: OutboxKind
+    queue_manager: bytes
+    address: str
+    payload: bytes
+
+
+class OpenQueueRow(Record):
+    """A replicated open: sharing holds across a change of leader."""
+
+    queue_id: int
+    access: int
+    share_mode: int
+    client_id: str
+    format_name: str
+    epoch: int
+
+
+class PurgeRow(Record):
+    """A purge or deletion that is being settled."""
+
+    watermark: int
+    reason: int
+    """MessageClass: Q_PURGED or Q_DELETED."""
+    is_deletion: bool
+
+
+class DirectoryObjectRow(Record):
+    """Enterprise, Site, RoutingLink, ConnectedNetwork, User (3.1.1.6 to 3.1.1.15) and links to
+    the queue manager and its public queues, in the embedded directory.
+    """
+
+    object_type: int
+    usn: int
+    attributes: dict[str, bytes]
+    """Attribute name of the specification -> canonical msgpack of its value."""
