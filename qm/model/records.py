@@ -199,7 +199,7 @@ class Obligation(Record):
     sequence_number: int = 0
     previous_sequence_number: int = 0
     source_address: str = ""
-    """Observed address of the sender for DIRECT names; "" = answer by queue manager GUID (QB-A22)."""
+    """Observed address of the sender for DIRECT names; "" = by queue manager GUID (QB-A22)."""
     application_deadletter_queue: str = ""
     priority: int = 0
     application_tag: int = 0
