@@ -1,0 +1,86 @@
+"""What can be done with a name of each kind, decided from the name alone.
+
+These functions know nothing of queues that exist; they say what no queue of that name could do.
+"""
+
+from enum import IntEnum
+
+from qm.names.direct import DirectName, DirectProtocol, DirectSystemName
+from qm.names.errors import unsupported_operation
+from qm.names.format_name import (
+    DistributionListName,
+    FormatName,
+    MulticastName,
+    MultipleElementName,
+    PrivateName,
+    PublicName,
+    format_name_text,
+    is_read_only,
+)
+
+
+class DirectoryUse(IntEnum):
+    """What a queue manager must ask the directory before it can use a name."""
+
+    NONE = 0
+    """Nothing: the name works in workgroup mode [MS-MQMQ 2.1.2]."""
+    COMPUTER = 1
+    """Where the computer is, for routing; never the queue [MS-MQMQ 2.1.4]."""
+    OBJECT = 2
+    """The object whose GUID the name holds: a queue [2.1.3] or a group [2.1.5]."""
+
+
+def directory_use(name: FormatName) -> DirectoryUse:
+    """Return what the directory is needed for.
+
+    A multiple-element name needs what its neediest element needs: when the answer is not NONE it
+    cannot be used while the directory is out of reach [MS-MQMQ 2.1.7].
+    """
+    match name:
+        case MultipleElementName():
+            return max(map(directory_use, name.elements), default=DirectoryUse.NONE)
+        case PublicName() | DistributionListName():
+            return DirectoryUse.OBJECT
+        case PrivateName():
+            return DirectoryUse.COMPUTER
+        case _:
+            return DirectoryUse.NONE
+
+
+def check_sendable(name: FormatName) -> None:
+    """Raise `FormatNameError` 0xC00E0020 unless a message can be addressed to `name`.
+
+    Read-only queues and subqueues take no messages; and of the protocols a name can ask for,
+    Quorate speaks the binary one over TCP, for which IPX, HTTP and multicast names have no meaning.
+    """
+    if isinstance(name, MultipleElementName):
+        for element in name.elements:
+            check_sendable(element)
+        return
+    if is_read_only(name):
+        raise unsupported_operation(f"{format_name_text(name)} is read-only: nobody can send to it")
+    if isinstance(name, DirectName):
+        if name.subqueue is not None:
+            raise unsupported_operation(
+                f"{format_name_text(name)} is a subqueue: send to the queue and move the message"
+            )
+        check_transport(name)
+    if isinstance(name, MulticastName):
+        raise unsupported_operation(
+            f"{format_name_text(name)} needs SRMP over PGM, which is not spoken here"
+        )
+
+
+def check_transport(name: DirectName | DirectSystemName) -> None:
+    """Raise `FormatNameError` 0xC00E0020 unless the binary protocol over TCP reaches `name`."""
+    protocol = name.address.protocol
+    if protocol.is_ipx:
+        raise unsupported_operation(
+            f"{format_name_text(name)} needs SPX, which is not spoken here; "
+            "use DIRECT=TCP: or DIRECT=OS:"
+        )
+    if protocol.is_http:
+        raise unsupported_operation(
+            f"{format_name_text(name)} needs SRMP over {protocol.value}, which is not spoken here; "
+            f"use DIRECT=TCP: or DIRECT={DirectProtocol.OS.value}:"
+        )
