@@ -248,3 +248,5 @@ class Ready(msgspec.Struct, frozen=True, gc=False):
     reads: tuple[ReadState, ...]
     soft_state: SoftState | None
     """Only when it changed."""
+    snapshots_wanted: tuple[NodeId, ...] = ()
+    """Followers that need a snapshot: make one, tell the core (`Core.offer_snapshot`), send it."""
