@@ -1,11 +1,54 @@
 """What consensus asks of the state machine that it drives (DESIGN section 9, contract 2)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Protocol, TypeVar
 
 from raft.types import Entry, SnapshotMeta
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
+
+
+class Hold(Protocol):
+    """Keeps an entry of the log, and all later ones, readable. Also a context manager."""
+
+    def release(self) -> None:
+        """Let them go. Repeating it does nothing."""
+
+    def __enter__(self) -> "Hold":
+        """Return itself."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Release."""
+
+
+class LogReader(Protocol):
+    """The log as the state machine may use it: bodies stay where they were written (DESIGN
+    section 3, Bodies are generational). `raft.log.Log` is one.
+    """
+
+    def read(self, index: int, offset: int, length: int) -> bytes:
+        """Return `length` bytes from `offset` of an entry's data, without reading the segment.
+
+        Checks no checksum: the caller has its own. Callable from any thread while the index is
+        held. Raises Compacted, Unavailable, and ValueError when the range leaves the entry.
+        """
+
+    def hold(self, index: int) -> Hold:
+        """Keep the entry and all later ones. Raises Compacted when it is gone already."""
+
+    def on_retire(self, callback: Callable[[int, int], None]) -> None:
+        """Have `callback(first_index, last_index)` called before those entries are dropped.
+
+        Oldest first, in the owner's thread. What is needed of them must be durable elsewhere
+        when it returns; after a crash the same range may be announced again. If it raises, the
+        entries stay.
+        """
 
 
 class SnapshotSource(Protocol):
