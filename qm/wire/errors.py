@@ -22,11 +22,15 @@ class ProtocolError(Exception):
         self.section = section
         self.reason = reason
 
+    def counted_from(self, start: int) -> "ProtocolError":
+        """Return the same error with its offset counted from `start` instead of the buffer's."""
+        return ProtocolError(self.offset - start, self.field, self.section, self.reason)
+
     def __str__(self) -> str:
         return f"{self.field} at offset {self.offset}: {self.reason} [{self.section}]"
 
 
-class ValueOutOfRange(ValueError):  # noqa: N818 (the name states the fault)
+class ValueOutOfRange(ValueError):
     """Our own caller asked to write a value that has no encoding."""
 
     def __init__(self, field: str, section: str, reason: str) -> None:

@@ -9,6 +9,10 @@ from typing import Final
 PACKET_SIZE_MAX_BYTES: Final = 0x0040_0000
 # MS-MQQB 2.2.1: the smallest packet is a BaseHeader and an InternalHeader (QB-A17).
 PACKET_SIZE_MIN_BYTES: Final = 20
+# MS-MQQB 2.2.3: EstablishConnection is the longest internal packet.
+INTERNAL_PACKET_SIZE_MAX_BYTES: Final = 572
+# MS-MQMQ 2.2.20: BaseHeader, UserHeader without names, MessagePropertiesHeader without data.
+USER_PACKET_SIZE_MIN_BYTES: Final = 120
 # What follows PacketSize bytes in a UserMessage (MS-MQMQ 2.2.20.4, QB-A17).
 SESSION_HEADER_SIZE_BYTES: Final = 16
 # The longest run of bytes that one packet can occupy in a stream.
@@ -48,13 +52,12 @@ SENDER_ID_MAX_BYTES: Final = 0xFFFF
 ENCRYPTION_KEY_MAX_BYTES: Final = 0xFFFF
 SIGNATURE_MAX_BYTES: Final = 0xFFFF
 SENDER_CERT_MAX_BYTES: Final = 0xFFFF
-PROVIDER_INFO_MAX_BYTES: Final = 0x0001_0000
 
 # MS-MQMQ 2.2.20.2: HeaderSize of an empty list.
 MQF_ADDRESS_HEADER_MIN_BYTES: Final = 12
-# Elements of a multiple-element format name that one packet may carry. The specification has no
-# number; the smallest element is 4 bytes, so the packet bounds it, and so does this.
-MQF_ELEMENTS_MAX: Final = 0x0001_0000
+# Elements of one list of a multiple-element format name. The specification leaves it to PacketSize,
+# which would let 4 MiB of 4-byte elements become a million values.
+MQF_ELEMENTS_MAX: Final = 4096
 
 # MS-MQQB 2.2.2.1, in milliseconds; outside the range the session ends (QB-A45).
 RECOVERABLE_ACK_TIMEOUT_MIN_MS: Final = 500
