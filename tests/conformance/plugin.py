@@ -10,7 +10,8 @@ every run, so that a wrong claim is seen by the one who writes it:
 With `--spec-record FILE` only claiming tests are run, and FILE receives what each claimed and how
 it ended. With `--spec-contexts FILE` (the mutants' first pass) the lines of product code that
 each claiming test executes are stored as coverage data, one context per test. `--spec-only FILE`
-narrows the run to the tests that FILE names, one per line.
+narrows the run to the tests that FILE names, one per line; `--spec-no-shrink` keeps hypothesis from
+minimising what fails.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from tests.conformance.catalogue import (
@@ -69,12 +71,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--spec-contexts", type=Path, help="store executed lines per claiming test here"
     )
     group.addoption("--spec-only", type=Path, help="run only the tests named in this file")
+    group.addoption("--spec-no-shrink", action="store_true", help="do not minimise a failure")
     group.addoption("--spec-folder", type=Path, default=SPEC_FOLDER, help="the catalogues")
     group.addoption("--spec-declared", type=Path, default=DECLARED_FILE, help="declared rows")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "spec(*ids): catalogue rows that this test proves")
+    if config.getoption("--spec-no-shrink"):
+        # One counterexample is enough to know that a break was noticed.
+        phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+        hypothesis.settings.register_profile("no-shrink", phases=phases, database=None)
+        hypothesis.settings.load_profile("no-shrink")
     config.pluginmanager.register(Ledger(config), "conformance-ledger")
 
 

@@ -131,7 +131,7 @@ class Unseen:
 
 
 def test_a_broken_test_file_is_a_problem(tmp_path: Path) -> None:
-    result = settled(small_tree(tmp_path, "import nothing_of_that_name\n"))
+    result = settled(small_tree(tmp_path, "import nothing_of_that_name\npytest.mark.spec()\n"))
     assert "nothing_of_that_name" in result.problems[0]
 
 

@@ -1,0 +1,187 @@
+"""The mutants: what they break, what they leave alone, and that a hollow claim does not pass."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import mutants
+from tests.conformance.ledger import Project
+from tests.conformance.mutation import Mutant, Source
+from tests.conformance.reach import Tree
+from tests.conformance.test_ledger import small_tree
+
+PRODUCT = '''"""A small product [MS-XX 1]."""
+
+from struct import Struct
+
+LIMIT_BYTES = 8
+UNRELATED = 3
+_LAYOUT = Struct("<HI")
+
+
+def parse(data):
+    """Read two numbers [MS-XX 1]."""
+    if len(data) > LIMIT_BYTES:
+        raise ValueError("too long")
+    kind, size = _LAYOUT.unpack(data)
+    return kind & 7, size
+
+
+def unrelated():
+    return UNRELATED + 1
+'''
+
+CLAIMS = """
+import struct
+from qm.wire import part
+
+@pytest.mark.spec("XX-1-01")
+def test_honest():
+    assert part.parse(b"\\x0f\\0\\x02\\0\\0\\0") == (7, 2)
+    assert part.parse(b"\\x01\\0\\x02\\0\\0\\0") == (1, 2)
+    for size in (5, 9):
+        with pytest.raises((ValueError, struct.error)) as raised:
+            part.parse(bytes(size))
+        assert isinstance(raised.value, ValueError) == (size == 9)
+
+@pytest.mark.spec("XX-1-02")
+def test_hollow():
+    part.parse(b"\\x0f\\0\\x02\\0\\0\\0")
+
+@pytest.mark.spec("XX-1-03")
+def test_about_nothing():
+    assert True
+"""
+
+
+def mutated(source: str) -> list[str]:
+    """The source after each of its mutants."""
+    found = []
+    for statement in Source("x.py", source).statements:
+        for mutant in statement.mutants:
+            after = mutant.apply(source.encode()).decode()
+            ast.parse(after)
+            found.append(after)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x = 4", ["x = 5"]),
+        ("x: int = 4", ["x: int = 5"]),
+        ("x = True", ["x = False"]),
+        ('x = "<HI"', ["x = '>HI'"]),
+        ('x = "<BB"', []),
+        ('x = "DIRECT="', ["x = 'DIRECT=~'"]),
+        ("x = b'AB'", ["x = b'@B'"]),
+        ("x = a < b", ["x = (a <= b)"]),
+        ("x = a in b", ["x = (a not in b)"]),
+        ("x = a + b", ["x = ((a) - (b))"]),
+        ("x = a & b", ["x = ((a) | (b))"]),
+        ("x = a and b", ["x = ((a) or (b))"]),
+        ("x = not a", ["x = bool(a)"]),
+        ("x = a if b else c", ["x = (c if b else a)"]),
+        ("x = data[:4]", ["x = data[:5]"]),
+        ("def f():\n    x += 2", ["def f():\n    x -= 2", "def f():\n    x += 3"]),
+        ("def f():\n    g(a)", ["def f():\n    pass"]),
+        ("def f():\n    raise E(1)", ["def f():\n    pass"]),
+        ("if a:\n    b()", ["if not (a):\n    b()"]),
+        ('x = "é", 1', ["x = 'é~', 1", 'x = "é", 2']),
+        ('"""Words."""', []),
+        ("import a", []),
+        ('__all__ = ["a"]', []),
+        ('SECTION = "MS-MQMQ 2.2.19"', []),
+        ("x = ProtocolError(0, 'text')", []),
+        ("x = truncated(o, n, 'BaseHeader', SECTION)", []),
+        ("x = parse(o, 'UserHeader.AdminQueue')", []),
+        ("x = f'{a} and {4}'", []),
+        ("def f(a: Literal[4] = 3) -> 'B': ...", []),
+    ],
+)
+def test_what_is_broken_and_what_is_left_alone(before: str, after: list[str]) -> None:
+    assert mutated(before) == after
+
+
+def test_the_code_behind_a_test_is_what_it_runs_and_names(tmp_path: Path) -> None:
+    small_product(tmp_path)
+    lines = {number for number, line in enumerate(PRODUCT.splitlines(), 1) if "kind" in line}
+    behind = Tree(tmp_path).behind("suite/test_small.py::test_hollow", {"qm/wire/part.py": lines})
+    assert sorted(statement.text.strip() for statement in behind) == [
+        '_LAYOUT = Struct("<HI")',
+        "kind, size = _LAYOUT.unpack(data)",
+        "return kind & 7, size",
+    ]
+
+
+def test_members_stand_for_themselves_and_a_class_for_all(tmp_path: Path) -> None:
+    (tmp_path / "qm").mkdir()
+    (tmp_path / "suite").mkdir()
+    (tmp_path / "qm" / "codes.py").write_text(
+        "from enum import IntEnum\nBASE = 1\nclass Code(IntEnum):\n    ONE = BASE\n    TWO = 2\n"
+    )
+    (tmp_path / "suite" / "test_codes.py").write_text(
+        "from qm.codes import Code\n"
+        "def helper(): return Code(2)\n"
+        "def test_one(): assert Code.ONE == 1\n"
+        "def test_all(): assert helper()\n"
+        "def test_none(): pass\n"
+    )
+    tree = Tree(tmp_path)
+    behind = {
+        test: sorted(s.text.strip() for s in tree.behind(f"suite/test_codes.py::{test}", {}))
+        for test in ("test_one", "test_all", "test_none")
+    }
+    assert behind == {
+        "test_one": ["BASE = 1", "ONE = BASE"],
+        "test_all": ["BASE = 1", "ONE = BASE", "TWO = 2"],
+        "test_none": [],
+    }
+
+
+def test_words_compare_identifiers_without_case_and_numbers_by_value() -> None:
+    assert {"recoverableackflags", "100", "order", "ack"} <= mutants.words(
+        "RecoverableAckFlags 0x64 ORDER_ACK OrderAck"
+    )
+    assert "recoverableackflags" in mutants.words("recoverable_ack_flags = 100")
+
+
+def test_an_honest_claim_is_caught_and_a_hollow_one_is_not(tmp_path: Path) -> None:
+    verdicts = {v.row: v for v in mutants.run(small_product(tmp_path), seed=1, sample_size=20)}
+    assert sorted(verdicts) == ["XX-1-01", "XX-1-02", "XX-1-03"]
+    assert verdicts["XX-1-01"].is_caught
+    assert len(verdicts["XX-1-01"].tried) == mutants.BREAKS_PER_ROW
+    assert not verdicts["XX-1-02"].is_caught
+    assert not verdicts["XX-1-03"].is_caught
+    assert verdicts["XX-1-03"].tried == ()
+    broken = {m.before for v in verdicts.values() for m, _ in v.tried}
+    assert not any("UNRELATED" in before for before in broken)
+    assert (tmp_path / "qm" / "wire" / "part.py").read_text() == PRODUCT
+
+
+def test_a_break_that_stops_the_import_is_no_break(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    workshop = mutants.Workshop(small_product(tmp_path / "project"), tmp_path)
+    test = "suite/test_small.py::test_hollow"
+    start = PRODUCT.index('"<HI"')
+
+    def replaced_by(layout: str) -> bool | None:
+        mutant = Mutant("qm/wire/part.py", 7, start, start + 5, '"<HI"', layout)
+        return workshop.kills(mutant, (test,))
+
+    assert replaced_by('"no layout"') is None
+    assert replaced_by('"<HIB"') is True
+    assert replaced_by('"<IH"') is False
+
+
+def small_product(root: Path) -> Project:
+    """A project with a product of one module and an honest, a hollow and an empty claim."""
+    project = small_tree(root, CLAIMS, declared="")
+    (root / "qm" / "wire").mkdir(parents=True)
+    (root / "qm" / "__init__.py").write_text("")
+    (root / "qm" / "wire" / "__init__.py").write_text("")
+    (root / "qm" / "wire" / "part.py").write_text(PRODUCT)
+    return project
