@@ -1,1 +1,109 @@
-"""MSMQ packets: bytes to values and back (MS-MQMQ, MS-MQQB). Pure."""
+"""MSMQ packets: bytes to values and back (MS-MQMQ 2.2, MS-MQQB 2.2). Pure.
+
+Three doors:
+
+- **Values.** `parse_packet` and `write_packet`, and one `parse_*`/`write_*` pair per structure in
+  its own module. `parse_x(buffer, offset, end)` returns the value and the next offset; `end` is at
+  most `len(buffer)`. Values are frozen. What a packet says twice (a flag and the header that it
+  announces) a value says once.
+- **Streams.** `Framer.feed` cuts a TCP stream into runs of whole packets, with the fixed fields of
+  each.
+- **Raw packets.** `qm.wire.peek` reads and `qm.wire.patch` writes single fields in place.
+
+Rules that hold everywhere:
+
+- Any bytes end in a value, in "more is needed" (None), or in one `ProtocolError`; what our own
+  caller got wrong is `ValueOutOfRange`.
+- `write` accepts exactly the values that `parse` can return. Rules that bind senders only are in
+  `qm.wire.sender_rules`.
+- A reserved field that may hold anything is kept; a bit that should be sent clear is not.
+"""
+
+from qm.wire.ack import ORDER_QUEUE, FinalAck, OrderAck, is_order_queue, order_queue_at
+from qm.wire.base_header import BaseHeader, parse_base_header
+from qm.wire.bounds import Buffer
+from qm.wire.debug_header import DebugHeader
+from qm.wire.errors import ProtocolError, ValueOutOfRange
+from qm.wire.framer import Framer, Frames, frame_packet
+from qm.wire.guid import GUID_NULL, Guid, guid_from_text, guid_text
+from qm.wire.identifiers import MessageIdentifier, TxSequenceId
+from qm.wire.internal import ConnectionParameters, EstablishConnection, SessionAck
+from qm.wire.message_class import AcknowledgeFlags, MessageClass
+from qm.wire.message_properties import MessagePropertiesHeader
+from qm.wire.multi_queue_format import DistributionQueueFormatName, MultiQueueFormatHeader
+from qm.wire.packet import Packet, PacketKind, packet_kind, parse_packet, write_packet
+from qm.wire.peek import Head
+from qm.wire.ping import Ping, parse_ping, write_ping
+from qm.wire.queue_name import (
+    DirectQueueFormatName,
+    PrivateQueueFormatName,
+    PrivateQueueFormatNameId,
+    PublicQueueFormatName,
+    QueueHost,
+    QueueName,
+    SameAsAdminQueue,
+)
+from qm.wire.security_header import ProviderInfo, SecurityHeader
+from qm.wire.sender_rules import check_sender_rules
+from qm.wire.session_header import SessionHeader
+from qm.wire.soap_header import SoapHeader
+from qm.wire.transaction_header import TransactionHeader
+from qm.wire.user_header import UserHeader
+from qm.wire.user_message import UserMessage, parse_user_message, write_user_message
+
+__all__ = [
+    "GUID_NULL",
+    "ORDER_QUEUE",
+    "AcknowledgeFlags",
+    "BaseHeader",
+    "Buffer",
+    "ConnectionParameters",
+    "DebugHeader",
+    "DirectQueueFormatName",
+    "DistributionQueueFormatName",
+    "EstablishConnection",
+    "FinalAck",
+    "Framer",
+    "Frames",
+    "Guid",
+    "Head",
+    "MessageClass",
+    "MessageIdentifier",
+    "MessagePropertiesHeader",
+    "MultiQueueFormatHeader",
+    "OrderAck",
+    "Packet",
+    "PacketKind",
+    "Ping",
+    "PrivateQueueFormatName",
+    "PrivateQueueFormatNameId",
+    "ProtocolError",
+    "ProviderInfo",
+    "PublicQueueFormatName",
+    "QueueHost",
+    "QueueName",
+    "SameAsAdminQueue",
+    "SecurityHeader",
+    "SessionAck",
+    "SessionHeader",
+    "SoapHeader",
+    "TransactionHeader",
+    "TxSequenceId",
+    "UserHeader",
+    "UserMessage",
+    "ValueOutOfRange",
+    "check_sender_rules",
+    "frame_packet",
+    "guid_from_text",
+    "guid_text",
+    "is_order_queue",
+    "order_queue_at",
+    "packet_kind",
+    "parse_base_header",
+    "parse_packet",
+    "parse_ping",
+    "parse_user_message",
+    "write_packet",
+    "write_ping",
+    "write_user_message",
+]

@@ -29,6 +29,8 @@ FLAG_SH: Final = 0x0010
 FLAG_DH: Final = 0x0020
 FLAG_TR: Final = 0x0100
 
+FLAGS_OFFSET: Final = 2
+PACKET_SIZE_OFFSET: Final = 8
 _LAYOUT: Final = Struct("<BBHIII")
 BASE_HEADER_SIZE_BYTES: Final = _LAYOUT.size
 
@@ -66,7 +68,7 @@ def parse_base_header(buffer: Buffer, offset: int, end: int) -> tuple[BaseHeader
         raise _not_a_packet(offset, version, signature)
     if not PACKET_SIZE_MIN_BYTES <= packet_size <= PACKET_SIZE_MAX_BYTES:
         raise ProtocolError(
-            offset + 8,
+            offset + PACKET_SIZE_OFFSET,
             "BaseHeader.PacketSize",
             SECTION,
             f"{packet_size} bytes; {PACKET_SIZE_MIN_BYTES} to {PACKET_SIZE_MAX_BYTES} are allowed",
@@ -76,10 +78,10 @@ def parse_base_header(buffer: Buffer, offset: int, end: int) -> tuple[BaseHeader
     is_traced = bool(flags & FLAG_TR)
     if is_internal and (has_debug_header or is_traced):
         raise ProtocolError(
-            offset + 2, "BaseHeader.Flags.DH", SECTION, "DH or TR in an internal packet"
+            offset + FLAGS_OFFSET, "BaseHeader.Flags.DH", SECTION, "DH or TR in an internal packet"
         )
     if is_traced and not has_debug_header:
-        raise ProtocolError(offset + 2, "BaseHeader.Flags.TR", SECTION, "set without DH")
+        raise ProtocolError(offset + FLAGS_OFFSET, "BaseHeader.Flags.TR", SECTION, "set without DH")
     header = BaseHeader(
         packet_size,
         time_to_reach_queue,
@@ -145,7 +147,7 @@ def packet_span(buffer: Buffer, offset: int, end: int) -> int | None:
         smallest, largest = USER_PACKET_SIZE_MIN_BYTES, PACKET_SIZE_MAX_BYTES
     if not smallest <= packet_size <= largest:
         raise ProtocolError(
-            offset + 8,
+            offset + PACKET_SIZE_OFFSET,
             "BaseHeader.PacketSize",
             SECTION,
             f"{packet_size} bytes; this kind of packet has {smallest} to {largest}",

@@ -10,7 +10,7 @@ from qm.wire.ack import (
     write_final_ack,
     write_order_ack,
 )
-from qm.wire.base_header import parse_base_header
+from qm.wire.base_header import FLAG_IN, FLAGS_OFFSET, parse_base_header
 from qm.wire.bounds import Buffer
 from qm.wire.errors import ProtocolError
 from qm.wire.internal import (
@@ -42,11 +42,12 @@ class PacketKind(Enum):
 
 
 def packet_kind(buffer: Buffer, offset: int, end: int) -> PacketKind:
-    """Read BaseHeader and InternalHeader of the packet at `offset`."""
+    """Read as much of the packet at `offset` as tells its kind; the rest is not checked."""
+    at = offset + FLAGS_OFFSET
+    if at < end and not buffer[at] & FLAG_IN:
+        return PacketKind.MESSAGE
     try:
-        base, _ = parse_base_header(buffer, offset, end)
-        if not base.is_internal:
-            return PacketKind.MESSAGE
+        parse_base_header(buffer, offset, end)
         packet_type, _ = parse_internal_type(buffer, offset, end)
     except ProtocolError as error:
         raise error.counted_from(offset) from None
@@ -59,17 +60,16 @@ def parse_packet(buffer: Buffer, offset: int, end: int) -> tuple[Packet, int]:
     The next offset is behind a UserMessage's SessionHeader (QB-A17). `end` is at most
     `len(buffer)`; a packet that goes beyond it is an error: a `Framer` knows when it is whole.
     """
-    match packet_kind(buffer, offset, end):
-        case PacketKind.MESSAGE:
-            message, after = parse_user_message(buffer, offset, end)
-            # QB-A39: all that is neither OrderAck nor FinalAck is a message, whatever its class.
-            return acknowledgment_in(message) or message, after
-        case PacketKind.SESSION_ACK:
-            return parse_session_ack(buffer, offset, end)
-        case PacketKind.ESTABLISH_CONNECTION:
-            return parse_establish_connection(buffer, offset, end)
-        case PacketKind.CONNECTION_PARAMETERS:
-            return parse_connection_parameters(buffer, offset, end)
+    kind = packet_kind(buffer, offset, end)
+    if kind is PacketKind.MESSAGE:
+        message, after = parse_user_message(buffer, offset, end)
+        # QB-A39: all that is neither OrderAck nor FinalAck is a message, whatever its class.
+        return acknowledgment_in(message) or message, after
+    if kind is PacketKind.SESSION_ACK:
+        return parse_session_ack(buffer, offset, end)
+    if kind is PacketKind.ESTABLISH_CONNECTION:
+        return parse_establish_connection(buffer, offset, end)
+    return parse_connection_parameters(buffer, offset, end)
 
 
 def write_packet(packet: Packet) -> bytes:

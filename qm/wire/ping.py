@@ -18,7 +18,6 @@ UNUSED_SHIFT: Final = 2
 _UNUSED_MAX: Final = 0x3FFF
 
 _LAYOUT: Final = Struct("<HHI16s")
-PING_SIZE_BYTES: Final = _LAYOUT.size
 
 
 class Ping(msgspec.Struct, frozen=True, gc=False):

@@ -74,11 +74,13 @@ def parse_security_header(buffer: Buffer, offset: int, end: int) -> tuple[Securi
     _check_sizes(offset, sender_id_type, sizes)
     items = []
     for name, size in zip(_ITEMS, sizes, strict=True):
-        after = position + aligned(size)
-        if after > end:
-            raise truncated(position, aligned(size), end, f"SecurityHeader.{name}", SECTION)
-        items.append(take(buffer, position, position + size))
-        position = after
+        if not size:
+            items.append(b"")
+            continue
+        start, position = position, position + aligned(size)
+        if position > end:
+            raise truncated(start, aligned(size), end, f"SecurityHeader.{name}", SECTION)
+        items.append(take(buffer, start, start + size))
     header = SecurityHeader(sender_id_type, bool(flags & FLAG_EB), bool(flags & FLAG_DE), *items)
     return header, position
 
