@@ -206,6 +206,21 @@ class Obligation(Record):
     label: str = ""
 
 
+class Source(Record):
+    """A queue manager that sends to us."""
+
+    source_id: int
+    history_row_count: int = 0
+
+
+class HistoryBucket(Record):
+    """The history of one stream and one second of SentTime."""
+
+    source_guid: bytes
+    forget_at_ms: int
+    row_count: int
+
+
 class Transaction(Record):
     """3.1.1.14, with what the cluster adds."""
 

@@ -22,15 +22,25 @@ POSITION_ROW: Final = Struct("<BBHQIIHIIQ16sI")
 body ordinal u16, body crc32 u32, stored size u32 (charged to quotas), deadline_ms u64 (0 = none),
 source queue manager 16 bytes, message ordinal u32 (together the MessageIdentifier)."""
 
-STATS_ROW: Final = Struct("<8IIIQQQQ")
-"""linked positions per priority level (index = 7 - effective priority) 8 x u32, locked u32,
-hidden u32 (below the purge watermark, still linked), TotalBytes u64, purge watermark
-(SequentialID; positions at or below it are hidden) u64, arrivals ever u64, removals ever u64."""
+STATS_ROW: Final = Struct("<8I8IIQQQQ")
+"""visible positions per priority level (index = 7 - effective priority; locked ones included)
+8 x u32, locked ones per level 8 x u32, hidden (Available at or below the purge watermark, still
+linked) u32, TotalBytes u64, purge watermark (a SequentialID, 0 = none) u64, arrivals ever u64,
+removals ever u64."""
 
 HISTORY_KEY: Final = Struct(">III")
 """stream id u32, SentTime u32, message ordinal >> HISTORY_BITS u32."""
 HISTORY_BITS: Final = 9
 """A history row is a bitmap of 2**9 ordinals: 64 bytes."""
+
+BUCKET_KEY: Final = Struct(">II")
+"""stream id u32, SentTime u32: prefix of the bucket's HISTORY rows."""
+BUCKET_RECORD_KEY: Final = Struct(">cII")
+"""0x01, stream id u32, SentTime u32."""
+BUCKET_BY_TIME_KEY: Final = Struct(">cQII")
+"""0x00, forget_at_ms u64, stream id u32, SentTime u32."""
+BUCKET_BY_SOURCE_KEY: Final = Struct(">cIQII")
+"""0x02, source id u32, forget_at_ms u64, stream id u32, SentTime u32."""
 
 SEQUENCE_IN_ROW: Final = Struct("<QIIQ")
 """SequenceIdentifier u64 (TimeStamp high), SequenceNumber u32, RejectCount u32,

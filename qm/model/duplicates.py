@@ -1,0 +1,309 @@
+"""What has arrived before: the memory behind "none is delivered twice" (DESIGN section 4).
+
+A stream is (source queue manager, destination format name byte for byte as on the wire).
+Transactional messages are judged by the stream's sequence, without bound in time. The others by
+(stream, SentTime, ordinal): copies to several queues share an id and differ by stream, and an
+ordinal that rolled over has another SentTime. Ordinals are bits of 64-byte rows, so that a source
+that counts on costs one row per 512 messages and second.
+"""
+
+from typing import Final
+
+from qm.model.ledger import Ledger
+from qm.model.limits import ALARM_HISTORY_EVICTED, HISTORY_ROWS_PER_SOURCE_MAX
+from qm.model.records import HistoryBucket, Source
+from qm.model.rows import (
+    BUCKET_BY_SOURCE_KEY,
+    BUCKET_BY_TIME_KEY,
+    BUCKET_KEY,
+    BUCKET_RECORD_KEY,
+    HISTORY_BITS,
+    HISTORY_KEY,
+    QUEUE_KEY,
+    SEQUENCE_IN_ROW,
+)
+from qm.model.state import Table
+
+ROWS_IN_HAND_MAX: Final = 16_384
+"""Bitmaps, buckets and sequences kept decoded between entries."""
+ROWS_FORGOTTEN_PER_STEP_MAX: Final = 1_024
+_FORGET_GRAIN_MS: Final = 60_000
+"""A bucket's end is rounded up to whole minutes, so that it is seldom moved."""
+_CLOCK_SKEW_MAX_MS: Final = 24 * 3600 * 1000
+"""A SentTime further in our future prolongs no memory."""
+_ORDINAL_MASK: Final = (1 << HISTORY_BITS) - 1
+_BITMAP_BYTES: Final = (1 << HISTORY_BITS) // 8
+
+_SOURCE_PREFIX: Final = b"\x00"
+_STREAM_PREFIX: Final = b"\x01"
+
+
+class Stream:
+    """A stream in hand."""
+
+    __slots__ = ("last_access_ms", "number", "rejects", "sequence", "source_guid", "stream_id")
+
+    sequence: int
+    number: int
+    rejects: int
+    last_access_ms: int
+
+    def __init__(self, source_guid: bytes, stream_id: int, row: bytes | None) -> None:
+        self.source_guid = source_guid
+        self.stream_id = stream_id
+        self.sequence, self.number, self.rejects, self.last_access_ms = SEQUENCE_IN_ROW.unpack(
+            row or bytes(SEQUENCE_IN_ROW.size)
+        )
+
+    def admits(self, sequence: int, number: int, previous: int) -> bool:
+        """The acceptance test of [MS-MQQB] 3.1.5.8.6; gaps are legal (DESIGN section 8)."""
+        if sequence == self.sequence:
+            return previous <= self.number < number
+        return sequence > self.sequence and previous == 0 and number > 0
+
+
+class Duplicates:
+    """The history and the sequences of all streams."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._streams: dict[tuple[bytes, bytes], Stream] = {}
+        self._bitmaps: dict[tuple[int, int, int], int] = {}
+        self._buckets: dict[tuple[int, int], HistoryBucket] = {}
+        self._sources: dict[bytes, Source] = {}
+        self._dirty_bitmaps: dict[tuple[int, int, int], None] = {}
+        self._dirty_sequences: dict[int, Stream] = {}
+        self._dirty_buckets: dict[tuple[int, int], None] = {}
+        self._dirty_sources: dict[bytes, None] = {}
+
+    def forget(self) -> None:
+        """Drop everything derived; rows alone remain. Only between entries."""
+        self._streams.clear()
+        self._bitmaps.clear()
+        self._buckets.clear()
+        self._sources.clear()
+
+    # Streams -----------------------------------------------------------------------------
+
+    def stream(self, source_guid: bytes, wire_name: bytes) -> Stream:
+        """Return the stream of a source and a destination name as sent, made if new."""
+        key = (source_guid, wire_name)
+        stream = self._streams.get(key)
+        if stream is None:
+            stream = self._streams[key] = self._load_stream(source_guid, wire_name)
+        return stream
+
+    def _load_stream(self, source_guid: bytes, wire_name: bytes) -> Stream:
+        ledger = self._ledger
+        key = _STREAM_PREFIX + source_guid + wire_name
+        row = ledger.state.get(Table.STREAM, key)
+        if row is not None:
+            (stream_id,) = QUEUE_KEY.unpack(row)
+            sequence = ledger.state.get(Table.SEQUENCE_IN, row)
+            return Stream(source_guid, stream_id, sequence)
+        ledger.counters.stream_id += 1
+        stream_id = ledger.counters.stream_id
+        ledger.state.put(Table.STREAM, key, QUEUE_KEY.pack(stream_id))
+        return Stream(source_guid, stream_id, None)
+
+    def advance(self, stream: Stream, sequence: int, number: int) -> None:
+        """A message of the sequence was accepted, or refused for good: its number is used."""
+        stream.sequence, stream.number = sequence, number
+        stream.last_access_ms = self._ledger.now_ms
+        self._dirty_sequences[stream.stream_id] = stream
+
+    def reject(self, stream: Stream) -> None:
+        """A message out of order came: counted, nothing else changes (QB-A03)."""
+        stream.rejects = min(stream.rejects + 1, 0xFFFF_FFFF)
+        stream.last_access_ms = self._ledger.now_ms
+        self._dirty_sequences[stream.stream_id] = stream
+
+    # History -----------------------------------------------------------------------------
+
+    def is_known(self, stream: Stream, sent_time: int, ordinal: int) -> bool:
+        """Whether this message of the stream was taken before."""
+        key = (stream.stream_id, sent_time, ordinal >> HISTORY_BITS)
+        bitmap = self._bitmaps.get(key)
+        if bitmap is None:
+            row = self._ledger.state.get(Table.HISTORY, HISTORY_KEY.pack(*key))
+            bitmap = self._bitmaps[key] = int.from_bytes(row, "little") if row else 0
+        return bool(bitmap >> (ordinal & _ORDINAL_MASK) & 1)
+
+    def remember(self, stream: Stream, sent_time: int, ordinal: int, lifetime_ms: int) -> None:
+        """The message was taken, or refused for good. Call `is_known` before.
+
+        `lifetime_ms`: for how long after SentTime the sender may repeat it.
+        """
+        key = (stream.stream_id, sent_time, ordinal >> HISTORY_BITS)
+        bitmap = self._bitmaps[key]
+        self._bitmaps[key] = bitmap | 1 << (ordinal & _ORDINAL_MASK)
+        self._dirty_bitmaps[key] = None
+        now_ms = self._ledger.now_ms
+        begin_ms = min(max(sent_time * 1000, now_ms), now_ms + _CLOCK_SKEW_MAX_MS)
+        end_ms = -(-(begin_ms + lifetime_ms) // _FORGET_GRAIN_MS) * _FORGET_GRAIN_MS
+        bucket = self._bucket(stream, sent_time)
+        if bitmap == 0:
+            bucket.row_count += 1
+            self._dirty_buckets[key[:2]] = None
+            self._count_row(stream.source_guid, 1)
+        if end_ms > bucket.forget_at_ms:
+            self._move_bucket(stream.source_guid, key[:2], bucket, end_ms)
+
+    def _bucket(self, stream: Stream, sent_time: int) -> HistoryBucket:
+        key = (stream.stream_id, sent_time)
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = self._ledger.record(
+                Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key), HistoryBucket
+            )
+            if bucket is None:
+                bucket = HistoryBucket(stream.source_guid, 0, 0)
+            self._buckets[key] = bucket
+        return bucket
+
+    def _move_bucket(
+        self, source_guid: bytes, key: tuple[int, int], bucket: HistoryBucket, forget_at_ms: int
+    ) -> None:
+        state = self._ledger.state
+        source_id = self._source(source_guid).source_id
+        if bucket.forget_at_ms:
+            self._delete_indexes(source_id, key, bucket.forget_at_ms)
+        bucket.forget_at_ms = forget_at_ms
+        self._dirty_buckets[key] = None
+        state.put(Table.HISTORY_BUCKET, BUCKET_BY_TIME_KEY.pack(b"\x00", forget_at_ms, *key), b"")
+        state.put(
+            Table.HISTORY_BUCKET,
+            BUCKET_BY_SOURCE_KEY.pack(b"\x02", source_id, forget_at_ms, *key),
+            b"",
+        )
+
+    def _delete_indexes(self, source_id: int, key: tuple[int, int], forget_at_ms: int) -> None:
+        state = self._ledger.state
+        state.delete(Table.HISTORY_BUCKET, BUCKET_BY_TIME_KEY.pack(b"\x00", forget_at_ms, *key))
+        state.delete(
+            Table.HISTORY_BUCKET,
+            BUCKET_BY_SOURCE_KEY.pack(b"\x02", source_id, forget_at_ms, *key),
+        )
+
+    # Sources and their limit -------------------------------------------------------------
+
+    def _source(self, source_guid: bytes) -> Source:
+        source = self._sources.get(source_guid)
+        if source is None:
+            source = self._ledger.record(Table.STREAM, _SOURCE_PREFIX + source_guid, Source)
+            if source is None:
+                self._ledger.counters.stream_id += 1
+                source = Source(self._ledger.counters.stream_id)
+            self._sources[source_guid] = source
+        return source
+
+    def _count_row(self, source_guid: bytes, change: int) -> None:
+        source = self._source(source_guid)
+        source.history_row_count += change
+        self._dirty_sources[source_guid] = None
+
+    def _make_room(self, source_guid: bytes) -> None:
+        """Forget the oldest rows of a source that holds too many (DESIGN section 4)."""
+        source = self._source(source_guid)
+        excess = source.history_row_count - HISTORY_ROWS_PER_SOURCE_MAX
+        if excess <= 0:
+            return
+        self._ledger.applied.alarms.append(ALARM_HISTORY_EVICTED)
+        while excess > 0:
+            rows = self._ledger.state.scan(
+                Table.HISTORY_BUCKET,
+                b"\x02" + QUEUE_KEY.pack(source.source_id),
+                b"\x02" + QUEUE_KEY.pack(source.source_id + 1),
+                1,
+            )
+            if not rows:
+                return
+            _, _, _, stream_id, sent_time = BUCKET_BY_SOURCE_KEY.unpack(rows[0][0])
+            excess -= self._forget_rows((stream_id, sent_time), excess)
+
+    def forget_due(self, row_count_max: int = ROWS_FORGOTTEN_PER_STEP_MAX) -> int:
+        """Forget what no sender may repeat any more; return how many rows went."""
+        gone = 0
+        high = BUCKET_BY_TIME_KEY.pack(b"\x00", self._ledger.now_ms + 1, 0, 0)
+        while gone < row_count_max:
+            due = self._ledger.state.scan(Table.HISTORY_BUCKET, b"\x00", high, 1)
+            if not due:
+                break
+            _, _, stream_id, sent_time = BUCKET_BY_TIME_KEY.unpack(due[0][0])
+            gone += self._forget_rows((stream_id, sent_time), row_count_max - gone)
+        return gone
+
+    def _forget_rows(self, key: tuple[int, int], row_count_max: int) -> int:
+        """Delete up to that many bitmaps of a bucket, and the bucket when it is empty."""
+        self.flush()
+        state = self._ledger.state
+        found = state.scan(
+            Table.HISTORY,
+            BUCKET_KEY.pack(*key),
+            BUCKET_KEY.pack(key[0], key[1] + 1)
+            if key[1] < 0xFFFF_FFFF
+            else QUEUE_KEY.pack(key[0] + 1),
+            row_count_max,
+        )
+        for row_key, _ in found:
+            state.delete(Table.HISTORY, row_key)
+            self._bitmaps.pop(HISTORY_KEY.unpack(row_key), None)
+        bucket = self._ledger.record(
+            Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key), HistoryBucket
+        )
+        assert bucket is not None, "an index row without its bucket"
+        bucket.row_count -= len(found)
+        self._buckets.pop(key, None)
+        self._count_row(bucket.source_guid, -len(found))
+        if bucket.row_count == 0 or not found:
+            state.delete(Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key))
+            source_id = self._source(bucket.source_guid).source_id
+            self._delete_indexes(source_id, key, bucket.forget_at_ms)
+        else:
+            self._ledger.put_record(
+                Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key), bucket
+            )
+        return max(len(found), 1)
+
+    # Writing back ------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """End of an entry: keep every source within its limit and write rows back."""
+        for source_guid in list(self._dirty_sources):
+            self._make_room(source_guid)
+        self.flush()
+        in_hand = len(self._bitmaps) + len(self._buckets) + len(self._streams)
+        if in_hand > ROWS_IN_HAND_MAX:
+            self.forget()
+
+    def flush(self) -> None:
+        """Write rows back."""
+        ledger, state = self._ledger, self._ledger.state
+        for bitmap_key in self._dirty_bitmaps:
+            bitmap = self._bitmaps[bitmap_key].to_bytes(_BITMAP_BYTES, "little")
+            state.put(Table.HISTORY, HISTORY_KEY.pack(*bitmap_key), bitmap)
+        for bucket_key in self._dirty_buckets:
+            ledger.put_record(
+                Table.HISTORY_BUCKET,
+                BUCKET_RECORD_KEY.pack(b"\x01", *bucket_key),
+                self._buckets[bucket_key],
+            )
+        for source_guid in self._dirty_sources:
+            ledger.put_record(
+                Table.STREAM, _SOURCE_PREFIX + source_guid, self._sources[source_guid]
+            )
+        for stream in self._dirty_sequences.values():
+            state.put(
+                Table.SEQUENCE_IN,
+                QUEUE_KEY.pack(stream.stream_id),
+                SEQUENCE_IN_ROW.pack(
+                    stream.sequence, stream.number, stream.rejects, stream.last_access_ms
+                ),
+            )
+        for dirty in (
+            self._dirty_bitmaps,
+            self._dirty_buckets,
+            self._dirty_sources,
+            self._dirty_sequences,
+        ):
+            dirty.clear()

@@ -1,0 +1,299 @@
+"""The state in hand during apply: rows decoded once, written back once per entry.
+
+Everything here is derived from rows and may be dropped between entries (design.md, rule 6).
+"""
+
+from typing import Final
+
+from qm.model import records, rows
+from qm.model.effects import Applied, EffectKind, no_effects
+from qm.model.head import Window
+from qm.model.records import Counters, Queue, QueueManager, RecordT
+from qm.model.rows import DEADLINE_KEY, POSITION_KEY, QUEUE_KEY, STATS_ROW, Position
+from qm.model.state import BODY_ORDINAL_SYNTHETIC_FIRST, State, Table
+from qm.security.descriptor import SecurityDescriptor, parse_descriptor
+
+QUEUES_IN_HAND_MAX: Final = 4_096
+"""Decoded queues kept between entries; beyond it all are dropped and read again."""
+META_QUEUE_MANAGER: Final = b"qm"
+META_COUNTERS: Final = b"counters"
+LEVELS: Final = 8
+
+
+class QueueInHand:
+    """One queue: its record, its counts and its head."""
+
+    __slots__ = (
+        "_descriptor",
+        "arrivals",
+        "counts",
+        "grants",
+        "hidden",
+        "is_dirty",
+        "locked",
+        "record",
+        "removals",
+        "total_bytes",
+        "watermark",
+        "windows",
+    )
+
+    def __init__(self, record: Queue, stats_row: bytes | None) -> None:
+        self.record = record
+        stats = STATS_ROW.unpack(stats_row or bytes(STATS_ROW.size))
+        self.counts = list(stats[:LEVELS])
+        """Visible positions per level (7 - effective priority), locked ones included."""
+        self.locked = list(stats[LEVELS : 2 * LEVELS])
+        self.hidden, self.total_bytes, self.watermark, self.arrivals, self.removals = stats[
+            2 * LEVELS :
+        ]
+        self.is_dirty = False
+        self.windows: list[Window | None] = [None] * LEVELS
+        self.grants: dict[tuple[tuple[bytes, ...], int], bool] = {}
+        """Access decisions of the current descriptor: (SIDs, mask) -> granted."""
+        self._descriptor: SecurityDescriptor | None = None
+
+    def stats_row(self) -> bytes:
+        """Return the QUEUE_STATS row."""
+        return STATS_ROW.pack(
+            *self.counts,
+            *self.locked,
+            self.hidden,
+            self.total_bytes,
+            self.watermark,
+            self.arrivals,
+            self.removals,
+        )
+
+    def count(self) -> int:
+        """Return the number of linked positions that are not hidden, locked ones included."""
+        return sum(self.counts)
+
+    def window(self, level: int) -> Window:
+        """Return the head of one level."""
+        window = self.windows[level]
+        if window is None:
+            window = self.windows[level] = Window(self.record.queue_id, level)
+            window.hide_upto(level << 56 | self.watermark)
+        return window
+
+    def descriptor(self) -> SecurityDescriptor | None:
+        """Return the security descriptor, None = no restriction."""
+        if self._descriptor is None and self.record.security:
+            self._descriptor = parse_descriptor(self.record.security)
+        return self._descriptor
+
+    def forget_descriptor(self) -> None:
+        """The record's descriptor changed."""
+        self._descriptor = None
+        self.grants.clear()
+
+
+class Ledger:
+    """Reads and writes rows for one Machine; `begin` and `finish` frame an entry."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.index = 0
+        self.counters = Counters()
+        self.applied = Applied(0, 0, [], no_effects(), set(), set(), [], [])
+        self._queues: dict[int, QueueInHand] = {}
+        self._dirty: list[QueueInHand] = []
+        self._manager: QueueManager | None = None
+        self._synthetic_count = 0
+
+    def forget(self) -> None:
+        """Drop everything derived; rows alone remain."""
+        self._queues.clear()
+        self._manager = None
+
+    # One entry ---------------------------------------------------------------------------
+
+    def begin(self, index: int, now_ms: int) -> None:
+        """Start an entry: counters are read, the clock moves forward only."""
+        self.index = index
+        row = self.state.get(Table.META, META_COUNTERS)
+        self.counters = records.decode(Counters, row) if row else Counters()
+        self.counters.clock_ms = max(self.counters.clock_ms, now_ms)
+        self.applied = Applied(
+            index, self.counters.clock_ms, [], no_effects(), set(), set(), [], []
+        )
+        self._synthetic_count = 0
+
+    def finish(self) -> Applied:
+        """Write what the entry changed in place."""
+        for queue in self._dirty:
+            queue.is_dirty = False
+            self.state.put(
+                Table.QUEUE_STATS, QUEUE_KEY.pack(queue.record.queue_id), queue.stats_row()
+            )
+        self._dirty.clear()
+        self.state.put(Table.META, META_COUNTERS, records.encode(self.counters))
+        if len(self._queues) > QUEUES_IN_HAND_MAX:
+            self._queues.clear()
+        return self.applied
+
+    @property
+    def now_ms(self) -> int:
+        """Cluster time of this entry, UTC milliseconds."""
+        return self.counters.clock_ms
+
+    # Records -----------------------------------------------------------------------------
+
+    def record(self, table: Table, key: bytes, kind: type[RecordT]) -> RecordT | None:
+        """Return a cold row's record, or None."""
+        row = self.state.get(table, key)
+        return None if row is None else records.decode(kind, row)
+
+    def put_record(self, table: Table, key: bytes, record: records.Record) -> None:
+        """Write a cold row."""
+        self.state.put(table, key, records.encode(record))
+
+    @property
+    def manager(self) -> QueueManager | None:
+        """The queue manager, None before Provision."""
+        if self._manager is None:
+            self._manager = self.record(Table.META, META_QUEUE_MANAGER, QueueManager)
+        return self._manager
+
+    def put_manager(self, manager: QueueManager) -> None:
+        """Write the queue manager's record."""
+        self._manager = manager
+        self.put_record(Table.META, META_QUEUE_MANAGER, manager)
+
+    # Queues ------------------------------------------------------------------------------
+
+    def queue(self, queue_id: int) -> QueueInHand | None:
+        """Return a queue, or None."""
+        queue = self._queues.get(queue_id)
+        if queue is None:
+            key = QUEUE_KEY.pack(queue_id)
+            record = self.record(Table.QUEUE, key, Queue)
+            if record is None:
+                return None
+            queue = QueueInHand(record, self.state.get(Table.QUEUE_STATS, key))
+            self._queues[queue_id] = queue
+        return queue
+
+    def put_queue(self, record: Queue) -> QueueInHand:
+        """Write a queue's record; its counts stay."""
+        key = QUEUE_KEY.pack(record.queue_id)
+        self.put_record(Table.QUEUE, key, record)
+        queue = self._queues.get(record.queue_id)
+        if queue is None:
+            queue = QueueInHand(record, self.state.get(Table.QUEUE_STATS, key))
+            self._queues[record.queue_id] = queue
+        queue.record = record
+        queue.forget_descriptor()
+        self.touch(queue)
+        return queue
+
+    def remove_queue(self, queue: QueueInHand) -> None:
+        """Remove an empty queue's rows."""
+        key = QUEUE_KEY.pack(queue.record.queue_id)
+        self.state.delete(Table.QUEUE, key)
+        self.state.delete(Table.QUEUE_STATS, key)
+        self._queues.pop(queue.record.queue_id, None)
+        if queue.is_dirty:
+            self._dirty.remove(queue)
+
+    def touch(self, queue: QueueInHand) -> None:
+        """The queue's counts changed in this entry."""
+        if not queue.is_dirty:
+            queue.is_dirty = True
+            self._dirty.append(queue)
+
+    # Positions ---------------------------------------------------------------------------
+
+    def position(self, queue_id: int, key: int) -> Position | None:
+        """Return a linked position, or None."""
+        row = self.state.get(Table.POSITION, POSITION_KEY.pack(queue_id, key))
+        return None if row is None else rows.unpack_position(row)
+
+    def put_position(self, queue_id: int, key: int, position: Position) -> None:
+        """Write a position's row back."""
+        self.state.put(Table.POSITION, POSITION_KEY.pack(queue_id, key), position.pack())
+
+    def link(self, queue: QueueInHand, key: int, position: Position, kind: EffectKind) -> None:
+        """Insert a position: charged at once, whatever its state (DM-A8, DM-A9)."""
+        queue_id = queue.record.queue_id
+        self.put_position(queue_id, key, position)
+        self.charge(queue, key, position.stored_size_bytes)
+        if position.deadline_ms:
+            deadline = DEADLINE_KEY.pack(position.deadline_ms, queue_id, key)
+            self.state.put(Table.DEADLINE, deadline, b"")
+        self.state.retain_body(position.body_index, position.body_ordinal)
+        if position.state == rows.PositionState.AVAILABLE:
+            self.wake(queue, key)
+        else:
+            queue.locked[key >> 56] += 1
+        self.effect(kind, queue_id, key, position, 0)
+
+    def unlink(
+        self, queue: QueueInHand, key: int, position: Position, kind: EffectKind, reason: int
+    ) -> None:
+        """Remove a position and its body reference; what it owed was settled before."""
+        queue_id = queue.record.queue_id
+        self.state.delete(Table.POSITION, POSITION_KEY.pack(queue_id, key))
+        self._discharge(queue, key, position)
+        if position.deadline_ms:
+            deadline = DEADLINE_KEY.pack(position.deadline_ms, queue_id, key)
+            self.state.delete(Table.DEADLINE, deadline)
+        self.state.release_body(position.body_index, position.body_ordinal)
+        self.effect(kind, queue_id, key, position, reason)
+
+    def charge(self, queue: QueueInHand, key: int, size_bytes: int) -> None:
+        """Count a position that entered the list."""
+        queue.counts[key >> 56] += 1
+        queue.arrivals += 1
+        queue.total_bytes += size_bytes
+        self.counters.total_bytes += size_bytes
+        self.touch(queue)
+
+    def _discharge(self, queue: QueueInHand, key: int, position: Position) -> None:
+        if position.state != rows.PositionState.AVAILABLE:
+            queue.locked[key >> 56] -= 1
+        if self.is_hidden(queue, key, position):
+            queue.hidden -= 1
+        else:
+            queue.counts[key >> 56] -= 1
+        queue.removals += 1
+        queue.total_bytes -= position.stored_size_bytes
+        self.counters.total_bytes -= position.stored_size_bytes
+        self.touch(queue)
+
+    @staticmethod
+    def is_hidden(queue: QueueInHand, key: int, position: Position) -> bool:
+        """Whether a purge hid this position and no step has settled it yet."""
+        return (
+            position.state == rows.PositionState.AVAILABLE
+            and key & rows.SEQUENTIAL_ID_MAX <= queue.watermark
+        )
+
+    def wake(self, queue: QueueInHand, key: int) -> None:
+        """A position became Available: the head knows it, readers are to be woken."""
+        queue.window(key >> 56).became_available(key)
+        self.applied.woken_queue_ids.add(queue.record.queue_id)
+
+    def effect(
+        self, kind: EffectKind, queue_id: int, key: int, position: Position, reason: int
+    ) -> None:
+        """Append one effect."""
+        effects = self.applied.effects
+        effects.kinds.append(kind)
+        effects.queue_ids.append(queue_id)
+        effects.lookup_identifiers.append(key)
+        effects.reasons.append(reason)
+        effects.message_ordinals.append(position.message_ordinal)
+        effects.source_queue_managers.append(position.source_queue_manager)
+        effects.sizes_bytes.append(position.stored_size_bytes)
+        effects.body_indexes.append(position.body_index)
+
+    # Synthetic packets -------------------------------------------------------------------
+
+    def synthetic(self, packet: bytes) -> tuple[int, int]:
+        """Keep a packet that apply made; return its body's (index, ordinal)."""
+        ordinal = BODY_ORDINAL_SYNTHETIC_FIRST + self._synthetic_count
+        self._synthetic_count += 1
+        self.state.put(Table.SYNTHETIC, rows.BODY_KEY.pack(self.index, ordinal), packet)
+        return self.index, ordinal

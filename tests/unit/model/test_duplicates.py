@@ -1,0 +1,174 @@
+"""Duplicate detection: history, sequences, forgetting and the limit per source."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qm.model import duplicates as module
+from qm.model.duplicates import Duplicates
+from qm.model.ledger import Ledger
+from qm.model.limits import ALARM_HISTORY_EVICTED
+from qm.model.state import MemoryState, Table
+
+SOURCE, OTHER = b"S" * 16, b"T" * 16
+NAME = b"OS:host\\q"
+T0_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
+
+
+class World:
+    """A state with its duplicates; each `entry` is one Raft entry."""
+
+    def __init__(self) -> None:
+        self.state = MemoryState()
+        self.index = 0
+        self.reopen()
+
+    def reopen(self) -> None:
+        self.ledger = Ledger(self.state)
+        self.duplicates = Duplicates(self.ledger)
+
+    def begin(self, now_ms: int) -> None:
+        self.index += 1
+        self.ledger.begin(self.index, now_ms)
+
+    def finish(self) -> list[str]:
+        self.duplicates.finish()
+        return self.ledger.finish().alarms
+
+    def take(self, source: bytes, name: bytes, sent: int, ordinal: int, now_ms: int) -> bool:
+        """One message in an entry of its own; whether it was new."""
+        self.begin(now_ms)
+        stream = self.duplicates.stream(source, name)
+        known = self.duplicates.is_known(stream, sent, ordinal)
+        if not known:
+            self.duplicates.remember(stream, sent, ordinal, HOUR_MS)
+        self.finish()
+        return not known
+
+    def history_rows(self) -> int:
+        return sum(table == Table.HISTORY for table, _, _ in self.state.rows())
+
+
+def test_the_same_message_is_known_and_its_neighbours_are_not() -> None:
+    world = World()
+    sent = T0_MS // 1000
+    assert world.take(SOURCE, NAME, sent, 511, T0_MS)
+    assert not world.take(SOURCE, NAME, sent, 511, T0_MS)
+    assert world.take(SOURCE, NAME, sent, 512, T0_MS)
+    assert world.take(SOURCE, NAME, sent + 1, 511, T0_MS)  # a reused ordinal
+    assert world.take(SOURCE, NAME + b"2", sent, 511, T0_MS)  # a copy to another queue
+    assert world.take(OTHER, NAME, sent, 511, T0_MS)
+    world.reopen()
+    assert not world.take(SOURCE, NAME, sent, 511, T0_MS)
+
+
+messages = st.tuples(
+    st.sampled_from([SOURCE, OTHER]),
+    st.sampled_from([NAME, b"TCP:10.0.0.1\\q"]),
+    st.integers(T0_MS // 1000, T0_MS // 1000 + 2),
+    st.integers(1, 1_100) | st.just(0xFFFF_FFFF),
+)
+
+
+@given(st.lists(st.tuples(messages, st.booleans()), max_size=60))
+@settings(max_examples=60, deadline=None)
+def test_agrees_with_a_set(plan: list[tuple[tuple[bytes, bytes, int, int], bool]]) -> None:
+    world, seen = World(), set()
+    for message, reopens in plan:
+        if reopens:
+            world.reopen()
+        assert world.take(*message, now_ms=T0_MS) == (message not in seen)
+        seen.add(message)
+
+
+def test_memory_ends_after_the_lifetime_and_leaves_no_row() -> None:
+    world = World()
+    for ordinal in range(1, 3_000, 500):
+        world.take(SOURCE, NAME, T0_MS // 1000, ordinal, T0_MS)
+    assert world.history_rows() == 5
+    world.begin(T0_MS + HOUR_MS - 1)
+    assert world.duplicates.forget_due() == 0
+    world.finish()
+    world.begin(T0_MS + HOUR_MS + 60_000)
+    assert world.duplicates.forget_due(row_count_max=2) == 2
+    assert world.duplicates.forget_due() == 3
+    assert world.duplicates.forget_due() == 0
+    world.finish()
+    assert {table for table, _, _ in world.state.rows()} == {Table.META, Table.STREAM}
+    assert world.take(SOURCE, NAME, T0_MS // 1000, 1, T0_MS + HOUR_MS + 60_000)
+
+
+def test_a_later_repeat_prolongs_the_bucket_once() -> None:
+    world = World()
+    world.take(SOURCE, NAME, T0_MS // 1000, 1, T0_MS)
+    world.take(SOURCE, NAME, T0_MS // 1000, 2, T0_MS + HOUR_MS // 2)
+    world.begin(T0_MS + HOUR_MS + 60_000)
+    assert world.duplicates.forget_due() == 0
+    world.finish()
+    indexes = [key for table, key, _ in world.state.rows() if table == Table.HISTORY_BUCKET]
+    assert len(indexes) == 3
+
+
+def test_a_source_over_its_limit_loses_its_own_oldest_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "HISTORY_ROWS_PER_SOURCE_MAX", 4)
+    world = World()
+    world.take(OTHER, NAME, T0_MS // 1000, 1, T0_MS)
+    for second in range(6):
+        now_ms = T0_MS + second * 120_000
+        assert world.take(SOURCE, NAME, now_ms // 1000, 7, now_ms)
+    assert world.history_rows() == 5
+    now_ms = T0_MS + 11 * 60_000
+    assert not world.take(OTHER, NAME, T0_MS // 1000, 1, now_ms)
+    assert not world.take(SOURCE, NAME, now_ms // 1000 - 60, 7, now_ms)
+    assert world.take(SOURCE, NAME, T0_MS // 1000, 7, now_ms)
+
+
+def test_eviction_raises_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HISTORY_ROWS_PER_SOURCE_MAX", 1)
+    world = World()
+    world.begin(T0_MS)
+    stream = world.duplicates.stream(SOURCE, NAME)
+    for ordinal in (1, 600):
+        assert not world.duplicates.is_known(stream, T0_MS // 1000, ordinal)
+        world.duplicates.remember(stream, T0_MS // 1000, ordinal, HOUR_MS)
+    assert world.finish() == [ALARM_HISTORY_EVICTED]
+
+
+def test_a_sent_time_in_the_far_future_pins_no_memory() -> None:
+    world = World()
+    world.take(SOURCE, NAME, 0xFFFF_FFFF, 1, T0_MS)
+    world.begin(T0_MS + 25 * HOUR_MS + 60_000)
+    assert world.duplicates.forget_due() == 1
+    world.finish()
+
+
+@pytest.mark.parametrize(
+    ("sequence", "number", "previous", "admitted"),
+    [
+        (7, 6, 5, True),  # the next
+        (7, 9, 5, True),  # a gap is legal
+        (7, 9, 3, True),
+        (7, 5, 4, False),  # again
+        (7, 7, 6, False),  # 6 is missing
+        (8, 1, 0, True),  # a new sequence
+        (8, 4, 0, True),
+        (8, 2, 1, False),  # its first is missing
+        (6, 9, 0, False),  # an old sequence
+        (8, 0, 0, False),
+    ],
+)
+def test_sequences(sequence: int, number: int, previous: int, admitted: bool) -> None:
+    world = World()
+    world.begin(T0_MS)
+    stream = world.duplicates.stream(SOURCE, NAME)
+    world.duplicates.advance(stream, 7, 5)
+    world.duplicates.reject(stream)
+    world.finish()
+    world.reopen()
+    world.begin(T0_MS + 1)
+    stream = world.duplicates.stream(SOURCE, NAME)
+    assert (stream.sequence, stream.number, stream.rejects) == (7, 5, 1)
+    assert stream.admits(sequence, number, previous) is admitted
