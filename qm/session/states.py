@@ -10,11 +10,13 @@ Theory of operation
    CLOSED from every state.
 4. The table does not know which side we are: the initial state already says it.
 5. OrderAck and FinalAck are UserMessages to the session (they take a position), so they share
-   its kind here and are told apart only where they are handed out.
+   the kind MESSAGE here and are told apart only where they are handed out.
 """
 
 from enum import Enum
 from typing import Final
+
+from qm.wire.packet import PacketKind
 
 
 class Role(Enum):
@@ -34,15 +36,6 @@ class SessionState(Enum):
     OPEN = "OPEN"
     CLOSED = "CLOSED"
     WAITING_RECONNECT = "WAITING_RECONNECT"
-
-
-class PacketKind(Enum):
-    """What the headers say a packet is, as far as transitions care [MS-MQQB 3.1.5.1.1]."""
-
-    ESTABLISH_CONNECTION = "EstablishConnection"
-    CONNECTION_PARAMETERS = "ConnectionParameters"
-    SESSION_ACK = "SessionAck"
-    USER_MESSAGE = "UserMessage"
 
 
 INITIAL_STATE: Final = {
@@ -65,7 +58,7 @@ TRANSITIONS: Final[dict[SessionState, dict[PacketKind, SessionState]]] = {
     },
     SessionState.OPEN: {
         PacketKind.SESSION_ACK: SessionState.OPEN,
-        PacketKind.USER_MESSAGE: SessionState.OPEN,
+        PacketKind.MESSAGE: SessionState.OPEN,
     },
     SessionState.CLOSED: {},
     SessionState.WAITING_RECONNECT: {},

@@ -1,0 +1,135 @@
+"""The two timers of transactional messages, which outlive sessions [MS-MQQB 3.1.2.6, 3.1.2.7].
+
+Both are kept by the leader, one per sequence, and restart empty after a change of leader.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from qm.session import limits
+from qm.session.errors import SessionMisuse
+
+_PER_CLASS: Final = 3
+
+
+def resend_timer_table(
+    short_s: int = limits.RESEND_TIMEOUT_SHORT_S,
+    medium_s: int = limits.RESEND_TIMEOUT_MEDIUM_S,
+    long_s: int = limits.RESEND_TIMEOUT_LONG_S,
+    final_s: int = limits.RESEND_TIMEOUT_FINAL_S,
+) -> tuple[int, ...]:
+    """Return ResendTimerTable in seconds [MS-MQQB 3.1.3.1]: three, three, three and the last."""
+    return (
+        *(short_s,) * _PER_CLASS,
+        *(medium_s,) * _PER_CLASS,
+        *(long_s,) * _PER_CLASS,
+        final_s,
+    )
+
+
+class ResendSchedule:
+    """Session Transactional Ack Wait Timer of one outgoing sequence [MS-MQQB 3.1.6.5].
+
+    The interval grows with consecutive timeouts and falls back to the first on progress (QB-A18).
+    """
+
+    __slots__ = ("_due", "_index", "_table", "last_ack_count", "time_of_last_ack")
+
+    def __init__(self, now: float, table: Sequence[int] = resend_timer_table()) -> None:
+        """`table`: ResendTimerTable in seconds; `now` in seconds starts TimeOfLastAck."""
+        if not table:
+            raise SessionMisuse("ResendTimerTable needs at least one interval")
+        self._table = tuple(table)
+        self._index = 0
+        self._due: float | None = None
+        self.time_of_last_ack = now
+        """TimeOfLastAck, on the clock of `now`."""
+        self.last_ack_count = 0
+        """LastAckCount: OrderAcks received for the sequence."""
+
+    @property
+    def resend_interval_s(self) -> int:
+        """ResendInterval."""
+        return self._table[self._index]
+
+    @property
+    def resend_interval_index(self) -> int:
+        """ResendIntervalIndex, which EodResendCount reports."""
+        return self._index
+
+    @property
+    def resend_time(self) -> float | None:
+        """ResendTime on the clock of `now`, None while nothing is scheduled."""
+        return self._due
+
+    def next_timer(self) -> float | None:
+        """When `handle_timer` wants to be called."""
+        return self._due
+
+    def sent(self, now: float) -> None:
+        """A transactional message has left: start the timer unless it runs."""
+        if self._due is None:
+            self._due = now + self.resend_interval_s
+
+    def order_acked(self, now: float, *, progress: bool, unacked: int) -> None:
+        """An OrderAck of the live sequence came; `unacked` messages of it remain.
+
+        `progress` says whether it acknowledged anything new.
+        """
+        self.time_of_last_ack = now
+        self.last_ack_count += 1
+        if progress or not unacked:
+            self._index = 0
+        if not unacked:
+            self._due = None
+        elif progress:
+            self._due = now + self.resend_interval_s
+
+    def handle_timer(self, now: float) -> bool:
+        """Return whether every unacknowledged transactional message is to be sent again now."""
+        if self._due is None or now < self._due:
+            return False
+        self._index = min(self._index + 1, len(self._table) - 1)
+        self._due = now + self.resend_interval_s
+        return True
+
+    def stop(self) -> None:
+        """Nothing transactional is left, or the session is gone [MS-MQQB 3.1.5.9]."""
+        self._due = None
+
+
+class OrderAckSchedule:
+    """Order Ack Send Timer of one incoming sequence [MS-MQQB 3.1.1.6.2].
+
+    A run of messages keeps pushing the acknowledgement back, but not further than ten seconds
+    behind the last one.
+    """
+
+    __slots__ = ("_due", "_last_sent")
+
+    def __init__(self, now: float) -> None:
+        """`now`: seconds; LastOrderAckSendTime starts with it [MS-MQQB 3.1.3.2]."""
+        self._last_sent = now
+        self._due: float | None = None
+
+    def next_timer(self) -> float | None:
+        """When `handle_timer` wants to be called."""
+        return self._due
+
+    def received(self, now: float) -> None:
+        """A transactional message of the sequence arrived, accepted or not."""
+        if self._due is not None and now - self._last_sent >= limits.ORDER_ACK_DELAY_MAX_MS / 1000:
+            return
+        self._due = now + limits.ORDER_ACK_TIMEOUT_MS / 1000
+
+    def sent(self, now: float) -> None:
+        """An OrderAck has left, on this schedule or with a SessionAck (DESIGN section 7)."""
+        self._last_sent = now
+        self._due = None
+
+    def handle_timer(self, now: float) -> bool:
+        """Return whether an OrderAck is to be sent now; it then counts as sent."""
+        if self._due is None or now < self._due:
+            return False
+        self.sent(now)
+        return True

@@ -1,0 +1,607 @@
+"""One transport connection between two queue managers [MS-MQQB 3.1]. See design.md.
+
+Calls never raise for what a peer sends; they raise `SessionMisuse` for what only our own code can
+do wrong. Each may produce events and bytes to write: drain `next_event` and `take_outgoing` after.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from math import inf
+from typing import Final
+
+from qm.session import handshake
+from qm.session.config import SessionConfig
+from qm.session.errors import SessionMisuse
+from qm.session.events import (
+    BLAME,
+    KIND_EXPRESS,
+    AcksReceived,
+    Closed,
+    CloseReason,
+    Established,
+    EstablishReceived,
+    Event,
+    FinalAckArrived,
+    OrderAckArrived,
+    PacketsArrived,
+)
+from qm.session.framing import Stream, may_be_acknowledgement, message_kind, message_run
+from qm.session.hops import is_local
+from qm.session.limits import OUTGOING_CHUNK_MAX_BYTES, RECYCLE_AFTER_COUNT
+from qm.session.receiving import ReceiveCursors
+from qm.session.sending import FalseAcknowledgement, SendWindow, with_session_header
+from qm.session.states import INITIAL_STATE, TRANSITIONS, Role, SessionState
+from qm.session.timers import Timers
+from qm.wire.ack import OrderAck, acknowledgment_in
+from qm.wire.base_header import BASE_HEADER_SIZE_BYTES, FLAG_IN, FLAG_SH, packet_span
+from qm.wire.bounds import take
+from qm.wire.errors import ProtocolError
+from qm.wire.guid import GUID_NULL, Guid
+from qm.wire.internal import (
+    SessionAck,
+    parse_connection_parameters,
+    parse_establish_connection,
+    parse_session_ack,
+    write_session_ack,
+)
+from qm.wire.limits import RECOVERABLE_ACK_FLAGS_COUNT, SESSION_HEADER_SIZE_BYTES, WINDOW_SIZE_MIN
+from qm.wire.packet import PacketKind, packet_kind
+from qm.wire.session_header import SessionHeader, parse_session_header
+from qm.wire.user_message import parse_user_message
+
+_U16: Final = 0xFFFF
+_FLAGS_LOW_OFFSET: Final = 2
+
+
+class _Ending(Exception):
+    def __init__(self, reason: CloseReason, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class Session:
+    """The state machine of one connection; all times are monotonic seconds."""
+
+    __slots__ = (
+        "_ack_due",
+        "_announce_window",
+        "_config",
+        "_events",
+        "_is_held",
+        "_local_guid",
+        "_peer_window",
+        "_reading_paused",
+        "_received_ack",
+        "_receiving",
+        "_remote_guid",
+        "_replies",
+        "_role",
+        "_sending",
+        "_session_active",
+        "_state",
+        "_stream",
+        "_timers",
+    )
+
+    def __init__(
+        self,
+        config: SessionConfig,
+        role: Role,
+        local_guid: Guid,
+        now: float,
+        *,
+        remote_guid: Guid = GUID_NULL,
+        pinged: bool = False,
+    ) -> None:
+        """Begin a session on a connection that has just opened [MS-MQQB 3.1.3.2].
+
+        `local_guid` is our queue manager's. An initiator says whom it expects with `remote_guid`
+        (zeros for a direct name) and whether it `pinged` before; its request is the first output.
+        """
+        self._config = config
+        self._role = role
+        self._state = INITIAL_STATE[role]
+        self._local_guid = local_guid
+        self._remote_guid = remote_guid
+        self._stream = Stream()
+        self._receiving = ReceiveCursors()
+        self._sending = SendWindow()
+        self._events: deque[Event] = deque()
+        self._replies: list[bytes] = []
+        self._peer_window = WINDOW_SIZE_MIN
+        is_direct = role is Role.INITIATOR and remote_guid == GUID_NULL
+        self._timers = Timers(config, now, is_direct=is_direct)
+        self._session_active = False
+        self._received_ack = False
+        self._ack_due = False
+        self._announce_window = config.window_size
+        self._is_held = False
+        self._reading_paused = False
+        if role is Role.INITIATOR:
+            self._replies.append(
+                handshake.establish_request(config, local_guid, remote_guid, pinged=pinged, now=now)
+            )
+
+    # What the owner may ask ----------------------------------------------------------------
+
+    @property
+    def state(self) -> SessionState:
+        """SessionState [MS-MQQB 3.1.1.3.1]."""
+        return self._state
+
+    @property
+    def role(self) -> Role:
+        """Which end we are."""
+        return self._role
+
+    @property
+    def remote_guid(self) -> Guid:
+        """RemoteQMGuid, zeros while unknown; a claim of the peer."""
+        return self._remote_guid
+
+    @property
+    def room(self) -> int:
+        """How many more messages `offer` should bring now."""
+        if self._state is not SessionState.OPEN or self._is_held or self._is_recycling:
+            return 0
+        return max(0, self._window - self._sending.in_flight - self._sending.queued)
+
+    @property
+    def in_flight(self) -> int:
+        """UnAckedMessageCount: messages sent that AckSequenceNumber has not reached."""
+        return self._sending.in_flight
+
+    @property
+    def uncommitted(self) -> int:
+        """Messages handed out and not committed yet."""
+        return self._receiving.uncommitted
+
+    @property
+    def reading_paused(self) -> bool:
+        """Whether the owner must stop reading from the transport; `commit` ends it."""
+        return self._reading_paused
+
+    @property
+    def has_outgoing(self) -> bool:
+        """Whether `take_outgoing` would return anything now."""
+        if self._replies:
+            return True
+        if self._state is not SessionState.OPEN:
+            return False
+        return self._ack_due or (self._sending.queued > 0 and self._send_limit > 0)
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._state is SessionState.CLOSED
+
+    @property
+    def _window(self) -> int:
+        """The smaller of both windows, at least 1 (QB-A33)."""
+        return max(WINDOW_SIZE_MIN, min(self._config.window_size, self._peer_window))
+
+    @property
+    def _send_limit(self) -> int:
+        """How many queued messages may leave now: the send gate [MS-MQQB 3.1.7.1]."""
+        if self._is_held or self._is_recycling:
+            return 0
+        return self._window - self._sending.in_flight
+
+    @property
+    def _is_recycling(self) -> bool:
+        """Whether the counters come close to their wrap, and it is ours to reconnect (QB-A07)."""
+        return self._role is Role.INITIATOR and (
+            self._sending.sent >= RECYCLE_AFTER_COUNT or self._receiving.wire >= RECYCLE_AFTER_COUNT
+        )
+
+    # The four verbs ------------------------------------------------------------------------
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Take bytes from the transport, cut anywhere."""
+        if self._is_closed or not data:
+            return
+        buffer = self._stream.join(data)
+        if buffer is None:
+            return
+        try:
+            consumed, wanted = self._read(buffer, now)
+        except ProtocolError as error:
+            self._end(CloseReason.MALFORMED_PACKET, str(error))
+        except FalseAcknowledgement as error:
+            self._end(CloseReason.FALSE_ACKNOWLEDGEMENT, str(error))
+        except _Ending as ending:
+            self._end(ending.reason, ending.detail)
+        else:
+            if not self._is_closed:
+                self._stream.keep(buffer, consumed, wanted)
+
+    def take_outgoing(self, now: float) -> bytes:
+        """Return bytes to write, b"" when there is nothing to write now.
+
+        Counters and acknowledgements are filled in here, so write what is returned in this order.
+        One call returns about OUTGOING_CHUNK_MAX_BYTES at most: ask again when the transport can
+        take more.
+        """
+        out, self._replies = self._replies, []
+        if self._state is SessionState.OPEN:
+            if self._ack_due:
+                out += [write_session_ack(SessionAck(header)) for header in self._headers(now)]
+            if self._sending.queued and self._send_limit > 0:
+                self._transmit(out, now)
+            self._recycle_if_drained()
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def next_event(self) -> Event | None:
+        """Return the oldest event that was not returned yet, or None."""
+        return self._events.popleft() if self._events else None
+
+    def next_timer(self) -> float | None:
+        """When `handle_timer` wants to be called; None when no timer runs."""
+        return self._timers.next()
+
+    def handle_timer(self, now: float) -> None:
+        """Let every timer fire that is due; calling early does nothing."""
+        timers = self._timers
+        if now >= timers.initialization_at:
+            self._end(CloseReason.INITIALIZATION_TIMEOUT, f"in {self._state.value}")
+        if now >= timers.ack_wait_at:
+            self._on_ack_wait(now)
+        if now >= timers.cleanup_at:
+            self._on_cleanup(now)
+        if now >= timers.ack_send_at:
+            self._on_ack_send(now)
+
+    # What the owner decides ----------------------------------------------------------------
+
+    def commit(self, upto: int) -> None:
+        """Say that every arrival up to position `upto` has its verdict, durably.
+
+        Call once per applied batch. Only this moves acknowledgements; it does not matter whether a
+        message was accepted, a duplicate, out of order or refused (QB-A04).
+        """
+        if self._is_closed or not self._receiving.commit(upto):
+            return
+        receiving = self._receiving
+        if (
+            not receiving.uncommitted
+            or receiving.unacked >= max(1, self._window // 2)
+            or receiving.unacked_recoverable >= RECOVERABLE_ACK_FLAGS_COUNT
+        ):
+            self._ack_due = True
+        self._reading_paused = self._reading_paused and self._is_above(2)
+
+    def offer(self, tokens: Sequence[int], packets: Sequence[bytes]) -> None:
+        """Queue UserMessages for sending, OrderAcks and FinalAcks among them, in this order.
+
+        `tokens` are the owner's names of the messages; each `packets[k]` is a whole packet without
+        SessionHeader whose MessageID and sequence numbers are committed.
+        """
+        if self._state is not SessionState.OPEN:
+            raise SessionMisuse(f"offer in {self._state.value}: wait for Established")
+        self._sending.offer(tokens, packets)
+
+    def pause(self) -> list[int]:
+        """Hold the outgoing queue and tell the peer with a window of 1 [MS-MQQB 3.1.7.13].
+
+        Returns the tokens that were offered and had not left, in order.
+        """
+        if self._state is not SessionState.OPEN:
+            return []
+        self._is_held = True
+        self._timers.stop_ack_send()
+        self._ack_due = True
+        self._announce_window = WINDOW_SIZE_MIN
+        self._session_active = False
+        return self._sending.withdraw()
+
+    def resume(self) -> None:
+        """Send again [MS-MQQB 3.1.7.14]."""
+        self._is_held = False
+        self._session_active = True
+
+    def close(self, reason: CloseReason, detail: str = "") -> None:
+        """End the session from our side, or say that the transport ended [MS-MQQB 3.1.5.9].
+
+        No packet says so to the peer. Closing twice does nothing.
+        """
+        self._end(reason, detail)
+
+    # Reading -------------------------------------------------------------------------------
+
+    def _read(self, buffer: bytes | bytearray, now: float) -> tuple[int, int]:
+        """Process whole packets; return bytes consumed and bytes wanted for the next one."""
+        at, end = 0, len(buffer)
+        while True:
+            if self._state is SessionState.OPEN:
+                at = self._read_run(buffer, at, end, now)
+            try:
+                span = packet_span(buffer, at, end)
+            except ProtocolError as error:
+                raise error.counted_from(at) from None
+            if span is None:
+                return at, BASE_HEADER_SIZE_BYTES
+            if (
+                self._state is not SessionState.OPEN
+                and not buffer[at + _FLAGS_LOW_OFFSET] & FLAG_IN
+            ):
+                # Refused by its first 16 bytes: nothing is kept for it.
+                raise self._unexpected(PacketKind.MESSAGE)
+            if end - at < span:
+                return at, span
+            self._read_packet(buffer, at, at + span, now)
+            at += span
+            if self._is_closed:
+                return at, BASE_HEADER_SIZE_BYTES
+
+    def _read_run(self, buffer: bytes | bytearray, at: int, end: int, now: float) -> int:
+        """Hand out the ordinary UserMessages that start at `at`; return where they end."""
+        offsets, kinds = [0], bytearray()
+        stop = message_run(buffer, at, end, offsets, kinds)
+        if kinds:
+            self._hand_out(take(buffer, at, stop), offsets, bytes(kinds), now)
+        return stop
+
+    def _read_packet(self, buffer: bytes | bytearray, at: int, stop: int, now: float) -> None:
+        """Process one whole packet that is not an ordinary UserMessage."""
+        kind = packet_kind(buffer, at, stop)
+        self._received_ack = True
+        if kind not in TRANSITIONS[self._state]:
+            raise self._unexpected(kind)
+        match self._state, kind:
+            case SessionState.WAITING_EC_MSG, _:
+                self._read_establish_request(buffer, at, stop)
+            case SessionState.WAITING_ECR_MSG, _:
+                self._read_establish_response(buffer, at, stop, now)
+            case SessionState.WAITING_CP_MSG, _:
+                self._read_parameters(buffer, at, stop, is_request=True)
+            case SessionState.WAITING_CPR_MSG, _:
+                self._read_parameters(buffer, at, stop, is_request=False)
+            case _, PacketKind.SESSION_ACK:
+                packet, _ = parse_session_ack(buffer, at, stop)
+                self._acknowledge(packet.session, now)
+            case _:
+                self._read_message(buffer, at, stop, now)
+
+    def _read_message(self, buffer: bytes | bytearray, at: int, stop: int, now: float) -> None:
+        """Process a UserMessage that carries a SessionHeader, or that is or may be an ack."""
+        kind = bytes([message_kind(buffer, at)])
+        if buffer[at + _FLAGS_LOW_OFFSET] & FLAG_SH:
+            packet_stop = stop - SESSION_HEADER_SIZE_BYTES
+            try:
+                header, _ = parse_session_header(buffer, packet_stop, stop)
+            except ProtocolError as error:
+                raise error.counted_from(at) from None
+            packet = bytearray(memoryview(buffer)[at:packet_stop])
+            packet[_FLAGS_LOW_OFFSET] &= ~FLAG_SH
+            # Counted first: the header's counts include the message that carries it.
+            self._hand_out(bytes(packet), [0, len(packet)], kind, now)
+            self._acknowledge(header, now)
+            return
+        message, _ = parse_user_message(buffer, at, stop)
+        acknowledgement = acknowledgment_in(message)
+        if acknowledgement is None or not is_local(
+            acknowledgement.queue_manager_address, self._local_guid
+        ):
+            self._hand_out(take(buffer, at, stop), [0, stop - at], kind, now)
+            return
+        position = self._count(kind, stop - at, now)
+        if isinstance(acknowledgement, OrderAck):
+            self._events.append(OrderAckArrived(position, acknowledgement))
+        else:
+            self._events.append(FinalAckArrived(position, acknowledgement))
+
+    def _hand_out(self, block: bytes, offsets: list[int], kinds: bytes, now: float) -> None:
+        first = self._count(kinds, len(block), now)
+        self._events.append(PacketsArrived(first, block, offsets, kinds))
+
+    def _count(self, kinds: bytes, size_bytes: int, now: float) -> int:
+        """Count arrivals [MS-MQQB 3.1.5.8.2] and see to the timers; return the first position."""
+        first = self._receiving.arrived(kinds, size_bytes)
+        self._received_ack = True
+        self._session_active = True
+        self._reading_paused = self._reading_paused or self._is_above(1)
+        timers = self._timers
+        if not timers.is_recoverable_ack and kinds.count(KIND_EXPRESS) != len(kinds):
+            timers.start_ack_send(now, is_recoverable=True)
+        elif timers.ack_send_at == inf:
+            timers.start_ack_send(now, is_recoverable=False)
+        return first
+
+    def _is_above(self, divisor: int) -> bool:
+        """Whether more is uncommitted than the configured bounds, divided by `divisor`."""
+        config, receiving = self._config, self._receiving
+        return (
+            receiving.uncommitted_bytes > config.uncommitted_max_bytes // divisor
+            or receiving.uncommitted > config.uncommitted_max_count // divisor
+        )
+
+    def _unexpected(self, kind: PacketKind) -> _Ending:
+        return _Ending(CloseReason.UNEXPECTED_PACKET, f"{kind.value} in {self._state.value}")
+
+    # Handshake -----------------------------------------------------------------------------
+
+    def _read_establish_request(self, buffer: bytes | bytearray, at: int, stop: int) -> None:
+        request, _ = parse_establish_connection(buffer, at, stop)
+        self._remote_guid = request.client_guid
+        refusal = handshake.judge_request(request, self._config, self._local_guid)
+        reply = handshake.establish_response(
+            request, self._config, self._local_guid, is_refused=refusal is not None
+        )
+        if refusal is not None:
+            # QB-A31: the answer leaves, and nothing follows it.
+            self._end(refusal, "EstablishConnection request")
+            self._replies.append(reply)
+            return
+        self._replies.append(reply)
+        self._state = SessionState.WAITING_CP_MSG
+
+    def _read_establish_response(
+        self, buffer: bytes | bytearray, at: int, stop: int, now: float
+    ) -> None:
+        response, _ = parse_establish_connection(buffer, at, stop)
+        refusal = handshake.judge_response(response, self._local_guid, self._remote_guid)
+        if refusal is not None:
+            raise _Ending(refusal, "EstablishConnection response")
+        self._remote_guid = response.server_guid
+        timers = self._timers
+        timers.recoverable_ack_send_timeout_ms = handshake.recoverable_ack_send_timeout_ms(
+            response.time_stamp, now
+        )
+        self._replies.append(
+            handshake.parameters(
+                timers.recoverable_ack_send_timeout_ms, timers.ack_wait_timeout_ms, self._config
+            )
+        )
+        self._state = SessionState.WAITING_CPR_MSG
+        self._events.append(EstablishReceived(self._remote_guid))
+
+    def _read_parameters(
+        self, buffer: bytes | bytearray, at: int, stop: int, *, is_request: bool
+    ) -> None:
+        try:
+            packet, _ = parse_connection_parameters(
+                buffer, at, stop, is_clamping=self._config.clamp_connection_parameters
+            )
+        except ProtocolError as error:
+            if error.field.startswith("ConnectionParametersHeader."):
+                raise _Ending(CloseReason.BAD_PARAMETERS, str(error)) from None
+            raise
+        if packet.is_refused:
+            raise _Ending(CloseReason.REFUSED_BY_PEER, "ConnectionParameters")
+        timers = self._timers
+        self._peer_window = packet.window_size
+        if is_request:
+            timers.ack_wait_timeout_ms = packet.ack_timeout
+            timers.recoverable_ack_send_timeout_ms = packet.recoverable_ack_timeout
+            self._replies.append(
+                handshake.parameters(
+                    packet.recoverable_ack_timeout, packet.ack_timeout, self._config
+                )
+            )
+        timers.initialization_at = inf
+        self._state = SessionState.OPEN
+        self._events.append(
+            Established(
+                self._role,
+                self._remote_guid,
+                self._peer_window,
+                timers.ack_wait_timeout_ms,
+                timers.recoverable_ack_send_timeout_ms,
+            )
+        )
+
+    # Acknowledgements ----------------------------------------------------------------------
+
+    def _acknowledge(self, header: SessionHeader, now: float) -> None:
+        """Process a SessionHeader, alone or piggybacked [MS-MQQB 3.1.5.5]."""
+        self._peer_window = header.window_size
+        released, retained = self._sending.acknowledge(header)
+        if released or retained:
+            self._events.append(AcksReceived(released, retained))
+        receiving = self._receiving
+        counts = (header.user_msg_sequence_number, header.recoverable_msg_seq_number)
+        if counts != (receiving.wire & _U16, receiving.wire_recoverable & _U16):
+            raise _Ending(
+                CloseReason.COUNT_MISMATCH,
+                f"the peer counts {counts[0]} messages, {counts[1]} of them recoverable; "
+                f"{receiving.wire & _U16} and {receiving.wire_recoverable & _U16} have arrived",
+            )
+        if self._sending.is_awaiting:
+            self._timers.start_ack_wait(now)
+
+    def _headers(self, now: float) -> list[SessionHeader]:
+        """Acknowledge what is durable, as of this moment [MS-MQQB 3.1.5.8.7, QB-A50]."""
+        sending = self._sending
+        headers = list(
+            self._receiving.session_headers(
+                sending.sent, sending.sent_recoverable, self._announce_window
+            )
+        )
+        self._announce_window = self._config.window_size
+        self._ack_due = False
+        self._timers.stop_ack_send()
+        if self._receiving.uncommitted:
+            # QB-A34: armed by the next receipt, or now if that has happened already.
+            self._restart_ack_send(now)
+        return headers
+
+    def _restart_ack_send(self, now: float) -> None:
+        receiving = self._receiving
+        is_recoverable = receiving.wire_recoverable > receiving.durable_recoverable
+        self._timers.start_ack_send(now, is_recoverable=is_recoverable)
+
+    # Sending -------------------------------------------------------------------------------
+
+    def _transmit(self, out: list[bytes], now: float) -> None:
+        """Append what window and chunk size allow [MS-MQQB 3.1.7.1.3]."""
+        sending, budget = self._sending, OUTGOING_CHUNK_MAX_BYTES
+        already_sent = sending.sent
+        if self._is_piggyback_due(now):
+            budget -= sending.transmit(sending.in_flight + 1, budget, out)
+            (header,) = self._headers(now)
+            out[-1] = with_session_header(out[-1], header)
+        sending.transmit(self._window, budget, out)
+        if sending.sent == already_sent:
+            return
+        self._session_active = True
+        if self._timers.ack_wait_at == inf:
+            self._timers.start_ack_wait(now)
+
+    def _is_piggyback_due(self, now: float) -> bool:
+        """Whether the next message is to carry an acknowledgement [MS-MQQB 3.1.7.11]."""
+        return (
+            self._receiving.unacked > 0
+            and self._timers.is_piggyback_due(now)
+            and not may_be_acknowledgement(self._sending.head_packet, 0)
+        )
+
+    # Timers --------------------------------------------------------------------------------
+
+    def _on_ack_wait(self, now: float) -> None:
+        """Session Ack Wait Timer Event [MS-MQQB 3.1.6.3]."""
+        if not self._sending.is_awaiting:
+            self._timers.ack_wait_at = inf
+        elif not self._received_ack:
+            self._end(CloseReason.ACK_TIMEOUT, f"{self._sending.in_flight} messages are in flight")
+        else:
+            self._timers.start_ack_wait(now)
+        self._received_ack = False
+
+    def _on_cleanup(self, now: float) -> None:
+        """Session Cleanup Timer Event [MS-MQQB 3.1.6.2]."""
+        if not self._session_active:
+            self._end(CloseReason.IDLE, "no message in a whole cleanup period")
+            return
+        self._session_active = False
+        self._timers.start_cleanup(now)
+
+    def _on_ack_send(self, now: float) -> None:
+        """Session Ack Send Timer Event [MS-MQQB 3.1.6.4]."""
+        self._timers.stop_ack_send()
+        if self._receiving.unacked:
+            self._ack_due = True
+        elif self._receiving.uncommitted:
+            self._restart_ack_send(now)
+
+    # Ending --------------------------------------------------------------------------------
+
+    def _recycle_if_drained(self) -> None:
+        receiving = self._receiving
+        if (
+            self._is_recycling
+            and not self._sending.is_awaiting
+            and receiving.acked == receiving.wire
+        ):
+            self._end(CloseReason.RECYCLED, f"after {self._sending.sent} messages")
+
+    def _end(self, reason: CloseReason, detail: str) -> None:
+        """Closing a Session [MS-MQQB 3.1.5.9]: stop all timers, say it once."""
+        if self._is_closed:
+            return
+        self._state = SessionState.CLOSED
+        self._timers.stop()
+        self._ack_due = False
+        self._reading_paused = False
+        self._replies.clear()
+        self._stream.clear()
+        self._events.append(Closed(reason, BLAME[reason], detail, self._sending.drain()))
