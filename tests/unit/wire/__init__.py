@@ -1,0 +1,1 @@
+"""Packets: values, streams, raw fields."""
