@@ -7,11 +7,12 @@ taken in apply from replicated state. Ids and sizes are chosen by the proposer; 
 packet bytes.
 """
 
-from array import array
 from enum import IntEnum
 from typing import TypeAlias
 
 import msgspec
+
+from qm.model.columns import IntArray
 
 COMMAND_VERSION = 1
 """Newest version that this build can apply; a newer one stops the node before it diverges."""
@@ -76,9 +77,9 @@ class EdgeBatch(msgspec.Struct, frozen=True, gc=False):
     """Raw packets back to back, without trailing SessionHeaders."""
     body_offset: int
     """Where `packets` begins within the entry's data: offset + body_offset is a body's place."""
-    offsets: "array[int]"
+    offsets: IntArray
     """n + 1 u32 values: packet k is packets[offsets[k]:offsets[k + 1]]."""
-    checksums: "array[int]"
+    checksums: IntArray
     """n u32 values: crc32 of each packet."""
     facts_of: bytes
     """n values: index into `facts`."""
@@ -374,14 +375,14 @@ class AssignTransfer(msgspec.Struct, frozen=True, gc=False):
     """Give positions their MessageID's sequence numbers before the first byte leaves."""
 
     queue_id: int
-    lookup_identifiers: "array[int]"
+    lookup_identifiers: IntArray
 
 
 class TransferAcked(msgspec.Struct, frozen=True, gc=False):
     """Session acknowledgements: these positions reached the peer."""
 
     queue_id: int
-    lookup_identifiers: "array[int]"
+    lookup_identifiers: IntArray
 
 
 class OrderAcked(msgspec.Struct, frozen=True, gc=False):
@@ -402,14 +403,14 @@ class TransferFailed(msgspec.Struct, frozen=True, gc=False):
     """Positions that cannot be delivered, each with its nack class."""
 
     queue_id: int
-    lookup_identifiers: "array[int]"
+    lookup_identifiers: IntArray
     message_class: int
 
 
 class OutboxDone(msgspec.Struct, frozen=True, gc=False):
     """These outbox rows reached their peer."""
 
-    outbox_ids: "array[int]"
+    outbox_ids: IntArray
 
 
 # Time, leadership, audit -------------------------------------------------------------------

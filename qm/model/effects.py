@@ -9,6 +9,8 @@ from enum import IntEnum
 
 import msgspec
 
+from qm.model.columns import IntArray
+
 
 class EffectKind(IntEnum):
     """What happened to a position."""
@@ -42,18 +44,18 @@ class PositionEffects(msgspec.Struct, gc=False):
     """Columns, one element per effect, in the order in which apply caused them."""
 
     kinds: bytearray
-    queue_ids: "array[int]"
+    queue_ids: IntArray
     """u32."""
-    lookup_identifiers: "array[int]"
+    lookup_identifiers: IntArray
     """u64."""
-    reasons: "array[int]"
+    reasons: IntArray
     """u16: MessageClass, 0 = none."""
-    message_ordinals: "array[int]"
+    message_ordinals: IntArray
     """u32."""
     source_queue_managers: list[bytes]
-    sizes_bytes: "array[int]"
+    sizes_bytes: IntArray
     """u32: stored size."""
-    body_indexes: "array[int]"
+    body_indexes: IntArray
     """u64: the log index that put the message there."""
 
 
@@ -62,7 +64,7 @@ class Outcome(msgspec.Struct, gc=False):
 
     status: int
     """MQ_OK, an MQ_ERROR or MQ_INFORMATION code."""
-    verdicts: "array[int] | None" = None
+    verdicts: IntArray | None = None
     """EdgeBatch: one u16 per message, `TransferVerdict` or a MessageClass."""
     value: object = None
     """The command's own result record (`qm.model.results`), or None."""

@@ -173,6 +173,8 @@ class Queue(Record):
     is_deleting: bool = False
     multicast: bool = False
     admin_state: OutgoingAdminState = OutgoingAdminState.NORMAL
+    outgoing_key: bytes = b""
+    """Of an outgoing queue: what tells its destination from others."""
 
 
 class Lock(Record):

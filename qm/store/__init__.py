@@ -1,0 +1,1 @@
+"""The model on disk: apply(batch) -> effects, RocksDB, bodies, snapshots, digests."""

@@ -1,0 +1,255 @@
+"""Commands as they lie in a Raft entry: protobuf header, then raw packets (command.proto).
+
+An entry's data is a `raft.batch` whose first payload is the Stamp. Decoding keeps the packets
+where they are: commands hold views into the entry and the offset at which their bytes lie, which
+is the place that positions store. An op, version or enum value that this build does not know
+raises `UnknownCommand`: the node stops before it diverges (DESIGN 1.3).
+"""
+
+import sys
+from array import array
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any, Final
+
+import msgspec
+from google.protobuf.message import DecodeError
+
+from qm.model import commands as model
+from qm.model.columns import IntArray
+from qm.model.state import BODY_ORDINAL_SYNTHETIC_FIRST
+from qm.pb import command_pb2
+from raft import batch
+
+_HEADER_LENGTH: Final = Struct("<I")
+_ARRAY_TYPECODES: Final = {
+    "offsets": "I",
+    "checksums": "I",
+    "lookup_identifiers": "Q",
+    "outbox_ids": "Q",
+}
+_FROM_PLACE: Final = frozenset(
+    {"packets", "packet", "body_offset", "body_ordinal", "first_ordinal"}
+)
+"""Fields that the blob and its place give, not the header."""
+
+
+class UnknownCommand(Exception):
+    """The entry is beyond this build: a newer one wrote it, or it is damaged."""
+
+
+def encode_stamp(stamp: model.Stamp) -> bytes:
+    """Return the first payload of an entry."""
+    message = command_pb2.Stamp(now_ms=stamp.now_ms, node=stamp.node, version=stamp.version)
+    return message.SerializeToString(deterministic=True)
+
+
+def encode_command(command: model.Command) -> bytes:
+    """Return one payload: header and, for commands that carry packets, the blob behind it."""
+    codec = _BY_TYPE[type(command)]
+    header = command_pb2.Command()
+    target = getattr(header, codec.op)
+    target.SetInParent()
+    codec.fill(command, target)
+    encoded = header.SerializeToString(deterministic=True)
+    parts: list[bytes | memoryview] = [_HEADER_LENGTH.pack(len(encoded)), encoded]
+    if isinstance(command, model.EdgeBatch):
+        parts.append(command.packets)
+    elif isinstance(command, model.Send):
+        parts.append(command.packet)
+    return b"".join(parts)
+
+
+def decode_entry(index: int, data: bytes) -> model.CommandBatch:
+    """Return what the entry at `index` commands. Raises UnknownCommand."""
+    try:
+        payloads = batch.split(data)
+        stamp = _decode_stamp(payloads[0])
+        offset = len(data) - sum(len(payload) for payload in payloads) + len(payloads[0])
+        ordinal = 0
+        commands: list[model.Command] = []
+        for payload in payloads[1:]:
+            command, ordinal = _decode_command(payload, offset, ordinal)
+            commands.append(command)
+            offset += len(payload)
+    except (batch.BatchError, DecodeError, ValueError, IndexError) as error:
+        raise UnknownCommand(f"entry {index}: {error}") from error
+    return model.CommandBatch(index, stamp, tuple(commands))
+
+
+def _decode_stamp(payload: memoryview) -> model.Stamp:
+    message = command_pb2.Stamp.FromString(bytes(payload))
+    if not 1 <= message.version <= model.COMMAND_VERSION:
+        raise ValueError(
+            f"command version {message.version}; this build knows up to {model.COMMAND_VERSION}:"
+            " upgrade this node"
+        )
+    return model.Stamp(message.now_ms, message.node, message.version)
+
+
+def _decode_command(payload: memoryview, offset: int, ordinal: int) -> tuple[model.Command, int]:
+    if len(payload) < _HEADER_LENGTH.size:
+        raise ValueError("a command without header")
+    (length,) = _HEADER_LENGTH.unpack_from(payload)
+    blob_at = _HEADER_LENGTH.size + length
+    if blob_at > len(payload):
+        raise ValueError(f"a header of {length} bytes in a command of {len(payload)}")
+    header = command_pb2.Command.FromString(bytes(payload[_HEADER_LENGTH.size : blob_at]))
+    op = header.WhichOneof("op")
+    if op is None:
+        raise ValueError("an op that this build does not know: upgrade this node")
+    fields = _BY_OP[op].read(getattr(header, op))
+    used = 0
+    if op == "edge_batch":
+        used = len(fields["offsets"]) - 1
+        _check_columns(fields, len(payload) - blob_at)
+        fields |= {
+            "packets": payload[blob_at:],
+            "body_offset": offset + blob_at,
+            "first_ordinal": ordinal,
+        }
+    elif op == "send":
+        used = 1
+        fields |= {
+            "packet": payload[blob_at:],
+            "body_offset": offset + blob_at,
+            "body_ordinal": ordinal,
+        }
+    elif blob_at != len(payload):
+        raise ValueError(f"{op} carries a blob")
+    if ordinal + used > BODY_ORDINAL_SYNTHETIC_FIRST:
+        raise ValueError(f"more than {BODY_ORDINAL_SYNTHETIC_FIRST} bodies in one entry")
+    return _BY_OP[op].kind(**fields), ordinal + used
+
+
+def _check_columns(fields: dict[str, Any], blob_bytes: int) -> None:
+    offsets = fields["offsets"]
+    count = len(offsets) - 1
+    facts_of = fields["facts_of"]
+    if count < 1 or len(fields["checksums"]) != count or len(facts_of) != count:
+        raise ValueError("columns of different length")
+    if offsets[0] != 0 or offsets[-1] != blob_bytes or sorted(offsets) != offsets.tolist():
+        raise ValueError("offsets that do not cover the packets")
+    if max(facts_of) >= len(fields["facts"]):
+        raise ValueError("a message without facts")
+
+
+def _array_bytes(values: IntArray) -> bytes:
+    if sys.byteorder == "big":
+        values = array(values.typecode, values)
+        values.byteswap()
+    return values.tobytes()
+
+
+def _array_of(typecode: str, data: bytes) -> IntArray:
+    values = array(typecode)
+    values.frombytes(data)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values
+
+
+Reader = Callable[[Any], Any]
+Filler = Callable[[Any, Any], None]
+
+
+class _Codec:
+    """Converts between one value type and its message, field by field, as declared."""
+
+    def __init__(self, kind: type[Any], op: str) -> None:
+        self.kind = kind
+        self.op = op
+        self._fields: list[tuple[str, Reader, Filler]] = [
+            (field.name, *_field_codec(field.name, field.type))
+            for field in msgspec.structs.fields(kind)
+            if field.name not in _FROM_PLACE
+        ]
+
+    def read(self, message: Any) -> dict[str, Any]:
+        """Return the constructor's arguments that the message gives."""
+        return {name: read(message) for name, read, _ in self._fields}
+
+    def fill(self, value: Any, message: Any) -> None:
+        """Set the message's fields from the value."""
+        for name, _, fill in self._fields:
+            fill(getattr(value, name), message)
+
+
+def _field_codec(name: str, kind: Any) -> tuple[Reader, Filler]:
+    if name in _ARRAY_TYPECODES:
+        typecode = _ARRAY_TYPECODES[name]
+        return (
+            lambda message: _array_of(typecode, getattr(message, name)),
+            lambda value, message: setattr(message, name, _array_bytes(value)),
+        )
+    if kind in _NESTED_SEQUENCES:
+        return _sequence_codec(name, _Codec(_NESTED_SEQUENCES[kind], name))
+    if kind in (model.Request, model.Selector):
+        nested = _Codec(kind, name)
+        return (
+            lambda message: kind(**nested.read(getattr(message, name))),
+            lambda value, message: nested.fill(value, getattr(message, name)),
+        )
+    if kind in (tuple[bytes, ...], tuple[str, ...]):
+        return (
+            lambda message: tuple(getattr(message, name)),
+            lambda value, message: getattr(message, name).extend(value),
+        )
+    if kind in (bytes | None, int | None):
+        return (
+            lambda message: getattr(message, name) if message.HasField(name) else None,
+            lambda value, message: None if value is None else setattr(message, name, value),
+        )
+    if kind == dict[str, bytes]:
+        return (
+            lambda message: dict(sorted(getattr(message, name).items())),
+            lambda value, message: getattr(message, name).update(value),
+        )
+    if kind == dict[str, bytes] | None:
+        return (
+            lambda message: (
+                dict(sorted(getattr(message, name).values.items()))
+                if message.HasField(name)
+                else None
+            ),
+            lambda value, message: _fill_optional_map(name, value, message),
+        )
+    # int, bool, str, bytes, and enums, whose constructor refuses values it does not know
+    return (
+        lambda message: kind(getattr(message, name)),
+        lambda value, message: setattr(message, name, value),
+    )
+
+
+def _sequence_codec(name: str, nested: _Codec) -> tuple[Reader, Filler]:
+    def read(message: Any) -> Any:
+        return tuple(nested.kind(**nested.read(part)) for part in getattr(message, name))
+
+    def fill(value: Sequence[Any], message: Any) -> None:
+        parts = getattr(message, name)
+        for part in value:
+            nested.fill(part, parts.add())
+
+    return read, fill
+
+
+def _fill_optional_map(name: str, value: dict[str, bytes] | None, message: Any) -> None:
+    if value is not None:
+        target = getattr(message, name)
+        target.SetInParent()
+        target.values.update(value)
+
+
+_NESTED_SEQUENCES: Final[dict[Any, type[Any]]] = {
+    tuple[model.Facts, ...]: model.Facts,
+    tuple[model.Target, ...]: model.Target,
+}
+
+
+def _op_name(kind: type[Any]) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in kind.__name__).lstrip("_")
+
+
+_CODECS: Final = [_Codec(kind, _op_name(kind)) for kind in model.Command.__args__]
+_BY_TYPE: Final = {codec.kind: codec for codec in _CODECS}
+_BY_OP: Final = {codec.op: codec for codec in _CODECS}

@@ -1,0 +1,162 @@
+"""Commands in a Raft entry: every op there and back, packets untouched, the unknown refused."""
+
+from array import array
+from typing import Any
+
+import msgspec
+import pytest
+
+from qm.model import commands as model
+from qm.model.columns import IntArray
+from qm.pb import command_pb2
+from qm.store.codec import UnknownCommand, decode_entry, encode_command, encode_stamp
+from raft.batch import BatchBuilder
+
+STAMP = model.Stamp(1_700_000_000_123, "n1.1")
+PACKETS = b"first packet" + b"second" + b"the third one"
+EDGE = model.EdgeBatch(
+    edge="n2",
+    number=7,
+    packets=memoryview(PACKETS),
+    body_offset=0,
+    offsets=array("I", [0, 12, 18, 31]),
+    checksums=array("I", [1, 2, 0xFFFF_FFFF]),
+    facts_of=b"\x00\x01\x00",
+    facts=(
+        model.Facts(9, bytes(16), "127.0.0.12", ()),
+        model.Facts(
+            10, bytes(range(16)), "::1", (b"\x01\x02",), model.SignatureFact.VALID, b"digest", True
+        ),
+    ),
+    first_ordinal=0,
+)
+SEND = model.Send(
+    model.Request("client", 3, 2),
+    memoryview(b"a packet"),
+    0,
+    3,
+    77,
+    (model.Target("DIRECT=OS:a\\q"), model.Target("PUBLIC=" + "0" * 8)),
+    (b"sid",),
+    transaction=b"",
+)
+
+
+def entry(*commands: model.Command) -> bytes:
+    builder = BatchBuilder()
+    builder.add(encode_stamp(STAMP))
+    for command in commands:
+        builder.add(encode_command(command))
+    return builder.build()
+
+
+def sample(kind: Any) -> Any:
+    """Return a value of a field's type that differs from its default."""
+    samples: dict[Any, Any] = {
+        IntArray: array("Q", [1, 1 << 63]),
+        int: 7,
+        str: "text",
+        bytes: b"bytes",
+        bool: True,
+        model.Request: model.Request("c", 1, 0),
+        model.Selector: model.Selector(model.SelectorKind.SEEK_NEXT, 5),
+        tuple[bytes, ...]: (b"a", b""),
+        tuple[str, ...]: ("a", "b"),
+        bytes | None: b"x",
+        int | None: 0,
+        dict[str, bytes]: {"a": b"1", "b": b"2"},
+        dict[str, bytes] | None: {},
+    }
+    return samples[kind]
+
+
+def sampled(kind: Any) -> model.Command:
+    command: model.Command = kind(
+        **{field.name: sample(field.type) for field in msgspec.structs.fields(kind)}
+    )
+    return command
+
+
+PLAIN = [kind for kind in model.Command.__args__ if kind not in (model.EdgeBatch, model.Send)]
+
+
+@pytest.mark.parametrize("kind", PLAIN, ids=lambda kind: kind.__name__)
+def test_every_op_there_and_back(kind: Any) -> None:
+    command = sampled(kind)
+    decoded = decode_entry(5, entry(command))
+    assert decoded == model.CommandBatch(5, STAMP, (command,))
+
+
+def test_every_op_has_a_number_and_a_value_type() -> None:
+    ops = {field.name for field in command_pb2.Command.DESCRIPTOR.oneofs_by_name["op"].fields}
+    assert len(ops) == len(model.Command.__args__)
+
+
+def test_packets_stay_where_they_are() -> None:
+    data = entry(sampled(model.Confirm), EDGE, SEND)
+    _, edge, send = decode_entry(9, data).commands
+    assert isinstance(edge, model.EdgeBatch)
+    assert isinstance(send, model.Send)
+    assert data[edge.body_offset : edge.body_offset + len(PACKETS)] == PACKETS
+    assert data[send.body_offset :] == b"a packet"
+    assert (edge.first_ordinal, send.body_ordinal) == (0, 3)
+    assert edge.packets.obj is data
+    assert edge == msgspec.structs.replace(EDGE, body_offset=edge.body_offset, packets=edge.packets)
+    assert edge.packets == PACKETS
+    assert send.transaction == b""
+    assert send.targets == SEND.targets
+
+
+def test_absent_stays_absent() -> None:
+    request = model.Request("c", 1, 0)
+    (decoded,) = decode_entry(1, entry(model.DirectoryWrite(request, b"g", 1, None, ()))).commands
+    assert isinstance(decoded, model.DirectoryWrite)
+    assert decoded.attributes is None
+
+
+def damaged() -> dict[str, bytes]:
+    newer = BatchBuilder()
+    newer.add(encode_stamp(msgspec.structs.replace(STAMP, version=model.COMMAND_VERSION + 1)))
+    unknown_op = BatchBuilder()
+    unknown_op.add(encode_stamp(STAMP))
+    unknown_op.add(b"\x04\x00\x00\x00" + b"\xa2\x7d\x01\x00")
+    unknown_enum = entry(
+        msgspec.structs.replace(sampled(model.ReceiveRun), selector=model.Selector(99))  # type: ignore[arg-type]
+    )
+    cut_header = BatchBuilder()
+    cut_header.add(encode_stamp(STAMP))
+    cut_header.add(b"\xff\x00\x00\x00abc")
+    return {
+        "newer version": newer.build(),
+        "unknown op": unknown_op.build(),
+        "unknown enum": unknown_enum,
+        "cut header": cut_header.build(),
+        "no stamp": BatchBuilder().build(),
+        "not a batch": b"garbage",
+        "offsets not covering": entry(msgspec.structs.replace(EDGE, packets=memoryview(b"short"))),
+        "columns of different length": entry(msgspec.structs.replace(EDGE, facts_of=b"\x00")),
+        "facts out of range": entry(msgspec.structs.replace(EDGE, facts_of=b"\x00\x01\x02")),
+        "falling offsets": entry(
+            msgspec.structs.replace(EDGE, offsets=array("I", [0, 18, 12, 31]))
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "newer version",
+        "unknown op",
+        "unknown enum",
+        "cut header",
+        "no stamp",
+        "not a batch",
+        "offsets not covering",
+        "columns of different length",
+        "facts out of range",
+        "falling offsets",
+    ],
+)
+def test_what_this_build_does_not_know_stops_it(what: str) -> None:
+    with pytest.raises(UnknownCommand, match="entry 4"):
+        decode_entry(4, damaged()[what])
