@@ -12,6 +12,7 @@ from qm.wire.base_header import (
     BASE_HEADER_SIZE_BYTES,
     FLAG_IN,
     FLAG_SH,
+    FLAGS_OFFSET,
     SIGNATURE,
     VERSION_NUMBER,
     packet_span,
@@ -57,8 +58,6 @@ class Framer:
 
     def __init__(self) -> None:
         self._partial = bytearray()
-        # Bytes of the unfinished packet that must be there before anything more can be said.
-        self._needed_bytes = BASE_HEADER_SIZE_BYTES
         self.error: ProtocolError | None = None
         """Why the stream has no further reading; the packets returned before are whole."""
 
@@ -78,36 +77,35 @@ class Framer:
             raise self.error
         frames: list[Frames] = []
         try:
-            position = self._gather(chunk, frames) if self._partial else 0
-            position = _scan(chunk, position, frames)
+            position = self._complete(chunk, frames) if self._partial else 0
             if position < len(chunk):
-                self._gather(memoryview(chunk)[position:], frames)
+                position = _scan(chunk, position, frames)
+                # Fewer bytes than a header, or the start of a packet whose header is in order.
+                self._partial += memoryview(chunk)[position:]
         except ProtocolError as error:
             self._partial = bytearray()
             self.error = error
         return frames
 
-    def _gather(self, chunk: Buffer, frames: list[Frames]) -> int:
-        """Move bytes from the chunk's start to the unfinished packet; return how many."""
+    def _complete(self, chunk: Buffer, frames: list[Frames]) -> int:
+        """Add to the unfinished packet what the chunk has of it; return how many bytes that is."""
         view = memoryview(chunk)
         partial = self._partial
         position = 0
-        while True:
-            missing = self._needed_bytes - len(partial)
-            partial += view[position : position + missing]
-            position = min(position + missing, len(view))
-            if len(partial) < self._needed_bytes:
-                return position
-            span = packet_span(partial, 0, len(partial))
-            if span == len(partial):
-                break
-            assert span is not None
-            self._needed_bytes = span
-        head = None if partial[2] & FLAG_IN else HEAD.unpack_from(partial)
-        frames.append(Frames(partial, [0, len(partial)], [head]))
+        if len(partial) < BASE_HEADER_SIZE_BYTES:
+            position = BASE_HEADER_SIZE_BYTES - len(partial)
+            partial += view[:position]
+        span = packet_span(partial, 0, len(partial))
+        if span is None:
+            return len(view)
+        missing = span - len(partial)
+        partial += view[position : position + missing]
+        if len(partial) < span:
+            return len(view)
+        head = None if partial[FLAGS_OFFSET] & FLAG_IN else HEAD.unpack_from(partial)
+        frames.append(Frames(partial, [0, span], [head]))
         self._partial = bytearray()
-        self._needed_bytes = BASE_HEADER_SIZE_BYTES
-        return position
+        return position + missing
 
 
 def _scan(buffer: Buffer, start: int, frames: list[Frames]) -> int:
@@ -129,21 +127,22 @@ def _scan(buffer: Buffer, start: int, frames: list[Frames]) -> int:
             head = unpack_from(buffer, position)
             version, flags, signature, size, _, _, _, _, _, _, _, _ = head
             if (
-                version == VERSION_NUMBER
-                and signature == SIGNATURE
-                and not flags & _NOT_PLAIN
-                and USER_PACKET_SIZE_MIN_BYTES <= size <= PACKET_SIZE_MAX_BYTES
+                version != VERSION_NUMBER
+                or signature != SIGNATURE
+                or flags & _NOT_PLAIN
+                or size < USER_PACKET_SIZE_MIN_BYTES
+                or size > PACKET_SIZE_MAX_BYTES
             ):
-                after = position + size
-                if after > end:
-                    break
-                add_head(head)
-            else:
                 framed = frame_packet(buffer, position, end)
                 if framed is None:
                     break
                 after = framed
                 add_head(None if flags & FLAG_IN else head)
+            else:
+                after = position + size
+                if after > end:
+                    break
+                add_head(head)
             add_offset(after)
             position = after
         # What is left is shorter than a message, but may hold internal packets.

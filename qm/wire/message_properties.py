@@ -123,6 +123,11 @@ def parse_message_properties_header(
 
 def write_message_properties_header(header: MessagePropertiesHeader) -> bytes:
     """Return the header, padded to 4 bytes with zeros; the body takes MessageSize bytes."""
+    return b"".join(message_properties_parts(header))
+
+
+def message_properties_parts(header: MessagePropertiesHeader) -> tuple[bytes, ...]:
+    """Return what `write_message_properties_header` joins, so that a body is copied only once."""
     label = b""
     if header.label is not None:
         label = write_wide_text(header.label, "MessagePropertiesHeader.Label", SECTION)
@@ -158,7 +163,7 @@ def write_message_properties_header(header: MessagePropertiesHeader) -> bytes:
     )
     size = len(fixed) + len(label) + len(header.extension_data) + message_size
     padding = bytes(aligned(size) - size)
-    return b"".join((fixed, label, header.extension_data, header.message_body, padding))
+    return fixed, label, header.extension_data, header.message_body, padding
 
 
 def _size_error(offset: int, name: str, found: int, largest: int) -> ProtocolError:

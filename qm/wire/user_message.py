@@ -24,8 +24,8 @@ from qm.wire.limits import (
 )
 from qm.wire.message_properties import (
     MessagePropertiesHeader,
+    message_properties_parts,
     parse_message_properties_header,
-    write_message_properties_header,
 )
 from qm.wire.multi_queue_format import (
     MultiQueueFormatHeader,
@@ -203,7 +203,7 @@ def write_user_message(message: UserMessage) -> bytes:
     if message.security is not None:
         presence |= FLAG_SH
         parts.append(write_security_header(message.security))
-    parts.append(write_message_properties_header(message.properties))
+    parts += message_properties_parts(message.properties)
     if message.debug is not None:
         parts.append(write_debug_header(message.debug))
     if message.soap is not None:
