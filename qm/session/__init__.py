@@ -1,1 +1,63 @@
-"""[MS-MQQB] section 3 as a sans-IO state machine: sessions, links, schedules. See design.md."""
+"""[MS-MQQB] section 3 as sans-IO state machines: sessions, links, schedules. See design.md.
+
+`Session` is one transport connection in either role; `OutgoingLink`, `OutgoingTable` and the two
+schedules are what the leader keeps per outgoing queue and per sequence over sessions.
+"""
+
+from qm.session.config import SessionConfig
+from qm.session.errors import SessionMisuse
+from qm.session.events import (
+    KIND_EXPRESS,
+    KIND_RECOVERABLE,
+    KIND_TRANSACTIONAL,
+    AcksReceived,
+    Blame,
+    Closed,
+    CloseReason,
+    Established,
+    EstablishReceived,
+    Event,
+    FinalAckArrived,
+    OrderAckArrived,
+    PacketsArrived,
+)
+from qm.session.link import ConnectionStatus, NextHop, OutgoingLink, OutgoingState
+from qm.session.ping import PingRequester, PingResult, PingVerdict, answer_ping
+from qm.session.schedules import OrderAckSchedule, ResendSchedule, resend_timer_table
+from qm.session.session import Session
+from qm.session.states import Role, SessionState
+from qm.session.table import OrderAckEffect, OutgoingTable
+
+__all__ = [
+    "KIND_EXPRESS",
+    "KIND_RECOVERABLE",
+    "KIND_TRANSACTIONAL",
+    "AcksReceived",
+    "Blame",
+    "CloseReason",
+    "Closed",
+    "ConnectionStatus",
+    "EstablishReceived",
+    "Established",
+    "Event",
+    "FinalAckArrived",
+    "NextHop",
+    "OrderAckArrived",
+    "OrderAckEffect",
+    "OrderAckSchedule",
+    "OutgoingLink",
+    "OutgoingState",
+    "OutgoingTable",
+    "PacketsArrived",
+    "PingRequester",
+    "PingResult",
+    "PingVerdict",
+    "ResendSchedule",
+    "Role",
+    "Session",
+    "SessionConfig",
+    "SessionMisuse",
+    "SessionState",
+    "answer_ping",
+    "resend_timer_table",
+]

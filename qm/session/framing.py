@@ -2,7 +2,11 @@
 
 `Stream` keeps the bytes of the packet that is not complete yet. `message_run` walks over whole
 UserMessages and stops at everything that needs a closer look: another kind of packet, a trailing
-SessionHeader, an OrderAck or FinalAck, an error, the end.
+SessionHeader, an OrderAck or FinalAck, an error, the end. What a packet's start must look like is
+`packet_span`'s to say; the loop only recognizes the common case.
+
+`qm.wire.Framer` serves readers who want each packet's fields. A session wants kinds instead, and
+refuses a message before OPEN by its first bytes rather than gathering it.
 """
 
 from struct import Struct

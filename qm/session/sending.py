@@ -7,7 +7,6 @@ it, which is what makes the rules of 3.1.5.5.1 to 3.1.5.5.3 safe (QB-A05).
 
 from collections import deque
 from collections.abc import Sequence
-from struct import Struct
 from typing import Final
 
 from qm.session.errors import SessionMisuse
@@ -16,11 +15,10 @@ from qm.session.framing import KINDS, KINDS_MASK, MESSAGE_HEAD
 from qm.session.limits import OPEN_POSITIONS_MAX_COUNT, SERIAL_SPAN_COUNT
 from qm.wire.base_header import FLAG_IN, FLAG_SH
 from qm.wire.limits import USER_PACKET_SIZE_MIN_BYTES
-from qm.wire.session_header import SessionHeader, write_session_header
+from qm.wire.patch import attach_session_header
+from qm.wire.session_header import SessionHeader
 
 _U16: Final = SERIAL_SPAN_COUNT - 1
-_FLAGS: Final = Struct("<H")
-_FLAGS_OFFSET: Final = 2
 
 
 class FalseAcknowledgement(Exception):
@@ -207,7 +205,6 @@ class SendWindow:
 
 def with_session_header(packet: bytes, header: SessionHeader) -> bytes:
     """Return the message with Flags.SH and the header behind its last byte (QB-A17)."""
-    patched = bytearray(packet)
-    (flags,) = _FLAGS.unpack_from(patched, _FLAGS_OFFSET)
-    _FLAGS.pack_into(patched, _FLAGS_OFFSET, flags | FLAG_SH)
-    return bytes(patched + write_session_header(header))
+    carrier = bytearray(packet)
+    attach_session_header(carrier, header)
+    return bytes(carrier)

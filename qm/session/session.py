@@ -33,7 +33,13 @@ from qm.session.sending import FalseAcknowledgement, SendWindow, with_session_he
 from qm.session.states import INITIAL_STATE, TRANSITIONS, Role, SessionState
 from qm.session.timers import Timers
 from qm.wire.ack import OrderAck, acknowledgment_in
-from qm.wire.base_header import BASE_HEADER_SIZE_BYTES, FLAG_IN, FLAG_SH, packet_span
+from qm.wire.base_header import (
+    BASE_HEADER_SIZE_BYTES,
+    FLAG_IN,
+    FLAG_SH,
+    FLAGS_OFFSET,
+    packet_span,
+)
 from qm.wire.bounds import take
 from qm.wire.errors import ProtocolError
 from qm.wire.guid import GUID_NULL, Guid
@@ -46,11 +52,11 @@ from qm.wire.internal import (
 )
 from qm.wire.limits import RECOVERABLE_ACK_FLAGS_COUNT, SESSION_HEADER_SIZE_BYTES, WINDOW_SIZE_MIN
 from qm.wire.packet import PacketKind, packet_kind
+from qm.wire.patch import detach_session_header
 from qm.wire.session_header import SessionHeader, parse_session_header
 from qm.wire.user_message import parse_user_message
 
 _U16: Final = 0xFFFF
-_FLAGS_LOW_OFFSET: Final = 2
 
 
 class _Ending(Exception):
@@ -320,10 +326,7 @@ class Session:
                 raise error.counted_from(at) from None
             if span is None:
                 return at, BASE_HEADER_SIZE_BYTES
-            if (
-                self._state is not SessionState.OPEN
-                and not buffer[at + _FLAGS_LOW_OFFSET] & FLAG_IN
-            ):
+            if self._state is not SessionState.OPEN and not buffer[at + FLAGS_OFFSET] & FLAG_IN:
                 # Refused by its first 16 bytes: nothing is kept for it.
                 raise self._unexpected(PacketKind.MESSAGE)
             if end - at < span:
@@ -365,14 +368,14 @@ class Session:
     def _read_message(self, buffer: bytes | bytearray, at: int, stop: int, now: float) -> None:
         """Process a UserMessage that carries a SessionHeader, or that is or may be an ack."""
         kind = bytes([message_kind(buffer, at)])
-        if buffer[at + _FLAGS_LOW_OFFSET] & FLAG_SH:
+        if buffer[at + FLAGS_OFFSET] & FLAG_SH:
             packet_stop = stop - SESSION_HEADER_SIZE_BYTES
             try:
                 header, _ = parse_session_header(buffer, packet_stop, stop)
             except ProtocolError as error:
                 raise error.counted_from(at) from None
-            packet = bytearray(memoryview(buffer)[at:packet_stop])
-            packet[_FLAGS_LOW_OFFSET] &= ~FLAG_SH
+            packet = bytearray(memoryview(buffer)[at:stop])
+            detach_session_header(packet)
             # Counted first: the header's counts include the message that carries it.
             self._hand_out(bytes(packet), [0, len(packet)], kind, now)
             self._acknowledge(header, now)

@@ -1,0 +1,208 @@
+"""OutgoingMessageTable: what is in flight and what may be deleted [MS-MQQB 3.1.1.3.1, 3.1.5.6].
+
+One table per outgoing queue, at the leader, filled from the replicated queue in its order and kept
+over sessions. It decides from the peer's acknowledgements which entries end; that they end is then
+committed by the owner. AwaitingAck, ReceivedSessionAck, ReceivedOrderAck and Transmitted are
+volatile: a new leader starts with a fresh table, and peers recognize what they get twice.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from qm.session.errors import SessionMisuse
+
+# The four Boolean attributes of OutgoingMessagePosition (3.1.1.3.1.2).
+_AWAITING_ACK: Final = 1
+_SESSION_ACKED: Final = 2
+_ORDER_ACKED: Final = 4
+_TRANSMITTED: Final = 8
+# Transmitted before the sending that is under way.
+_RESENT: Final = 16
+_ENDED: Final = _SESSION_ACKED | _ORDER_ACKED
+_NO_SEQUENCE: Final = 0
+
+
+class OrderAckEffect(msgspec.Struct, frozen=True, gc=False):
+    """What an OrderAck changed in the table."""
+
+    ended: list[int]
+    """Tokens that are acknowledged in both ways now, in order."""
+    is_progress: bool
+    """Whether any number was acknowledged for the first time."""
+    unacked: int
+    """Numbers of the sequence that were sent and still wait for an OrderAck."""
+
+
+_NO_EFFECT: Final = OrderAckEffect([], False, 0)
+
+
+class OutgoingTable:
+    """The entries of one outgoing queue that are loaded for sending, in table order."""
+
+    __slots__ = ("_highest_sent", "_last_ack", "_numbers", "_ready", "_sequence", "_state", "_tx")
+
+    def __init__(self) -> None:
+        # Token -> attributes, in table order.
+        self._state: dict[int, int] = {}
+        # Tokens that may be sent, in table order; may hold tokens that were removed since.
+        self._ready: deque[int] = deque()
+        # Transactional entries: token -> TxSequenceNumber and its inverse, rising.
+        self._numbers: dict[int, int] = {}
+        self._tx: dict[int, int] = {}
+        self._sequence = _NO_SEQUENCE
+        self._last_ack = 0
+        self._highest_sent = 0
+
+    def __len__(self) -> int:
+        return len(self._state)
+
+    @property
+    def last_ack(self) -> int:
+        """LastAck.SeqNo of the live sequence, 0 before the first OrderAck."""
+        return self._last_ack
+
+    @property
+    def unacked_numbers(self) -> list[int]:
+        """TxOutgoingSequence.UnackedSequence: numbers sent without OrderAck, rising."""
+        return [n for n in self._tx if self._last_ack < n <= self._highest_sent]
+
+    def start_sequence(self, sequence_id: int) -> None:
+        """Make `sequence_id` (u64) the live TxSequenceID; LastAck begins anew (QB-A08)."""
+        if self._tx:
+            raise SessionMisuse("the old sequence has entries: it ends when its table is empty")
+        self._sequence = sequence_id
+        self._last_ack = self._highest_sent = 0
+
+    def add(self, token: int, tx_number: int = 0) -> None:
+        """Append an entry; `tx_number` is its committed TxSequenceNumber, 0 if it has none."""
+        if token in self._state:
+            raise SessionMisuse(f"token {token} is in the table already")
+        if tx_number:
+            if self._sequence == _NO_SEQUENCE or (
+                self._tx and tx_number <= next(reversed(self._tx))
+            ):
+                raise SessionMisuse(f"number {tx_number} is not in order of a started sequence")
+            self._numbers[token] = tx_number
+            self._tx[tx_number] = token
+        self._state[token] = 0
+        self._ready.append(token)
+
+    def remove(self, token: int) -> None:
+        """Take out an entry that expired, was deleted or got its FinalAck early."""
+        self._state.pop(token, None)
+        number = self._numbers.pop(token, None)
+        if number is not None:
+            del self._tx[number]
+
+    def dispatch(self, limit: int) -> list[int]:
+        """Return at most `limit` tokens to send now, in order, and count them as sent.
+
+        What is in flight or session-acked is not among them (QB-A14).
+        """
+        tokens: list[int] = []
+        ready, state = self._ready, self._state
+        while ready and len(tokens) < limit:
+            token = ready.popleft()
+            attributes = state.get(token)
+            if attributes is None or attributes & (_AWAITING_ACK | _SESSION_ACKED):
+                continue
+            if attributes & _TRANSMITTED:
+                attributes |= _RESENT
+            state[token] = attributes | _AWAITING_ACK | _TRANSMITTED
+            number = self._numbers.get(token)
+            if number is not None and number > self._highest_sent:
+                self._highest_sent = number
+            tokens.append(token)
+        return tokens
+
+    def previous_numbers(self, tokens: Sequence[int]) -> list[int]:
+        """Return PreviousTxSequenceNumber for transactional tokens just dispatched, in order.
+
+        It names the entry before it in the table, 0 if there is none, and so bridges the gaps that
+        expired entries left; the first time it is number - 1 if that number is acknowledged
+        [MS-MQQB 3.1.7.1.3]. Numbers are committed long before the first byte here, so a gap can
+        exist at the first sending too.
+        """
+        found: list[int] = []
+        previous, wanted = 0, iter(tokens)
+        token = next(wanted, None)
+        for number, candidate in self._tx.items():
+            if candidate == token:
+                is_first = not previous and not self._state[candidate] & _RESENT
+                if is_first and self._last_ack == number - 1:
+                    previous = self._last_ack
+                found.append(previous)
+                token = next(wanted, None)
+            previous = number
+        if token is not None:
+            raise SessionMisuse(f"token {token} is not a transactional entry in table order")
+        return found
+
+    def withdrawn(self, tokens: Iterable[int]) -> None:
+        """These were dispatched and have not left after all (a paused session's backlog)."""
+        for token in tokens:
+            if token in self._state:
+                self._state[token] &= ~_AWAITING_ACK
+        self._rebuild()
+
+    def session_acked(self, released: list[int], retained: list[int]) -> list[int]:
+        """Apply `AcksReceived`; return the tokens that end by it, in order."""
+        state = self._state
+        ended = [token for token in released if token in state]
+        for token in retained:
+            attributes = state.get(token)
+            if attributes is None:
+                continue
+            attributes = (attributes & ~_AWAITING_ACK) | _SESSION_ACKED
+            state[token] = attributes
+            if attributes & _ENDED == _ENDED:
+                ended.append(token)
+        for token in ended:
+            self.remove(token)
+        return ended
+
+    def order_acked(self, sequence_id: int, number: int) -> OrderAckEffect:
+        """Apply an OrderAck: cumulative, of the live sequence only (QB-A08).
+
+        A number that was never sent acknowledges nothing beyond what was.
+        """
+        if sequence_id != self._sequence or not self._tx:
+            return _NO_EFFECT
+        number = min(number, self._highest_sent)
+        ended: list[int] = []
+        for sent, token in self._tx.items():
+            if sent > number:
+                break
+            self._state[token] |= _ORDER_ACKED
+            if self._state[token] & _ENDED == _ENDED:
+                ended.append(token)
+        for token in ended:
+            self.remove(token)
+        is_progress = number > self._last_ack
+        self._last_ack = max(self._last_ack, number)
+        return OrderAckEffect(ended, is_progress, len(self.unacked_numbers))
+
+    def resend_transactional(self) -> None:
+        """Transactional Ack Wait expired: all transactional entries are sent again (3.1.6.5).
+
+        Their numbers stay (QB-A01).
+        """
+        for token in self._numbers:
+            self._state[token] &= ~(_AWAITING_ACK | _SESSION_ACKED)
+        self._rebuild()
+
+    def session_ended(self) -> None:
+        """A session closed: every entry is to be sent again on the next one (3.1.3.2, 3.1.6.1)."""
+        for token in self._state:
+            self._state[token] = 0
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        self._ready = deque(
+            token
+            for token, attributes in self._state.items()
+            if not attributes & (_AWAITING_ACK | _SESSION_ACKED)
+        )
