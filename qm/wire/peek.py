@@ -18,12 +18,14 @@ from qm.wire.queue_name import (
     QUEUE_TYPE_PUBLIC,
     queue_name_size,
 )
-from qm.wire.transaction_header import SEQUENCE, SEQUENCE_OFFSET
+from qm.wire.security_header import security_header_size
+from qm.wire.transaction_header import SEQUENCE, SEQUENCE_OFFSET, transaction_header_size
 from qm.wire.user_header import (
     AQ_SHIFT,
     DESTINATION_QUEUE_OFFSET,
     DQ_SHIFT,
     FLAG_CQ,
+    FLAG_SH,
     FLAG_TH,
     QUEUE_TYPE_MASK,
     RQ_SHIFT,
@@ -118,3 +120,18 @@ def peek_transaction(buffer: Buffer, offset: int, head: Head) -> tuple[int, int,
     at = transaction_header_offset(buffer, offset, head) + SEQUENCE_OFFSET
     fields: tuple[int, int, int] = SEQUENCE.unpack_from(buffer, at)
     return fields
+
+
+def properties_offset(buffer: Buffer, offset: int, head: Head) -> int:
+    """Return where the MessagePropertiesHeader of a checked packet starts, as `offset` counts."""
+    flags = head[10]
+    position = offset + _DESTINATION_OFFSET
+    for shift in (DQ_SHIFT, AQ_SHIFT, RQ_SHIFT):
+        position += queue_name_size(buffer, position, flags >> shift & QUEUE_TYPE_MASK)
+    if flags & FLAG_CQ:
+        position += GUID_SIZE_BYTES
+    if flags & FLAG_TH:
+        position += transaction_header_size(buffer, position)
+    if flags & FLAG_SH:
+        position += security_header_size(buffer, position)
+    return position

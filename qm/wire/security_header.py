@@ -85,6 +85,12 @@ def parse_security_header(buffer: Buffer, offset: int, end: int) -> tuple[Securi
     return header, position
 
 
+def security_header_size(buffer: Buffer, offset: int) -> int:
+    """Return how many bytes the header at `offset` of a checked packet takes, items included."""
+    sizes = _LAYOUT.unpack_from(buffer, offset)[1:]
+    return _LAYOUT.size + sum(map(aligned, sizes))
+
+
 def write_security_header(header: SecurityHeader) -> bytes:
     """Return the header and its items, each padded to 4 bytes."""
     items = (

@@ -89,6 +89,12 @@ def parse_transaction_header(
     return header, after
 
 
+def transaction_header_size(buffer: Buffer, offset: int) -> int:
+    """Return how many bytes the header at `offset` of a checked packet takes."""
+    has_connector = buffer[offset] & FLAG_CG
+    return TRANSACTION_HEADER_MIN_BYTES + (GUID_SIZE_BYTES if has_connector else 0)
+
+
 def write_transaction_header(header: TransactionHeader) -> bytes:
     """Return the 20 or 36 bytes; unused flag bits are clear."""
     if not 0 <= header.transaction_id <= TRANSACTION_ID_MAX:
