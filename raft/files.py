@@ -9,6 +9,7 @@ of the changes of names since the last `sync` of a directory, any prefix (a jour
 system replays them in order). `allocate` counts as a write.
 """
 
+import errno
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
@@ -16,12 +17,16 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes to write; never kept after the call returns."""
 
 
-class FatalDiskError(Exception):
+class FatalDiskError(OSError):
     """The disk failed in a way after which nothing written since can be trusted.
 
     Never retry and never continue: stop the process. What a peer was told before stands,
     what was not yet synced was never promised; a restart reads back what the disk really has.
+    `errno` is always EIO: even a sync that failed for lack of space is no full disk to wait out.
     """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(errno.EIO, text)
 
 
 class File(Protocol):

@@ -1,0 +1,121 @@
+"""The real file system (Linux) behind `raft.files`."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from raft.files import Buffer, FatalDiskError
+
+BUFFERS_PER_CALL = min(1024, os.sysconf("SC_IOV_MAX"))
+
+
+class DiskFile:
+    """An open file. Implements `raft.files.File`."""
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self._path = path
+        self._fd = os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+    def pread(self, length: int, offset: int) -> bytes:
+        """See `File.pread`."""
+        data = os.pread(self._fd, length, offset)
+        if len(data) == length or not data:
+            return data
+        # A signal or the end of the file: only an empty read tells the end.
+        parts = [data]
+        missing = length - len(data)
+        while missing and (data := os.pread(self._fd, missing, offset + length - missing)):
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        """See `File.pwrite`."""
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(self._fd, rest, offset)
+            offset += written
+            rest = rest[written:]
+
+    def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
+        """See `File.pwritev`."""
+        for start in range(0, len(buffers), BUFFERS_PER_CALL):
+            part = buffers[start : start + BUFFERS_PER_CALL]
+            length = sum(map(len, part))
+            written = os.pwritev(self._fd, part, offset)
+            if written < length:
+                self.pwrite(b"".join(part)[written:], offset + written)
+            offset += length
+
+    def fdatasync(self) -> None:
+        """See `File.fdatasync`."""
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise FatalDiskError(f"{self._path} cannot be synced: {error}") from error
+
+    def allocate(self, length: int) -> None:
+        """See `File.allocate`."""
+        os.posix_fallocate(self._fd, 0, length)
+
+    def size(self) -> int:
+        """See `File.size`."""
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        """See `File.close`. Closing again does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class DiskDirectory:
+    """A folder, made if absent. Implements `raft.files.Directory`."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError."""
+        self._path = path
+        if not path.is_dir():
+            path.mkdir(mode=0o700)
+            _sync_directory(path.parent)
+
+    def open(self, name: str, *, create: bool = False) -> DiskFile:
+        """See `Directory.open`."""
+        return DiskFile(self._path / name, os.O_CREAT if create else 0)
+
+    def names(self) -> list[str]:
+        """See `Directory.names`."""
+        with os.scandir(self._path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+
+    def rename(self, old: str, new: str) -> None:
+        """See `Directory.rename`."""
+        (self._path / old).rename(self._path / new)
+
+    def unlink(self, name: str) -> None:
+        """See `Directory.unlink`."""
+        (self._path / name).unlink()
+
+    def subdirectory(self, name: str) -> "DiskDirectory":
+        """See `Directory.subdirectory`."""
+        return DiskDirectory(self._path / name)
+
+    def sync(self) -> None:
+        """See `Directory.sync`."""
+        _sync_directory(self._path)
+
+    def free_bytes(self) -> int:
+        """See `Directory.free_bytes`."""
+        status = os.statvfs(self._path)
+        return status.f_bavail * status.f_frsize
+
+
+def _sync_directory(path: Path) -> None:
+    """Make the names in a folder durable. Raises FatalDiskError."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise FatalDiskError(f"{path} cannot be synced: {error}") from error
+    finally:
+        os.close(fd)
