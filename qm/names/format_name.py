@@ -30,7 +30,7 @@ FORMAT_NAME_MAX_CHARS: Final = 512
 subqueue of 32 characters; the rest is room for zeros before a port."""
 MULTIPLE_ELEMENT_NAME_MAX_CHARS: Final = 0x20_0000
 """As many characters as a packet of 4 MiB holds WCHARs; the specification has no number."""
-ELEMENTS_MAX: Final = 0x1_0000
+ELEMENTS_MAX: Final = 4096
 """Elements of one multiple-element name; the specification has no number."""
 DOMAIN_MAX_CHARS: Final = 255
 """Domain of a distribution list [MS-MQMQ 2.1.5]."""

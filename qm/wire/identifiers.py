@@ -12,10 +12,9 @@ from typing import Final
 
 import msgspec
 
-from qm.wire.errors import ProtocolError, ValueOutOfRange
+from qm.wire.bounds import Buffer, take, truncated
+from qm.wire.errors import ValueOutOfRange
 from qm.wire.guid import GUID_SIZE_BYTES, Guid
-
-Buffer = bytes | bytearray | memoryview
 
 _GUID_U32: Final = Struct("<16sI")
 _TWO_U32: Final = Struct("<II")
@@ -148,7 +147,7 @@ def write_sequence_info(info: SequenceInfo) -> bytes:
 def parse_xactuow(buffer: Buffer, offset: int, end: int) -> tuple[XactUow, int]:
     """Read the 16 bytes of an XACTUOW."""
     after = _after(offset, end, XACTUOW_SIZE_BYTES, "XACTUOW", "MS-MQMQ 2.2.18.1.8")
-    return XactUow(bytes(buffer[offset:after])), after
+    return XactUow(take(buffer, offset, after)), after
 
 
 def write_xactuow(unit_of_work: XactUow) -> bytes:
@@ -160,7 +159,7 @@ def _after(offset: int, end: int, size: int, field: str, section: str) -> int:
     """Return the offset behind `size` bytes, or raise when they are not all there."""
     after = offset + size
     if after > end:
-        raise ProtocolError(offset, field, section, f"needs {size} bytes, {end - offset} are left")
+        raise truncated(offset, size, end, field, section)
     return after
 
 
