@@ -1,12 +1,23 @@
 """Group commit: everything that waits becomes the data of one DATA entry.
 
-Layout, little endian: magic u16, count u32, count x length u32, payloads. `locate` finds one
-payload from the header alone, so that a reader fetches a message's bytes by (index, ordinal)
-without the rest of the entry.
+Layout, little endian: magic u16, zero u16, count u32, count x end offset u32 (behind the
+offsets, so the last one is the length of all payloads), payloads. `locate` finds one payload
+from the header alone, so that a reader fetches a message's bytes by (index, ordinal) without
+the rest of the entry.
 """
+
+import struct
+from itertools import accumulate
 
 BATCH_BYTES_SOFT_MAX = 1 << 20
 """A batch closes when it holds this much; a single payload may exceed it, alone."""
+BATCH_PAYLOADS_MAX = 1 << 16
+"""Payloads of one batch."""
+PREFIX_BYTES = 8
+"""Of a batch, from which `header_bytes` knows the length of the header."""
+
+_PREFIX = struct.Struct("<HHI")
+_MAGIC = 0x4251
 
 
 class BatchError(Exception):
@@ -14,35 +25,81 @@ class BatchError(Exception):
 
 
 class BatchBuilder:
-    """Collects payloads for one entry."""
+    """Collects payloads for one entry. Payloads are copied once, by `build`."""
 
-    def add(self, payload: bytes | memoryview) -> int:
-        """Take a payload; return its ordinal, counted from 0."""
-        raise NotImplementedError
+    __slots__ = ("_bytes", "_payloads", "_soft_max")
+
+    def __init__(self, soft_max_bytes: int = BATCH_BYTES_SOFT_MAX) -> None:
+        self._soft_max = soft_max_bytes
+        self._payloads: list[bytes | memoryview] = []
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._payloads)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all payloads."""
+        return self._bytes
 
     def fits(self, length: int) -> bool:
         """Return whether a payload of `length` bytes still belongs into this batch."""
-        raise NotImplementedError
+        if not self._payloads:
+            return True
+        return self._bytes + length <= self._soft_max and len(self._payloads) < BATCH_PAYLOADS_MAX
 
-    def count(self) -> int:
-        """Return the number of payloads."""
-        raise NotImplementedError
+    def add(self, payload: bytes | memoryview) -> int:
+        """Take a payload, which must not change before `build`; return its ordinal, from 0."""
+        self._payloads.append(payload)
+        self._bytes += len(payload)
+        return len(self._payloads) - 1
 
     def build(self) -> bytes:
         """Return the entry's data and start an empty batch."""
-        raise NotImplementedError
+        payloads, self._payloads, self._bytes = self._payloads, [], 0
+        count = len(payloads)
+        ends = struct.pack(f"<{count}I", *accumulate(map(len, payloads)))
+        return b"".join((_PREFIX.pack(_MAGIC, 0, count), ends, *payloads))
+
+
+def header_bytes(prefix: bytes) -> int:
+    """Return the length of the header, from the first PREFIX_BYTES. Raises BatchError."""
+    if len(prefix) < PREFIX_BYTES:
+        raise BatchError("shorter than the prefix of a batch")
+    magic, zero, count = _PREFIX.unpack_from(prefix)
+    if magic != _MAGIC or zero != 0:
+        raise BatchError("no batch")
+    if count > BATCH_PAYLOADS_MAX:
+        raise BatchError(f"more than {BATCH_PAYLOADS_MAX} payloads")
+    return PREFIX_BYTES + 4 * int(count)
 
 
 def split(data: bytes) -> list[memoryview]:
     """Return the payloads in order, as views of `data`. Raises BatchError."""
-    raise NotImplementedError
-
-
-def header_bytes(prefix: bytes) -> int:
-    """Return how many bytes of the data `locate` needs, from its first 6. Raises BatchError."""
-    raise NotImplementedError
+    start = header_bytes(data)
+    if start > len(data):
+        raise BatchError("shorter than its header")
+    ends = struct.unpack_from(f"<{(start - PREFIX_BYTES) // 4}I", data, PREFIX_BYTES)
+    if list(ends) != sorted(ends) or (ends[-1] if ends else 0) != len(data) - start:
+        raise BatchError("the offsets do not fit the payloads")
+    payloads = memoryview(data)[start:]
+    return [payloads[low:high] for low, high in zip((0, *ends), ends, strict=False)]
 
 
 def locate(header: bytes, ordinal: int) -> tuple[int, int]:
-    """Return (offset in the data, length) of one payload. Raises BatchError."""
-    raise NotImplementedError
+    """Return (offset in the data, length) of one payload. `header` holds at least
+    `header_bytes`. Raises BatchError.
+    """
+    start = header_bytes(header)
+    if len(header) < start:
+        raise BatchError("shorter than its header")
+    if not 0 <= ordinal < (start - PREFIX_BYTES) // 4:
+        raise BatchError(f"no payload {ordinal}")
+    place = PREFIX_BYTES + 4 * ordinal
+    if ordinal == 0:
+        low, (high,) = 0, struct.unpack_from("<I", header, place)
+    else:
+        low, high = struct.unpack_from("<2I", header, place - 4)
+    if low > high:
+        raise BatchError("the offsets do not fit the payloads")
+    return start + low, high - low

@@ -1,7 +1,7 @@
 """The log as the core and the replica see it, and the two errors that a reader must expect.
 
-`LogView` is what the core reads. `DurableLog` is what the replica's step code writes through;
-`raft.log.Log` (files) and `raft.memory_log.MemoryLog` (tests) both satisfy it.
+`LogView` is what the core reads: `raft.log.Log` (files) and `raft.memory_log.MemoryLog` (tests of
+the core) satisfy it. `DurableLog` is what the replica's step code writes through.
 """
 
 from collections.abc import Sequence

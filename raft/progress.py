@@ -1,0 +1,110 @@
+"""What a leader knows of one follower, and how much it may send to it (raft/design.md, Flow)."""
+
+from collections import deque
+from enum import IntEnum
+
+
+class ProgressState(IntEnum):
+    """How a follower is fed."""
+
+    PROBE = 0
+    """Where the logs agree is unknown: one Append at a time, repeated by heartbeats."""
+    REPLICATE = 1
+    """Known: Appends are pipelined within the window."""
+    SNAPSHOT = 2
+    """It needs entries that the log no longer has: nothing until a snapshot is installed."""
+
+
+class Progress:
+    """Of one follower. `match` is durable there; `next` is the first index not yet sent."""
+
+    __slots__ = (
+        "applied",
+        "commit_told",
+        "heard_at",
+        "inflight",
+        "inflight_bytes",
+        "is_paused",
+        "match",
+        "next",
+        "snapshot_index",
+        "snapshot_wait",
+        "stalled_from",
+        "state",
+    )
+
+    def __init__(self, next_index: int, now: int) -> None:
+        self.state = ProgressState.PROBE
+        self.match = 0
+        self.next = next_index
+        self.inflight: deque[tuple[int, int]] = deque()
+        """(last index, bytes of data) of each Append not yet acknowledged."""
+        self.inflight_bytes = 0
+        self.is_paused = False
+        """PROBE: an Append is out, or the connection is."""
+        self.stalled_from = 0
+        """REPLICATE: the tick since which what is in flight is not acknowledged."""
+        self.heard_at = now
+        """The tick of its last answer; a new leader gives everybody an election timeout."""
+        self.applied = 0
+        self.commit_told = 0
+        self.snapshot_index = 0
+        """SNAPSHOT: of the one that is being sent; 0 while none is."""
+        self.snapshot_wait = 0
+        """The tick before which no snapshot is asked for, or at which one counts as lost."""
+
+    def is_alive(self, now: int, election_ticks: int) -> bool:
+        """Return whether it answered within an election timeout."""
+        return now - self.heard_at < election_ticks
+
+    def has_room(self, messages_max: int, bytes_max: int) -> bool:
+        """Return whether another Append may be sent now."""
+        if self.state is ProgressState.REPLICATE:
+            return len(self.inflight) < messages_max and self.inflight_bytes < bytes_max
+        return self.state is ProgressState.PROBE and not self.is_paused
+
+    def sent(self, last_index: int, size: int, now: int) -> None:
+        """An Append that ends at `last_index`, with `size` bytes of data, was sent."""
+        if self.state is ProgressState.PROBE:
+            self.is_paused = True
+            return
+        if not self.inflight:
+            self.stalled_from = now
+        self.next = last_index + 1
+        self.inflight.append((last_index, size))
+        self.inflight_bytes += size
+
+    def accepted(self, match: int, now: int) -> bool:
+        """Take an acknowledgement; return whether it says more than was known."""
+        inflight = self.inflight
+        while inflight and inflight[0][0] <= match:
+            self.inflight_bytes -= inflight.popleft()[1]
+        if match <= self.match:
+            return False
+        self.match = match
+        self.next = max(self.next, match + 1)
+        self.stalled_from = now
+        return True
+
+    def probe(self, next_index: int) -> None:
+        """Fall back to finding the place where the logs agree, from `next_index` - 1."""
+        self.state = ProgressState.PROBE
+        self.next = max(next_index, self.match + 1)
+        self.is_paused = False
+        self._forget_inflight()
+
+    def replicate(self) -> None:
+        """The logs agree up to `match`: send on from there."""
+        self.state = ProgressState.REPLICATE
+        self.next = self.match + 1
+        self._forget_inflight()
+
+    def snapshot(self) -> None:
+        """Entries from `next` on are gone: a snapshot must stand for them."""
+        self.state = ProgressState.SNAPSHOT
+        self.snapshot_index = 0
+        self._forget_inflight()
+
+    def _forget_inflight(self) -> None:
+        self.inflight.clear()
+        self.inflight_bytes = 0
