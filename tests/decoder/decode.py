@@ -145,11 +145,16 @@ def base_header(read: Bytes) -> Fields:
         raise BadBytesError(4, "signature")
     if not 20 <= size <= 4 * 1024 * 1024:
         raise BadBytesError(8, "packet size")
+    cut = bits(flags, BASE_FLAGS)
+    if cut["Flags.TR"] and not cut["Flags.DH"]:
+        raise BadBytesError(2, "traced without a DebugHeader")
+    if cut["Flags.IN"] and cut["Flags.DH"]:
+        raise BadBytesError(2, "DebugHeader outside a message")
     return {
         "VersionNumber": version,
         "Reserved": reserved,
         "Flags": flags,
-        **bits(flags, BASE_FLAGS),
+        **cut,
         "Signature": signature,
         "PacketSize": size,
         "TimeToReachQueue": read.number(4),
@@ -161,9 +166,11 @@ def internal_packet(read: Bytes, base: Fields) -> Fields:
     flags = read.number(2)
     internal = {"Reserved": reserved, "Flags": flags, **bits(flags, INTERNAL_FLAGS)}
     kind = internal["Flags.PT"]
+    if base["Flags.SH"] != (kind == 1):
+        raise BadBytesError(2, "a SessionAck has a SessionHeader, the others have none")
     if kind == 1:
-        if not base["Flags.SH"]:
-            raise BadBytesError(18, "SessionAck without its SessionHeader")
+        if internal["Flags.CS"]:
+            raise BadBytesError(18, "a SessionAck that refuses")
         # 36 as frame 8 prints it; 20 for those who leave the SessionHeader out of the count.
         expect_size(base, (36, 20))
         name, header = "SessionHeader", session_header(read)
@@ -190,7 +197,7 @@ def expect_end(read: Bytes, end: int) -> None:
 
 
 def session_header(read: Bytes) -> Fields:
-    return {
+    header = {
         "AckSequenceNumber": read.number(2),
         "RecoverableMsgAckSeqNumber": read.number(2),
         "RecoverableMsgAckFlags": read.number(4),
@@ -199,6 +206,9 @@ def session_header(read: Bytes) -> Fields:
         "WindowSize": read.number(2),
         "Reserved": read.number(2),
     }
+    if header["WindowSize"] == 0:
+        raise BadBytesError(read.at - 4, "no window")
+    return header
 
 
 def establish_connection_header(read: Bytes) -> Fields:
@@ -206,6 +216,8 @@ def establish_connection_header(read: Bytes) -> Fields:
     server = read.guid()
     time_stamp = read.number(4)
     system = read.number(2)
+    if system & 255 != 0x10:
+        raise BadBytesError(56, "low byte of OperatingSystem")
     return {
         "ClientGuid": client,
         "ServerGuid": server,
@@ -246,19 +258,44 @@ def user_message(read: Bytes, base: Fields) -> Fields:
         message["TransactionHeader"] = transaction_header(read)
     if user["Flags.SH"]:
         message["SecurityHeader"] = security_header(read)
-    message["MessagePropertiesHeader"] = message_properties_header(read)
-    if base["Flags.DH"]:
-        message["DebugHeader"] = debug_header(read)
-    if user["Flags.HH"]:
-        message["SoapHeader"] = soap_header(read)
-    if user["Flags.MQ"]:
-        message["MultiQueueFormatHeader"] = multi_queue_format_header(read)
-    expect_end(read, size)
+    message |= properties_and_rest(read, base, user)
     read.stop = len(read.data)
     if base["Flags.SH"]:
         message["SessionHeader"] = session_header(read)
     expect_end(read, len(read.data))
     return message | order_queue_body(base, message)
+
+
+def properties_and_rest(read: Bytes, base: Fields, user: Fields) -> Fields:
+    """The headers from MessagePropertiesHeader on, which end where the packet ends.
+
+    Two things are unsaid: whether AllocationBodySize, when it is larger, is the room of the body,
+    and in which order SOAP and the lists of queues come. First the plain reading, then the others.
+    """
+    start = read.at
+    soap_and_lists = ["SoapHeader"] * user["Flags.HH"] + ["MultiQueueFormatHeader"] * user[
+        "Flags.MQ"
+    ]
+    first = None
+    for room in ("MessageSize", "AllocationBodySize"):
+        for names in (soap_and_lists, soap_and_lists[::-1]):
+            read.at = start
+            try:
+                found = {"MessagePropertiesHeader": message_properties_header(read, room)}
+                if base["Flags.DH"]:
+                    found["DebugHeader"] = debug_header(read)
+                for name in names:
+                    found[name] = {
+                        "SoapHeader": soap_header,
+                        "MultiQueueFormatHeader": multi_queue_format_header,
+                    }[name](read)
+                expect_end(read, read.stop)
+            except BadBytesError as bad:
+                first = first or bad
+            else:
+                return found
+    assert first is not None
+    raise first
 
 
 def user_header(read: Bytes) -> Fields:
@@ -274,6 +311,8 @@ def user_header(read: Bytes) -> Fields:
     header |= bits(header["Flags"], USER_FLAGS)
     if header["Flags.DM"] > 1:
         raise BadBytesError(start + 44, "delivery mode")
+    if header["Flags.TH"] and header["Flags.DM"] == 0:
+        raise BadBytesError(start + 44, "transactional but express")
     if not header["Flags.MP"]:
         raise BadBytesError(start + 44, "no MessagePropertiesHeader")
     if header["Flags.DQ"] not in (0, 3, 5, 7):
@@ -296,7 +335,7 @@ def queue_name(read: Bytes, kind: int) -> Fields | None:
     if kind == 5:
         return {"PublicQueueIdentifier": read.guid()}
     if kind == 6:
-        return {"QueueManagerGuid": read.guid(), "PrivateQueueIdentifier": read.number(4)}
+        return {"SourceQueueManager": read.guid(), "PrivateQueueIdentifier": read.number(4)}
     if kind == 7:
         count = read.number(2)
         if count % 2 or count < 2:
@@ -320,6 +359,10 @@ def transaction_header(read: Bytes) -> Fields:
         "TxSequenceNumber": read.number(4),
         "PreviousTxSequenceNumber": read.number(4),
     }
+    if header["TxSequenceNumber"] == 0:
+        raise BadBytesError(read.at - 8, "sequence numbers start at 1")
+    if header["PreviousTxSequenceNumber"] == 0xFFFFFFFF:
+        raise BadBytesError(read.at - 4, "previous sequence number")
     if header["Flags.CG"]:
         header["ConnectorQMGuid"] = read.guid()
     return header
@@ -336,6 +379,14 @@ def security_header(read: Bytes) -> Fields:
         "SenderCertSize": read.number(4),
         "ProviderInfoSize": read.number(4),
     }
+    if header["Flags.ST"] > 2:
+        raise BadBytesError(read.at - 16, "kind of sender id")
+    if header["Flags.ST"] == 0 and header["SenderIdSize"]:
+        raise BadBytesError(read.at - 14, "sender id of no kind")
+    if header["SenderCertSize"] > 0xFFFF or header["ProviderInfoSize"] > 0x10000:
+        raise BadBytesError(read.at - 8, "size out of bounds")
+    if not any(value for name, value in header.items() if name.endswith("Size")):
+        raise BadBytesError(read.at - 14, "a SecurityHeader of nothing")
     for name, size in (
         ("SecurityID", "SenderIdSize"),
         ("EncryptionKey", "EncryptionKeySize"),
@@ -349,7 +400,7 @@ def security_header(read: Bytes) -> Fields:
     return header
 
 
-def message_properties_header(read: Bytes) -> Fields:
+def message_properties_header(read: Bytes, room: str) -> Fields:
     start = read.at
     flags = read.number(1)
     header: Fields = {
@@ -369,9 +420,12 @@ def message_properties_header(read: Bytes) -> Fields:
     }
     if header["LabelLength"] > 250:
         raise BadBytesError(start + 1, "label length")
+    if not header["MessageSize"] <= header["AllocationBodySize"] <= 4 * 1024 * 1024:
+        raise BadBytesError(start + 36, "room for the body")
     header["Label"] = read.wide(header["LabelLength"]) if header["LabelLength"] else ""
     header["ExtensionData"] = read.take(header["ExtensionSize"]).hex()
     header["MessageBody"] = read.take(header["MessageSize"]).hex()
+    read.take(header[room] - header["MessageSize"])
     read.align(4)
     return header
 
@@ -391,7 +445,7 @@ def soap_header(read: Bytes) -> Fields:
     if header["HeaderSectionID"] != 0x320:
         raise BadBytesError(read.at - 4, "soap header section")
     header["HeaderDataLength"] = read.number(4)
-    header["Header"] = read.wide(header["HeaderDataLength"])
+    header["Header"] = read.wide(header["HeaderDataLength"]) if header["HeaderDataLength"] else ""
     # Padding between the halves is not stated: look on both places for the second.
     if read.data[read.at : read.at + 2] != b"\x84\x03":
         read.align(4)
@@ -400,7 +454,7 @@ def soap_header(read: Bytes) -> Fields:
     if header["BodySectionID"] != 0x384:
         raise BadBytesError(read.at - 4, "soap body section")
     header["BodyDataLength"] = read.number(4)
-    header["Body"] = read.wide(header["BodyDataLength"])
+    header["Body"] = read.wide(header["BodyDataLength"]) if header["BodyDataLength"] else ""
     read.align(4)
     return header
 
@@ -435,9 +489,18 @@ def mqf_address_header(read: Bytes, number: int) -> Fields:
     for _ in range(header["ElementCount"]):
         elements.append(mqf_element(within))
     header["FormatNameList"] = elements
+    # HeaderSize counts the padding behind the list or not.
+    if up_to_four(within.at) != up_to_four(start + header["HeaderSize"]):
+        raise BadBytesError(within.at, "something behind the list")
     read.take(header["HeaderSize"] - 12)
     read.align(4)
     return header
+
+
+def up_to_four(number: int) -> int:
+    while number % 4:
+        number += 1
+    return number
 
 
 def mqf_element(read: Bytes) -> Fields:
@@ -448,7 +511,7 @@ def mqf_element(read: Bytes) -> Fields:
     if kind == 1:
         return {"FormatType": 1, "PublicQueueIdentifier": read.guid()}
     if kind == 2:
-        name = {"QueueManagerGuid": read.guid(), "PrivateQueueIdentifier": read.number(4)}
+        name = {"SourceQueueManager": read.guid(), "PrivateQueueIdentifier": read.number(4)}
         return {"FormatType": 2, **name}
     if kind == 6:
         return {"FormatType": 6, "DistributionListGuid": read.guid()}
@@ -466,19 +529,24 @@ def order_queue_body(base: Fields, message: Fields) -> Fields:
         if user["Flags.DQ"] == 3
         else name.endswith("\\private$\\order_queue$")
     )
-    if base["Flags"] or not to_order_queue or properties["Label"] != "QM Ordering Ack":
+    plain = not any(base[f"Flags.{name}"] for name in ("PR", "SH", "DH", "TR"))
+    if not plain or user["Flags.TH"] or not to_order_queue:
+        return {}
+    kind = properties["MessageClass"]
+    if properties["Label"] != "QM Ordering Ack" or (kind != 0xFF and kind < 0x4000):
         return {}
     if properties["MessageSize"] != 36:
-        return {}
+        if kind == 0xFF:
+            return {}
+        raise BadBytesError(0, "a FinalAck has 36 bytes")
     body = Bytes(bytes.fromhex(properties["MessageBody"]), 0, 36)
     common = {
         "TxSequenceID": tx_sequence_id(body),
         "TxSequenceNumber": body.number(4),
         "TxPreviousSequenceNumber": body.number(4),
     }
-    if properties["MessageClass"] == 0xFF:
-        return {"OrderAckBody": common}
-    if properties["MessageClass"] >= 0x4000:
-        final = common | {"SourceGUID": body.guid(), "MessageID": body.number(4)}
-        return {"FinalAckBody": final}
-    return {}
+    if common["TxSequenceNumber"] == 0 or common["TxPreviousSequenceNumber"] == 0xFFFFFFFF:
+        raise BadBytesError(0, "sequence numbers of an acknowledgment")
+    if kind == 0xFF:
+        return {"OrderAckBody": common | {"Reserved": body.take(20).hex()}}
+    return {"FinalAckBody": common | {"SourceGUID": body.guid(), "MessageID": body.number(4)}}
