@@ -84,6 +84,8 @@ class EdgeBatch(msgspec.Struct, frozen=True, gc=False):
     facts_of: bytes
     """n values: index into `facts`."""
     facts: tuple[Facts, ...]
+    body_index: int
+    """Index of the entry."""
     first_ordinal: int
     """Body ordinal of the first packet within the entry; the others follow."""
 
@@ -133,6 +135,7 @@ class Send(msgspec.Struct, frozen=True, gc=False):
 
     request: Request
     packet: memoryview
+    body_index: int
     body_offset: int
     body_ordinal: int
     checksum: int

@@ -10,7 +10,12 @@ that counts on costs one row per 512 messages and second.
 from typing import Final
 
 from qm.model.ledger import Ledger
-from qm.model.limits import ALARM_HISTORY_EVICTED, HISTORY_ROWS_PER_SOURCE_MAX
+from qm.model.limits import (
+    ALARM_HISTORY_EVICTED,
+    HISTORY_ROWS_PER_SOURCE_MAX,
+    SOURCES_MAX,
+    STREAMS_PER_SOURCE_MAX,
+)
 from qm.model.records import HistoryBucket, Source
 from qm.model.rows import (
     BUCKET_BY_SOURCE_KEY,
@@ -85,15 +90,20 @@ class Duplicates:
 
     # Streams -----------------------------------------------------------------------------
 
-    def stream(self, source_guid: bytes, wire_name: bytes) -> Stream:
-        """Return the stream of a source and a destination name as sent, made if new."""
+    def stream(self, source_guid: bytes, wire_name: bytes) -> Stream | None:
+        """Return the stream of a source and a destination name as sent, made if new.
+
+        None: the source uses more names than STREAMS_PER_SOURCE_MAX, or is one too many.
+        """
         key = (source_guid, wire_name)
         stream = self._streams.get(key)
         if stream is None:
-            stream = self._streams[key] = self._load_stream(source_guid, wire_name)
+            stream = self._load_stream(source_guid, wire_name)
+            if stream is not None:
+                self._streams[key] = stream
         return stream
 
-    def _load_stream(self, source_guid: bytes, wire_name: bytes) -> Stream:
+    def _load_stream(self, source_guid: bytes, wire_name: bytes) -> Stream | None:
         ledger = self._ledger
         key = _STREAM_PREFIX + source_guid + wire_name
         row = ledger.state.get(Table.STREAM, key)
@@ -101,6 +111,11 @@ class Duplicates:
             (stream_id,) = QUEUE_KEY.unpack(row)
             sequence = ledger.state.get(Table.SEQUENCE_IN, row)
             return Stream(source_guid, stream_id, sequence)
+        source = self._source(source_guid)
+        if source is None or source.stream_count >= STREAMS_PER_SOURCE_MAX:
+            return None
+        source.stream_count += 1
+        self._dirty_sources[source_guid] = None
         ledger.counters.stream_id += 1
         stream_id = ledger.counters.stream_id
         ledger.state.put(Table.STREAM, key, QUEUE_KEY.pack(stream_id))
@@ -165,7 +180,7 @@ class Duplicates:
         self, source_guid: bytes, key: tuple[int, int], bucket: HistoryBucket, forget_at_ms: int
     ) -> None:
         state = self._ledger.state
-        source_id = self._source(source_guid).source_id
+        source_id = self._known_source(source_guid).source_id
         if bucket.forget_at_ms:
             self._delete_indexes(source_id, key, bucket.forget_at_ms)
         bucket.forget_at_ms = forget_at_ms
@@ -187,24 +202,32 @@ class Duplicates:
 
     # Sources and their limit -------------------------------------------------------------
 
-    def _source(self, source_guid: bytes) -> Source:
+    def _source(self, source_guid: bytes) -> Source | None:
         source = self._sources.get(source_guid)
         if source is None:
             source = self._ledger.record(Table.STREAM, _SOURCE_PREFIX + source_guid, Source)
             if source is None:
-                self._ledger.counters.stream_id += 1
-                source = Source(self._ledger.counters.stream_id)
+                counters = self._ledger.counters
+                if counters.source_count >= SOURCES_MAX:
+                    return None
+                counters.source_count += 1
+                source = Source(counters.source_count)
             self._sources[source_guid] = source
         return source
 
-    def _count_row(self, source_guid: bytes, change: int) -> None:
+    def _known_source(self, source_guid: bytes) -> Source:
         source = self._source(source_guid)
+        assert source is not None, "a stream without its source"
+        return source
+
+    def _count_row(self, source_guid: bytes, change: int) -> None:
+        source = self._known_source(source_guid)
         source.history_row_count += change
         self._dirty_sources[source_guid] = None
 
     def _make_room(self, source_guid: bytes) -> None:
         """Forget the oldest rows of a source that holds too many (DESIGN section 4)."""
-        source = self._source(source_guid)
+        source = self._known_source(source_guid)
         excess = source.history_row_count - HISTORY_ROWS_PER_SOURCE_MAX
         if excess <= 0:
             return
@@ -257,7 +280,7 @@ class Duplicates:
         self._count_row(bucket.source_guid, -len(found))
         if bucket.row_count == 0 or not found:
             state.delete(Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key))
-            source_id = self._source(bucket.source_guid).source_id
+            source_id = self._known_source(bucket.source_guid).source_id
             self._delete_indexes(source_id, key, bucket.forget_at_ms)
         else:
             self._ledger.put_record(

@@ -7,6 +7,7 @@ from typing import Final
 
 from qm.model import records, rows
 from qm.model.effects import Applied, EffectKind, no_effects
+from qm.model.elements import QueueKind
 from qm.model.head import Window
 from qm.model.records import Counters, Queue, QueueManager, RecordT
 from qm.model.rows import DEADLINE_KEY, POSITION_KEY, QUEUE_KEY, STATS_ROW, Position
@@ -18,6 +19,10 @@ QUEUES_IN_HAND_MAX: Final = 4_096
 META_QUEUE_MANAGER: Final = b"qm"
 META_COUNTERS: Final = b"counters"
 LEVELS: Final = 8
+MANAGER_STORES: Final = frozenset(
+    {QueueKind.SYSTEM_JOURNAL, QueueKind.DEADLETTER, QueueKind.TRANSACTIONAL_DEADLETTER}
+)
+"""Queues whose bytes count against QueueManager.JournalQuota."""
 
 
 class QueueInHand:
@@ -33,10 +38,18 @@ class QueueInHand:
         "locked",
         "record",
         "removals",
+        "subqueue_bytes",
         "total_bytes",
         "watermark",
         "windows",
     )
+
+    hidden: int
+    total_bytes: int
+    subqueue_bytes: int
+    watermark: int
+    arrivals: int
+    removals: int
 
     def __init__(self, record: Queue, stats_row: bytes | None) -> None:
         self.record = record
@@ -44,9 +57,14 @@ class QueueInHand:
         self.counts = list(stats[:LEVELS])
         """Visible positions per level (7 - effective priority), locked ones included."""
         self.locked = list(stats[LEVELS : 2 * LEVELS])
-        self.hidden, self.total_bytes, self.watermark, self.arrivals, self.removals = stats[
-            2 * LEVELS :
-        ]
+        (
+            self.hidden,
+            self.total_bytes,
+            self.subqueue_bytes,
+            self.watermark,
+            self.arrivals,
+            self.removals,
+        ) = stats[2 * LEVELS :]
         self.is_dirty = False
         self.windows: list[Window | None] = [None] * LEVELS
         self.grants: dict[tuple[tuple[bytes, ...], int], bool] = {}
@@ -60,6 +78,7 @@ class QueueInHand:
             *self.locked,
             self.hidden,
             self.total_bytes,
+            self.subqueue_bytes,
             self.watermark,
             self.arrivals,
             self.removals,
@@ -222,7 +241,7 @@ class Ledger:
         if position.deadline_ms:
             deadline = DEADLINE_KEY.pack(position.deadline_ms, queue_id, key)
             self.state.put(Table.DEADLINE, deadline, b"")
-        self.state.retain_body(position.body_index, position.body_ordinal)
+        self.retain_body(position.body_index, position.body_ordinal)
         if position.state == rows.PositionState.AVAILABLE:
             self.wake(queue, key)
         else:
@@ -239,7 +258,7 @@ class Ledger:
         if position.deadline_ms:
             deadline = DEADLINE_KEY.pack(position.deadline_ms, queue_id, key)
             self.state.delete(Table.DEADLINE, deadline)
-        self.state.release_body(position.body_index, position.body_ordinal)
+        self.release_body(position.body_index, position.body_ordinal)
         self.effect(kind, queue_id, key, position, reason)
 
     def charge(self, queue: QueueInHand, key: int, size_bytes: int) -> None:
@@ -248,7 +267,25 @@ class Ledger:
         queue.arrivals += 1
         queue.total_bytes += size_bytes
         self.counters.total_bytes += size_bytes
+        if queue.record.kind in MANAGER_STORES:
+            self.counters.journal_bytes += size_bytes
+        elif queue.record.kind is QueueKind.SUBQUEUE:
+            self._charge_parent(queue, size_bytes)
         self.touch(queue)
+
+    def charged_bytes(self, queue: QueueInHand) -> int:
+        """Return what counts against the quota of a queue, its subqueues included."""
+        if queue.record.kind is QueueKind.SUBQUEUE:
+            parent = self.queue(queue.record.parent_queue)
+            assert parent is not None, "a subqueue without its queue"
+            queue = parent
+        return queue.total_bytes + queue.subqueue_bytes
+
+    def _charge_parent(self, queue: QueueInHand, size_bytes: int) -> None:
+        parent = self.queue(queue.record.parent_queue)
+        assert parent is not None, "a subqueue without its queue"
+        parent.subqueue_bytes += size_bytes
+        self.touch(parent)
 
     def _discharge(self, queue: QueueInHand, key: int, position: Position) -> None:
         if position.state != rows.PositionState.AVAILABLE:
@@ -260,6 +297,10 @@ class Ledger:
         queue.removals += 1
         queue.total_bytes -= position.stored_size_bytes
         self.counters.total_bytes -= position.stored_size_bytes
+        if queue.record.kind in MANAGER_STORES:
+            self.counters.journal_bytes -= position.stored_size_bytes
+        elif queue.record.kind is QueueKind.SUBQUEUE:
+            self._charge_parent(queue, -position.stored_size_bytes)
         self.touch(queue)
 
     @staticmethod
@@ -289,11 +330,49 @@ class Ledger:
         effects.sizes_bytes.append(position.stored_size_bytes)
         effects.body_indexes.append(position.body_index)
 
-    # Synthetic packets -------------------------------------------------------------------
+    # Bodies ------------------------------------------------------------------------------
 
-    def synthetic(self, packet: bytes) -> tuple[int, int]:
-        """Keep a packet that apply made; return its body's (index, ordinal)."""
+    def retain_body(self, index: int, ordinal: int) -> None:
+        """One more row refers to this body."""
+        if ordinal < BODY_ORDINAL_SYNTHETIC_FIRST:
+            self.state.retain_body(index, ordinal)
+        else:
+            self._count_synthetic(index, ordinal, 1)
+
+    def release_body(self, index: int, ordinal: int) -> None:
+        """One row less refers to this body."""
+        if ordinal < BODY_ORDINAL_SYNTHETIC_FIRST:
+            self.state.release_body(index, ordinal)
+        else:
+            self._count_synthetic(index, ordinal, -1)
+
+    def synthetic(self, packet: bytes, body_of: tuple[int, int] | None) -> tuple[int, int]:
+        """Keep a packet that apply made while rows refer to it; return its (index, ordinal).
+
+        `body_of`: whose MessageBody it returns; that body is kept as long as the packet.
+        """
         ordinal = BODY_ORDINAL_SYNTHETIC_FIRST + self._synthetic_count
         self._synthetic_count += 1
-        self.state.put(Table.SYNTHETIC, rows.BODY_KEY.pack(self.index, ordinal), packet)
+        if body_of is not None:
+            self.retain_body(*body_of)
+        key = rows.BODY_KEY.pack(self.index, ordinal)
+        self.put_record(Table.SYNTHETIC, key, records.SyntheticPacket(packet, body_of))
         return self.index, ordinal
+
+    def _count_synthetic(self, index: int, ordinal: int, change: int) -> None:
+        key = rows.BODY_KEY.pack(index, ordinal)
+        synthetic = self.record(Table.SYNTHETIC, key, records.SyntheticPacket)
+        assert synthetic is not None, "a reference to a packet that is gone"
+        synthetic.reference_count += change
+        if synthetic.reference_count:
+            self.put_record(Table.SYNTHETIC, key, synthetic)
+            return
+        self.state.delete(Table.SYNTHETIC, key)
+        if synthetic.body_of is not None:
+            self.release_body(*synthetic.body_of)
+
+    def next_message_ordinal(self) -> int:
+        """Return a MessageID that was never given; 0 is never given (QB-A12)."""
+        counters = self.counters
+        counters.message_ordinal = counters.message_ordinal % 0xFFFF_FFFF + 1
+        return counters.message_ordinal

@@ -33,3 +33,7 @@ HISTORY_HORIZON_DEFAULT_MS: Final = 7 * 24 * 3600 * 1000
 """How long an infinite TimeToReachQueue is remembered (DESIGN section 4, Duplicates)."""
 ALARM_HISTORY_EVICTED: Final = "history_evicted"
 ALARM_JOURNAL_DROPPED: Final = "journal_copy_dropped"
+ALARM_STREAM_LIMIT: Final = "stream_limit"
+"""A source used more destination names than STREAMS_PER_SOURCE_MAX."""
+SOURCES_MAX: Final = 1_000_000
+"""Queue managers whose messages are remembered."""

@@ -63,8 +63,12 @@ class Counters(Record):
     tx_ordinal: int = 0
     tx_time_stamp: int = 0
     queue_id: int = 0
+    queue_count: int = 0
+    """Queues that exist, of every kind."""
     private_queue_number: int = 0
     stream_id: int = 0
+    source_count: int = 0
+    """Sources ever seen; the last one's id."""
     outbox_id: int = 0
     handle: int = 0
     clock_ms: int = 0
@@ -206,6 +210,27 @@ class Obligation(Record):
     priority: int = 0
     application_tag: int = 0
     label: str = ""
+    destination: str = ""
+    """Format name to which it was sent."""
+
+
+class FinalAckRow(Record):
+    """What a FinalAck says ([MS-MQQB] 2.2.5.1); payload of an outbox row."""
+
+    sequence_identifier: int
+    sequence_number: int
+    previous_sequence_number: int
+    message_class: int
+    acknowledged_source: bytes
+    acknowledged_message_id: int
+
+
+class SyntheticPacket(Record):
+    """A packet that apply made; `body_of` (index, ordinal) lends its MessageBody."""
+
+    packet: bytes
+    body_of: tuple[int, int] | None = None
+    reference_count: int = 0
 
 
 class Source(Record):
@@ -213,6 +238,7 @@ class Source(Record):
 
     source_id: int
     history_row_count: int = 0
+    stream_count: int = 0
 
 
 class HistoryBucket(Record):

@@ -24,6 +24,7 @@ from qm.names.format_name import (
     PublicName,
     format_name_key,
     parse_direct_format_name,
+    parse_format_name,
 )
 from qm.names.grammar import SystemQueue
 from qm.names.path_name import PathKind, PathName
@@ -140,6 +141,13 @@ class Registry:
             key = name.guid + bytes((name.transactional,))
             return self.find(NameIndex.CONNECTOR, key) or Route.ELSEWHERE
         return Route.ELSEWHERE
+
+    def text(self, format_name: str) -> int:
+        """Return the queue_id of a format name's text, or a Route; no name leads nowhere."""
+        try:
+            return self.format_name(parse_format_name(format_name))
+        except QueueNameError:
+            return Route.NOT_FOUND
 
     def outgoing(self, name: FormatName) -> int:
         """Return the queue_id of the outgoing queue of a destination, or Route.NOT_FOUND."""

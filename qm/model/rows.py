@@ -17,16 +17,19 @@ DEADLINE_KEY: Final = Struct(">QIQ")
 BODY_KEY: Final = Struct(">QH")
 """index u64, ordinal u16: SYNTHETIC and BLOB."""
 
+OUTBOX_KEY: Final = Struct(">Q")
+"""outbox id u64."""
+
 POSITION_ROW: Final = Struct("<BBHQIIHIIQ16sI")
 """state u8, reserved u8, flags u16, body index u64, body offset u32, body length u32,
 body ordinal u16, body crc32 u32, stored size u32 (charged to quotas), deadline_ms u64 (0 = none),
 source queue manager 16 bytes, message ordinal u32 (together the MessageIdentifier)."""
 
-STATS_ROW: Final = Struct("<8I8IIQQQQ")
+STATS_ROW: Final = Struct("<8I8IIQQQQQ")
 """visible positions per priority level (index = 7 - effective priority; locked ones included)
 8 x u32, locked ones per level 8 x u32, hidden (Available at or below the purge watermark, still
-linked) u32, TotalBytes u64, purge watermark (a SequentialID, 0 = none) u64, arrivals ever u64,
-removals ever u64."""
+linked) u32, TotalBytes u64, bytes of its subqueues u64, purge watermark (a SequentialID, 0 = none)
+u64, arrivals ever u64, removals ever u64."""
 
 HISTORY_KEY: Final = Struct(">III")
 """stream id u32, SentTime u32, message ordinal >> HISTORY_BITS u32."""

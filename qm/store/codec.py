@@ -69,7 +69,7 @@ def decode_entry(index: int, data: bytes) -> model.CommandBatch:
         ordinal = 0
         commands: list[model.Command] = []
         for payload in payloads[1:]:
-            command, ordinal = _decode_command(payload, offset, ordinal)
+            command, ordinal = _decode_command(index, payload, offset, ordinal)
             commands.append(command)
             offset += len(payload)
     except (batch.BatchError, DecodeError, ValueError, IndexError) as error:
@@ -87,7 +87,9 @@ def _decode_stamp(payload: memoryview) -> model.Stamp:
     return model.Stamp(message.now_ms, message.node, message.version)
 
 
-def _decode_command(payload: memoryview, offset: int, ordinal: int) -> tuple[model.Command, int]:
+def _decode_command(
+    index: int, payload: memoryview, offset: int, ordinal: int
+) -> tuple[model.Command, int]:
     if len(payload) < _HEADER_LENGTH.size:
         raise ValueError("a command without header")
     (length,) = _HEADER_LENGTH.unpack_from(payload)
@@ -105,6 +107,7 @@ def _decode_command(payload: memoryview, offset: int, ordinal: int) -> tuple[mod
         _check_columns(fields, len(payload) - blob_at)
         fields |= {
             "packets": payload[blob_at:],
+            "body_index": index,
             "body_offset": offset + blob_at,
             "first_ordinal": ordinal,
         }
@@ -112,6 +115,7 @@ def _decode_command(payload: memoryview, offset: int, ordinal: int) -> tuple[mod
         used = 1
         fields |= {
             "packet": payload[blob_at:],
+            "body_index": index,
             "body_offset": offset + blob_at,
             "body_ordinal": ordinal,
         }

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qm.model import duplicates as module
-from qm.model.duplicates import Duplicates
+from qm.model.duplicates import Duplicates, Stream
 from qm.model.ledger import Ledger
 from qm.model.limits import ALARM_HISTORY_EVICTED
 from qm.model.state import MemoryState, Table
@@ -36,10 +36,15 @@ class World:
         self.duplicates.finish()
         return self.ledger.finish().alarms
 
+    def stream(self, source: bytes = SOURCE, name: bytes = NAME) -> Stream:
+        stream = self.duplicates.stream(source, name)
+        assert stream is not None
+        return stream
+
     def take(self, source: bytes, name: bytes, sent: int, ordinal: int, now_ms: int) -> bool:
         """One message in an entry of its own; whether it was new."""
         self.begin(now_ms)
-        stream = self.duplicates.stream(source, name)
+        stream = self.stream(source, name)
         known = self.duplicates.is_known(stream, sent, ordinal)
         if not known:
             self.duplicates.remember(stream, sent, ordinal, HOUR_MS)
@@ -130,7 +135,7 @@ def test_eviction_raises_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HISTORY_ROWS_PER_SOURCE_MAX", 1)
     world = World()
     world.begin(T0_MS)
-    stream = world.duplicates.stream(SOURCE, NAME)
+    stream = world.stream()
     for ordinal in (1, 600):
         assert not world.duplicates.is_known(stream, T0_MS // 1000, ordinal)
         world.duplicates.remember(stream, T0_MS // 1000, ordinal, HOUR_MS)
@@ -163,12 +168,35 @@ def test_a_sent_time_in_the_far_future_pins_no_memory() -> None:
 def test_sequences(sequence: int, number: int, previous: int, admitted: bool) -> None:
     world = World()
     world.begin(T0_MS)
-    stream = world.duplicates.stream(SOURCE, NAME)
+    stream = world.stream()
     world.duplicates.advance(stream, 7, 5)
     world.duplicates.reject(stream)
     world.finish()
     world.reopen()
     world.begin(T0_MS + 1)
-    stream = world.duplicates.stream(SOURCE, NAME)
+    stream = world.stream()
     assert (stream.sequence, stream.number, stream.rejects) == (7, 5, 1)
     assert stream.admits(sequence, number, previous) is admitted
+
+
+def test_a_source_uses_no_more_names_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STREAMS_PER_SOURCE_MAX", 2)
+    world = World()
+    world.begin(T0_MS)
+    assert world.duplicates.stream(SOURCE, b"a")
+    assert world.duplicates.stream(SOURCE, b"b")
+    assert world.duplicates.stream(SOURCE, b"c") is None
+    assert world.duplicates.stream(SOURCE, b"a")
+    assert world.duplicates.stream(OTHER, b"c")
+    world.finish()
+    world.reopen()
+    world.begin(T0_MS)
+    assert world.duplicates.stream(SOURCE, b"c") is None
+
+
+def test_a_source_beyond_the_last_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SOURCES_MAX", 1)
+    world = World()
+    world.begin(T0_MS)
+    assert world.duplicates.stream(SOURCE, NAME)
+    assert world.duplicates.stream(OTHER, NAME) is None

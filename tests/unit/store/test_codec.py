@@ -28,11 +28,13 @@ EDGE = model.EdgeBatch(
             10, bytes(range(16)), "::1", (b"\x01\x02",), model.SignatureFact.VALID, b"digest", True
         ),
     ),
+    body_index=9,
     first_ordinal=0,
 )
 SEND = model.Send(
     model.Request("client", 3, 2),
     memoryview(b"a packet"),
+    9,
     0,
     3,
     77,

@@ -1,0 +1,127 @@
+"""The end of a position in a queue of ours ([MS-MQDMPR] 3.1.7.2.1 Message Position Deleted).
+
+Everything that an end causes is made here, in the same apply: the target journal's copy, the
+administration acknowledgement, the final ack, the dead letter.
+"""
+
+from typing import Final
+
+from qm.model.acknowledgements import Acknowledgements, Subject
+from qm.model.effects import EffectKind
+from qm.model.enqueue import Enqueue, EnqueueStatus, copy_of
+from qm.model.ledger import Ledger, QueueInHand
+from qm.model.limits import ALARM_JOURNAL_DROPPED
+from qm.model.records import Obligation
+from qm.model.registry import Registry
+from qm.model.rows import POSITION_KEY, Position, PositionFlag
+from qm.model.state import Table
+from qm.wire.message_class import MessageClass
+
+EFFECT_OF_REASON: Final = {
+    MessageClass.ACK_RECEIVE: EffectKind.RECEIVED,
+    MessageClass.NACK_Q_DELETED: EffectKind.QUEUE_DELETED,
+    MessageClass.NACK_Q_PURGED: EffectKind.PURGED,
+    MessageClass.NACK_RECEIVE_TIMEOUT: EffectKind.EXPIRED,
+    MessageClass.NACK_RECEIVE_REJECTED: EffectKind.REJECTED,
+}
+_KEPT_FLAGS: Final = (
+    PositionFlag.RECOVERABLE
+    | PositionFlag.TRANSACTIONAL
+    | PositionFlag.WAS_ENCRYPTED
+    | PositionFlag.FROM_THIS_MANAGER
+)
+"""What a copy keeps: it owes nothing, lives forever and is journaled no further (guide 8.3)."""
+
+
+class Endings:
+    """Ends positions."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        registry: Registry,
+        enqueue: Enqueue,
+        acknowledgements: Acknowledgements,
+    ) -> None:
+        self._ledger = ledger
+        self._registry = registry
+        self._enqueue = enqueue
+        self._acknowledgements = acknowledgements
+
+    def end(self, queue: QueueInHand, key: int, position: Position, reason: int) -> None:
+        """Delete a position for `reason`, a MessageClass, with all consequences."""
+        flags = position.flags
+        if reason == MessageClass.ACK_RECEIVE and queue.record.journaling:
+            journal = self._registry.journal(queue)
+            if journal is not None:
+                self.copy(position, key, journal, EffectKind.JOURNALED)
+        if reason == MessageClass.NACK_RECEIVE_TIMEOUT and flags & PositionFlag.NEGATIVE_JOURNALING:
+            self._expired_dead_letter(queue, key, position)
+        if flags & PositionFlag.HAS_OBLIGATION:
+            self._settle(queue, key, position, reason)
+        if flags & PositionFlag.HAS_LOCK:
+            row_key = POSITION_KEY.pack(queue.record.queue_id, key)
+            self._ledger.state.delete(Table.LOCK, row_key)
+        self._ledger.unlink(queue, key, position, EFFECT_OF_REASON[MessageClass(reason)], reason)
+
+    def copy(self, position: Position, key: int, target: QueueInHand, kind: EffectKind) -> bool:
+        """Put a copy into a journal or dead-letter queue; over quota it is dropped and counted."""
+        status = self._enqueue.quota_status(target, position.stored_size_bytes)
+        if status is not EnqueueStatus.OK:
+            self._ledger.applied.alarms.append(ALARM_JOURNAL_DROPPED)
+            self._ledger.effect(
+                EffectKind.DISCARDED, target.record.queue_id, key, position, int(status)
+            )
+            return False
+        message = copy_of(
+            position, 7 - (key >> 56), position.flags & _KEPT_FLAGS | PositionFlag.SYSTEM
+        )
+        self._enqueue.insert(target, message, kind=kind)
+        return True
+
+    def dead_letter(self, position: Position, key: int, application_queue: str = "") -> bool:
+        """Copy to the dead-letter queue that fits: application, transactional or ordinary."""
+        manager = self._ledger.manager
+        assert manager is not None, "a position without a queue manager"
+        queue_id = manager.system_deadletter_queue
+        if position.flags & PositionFlag.TRANSACTIONAL:
+            queue_id = manager.system_transactional_deadletter_queue
+            if application_queue:
+                found = self._registry.text(application_queue)
+                queue_id = found if found > 0 else queue_id
+        target = self._ledger.queue(queue_id)
+        assert target is not None, "a queue manager without dead-letter queues"
+        return self.copy(position, key, target, EffectKind.DEAD_LETTERED)
+
+    def _expired_dead_letter(self, queue: QueueInHand, key: int, position: Position) -> None:
+        """[MC-MQAC] 3.1.6.1.1: of a transactional message, its source keeps the dead letter."""
+        is_ours = bool(position.flags & PositionFlag.FROM_THIS_MANAGER)
+        if position.flags & PositionFlag.TRANSACTIONAL and not is_ours:
+            return
+        obligation = self._obligation(queue, key)
+        self.dead_letter(
+            position, key, obligation.application_deadletter_queue if obligation else ""
+        )
+
+    def _obligation(self, queue: QueueInHand, key: int) -> Obligation | None:
+        row_key = POSITION_KEY.pack(queue.record.queue_id, key)
+        return self._ledger.record(Table.OBLIGATION, row_key, Obligation)
+
+    def _settle(self, queue: QueueInHand, key: int, position: Position, reason: int) -> None:
+        obligation = self._obligation(queue, key)
+        assert obligation is not None, "a position that owes something unknown"
+        row_key = POSITION_KEY.pack(queue.record.queue_id, key)
+        self._ledger.state.delete(Table.OBLIGATION, row_key)
+        subject = Subject(
+            position.source_queue_manager,
+            position.message_ordinal,
+            bool(position.flags & PositionFlag.RECOVERABLE),
+            obligation.destination,
+            obligation,
+            None
+            if position.flags & PositionFlag.WAS_ENCRYPTED
+            else (position.body_index, position.body_ordinal),
+        )
+        self._acknowledgements.acknowledge(subject, reason)
+        if obligation.final_ack:
+            self._acknowledgements.finally_acknowledge(subject, reason)
