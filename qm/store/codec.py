@@ -29,7 +29,7 @@ _ARRAY_TYPECODES: Final = {
     "outbox_ids": "Q",
 }
 _FROM_PLACE: Final = frozenset(
-    {"packets", "packet", "body_offset", "body_ordinal", "first_ordinal"}
+    {"body_index", "body_offset", "body_ordinal", "first_ordinal", "packet", "packets"}
 )
 """Fields that the blob and its place give, not the header."""
 
