@@ -7,41 +7,30 @@ the rules of recovery are in docs/log.md.
 """
 
 import errno
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from operator import attrgetter
 from types import TracebackType
-from zlib import crc32
 
 import msgspec
 
 from raft.appender import Placed, Record, Tail
-from raft.files import Directory, FatalDiskError, File
-from raft.log_view import Compacted, Unavailable
-from raft.record import (
-    LAST_ENTRY_KIND,
-    RECORD_HEADER_BYTES,
-    Floor,
-    RecordKind,
-    encode_floor,
-    encode_hard_state,
-    parse_header,
-    record_bytes,
-)
-from raft.recovery import LogDamaged, Recovered, drop_above, recover
+from raft.contents import Contents
+from raft.files import Directory, FatalDiskError
+from raft.group_commit import Sync
+from raft.log_view import Compacted
+from raft.record import Floor, RecordKind, encode_floor, encode_hard_state, record_bytes
+from raft.recovery import LogDamaged, Recovered, recover
 from raft.segment import (
     SEGMENT_BYTES_MAX,
     Segment,
-    Spare,
     is_disk_full,
     make_first_segment,
     make_spare,
     segment_numbers,
 )
 from raft.spares import SparePool
-from raft.types import Entry, EntryKind, GroupId, HardState, SnapshotMeta
+from raft.types import Entry, GroupId, HardState, SnapshotMeta
 
 __all__ = [
     "Hold",
@@ -95,49 +84,6 @@ class LogFull(OSError):
         super().__init__(errno.ENOSPC, f"{text}; free space on the log's disk")
 
 
-class Sync:
-    """One group commit: everything appended before `begin_sync`."""
-
-    def __init__(
-        self,
-        index: int,
-        position: int,
-        files: Sequence[File],
-        directory: Directory | None,
-        prepare: Callable[[], Spare] | None,
-    ) -> None:
-        self.index = index
-        """Last index that is durable once `run` has returned, unless it is truncated meanwhile."""
-        self.position = position
-        self.spare: Spare | None = None
-        self.is_disk_full = False
-        self.has_run = False
-        self.has_failed = False
-        self._files = files
-        self._directory = directory
-        self._prepare = prepare
-
-    def run(self) -> None:
-        """Make it durable; one fdatasync, plus preparation of the next segment when it nears.
-
-        Blocks; call it from any one thread, once. Raises FatalDiskError: stop the process.
-        """
-        self.has_failed = True
-        for file in self._files:
-            file.fdatasync()
-        if self._directory is not None:
-            self._directory.sync()
-        if self._prepare is not None:
-            try:
-                self.spare = self._prepare()
-            except OSError as error:
-                if not is_disk_full(error):
-                    raise
-                self.is_disk_full = True
-        self.has_failed = False
-        self.has_run = True
-
-
 class Hold:
     """Keeps the segments of one entry and of all later ones. Also a context manager."""
 
@@ -164,11 +110,8 @@ class Hold:
         self.release()
 
 
-_FIRST_INDEX = attrgetter("table.first_index")
-
-
 class Log:
-    """The log of one group. Implements `raft.log_view.DurableLog` and `raft.machine.LogReader`."""
+    """The log of one group. Implements `raft.log_view.LogView` and `raft.machine.LogReader`."""
 
     def __init__(
         self, directory: Directory, config: LogConfig, spares: SparePool, found: Recovered
@@ -177,8 +120,7 @@ class Log:
         self._directory = directory
         self._config = config
         self._spares = spares
-        self._segments = found.segments
-        """Replaced, never changed: `read` runs in other threads."""
+        self._contents = Contents(found)
         newest = found.segments[-1]
         self._tail = Tail(
             directory,
@@ -189,10 +131,6 @@ class Log:
             config.control_reserve_bytes,
         )
         self._hard_state = found.hard_state
-        self._floor = found.floor
-        self._configuration_entries = found.configuration_entries
-        self._last_index = found.last_index
-        self._last_term = found.last_term
         self._durable_index = found.synced_index
         self._synced_position = found.synced_position
         self._unsynced = [s for s in found.segments if s.end_position > found.synced_position]
@@ -213,21 +151,22 @@ class Log:
         synced, LogFull when the disk has no space for the first segment, FatalDiskError.
         """
         spares = SparePool(directory, config.segment_bytes, config.recycled_segments_max)
-        incarnations = segment_numbers(directory)
-        if not incarnations:
-            try:
-                spare = spares.take(config.segment_bytes)
-                make_first_segment(directory, spare, config.group, config.salt)
-            except OSError as error:
-                raise _disk_error("the first segment of the log cannot be made", error) from error
-            incarnations = segment_numbers(directory)
-        found = recover(directory, incarnations, config.group)
-        for incarnation in found.discarded:
-            spares.recycle_file(incarnation)
+        try:
+            incarnations = segment_numbers(directory) or _first_segment(directory, config, spares)
+            found = recover(directory, incarnations, config.group)
+        except (OSError, LogDamaged):
+            spares.close()
+            raise
         log = cls(directory, config, spares, found)
-        log._write([(RecordKind.OPENED, log._last_term, log._last_index, b"")])
-        log._sync_now()
-        log._top_up_spares()
+        try:
+            for incarnation in found.discarded:
+                spares.recycle_file(incarnation)
+            log._write([(RecordKind.OPENED, log.last_term, log.last_index(), b"")])
+            log._sync_now()
+            log._top_up_spares()
+        except OSError:
+            log._close_files()
+            raise
         return log
 
     @property
@@ -235,7 +174,7 @@ class Log:
         """What the state machine has without the log: of the last `compact` that dropped
         anything, or `reset`. None when there was none.
         """
-        return self._floor.meta
+        return self._contents.floor.meta
 
     @property
     def hard_state(self) -> HardState:
@@ -250,7 +189,7 @@ class Log:
     @property
     def last_term(self) -> int:
         """Term of `last_index()`."""
-        return self._last_term
+        return self._contents.last_term
 
     @property
     def has_unsynced(self) -> bool:
@@ -266,38 +205,25 @@ class Log:
 
     def first_index(self) -> int:
         """Return the first index whose entry is here; `last_index() + 1` when none is."""
-        return self._floor.base_index + 1
+        return self._contents.first_index
 
     def last_index(self) -> int:
         """Return the index of the newest entry, or of the snapshot that the log starts behind."""
-        return self._last_index
+        return self._contents.last_index
 
     def term(self, index: int) -> int:
         """Return the term of an entry, also of `first_index() - 1`.
 
         Raises Compacted below that, Unavailable above `last_index()`.
         """
-        if index == self._last_index:
-            return self._last_term
-        if index == self._floor.base_index:
-            return self._floor.base_term
-        return self._segment_of(index).table.term(index)
+        return self._contents.term(index)
 
     def config_entries(self) -> Sequence[Entry]:
         """Return the CONFIG entries that are in the log, oldest first.
 
         With `snapshot_meta` they tell the configuration at any later index, without a disk.
         """
-        return tuple(self._configuration_entries)
-
-    def _segment_of(self, index: int) -> Segment:
-        """Return the segment that holds an entry."""
-        if index <= self._floor.base_index:
-            raise Compacted(f"entry {index} is gone; the log begins at {self.first_index()}")
-        if index > self._last_index:
-            raise Unavailable(f"entry {index} is not here; the log ends at {self._last_index}")
-        segments = self._segments
-        return segments[bisect_right(segments, index, key=_FIRST_INDEX) - 1]
+        return tuple(self._contents.configuration_entries)
 
     def entries(self, low: int, high: int, max_bytes: int) -> tuple[Entry, ...]:
         """Return entries from `low` to below `high`, at least one, then while their data fits
@@ -305,51 +231,7 @@ class Log:
 
         Raises Compacted, Unavailable; LogDamaged when the disk gives back other bytes.
         """
-        if low > high:
-            raise ValueError(f"{low} to {high} is no range")
-        entries: list[Entry] = []
-        if low < high:
-            self._segment_of(high - 1)
-        while low < high:
-            segment = self._segment_of(low)
-            table = segment.table
-            end = min(high, table.last_index + 1)
-            count = 0
-            while low + count < end:
-                max_bytes -= table.place(low + count)[1]
-                if max_bytes < 0 and (entries or count):
-                    break
-                count += 1
-            if count:
-                entries += self._read_entries(segment, low, low + count)
-                low += count
-            if low < end:
-                break
-        return tuple(entries)
-
-    def _read_entries(self, segment: Segment, low: int, high: int) -> list[Entry]:
-        """Read and check entries that stand in one segment."""
-        start, _ = segment.table.place(low)
-        last, length = segment.table.place(high - 1)
-        data = self._pread(segment, start, last + RECORD_HEADER_BYTES + length - start, low)
-        entries = []
-        for index in range(low, high):
-            offset, length = segment.table.place(index)
-            at = offset - start
-            header = parse_header(data, at, segment.keys)
-            body = data[at + RECORD_HEADER_BYTES : at + RECORD_HEADER_BYTES + length]
-            if header is None or header.index != index or crc32(body) != header.data_checksum:
-                reason = "the record is no longer what was written"
-                raise LogDamaged(segment.name, offset, index, reason)
-            entries.append(Entry(index, header.term, EntryKind(header.kind), body))
-        return entries
-
-    def _pread(self, segment: Segment, offset: int, length: int, index: int) -> bytes:
-        """Read from a segment. Raises LogDamaged when the disk cannot."""
-        try:
-            return segment.file.pread(length, offset)
-        except OSError as error:
-            raise LogDamaged(segment.name, offset, index, f"it cannot be read: {error}") from error
+        return self._contents.entries(low, high, max_bytes)
 
     def read(self, index: int, offset: int, length: int) -> bytes:
         """Return `length` bytes from `offset` of an entry's data, without reading the segment.
@@ -358,13 +240,7 @@ class Log:
         Callable from any thread while the index is held. Raises Compacted, Unavailable,
         LogDamaged, and ValueError when the range leaves the entry.
         """
-        segment = self._segment_of(index)
-        start, entry_bytes = segment.table.place(index)
-        if offset < 0 or length < 0 or offset + length > entry_bytes:
-            raise ValueError(
-                f"entry {index} has {entry_bytes} bytes, not {length} from byte {offset} on"
-            )
-        return self._pread(segment, start + RECORD_HEADER_BYTES + offset, length, index)
+        return self._contents.read(index, offset, length)
 
     def append(self, hard_state: HardState | None, entries: Sequence[Entry]) -> None:
         """Write records, in this order. Contiguous indexes; when `entries[0].index` lies at or
@@ -375,17 +251,17 @@ class Log:
         records: list[Record] = []
         if hard_state is not None and hard_state != self._hard_state:
             data = encode_hard_state(hard_state)
-            records.append((RecordKind.HARD_STATE, hard_state.term, self._last_index, data))
+            records.append((RecordKind.HARD_STATE, hard_state.term, self.last_index(), data))
         if entries:
             last_index = entries[0].index - 1
-            if not self._floor.base_index <= last_index <= self._last_index:
+            meta = self.snapshot_meta
+            if not (meta.index if meta else 0) <= last_index <= self.last_index():
                 raise ValueError(
-                    f"entry {entries[0].index} cannot be appended to a log of "
-                    f"{self.first_index()} to {self._last_index}"
+                    f"entry {entries[0].index} is neither the next one of a log that ends at "
+                    f"{self.last_index()} nor one that may still be replaced"
                 )
-            if last_index < self._last_index:
-                term = self.term(last_index)
-                records.append((RecordKind.TRUNCATE, term, last_index, b""))
+            if last_index < self.last_index():
+                records.append((RecordKind.TRUNCATE, self.term(last_index), last_index, b""))
             for entry in entries:
                 last_index += 1
                 if entry.index != last_index:
@@ -415,43 +291,32 @@ class Log:
         except OSError as error:
             raise self._failed("the log cannot be written", error) from error
         self._hard_state = hard_state
-        self._floor = floor or self._floor
+        self._contents.floor = floor or self._contents.floor
         for item in placed:
             self._take(item)
 
     def _checkpoint(self, hard_state: HardState) -> list[Record]:
         """Return what each segment begins with."""
         records: list[Record] = []
-        if self._floor != Floor():
-            data = encode_floor(self._floor)
-            records.append((RecordKind.FLOOR, self._floor.base_term, self._last_index, data))
+        floor, last_index = self._contents.floor, self.last_index()
+        if floor != Floor():
+            data = encode_floor(floor)
+            records.append((RecordKind.FLOOR, floor.base_term, last_index, data))
         data = encode_hard_state(hard_state)
-        records.append((RecordKind.HARD_STATE, hard_state.term, self._last_index, data))
+        records.append((RecordKind.HARD_STATE, hard_state.term, last_index, data))
         return records
 
     def _take(self, item: Placed) -> None:
         """Take note of a record that was written."""
-        segment, kind, index = item.segment, item.kind, item.index
-        if segment is not self._segments[-1]:
-            segment.table.first_index = self._last_index + 1
-            self._segments = [*self._segments, segment]
-            self._note_unsynced(segment)
+        contents = self._contents
+        if item.segment is not contents.segments[-1]:
+            self._note_unsynced(item.segment)
             self._has_new_names = True
-        if kind <= LAST_ENTRY_KIND:
-            segment.table.append(index, item.term, item.offset, len(item.data))
-            self._last_index, self._last_term = index, item.term
-            if kind == RecordKind.CONFIG:
-                entry = Entry(index, item.term, EntryKind.CONFIG, item.data)
-                self._configuration_entries.append(entry)
-        elif kind in (RecordKind.TRUNCATE, RecordKind.RESET):
-            keep = index if kind == RecordKind.TRUNCATE else 0
-            for earlier in self._segments:
-                earlier.table.truncate(keep)
-            drop_above(self._configuration_entries, keep)
-            self._last_index, self._last_term = index, item.term
-            self._durable_index = min(self._durable_index, keep)
+        contents.take(item)
+        if item.kind in (RecordKind.TRUNCATE, RecordKind.RESET):
+            self._durable_index = min(self._durable_index, contents.last_index)
             if self._sync is not None:
-                self._sync.index = min(self._sync.index, keep)
+                self._sync.index = min(self._sync.index, contents.last_index)
 
     def _note_unsynced(self, segment: Segment) -> None:
         """Have the next sync include a segment; it is the newest one."""
@@ -480,7 +345,7 @@ class Log:
             name = self._spares.new_name()
             prepare = partial(make_spare, self._directory, name, self._config.segment_bytes)
         self._sync = Sync(
-            self._last_index,
+            self.last_index(),
             self._tail.segment.end_position,
             [segment.file for segment in self._unsynced],
             self._directory if self._has_new_names else None,
@@ -521,7 +386,7 @@ class Log:
         segment = self._tail.segment
         if segment.end + record_bytes(0) > segment.header.size_bytes:
             return
-        record = (RecordKind.SYNCED, self._last_term, self._last_index, b"")
+        record = (RecordKind.SYNCED, self.last_term, self.last_index(), b"")
         try:
             self._tail.write([record], (self._durable_index, self._synced_position), list)
         except OSError as error:
@@ -532,7 +397,7 @@ class Log:
     def _sync_now(self) -> None:
         """Make everything durable before returning. Raises FatalDiskError."""
         try:
-            for segment in self._segments:
+            for segment in self._contents.segments:
                 if segment.end_position > self._synced_position:
                     segment.file.fdatasync()
             self._directory.sync()
@@ -541,10 +406,10 @@ class Log:
             raise FatalDiskError(f"the log cannot be synced: {error}") from error
         self._unsynced = []
         self._has_new_names = False
-        self._durable_index = self._last_index
+        self._durable_index = self.last_index()
         self._synced_position = self._tail.segment.end_position
         if self._sync is not None:
-            self._sync.index = self._last_index
+            self._sync.index = self.last_index()
 
     def _top_up_spares(self) -> None:
         """Make the spares that are missing, if there is space."""
@@ -563,7 +428,7 @@ class Log:
 
         Raises Compacted when it is gone already. A `reset` drops them all the same.
         """
-        if index <= self._floor.base_index:
+        if index < self.first_index():
             raise Compacted(f"entry {index} is gone; the log begins at {self.first_index()}")
         return Hold(index, self._holds)
 
@@ -592,24 +457,18 @@ class Log:
         count = self._droppable(limit)
         if count == 0:
             return
-        leaving, staying = self._segments[:count], self._segments[count:]
-        base_index = max(
-            (segment.table.last_index for segment in leaving if len(segment.table)),
-            default=self._floor.base_index,
-        )
+        segments, floor = self._contents.segments, self._contents.floor
+        leaving = [segment for segment in segments[:count] if len(segment.table)]
+        base_index = leaving[-1].table.last_index if leaving else floor.base_index
         for segment in leaving:
-            if len(segment.table):
-                for callback in self._retire_callbacks:
-                    callback(segment.table.first_index, segment.table.last_index)
-        retired_below = staying[0].header.incarnation
-        if self._floor.meta is not None and self._floor.meta.index > meta.index:
-            meta = self._floor.meta
+            for callback in self._retire_callbacks:
+                callback(segment.table.first_index, segment.table.last_index)
+        if floor.meta is not None and floor.meta.index > meta.index:
+            meta = floor.meta
+        retired_below = segments[count].header.incarnation
         floor = Floor(retired_below, base_index, self.term(base_index), meta)
-        record = (RecordKind.FLOOR, floor.base_term, self._last_index, encode_floor(floor))
+        record = (RecordKind.FLOOR, floor.base_term, self.last_index(), encode_floor(floor))
         self._write([record], floor=floor)
-        self._configuration_entries = [
-            entry for entry in self._configuration_entries if entry.index > base_index
-        ]
         self._retire(count)
 
     def _droppable(self, limit: int) -> int:
@@ -618,7 +477,7 @@ class Log:
         They, and the beginning of the one behind them, are synced: recovery relies on it.
         """
         count = 0
-        for segment, following in pairwise(self._segments):
+        for segment, following in pairwise(self._contents.segments):
             if segment.table.last_index > limit and len(segment.table):
                 break
             if self._synced_position <= following.header.base_position:
@@ -629,8 +488,7 @@ class Log:
     def _retire(self, count: int) -> None:
         """Forget the oldest segments; their files are free once the floor is synced."""
         position = self._tail.segment.end_position
-        self._retired += [(position, segment) for segment in self._segments[:count]]
-        self._segments = self._segments[count:]
+        self._retired += [(position, segment) for segment in self._contents.drop_oldest(count)]
 
     def _free_retired(self) -> None:
         """Recycle the files of retired segments whose retirement is durable."""
@@ -647,7 +505,7 @@ class Log:
         Blocks for the disk. The retire hook is not called. Raises LogFull (nothing happened),
         FatalDiskError.
         """
-        segments = self._segments
+        segments = self._contents.segments
         floor = Floor(segments[-1].header.incarnation, meta.index, meta.term, meta)
         record = (RecordKind.RESET, meta.term, meta.index, encode_floor(floor))
         self._write([record], floor=floor)
@@ -665,7 +523,11 @@ class Log:
             self._sync_now()
             self._mark_synced()
             self._tail.segment.file.fdatasync()
-        for segment in [*self._segments, *(segment for _, segment in self._retired)]:
+        self._close_files()
+
+    def _close_files(self) -> None:
+        """Close what is open."""
+        for segment in [*self._contents.segments, *(segment for _, segment in self._retired)]:
             segment.file.close()
         self._spares.close()
 
@@ -673,6 +535,16 @@ class Log:
 def has_log(directory: Directory) -> bool:
     """Return whether `directory` holds any segment (spare files do not count)."""
     return bool(segment_numbers(directory))
+
+
+def _first_segment(directory: Directory, config: LogConfig, spares: SparePool) -> list[int]:
+    """Begin a log; return the incarnations of its segments."""
+    try:
+        spare = spares.take(config.segment_bytes)
+        make_first_segment(directory, spare, config.group, config.salt)
+    except OSError as error:
+        raise _disk_error("the first segment of the log cannot be made", error) from error
+    return segment_numbers(directory)
 
 
 def _disk_error(text: str, error: OSError) -> OSError:

@@ -196,7 +196,10 @@ def _read(file: File, name: str, length: int) -> bytes:
 def _read_header(file: File, incarnation: int, group: GroupId) -> SegmentHeader | None:
     """Return a segment's header if it is whole and the file's own."""
     name = segment_name(incarnation)
-    header = parse_segment_header(_read(file, name, SEGMENT_HEADER_BYTES))
+    try:
+        header = parse_segment_header(_read(file, name, SEGMENT_HEADER_BYTES))
+    except ValueError as error:
+        raise LogDamaged(name, 0, 0, str(error)) from error
     # A recycled file still bears the header of its former life until the new one is written.
     if header is None or header.incarnation != incarnation:
         return None

@@ -21,9 +21,9 @@ SEGMENT_HEADER_BYTES = 64
 SEGMENT_BYTES_MAX = 1 << 30
 """Offsets within a segment are kept in 32 bits."""
 
-_MAGIC = b"qrseg\0\0\x01"
-"""The last byte is the version of the format."""
-_HEADER = struct.Struct("<8sQQQQII")
+_MAGIC = b"qrseg\0\0"
+FORMAT_VERSION = 1
+_HEADER = struct.Struct("<7sBQQQQII")
 _CHECKSUM = struct.Struct("<I")
 _SEGMENT_SUFFIX = ".segment"
 _SPARE_SUFFIX = ".spare"
@@ -84,6 +84,7 @@ def encode_segment_header(header: SegmentHeader) -> bytes:
     """Return the first SEGMENT_HEADER_BYTES of a segment."""
     fields = _HEADER.pack(
         _MAGIC,
+        FORMAT_VERSION,
         header.incarnation,
         header.base_position,
         header.size_bytes,
@@ -95,13 +96,18 @@ def encode_segment_header(header: SegmentHeader) -> bytes:
 
 
 def parse_segment_header(data: bytes) -> SegmentHeader | None:
-    """Read what `encode_segment_header` wrote; None when it is not whole."""
+    """Read what `encode_segment_header` wrote; None when it is not whole.
+
+    Raises ValueError when it is whole and of another version.
+    """
     if len(data) < SEGMENT_HEADER_BYTES:
         return None
-    magic, incarnation, base, size, salt, group, previous = _HEADER.unpack_from(data)
+    magic, version, incarnation, base, size, salt, group, previous = _HEADER.unpack_from(data)
     (checksum,) = _CHECKSUM.unpack_from(data, _HEADER.size)
     if magic != _MAGIC or crc32(data[: _HEADER.size]) != checksum:
         return None
+    if version != FORMAT_VERSION:
+        raise ValueError(f"its format is {version}, this release reads {FORMAT_VERSION} only")
     return SegmentHeader(group, incarnation, base, size, salt, previous)
 
 
