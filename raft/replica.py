@@ -1,128 +1,73 @@
 """One replica of one group: core, log, snapshots and state machine in step.
 
 Synchronous and deterministic: production (raft.driver) and the simulator run exactly this.
-Calls come from one thread; only `SyncToken.run` may run in another. Inputs are noted at once
-and take effect in `poll`, which the caller repeats while `has_work`.
+Calls come from one thread; only `SyncToken.run` and `Install.run` may run in another. Inputs
+are noted at once and take effect in `poll`, which the caller repeats while `has_work`.
 """
 
 from collections.abc import Callable, Sequence
-from enum import IntEnum
-from typing import Generic, Protocol, TypeVar
+from heapq import heappop, heappush
+from typing import Generic, TypeVar
 
 import msgspec
 
-from raft.core import CoreConfig
+from raft import founding
+from raft.core import Core
 from raft.files import Directory
+from raft.log import LogFull, Sync
 from raft.log_view import SyncToken
-from raft.machine import SnapshotSource, StateMachine
-from raft.membership import MemberChange
-from raft.transport import PeerState
+from raft.machine import Hold, LogReader, StateMachine
+from raft.membership import MemberChange, decode_configuration, is_retired
+from raft.picture import Picture, SnapshotSend
+from raft.retention import Retention
+from raft.snapshot import SnapshotReceiver
+from raft.snapshot import recover as recover_install
+from raft.step import (
+    Alarm,
+    AlarmKind,
+    Applied,
+    Install,
+    ReplicaConfig,
+    ReplicaStatus,
+    Step,
+)
+from raft.transport import SNAPSHOT_REFUSED, PeerState
 from raft.types import (
     Configuration,
+    Entry,
     EntryKind,
     Envelope,
     NodeId,
+    Ready,
+    Role,
     SnapshotMeta,
-    SoftState,
 )
+
+__all__ = [
+    "Alarm",
+    "AlarmKind",
+    "Applied",
+    "Hold",
+    "Install",
+    "LogReader",
+    "Replica",
+    "ReplicaConfig",
+    "ReplicaStatus",
+    "SnapshotSend",
+    "StartRefused",
+    "Step",
+]
 
 ResultT = TypeVar("ResultT")
 
-
-class Hold(Protocol):
-    """Keeps a part of the log from being dropped."""
-
-    def release(self) -> None:
-        """Give it up; once."""
+FULL_RETRY_TICKS = 20
+"""Between two tries to write to a full disk."""
+COMPACT_TICKS = 200
+"""Between two looks at what of the log may go."""
 
 
-class LogReader(Protocol):
-    """What a state machine may ask of the log (DESIGN section 3, Bodies)."""
-
-    def read(self, index: int, offset: int, length: int) -> bytes:
-        """Return bytes of the data of the entry at `index`, without reading its segment.
-
-        Raises Compacted or Unavailable (raft.log_view).
-        """
-
-    def hold(self, index: int) -> Hold:
-        """Keep entries from `index` on until the hold is released."""
-
-    def on_retire(self, callback: Callable[[int, int], None]) -> None:
-        """Call `callback(first_index, last_index)` before a segment with these entries goes."""
-
-
-class ReplicaConfig(msgspec.Struct, frozen=True):
-    """Settings of a replica."""
-
-    core: CoreConfig
-    cluster: bytes
-    """16 bytes, the same on every node of a cluster and in no other."""
-    apply_batch_bytes: int = 4 << 20
-    """Of entries applied in one `poll`."""
-    log_retain_bytes: int = 256 << 20
-    """Of applied entries kept for followers that lag; beyond it they get a snapshot."""
-    stuck_ticks: int = 200
-    """A leader that can not write or sync for this long hands over (DESIGN section 6)."""
-
-
-class AlarmKind(IntEnum):
-    """What an operator must hear of."""
-
-    DISK_FULL = 0
-    DISK_ROOM = 1
-    """Space has returned after DISK_FULL."""
-    RETIRED = 2
-    """This id is no longer a member: remove its data, join with the next incarnation."""
-    ID_REUSED = 3
-    """This id voted before this log existed. It must leave, as after a loss of its disk."""
-    SNAPSHOT_BAD = 4
-    """A received snapshot did not prove itself and was dropped."""
-
-
-class Alarm(msgspec.Struct, frozen=True):
-    """An event for the operator."""
-
-    kind: AlarmKind
-    text: str
-
-
-class Applied(msgspec.Struct, Generic[ResultT], frozen=True, gc=False):
-    """One applied entry. Every index appears once, in order; `result` is None unless DATA.
-
-    A proposal is lost when its index comes up with another term.
-    """
-
-    index: int
-    term: int
-    kind: EntryKind
-    result: ResultT | None
-
-
-class SnapshotSend(msgspec.Struct, frozen=True):
-    """Stream `source` to a follower, close it, then call `Replica.snapshot_done`."""
-
-    to: NodeId
-    meta: SnapshotMeta
-    source: SnapshotSource
-
-
-class Step(msgspec.Struct, Generic[ResultT], frozen=True):
-    """What the caller does with one `poll`: send `messages` first, then start `sync`."""
-
-    messages: tuple[Envelope, ...]
-    sync: SyncToken | None
-    """Run it (in a thread, or at once), then call `Replica.sync_done(sync)`; an error ends the
-    process. No further one is handed out before that."""
-    snapshots: tuple[SnapshotSend, ...]
-    results: tuple[Applied[ResultT], ...]
-    reads: tuple[int, ...]
-    """Numbers from `Replica.read` whose state is applied: serve them now."""
-    soft_state: SoftState | None
-    """Only when it changed."""
-    configuration: Configuration | None
-    """Only when it changed; effective at once (connect to its members)."""
-    alarms: tuple[Alarm, ...]
+class StartRefused(Exception):
+    """State machine and log do not belong together; the text says what to do."""
 
 
 class Replica(Generic[ResultT]):
@@ -135,81 +80,451 @@ class Replica(Generic[ResultT]):
         machine_factory: Callable[[LogReader], StateMachine[ResultT]],
         random: Callable[[int], int],
     ) -> None:
-        """Open what `create` made. Raises StartRefused, and what opening a log raises."""
-        raise NotImplementedError
+        """Open what `create` made. Raises IdentityRefused (raft.identity), StartRefused, and
+        what opening a log raises.
+        """
+        self._config = config
+        self._node = config.core.node
+        log_config = config.log_config(random(1 << 64))
+        self._log = founding.open_log(directory, log_config, self._node, config.cluster)
+        self._machine = machine_factory(self._log)
+        recover_install(directory, self._log, self._machine)
+        self._receiver = SnapshotReceiver(directory, self._machine)
+        self._applied = self._checked_applied_index()
+        configurations = founding.configurations(self._log)
+        base = configurations[0][1] if configurations else Configuration(())
+        self._core = Core(
+            config.core,
+            self._log,
+            self._log.hard_state,
+            base,
+            self._applied,
+            random,
+            configurations,
+        )
+        self._configuration: Configuration | None = None
+        self._now = 0
+        # Messages that wait for a sync: for the one that runs, for the one after it, for none.
+        self._awaiting: tuple[Envelope, ...] = ()
+        self._collected: list[Envelope] = []
+        self._released: list[Envelope] = []
+        self._needs_sync = False
+        self._sync: Sync | None = None
+        self._sync_since = 0
+        self._full_since: int | None = None
+        self._full_retry_at = 0
+        self._install: Install | None = None
+        self._new_install: Install | None = None
+        self._restored_index = 0
+        self._picture: Picture | None = None
+        self._next_read = 0
+        self._reads: list[tuple[int, int]] = []
+        self._alarms: list[Alarm] = []
+        self._alarmed: set[AlarmKind] = set()
+        self._retention = Retention(config.log_retain_bytes)
+        self._compact_at = COMPACT_TICKS
 
     @staticmethod
-    def create(config: ReplicaConfig, directory: Directory, founders: Configuration) -> None:
+    def create(
+        config: ReplicaConfig,
+        directory: Directory,
+        founders: Configuration,
+        random: Callable[[int], int],
+    ) -> None:
         """Prepare an empty directory, once in the life of a node id.
 
         `founders` is the first configuration of a new cluster (the same on all of them), or an
-        empty one for a node that will be added as a learner. Raises StartRefused unless empty.
+        empty one for a node that will be added as a learner. Raises IdentityRefused unless the
+        directory is empty, and what opening a log raises.
         """
-        raise NotImplementedError
+        log_config = config.log_config(random(1 << 64))
+        founding.create(directory, log_config, config.core.node, config.cluster, founders)
+
+    def _checked_applied_index(self) -> int:
+        applied = self._machine.applied_index()
+        first, last = self._log.first_index(), self._log.last_index()
+        if not first - 1 <= applied <= last:
+            raise StartRefused(
+                f"the state machine stands at {applied}, the log has {first} to {last}: one of "
+                "them is not this node's; rejoin under the next incarnation"
+            )
+        return applied
+
+    # Inputs
 
     def tick(self, count: int = 1) -> None:
         """`count` ticks (5 ms each) passed."""
-        raise NotImplementedError
+        self._now += count
+        self._core.tick(count)
+        self._watch_disk()
+        if self._picture is not None:
+            self._picture.tick(count)
+            if self._picture.idle_ticks >= self._config.picture_idle_ticks:
+                self._drop_picture()
+        if self._now >= self._compact_at:
+            self._compact_at = self._now + COMPACT_TICKS
+            self._compact()
 
     def ticks_until_due(self) -> int:
         """Return after how many ticks `tick` must be called at the latest."""
-        raise NotImplementedError
+        due = min(self._core.ticks_until_due(), self._compact_at - self._now)
+        if self._full_since is not None:
+            due = min(due, self._full_retry_at - self._now)
+        return max(due, 1)
 
     def receive(self, envelopes: Sequence[Envelope]) -> None:
         """Take messages from peers."""
-        raise NotImplementedError
+        receive = self._core.receive
+        for envelope in envelopes:
+            receive(envelope)
 
     def peer(self, peer: NodeId, state: PeerState) -> None:
         """The own connection to a peer changed."""
-        raise NotImplementedError
+        self._core.peer(peer, state)
 
     def propose(self, data: bytes) -> int:
         """Append a DATA entry in the current `term`; return its index.
 
         Raises NotLeader, Busy (raft.core), or ValueError when it is too large.
         """
-        raise NotImplementedError
+        return self._core.propose(data)
 
     def change_members(self, change: MemberChange) -> int:
         """Append a CONFIG entry; return its index. Raises NotLeader, Busy, BadChange."""
-        raise NotImplementedError
+        return self._core.change_members(change)
 
     def transfer(self, to: NodeId) -> None:
-        """Hand leadership over. Raises NotLeader, Busy."""
-        raise NotImplementedError
+        """Hand leadership over. Raises NotLeader, BadChange, Busy."""
+        self._core.transfer(to)
 
     def read(self) -> int:
-        """Begin a linearizable read; `Step.reads` returns its number. Raises Busy."""
-        raise NotImplementedError
+        """Begin a linearizable read; `Step.reads` returns its number. Raises Busy.
+
+        One read may serve everything that waits: share it among requests of one moment.
+        """
+        self._next_read += 1
+        self._core.read(self._next_read)
+        return self._next_read
 
     def cancel_read(self, request: int) -> None:
         """Forget a read."""
-        raise NotImplementedError
+        self._core.cancel_read(request)
 
     def snapshot_chunk(self, sender: NodeId, meta: SnapshotMeta, offset: int, chunk: bytes) -> int:
-        """Take a chunk; return the offset wanted next, `meta.size_bytes` when none is."""
-        raise NotImplementedError
+        """Take a chunk; return the offset wanted next, as TransportEvents.on_snapshot_chunk."""
+        if self._install is not None:
+            return meta.size_bytes if meta == self._install.meta else SNAPSHOT_REFUSED
+        if not self._core.wants_snapshot(meta):
+            return SNAPSHOT_REFUSED
+        wanted = self._receiver.receive(sender, meta, offset, chunk)
+        if self._receiver.is_whole():
+            self._begin_install()
+        return wanted
 
     def snapshot_done(self, to: NodeId, is_whole: bool) -> None:
         """The sending of a snapshot ended."""
-        raise NotImplementedError
+        self._core.snapshot_done(to, is_whole)
 
     def sync_done(self, sync: SyncToken) -> None:
         """`sync.run()` returned without error."""
-        raise NotImplementedError
+        if sync is not self._sync:
+            raise ValueError("this sync is not outstanding")
+        durable = self._log.end_sync(self._sync)
+        self._sync = None
+        self._core.stable(durable, self._log.term(durable))
+        self._released.extend(self._awaiting)
+        self._awaiting = ()
+
+    def install_done(self, install: Install) -> None:
+        """`install.run()` returned."""
+        if install is not self._install:
+            raise ValueError("this install is not outstanding")
+        self._install = None
+        if install.error is not None:
+            self._core.end_install(None)
+            self._alarm(AlarmKind.SNAPSHOT_BAD, f"a snapshot is damaged: {install.error}")
+            return
+        self._core.end_install(install.meta)
+        self._applied = self._restored_index = install.meta.index
 
     def retry_after_full(self) -> None:
         """Space may have returned: write again what could not be written."""
-        raise NotImplementedError
+        if self._full_since is not None:
+            self._full_retry_at = self._now + FULL_RETRY_TICKS
+            self._core.writable(True)
+
+    # Work
 
     def has_work(self) -> bool:
         """Return whether `poll` would do anything."""
-        raise NotImplementedError
+        return bool(
+            self._core.has_ready()
+            or self._released
+            or (self._needs_sync and self._sync is None)
+            or self._appliable() > self._applied
+            or self._new_install is not None
+            or self._restored_index
+            or self._alarms
+            or (self._reads and self._reads[0][0] <= self._applied and self._install is None)
+        )
 
     def poll(self) -> Step[ResultT]:
         """Write, begin a sync, apply, and return what the caller must do."""
-        raise NotImplementedError
+        ready = self._core.ready() if self._core.has_ready() else None
+        snapshots: tuple[SnapshotSend, ...] = ()
+        messages, self._released = self._released, []
+        if ready is not None:
+            messages.extend(ready.messages)
+            self._write(ready, messages)
+            for read in ready.reads:
+                heappush(self._reads, (read.index, read.request))
+            if ready.snapshots_wanted:
+                snapshots = self._pictures_for(ready.snapshots_wanted)
+        sync = self._begin_sync()
+        results = self._apply()
+        if self._core.counters.id_reused:
+            text = f"{self._node} voted before this log existed: replace it in the group"
+            self._alarm_once(AlarmKind.ID_REUSED, text)
+        restored, self._restored_index = self._restored_index, 0
+        install, self._new_install = self._new_install, None
+        alarms, self._alarms = tuple(self._alarms), []
+        return Step(
+            tuple(messages),
+            sync,
+            install,
+            snapshots,
+            results,
+            restored,
+            self._served_reads(),
+            None if ready is None else ready.soft_state,
+            self._changed_configuration(),
+            alarms,
+        )
 
     def close(self) -> None:
-        """Close files. What was not synced is as after a crash."""
-        raise NotImplementedError
+        """Close files."""
+        self._drop_picture()
+        self._log.close()
+
+    # Observation
+
+    @property
+    def term(self) -> int:
+        """The current one."""
+        return self._core.term
+
+    @property
+    def role(self) -> Role:
+        """Of this replica."""
+        return self._core.role
+
+    @property
+    def leader(self) -> NodeId | None:
+        """Who leads, as far as this replica knows."""
+        return self._core.leader
+
+    @property
+    def commit_index(self) -> int:
+        """The last index known committed."""
+        return self._core.commit
+
+    @property
+    def applied_index(self) -> int:
+        """The last index applied here."""
+        return self._applied
+
+    def status(self) -> ReplicaStatus:
+        """Return what observers want to know."""
+        core = self._core
+        return ReplicaStatus(
+            core.role,
+            core.term,
+            core.leader,
+            core.commit,
+            self._applied,
+            core.durable_index,
+            self._log.first_index(),
+            core.last_index,
+            core.configuration,
+            core.followers(),
+            core.counters,
+        )
+
+    # Writing
+
+    def _write(self, ready: Ready, messages: list[Envelope]) -> None:
+        """Steps 1, 2 and the bookkeeping for 4 and 5 of `Ready`."""
+        try:
+            if ready.snapshot is not None:
+                self._log.reset(ready.snapshot)
+                self._receiver.installed()
+                self._core.stable(ready.snapshot.index, ready.snapshot.term)
+                self._retention.clear()
+                ready = msgspec.structs.replace(ready, snapshot=None)
+            if ready.hard_state is not None or ready.entries:
+                self._log.append(ready.hard_state, ready.entries)
+        except LogFull as error:
+            self._core.unwritten(ready)
+            self._note_full(str(error))
+            return
+        if self._full_since is not None and ready.must_sync:
+            self._full_since = None
+            self._alarmed.discard(AlarmKind.STUCK)
+            self._alarm(AlarmKind.DISK_ROOM, "there is space on the log's disk again")
+        self._needs_sync = self._needs_sync or ready.must_sync
+        if self._needs_sync:
+            self._collected.extend(ready.messages_after_sync)
+        elif self._sync is not None:
+            self._awaiting += ready.messages_after_sync
+        else:
+            messages.extend(ready.messages_after_sync)
+        self._retention.appended(ready.entries)
+
+    def _begin_sync(self) -> Sync | None:
+        """Begin one fdatasync for everything written since the last one began."""
+        if self._sync is not None or not self._needs_sync:
+            return None
+        self._needs_sync = False
+        self._sync = self._log.begin_sync()
+        self._sync_since = self._now
+        self._awaiting = tuple(self._collected)
+        self._collected.clear()
+        return self._sync
+
+    def _note_full(self, text: str) -> None:
+        self._full_retry_at = self._now + FULL_RETRY_TICKS
+        if self._full_since is None:
+            self._full_since = self._now
+            self._alarm(AlarmKind.DISK_FULL, text)
+
+    def _watch_disk(self) -> None:
+        """Hand over when the disk does not write or sync; try a full one again."""
+        since = self._full_since
+        if since is None and self._sync is not None:
+            since = self._sync_since
+        if since is None:
+            self._alarmed.discard(AlarmKind.STUCK)
+        elif self._now - since >= self._config.stuck_ticks and self._core.role is Role.LEADER:
+            self._alarm_once(AlarmKind.STUCK, "the log's disk does not answer; another must lead")
+            self._core.resign()
+        if self._full_since is not None and self._now >= self._full_retry_at:
+            self.retry_after_full()
+
+    # Applying and reading
+
+    def _appliable(self) -> int:
+        """Return up to where entries may be applied now: committed, and durable here."""
+        if self._install is not None:
+            return self._applied
+        return min(self._core.commit, self._core.durable_index)
+
+    def _apply(self) -> tuple[Applied[ResultT], ...]:
+        upto = self._appliable()
+        if upto <= self._applied:
+            return ()
+        entries = self._core.entries(self._applied + 1, upto + 1, self._config.apply_batch_bytes)
+        data = [entry for entry in entries if entry.kind is EntryKind.DATA]
+        results = iter(self._machine.apply(data) if data else ())
+        applied = tuple(
+            Applied(
+                entry.index,
+                entry.term,
+                entry.kind,
+                next(results) if entry.kind is EntryKind.DATA else None,
+            )
+            for entry in entries
+        )
+        self._applied = entries[-1].index
+        self._core.applied(self._applied)
+        for entry in entries:
+            if entry.kind is EntryKind.CONFIG:
+                self._check_retired(entry)
+        return applied
+
+    def _check_retired(self, entry: Entry) -> None:
+        if is_retired(decode_configuration(entry.data), self._node):
+            text = f"{self._node} has left the group: join under the next incarnation"
+            self._alarm_once(AlarmKind.RETIRED, text)
+
+    def _served_reads(self) -> tuple[int, ...]:
+        served: list[int] = []
+        while self._reads and self._reads[0][0] <= self._applied and self._install is None:
+            served.append(heappop(self._reads)[1])
+        return tuple(served)
+
+    def _changed_configuration(self) -> Configuration | None:
+        current = self._core.configuration
+        if current is self._configuration:
+            return None
+        self._configuration = current
+        return current
+
+    # Snapshots
+
+    def _begin_install(self) -> None:
+        meta = self._receiver.meta
+        if meta is None:
+            return
+        if self._core.begin_install(meta):
+            self._install = self._new_install = Install(self._receiver, meta)
+        else:
+            self._receiver.abandon()
+
+    def _pictures_for(self, wanted: Sequence[NodeId]) -> tuple[SnapshotSend, ...]:
+        if self._install is not None:
+            for to in wanted:
+                self._core.snapshot_done(to, False)
+            return ()
+        picture = self._fresh_picture()
+        for to in wanted:
+            self._core.offer_snapshot(to, picture.meta)
+        return tuple(SnapshotSend(to, picture.meta, picture.open()) for to in wanted)
+
+    def _fresh_picture(self) -> Picture:
+        """Return the last picture if the log still continues it, or a new one."""
+        if self._picture is not None and self._picture.meta.index >= self._log.first_index() - 1:
+            return self._picture
+        self._drop_picture()
+        index = self._machine.applied_index()
+        source = self._machine.snapshot(index)
+        meta = SnapshotMeta(
+            index,
+            self._core.term_at(index),
+            self._core.configuration_at(index),
+            source.size_bytes(),
+        )
+        self._picture = Picture(meta, source, self._log.hold(index + 1))
+        return self._picture
+
+    def _drop_picture(self) -> None:
+        if self._picture is not None:
+            self._picture.drop()
+            self._picture = None
+
+    # The log's length
+
+    def _compact(self) -> None:
+        """Let go of what the state machine has durably and no follower may still hope for."""
+        index = min(self._machine.durable_index(), self._retention.droppable(), self._applied)
+        first = self._log.first_index()
+        if index < first or self._install is not None:
+            return
+        term, configuration = self._core.term_at(index), self._core.configuration_at(index)
+        try:
+            self._log.compact(SnapshotMeta(index, term, configuration, 0))
+        except LogFull as error:
+            self._note_full(str(error))
+            return
+        if self._log.first_index() > first:
+            self._needs_sync = True
+            self._core.compacted(self._log.first_index() - 1)
+
+    # Alarms
+
+    def _alarm(self, kind: AlarmKind, text: str) -> None:
+        self._alarms.append(Alarm(kind, text))
+
+    def _alarm_once(self, kind: AlarmKind, text: str) -> None:
+        if kind not in self._alarmed:
+            self._alarmed.add(kind)
+            self._alarm(kind, text)

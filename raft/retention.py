@@ -1,0 +1,47 @@
+"""How much of the log is kept for followers that lag, measured in bytes."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from raft.types import Entry
+
+MARK_BYTES = 1 << 20
+"""Distance of two marks, and so the precision."""
+
+
+class Retention:
+    """Remembers which index stood how many bytes ago. After a restart it knows nothing and
+    keeps everything until as much has been appended.
+    """
+
+    __slots__ = ("_keep_bytes", "_marks", "_total")
+
+    def __init__(self, keep_bytes: int) -> None:
+        self._keep_bytes = keep_bytes
+        self._marks: deque[tuple[int, int]] = deque()
+        """(index, bytes appended up to it)"""
+        self._total = 0
+
+    def appended(self, entries: Sequence[Entry]) -> None:
+        """Entries were appended, perhaps in the place of others."""
+        if not entries:
+            return
+        marks = self._marks
+        while marks and marks[-1][0] >= entries[0].index:
+            marks.pop()
+        self._total += sum([len(entry.data) for entry in entries])
+        if not marks or self._total - marks[-1][1] >= min(MARK_BYTES, self._keep_bytes):
+            marks.append((entries[-1].index, self._total))
+
+    def clear(self) -> None:
+        """The log restarted behind a snapshot."""
+        self._marks.clear()
+
+    def droppable(self) -> int:
+        """Return the last index behind which more than what is kept was appended; 0 if none."""
+        marks = self._marks
+        while len(marks) > 1 and self._total - marks[1][1] >= self._keep_bytes:
+            marks.popleft()
+        if marks and self._total - marks[0][1] >= self._keep_bytes:
+            return marks[0][0]
+        return 0
