@@ -17,12 +17,12 @@ from qm.model.effects import Outcome
 from qm.model.elements import QueueKind, QueuePrivacyLevel
 from qm.model.endings import Endings
 from qm.model.enqueue import Enqueue, EnqueueStatus, NewMessage
+from qm.model.granting import is_granted_on_queue
 from qm.model.ledger import Ledger, QueueInHand
 from qm.model.limits import ALARM_STREAM_LIMIT, POSITIONS_PER_ENTRY_MAX
 from qm.model.records import Obligation
 from qm.model.registry import Registry
 from qm.model.rows import PositionFlag
-from qm.security.access import effective_sids, is_granted
 from qm.wire.access_mask import QueueAccess
 from qm.wire.guid import Guid
 from qm.wire.limits import TIME_INFINITE_S
@@ -238,23 +238,13 @@ def _policy(queue: QueueInHand, facts: Facts, is_transactional: bool) -> int:
         return MessageClass.NACK_BAD_SIGNATURE
     if record.authentication and facts.signature is not SignatureFact.VALID:
         return MessageClass.NACK_BAD_SIGNATURE
-    if not is_send_granted(queue, facts.sender_sids):
+    if not is_granted_on_queue(queue, facts.sender_sids, QueueAccess.WRITE_MESSAGE):
         return MessageClass.NACK_ACCESS_DENIED
     if is_transactional and not record.transactional:
         return MessageClass.NACK_NOT_TRANSACTIONAL_Q
     if record.transactional and not is_transactional:
         return MessageClass.NACK_NOT_TRANSACTIONAL_MSG
     return _ACCEPTED
-
-
-def is_send_granted(queue: QueueInHand, sender_sids: tuple[bytes, ...]) -> bool:
-    """Whether a sender may write to a queue; no SID is the anonymous sender (QB-A28)."""
-    mask = int(QueueAccess.WRITE_MESSAGE)
-    granted = queue.grants.get((sender_sids, mask))
-    if granted is None:
-        granted = is_granted(queue.descriptor(), effective_sids(sender_sids), mask)
-        queue.grants[sender_sids, mask] = granted
-    return granted
 
 
 class _Arrival:

@@ -302,6 +302,7 @@ class SetQueueManager(msgspec.Struct, frozen=True, gc=False):
 
     request: Request
     changes: dict[str, bytes]
+    sender_sids: tuple[bytes, ...]
     if_version: int | None = None
 
 
@@ -363,6 +364,7 @@ class SetOutgoingAdminState(msgspec.Struct, frozen=True, gc=False):
     request: Request
     queue_id: int
     admin_state: int
+    sender_sids: tuple[bytes, ...]
 
 
 class RemoveOutgoingQueue(msgspec.Struct, frozen=True, gc=False):

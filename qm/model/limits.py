@@ -5,6 +5,9 @@ Changing a value changes what apply does: it needs a new apply version.
 
 from typing import Final
 
+APPLY_VERSION: Final = 1
+"""Newest behaviour of apply that this build knows."""
+
 POSITIONS_PER_ENTRY_MAX: Final = 4_096
 """DESIGN 1.6: no entry touches more positions."""
 MESSAGE_LABEL_MAX_CHARS: Final = 249

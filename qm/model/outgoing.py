@@ -10,10 +10,10 @@ from qm.model.records import OutgoingPosition, Queue
 from qm.model.registry import Registry, Route, outgoing_key
 from qm.model.rows import POSITION_KEY, Position, PositionFlag
 from qm.model.state import Table
-from qm.names.capability import check_sendable, check_transport
+from qm.names.capability import check_sendable
 from qm.names.direct import DirectName
 from qm.names.errors import QueueNameError
-from qm.names.format_name import FormatName, format_name_text
+from qm.names.format_name import FormatName, PrivateName, format_name_text
 
 _IDENTIFIER_BYTES: Final = 16
 
@@ -33,10 +33,12 @@ class OutgoingQueues:
         found = self._registry.outgoing(name)
         if found > 0:
             return found
+        # Lists, connectors and multicast are refused until they are delivered; a public queue
+        # that the directory does not know is nobody's.
+        if not isinstance(name, DirectName | PrivateName):
+            return Route.NOT_FOUND
         try:
             check_sendable(name)
-            if isinstance(name, DirectName):
-                check_transport(name)
         except QueueNameError:
             return Route.NOT_FOUND
         manager = self._ledger.manager

@@ -706,21 +706,25 @@ class SetQueueManager(_message.Message):
     REQUEST_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
     IF_VERSION_FIELD_NUMBER: _builtins.int
+    SENDER_SIDS_FIELD_NUMBER: _builtins.int
     if_version: _builtins.int
     @_builtins.property
     def request(self) -> Global___Request: ...
     @_builtins.property
     def changes(self) -> _containers.ScalarMap[_builtins.str, _builtins.bytes]: ...
+    @_builtins.property
+    def sender_sids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     def __init__(
         self,
         *,
         request: Global___Request | None = ...,
         changes: _abc.Mapping[_builtins.str, _builtins.bytes] | None = ...,
         if_version: _builtins.int | None = ...,
+        sender_sids: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "if_version", b"if_version", "request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "changes", b"changes", "if_version", b"if_version", "request", b"request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_if_version", b"_if_version", "changes", b"changes", "if_version", b"if_version", "request", b"request", "sender_sids", b"sender_sids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__if_version: _TypeAlias = _typing.Literal["if_version"]  # noqa: Y015
     _WhichOneofArgType__if_version: _TypeAlias = _typing.Literal["_if_version", b"_if_version"]  # noqa: Y015
@@ -949,20 +953,24 @@ class SetOutgoingAdminState(_message.Message):
     REQUEST_FIELD_NUMBER: _builtins.int
     QUEUE_ID_FIELD_NUMBER: _builtins.int
     ADMIN_STATE_FIELD_NUMBER: _builtins.int
+    SENDER_SIDS_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     admin_state: _builtins.int
     @_builtins.property
     def request(self) -> Global___Request: ...
+    @_builtins.property
+    def sender_sids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     def __init__(
         self,
         *,
         request: Global___Request | None = ...,
         queue_id: _builtins.int = ...,
         admin_state: _builtins.int = ...,
+        sender_sids: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["admin_state", b"admin_state", "queue_id", b"queue_id", "request", b"request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admin_state", b"admin_state", "queue_id", b"queue_id", "request", b"request", "sender_sids", b"sender_sids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
