@@ -1,0 +1,132 @@
+"""Packets built by hand, field by field from the documents' tables, without the codec."""
+
+from __future__ import annotations
+
+from struct import pack
+
+import pytest
+
+from qm.wire.errors import ProtocolError
+from qm.wire.packet import Packet, parse_packet, write_packet
+from qm.wire.user_message import UserMessage
+from tests.decoder.decode import Fields, decode
+
+SOURCE = bytes(range(0x10, 0x20))
+TARGET = bytes(range(0x30, 0x40))
+GUID_A = bytes(range(0xA0, 0xB0))
+GUID_B = bytes(range(0xB0, 0xC0))
+MP = 0x0020_0000
+DQ_PRIVATE = 3 << 10
+DQ_DIRECT = 7 << 10
+PRIVATE_9 = pack("<I", 9)
+
+
+def base(
+    size: int,
+    flags: int = 3,
+    *,
+    version: int = 0x10,
+    reserved: int = 0,
+    signature: bytes = b"LIOR",
+    time_to_reach_queue: int = 0xFFFF_FFFF,
+) -> bytes:
+    head = pack("<BBH4sI", version, reserved, flags, signature, size)
+    return head + pack("<I", time_to_reach_queue)
+
+
+def user(
+    flags: int = MP | DQ_PRIVATE,
+    names: bytes = PRIVATE_9,
+    *,
+    source: bytes = SOURCE,
+    address: bytes = TARGET,
+    time_to_be_received: int = 0xFFFF_FFFF,
+    sent_time: int = 0x6592_0080,
+    message_id: int = 0x0000_04D2,
+) -> bytes:
+    numbers = pack("<IIII", time_to_be_received, sent_time, message_id, flags)
+    return source + address + numbers + names
+
+
+def direct(text: str, pad: bytes = b"\0\0") -> bytes:
+    """DirectQueueFormatName: Count, WCHARs, NUL, padding to 4."""
+    wide = text.encode("utf-16-le") + b"\0\0"
+    counted = pack("<H", len(wide)) + wide
+    return counted + pad[: -len(counted) % 4]
+
+
+def properties(
+    label: bytes = b"",
+    extension: bytes = b"",
+    body: bytes = b"",
+    *,
+    flags: int = 0,
+    label_length: int | None = None,
+    message_class: int = 0,
+    correlation_id: bytes = bytes(20),
+    body_type: int = 0,
+    tag: int = 0,
+    message_size: int | None = None,
+    allocation: int | None = None,
+    privacy: int = 0,
+    hash_algorithm: int = 0x8004,
+    cipher: int = 0x6801,
+    extension_size: int | None = None,
+    pad: bytes = b"\0\0\0",
+) -> bytes:
+    size = len(body) if message_size is None else message_size
+    fixed = pack(
+        "<BBH20sIIIIIIII",
+        flags,
+        len(label) // 2 if label_length is None else label_length,
+        message_class,
+        correlation_id,
+        body_type,
+        tag,
+        size,
+        size if allocation is None else allocation,
+        privacy,
+        hash_algorithm,
+        cipher,
+        len(extension) if extension_size is None else extension_size,
+    )
+    header = fixed + label + extension + body
+    return header + pad[: -len(header) % 4]
+
+
+def message(
+    *headers: bytes,
+    flags: int = 3,
+    session: bytes = b"",
+    reserved: int = 0,
+    time_to_reach_queue: int = 0xFFFF_FFFF,
+) -> bytes:
+    """A user packet of these headers, or of the plainest ones; Flags.SH follows from `session`."""
+    body = b"".join(headers) if headers else user() + properties()
+    flags |= 0x10 if session else 0
+    start = base(16 + len(body), flags, reserved=reserved, time_to_reach_queue=time_to_reach_queue)
+    return start + body + session
+
+
+def read(raw: bytes) -> Packet:
+    packet, after = parse_packet(raw, 0, len(raw))
+    assert after == len(raw)
+    return packet
+
+
+def read_message(raw: bytes) -> UserMessage:
+    packet = read(raw)
+    assert isinstance(packet, UserMessage)
+    return packet
+
+
+def refused(raw: bytes) -> ProtocolError:
+    """Return the error with which a packet is refused."""
+    with pytest.raises(ProtocolError) as raised:
+        parse_packet(raw, 0, len(raw))
+    return raised.value
+
+
+def written(packet: Packet) -> Fields:
+    """What the independent decoder finds in a packet that the codec wrote."""
+    return decode(write_packet(packet))
