@@ -39,7 +39,7 @@ class QueueSuffixType(IntEnum):
     """The subqueue in the direct name."""
 
 
-class QueueFormatFlags(IntFlag):
+class QueueFormatFlags(IntEnum):
     """QUEUE_FORMAT_FLAG_* [MS-MQMQ 2.2.7]: the high half of m_SuffixAndFlags."""
 
     NOT_SYSTEM = 0x00

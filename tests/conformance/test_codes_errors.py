@@ -1,0 +1,90 @@
+"""Error codes, MS-MQMQ 2.4 and 1.7: each row of the catalogue prints its names and numbers."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from qm.names import errors as name_errors
+from qm.wire.codes import CUSTOMER_BIT, ErrorCode, facility, is_failure, is_vendor_code
+
+CATALOGUE = Path(__file__).parents[1] / "data" / "spec" / "mqmq.jsonl"
+ROWS: dict[str, str] = {
+    row["id"]: row["text"]
+    for row in map(json.loads, CATALOGUE.read_text(encoding="utf-8").splitlines())
+}
+NAMED_CODE = re.compile(r"(MQ(?:DS)?_[A-Z_0-9]+) (0x[0-9A-F]{8})")
+
+
+def check_rows(*numbers: int) -> None:
+    """Compare the names and numbers that each row prints with the table, in both directions."""
+    for number in numbers:
+        listed = NAMED_CODE.findall(ROWS[f"MQ-2.4-{number:02}"])
+        assert listed
+        for name, value in listed:
+            assert ErrorCode[name].value == int(value, 16)
+            assert ErrorCode(int(value, 16)).name == name
+
+
+@pytest.mark.spec("MQ-2.4-01", "MQ-2.4-02")
+def test_informational_codes() -> None:
+    check_rows(1, 2)
+
+
+@pytest.mark.spec("MQ-2.4-03", "MQ-2.4-04", "MQ-2.4-05", "MQ-2.4-06", "MQ-2.4-07")
+def test_queues_and_arguments() -> None:
+    check_rows(3, 4, 5, 6, 7)
+
+
+@pytest.mark.spec("MQ-2.4-08", "MQ-2.4-09", "MQ-2.4-10", "MQ-2.4-11", "MQ-2.4-12")
+def test_names_access_and_certificates() -> None:
+    check_rows(8, 9, 10, 11, 12)
+
+
+@pytest.mark.spec("MQ-2.4-13", "MQ-2.4-14", "MQ-2.4-15", "MQ-2.4-16", "MQ-2.4-17")
+def test_lookups_and_directory_objects() -> None:
+    check_rows(13, 14, 15, 16, 17)
+
+
+@pytest.mark.spec("MQ-2.4-18", "MQ-2.4-19", "MQ-2.4-20", "MQ-2.4-21", "MQ-2.4-22")
+def test_transactions_buffers_and_supporting_servers() -> None:
+    check_rows(18, 19, 20, 21, 22)
+
+
+@pytest.mark.spec("MQ-2.4-23", "MQ-2.4-24", "MQ-2.4-25", "MQ-2.4-26", "MQ-2.4-27")
+def test_missing_computers_stores_and_keys() -> None:
+    check_rows(23, 24, 25, 26, 27)
+
+
+@pytest.mark.spec("MQ-2.4-28", "MQ-2.4-29", "MQ-2.4-30", "MQ-2.4-31", "MQ-2.4-32")
+def test_directory_and_message_faults() -> None:
+    check_rows(28, 29, 30, 31, 32)
+
+
+@pytest.mark.spec("MQ-2.4-33")
+def test_the_facility_and_severity_of_every_code() -> None:
+    for code in ErrorCode:
+        assert facility(code.value) == 0x0E
+        assert code.value >> 16 in (0x400E, 0xC00E)
+        assert is_failure(code.value) == (code.value >> 16 == 0xC00E)
+        assert code.is_information == (code.value >> 16 == 0x400E)
+    # General HRESULTs occur too, and are told apart.
+    assert facility(0x8007_0057) == 7
+    assert is_failure(0x8007_0057)
+    assert not is_failure(0)
+
+
+@pytest.mark.spec("MQ-1.7-01")
+def test_a_vendors_own_code_has_the_customer_bit() -> None:
+    assert CUSTOMER_BIT == 0x2000_0000
+    for code in ErrorCode:
+        assert not is_vendor_code(code.value)
+        assert is_vendor_code(code.value | 0x2000_0000)
+
+
+@pytest.mark.spec("MQ-2.4-05", "MQ-2.4-08")
+def test_names_answer_with_codes_of_the_table() -> None:
+    assert ErrorCode(name_errors.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME).value == 0xC00E0014
+    assert ErrorCode(name_errors.MQ_ERROR_ILLEGAL_FORMATNAME).value == 0xC00E001E
+    assert ErrorCode(name_errors.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION).value == 0xC00E0020

@@ -1,0 +1,132 @@
+"""Published keys and users' certificates (MS-MQMQ 2.2.1, 2.2.2, 2.2.21, 2.2.22)."""
+
+from hashlib import md5
+
+import pytest
+
+from qm.wire.enums import ProviderType, PublicKeyAlgorithm
+from qm.wire.errors import ProtocolError
+from qm.wire.public_key import (
+    MqdsPublicKey,
+    PublicKeyBlob,
+    parse_mqds_public_key,
+    parse_mqds_public_keys,
+    write_mqds_public_key,
+    write_mqds_public_keys,
+)
+from qm.wire.user_certificate import (
+    UserCertificate,
+    certificate_digest,
+    parse_user_certificate,
+    parse_user_certificates,
+    write_user_certificate,
+    write_user_certificates,
+)
+
+NAME = "Provider"
+MODULUS = bytes(range(1, 65))
+BLOB = bytes.fromhex("06020000 00a40000 52534131 00020000 01000100") + MODULUS
+KEY = MqdsPublicKey(
+    ProviderType.RSA_AES, NAME, PublicKeyBlob(512, 65537, MODULUS, PublicKeyAlgorithm.RSA_KEYX)
+)
+
+
+def raw_key(
+    key_size: int = 84, name_size: int = 18, provider: int = 24, blob: bytes = BLOB
+) -> bytes:
+    head = b"".join(n.to_bytes(4, "little") for n in (key_size, name_size, provider))
+    return head + (NAME + "\0").encode("utf-16-le") + blob
+
+
+def fault(raw: bytes) -> ProtocolError:
+    with pytest.raises(ProtocolError) as caught:
+        parse_mqds_public_key(raw, 0, len(raw))
+    return caught.value
+
+
+@pytest.mark.spec("MQ-2.2.1-01", "MQ-2.2.1-02", "MQ-2.2.1-03")
+def test_the_layout_and_lengths_of_a_published_key() -> None:
+    raw = raw_key()
+    assert len(raw) == 12 + 18 + 84
+    assert write_mqds_public_key(KEY) == raw
+    assert parse_mqds_public_key(b"\xee" + raw + b"\xee", 1, 1 + len(raw)) == (KEY, 1 + len(raw))
+    for key_size in (0, 83, 85, 0xFFFF_FFFF):
+        fault(raw_key(key_size=key_size))
+    for name_size in (0, 1, 16, 17, 19, 20, 0xFFFF_FFFF):
+        fault(raw_key(name_size=name_size))
+    longer = raw_key(key_size=86, blob=BLOB + b"\0\0")
+    assert fault(longer).field == "MQDSPUBLICKEY.aBuf"
+
+
+@pytest.mark.spec("MQ-2.2.1-04")
+def test_the_provider_is_one_of_two_types() -> None:
+    assert {kind.name: kind.value for kind in ProviderType} == {"RSA_FULL": 1, "RSA_AES": 24}
+    for provider in (1, 24):
+        raw = raw_key(provider=provider)
+        value, _ = parse_mqds_public_key(raw, 0, len(raw))
+        assert value.provider_type == provider
+        assert write_mqds_public_key(value) == raw
+    for provider in (0, 2, 12, 23, 25, 0x0100_0001, 0x1800_0000):
+        assert fault(raw_key(provider=provider)).field == "MQDSPUBLICKEY.ulProviderType"
+
+
+@pytest.mark.spec("MQ-2.2.1-05")
+def test_the_buffer_is_a_key_exchange_key() -> None:
+    value, _ = parse_mqds_public_key(raw_key(), 0, len(raw_key()))
+    assert value.key.algorithm is PublicKeyAlgorithm.RSA_KEYX
+    assert value.key.algorithm.value == 0xA400
+    assert (value.key.bit_length, value.key.public_exponent) == (512, 65537)
+    assert value.key.modulus == MODULUS
+    for offset in (0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11):
+        broken = bytearray(BLOB)
+        broken[offset] ^= 0x01
+        assert fault(raw_key(blob=bytes(broken))).field.startswith("PUBLICKEYBLOB")
+    for bits in (504, 520, 0, 0xFFFF_FFFF):
+        broken = bytearray(BLOB)
+        broken[12:16] = bits.to_bytes(4, "little")
+        fault(raw_key(blob=bytes(broken)))
+
+
+@pytest.mark.spec("MQ-2.2.2-01", "MQ-2.2.2-02", "MQ-2.2.2-03")
+def test_published_keys_are_packed_behind_their_size_and_number() -> None:
+    for count in (0, 1, 3):
+        raw = (8 + count * 114).to_bytes(4, "little") + count.to_bytes(4, "little")
+        raw += raw_key() * count
+        keys = (KEY,) * count
+        assert write_mqds_public_keys(keys) == raw
+        surrounded = b"\xee" + raw + b"\xee"
+        assert parse_mqds_public_keys(surrounded, 1, 1 + len(raw)) == (keys, 1 + len(raw))
+        # More bytes may follow the structure; ulLen says where it ends.
+        assert parse_mqds_public_keys(surrounded, 1, 2 + len(raw)) == (keys, 1 + len(raw))
+    good = (8 + 114).to_bytes(4, "little") + b"\x01\0\0\0" + raw_key()
+    wrong_sizes = [
+        size.to_bytes(4, "little") + good[4:] for size in (0, 7, 8, 121, 123, 0xFFFFFFFF)
+    ]
+    wrong_counts = [good[:4] + n.to_bytes(4, "little") + good[8:] for n in (0, 2, 0xFFFF_FFFF)]
+    for raw in (*wrong_sizes, *wrong_counts):
+        with pytest.raises(ProtocolError):
+            parse_mqds_public_keys(raw + b"\0", 0, len(raw))
+
+
+@pytest.mark.spec("MQ-2.2.21-01", "MQ-2.2.22-01")
+def test_users_certificates() -> None:
+    certificate = b"an encoded certificate"
+    identifier = bytes(range(0xA0, 0xB0))
+    assert certificate_digest(certificate) == md5(certificate).digest()
+    one = UserCertificate(certificate_digest(certificate), identifier, certificate)
+    raw = md5(certificate).digest() + identifier + b"\x16\0\0\0" + certificate
+    assert len(raw) == 36 + len(certificate)
+    assert write_user_certificate(one) == raw
+    assert parse_user_certificate(b"\xee" + raw + b"\xee", 1, 1 + len(raw)) == (one, 1 + len(raw))
+    for count in (0, 1, 2):
+        many = (one,) * count
+        packed = count.to_bytes(4, "little") + raw * count
+        assert write_user_certificates(many) == packed
+        assert parse_user_certificates(b"\xee" + packed + b"\xee", 1, 2 + len(packed)) == (
+            many,
+            1 + len(packed),
+        )
+    two = b"\x02\0\0\0" + raw * 2
+    for broken in (two[:3], two[:-1], b"\x03" + two[1:], b"\xff" * 4 + two[4:], two[:36] + b"\x17"):
+        with pytest.raises(ProtocolError):
+            parse_user_certificates(broken, 0, len(broken))
