@@ -14,6 +14,7 @@ from qm.model.endings import Endings
 from qm.model.enqueue import Enqueue
 from qm.model.ledger import Ledger
 from qm.model.outgoing import OutgoingQueues
+from qm.model.records import QueueManager
 from qm.model.registry import Registry
 from qm.model.state import State
 
@@ -64,6 +65,11 @@ class Machine:
         applied = ledger.finish()
         applied.outcomes = outcomes
         return applied
+
+    @property
+    def manager(self) -> QueueManager | None:
+        """The queue manager, None before Provision."""
+        return self._ledger.manager
 
     def forget(self) -> None:
         """Drop everything derived from rows (design.md, rule 6); only between entries."""

@@ -1,0 +1,222 @@
+"""A queue manager in memory for tests: commands in, outcomes and rows out.
+
+Every entry is applied as the store would apply it, and `World.settings` may drop all derived state
+between entries, so that each test also proves that rows alone carry the state.
+"""
+
+import zlib
+from array import array
+from typing import Any
+
+from qm.model import commands
+from qm.model.attributes import encode_attribute
+from qm.model.commands import Command, CommandBatch, EdgeBatch, Facts, Request, Stamp
+from qm.model.effects import Applied, EffectKind, Outcome
+from qm.model.ledger import META_COUNTERS, QueueInHand
+from qm.model.machine import Machine
+from qm.model.records import Counters, Queue, SyntheticPacket, decode
+from qm.model.rows import BODY_KEY, POSITION_KEY, QUEUE_KEY, Position, unpack_position
+from qm.model.state import BODY_ORDINAL_SYNTHETIC_FIRST, MemoryState, Table
+from qm.wire.identifiers import TxSequenceId
+from qm.wire.message_properties import MessagePropertiesHeader
+from qm.wire.queue_name import DirectQueueFormatName, QueueName
+from qm.wire.transaction_header import TransactionHeader
+from qm.wire.user_header import UserHeader
+from qm.wire.user_message import UserMessage, parse_user_message, write_user_message
+
+OWN = bytes(range(16))
+PEER = b"PEER" * 4
+NOW_MS = 1_700_000_000_000
+NOW_S = NOW_MS // 1000
+HOST = "vhost"
+PEER_ADDRESS = "127.0.0.99"
+
+
+def request(number: int = 1, client: str = "client", confirmed_upto: int = 0) -> Request:
+    return Request(client, number, confirmed_upto)
+
+
+def direct(queue: str) -> DirectQueueFormatName:
+    return DirectQueueFormatName(f"OS:{HOST}\\{queue}")
+
+
+def packet(
+    message_id: int,
+    *,
+    to: QueueName | str = "orders",
+    body: bytes = b"body",
+    sequence: tuple[int, int, int] | None = None,
+    final_ack: bool = False,
+    properties: dict[str, Any] | None = None,
+    priority: int = 3,
+    time_to_reach_queue: int = 0xFFFF_FFFF,
+    **header: Any,
+) -> bytes:
+    """Return a UserMessage; `sequence` = (TxSequenceID as u64, number, previous)."""
+    fields = {
+        "source_queue_manager": PEER,
+        "destination_queue": direct(to) if isinstance(to, str) else to,
+        "sent_time": NOW_S,
+        "message_id": message_id,
+        "is_recoverable": sequence is not None,
+    } | header
+    transaction = None
+    if sequence is not None:
+        identifier = TxSequenceId(time_stamp=sequence[0] >> 32, ordinal=sequence[0] & 0xFFFF_FFFF)
+        transaction = TransactionHeader(identifier, sequence[1], sequence[2])
+        if final_ack:
+            transaction = TransactionHeader(
+                identifier, sequence[1], sequence[2], is_final_ack_wanted=True
+            )
+    return write_user_message(
+        UserMessage(
+            UserHeader(**fields),
+            MessagePropertiesHeader(body, **(properties or {})),
+            transaction,
+            priority=0 if sequence else priority,
+            time_to_reach_queue=time_to_reach_queue,
+        )
+    )
+
+
+class World:
+    """One queue manager `vhost`, provisioned, with the queues that a test asks for."""
+
+    def __init__(self, *, forgets: bool = False) -> None:
+        self.state = MemoryState()
+        self.machine = Machine(self.state)
+        self.index = 0
+        self.now_ms = NOW_MS
+        self.forgets = forgets
+        self.bodies: dict[tuple[int, int], bytes] = {}
+        self.requests = 0
+        self.one(
+            commands.Provision(
+                OWN, HOST, f"{HOST}.example", ("127.0.0.11",), bytes(16), 7, b"", b""
+            )
+        )
+
+    # Entries -----------------------------------------------------------------------------
+
+    def apply(self, *batch: Command) -> Applied:
+        """Apply one entry."""
+        self.index += 1
+        applied = self.machine.apply(CommandBatch(self.index, Stamp(self.now_ms, "n1.1"), batch))
+        if self.forgets:
+            self.machine.forget()
+        return applied
+
+    def one(self, command: Command) -> Outcome:
+        """Apply one command in an entry of its own."""
+        (outcome,) = self.apply(command).outcomes
+        return outcome
+
+    def edge_batch(self, *packets: bytes, facts: Facts | None = None) -> EdgeBatch:
+        """Return packets as the next entry's EdgeBatch."""
+        offsets = [0]
+        for number, raw in enumerate(packets):
+            offsets.append(offsets[-1] + len(raw))
+            self.bodies[self.index + 1, number] = raw
+        return EdgeBatch(
+            "n1",
+            1,
+            memoryview(b"".join(packets)),
+            100,
+            array("I", offsets),
+            array("I", [zlib.crc32(raw) for raw in packets]),
+            bytes(len(packets)),
+            (facts or Facts(1, PEER, PEER_ADDRESS, ()),),
+            self.index + 1,
+            0,
+        )
+
+    def arrive(self, *packets: bytes, facts: Facts | None = None) -> list[int]:
+        """Let packets arrive in one batch; return their verdicts."""
+        return self.arrive_applied(*packets, facts=facts)[0]
+
+    def arrive_applied(
+        self, *packets: bytes, facts: Facts | None = None
+    ) -> tuple[list[int], Applied]:
+        """Let packets arrive in one batch; return their verdicts and what came of them."""
+        applied = self.apply(self.edge_batch(*packets, facts=facts))
+        verdicts = applied.outcomes[0].verdicts
+        assert verdicts is not None
+        return verdicts.tolist(), applied
+
+    # Queues ------------------------------------------------------------------------------
+
+    def create(self, name: str, security: bytes = b"", **attributes: Any) -> int:
+        """Create a queue and return its queue_id; `private$\\x` for a private one."""
+        identifier = name.encode().ljust(16, b"\0")[:16]
+        outcome = self.one(
+            commands.CreateQueue(
+                request(),
+                identifier,
+                identifier[::-1],
+                f".\\{name}",
+                {key: encode_attribute(value) for key, value in attributes.items()},
+                security,
+                (),
+            )
+        )
+        assert outcome.status == 0, hex(outcome.status)
+        assert isinstance(outcome.value, int)
+        return outcome.value
+
+    def record(self, queue_id: int) -> Queue:
+        """Return a queue's record from its row."""
+        row = self.state.get(Table.QUEUE, QUEUE_KEY.pack(queue_id))
+        assert row is not None, f"no queue {queue_id}"
+        return decode(Queue, row)
+
+    def stats(self, queue_id: int) -> QueueInHand:
+        """Return a queue's counts from its row."""
+        row = self.state.get(Table.QUEUE_STATS, QUEUE_KEY.pack(queue_id))
+        return QueueInHand(self.record(queue_id), row)
+
+    def counters(self) -> Counters:
+        """Return the counters from their row."""
+        row = self.state.get(Table.META, META_COUNTERS)
+        assert row is not None
+        return decode(Counters, row)
+
+    def positions(self, queue_id: int) -> dict[int, Position]:
+        """Return key -> position of a queue, in order."""
+        rows = self.state.scan(
+            Table.POSITION,
+            POSITION_KEY.pack(queue_id, 0),
+            POSITION_KEY.pack(queue_id + 1, 0),
+            1 << 30,
+        )
+        return {POSITION_KEY.unpack(key)[1]: unpack_position(row) for key, row in rows}
+
+    def message(self, position: Position) -> UserMessage:
+        """Return the packet that a position stands for."""
+        place = (position.body_index, position.body_ordinal)
+        if position.body_ordinal >= BODY_ORDINAL_SYNTHETIC_FIRST:
+            row = self.state.get(Table.SYNTHETIC, BODY_KEY.pack(*place))
+            assert row is not None, "a position without its packet"
+            raw = decode(SyntheticPacket, row).packet
+        else:
+            raw = self.bodies[place]
+        return parse_user_message(raw, 0, len(raw))[0]
+
+    def messages(self, queue_id: int) -> list[UserMessage]:
+        """Return the messages of a queue, in order."""
+        return [self.message(position) for position in self.positions(queue_id).values()]
+
+    def manager_queue(self, which: str) -> int:
+        """Return the queue_id of a system queue by its attribute of the queue manager."""
+        manager = self.machine.manager
+        assert manager is not None
+        queue_id: int = getattr(manager, which)
+        return queue_id
+
+
+def effects(applied: Applied) -> list[tuple[EffectKind, int]]:
+    """Return (kind, queue_id) of an entry's effects."""
+    columns = applied.effects
+    return [
+        (EffectKind(kind), queue_id)
+        for kind, queue_id in zip(columns.kinds, columns.queue_ids, strict=True)
+    ]
