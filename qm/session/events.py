@@ -48,7 +48,7 @@ class CloseReason(Enum):
     IDLE = "idle"
     """No UserMessage for a whole cleanup period [MS-MQQB 3.1.6.2]."""
     RECYCLED = "recycled"
-    """Drained ahead of the wrap of the u16 counters; reconnect at once (QB-A07)."""
+    """Drained ahead of the wrap of the u16 counters; reconnect at once (QB-A7)."""
     DISCONNECTED = "disconnected"
     """The transport ended [MS-MQQB 3.1.7.3]."""
     QUEUE_MANAGER_QUOTA = "queue_manager_quota"

@@ -6,11 +6,11 @@ Sections are those of MS-MQQB. Limits of single packets are in `qm.wire.limits`.
 from typing import Final
 
 # Positions on the wire are u16 and compared as serial numbers, so fewer than half of them may be
-# open at once, in either direction (QB-A07).
+# open at once, in either direction (QB-A7).
 SERIAL_SPAN_COUNT: Final = 0x1_0000
 OPEN_POSITIONS_MAX_COUNT: Final = 0x4000
 # An initiator stops sending here, drains and reconnects, so that its peer never sees a wrap
-# (QB-A07). The margin below 0xFFFF is the largest window.
+# (QB-A7). The margin below 0xFFFF is the largest window.
 RECYCLE_AFTER_COUNT: Final = 0xFFFF - OPEN_POSITIONS_MAX_COUNT
 
 # The largest packet that a state before OPEN has a use for: EstablishConnection (2.2.3).

@@ -295,7 +295,7 @@ class OutgoingLink:
             self._record(status, ErrorCode.MQ_ERROR, utc_s)
         self._state = OutgoingState.DISCONNECTED
         if reason is CloseReason.RECYCLED and not self._is_held:
-            # QB-A07: nothing is wrong with the peer, so nothing waits.
+            # QB-A7: nothing is wrong with the peer, so nothing waits.
             self._connect(pinged=False)
             return
         self._wait(now, has_backlog=has_backlog and reason is not CloseReason.STOPPED)

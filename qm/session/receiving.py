@@ -2,7 +2,7 @@
 
 Three cursors, each a count of UserMessages since the session began and none behind the next:
 acked <= durable <= wire. Each has a twin that counts recoverable messages only. They do not wrap;
-`session_headers` brings them to u16 (QB-A07).
+`session_headers` brings them to u16 (QB-A7).
 """
 
 from collections import deque
@@ -114,7 +114,7 @@ class ReceiveCursors:
         """Return base and flags for the next recoverables, at most 32, and count them as acked.
 
         Base 0 means "nothing to report", so a first number that wraps to 0 is named as bit 1 of its
-        predecessor, which is acknowledged already (QB-A07).
+        predecessor, which is acknowledged already (QB-A7).
         """
         count = min(self.unacked_recoverable, RECOVERABLE_ACK_FLAGS_COUNT)
         if not count:

@@ -2,7 +2,7 @@
 
 Positions of messages in flight follow each other, so the table of them is a queue: its head is the
 oldest position that the peer has not acknowledged. Nothing that was not sent on this session is in
-it, which is what makes the rules of 3.1.5.5.1 to 3.1.5.5.3 safe (QB-A05).
+it, which is what makes the rules of 3.1.5.5.1 to 3.1.5.5.3 safe (QB-A5).
 """
 
 from collections import deque
@@ -162,7 +162,7 @@ class SendWindow:
         return tokens
 
     def _covered(self, ack_sequence_number: int) -> int:
-        """Return how many messages in flight the number newly acknowledges (QB-A07)."""
+        """Return how many messages in flight the number newly acknowledges (QB-A7)."""
         ahead = (ack_sequence_number - self.acked) & _U16
         if ahead <= len(self._flight):
             return ahead
@@ -178,7 +178,7 @@ class SendWindow:
         """Return up to where recoverables are persisted, and which ones beyond.
 
         Everything up to a base that is not 0 is persisted, as 3.1.5.5.3 has it; bit k names
-        base + k (QB-A06).
+        base + k (QB-A6).
         """
         wire_base, flags = header.recoverable_msg_ack_seq_number, header.recoverable_msg_ack_flags
         if not wire_base and not flags:

@@ -195,7 +195,7 @@ class Session:
 
     @property
     def _is_recycling(self) -> bool:
-        """Whether the counters come close to their wrap, and it is ours to reconnect (QB-A07)."""
+        """Whether the counters come close to their wrap, and it is ours to reconnect (QB-A7)."""
         return self._role is Role.INITIATOR and (
             self._sending.sent >= RECYCLE_AFTER_COUNT or self._receiving.wire >= RECYCLE_AFTER_COUNT
         )
@@ -263,7 +263,7 @@ class Session:
         """Say that every arrival up to position `upto` has its verdict, durably.
 
         Call once per applied batch. Only this moves acknowledgements; it does not matter whether a
-        message was accepted, a duplicate, out of order or refused (QB-A04).
+        message was accepted, a duplicate, out of order or refused (QB-A4).
         """
         if self._is_closed or not self._receiving.commit(upto):
             return

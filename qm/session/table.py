@@ -70,7 +70,7 @@ class OutgoingTable:
         return [n for n in self._tx if self._last_ack < n <= self._highest_sent]
 
     def start_sequence(self, sequence_id: int) -> None:
-        """Make `sequence_id` (u64) the live TxSequenceID; LastAck begins anew (QB-A08)."""
+        """Make `sequence_id` (u64) the live TxSequenceID; LastAck begins anew (QB-A8)."""
         if self._tx:
             raise SessionMisuse("the old sequence has entries: it ends when its table is empty")
         self._sequence = sequence_id
@@ -165,7 +165,7 @@ class OutgoingTable:
         return ended
 
     def order_acked(self, sequence_id: int, number: int) -> OrderAckEffect:
-        """Apply an OrderAck: cumulative, of the live sequence only (QB-A08).
+        """Apply an OrderAck: cumulative, of the live sequence only (QB-A8).
 
         A number that was never sent acknowledges nothing beyond what was.
         """
@@ -188,7 +188,7 @@ class OutgoingTable:
     def resend_transactional(self) -> None:
         """Transactional Ack Wait expired: all transactional entries are sent again (3.1.6.5).
 
-        Their numbers stay (QB-A01).
+        Their numbers stay (QB-A1).
         """
         for token in self._numbers:
             self._state[token] &= ~(_AWAITING_ACK | _SESSION_ACKED)

@@ -1,0 +1,293 @@
+"""Opening and refusing sessions [MS-MQQB 2.1.1, 2.2.1, 2.2.3, 3.1.5.2.3, 3.1.5.3, 3.1.5.4]."""
+
+from __future__ import annotations
+
+import pytest
+
+from qm.session import CloseReason, Established, EstablishReceived, SessionConfig, SessionState
+from qm.session.session import Session
+from qm.session.states import Role
+from qm.wire.guid import GUID_NULL
+from qm.wire.internal import ConnectionParameters, EstablishConnection
+from qm.wire.packet import write_packet
+from tests.unit.session.builders import (
+    NOW,
+    STRANGER,
+    THEM,
+    US,
+    acceptor,
+    ack,
+    establish,
+    initiator,
+    message,
+    open_acceptor,
+    open_initiator,
+)
+
+
+@pytest.mark.spec("QB-2.1.1-04", "QB-3.1.5.2.3-01", "QB-3.1.5.2.3-02", "QB-2.2.3.1-02")
+def test_initiator_sends_establish_connection_first() -> None:
+    driven = initiator()
+    (request,) = driven.out()
+    assert isinstance(request, EstablishConnection)
+    assert request.client_guid == US
+    assert request.server_guid == THEM
+    assert not request.is_refused
+    assert request.time_stamp == int(NOW * 1000)
+    assert driven.state() is SessionState.WAITING_ECR_MSG
+    driven.feed(establish(US, THEM))
+    assert isinstance(driven.out()[0], ConnectionParameters)
+    driven.feed(ConnectionParameters(500, 20_000))
+    assert driven.state() is SessionState.OPEN
+    driven.offer(1, 1)
+    driven.feed(message(1))
+    assert len(driven.out()) == 1
+
+
+@pytest.mark.spec("QB-2.2.3.1-03")
+@pytest.mark.parametrize("asked", [US, GUID_NULL])
+def test_guids_of_request_and_response(asked: bytes) -> None:
+    driven = acceptor()
+    driven.feed(establish(THEM, asked))
+    (response,) = driven.out()
+    assert isinstance(response, EstablishConnection)
+    assert (response.client_guid, response.server_guid) == (THEM, US)
+    assert initiator(remote=GUID_NULL).out()[0] == initiator_request(GUID_NULL)
+    assert initiator(remote=THEM).out()[0] == initiator_request(THEM)
+
+
+def initiator_request(server: bytes) -> EstablishConnection:
+    return EstablishConnection(
+        US, server, int(NOW * 1000), is_ping_skipped=True, is_server_class=True
+    )
+
+
+@pytest.mark.spec("QB-2.2.3.1-04", "QB-2.2.3.1-06", "QB-3.1.5.3.1-01", "QB-3.1.5.3.1-03")
+@pytest.mark.parametrize("is_ping_skipped", [False, True])
+def test_acceptor_echoes_time_stamp_and_se(is_ping_skipped: bool) -> None:
+    driven = acceptor()
+    driven.feed(
+        EstablishConnection(
+            THEM, US, 0xFFFF_FFF0, is_ping_skipped=is_ping_skipped, padding=b"\x01" * 512
+        )
+    )
+    (response,) = driven.out()
+    assert isinstance(response, EstablishConnection)
+    assert response.time_stamp == 0xFFFF_FFF0
+    assert response.is_ping_skipped is is_ping_skipped
+    assert response.padding == b"\x5a" * 512
+    assert not response.is_refused
+    assert driven.session.remote_guid == THEM
+    assert driven.state() is SessionState.WAITING_CP_MSG
+
+
+@pytest.mark.spec("QB-2.2.3.1-04", "QB-2.2.3.1-06", "QB-2.2.3.1-07", "QB-2.2.3.1-08")
+@pytest.mark.parametrize(("pinged", "server"), [(False, True), (True, False)])
+def test_request_says_ping_class_and_time(pinged: bool, server: bool) -> None:
+    config = SessionConfig(is_server_class=server)
+    # 2^32 ms and 1.5 s after the system's start.
+    session = Session(config, Role.INITIATOR, US, 4_294_967.296 + 1.5, pinged=pinged)
+    data = session.take_outgoing(0.0)
+    assert int.from_bytes(data[52:56], "little") == 1500
+    operating_system = int.from_bytes(data[56:58], "little")
+    assert operating_system == 0x10 | (0 if pinged else 0x100) | (0x200 if server else 0)
+
+
+@pytest.mark.spec("QB-2.2.3.1-08", "QB-2.2.3.1-07")
+def test_acceptor_reads_class_and_quality_of_service_as_information() -> None:
+    for server, quality in ((False, False), (True, True)):
+        driven = acceptor()
+        driven.feed(
+            EstablishConnection(THEM, US, 0, is_server_class=server, has_quality_of_service=quality)
+        )
+        assert driven.state() is SessionState.WAITING_CP_MSG
+
+
+@pytest.mark.spec("QB-2.2.1-05", "QB-3.1.5.3.1-03", "QB-3.1.5.3.1-04")
+def test_acceptor_refuses_another_guid_and_says_so() -> None:
+    driven = acceptor()
+    driven.feed(establish(THEM, STRANGER))
+    assert driven.state() is SessionState.CLOSED
+    # QB-A31: the refusal leaves, and nothing that comes later is heard.
+    (response,) = driven.out()
+    assert isinstance(response, EstablishConnection)
+    assert response.is_refused
+    assert (response.client_guid, response.server_guid) == (THEM, US)
+    assert driven.closed() is CloseReason.WRONG_QUEUE_MANAGER
+    driven.feed(ConnectionParameters(500, 20_000))
+    assert driven.out() == []
+
+
+@pytest.mark.spec("QB-2.2.1-06", "QB-3.1.5.3.1-02")
+def test_acceptor_refuses_by_policy() -> None:
+    asked: list[tuple[bytes, bool]] = []
+
+    def admit(guid: bytes, pinged: bool) -> bool:
+        asked.append((guid, pinged))
+        return guid != STRANGER
+
+    for guid, state in ((STRANGER, SessionState.CLOSED), (THEM, SessionState.WAITING_CP_MSG)):
+        driven = acceptor(SessionConfig(admit=admit))
+        driven.feed(establish(guid, US))
+        (response,) = driven.out()
+        assert isinstance(response, EstablishConnection)
+        assert response.is_refused is (guid == STRANGER)
+        assert driven.state() is state
+        assert driven.closed() is (CloseReason.NOT_ADMITTED if guid == STRANGER else None)
+    assert asked == [(STRANGER, False), (THEM, False)]
+
+
+@pytest.mark.spec("QB-2.2.1-04")
+def test_cs_refuses_in_both_packets_of_the_handshake() -> None:
+    driven = initiator()
+    driven.feed(establish(US, THEM, is_refused=True))
+    assert driven.closed() is CloseReason.REFUSED_BY_PEER
+    driven = initiator()
+    driven.feed(establish(US, THEM), ConnectionParameters(500, 20_000, is_refused=True))
+    assert driven.closed() is CloseReason.REFUSED_BY_PEER
+    driven = open_acceptor()
+    refusing = bytearray(write_packet(ack(0)))
+    refusing[18] |= 0x10
+    driven.feed(bytes(refusing))
+    assert driven.closed() is CloseReason.MALFORMED_PACKET
+
+
+@pytest.mark.spec("QB-2.2.1-03")
+@pytest.mark.parametrize("packet_type", [0, *range(4, 16)])
+def test_unknown_packet_type_closes(packet_type: int) -> None:
+    for driven in (acceptor(), initiator(), open_acceptor()):
+        packet = bytearray(write_packet(ConnectionParameters(500, 20_000)))
+        packet[18] = packet_type
+        driven.feed(bytes(packet))
+        assert driven.closed() is CloseReason.MALFORMED_PACKET
+
+
+@pytest.mark.spec("QB-3.1.5.3.2-01")
+@pytest.mark.parametrize(
+    ("response", "reason"),
+    [
+        (establish(STRANGER, THEM), CloseReason.WRONG_QUEUE_MANAGER),
+        (establish(US, STRANGER), CloseReason.WRONG_QUEUE_MANAGER),
+        (establish(US, THEM, is_refused=True), CloseReason.REFUSED_BY_PEER),
+        (establish(US, THEM), None),
+    ],
+)
+def test_validity_of_the_response(
+    response: EstablishConnection, reason: CloseReason | None
+) -> None:
+    driven = initiator()
+    driven.out()
+    driven.feed(response)
+    assert driven.closed() is reason
+    assert bool(driven.out()) is (reason is None)
+
+
+@pytest.mark.spec("QB-3.1.5.3.2-01")
+def test_initiator_learns_the_guid_behind_a_direct_name() -> None:
+    driven = initiator(remote=GUID_NULL)
+    driven.feed(establish(US, STRANGER))
+    assert driven.event(EstablishReceived).remote_guid == STRANGER
+    assert driven.session.remote_guid == STRANGER
+    driven = initiator(remote=GUID_NULL)
+    driven.feed(establish(THEM, STRANGER))
+    assert driven.closed() is CloseReason.WRONG_QUEUE_MANAGER
+
+
+@pytest.mark.spec("QB-3.1.5.3.2-02", "QB-3.1.5.3.2-03", "QB-3.1.5.3.2-04")
+@pytest.mark.parametrize(
+    ("round_trip_ms", "timeout_ms"),
+    [(0, 500), (62, 500), (63, 504), (187, 1496), (15_000, 120_000), (20_000, 120_000)],
+)
+def test_initiator_proposes_eight_round_trips(round_trip_ms: int, timeout_ms: int) -> None:
+    driven = initiator(SessionConfig(window_size=33, ack_wait_timeout_ms=30_000))
+    driven.out()
+    # The answer echoes a time stamp before the 32-bit wrap, if need be.
+    driven.feed(establish(US, THEM, (int(NOW * 1000) - round_trip_ms) & 0xFFFF_FFFF))
+    assert driven.out() == [ConnectionParameters(timeout_ms, 30_000, 33)]
+    assert driven.state() is SessionState.WAITING_CPR_MSG
+
+
+@pytest.mark.spec("QB-3.1.5.4.1-01", "QB-3.1.5.4.1-02", "QB-3.1.5.4.1-03", "QB-2.2.2.1-03")
+def test_acceptor_adopts_and_echoes_the_parameters() -> None:
+    driven = acceptor(SessionConfig(window_size=16))
+    driven.feed(establish(THEM, US), ConnectionParameters(700, 40_000, 5))
+    assert driven.out()[1:] == [ConnectionParameters(700, 40_000, 16)]
+    established = driven.event(Established)
+    assert established.received_window_size == 5
+    assert established.remote_guid == THEM
+    assert driven.state() is SessionState.OPEN
+    # The peer's window bounds what we send, its AckTimeout how long we wait for an answer,
+    # its RecoverableAckTimeout how long we keep it waiting.
+    driven.offer(1, 6)
+    assert len(driven.out()) == 5
+    driven.wait(79.9)
+    assert driven.closed() is None
+    driven.wait(0.2)
+    assert driven.closed() is CloseReason.ACK_TIMEOUT
+    driven = open_acceptor(recoverable_ack_timeout_ms=700, ack_timeout_ms=40_000)
+    driven.feed(message(1))
+    assert driven.session.next_timer() == NOW + 0.7
+
+
+@pytest.mark.spec("QB-3.1.5.4.2-01")
+def test_initiator_adopts_the_window_of_the_response() -> None:
+    driven = initiator()
+    driven.feed(establish(US, THEM), ConnectionParameters(500, 20_000, 3))
+    driven.out()
+    assert driven.event(Established).received_window_size == 3
+    assert driven.state() is SessionState.OPEN
+    driven.offer(1, 4)
+    assert len(driven.out()) == 3
+    # Session Initialization is stopped: it would have ended the session after a minute.
+    driven.feed(ack(3, 1, 7))
+    driven.wait(61)
+    assert driven.closed() is not CloseReason.INITIALIZATION_TIMEOUT
+
+
+@pytest.mark.parametrize("recoverable_ms", [499, 120_001])
+@pytest.mark.parametrize("is_clamping", [False, True])
+@pytest.mark.spec("QB-3.1.5.1.3-01")
+def test_parameters_out_of_range(recoverable_ms: int, is_clamping: bool) -> None:
+    driven = acceptor(SessionConfig(clamp_connection_parameters=is_clamping))
+    packet = bytearray(write_packet(ConnectionParameters(500, 20_000)))
+    packet[20:24] = recoverable_ms.to_bytes(4, "little")
+    driven.feed(establish(THEM, US), bytes(packet))
+    if not is_clamping:
+        assert driven.closed() is CloseReason.BAD_PARAMETERS
+        return
+    clamped = 500 if recoverable_ms == 499 else 120_000
+    assert driven.out()[1:] == [ConnectionParameters(clamped, 20_000)]
+
+
+@pytest.mark.spec("QB-3.1.5.10-01", "QB-3.1.3.2-07")
+def test_an_accepted_connection_waits_for_establish_connection() -> None:
+    driven = acceptor()
+    session = driven.session
+    assert driven.state() is SessionState.WAITING_EC_MSG
+    assert session.remote_guid == GUID_NULL
+    assert session.next_timer() == NOW + 60
+    assert driven.out() == []
+    # Two sessions do not share the timer (QB-A32).
+    other = Session(SessionConfig(), Role.ACCEPTOR, US, NOW + 30)
+    driven.wait(61)
+    assert driven.closed() is CloseReason.INITIALIZATION_TIMEOUT
+    assert other.state is SessionState.WAITING_EC_MSG
+    assert other.next_timer() == NOW + 90
+
+
+@pytest.mark.spec("QB-3.1.3.2-11")
+def test_every_session_presents_the_same_queue_manager() -> None:
+    config = SessionConfig()
+    for time in (1.0, 2.0):
+        session = Session(config, Role.INITIATOR, US, time, remote_guid=THEM)
+        assert session.take_outgoing(time)[20:36] == US
+
+
+@pytest.mark.spec("QB-3.1.1.3.1-01")
+def test_both_ends_of_a_connection_keep_their_own_state() -> None:
+    ours, theirs = open_initiator(), open_acceptor()
+    ours.offer(1, 2)
+    ours.out()
+    assert (ours.session.in_flight, theirs.session.in_flight) == (2, 0)
+    theirs.feed(message(1))
+    assert (ours.session.uncommitted, theirs.session.uncommitted) == (0, 1)

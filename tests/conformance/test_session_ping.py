@@ -1,0 +1,125 @@
+"""Pings [MS-MQQB 2.1.2, 2.2.7, 3.1.7.6 to 3.1.7.8]."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from qm.session import PingRequester, PingResult, PingVerdict, SessionMisuse, answer_ping
+from qm.wire.ping import Ping, parse_ping, write_ping
+from tests.conformance.catalogue import REPOSITORY
+from tests.unit.session.builders import THEM, US
+
+VECTORS = REPOSITORY / "tests" / "data" / "vectors"
+
+
+def read(datagram: bytes | None) -> Ping:
+    assert datagram is not None
+    assert len(datagram) == 24
+    ping, _ = parse_ping(datagram, 0, len(datagram))
+    return ping
+
+
+@pytest.mark.spec("QB-3.1.7.6-01", "QB-3.1.3.2-12", "QB-3.1.1.3-10", "QB-2.2.7-07")
+def test_requests_have_rising_cookies_and_our_guid() -> None:
+    requester = PingRequester(US)
+    for expected in (1, 2, 3):
+        cookie, datagram = requester.send(10.0)
+        ping = read(datagram)
+        assert cookie == ping.cookie == expected
+        assert ping.qm_guid == US
+        assert not ping.is_refused
+        assert datagram[2:4] == b"\x48\x55"
+
+
+@pytest.mark.spec("QB-2.2.7-03")
+@pytest.mark.parametrize("is_server_class", [False, True])
+def test_rc_marks_an_initiator_that_is_no_server(is_server_class: bool) -> None:
+    _, datagram = PingRequester(US, is_server_class=is_server_class).send(0.0)
+    assert read(datagram).is_client_class is not is_server_class
+    response = read(answer_ping(datagram, THEM, is_accepting=True))
+    assert response.is_client_class is not is_server_class
+
+
+@pytest.mark.spec("QB-3.1.7.7-01", "QB-2.2.7-04", "QB-2.2.7-06", "QB-2.2.7-07", "QB-2.1.2-03")
+@pytest.mark.parametrize("is_accepting", [False, True])
+def test_answers_repeat_the_cookie_and_say_whether_we_refuse(is_accepting: bool) -> None:
+    request = write_ping(Ping(0xFFFF_FFFF, THEM, is_client_class=True))
+    response = read(answer_ping(request, US, is_accepting=is_accepting))
+    assert response == Ping(0xFFFF_FFFF, US, is_client_class=True, is_refused=not is_accepting)
+
+
+@pytest.mark.spec("QB-3.1.7.6-02", "QB-3.1.7.8-01", "QB-2.2.7-06")
+def test_a_response_ends_the_ping_with_its_cookie() -> None:
+    requester = PingRequester(US)
+    first, request = requester.send(0.0)
+    second, _ = requester.send(0.5)
+    # QB-A44: the older one counts too.
+    assert requester.receive(write_ping(Ping(77, THEM))) is None
+    response = answer_ping(request, THEM, is_accepting=True)
+    assert response is not None
+    assert requester.receive(response) == PingResult(first, PingVerdict.ACCEPTED)
+    assert requester.receive(response) is None
+    assert requester.next_timer() == 1.5
+    refusal = write_ping(Ping(second, THEM, is_refused=True))
+    assert requester.receive(refusal) == PingResult(second, PingVerdict.REFUSED)
+    assert requester.next_timer() is None
+
+
+@pytest.mark.spec("QB-3.1.2.9-01", "QB-3.1.7.6-02")
+def test_every_ping_has_its_own_second() -> None:
+    requester = PingRequester(US)
+    first, _ = requester.send(10.0)
+    second, _ = requester.send(10.25)
+    assert requester.next_timer() == 11.0
+    assert requester.handle_timer(10.999) == []
+    assert requester.handle_timer(11.0) == [PingResult(first, PingVerdict.TIMEOUT)]
+    assert requester.next_timer() == 11.25
+    assert requester.receive(write_ping(Ping(first, THEM))) is None
+    assert requester.handle_timer(12.0) == [PingResult(second, PingVerdict.TIMEOUT)]
+
+
+@pytest.mark.spec("QB-2.2.7-02", "QB-3.1.5.1.1-05", "QB-3.1.7.8-01", "QB-3.1.7.7-01")
+@pytest.mark.parametrize("damage", ["signature", "short", "long", "empty"])
+def test_other_datagrams_are_ignored(damage: str) -> None:
+    requester = PingRequester(US)
+    cookie, _ = requester.send(0.0)
+    good = write_ping(Ping(cookie, THEM))
+    bad = {
+        "signature": good[:2] + b"\x55\x48" + good[4:],
+        "short": good[:-1],
+        "long": good + b"\x00",
+        "empty": b"",
+    }[damage]
+    assert requester.receive(bad) is None
+    assert answer_ping(bad, US, is_accepting=True) is None
+    assert requester.receive(good) == PingResult(cookie, PingVerdict.ACCEPTED)
+
+
+@pytest.mark.spec("QB-2.2.7-05")
+def test_unused_flag_bits_mean_nothing() -> None:
+    requester = PingRequester(US)
+    cookie, _ = requester.send(0.0)
+    noisy = write_ping(Ping(cookie, THEM, unused_flags=0x3FFF))
+    assert read(answer_ping(noisy, US, is_accepting=True)).unused_flags == 0
+    assert requester.receive(noisy) == PingResult(cookie, PingVerdict.ACCEPTED)
+
+
+@pytest.mark.spec("QB-2.1.2-01")
+def test_the_ping_of_the_specification_is_answered() -> None:
+    vector = json.loads((VECTORS / "mqqb_frame1_ping_request.json").read_text())
+    request = bytes.fromhex(vector["hex"])
+    response = read(answer_ping(request, US, is_accepting=True))
+    assert response.cookie == read(request).cookie
+    assert response.is_client_class == read(request).is_client_class
+
+
+def test_cookies_wrap_and_outstanding_pings_are_bounded() -> None:
+    requester = PingRequester(US)
+    for _ in range(0x1000):
+        requester.send(0.0)
+    with pytest.raises(SessionMisuse):
+        requester.send(0.0)
+    assert len(requester.handle_timer(1.0)) == 0x1000
+    assert requester.send(2.0)[0] == 0x1001

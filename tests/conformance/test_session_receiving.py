@@ -1,0 +1,274 @@
+"""Counting and acknowledging what arrives [MS-MQQB 3.1.1.4, 3.1.1.6.1, 3.1.5.5.5, 3.1.5.8]."""
+
+from __future__ import annotations
+
+import pytest
+
+from qm.session import (
+    KIND_EXPRESS,
+    KIND_RECOVERABLE,
+    KIND_TRANSACTIONAL,
+    CloseReason,
+    FinalAckArrived,
+    OrderAckArrived,
+    PacketsArrived,
+    SessionConfig,
+    SessionState,
+)
+from qm.wire.internal import ConnectionParameters
+from qm.wire.message_class import MessageClass
+from qm.wire.packet import write_packet
+from qm.wire.session_header import SessionHeader
+from tests.unit.session.builders import (
+    STRANGER,
+    THEM,
+    US,
+    acceptor,
+    ack,
+    establish,
+    final_ack,
+    message,
+    messages,
+    open_acceptor,
+    open_initiator,
+    order_ack,
+    packets_in,
+)
+
+
+@pytest.mark.spec("QB-3.1.5.5-01", "QB-3.1.5.3-01", "QB-3.1.5.4-01")
+@pytest.mark.parametrize(
+    "packet",
+    [ack(0), order_ack(), final_ack(), message(1), ConnectionParameters(500, 20_000)],
+    ids=["SessionAck", "OrderAck", "FinalAck", "UserMessage", "ConnectionParameters"],
+)
+def test_packets_of_another_state_close(packet: ConnectionParameters) -> None:
+    driven = acceptor()
+    driven.feed(packet)
+    assert driven.closed() is CloseReason.UNEXPECTED_PACKET
+    driven = open_acceptor()
+    driven.feed(establish(THEM, US))
+    assert driven.closed() is CloseReason.UNEXPECTED_PACKET
+    driven = open_acceptor()
+    driven.feed(ConnectionParameters(500, 20_000))
+    assert driven.closed() is CloseReason.UNEXPECTED_PACKET
+
+
+@pytest.mark.spec("QB-3.1.5.1.2-02", "QB-3.1.5.1.3-01")
+@pytest.mark.parametrize(("offset", "value"), [(0, 0x11), (4, 0x4D), (8, 3), (11, 0x7F)])
+def test_what_is_no_packet_is_discarded_and_closes(offset: int, value: int) -> None:
+    driven = open_acceptor()
+    bad = bytearray(write_packet(message(2)))
+    bad[offset] = value
+    driven.feed(message(1), bytes(bad), message(3))
+    events = driven.events()
+    assert packets_in(events) == [write_packet(message(1))]
+    assert driven.closed() is CloseReason.MALFORMED_PACKET
+    driven.feed(message(4))
+    assert driven.events() == []
+    assert driven.out() == []
+
+
+@pytest.mark.spec("QB-3.1.1.4-01", "QB-3.1.1.4-02", "QB-3.1.1.3.1-02", "QB-3.1.5.8.2-02")
+def test_positions_count_messages_and_recoverable_ones_apart() -> None:
+    driven = open_acceptor()
+    kinds = [KIND_EXPRESS, KIND_RECOVERABLE, KIND_TRANSACTIONAL, KIND_EXPRESS, KIND_RECOVERABLE]
+    driven.feed(*(message(n + 1, kind) for n, kind in enumerate(kinds)), order_ack(), final_ack())
+    run, order, final = driven.events()
+    assert isinstance(run, PacketsArrived)
+    assert (run.first_position, run.kinds) == (1, bytes(kinds))
+    assert isinstance(order, OrderAckArrived)
+    assert order.position == 6
+    assert isinstance(final, FinalAckArrived)
+    assert final.position == 7
+    # final_ack() is recoverable, order_ack() is express: seven messages, four recoverable.
+    driven.session.commit(7)
+    assert driven.acks() == [SessionHeader(7, 1, 0b1111, 0, 0, 64)]
+    driven.feed(ack(0, sent=7, recoverable_sent=4))
+    assert driven.state() is SessionState.OPEN
+
+
+@pytest.mark.spec("QB-3.1.1.6.1-01", "QB-3.1.5.8.1-03", "QB-3.1.5.8.7-02")
+def test_acknowledgement_covers_what_is_committed_and_nothing_else() -> None:
+    driven = open_acceptor()
+    driven.feed(*messages(1, 5))
+    assert driven.acks() == []
+    driven.session.commit(3)
+    assert driven.acks() == []
+    # A duplicate is an arrival like any other, and is counted and acknowledged as one.
+    driven.feed(message(5))
+    driven.session.commit(6)
+    assert driven.acks() == [SessionHeader(6, 1, 0b111111, 0, 0, 64)]
+
+
+@pytest.mark.spec("QB-3.1.1.6.1-03", "QB-3.1.5.8.7-02", "QB-2.2.6-03")
+def test_numbers_of_the_bitmap_are_those_since_the_last_acknowledgement() -> None:
+    driven = open_acceptor()
+    driven.feed(message(1, KIND_EXPRESS), message(2), message(3))
+    driven.session.commit(3)
+    assert driven.acks() == [SessionHeader(3, 1, 0b11)]
+    driven.feed(message(4, KIND_EXPRESS))
+    driven.session.commit(4)
+    # Nothing recoverable since: both fields are 0.
+    assert driven.acks() == [SessionHeader(4, 0, 0)]
+    driven.offer(1, 2, KIND_RECOVERABLE)
+    driven.offer(3, 1, KIND_EXPRESS)
+    driven.out()
+    driven.feed(message(5), message(6))
+    driven.session.commit(6)
+    assert driven.acks() == [SessionHeader(6, 3, 0b11, 3, 2)]
+
+
+@pytest.mark.spec("QB-3.1.5.8.7-01", "QB-3.1.5.8.7-03", "QB-3.1.5.8.2-10")
+def test_thirty_two_recoverable_messages_are_acknowledged_at_once() -> None:
+    driven = open_acceptor(window=200)
+    config = SessionConfig(window_size=200)
+    driven = open_acceptor(config, window=200)
+    driven.feed(*messages(1, 80))
+    driven.session.commit(31)
+    assert driven.acks() == []
+    driven.session.commit(32)
+    assert driven.acks() == [SessionHeader(32, 1, 0xFFFF_FFFF, window_size=200)]
+    # More than one header can name, back to back.
+    driven.session.commit(79)
+    assert driven.acks() == [
+        SessionHeader(79, 33, 0xFFFF_FFFF, window_size=200),
+        SessionHeader(79, 65, 0x7FFF, window_size=200),
+    ]
+    driven.session.commit(80)
+    assert driven.acks() == [SessionHeader(80, 80, 1, window_size=200)]
+
+
+@pytest.mark.spec("QB-3.1.1.6.1-04", "QB-3.1.1.3.1-10", "QB-2.2.2.1-03")
+@pytest.mark.parametrize(
+    ("own", "peer", "half"), [(64, 64, 32), (10, 64, 5), (64, 6, 3), (1, 1, 1)]
+)
+def test_acknowledgement_by_count_at_half_the_smaller_window(
+    own: int, peer: int, half: int
+) -> None:
+    driven = open_acceptor(SessionConfig(window_size=own), window=peer)
+    driven.feed(*messages(1, half + 1, KIND_EXPRESS))
+    driven.session.commit(half - 1)
+    assert driven.acks() == []
+    driven.session.commit(half)
+    assert driven.acks() == [SessionHeader(half, window_size=own)]
+
+
+def test_zero_window_of_the_peer_counts_as_one() -> None:
+    driven = open_acceptor(window=0)
+    driven.offer(1, 2)
+    assert len(driven.out()) == 1
+
+
+@pytest.mark.spec("QB-3.1.5.5.5-01")
+@pytest.mark.parametrize(("sent", "recoverable"), [(2, 1), (4, 2), (3, 1), (3, 3), (0xFFFF, 2)])
+def test_counts_that_do_not_match_close(sent: int, recoverable: int) -> None:
+    driven = open_acceptor()
+    driven.feed(message(1), message(2), message(3, KIND_EXPRESS))
+    driven.feed(ack(0, sent=3, recoverable_sent=2))
+    assert driven.closed() is None
+    driven.feed(ack(0, sent=sent, recoverable_sent=recoverable))
+    assert driven.closed() is CloseReason.COUNT_MISMATCH
+
+
+@pytest.mark.spec("QB-3.1.5.8.4-01", "QB-3.1.5.5-02", "QB-2.2.6-03")
+def test_a_piggybacked_header_counts_its_own_message() -> None:
+    driven = open_acceptor()
+    driven.offer(71, 3, KIND_EXPRESS)
+    driven.out()
+    driven.feed(message(1), message(2, session=SessionHeader(2, 0, 0, 2, 2)))
+    events = driven.events()
+    # The header is gone from the packet, and Flags.SH with it.
+    assert packets_in(events) == [write_packet(message(1)), write_packet(message(2))]
+    assert driven.session.in_flight == 1
+    assert driven.state() is SessionState.OPEN
+    driven.feed(message(3, session=SessionHeader(3, 0, 0, 2, 2)))
+    events = driven.events()
+    assert packets_in(events) == [write_packet(message(3))]
+    assert driven.closed() is CloseReason.COUNT_MISMATCH
+
+
+@pytest.mark.spec("QB-3.1.5.11-01")
+@pytest.mark.parametrize(
+    "message_class", [MessageClass.ACK_REACH_QUEUE, MessageClass.NACK_BAD_DST_Q, 0x8500]
+)
+def test_administration_acknowledgements_are_ordinary_messages(message_class: int) -> None:
+    driven = open_acceptor()
+    packet = message(1, KIND_EXPRESS, message_class=message_class, priority=0)
+    driven.feed(packet)
+    assert packets_in(driven.events()) == [write_packet(packet)]
+
+
+def test_acknowledgements_for_another_queue_manager_are_passed_on() -> None:
+    driven = open_acceptor()
+    foreign = order_ack(address=STRANGER)
+    driven.feed(foreign)
+    (event,) = driven.events()
+    assert isinstance(event, PacketsArrived)
+    assert event.block == write_packet(foreign)
+
+
+def test_a_message_to_the_order_queue_that_is_no_acknowledgement_is_a_message() -> None:
+    driven = open_acceptor()
+    packet = message(
+        1, KIND_EXPRESS, destination=order_ack().destination_queue, priority=0, label="QM Ordering"
+    )
+    driven.feed(message(7), packet, message(8))
+    assert packets_in(driven.events()) == [
+        write_packet(p) for p in (message(7), packet, message(8))
+    ]
+
+
+@pytest.mark.spec("QB-3.1.3.2-01")
+def test_a_session_starts_with_all_counts_at_zero() -> None:
+    driven = open_acceptor()
+    assert driven.session.in_flight == driven.session.uncommitted == 0
+    driven.feed(ack(0, sent=0, recoverable_sent=0))
+    assert driven.state() is SessionState.OPEN
+    driven.session.pause()
+    assert driven.acks() == [SessionHeader(0, 0, 0, 0, 0, 1)]
+
+
+@pytest.mark.spec("QB-3.1.5.8.8-03")
+def test_quota_of_the_queue_manager_closes_without_acknowledgement() -> None:
+    driven = open_acceptor()
+    driven.feed(*messages(1, 4))
+    # Two of the four could be stored; the third met the quota, so its position is not committed.
+    driven.session.commit(2)
+    driven.session.close(CloseReason.QUEUE_MANAGER_QUOTA)
+    assert driven.closed() is CloseReason.QUEUE_MANAGER_QUOTA
+    assert driven.out() == []
+    driven.session.commit(4)
+    assert driven.out() == []
+
+
+@pytest.mark.spec("QB-3.1.7.13-01", "QB-3.1.7.13-02")
+def test_pause_sends_one_acknowledgement_with_a_window_of_one() -> None:
+    driven = open_initiator()
+    driven.feed(*messages(1, 3))
+    driven.session.commit(2)
+    driven.offer(11, 64)
+    assert len(driven.out()) == 64
+    driven.offer(101, 2)
+    assert driven.session.next_timer() is not None
+    assert driven.session.pause() == [101, 102]
+    assert driven.acks() == [SessionHeader(2, 1, 0b11, 64, 64, 1)]
+    driven.feed(ack(64, 33, 0xFFFF_FFFF, sent=3, recoverable_sent=3))
+    assert driven.session.room == 0
+    assert driven.out() == []
+    # The session is idle now, and ends with the first cleanup period; then the window is ours
+    # again.
+    driven.session.commit(3)
+    assert driven.acks() == [SessionHeader(3, 3, 1, 64, 64, 64)]
+
+
+@pytest.mark.spec("QB-3.1.7.14-01")
+def test_resume_sends_again() -> None:
+    driven = open_initiator()
+    driven.offer(1, 2)
+    withdrawn = driven.session.pause()
+    driven.out()
+    driven.session.resume()
+    assert driven.session.room == 64
+    driven.session.offer(withdrawn, messages(1, 2))
+    assert len(driven.out()) == 2

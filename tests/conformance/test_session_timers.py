@@ -1,0 +1,233 @@
+"""Timers of a session [MS-MQQB 3.1.2, 3.1.6]."""
+
+from __future__ import annotations
+
+import pytest
+
+from qm.session import KIND_EXPRESS, CloseReason, SessionConfig, SessionState
+from qm.wire.guid import GUID_NULL
+from qm.wire.internal import ConnectionParameters
+from tests.unit.session.builders import (
+    NOW,
+    THEM,
+    US,
+    acceptor,
+    ack,
+    establish,
+    initiator,
+    message,
+    messages,
+    open_acceptor,
+    open_initiator,
+)
+
+
+@pytest.mark.spec("QB-3.1.2.1-01", "QB-3.1.6.6-01")
+@pytest.mark.parametrize("round_trip_ms", [0, 2_000])
+def test_initialization_timer_bounds_the_handshake_on_both_sides(round_trip_ms: int) -> None:
+    config = SessionConfig(round_trip_delay_ms=round_trip_ms)
+    period = 60 + 2 * round_trip_ms / 1000
+    half_way = initiator(config)
+    half_way.feed(establish(US, THEM))
+    waiting = acceptor(config)
+    waiting.feed(establish(THEM, US))
+    for driven in (initiator(config), acceptor(config), half_way, waiting):
+        driven.wait(period - 0.001)
+        assert driven.closed() is None
+        driven.wait(0.001)
+        assert driven.closed() is CloseReason.INITIALIZATION_TIMEOUT
+        assert driven.session.next_timer() is None
+
+
+@pytest.mark.spec("QB-3.1.2.1-01")
+def test_initialization_timer_stops_with_connection_parameters() -> None:
+    for driven in (open_initiator(), open_acceptor()):
+        driven.wait(299)
+        assert driven.state() is SessionState.OPEN
+
+
+@pytest.mark.spec("QB-3.1.2.2-01", "QB-3.1.6.2-01")
+@pytest.mark.parametrize("is_sender", [False, True])
+def test_a_session_without_messages_for_a_whole_period_ends(is_sender: bool) -> None:
+    driven = open_acceptor(SessionConfig(cleanup_timeout_ms=100_000))
+    if is_sender:
+        driven.offer(1, 1, KIND_EXPRESS)
+        driven.out()
+        driven.feed(ack(1))
+    else:
+        driven.feed(message(1))
+        driven.session.commit(1)
+        driven.out()
+    driven.wait(100)
+    assert driven.closed() is None
+    # A SessionAck is no activity.
+    driven.feed(ack(int(is_sender), sent=int(not is_sender), recoverable_sent=int(not is_sender)))
+    driven.wait(99.9)
+    assert driven.closed() is None
+    driven.wait(0.1)
+    assert driven.closed() is CloseReason.IDLE
+
+
+@pytest.mark.spec("QB-3.1.2.2-01", "QB-3.1.3.2-02")
+def test_cleanup_runs_from_the_start_and_five_minutes_long() -> None:
+    driven = open_acceptor()
+    assert driven.session.next_timer() == NOW + 300
+    driven.wait(300)
+    assert driven.closed() is CloseReason.IDLE
+
+
+@pytest.mark.spec("QB-3.1.3.2-02", "QB-3.1.3.2-07")
+def test_other_timers_are_stopped_at_the_start() -> None:
+    driven = acceptor(SessionConfig(cleanup_timeout_ms=50_000))
+    assert driven.session.next_timer() == NOW + 50
+    driven = acceptor(SessionConfig(initialization_timeout_ms=400_000))
+    assert driven.session.next_timer() == NOW + 300
+
+
+@pytest.mark.spec("QB-3.1.2.4-01", "QB-3.1.6.3-01", "QB-3.1.7.1.3-05")
+@pytest.mark.parametrize(("remote", "period"), [(THEM, 20), (GUID_NULL, 40)])
+def test_ack_wait_closes_when_nothing_arrives(remote: bytes, period: int) -> None:
+    driven = open_initiator(remote=remote)
+    driven.wait(10)
+    driven.offer(1, 1)
+    driven.out()
+    assert driven.session.next_timer() == NOW + 10 + period
+    # Something had arrived since the session began: the first expiry only clears ReceivedAck.
+    driven.wait(period)
+    assert driven.closed() is None
+    driven.offer(2, 1)
+    driven.out()
+    # The timer runs already; another message does not start it anew.
+    driven.wait(period - 0.001)
+    assert driven.closed() is None
+    driven.wait(0.001)
+    assert driven.closed() is CloseReason.ACK_TIMEOUT
+
+
+@pytest.mark.spec("QB-3.1.6.3-01", "QB-3.1.5.1-01")
+def test_ack_wait_goes_on_while_packets_arrive() -> None:
+    driven = open_initiator(SessionConfig(cleanup_timeout_ms=1_000_000))
+    driven.offer(1, 1)
+    driven.out()
+    for number in range(1, 10):
+        driven.wait(19)
+        driven.feed(message(number))
+        driven.session.commit(number)
+        driven.out()
+        assert driven.closed() is None
+    driven.wait(41)
+    assert driven.closed() is CloseReason.ACK_TIMEOUT
+
+
+@pytest.mark.spec("QB-3.1.6.3-01", "QB-3.1.5.5.5-02")
+def test_ack_wait_restarts_with_an_acknowledgement_and_ends_with_the_last() -> None:
+    driven = open_initiator(SessionConfig(cleanup_timeout_ms=1_000_000))
+    driven.offer(1, 2)
+    driven.out()
+    driven.wait(15)
+    driven.feed(ack(1, 1, 1))
+    assert driven.session.next_timer() == NOW + 15 + 20
+    driven.wait(10)
+    driven.feed(ack(2, 2, 1))
+    driven.wait(10)
+    # It expired with nothing awaiting, and was not restarted: what is left is cleanup.
+    assert driven.closed() is None
+    assert driven.session.next_timer() == NOW + 1000
+    # ReceivedAck is FALSE after that expiry.
+    driven.offer(3, 1)
+    driven.out()
+    driven.wait(20)
+    assert driven.closed() is CloseReason.ACK_TIMEOUT
+
+
+@pytest.mark.spec("QB-3.1.3.2-08")
+def test_ack_wait_timeout_is_20_seconds_and_the_round_trip() -> None:
+    driven = initiator(SessionConfig(round_trip_delay_ms=3_000))
+    driven.out()
+    driven.feed(establish(US, THEM))
+    (parameters,) = driven.out()
+    assert isinstance(parameters, ConnectionParameters)
+    assert parameters.ack_timeout == 23_000
+    assert SessionConfig().ack_wait_timeout_ms == 20_000
+
+
+@pytest.mark.spec("QB-3.1.2.5-01", "QB-3.1.5.8.2-05", "QB-3.1.6.4-01")
+def test_ack_send_timer_acknowledges_what_is_durable() -> None:
+    driven = open_acceptor(ack_timeout_ms=40_000)
+    driven.feed(*messages(1, 2, KIND_EXPRESS))
+    assert driven.session.next_timer() == NOW + 20
+    driven.wait(5)
+    driven.feed(message(3, KIND_EXPRESS))
+    assert driven.session.next_timer() == NOW + 20
+    driven.session.commit(2)
+    driven.wait(14.9)
+    assert driven.acks() == []
+    driven.wait(0.1)
+    (header,) = driven.acks()
+    assert header.ack_sequence_number == 2
+
+
+@pytest.mark.spec("QB-3.1.6.4-01", "QB-3.1.6.4-02", "QB-3.1.2.5-01")
+def test_ack_send_timer_says_nothing_of_what_is_not_durable() -> None:
+    driven = open_acceptor()
+    driven.feed(*messages(1, 2, KIND_EXPRESS))
+    driven.wait(10)
+    assert driven.acks() == []
+    # It goes on while anything waits, and stops when nothing does (QB-A34).
+    assert driven.session.next_timer() == NOW + 20
+    driven.session.commit(1)
+    driven.wait(10)
+    assert [header.ack_sequence_number for header in driven.acks()] == [1]
+    assert driven.session.next_timer() == NOW + 30
+    driven.session.commit(2)
+    assert [header.ack_sequence_number for header in driven.acks()] == [2]
+    assert driven.session.next_timer() == NOW + 300
+    driven.feed(message(3, KIND_EXPRESS))
+    assert driven.session.next_timer() == NOW + 30
+
+
+@pytest.mark.spec("QB-3.1.5.8.7-04", "QB-3.1.2.5-01")
+def test_first_recoverable_message_shortens_the_timer() -> None:
+    driven = open_acceptor(recoverable_ack_timeout_ms=600)
+    driven.feed(message(1, KIND_EXPRESS))
+    assert driven.session.next_timer() == NOW + 10
+    driven.wait(1)
+    driven.feed(message(2))
+    assert driven.session.next_timer() == NOW + 1.6
+    driven.wait(0.5)
+    # Only the first since the last acknowledgement.
+    driven.feed(message(3))
+    assert driven.session.next_timer() == NOW + 1.6
+    driven.session.commit(2)
+    driven.wait(0.1)
+    assert len(driven.acks()) == 1
+    driven.session.commit(3)
+    assert len(driven.acks()) == 1
+    driven.wait(1)
+    driven.feed(message(4))
+    assert driven.session.next_timer() == pytest.approx(driven.now + 0.6)
+
+
+def test_timers_that_are_called_early_do_nothing() -> None:
+    driven = open_initiator()
+    driven.offer(1, 1)
+    driven.out()
+    due = driven.session.next_timer()
+    driven.session.handle_timer(NOW)
+    assert driven.session.next_timer() == due
+    assert driven.closed() is None
+
+
+def test_every_expiry_moves_or_stops_its_timer() -> None:
+    driven = open_acceptor()
+    driven.feed(message(1))
+    driven.offer(1, 1)
+    driven.out()
+    for _ in range(100):
+        due = driven.session.next_timer()
+        if due is None:
+            break
+        driven.session.handle_timer(due)
+        later = driven.session.next_timer()
+        assert later is None or later > due
+    assert driven.closed() is not None

@@ -1,0 +1,267 @@
+"""Tables and timers of transactional messages [MS-MQQB 3.1.1.6.2, 3.1.5.6, 3.1.6.5, 3.1.6.9]."""
+
+from __future__ import annotations
+
+import pytest
+
+from qm.session import (
+    OrderAckSchedule,
+    OutgoingTable,
+    ResendSchedule,
+    SessionMisuse,
+    resend_timer_table,
+)
+
+LIVE = (5 << 32) | 1
+DEFAULT_TABLE = (30, 30, 30, 300, 300, 300, 1800, 1800, 1800, 21600)
+
+
+def table_of(*numbers: int) -> OutgoingTable:
+    """A table whose tokens are 100 + TxSequenceNumber; 0 is a token without number."""
+    table = OutgoingTable()
+    table.start_sequence(LIVE)
+    for number in numbers:
+        table.add(100 + number, number)
+    return table
+
+
+@pytest.mark.spec("QB-3.1.3.1-01", "QB-3.1.1.3-13", "QB-6-03")
+def test_resend_timer_table() -> None:
+    assert resend_timer_table() == DEFAULT_TABLE
+    assert resend_timer_table(1, 2, 3, 4) == (1, 1, 1, 2, 2, 2, 3, 3, 3, 4)
+
+
+@pytest.mark.spec("QB-3.1.6.5-01", "QB-3.1.2.6-01", "QB-6-03", "QB-3.1.1.3-04")
+def test_resend_interval_grows_with_each_timeout_and_stays_at_the_last() -> None:
+    schedule = ResendSchedule(0.0)
+    now = 100.0
+    schedule.sent(now)
+    waits = []
+    for _ in range(12):
+        due = schedule.next_timer()
+        assert due is not None
+        assert schedule.resend_time == due
+        assert not schedule.handle_timer(due - 0.001)
+        assert schedule.handle_timer(due)
+        waits.append(round(due - now))
+        now = due
+    assert waits == [*DEFAULT_TABLE, 21600, 21600]
+    assert schedule.resend_interval_index == 9
+
+
+@pytest.mark.spec("QB-3.1.5.6-02", "QB-3.1.5.6-04", "QB-3.1.5.6-01", "QB-3.1.1.3.1.1-01")
+def test_progress_takes_the_interval_back_to_the_first() -> None:
+    schedule = ResendSchedule(3.0)
+    assert (schedule.time_of_last_ack, schedule.last_ack_count) == (3.0, 0)
+    assert schedule.resend_time is None
+    schedule.sent(10.0)
+    for due in (40.0, 70.0, 100.0):
+        assert schedule.handle_timer(due)
+    assert schedule.resend_interval_s == 300
+    # QB-A18: an OrderAck that says nothing new is no progress.
+    schedule.order_acked(150.0, progress=False, unacked=2)
+    assert (schedule.resend_interval_s, schedule.next_timer()) == (300, 400.0)
+    schedule.order_acked(160.0, progress=True, unacked=1)
+    assert (schedule.resend_interval_s, schedule.next_timer()) == (30, 190.0)
+    schedule.order_acked(170.0, progress=True, unacked=0)
+    assert schedule.next_timer() is None
+    assert (schedule.time_of_last_ack, schedule.last_ack_count) == (170.0, 3)
+    assert schedule.resend_interval_index == 0
+
+
+@pytest.mark.spec("QB-3.1.2.6-01", "QB-3.1.3.2-03", "QB-3.1.3.2-02")
+def test_resend_timer_starts_with_the_first_message_only() -> None:
+    schedule = ResendSchedule(0.0, (7, 8))
+    assert schedule.next_timer() is None
+    assert not schedule.handle_timer(1e9)
+    schedule.sent(10.0)
+    schedule.sent(12.0)
+    assert schedule.next_timer() == 17.0
+    schedule.stop()
+    assert schedule.next_timer() is None
+    with pytest.raises(SessionMisuse):
+        ResendSchedule(0.0, ())
+
+
+@pytest.mark.spec("QB-3.1.2.7-01", "QB-3.1.3.2-09", "QB-3.1.1.6.2-03", "QB-3.1.5.8.6-02")
+def test_order_ack_leaves_half_a_second_after_the_last_message() -> None:
+    schedule = OrderAckSchedule(0.0)
+    assert schedule.next_timer() is None
+    schedule.received(100.0)
+    # Eleven seconds after the last OrderAck, but the timer was inactive: it starts.
+    assert schedule.next_timer() == 100.5
+    assert not schedule.handle_timer(100.4)
+    assert schedule.handle_timer(100.5)
+    assert schedule.next_timer() is None
+    schedule.received(101.0)
+    schedule.received(101.4)
+    assert schedule.next_timer() == 101.9
+
+
+@pytest.mark.spec("QB-3.1.3.2-10", "QB-3.1.1.6.2-03", "QB-3.1.6.9-01")
+def test_order_ack_is_not_pushed_further_than_ten_seconds() -> None:
+    schedule = OrderAckSchedule(0.0)
+    now = 0.0
+    while now < 9.9:
+        schedule.received(now)
+        now += 0.4
+    due = schedule.next_timer()
+    assert due is not None
+    assert due == pytest.approx(9.6 + 0.5)
+    schedule.received(10.0)
+    schedule.received(10.09)
+    assert schedule.next_timer() == due
+    assert schedule.handle_timer(due)
+    # LastOrderAckSendTime is now: messages push the next one back again.
+    schedule.received(due + 0.1)
+    schedule.received(due + 0.5)
+    assert schedule.next_timer() == due + 1.0
+    # It may also leave with a SessionAck.
+    schedule.sent(due + 0.6)
+    assert schedule.next_timer() is None
+
+
+@pytest.mark.spec("QB-3.1.5.6-03", "QB-3.1.5.6-05", "QB-3.1.1.6.2-04")
+def test_an_order_ack_is_cumulative_and_needs_the_session_ack_too() -> None:
+    table = table_of(1, 2, 3, 4)
+    table.dispatch(3)
+    assert table.unacked_numbers == [1, 2, 3]
+    assert table.session_acked([], [101, 102]) == []
+    effect = table.order_acked(LIVE, 3)
+    assert (effect.ended, effect.is_progress, effect.unacked) == ([101, 102], True, 0)
+    assert table.last_ack == 3
+    # ReceivedOrderAck is remembered until the session acknowledgement comes (QB-A10).
+    assert table.session_acked([], [103]) == [103]
+    assert len(table) == 1
+    # 4 has not been sent: no number acknowledges it.
+    assert table.order_acked(LIVE, 4).ended == []
+    table.dispatch(1)
+    assert table.session_acked([], [104]) == []
+    assert table.order_acked(LIVE, 4).ended == [104]
+
+
+@pytest.mark.spec("QB-3.1.5.6-03")
+@pytest.mark.parametrize("sequence", [LIVE - 1, LIVE + 1, (6 << 32) | 1, 0])
+def test_an_order_ack_of_another_sequence_changes_nothing(sequence: int) -> None:
+    table = table_of(1, 2)
+    table.dispatch(2)
+    table.session_acked([], [101, 102])
+    effect = table.order_acked(sequence, 2)
+    assert (effect.ended, effect.is_progress) == ([], False)
+    assert table.last_ack == 0
+    assert len(table) == 2
+    # A new sequence starts with no LastAck (QB-A8).
+    table.order_acked(LIVE, 2)
+    assert table.last_ack == 2
+    table.start_sequence(LIVE + 1)
+    assert table.last_ack == 0
+
+
+@pytest.mark.spec("QB-3.1.5.6-03")
+def test_a_forged_number_acknowledges_nothing_that_was_not_sent() -> None:
+    table = table_of(1, 2)
+    table.dispatch(1)
+    effect = table.order_acked(LIVE, 0xFFFF_FFFF)
+    assert effect.is_progress
+    assert table.last_ack == 1
+    table.dispatch(1)
+    assert table.session_acked([], [102]) == []
+    assert len(table) == 2
+
+
+@pytest.mark.spec("QB-3.1.6.5-01", "QB-3.1.7.1.3-02")
+def test_resend_repeats_every_transactional_message_with_its_number() -> None:
+    table = table_of(1, 2, 3)
+    table.add(50)
+    table.dispatch(4)
+    table.session_acked([], [101, 102])
+    table.resend_transactional()
+    # The other message is in flight and stays so.
+    assert table.dispatch(10) == [101, 102, 103]
+    assert table.previous_numbers([101, 102, 103]) == [0, 1, 2]
+    assert table.order_acked(LIVE, 3).ended == []
+    assert table.session_acked([], [101, 102, 103]) == [101, 102, 103]
+
+
+@pytest.mark.spec("QB-3.1.7.1.3-02", "QB-3.1.1.5-01")
+def test_previous_number_bridges_gaps() -> None:
+    table = table_of(1, 2, 3, 4)
+    assert table.dispatch(2) == [101, 102]
+    assert table.previous_numbers([101, 102]) == [0, 1]
+    table.remove(103)
+    # 3 expired before it was sent.
+    assert table.dispatch(1) == [104]
+    assert table.previous_numbers([104]) == [2]
+    table.remove(102)
+    table.remove(101)
+    table.resend_transactional()
+    assert table.dispatch(1) == [104]
+    assert table.previous_numbers([104]) == [0]
+    with pytest.raises(SessionMisuse):
+        table.previous_numbers([102])
+
+
+@pytest.mark.spec("QB-3.1.1.5-02")
+def test_first_sending_names_the_acknowledged_number_before_it() -> None:
+    table = table_of(1)
+    table.dispatch(1)
+    table.order_acked(LIVE, 1)
+    table.session_acked([], [101])
+    table.add(102, 2)
+    assert table.dispatch(1) == [102]
+    assert table.previous_numbers([102]) == [1]
+
+
+@pytest.mark.spec("QB-3.1.3.2-04", "QB-3.1.6.1-02", "QB-3.1.1.6-01")
+def test_a_new_session_sends_the_whole_table_again_in_order() -> None:
+    table = table_of(1, 2)
+    for token in (7, 8, 9):
+        table.add(token)
+    assert table.dispatch(10) == [101, 102, 7, 8, 9]
+    table.session_acked([7], [101, 102])
+    table.session_ended()
+    # Acknowledgements of the session that is gone count no more; the numbers stay (QB-A1).
+    assert table.dispatch(10) == [101, 102, 8, 9]
+    table.order_acked(LIVE, 1)
+    table.session_ended()
+    assert table.dispatch(10) == [101, 102, 8, 9]
+    assert table.session_acked([8, 9], [101, 102]) == [8, 9]
+    assert table.order_acked(LIVE, 2).ended == [101, 102]
+
+
+@pytest.mark.spec("QB-3.1.5.5.1-02", "QB-3.1.7.12-03")
+def test_only_what_is_neither_in_flight_nor_acknowledged_is_dispatched() -> None:
+    table = table_of(0, 1)
+    table.add(7)
+    # Appended with all attributes FALSE and without numbers of a session: all are to be sent.
+    assert table.dispatch(2) == [100, 101]
+    assert table.dispatch(2) == [7]
+    assert table.dispatch(2) == []
+    table.session_acked([100], [101])
+    assert table.dispatch(2) == []
+    table.withdrawn([7, 101])
+    assert table.dispatch(2) == [7]
+
+
+@pytest.mark.spec("QB-3.1.1.3.1.1-01")
+def test_unacked_sequence_is_sorted_and_shrinks_from_the_front() -> None:
+    table = table_of(2, 5, 9)
+    assert table.unacked_numbers == []
+    table.dispatch(3)
+    assert table.unacked_numbers == [2, 5, 9]
+    assert table.order_acked(LIVE, 5).unacked == 1
+    assert table.unacked_numbers == [9]
+    assert not table.order_acked(LIVE, 2).is_progress
+    assert table.unacked_numbers == [9]
+
+
+def test_misuse_of_the_table() -> None:
+    table = table_of(3)
+    with pytest.raises(SessionMisuse):
+        table.add(103)
+    with pytest.raises(SessionMisuse):
+        table.add(102, 2)
+    with pytest.raises(SessionMisuse):
+        table.start_sequence(LIVE + 1)
+    with pytest.raises(SessionMisuse):
+        OutgoingTable().add(1, 1)
