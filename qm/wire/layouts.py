@@ -115,7 +115,7 @@ BASE: Final = Layout(
             2,
             _hex(4),
             (
-                Bits("PR", 0, 3, lambda value: f"priority {value}"),
+                Bits("PR", 0, 3),
                 Bits("IN", 3, 1, _choice("a message", "internal to the session")),
                 Bits("SH", 4, 1, _choice("no SessionHeader", "SessionHeader present")),
                 Bits("DH", 5, 1, _choice("no DebugHeader", "DebugHeader present")),
@@ -202,7 +202,7 @@ USER: Final = Layout(
             4,
             _hex(8),
             (
-                Bits("RC", 0, 5, lambda value: f"{value} hops"),
+                Bits("RC", 0, 5),
                 Bits("DM", 5, 2, _choice("express", "recoverable")),
                 Bits("JN", 8, 1, _choice("no", "negative source journaling")),
                 Bits("JP", 9, 1, _choice("no", "positive source journaling")),

@@ -1,0 +1,39 @@
+"""The entry point `qm`: one group of commands per noun, each in its own module, loaded when used.
+
+Exit codes of every command: 0 done, 1 done and something was found wrong, 2 wrong usage.
+"""
+
+import io
+import sys
+from importlib import import_module
+from typing import Final
+
+import click
+
+# Noun -> module and name of its group. Modules are imported late, so that one noun's dependencies
+# do not slow down the others.
+_NOUNS: Final = {"packet": "qm.cli.packet:packet"}
+
+
+class _Nouns(click.Group):
+    """Finds each noun's group in its module."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_NOUNS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _NOUNS:
+            return None
+        module, name = _NOUNS[cmd_name].split(":")
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_Nouns, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="quorate", prog_name="qm")
+def main() -> None:
+    """Quorate: a distributed queue manager that speaks MSMQ."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a character gets its escape, not a traceback.
+        sys.stdout.reconfigure(errors="backslashreplace")
