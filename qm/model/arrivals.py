@@ -11,8 +11,9 @@ from typing import Final
 
 from qm.model.acknowledgements import Acknowledgements, Subject
 from qm.model.addressing import format_name_of
+from qm.model.columns import IntArray
 from qm.model.commands import EdgeBatch, Facts, SignatureFact, TransferVerdict
-from qm.model.duplicates import Duplicates, Stream
+from qm.model.duplicates import Duplicates, History, Stream
 from qm.model.effects import Outcome
 from qm.model.elements import QueueKind, QueuePrivacyLevel
 from qm.model.endings import Endings
@@ -20,6 +21,7 @@ from qm.model.enqueue import Enqueue, EnqueueStatus, NewMessage
 from qm.model.granting import is_granted_on_queue
 from qm.model.ledger import Ledger, QueueInHand
 from qm.model.limits import ALARM_STREAM_LIMIT, POSITIONS_PER_ENTRY_MAX
+from qm.model.plain_run import Lane, PlainRun, is_plain
 from qm.model.records import Obligation
 from qm.model.registry import Registry
 from qm.model.rows import PositionFlag
@@ -34,21 +36,30 @@ from qm.wire.peek import (
     peek_transaction,
     properties_offset,
 )
+from qm.wire.queue_name import QUEUE_TYPE_DIRECT
 from qm.wire.security_header import FLAG_EB
 from qm.wire.user_header import (
     DM_RECOVERABLE,
     DM_SHIFT,
+    DQ_SHIFT,
     FLAG_DM,
     FLAG_JN,
     FLAG_JP,
     FLAG_SH,
     FLAG_TH,
+    QUEUE_TYPE_MASK,
 )
 from qm.wire.user_message import UserMessage, parse_user_message
 
 _ACCEPTED: Final = int(TransferVerdict.ACCEPTED)
 _RECEIVE_FLAGS: Final = int(AcknowledgeFlags.PR | AcknowledgeFlags.NR)
 _ANY_FLAGS: Final = 0x0F
+_GUIDS_AT: Final = 16
+"""SourceQueueManager and QueueManagerAddress lie behind the BaseHeader."""
+_GUIDS_END: Final = 48
+_DESTINATION_AT: Final = 64
+_DESTINATION_END: Final = (64, 64, 64, 68, 64, 80, 64, 66)
+"""By Flags.DQ: where DestinationQueue ends in a packet; a direct name's byte count comes on top."""
 _IGNORING_KINDS: Final = frozenset({QueueKind.ORDER, QueueKind.NOTIFICATION})
 
 
@@ -66,7 +77,7 @@ class Arrivals:
     ) -> None:
         self._ledger = ledger
         self._registry = registry
-        self._duplicates = duplicates
+        self.duplicates = duplicates
         self._enqueue = enqueue
         self._endings = endings
         self._acknowledgements = acknowledgements
@@ -77,50 +88,76 @@ class Arrivals:
         if count > POSITIONS_PER_ENTRY_MAX or self._ledger.manager is None:
             closed = array("H", [TransferVerdict.CLOSE_SESSION]) * count
             return Outcome(0, closed)
-        packets, offsets = command.packets, command.offsets
-        verdicts = array("H", bytes(2 * count))
-        policies: dict[tuple[int, int, bool], int] = {}
-        for k in range(count):
-            offset = offsets[k]
-            arrival = _Arrival(command, k, HEAD.unpack_from(packets, offset), offset)
-            arrival.destination = peek_destination(packets, offset, arrival.head)
-            verdicts[k] = self._take(arrival, policies)
-        return Outcome(0, verdicts)
+        return Outcome(0, _Batch(self, self._ledger, command).take_all())
 
-    def _take(self, arrival: "_Arrival", policies: dict[tuple[int, int, bool], int]) -> int:
+    def take(
+        self,
+        arrival: "_Arrival",
+        policies: dict[tuple[int, int, bool], int],
+        histories: dict[int, History],
+    ) -> int:
+        """Judge one packet by all rules; return its verdict."""
         head = arrival.head
-        stream = self._duplicates.stream(head[5], arrival.destination)
+        stream = self.duplicates.stream(head[5], arrival.destination)
         if stream is None:
             self._ledger.applied.alarms.append(ALARM_STREAM_LIMIT)
             return TransferVerdict.CLOSE_SESSION
-        is_transactional = bool(head[10] & FLAG_TH)
-        if is_transactional:
-            sequence, number, previous = peek_transaction(
-                arrival.command.packets, arrival.offset, head
-            )
-            if not stream.admits(sequence, number, previous):
-                self._duplicates.reject(stream)
-                is_repeat = sequence == stream.sequence and number <= stream.number
-                return TransferVerdict.DUPLICATE if is_repeat else TransferVerdict.OUT_OF_ORDER
-        elif self._duplicates.is_known(stream, head[8], head[9]):
+        if head[10] & FLAG_TH:
+            return self._take_transactional(arrival, stream, policies)
+        history = histories.get(stream.stream_id)
+        if history is None:
+            history = histories[stream.stream_id] = self.duplicates.history(stream)
+        if history.is_known(head[8], head[9]):
             return TransferVerdict.DUPLICATE
-        verdict = self._admit(arrival, is_transactional, policies)
-        if verdict == TransferVerdict.CLOSE_SESSION:
-            return verdict
-        if is_transactional:
-            self._duplicates.advance(stream, sequence, number)
-        elif verdict == _ACCEPTED or arrival.has_consequence:
-            self._remember(stream, head)
+        verdict = self._admit(arrival, False, policies)
+        if verdict == _ACCEPTED or arrival.has_consequence:
+            history.remember(head[9], self.lifetime_ms(head))
         return verdict
 
-    def _remember(self, stream: Stream, head: Head) -> None:
-        lifetime_s = head[4]
+    def _take_transactional(
+        self, arrival: "_Arrival", stream: Stream, policies: dict[tuple[int, int, bool], int]
+    ) -> int:
+        sequence, number, previous = peek_transaction(
+            arrival.command.packets, arrival.offset, arrival.head
+        )
+        if not stream.admits(sequence, number, previous):
+            self.duplicates.reject(stream)
+            is_repeat = sequence == stream.sequence and number <= stream.number
+            return TransferVerdict.DUPLICATE if is_repeat else TransferVerdict.OUT_OF_ORDER
+        verdict = self._admit(arrival, True, policies)
+        if verdict != TransferVerdict.CLOSE_SESSION:
+            self.duplicates.advance(stream, sequence, number)
+        return verdict
+
+    def lifetime_ms(self, head: Head) -> int:
+        """Return for how long after SentTime the sender may repeat a message."""
+        if head[4] != TIME_INFINITE_S:
+            return head[4] * 1000
         manager = self._ledger.manager
         assert manager is not None
-        lifetime_ms = (
-            manager.duplicate_horizon_ms if lifetime_s == TIME_INFINITE_S else lifetime_s * 1000
-        )
-        self._duplicates.remember(stream, head[8], head[9], lifetime_ms)
+        return manager.duplicate_horizon_ms
+
+    def open_lane(
+        self, arrival: "_Arrival", histories: dict[int, History]
+    ) -> tuple[Lane, int] | None:
+        """Return the lane of a plain packet and what the queue manager's quota leaves.
+
+        None: messages like this one are to be judged one by one.
+        """
+        queue_id = self._registry.wire(arrival.destination, arrival.head[6])
+        queue = self._ledger.queue(queue_id) if queue_id > 0 else None
+        if queue is None or queue.record.privacy_level is QueuePrivacyLevel.BODY:
+            return None
+        if _policy(queue, arrival.facts, False) != _ACCEPTED or arrival.facts.was_encrypted:
+            return None
+        stream = self.duplicates.stream(arrival.head[5], arrival.destination)
+        if stream is None:
+            return None
+        history = histories.get(stream.stream_id)
+        if history is None:
+            history = histories[stream.stream_id] = self.duplicates.history(stream)
+        queue_room, manager_room = self._enqueue.room_bytes(queue)
+        return Lane(queue, history, queue_room), manager_room
 
     def _admit(
         self,
@@ -247,6 +284,86 @@ def _policy(queue: QueueInHand, facts: Facts, is_transactional: bool) -> int:
     return _ACCEPTED
 
 
+class _Batch:
+    """One EdgeBatch on its way through: plain runs, and single messages between them."""
+
+    def __init__(self, arrivals: Arrivals, ledger: Ledger, command: EdgeBatch) -> None:
+        self._arrivals = arrivals
+        self._ledger = ledger
+        self._command = command
+        self._run = PlainRun(ledger, command)
+        self._lanes: dict[tuple[bytes, bytes, int, int], Lane | None] = {}
+        self._queues: set[int] = set()
+        self._histories: dict[int, History] = {}
+        self._policies: dict[tuple[int, int, bool], int] = {}
+        self._manager_room_bytes = 0
+
+    def take_all(self) -> IntArray:
+        """Return the verdicts."""
+        command, run = self._command, self._run
+        data, offsets, facts_of = bytes(command.packets), command.offsets, command.facts_of
+        now_s = self._ledger.now_ms // 1000
+        verdicts = array("H", bytes(2 * len(facts_of)))
+        offset = 0
+        for k, fact in enumerate(facts_of):
+            size = offsets[k + 1] - offset
+            head = HEAD.unpack_from(data, offset)
+            lane = None
+            if is_plain(head):
+                queue_type = head[10] >> DQ_SHIFT & QUEUE_TYPE_MASK
+                end = offset + _DESTINATION_END[queue_type]
+                if queue_type == QUEUE_TYPE_DIRECT:
+                    end += head[11]
+                name = data[offset + _DESTINATION_AT : end]
+                key = (data[offset + _GUIDS_AT : offset + _GUIDS_END], name, queue_type, fact)
+                lane = self._lanes.get(key)
+                if lane is None and key not in self._lanes:
+                    lane = self._lanes[key] = self._open(k, offset, head)
+            if lane is None or (head[4] != TIME_INFINITE_S and now_s - head[8] > head[4]):
+                verdicts[k] = self._take_one(k, offset, head)
+            elif lane.history.is_known(head[8], head[9]):
+                verdicts[k] = TransferVerdict.DUPLICATE
+            elif size > lane.room_bytes or size > self._manager_room_bytes - run.taken_bytes:
+                verdicts[k] = self._take_one(k, offset, head)
+            else:
+                lifetime_s = head[4]
+                lane.history.remember(
+                    head[9],
+                    lifetime_s * 1000
+                    if lifetime_s != TIME_INFINITE_S
+                    else self._arrivals.lifetime_ms(head),
+                )
+                run.take(lane, k, offset, size, head)
+            offset += size
+        self._close_run()
+        for history in self._histories.values():
+            history.close()
+        return verdicts
+
+    def _open(self, k: int, offset: int, head: Head) -> Lane | None:
+        opened = self._arrivals.open_lane(_Arrival(self._command, k, head, offset), self._histories)
+        if opened is None:
+            return None
+        lane, manager_room_bytes = opened
+        if lane.queue_id in self._queues:
+            # Another lane leads there: settle it, so that both see one count.
+            self._close_run()
+            return self._open(k, offset, head)
+        self._queues.add(lane.queue_id)
+        self._manager_room_bytes = manager_room_bytes
+        return lane
+
+    def _take_one(self, k: int, offset: int, head: Head) -> int:
+        self._close_run()
+        arrival = _Arrival(self._command, k, head, offset)
+        return self._arrivals.take(arrival, self._policies, self._histories)
+
+    def _close_run(self) -> None:
+        self._run.close([lane for lane in self._lanes.values() if lane is not None])
+        self._lanes.clear()
+        self._queues.clear()
+
+
 class _Arrival:
     """One packet of a batch; what costs more than a glance is found when it is asked for."""
 
@@ -267,7 +384,7 @@ class _Arrival:
         self.k = k
         self.head = head
         self.offset = offset
-        self.destination = b""
+        self.destination = peek_destination(command.packets, offset, head)
         self.has_consequence = False
         self._properties_at = 0
         self._message: UserMessage | None = None

@@ -67,6 +67,52 @@ class Stream:
         return sequence > self.sequence and previous == 0 and number > 0
 
 
+class History:
+    """The non-transactional messages of one stream that were taken before.
+
+    Holds the bitmap in hand between messages, since ordinals mostly follow one another; `close`
+    puts it back. One at a time may be open on a stream.
+    """
+
+    __slots__ = ("_bitmap", "_duplicates", "_is_dirty", "_kept", "_key", "_stream")
+
+    def __init__(self, duplicates: "Duplicates", stream: Stream) -> None:
+        self._duplicates = duplicates
+        self._stream = stream
+        self._key = (stream.stream_id, -1, -1)
+        self._bitmap = 0
+        self._is_dirty = False
+        self._kept: tuple[int, int] | None = None
+
+    def is_known(self, sent_time: int, ordinal: int) -> bool:
+        """Whether this message was taken before."""
+        key = self._key
+        high = ordinal >> HISTORY_BITS
+        if key[2] != high or key[1] != sent_time:
+            self.close()
+            self._key = (key[0], sent_time, high)
+            self._bitmap = self._duplicates.load_bitmap(self._key)
+        return bool(self._bitmap >> (ordinal & _ORDINAL_MASK) & 1)
+
+    def remember(self, ordinal: int, lifetime_ms: int) -> None:
+        """The message that `is_known` was just asked about is taken, or refused for good.
+
+        `lifetime_ms`: for how long after SentTime the sender may repeat it.
+        """
+        self._bitmap |= 1 << (ordinal & _ORDINAL_MASK)
+        self._is_dirty = True
+        sent_time = self._key[1]
+        if self._kept != (sent_time, lifetime_ms):
+            self._kept = (sent_time, lifetime_ms)
+            self._duplicates.keep(self._stream, sent_time, lifetime_ms)
+
+    def close(self) -> None:
+        """Put the bitmap in hand back."""
+        if self._is_dirty:
+            self._is_dirty = False
+            self._duplicates.store_bitmap(self._stream, self._key, self._bitmap)
+
+
 class Duplicates:
     """The history and the sequences of all streams."""
 
@@ -135,34 +181,37 @@ class Duplicates:
 
     # History -----------------------------------------------------------------------------
 
-    def is_known(self, stream: Stream, sent_time: int, ordinal: int) -> bool:
-        """Whether this message of the stream was taken before."""
-        key = (stream.stream_id, sent_time, ordinal >> HISTORY_BITS)
+    def history(self, stream: Stream) -> "History":
+        """Return the history of one stream, for a run of messages of one entry."""
+        return History(self, stream)
+
+    def load_bitmap(self, key: tuple[int, int, int]) -> int:
+        """Return the bitmap of (stream id, SentTime, ordinal >> HISTORY_BITS)."""
         bitmap = self._bitmaps.get(key)
         if bitmap is None:
             row = self._ledger.state.get(Table.HISTORY, HISTORY_KEY.pack(*key))
             bitmap = self._bitmaps[key] = int.from_bytes(row, "little") if row else 0
-        return bool(bitmap >> (ordinal & _ORDINAL_MASK) & 1)
+        return bitmap
 
-    def remember(self, stream: Stream, sent_time: int, ordinal: int, lifetime_ms: int) -> None:
-        """The message was taken, or refused for good. Call `is_known` before.
-
-        `lifetime_ms`: for how long after SentTime the sender may repeat it.
-        """
-        key = (stream.stream_id, sent_time, ordinal >> HISTORY_BITS)
-        bitmap = self._bitmaps[key]
-        self._bitmaps[key] = bitmap | 1 << (ordinal & _ORDINAL_MASK)
+    def store_bitmap(self, stream: Stream, key: tuple[int, int, int], bitmap: int) -> None:
+        """Keep a bitmap that gained ordinals; its first one makes it a row of its source."""
+        if self._bitmaps[key] == 0:
+            bucket = self._bucket(stream, key[1])
+            bucket.row_count += 1
+            self._dirty_buckets[key[:2]] = None
+            self._count_row(stream.source_guid, 1)
+        self._bitmaps[key] = bitmap
         self._dirty_bitmaps[key] = None
+
+    def keep(self, stream: Stream, sent_time: int, lifetime_ms: int) -> None:
+        """Keep the bucket of a SentTime for as long after it as the sender may repeat."""
         now_ms = self._ledger.now_ms
         begin_ms = min(max(sent_time * 1000, now_ms), now_ms + _CLOCK_SKEW_MAX_MS)
         end_ms = -(-(begin_ms + lifetime_ms) // _FORGET_GRAIN_MS) * _FORGET_GRAIN_MS
         bucket = self._bucket(stream, sent_time)
-        if bitmap == 0:
-            bucket.row_count += 1
-            self._dirty_buckets[key[:2]] = None
-            self._count_row(stream.source_guid, 1)
         if end_ms > bucket.forget_at_ms:
-            self._move_bucket(stream.source_guid, key[:2], bucket, end_ms)
+            key = (stream.stream_id, sent_time)
+            self._move_bucket(stream.source_guid, key, bucket, end_ms)
 
     def _bucket(self, stream: Stream, sent_time: int) -> HistoryBucket:
         key = (stream.stream_id, sent_time)

@@ -10,7 +10,7 @@ import msgspec
 
 from qm.model.effects import EffectKind
 from qm.model.elements import QueueKind
-from qm.model.ledger import Ledger, QueueInHand
+from qm.model.ledger import MANAGER_STORES, Ledger, QueueInHand
 from qm.model.records import QUOTA_UNLIMITED_KB, Lock, Obligation
 from qm.model.rows import (
     POSITION_KEY,
@@ -24,15 +24,7 @@ from qm.model.state import Table
 from qm.wire.limits import TIME_INFINITE_S
 
 _KB: Final = 1024
-SYSTEM_KINDS: Final = frozenset(
-    {
-        QueueKind.JOURNAL,
-        QueueKind.SYSTEM_JOURNAL,
-        QueueKind.DEADLETTER,
-        QueueKind.TRANSACTIONAL_DEADLETTER,
-    }
-)
-"""Queues that only the queue manager fills; their quota is a JournalQuota (guide 8.2)."""
+_UNLIMITED_BYTES: Final = 1 << 62
 
 
 class EnqueueStatus(IntEnum):
@@ -88,24 +80,26 @@ class Enqueue:
 
     def quota_status(self, queue: QueueInHand, size_bytes: int) -> EnqueueStatus:
         """Whether a message of this size may enter; equal to the limit is allowed."""
+        queue_room, manager_room = self.room_bytes(queue)
+        if size_bytes > manager_room:
+            return EnqueueStatus.MANAGER_QUOTA
+        return EnqueueStatus.QUEUE_QUOTA if size_bytes > queue_room else EnqueueStatus.OK
+
+    def room_bytes(self, queue: QueueInHand) -> tuple[int, int]:
+        """Return what the quotas of the queue and of the queue manager still admit."""
         ledger = self._ledger
         manager = ledger.manager
         assert manager is not None, "a queue without its queue manager"
-        if _exceeds(ledger.counters.total_bytes, size_bytes, manager.queue_manager_quota):
-            return EnqueueStatus.MANAGER_QUOTA
         record = queue.record
-        if record.kind in SYSTEM_KINDS:
-            if record.kind is QueueKind.JOURNAL:
-                used, limit = queue.total_bytes, record.quota
-            else:
-                used, limit = ledger.counters.journal_bytes, manager.journal_quota
+        if record.kind in MANAGER_STORES:
+            queue_room = _room(manager.journal_quota, ledger.counters.journal_bytes)
         else:
             if record.kind is QueueKind.SUBQUEUE:
                 parent = ledger.queue(record.parent_queue)
                 assert parent is not None, "a subqueue without its queue"
                 record = parent.record
-            used, limit = ledger.charged_bytes(queue), record.quota
-        return EnqueueStatus.QUEUE_QUOTA if _exceeds(used, size_bytes, limit) else EnqueueStatus.OK
+            queue_room = _room(record.quota, ledger.charged_bytes(queue))
+        return queue_room, _room(manager.queue_manager_quota, ledger.counters.total_bytes)
 
     def insert(
         self,
@@ -159,5 +153,5 @@ def deadline_ms(sent_time: int, time_to_be_received: int) -> int:
     return (sent_time + time_to_be_received) * 1000 or 1
 
 
-def _exceeds(used_bytes: int, more_bytes: int, limit_kb: int) -> bool:
-    return limit_kb != QUOTA_UNLIMITED_KB and used_bytes + more_bytes > limit_kb * _KB
+def _room(limit_kb: int, used_bytes: int) -> int:
+    return _UNLIMITED_BYTES if limit_kb == QUOTA_UNLIMITED_KB else limit_kb * _KB - used_bytes

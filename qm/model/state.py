@@ -6,7 +6,7 @@ visible outside together.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol
 
@@ -64,6 +64,9 @@ class State(Protocol):
     def put(self, table: Table, key: bytes, value: bytes) -> None:
         """Set the value."""
 
+    def put_rows(self, table: Table, rows: Mapping[bytes, bytes]) -> None:
+        """Set many values."""
+
     def delete(self, table: Table, key: bytes) -> None:
         """Remove the key; an absent one is no error."""
 
@@ -78,6 +81,9 @@ class State(Protocol):
 
     def retain_body(self, index: int, ordinal: int) -> None:
         """One more position, operation, result or outbox row refers to this body."""
+
+    def retain_bodies(self, index: int, ordinals: Sequence[int]) -> None:
+        """One more row refers to each of these bodies of one entry."""
 
     def release_body(self, index: int, ordinal: int) -> None:
         """One reference less; without any the body may be forgotten."""
@@ -102,6 +108,11 @@ class MemoryState:
             insort(self._keys, full)
         self._values[full] = value
 
+    def put_rows(self, table: Table, rows: Mapping[bytes, bytes]) -> None:
+        """See State.put_rows."""
+        for key, value in rows.items():
+            self.put(table, key, value)
+
     def delete(self, table: Table, key: bytes) -> None:
         """See State.delete."""
         full = bytes((table,)) + key
@@ -124,6 +135,11 @@ class MemoryState:
     def retain_body(self, index: int, ordinal: int) -> None:
         """See State.retain_body."""
         self._references[index, ordinal] = self._references.get((index, ordinal), 0) + 1
+
+    def retain_bodies(self, index: int, ordinals: Sequence[int]) -> None:
+        """See State.retain_bodies."""
+        for ordinal in ordinals:
+            self.retain_body(index, ordinal)
 
     def release_body(self, index: int, ordinal: int) -> None:
         """See State.release_body."""

@@ -45,9 +45,11 @@ class World:
         """One message in an entry of its own; whether it was new."""
         self.begin(now_ms)
         stream = self.stream(source, name)
-        known = self.duplicates.is_known(stream, sent, ordinal)
+        history = self.duplicates.history(stream)
+        known = history.is_known(sent, ordinal)
         if not known:
-            self.duplicates.remember(stream, sent, ordinal, HOUR_MS)
+            history.remember(ordinal, HOUR_MS)
+        history.close()
         self.finish()
         return not known
 
@@ -135,10 +137,11 @@ def test_eviction_raises_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HISTORY_ROWS_PER_SOURCE_MAX", 1)
     world = World()
     world.begin(T0_MS)
-    stream = world.stream()
+    history = world.duplicates.history(world.stream())
     for ordinal in (1, 600):
-        assert not world.duplicates.is_known(stream, T0_MS // 1000, ordinal)
-        world.duplicates.remember(stream, T0_MS // 1000, ordinal, HOUR_MS)
+        assert not history.is_known(T0_MS // 1000, ordinal)
+        history.remember(ordinal, HOUR_MS)
+    history.close()
     assert world.finish() == [ALARM_HISTORY_EVICTED]
 
 
