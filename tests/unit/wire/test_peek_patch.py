@@ -1,0 +1,220 @@
+"""The hot path's doors: they must see and write what the values hold."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from qm.wire.errors import ValueOutOfRange
+from qm.wire.identifiers import TxSequenceId
+from qm.wire.message_properties import MessagePropertiesHeader
+from qm.wire.packet import parse_packet, write_packet
+from qm.wire.patch import (
+    attach_session_header,
+    detach_session_header,
+    patch_message_id,
+    patch_sent_time,
+    patch_sequence,
+)
+from qm.wire.peek import (
+    effective_priority,
+    expiry_time,
+    is_transactional,
+    peek_destination,
+    peek_head,
+    peek_transaction,
+    transaction_header_offset,
+)
+from qm.wire.queue_name import (
+    DirectQueueFormatName,
+    PrivateQueueFormatNameId,
+    PublicQueueFormatName,
+    QueueHost,
+    QueueName,
+)
+from qm.wire.session_header import SessionHeader
+from qm.wire.transaction_header import TransactionHeader
+from qm.wire.user_header import UserHeader
+from qm.wire.user_message import UserMessage
+from tests.unit.wire import raw, strategies
+
+relaxed = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+
+
+def destination_key(message: UserMessage) -> bytes:
+    header = message.user_header
+    match header.destination_queue:
+        case PrivateQueueFormatNameId(private_queue_identifier=number):
+            return b"\x03" + header.queue_manager_address + number.to_bytes(4, "little")
+        case PublicQueueFormatName(public_queue_identifier=guid):
+            return b"\x05" + guid
+        case DirectQueueFormatName(direct_format_name=text):
+            return b"\x07" + text.encode("utf-16-le", "surrogatepass")
+    return b"\x00"
+
+
+@relaxed
+@given(message=strategies.user_messages, start=st.integers(0, 9))
+def test_peeking_sees_what_parsing_sees(message: UserMessage, start: int) -> None:
+    encoded = b"\xee" * start + write_packet(message) + b"\xee" * 80
+    header = message.user_header
+    for buffer in (encoded, bytearray(encoded), memoryview(encoded)):
+        head = peek_head(buffer, start)
+        assert head[3:10] == (
+            len(encoded) - start - 80 - (16 if message.session else 0),
+            message.time_to_reach_queue,
+            header.source_queue_manager,
+            header.queue_manager_address,
+            header.time_to_be_received,
+            header.sent_time,
+            header.message_id,
+        )
+        assert peek_destination(buffer, start, head) == destination_key(message)
+        assert effective_priority(head) == message.priority
+        assert is_transactional(head) == (message.transaction is not None)
+        if message.transaction is not None:
+            assert peek_transaction(buffer, start, head) == (
+                message.transaction.tx_sequence_id.to_int(),
+                message.transaction.tx_sequence_number,
+                message.transaction.previous_tx_sequence_number,
+            )
+
+
+def test_keys_tell_destinations_apart() -> None:
+    guid = bytes(range(16))
+    number = int.from_bytes(b"ab\0\0", "little")
+    names: list[tuple[QueueName | None, bytes]] = [
+        (None, guid),
+        (PrivateQueueFormatNameId(QueueHost.DESTINATION, number), guid),
+        (PrivateQueueFormatNameId(QueueHost.DESTINATION, number), bytes(16)),
+        (PrivateQueueFormatNameId(QueueHost.DESTINATION, 1), guid),
+        (PublicQueueFormatName(guid), guid),
+        (DirectQueueFormatName("OS:h\\q"), guid),
+        (DirectQueueFormatName("os:h\\q"), guid),
+        (DirectQueueFormatName(""), guid),
+    ]
+    keys = set()
+    for name, address in names:
+        header = UserHeader(raw.SOURCE, name, address)
+        encoded = write_packet(UserMessage(header, MessagePropertiesHeader()))
+        keys.add(peek_destination(encoded, 0, peek_head(encoded, 0)))
+    assert len(keys) == len(names)
+    # A public queue's name does not depend on where it is thought to be.
+    public = UserHeader(raw.SOURCE, PublicQueueFormatName(guid), bytes(16))
+    encoded = write_packet(UserMessage(public, MessagePropertiesHeader()))
+    assert peek_destination(encoded, 0, peek_head(encoded, 0)) in keys
+
+
+def test_a_key_never_reaches_beyond_its_packet() -> None:
+    """A count that lies is for the parser to refuse; the key stays inside the packet."""
+    for count in (0, 1, 0xFFFF):
+        packet = bytearray(raw.message(raw.user(raw.MP | raw.DQ_DIRECT, raw.direct("OS:h\\q"))))
+        packet += raw.properties()
+        packet[8] = len(packet)
+        packet[64:66] = count.to_bytes(2, "little")
+        key = peek_destination(bytes(packet) + b"\xaa" * 70_000, 0, peek_head(packet, 0))
+        assert key == b"\x07" + (bytes(packet[66:]) if count == 0xFFFF else b"")
+
+
+def test_expiry_is_signed_and_may_be_never() -> None:
+    def expiry(sent_time: int, time_to_reach_queue: int) -> int | None:
+        packet = raw.message(
+            raw.user(sent_time=sent_time),
+            raw.properties(),
+            time_to_reach_queue=time_to_reach_queue,
+        )
+        return expiry_time(peek_head(packet, 0))
+
+    assert expiry(1000, 60) == 1060
+    assert expiry(1000, 0) == 1000
+    assert expiry(0xFFFF_FFFF, 0xFFFF_FFFE) == 0x1_FFFF_FFFD
+    assert expiry(1000, 0xFFFF_FFFF) is None
+
+
+sequences = st.tuples(
+    strategies.tx_sequence_ids, st.integers(1, 0xFFFF_FFFF), st.integers(0, 0xFFFF_FFFE)
+)
+
+
+@relaxed
+@given(
+    message=strategies.user_messages,
+    message_id=strategies.u32,
+    sent_time=strategies.u32,
+    sequence=sequences,
+    session=strategies.session_headers,
+    start=st.integers(0, 5),
+)
+def test_patching_writes_what_writing_the_changed_value_writes(
+    message: UserMessage,
+    message_id: int,
+    sent_time: int,
+    sequence: tuple[TxSequenceId, int, int],
+    session: SessionHeader,
+    start: int,
+) -> None:
+    buffer = bytearray(b"\xee" * start + write_packet(message) + b"\xee" * 5)
+    view = memoryview(buffer)
+    patch_message_id(view, start, message_id)
+    patch_sent_time(view, start, sent_time)
+    header = msgspec.structs.replace(
+        message.user_header, message_id=message_id, sent_time=sent_time
+    )
+    changed = msgspec.structs.replace(message, user_header=header)
+    if message.transaction is not None:
+        patch_sequence(view, start, *sequence)
+        transaction = msgspec.structs.replace(
+            message.transaction,
+            tx_sequence_id=sequence[0],
+            tx_sequence_number=sequence[1],
+            previous_tx_sequence_number=sequence[2],
+        )
+        changed = msgspec.structs.replace(changed, transaction=transaction)
+    assert buffer == b"\xee" * start + write_packet(changed) + b"\xee" * 5
+
+    packet = bytearray(write_packet(changed))
+    attach_session_header(packet, session)
+    ridden = msgspec.structs.replace(changed, session=session)
+    assert packet == write_packet(ridden)
+    assert parse_packet(packet, 0, len(packet))[0] == ridden
+    detach_session_header(packet)
+    plain = write_packet(msgspec.structs.replace(changed, session=None))
+    assert packet == plain
+    detach_session_header(packet)
+    assert packet == plain
+
+
+def test_what_does_not_fit_changes_nothing() -> None:
+    transaction = TransactionHeader(TxSequenceId(time_stamp=1, ordinal=1), 1, 0)
+    header = UserHeader(raw.SOURCE, None, is_recoverable=True)
+    value = UserMessage(header, MessagePropertiesHeader(), transaction, priority=0)
+    packet = bytearray(write_packet(value))
+    before = bytes(packet)
+    too_wide = 0x1_0000_0000
+    sequence = TxSequenceId(time_stamp=2, ordinal=2)
+    with pytest.raises(ValueOutOfRange, match=r"UserHeader\.MessageID"):
+        patch_message_id(packet, 0, too_wide)
+    with pytest.raises(ValueOutOfRange, match=r"UserHeader\.SentTime"):
+        patch_sent_time(packet, 0, -1)
+    for number, previous in ((0, 0), (1, 0xFFFF_FFFF), (too_wide, 1), (1, -1)):
+        with pytest.raises(ValueOutOfRange, match="TransactionHeader"):
+            patch_sequence(packet, 0, sequence, number, previous)
+    with pytest.raises(ValueOutOfRange, match="TransactionHeader"):
+        patch_sequence(packet, 0, TxSequenceId(time_stamp=too_wide, ordinal=0), 1, 0)
+    with pytest.raises(ValueOutOfRange, match=r"SessionHeader\.WindowSize"):
+        attach_session_header(packet, SessionHeader(window_size=0))
+    assert packet == before
+
+
+def test_a_message_without_transaction_has_no_sequence() -> None:
+    packet = bytearray(raw.message())
+    head = peek_head(packet, 0)
+    for attempt in (
+        lambda: transaction_header_offset(packet, 0, head),
+        lambda: peek_transaction(packet, 0, head),
+        lambda: patch_sequence(packet, 0, TxSequenceId(time_stamp=1, ordinal=1), 1, 0),
+    ):
+        with pytest.raises(ValueOutOfRange, match=r"UserHeader\.Flags\.TH"):
+            attempt()
