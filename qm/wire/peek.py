@@ -106,10 +106,7 @@ def transaction_header_offset(buffer: Buffer, offset: int, head: Head) -> int:
         raise ValueOutOfRange(
             "UserHeader.Flags.TH", "MS-MQMQ 2.2.20.5", "the packet has no TransactionHeader"
         )
-    position = offset + _DESTINATION_OFFSET
-    for shift in (DQ_SHIFT, AQ_SHIFT, RQ_SHIFT):
-        position += queue_name_size(buffer, position, flags >> shift & QUEUE_TYPE_MASK)
-    return position + GUID_SIZE_BYTES if flags & FLAG_CQ else position
+    return _user_header_end(buffer, offset, flags)
 
 
 def peek_transaction(buffer: Buffer, offset: int, head: Head) -> tuple[int, int, int]:
@@ -125,13 +122,16 @@ def peek_transaction(buffer: Buffer, offset: int, head: Head) -> tuple[int, int,
 def properties_offset(buffer: Buffer, offset: int, head: Head) -> int:
     """Return where the MessagePropertiesHeader of a checked packet starts, as `offset` counts."""
     flags = head[10]
-    position = offset + _DESTINATION_OFFSET
-    for shift in (DQ_SHIFT, AQ_SHIFT, RQ_SHIFT):
-        position += queue_name_size(buffer, position, flags >> shift & QUEUE_TYPE_MASK)
-    if flags & FLAG_CQ:
-        position += GUID_SIZE_BYTES
+    position = _user_header_end(buffer, offset, flags)
     if flags & FLAG_TH:
         position += transaction_header_size(buffer, position)
     if flags & FLAG_SH:
         position += security_header_size(buffer, position)
     return position
+
+
+def _user_header_end(buffer: Buffer, offset: int, flags: int) -> int:
+    position = offset + _DESTINATION_OFFSET
+    for shift in (DQ_SHIFT, AQ_SHIFT, RQ_SHIFT):
+        position += queue_name_size(buffer, position, flags >> shift & QUEUE_TYPE_MASK)
+    return position + GUID_SIZE_BYTES if flags & FLAG_CQ else position

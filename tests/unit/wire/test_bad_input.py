@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import re
+import subprocess
+import sys
 from struct import pack_into
 
 from hypothesis import HealthCheck, example, given, settings
@@ -10,38 +11,18 @@ from hypothesis import strategies as st
 
 from qm.wire.errors import ProtocolError
 from qm.wire.packet import Packet, packet_kind, parse_packet, write_packet
-from qm.wire.ping import parse_ping
+from tests.fuzz.corpus import seeds
+from tests.fuzz.invariants import check_packet, check_ping, check_stream
+from tests.fuzz.wire import check_input
 from tests.unit.wire import strategies
 from tests.unit.wire.streams import error_text, read_stream
-
-SECTION = re.compile(r"^MS-(MQMQ|MQQB|DTYP) \d+(\.\d+)+$")
-FIELD = re.compile(r"^[A-Z]\w+(\.[A-Z]\w*)*$")
-
-
-def check_any_bytes(raw: bytes) -> Packet | None:
-    """The invariant. Returns the packet, if the bytes are one."""
-    try:
-        packet, after = parse_packet(raw, 0, len(raw))
-    except ProtocolError as error:
-        assert 0 <= error.offset <= len(raw)
-        assert SECTION.match(error.section)
-        assert FIELD.match(error.field)
-        assert error.reason
-        assert str(error.offset) in str(error)
-        assert error.field in str(error)
-        assert error.section in str(error)
-        return None
-    assert 20 <= after <= len(raw)
-    again = write_packet(packet)
-    assert parse_packet(again, 0, len(again)) == (packet, len(again))
-    return packet
 
 
 @settings(max_examples=200)
 @given(raw=st.binary(max_size=300))
 def test_noise_has_no_reading_or_one(raw: bytes) -> None:
-    check_any_bytes(raw)
-    check_any_bytes(b"\x10\0\0\0LIOR" + raw)
+    check_packet(raw)
+    check_packet(b"\x10\0\0\0LIOR" + raw)
 
 
 @st.composite
@@ -59,18 +40,18 @@ def _damaged(draw: st.DrawFn) -> bytes:
     return bytes(raw[:length])
 
 
-@settings(max_examples=500, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
 @given(raw=_damaged())
 def test_a_damaged_packet_has_no_reading_or_one(raw: bytes) -> None:
-    check_any_bytes(raw)
+    check_packet(raw)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(packet=strategies.packets, data=st.data())
 def test_a_cut_packet_has_no_reading(packet: Packet, data: st.DataObject) -> None:
     raw = write_packet(packet)
     length = data.draw(st.integers(0, len(raw) - 1))
-    assert check_any_bytes(raw[:length]) is None
+    assert check_packet(raw[:length]) is None
     assert read_stream([raw[:length]])[0] == []
 
 
@@ -78,16 +59,11 @@ def test_a_cut_packet_has_no_reading(packet: Packet, data: st.DataObject) -> Non
 @given(raw=st.binary(max_size=40))
 @example(raw=b"\0\0HU" + bytes(20))
 def test_a_datagram_is_a_ping_or_an_error(raw: bytes) -> None:
-    try:
-        _, after = parse_ping(raw, 0, len(raw))
-    except ProtocolError as error:
-        assert len(raw) < 24 or raw[2:4] != b"HU"
-        assert error.section == "MS-MQQB 2.2.7"
-    else:
-        assert after == 24
+    is_ping = len(raw) >= 24 and raw[2:4] == b"HU"
+    assert (check_ping(raw) is not None) == is_ping
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(raw=_damaged(), start=st.integers(1, 50))
 def test_offsets_count_from_the_packet(raw: bytes, start: int) -> None:
     """The same error, wherever in a buffer the packet stands; and the kind never needs more."""
@@ -101,3 +77,27 @@ def test_offsets_count_from_the_packet(raw: bytes, start: int) -> None:
             else:
                 found.append(None)
     assert found[:2] == found[2:]
+
+
+def test_every_seed_of_the_fuzzer_holds_and_is_what_it_is_named() -> None:
+    kinds = {name: (check_packet(raw), check_ping(raw)) for name, raw in seeds()}
+    assert len(kinds) == 22
+    for name, raw in seeds():
+        check_input(raw)
+        for length in range(0, min(len(raw), 240), 7):
+            check_input(raw[:length])
+        packet, ping = kinds[name]
+        assert (ping is not None) == ("_ping_" in name)
+        assert (packet is not None) == ("_ping_" not in name and "truncated" not in name)
+        if packet is not None:
+            assert check_stream(raw * 2, [1, 2, 3]) == [raw, raw]
+
+
+def test_without_atheris_the_fuzzer_says_how_to_get_it() -> None:
+    code = "import sys; sys.modules['atheris'] = None; from tests.fuzz.wire import main; "
+    code += "sys.exit(main([]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 2
+    assert "make fuzz" in done.stderr

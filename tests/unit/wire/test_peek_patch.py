@@ -40,7 +40,7 @@ from qm.wire.user_header import UserHeader
 from qm.wire.user_message import UserMessage
 from tests.unit.wire import raw, strategies
 
-relaxed = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+relaxed = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 
 
 def destination_key(message: UserMessage) -> bytes:

@@ -85,7 +85,7 @@ def test_provider_info_is_read_as_it_was_written(info: Any) -> None:
     assert parse_provider_info(raw, 0, len(raw)) == (info, len(raw))
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(packet=strategies.packets)
 def test_a_packet_is_read_as_it_was_written(packet: Packet) -> None:
     check_io(packet, write_packet(packet))

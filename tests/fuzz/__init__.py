@@ -1,0 +1,1 @@
+"""Coverage-guided fuzzing: targets, their invariants and their corpora."""
