@@ -313,10 +313,11 @@ class Leadership:
         state.commit = index
         self.needs_emit = True
         if node not in voters and state.members.index <= index:
-            # Removed, and its successors know: the last act (thesis 4.2.2).
+            # Removed, and its successors have it: the last act (thesis 4.2.2). The order to
+            # take over goes first, since who knows of the commit hears this id no more.
+            self.resign()
             for peer, follower in self.progress.items():
                 self._heartbeat(peer, follower)
-            self.resign()
 
     def _applied_by_majority(self) -> int:
         state = self._state
