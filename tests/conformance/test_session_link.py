@@ -208,9 +208,10 @@ def test_a_closed_session_with_backlog_waits_to_reconnect(round_trip_ms: int) ->
     connecting(link)
     link.connected(UTC)
     link.established(UTC)
-    assert not link.is_waiting_reconnect
+    waiting = [link.is_waiting_reconnect]
     link.closed(CloseReason.ACK_TIMEOUT, 100.0, UTC, has_backlog=True)
-    assert link.is_waiting_reconnect
+    waiting.append(link.is_waiting_reconnect)
+    assert waiting == [False, True]
     assert link.state is OutgoingState.DISCONNECTED
     due = link.next_timer()
     assert due == 105 + round_trip_ms / 1000
