@@ -79,26 +79,16 @@ def parse_message_properties_header(
         encryption_algorithm,
         extension_size,
     ) = _LAYOUT.unpack_from(buffer, offset)
-    if label_length > LABEL_LENGTH_MAX_CHARS:
-        raise _size_error(offset + 1, "LabelLength", label_length, LABEL_LENGTH_MAX_CHARS)
-    if not message_size <= allocation_body_size <= PACKET_SIZE_MAX_BYTES:
-        raise ProtocolError(
-            offset + 36,
-            "MessagePropertiesHeader.AllocationBodySize",
-            SECTION,
-            f"{allocation_body_size} bytes is not {message_size} (MessageSize) to "
-            f"{PACKET_SIZE_MAX_BYTES}",
-        )
+    room = allocation_body_size if is_laid_out_by_allocation else message_size
     extension_start = position + label_length * WCHAR_SIZE_BYTES
     body_start = extension_start + extension_size
-    if body_start > end:
-        raise _size_error(
-            offset + 52, "ExtensionSize", extension_size, max(end - extension_start, 0)
-        )
-    room = allocation_body_size if is_laid_out_by_allocation else message_size
     after = offset + aligned(body_start + room - offset)
-    if after > end:
-        raise _size_error(offset + 32, "MessageSize", message_size, max(end - body_start, 0))
+    if (
+        label_length > LABEL_LENGTH_MAX_CHARS
+        or not message_size <= allocation_body_size <= PACKET_SIZE_MAX_BYTES
+        or after > end
+    ):
+        raise _misfit(offset, end, label_length, message_size, allocation_body_size, extension_size)
     label = None
     if label_length:
         label = parse_wide_text(
@@ -166,10 +156,23 @@ def message_properties_parts(header: MessagePropertiesHeader) -> tuple[bytes, ..
     return fixed, label, header.extension_data, header.message_body, padding
 
 
-def _size_error(offset: int, name: str, found: int, largest: int) -> ProtocolError:
-    return ProtocolError(
-        offset, f"MessagePropertiesHeader.{name}", SECTION, f"{found}, at most {largest} fit"
-    )
+def _misfit(
+    offset: int, end: int, label_length: int, message_size: int, allocation: int, extension: int
+) -> ProtocolError:
+    """Say which of the sizes cannot be."""
+    extension_start = offset + _LAYOUT.size + label_length * WCHAR_SIZE_BYTES
+    extension_room = max(end - extension_start, 0)
+    if label_length > LABEL_LENGTH_MAX_CHARS:
+        at, name, reason = 1, "LabelLength", f"{label_length}, at most {LABEL_LENGTH_MAX_CHARS}"
+    elif not message_size <= allocation <= PACKET_SIZE_MAX_BYTES:
+        at, name = 36, "AllocationBodySize"
+        reason = f"{allocation} is not {message_size} (MessageSize) to {PACKET_SIZE_MAX_BYTES}"
+    elif extension > extension_room:
+        at, name, reason = 52, "ExtensionSize", f"{extension}, at most {extension_room} fit"
+    else:
+        at, name = 32, "MessageSize"
+        reason = f"{message_size} and padding, at most {extension_room - extension} fit"
+    return ProtocolError(offset + at, f"MessagePropertiesHeader.{name}", SECTION, reason)
 
 
 def _value_error(name: str, reason: str) -> ValueOutOfRange:
