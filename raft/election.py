@@ -203,6 +203,7 @@ class Election:
         return tally(self._state.members.current.voters, self._votes)
 
     def _failed(self) -> None:
+        """Give a campaign up, for now."""
         state = self._state
         state.role = Role.FOLLOWER
         if not self._is_early or state.leader is None:
@@ -286,16 +287,27 @@ class Election:
             if body.is_early and self._countdown is not None:
                 self._countdown = 0  # this log outranks the asker's
             return Verdict.DENY
+        if state.role is Role.PRE_CANDIDATE and body.is_early == self._is_early:
+            # Both ask at once: one of them must give way, or both would become candidates.
+            return Verdict.DENY if self._outranks(asker, body) else Verdict.GRANT
         if not self.is_in_lease(asker):
             return Verdict.GRANT
         if not body.is_early or state.role is Role.LEADER:
             return Verdict.DENY
         return Verdict.GRANT if state.leader in self._lost else Verdict.HOLD
 
+    def _outranks(self, asker: NodeId, body: PreVote) -> bool:
+        """Return whether this replica goes first; the asker's log is not behind."""
+        log = self._state.log
+        is_same = (log.last_index, log.last_term) == (body.last_index, body.last_term)
+        return is_same and self._state.node < asker
+
     def _answer(self, asker: NodeId, term: int, body: PreVote, verdict: Verdict) -> None:
         state = self._state
         if verdict is Verdict.GRANT:
             self._granted = (asker, term)
+            if state.role is Role.PRE_CANDIDATE:
+                self._failed()
             if self._countdown is not None:
                 self._countdown = state.config.campaign_ticks  # the asker goes first
             state.send(asker, PreVoteReply(True, body.is_early), term)

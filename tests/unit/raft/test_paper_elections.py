@@ -339,6 +339,28 @@ def test_a_pre_vote_changes_no_term_and_no_vote() -> None:
     assert bodies(b.take_outbox()) == [PreVoteReply(True, False)] * 2
 
 
+def test_two_that_time_out_together_do_not_split_the_vote() -> None:
+    """Raft 5.2 accepts a split vote and a new timeout; here one gives way to the other."""
+    group = Group("abc")
+    group.elect("c")
+    group.isolate("c")
+    group.tick(ELECTION_TICKS + 40)
+    assert [group.core(name).role for name in "ab"] == [Role.LEADER, Role.FOLLOWER]
+    assert group.core("a").term == 2
+
+
+def test_of_two_that_ask_together_the_longer_log_goes_first() -> None:
+    """By last log position, then by id."""
+    group = Group("abc")
+    group.elect("c")
+    group.drops = lambda e: e.to == "a.1" and isinstance(e.body, Append)
+    group.propose(b"x")
+    group.heal()
+    group.isolate("c")
+    group.tick(ELECTION_TICKS + 40)
+    assert [group.core(name).role for name in "ab"] == [Role.FOLLOWER, Role.LEADER]
+
+
 def test_a_pre_vote_is_denied_while_the_leader_is_heard() -> None:
     """Thesis 9.6: yes only without a heartbeat for an election timeout."""
     b = follower_of("a")

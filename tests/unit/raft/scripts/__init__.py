@@ -1,0 +1,1 @@
+"""Scenarios as text: a verb, a separator, the transcript. See `interaction`."""
