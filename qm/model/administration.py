@@ -24,12 +24,13 @@ from qm.model.effects import Outcome
 from qm.model.elements import OutgoingAdminState, QueueKind, QueuePrivacyLevel, QueueType
 from qm.model.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.ledger import Ledger, QueueInHand
-from qm.model.limits import APPLY_VERSION, QUEUES_MAX
+from qm.model.limits import APPLY_VERSION, QUEUES_MAX, SUBQUEUES_PER_QUEUE_MAX
 from qm.model.outgoing import OutgoingQueues
 from qm.model.records import OutgoingTransferInfo, Queue, QueueManager
 from qm.model.registry import NameIndex, Registry, Route, folded
 from qm.model.rows import QUEUE_KEY
 from qm.model.state import Table
+from qm.names.direct import DirectName
 from qm.names.errors import QueueNameError
 from qm.names.format_name import parse_format_name
 from qm.names.path_name import PathKind, PathName, parse_path_name, path_name_text
@@ -158,9 +159,10 @@ class Administration:
         return Outcome(MQ_OK)
 
     def apply_leader_activated(self, _command: LeaderActivated) -> Outcome:
-        """A new leader: the epoch rises; hardened mode takes hold of outgoing queues (3.1.3)."""
+        """A new leader: the epoch rises and leases get a full term; nothing is released."""
         counters = self._ledger.counters
         counters.epoch += 1
+        counters.leader_since_ms = counters.clock_ms
         return Outcome(MQ_OK, value=counters.epoch)
 
     # Queues ------------------------------------------------------------------------------
@@ -269,6 +271,42 @@ class Administration:
         if not is_application or name.subqueue is not None:
             return None
         return name if self._registry.aliases(manager).is_local_path(name) else None
+
+    def create_subqueue(self, name: DirectName, sender_sids: tuple[bytes, ...]) -> int:
+        """Make a subqueue of a local queue on its first use; return its queue_id or an MQ_ERROR.
+
+        It has no journal, and its bytes count against its queue's quota (guide 8.1).
+        """
+        assert name.subqueue is not None
+        parent_name = msgspec.structs.replace(name, subqueue=None)
+        parent = self._ledger.queue(max(self._registry.format_name(parent_name), 0))
+        if parent is None or parent.record.is_deleting:
+            return ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+        if not is_granted_on_queue(parent, sender_sids, QueueAccess.RECEIVE_MESSAGE):
+            return ErrorCode.MQ_ERROR_ACCESS_DENIED
+        record = parent.record
+        is_full = (
+            len(self._registry.subqueues(record.queue_id)) >= SUBQUEUES_PER_QUEUE_MAX
+            or self._ledger.counters.queue_count >= QUEUES_MAX
+        )
+        if is_full:
+            return ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+        now = self._ledger.now_ms // 1000
+        subqueue = Queue(
+            queue_id=self._next_queue_id(),
+            identifier=record.identifier,
+            kind=QueueKind.SUBQUEUE,
+            queue_type=record.queue_type,
+            pathname=f"{record.pathname};{name.subqueue}",
+            qualified_pathname=f"{record.qualified_pathname};{name.subqueue}",
+            create_time=now,
+            modify_time=now,
+            transactional=record.transactional,
+            parent_queue=record.queue_id,
+        )
+        self._ledger.put_queue(subqueue)
+        self._registry.bind_queue(subqueue)
+        return subqueue.queue_id
 
     def apply_set_queue(self, command: SetQueue) -> Outcome:
         """Change attributes of a queue; all or nothing."""

@@ -55,6 +55,16 @@ class QueueKind(IntEnum):
     OUTGOING = 8
     CONNECTOR = 9
 
+    @property
+    def is_move_target(self) -> bool:
+        """Whether messages may be moved there."""
+        return self in (QueueKind.APPLICATION, QueueKind.SUBQUEUE) or self.is_system_store
+
+    @property
+    def is_system_store(self) -> bool:
+        """Whether only the queue manager fills it: journals and dead-letter queues."""
+        return QueueKind.JOURNAL <= self <= QueueKind.TRANSACTIONAL_DEADLETTER
+
 
 class QueueScope(IntEnum):
     """Queue.Scope (3.1.1.2)."""

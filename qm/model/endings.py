@@ -64,6 +64,14 @@ class Endings:
             self._ledger.state.delete(Table.LOCK, row_key)
         self._ledger.unlink(queue, key, position, EFFECT_OF_REASON[MessageClass(reason)], reason)
 
+    def roll_back(self, queue: QueueInHand, key: int, position: Position) -> None:
+        """Unlink an enqueue that was never visible: no event, no acknowledgement (guide 3.1)."""
+        row_key = POSITION_KEY.pack(queue.record.queue_id, key)
+        self._ledger.state.delete(Table.LOCK, row_key)
+        if position.flags & PositionFlag.HAS_OBLIGATION:
+            self._ledger.state.delete(Table.OBLIGATION, row_key)
+        self._ledger.unlink(queue, key, position, EffectKind.ROLLED_BACK, 0)
+
     def copy(self, position: Position, key: int, target: QueueInHand, kind: EffectKind) -> bool:
         """Put a copy into a journal or dead-letter queue; over quota it is dropped and counted."""
         status = self._enqueue.quota_status(target, position.stored_size_bytes)

@@ -261,6 +261,29 @@ class Ledger:
         self.release_body(position.body_index, position.body_ordinal)
         self.effect(kind, queue_id, key, position, reason)
 
+    def lock(self, queue: QueueInHand, key: int, position: Position, lock: records.Lock) -> None:
+        """Available becomes Locked; it keeps its place (guide 3.2)."""
+        queue_id = queue.record.queue_id
+        position.state = rows.PositionState.LOCKED
+        position.flags |= rows.PositionFlag.HAS_LOCK
+        self.put_position(queue_id, key, position)
+        self.put_record(Table.LOCK, POSITION_KEY.pack(queue_id, key), lock)
+        queue.locked[key >> 56] += 1
+        self.touch(queue)
+        self.effect(EffectKind.LOCKED, queue_id, key, position, 0)
+
+    def unlock(self, queue: QueueInHand, key: int, position: Position, kind: EffectKind) -> None:
+        """Locked becomes Available, at the same place."""
+        queue_id = queue.record.queue_id
+        position.state = rows.PositionState.AVAILABLE
+        position.flags &= ~rows.PositionFlag.HAS_LOCK
+        self.put_position(queue_id, key, position)
+        self.state.delete(Table.LOCK, POSITION_KEY.pack(queue_id, key))
+        queue.locked[key >> 56] -= 1
+        self.touch(queue)
+        self.wake(queue, key)
+        self.effect(kind, queue_id, key, position, 0)
+
     def charge(self, queue: QueueInHand, key: int, size_bytes: int) -> None:
         """Count a position that entered the list."""
         queue.counts[key >> 56] += 1

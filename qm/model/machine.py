@@ -7,16 +7,25 @@ from qm.model import commands
 from qm.model.acknowledgements import Acknowledgements
 from qm.model.administration import Administration
 from qm.model.arrivals import Arrivals
-from qm.model.commands import CommandBatch
+from qm.model.clients import Clients
+from qm.model.commands import Command, CommandBatch, Request
 from qm.model.duplicates import Duplicates
 from qm.model.effects import Applied, Outcome
 from qm.model.endings import Endings
 from qm.model.enqueue import Enqueue
+from qm.model.expiry import Expiry
 from qm.model.ledger import Ledger
+from qm.model.moving import Moving
+from qm.model.opens import Opens
 from qm.model.outgoing import OutgoingQueues
+from qm.model.purging import Purging
+from qm.model.reads import Reads
 from qm.model.records import QueueManager
 from qm.model.registry import Registry
+from qm.model.rows import LeaseKind
+from qm.model.sending import Sending
 from qm.model.state import State
+from qm.model.transactions import Transactions
 
 Handler = Callable[[Any], Outcome]
 
@@ -36,22 +45,58 @@ class Machine:
         duplicates = Duplicates(ledger)
         acknowledgements = Acknowledgements(ledger, registry, enqueue, outgoing)
         endings = Endings(ledger, registry, enqueue, acknowledgements)
+        moving = Moving(ledger, enqueue)
         arrivals = Arrivals(ledger, registry, duplicates, enqueue, endings, acknowledgements)
         administration = Administration(ledger, registry, outgoing)
+        purging = Purging(ledger, registry, endings)
+        clients = Clients(ledger, enqueue)
+        opens = Opens(ledger, registry, clients, outgoing, administration)
+        transactions = Transactions(ledger, clients, endings, moving, outgoing)
+        reads = Reads(ledger, clients, opens, transactions, endings, moving)
+        sending = Sending(ledger, registry, clients, enqueue, endings, outgoing, transactions)
+        expiry = Expiry(ledger, endings, duplicates)
+        clients.on_close += [reads.release_owner, transactions.release_owner, opens.release_owner]
+        expiry.on_lease |= {
+            LeaseKind.CLIENT: lambda key: clients.lease_due(key[:-1].decode()),
+            LeaseKind.CLIENT_FORGOTTEN: lambda key: clients.forget_client(key[:-1].decode()),
+            LeaseKind.TRANSACTION: transactions.lease_due,
+            LeaseKind.OUTCOME_FORGOTTEN: transactions.forget,
+        }
         self._ledger: Final = ledger
         self._registry: Final = registry
         self._duplicates: Final = duplicates
+        self._clients: Final = clients
         self._handlers: Final[dict[type[Any], Handler]] = {
             commands.EdgeBatch: arrivals.apply_edge_batch,
+            commands.Send: sending.apply_send,
+            commands.ReceiveRun: reads.apply_receive_run,
+            commands.ReadEnd: reads.apply_read_end,
+            commands.Move: reads.apply_move,
+            commands.CancelRequests: clients.apply_cancel_requests,
+            commands.Confirm: clients.apply_confirm,
+            commands.OpenClient: clients.apply_open_client,
+            commands.RenewClients: clients.apply_renew_clients,
+            commands.CloseClient: clients.apply_close_client,
+            commands.OpenQueue: opens.apply_open_queue,
+            commands.CloseQueue: opens.apply_close_queue,
+            commands.TxBegin: transactions.apply_tx_begin,
+            commands.TxPrepare: transactions.apply_tx_prepare,
+            commands.TxCommit: transactions.apply_tx_commit,
+            commands.TxAbort: transactions.apply_tx_abort,
+            commands.TxForget: transactions.apply_tx_forget,
             commands.Provision: administration.apply_provision,
             commands.SetQueueManager: administration.apply_set_queue_manager,
             commands.CreateQueue: administration.apply_create_queue,
             commands.SetQueue: administration.apply_set_queue,
+            commands.DeleteQueue: purging.apply_delete_queue,
+            commands.PurgeQueue: purging.apply_purge_queue,
+            commands.PurgeStep: purging.apply_purge_step,
             commands.EnsureOutgoingQueue: administration.apply_ensure_outgoing_queue,
             commands.SetOutgoingAdminState: administration.apply_set_outgoing_admin_state,
             commands.RemoveOutgoingQueue: administration.apply_remove_outgoing_queue,
             commands.LeaderActivated: administration.apply_leader_activated,
             commands.RaiseApplyVersion: administration.apply_raise_apply_version,
+            commands.ClockTick: expiry.apply_clock_tick,
         }
 
     def apply(self, batch: CommandBatch) -> Applied:
@@ -60,11 +105,18 @@ class Machine:
             raise UnknownVersion(f"entry {batch.index}: version {batch.stamp.version}")
         ledger = self._ledger
         ledger.begin(batch.index, batch.stamp.now_ms)
-        outcomes = [self._handlers[type(command)](command) for command in batch.commands]
+        outcomes = [self._apply(command) for command in batch.commands]
         self._duplicates.finish()
         applied = ledger.finish()
         applied.outcomes = outcomes
         return applied
+
+    def _apply(self, command: Command) -> Outcome:
+        handler = self._handlers[type(command)]
+        request: Request | None = getattr(command, "request", None)
+        if request is None:
+            return handler(command)
+        return self._clients.once(request, lambda: handler(command))
 
     @property
     def manager(self) -> QueueManager | None:

@@ -69,6 +69,8 @@ class Counters(Record):
     stream_id: int = 0
     source_count: int = 0
     """Sources ever seen; the last one's id."""
+    client_count: int = 0
+    """Clients that are known, open or not."""
     outbox_id: int = 0
     handle: int = 0
     clock_ms: int = 0
@@ -78,6 +80,8 @@ class Counters(Record):
     """Of all queues, journals and outgoing queues."""
     journal_bytes: int = 0
     """Of the system journal and the dead-letter queues."""
+    leader_since_ms: int = 0
+    """When the present leader began: leases get a full term from there."""
     apply_version: int = 1
     usn: int = 0
 
@@ -192,6 +196,10 @@ class Lock(Record):
     target_queue: int = 0
     reason: int = 0x4000
 
+    def is_enqueue(self) -> bool:
+        """Whether the position belongs to an uncommitted transaction and was never visible."""
+        return self.kind is LockKind.ENQ_PENDING
+
 
 class Obligation(Record):
     """What is owed when the position ends."""
@@ -258,6 +266,7 @@ class Transaction(Record):
     coordinator: str
     operation_count: int
     deadline_ms: int
+    timeout_ms: int = 0
     outcome_ms: int = 0
 
 
@@ -278,37 +287,12 @@ class Client(Record):
     principal: str
     epoch: int
     lease_deadline_ms: int
+    lease_ms: int = 0
     confirmed_upto: int = 0
     highest_number: int = 0
     unconfirmed_count: int = 0
     unconfirmed_bytes: int = 0
     is_open: bool = True
-
-
-class Result(Record):
-    """One committed result of a numbered request."""
-
-    number: int
-    status: int
-    queue_id: int = 0
-    lookup_identifier: int = 0
-    body_index: int = 0
-    body_offset: int = 0
-    body_length: int = 0
-    body_ordinal: int = 0
-    body_crc32: int = 0
-    flags: int = 0
-    source_queue_manager: bytes = b""
-    message_ordinal: int = 0
-    value: bytes = b""
-    """Other commands: their own result record, encoded."""
-    is_destructive: bool = False
-
-
-class ResultRun(Record):
-    """Results of one client made by one command, ascending by number."""
-
-    results: tuple[Result, ...]
 
 
 class OutgoingTransferInfo(Record):
@@ -364,6 +348,8 @@ class PurgeRow(Record):
     reason: int
     """MessageClass: Q_PURGED or Q_DELETED."""
     is_deletion: bool
+    next_key: int
+    """Where the next step goes on."""
 
 
 class DirectoryObjectRow(Record):

@@ -10,6 +10,7 @@ from typing import Final
 
 from qm.model.elements import QueueKind
 from qm.model.ledger import Ledger, QueueInHand
+from qm.model.limits import SUBQUEUES_PER_QUEUE_MAX
 from qm.model.records import GUID_NULL, Queue, QueueManager
 from qm.model.rows import QUEUE_KEY
 from qm.model.state import Table
@@ -96,6 +97,13 @@ class Registry:
         """Remove an index row."""
         self._ledger.state.delete(Table.QUEUE_NAME, bytes((index,)) + name)
         self._routes.clear()
+
+    def subqueues(self, queue_id: int) -> list[int]:
+        """Return the queue_ids of a queue's subqueues (SubqueueCollection), by name."""
+        low = bytes((NameIndex.SUBQUEUE,)) + QUEUE_KEY.pack(queue_id)
+        high = bytes((NameIndex.SUBQUEUE,)) + QUEUE_KEY.pack(queue_id + 1)
+        rows = self._ledger.state.scan(Table.QUEUE_NAME, low, high, SUBQUEUES_PER_QUEUE_MAX)
+        return [int(QUEUE_KEY.unpack(row)[0]) for _, row in rows]
 
     # Names -------------------------------------------------------------------------------
 

@@ -50,6 +50,45 @@ SEQUENCE_IN_ROW: Final = Struct("<QIIQ")
 LastAccessTime ms u64."""
 
 
+LEASE_KEY: Final = Struct(">QB")
+"""due_ms u64, LeaseKind u8; the owner's key follows."""
+REQUEST_KEY: Final = Struct(">Q")
+"""A request number, behind the client's prefix."""
+
+RESULT_ENTRY: Final = Struct("<QIHHIQQIIHI16sI")
+"""One committed result: number u64, status u32, PositionFlag bits u16, ResultKind u16, queue_id
+u32, LookupIdentifier u64, body index u64, body offset u32, body length u32, body ordinal u16, body
+crc32 u32, source queue manager 16 bytes, message ordinal u32."""
+
+
+class LeaseKind(IntEnum):
+    """What falls due; a LEASE row ends with what it is about."""
+
+    CLIENT = 1
+    """The client's session ends: client id."""
+    CLIENT_FORGOTTEN = 2
+    """Late retries are no longer answered: client id."""
+    TRANSACTION = 3
+    """Inactive for too long, or its owner is gone: transaction id."""
+    OUTCOME_FORGOTTEN = 4
+    """The outcome is no longer remembered: transaction id."""
+    CLOSING = 5
+    """What a closed client left behind is being settled: client id."""
+
+
+class ResultKind(IntEnum):
+    """What a result entry holds."""
+
+    NONE = 0
+    """A status alone."""
+    RECEIVED = 1
+    """The message, which is out of its queue: lost if this result were."""
+    BORROWED = 2
+    """The message of a two-phase or transactional read; it is still in its queue, locked."""
+    VALUE = 3
+    """A status and a value, which follows the entry; such a row has one entry."""
+
+
 class PositionState(IntEnum):
     """MessagePosition.State ([MS-MQDMPR] 3.1.1.11)."""
 

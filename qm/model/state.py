@@ -47,6 +47,7 @@ class Table(IntEnum):
     DIRECTORY_INDEX = 0x18
     SYNTHETIC = 0x19
     PURGE = 0x1A
+    READ = 0x1B
 
     LOCAL_FIRST = 0x80
     """From here on: derived or node-local, never in the digest."""

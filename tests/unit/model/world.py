@@ -32,7 +32,7 @@ HOST = "vhost"
 PEER_ADDRESS = "127.0.0.99"
 
 
-def request(number: int = 1, client: str = "client", confirmed_upto: int = 0) -> Request:
+def request(number: int = 1, client: str = "", confirmed_upto: int = 0) -> Request:
     return Request(client, number, confirmed_upto)
 
 

@@ -1,0 +1,107 @@
+"""Moving messages between queues ([MS-MQDMPR] 3.1.7.1.16).
+
+A position keeps its LookupIdentifier, and so its relative place, when it moves to an application
+queue or subqueue; in a system queue or journal it arrives anew (guide 3.2).
+"""
+
+from typing import Final
+
+from qm.model.effects import EffectKind
+from qm.model.enqueue import Enqueue, EnqueueStatus
+from qm.model.ledger import Ledger, QueueInHand
+from qm.model.records import Obligation
+from qm.model.rows import (
+    DEADLINE_KEY,
+    POSITION_KEY,
+    SEQUENTIAL_ID_MAX,
+    Position,
+    PositionFlag,
+    PositionState,
+)
+from qm.model.state import Table
+
+_SYSTEM_FLAGS: Final = PositionFlag.HAS_OBLIGATION | PositionFlag.EXPIRY_DUE
+
+
+class Moving:
+    """Carries positions."""
+
+    def __init__(self, ledger: Ledger, enqueue: Enqueue) -> None:
+        self._ledger = ledger
+        self._enqueue = enqueue
+
+    def has_room(self, source: QueueInHand, target: QueueInHand, position: Position) -> bool:
+        """Whether the target's quota admits it; within one queue nothing changes hands."""
+        if self._root(source) == self._root(target):
+            return True
+        size = position.stored_size_bytes
+        queue_room, _ = self._enqueue.room_bytes(target)
+        return size <= queue_room and self._enqueue.quota_status(target, 0) is EnqueueStatus.OK
+
+    @staticmethod
+    def _root(queue: QueueInHand) -> int:
+        return queue.record.parent_queue or queue.record.queue_id
+
+    def carry(self, source: QueueInHand, key: int, position: Position, target: QueueInHand) -> int:
+        """Move a position, locked by its mover or Available; return its key in the target."""
+        ledger = self._ledger
+        is_system = target.record.kind.is_system_store
+        new_key = key
+        if is_system or ledger.position(target.record.queue_id, key) is not None:
+            counters = ledger.counters
+            counters.sequential_id = (counters.sequential_id + 1) & SEQUENTIAL_ID_MAX
+            new_key = (key >> 56) << 56 | counters.sequential_id
+        elif key & SEQUENTIAL_ID_MAX <= target.watermark:
+            # A purge of the target hides by key; what comes later is not meant by it.
+            counters = ledger.counters
+            counters.sequential_id = (counters.sequential_id + 1) & SEQUENTIAL_ID_MAX
+            new_key = (key >> 56) << 56 | counters.sequential_id
+        self._place(source, key, position, target, new_key, is_system=is_system)
+        return new_key
+
+    def rekey(self, queue: QueueInHand, key: int, new_key: int, position: Position) -> None:
+        """Give an Available position another place in its own queue."""
+        self._place(queue, key, position, queue, new_key, is_system=False)
+
+    def _place(
+        self,
+        source: QueueInHand,
+        key: int,
+        position: Position,
+        target: QueueInHand,
+        new_key: int,
+        *,
+        is_system: bool,
+    ) -> None:
+        ledger = self._ledger
+        source_id, target_id = source.record.queue_id, target.record.queue_id
+        old_row = POSITION_KEY.pack(source_id, key)
+        flags = position.flags & ~PositionFlag.HAS_LOCK
+        obligation = None
+        if position.flags & PositionFlag.HAS_OBLIGATION:
+            obligation = ledger.record(Table.OBLIGATION, old_row, Obligation)
+            ledger.state.delete(Table.OBLIGATION, old_row)
+        if position.flags & PositionFlag.HAS_LOCK:
+            ledger.state.delete(Table.LOCK, old_row)
+        moved = Position(
+            PositionState.AVAILABLE,
+            0,
+            (flags & ~_SYSTEM_FLAGS | PositionFlag.SYSTEM) if is_system else flags,
+            position.body_index,
+            position.body_offset,
+            position.body_length,
+            position.body_ordinal,
+            position.body_crc32,
+            position.stored_size_bytes,
+            0 if is_system else position.deadline_ms,
+            position.source_queue_manager,
+            position.message_ordinal,
+        )
+        ledger.link(target, new_key, moved, EffectKind.MOVED_IN)
+        if obligation is not None and not is_system:
+            ledger.put_record(Table.OBLIGATION, POSITION_KEY.pack(target_id, new_key), obligation)
+        if position.flags & PositionFlag.EXPIRY_DUE and not is_system:
+            # Its deadline passed while it was locked: due again, at its new place.
+            due = DEADLINE_KEY.pack(position.deadline_ms, target_id, new_key)
+            ledger.state.put(Table.DEADLINE, due, b"")
+        ledger.unlink(source, key, position, EffectKind.MOVED_OUT, 0)

@@ -1,0 +1,179 @@
+"""Messages that clients send ([MS-MQDMPR] 3.1.7.1.9, .27)."""
+
+from typing import Final
+
+from qm.model.addressing import format_name_of
+from qm.model.clients import Clients
+from qm.model.commands import Send
+from qm.model.effects import Outcome
+from qm.model.elements import LockKind, OperationType, QueueKind, QueuePrivacyLevel
+from qm.model.endings import Endings
+from qm.model.enqueue import Enqueue, EnqueueStatus, NewMessage
+from qm.model.granting import is_granted_on_queue
+from qm.model.ledger import Ledger, QueueInHand
+from qm.model.limits import PACKET_MAX_BYTES, TARGETS_PER_SEND_MAX
+from qm.model.outgoing import OutgoingQueues
+from qm.model.records import Lock, Obligation, TransactionalOperation
+from qm.model.registry import Registry, Route
+from qm.model.rows import PositionFlag
+from qm.model.transactions import Transactions
+from qm.names.errors import QueueNameError
+from qm.names.format_name import parse_format_name
+from qm.wire.access_mask import QueueAccess
+from qm.wire.codes import ErrorCode
+from qm.wire.errors import ProtocolError
+from qm.wire.message_class import MessageClass
+from qm.wire.user_message import UserMessage, parse_user_message
+
+MQ_OK: Final = 0
+
+
+class Sending:
+    """Applies Send."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        registry: Registry,
+        clients: Clients,
+        enqueue: Enqueue,
+        endings: Endings,
+        outgoing: OutgoingQueues,
+        transactions: Transactions,
+    ) -> None:
+        self._ledger = ledger
+        self._registry = registry
+        self._clients = clients
+        self._enqueue = enqueue
+        self._endings = endings
+        self._outgoing = outgoing
+        self._transactions = transactions
+
+    def apply_send(self, command: Send) -> Outcome:
+        """Enqueue once per target; the value is (MessageID, [(queue_id, key), ...]).
+
+        Several targets share one MessageID. The first failure ends it and is the status; copies
+        made before stay (DM-A27).
+        """
+        try:
+            message, _ = parse_user_message(command.packet, 0, len(command.packet))
+        except ProtocolError:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        if not 1 <= len(command.targets) <= TARGETS_PER_SEND_MAX:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        if len(command.packet) > PACKET_MAX_BYTES or self._ledger.manager is None:
+            return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
+        if command.transaction is not None:
+            refusal = self._transactions.refusal(command.transaction, command.request.client_id)
+            if refusal:
+                return Outcome(refusal)
+            if self._transactions.room(command.transaction) < len(command.targets):
+                return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
+        places: list[tuple[int, int]] = []
+        ordinal = 0
+        for target in command.targets:
+            status, queue = self._target(target.format_name, command, message)
+            if queue is None:
+                return Outcome(status, value=(ordinal, places))
+            ordinal = ordinal or self._ledger.next_message_ordinal()
+            places.append((queue.record.queue_id, self._put(command, message, queue, ordinal)))
+        return Outcome(MQ_OK, value=(ordinal, places))
+
+    def _target(
+        self, format_name: str, command: Send, message: UserMessage
+    ) -> tuple[int, QueueInHand | None]:
+        try:
+            name = parse_format_name(format_name)
+        except QueueNameError as error:
+            return error.code, None
+        found = self._registry.format_name(name)
+        if found == Route.ELSEWHERE:
+            found = self._outgoing.ensure(name)
+            if found <= 0:
+                return ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, None
+        queue = self._ledger.queue(found) if found > 0 else None
+        if queue is None or queue.record.is_deleting:
+            return ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, None
+        refusal = self._refusal(queue, command, message)
+        return (refusal, None) if refusal else (MQ_OK, queue)
+
+    def _refusal(self, queue: QueueInHand, command: Send, message: UserMessage) -> int:
+        record = queue.record
+        is_transactional = command.transaction is not None
+        if record.kind is not QueueKind.OUTGOING:
+            if record.kind not in (QueueKind.APPLICATION, QueueKind.CONNECTOR):
+                return ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
+            if not is_granted_on_queue(queue, command.sender_sids, QueueAccess.WRITE_MESSAGE):
+                return ErrorCode.MQ_ERROR_ACCESS_DENIED
+            if record.transactional != is_transactional:
+                return ErrorCode.MQ_ERROR_TRANSACTION_USAGE
+            if record.authentication:
+                return ErrorCode.MQ_ERROR_MESSAGE_NOT_AUTHENTICATED
+            if record.privacy_level is QueuePrivacyLevel.BODY:
+                return ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION
+        if is_transactional != (message.transaction is not None):
+            return ErrorCode.MQ_ERROR_TRANSACTION_USAGE
+        status = self._enqueue.quota_status(queue, len(command.packet))
+        return MQ_OK if status is EnqueueStatus.OK else ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+
+    def _put(self, command: Send, message: UserMessage, queue: QueueInHand, ordinal: int) -> int:
+        ledger = self._ledger
+        manager = ledger.manager
+        assert manager is not None
+        new = NewMessage(
+            command.body_index,
+            command.body_offset,
+            len(command.packet),
+            command.body_ordinal,
+            command.checksum,
+            0 if command.transaction is not None else message.priority,
+            _flags(message, command.transaction is not None),
+            manager.identifier,
+            ordinal,
+            message.user_header.sent_time,
+            message.user_header.time_to_be_received,
+            _obligation(message),
+        )
+        lock = None
+        if command.transaction is not None:
+            lock = Lock(LockKind.ENQ_PENDING, command.transaction)
+        key, position = self._enqueue.insert(queue, new, lock=lock)
+        if command.transaction is not None:
+            self._transactions.add(
+                command.transaction,
+                TransactionalOperation(OperationType.ENQUEUE, queue.record.queue_id, key),
+            )
+        elif queue.record.kind is QueueKind.OUTGOING:
+            self._outgoing.entered(queue, key, position)
+        elif position.deadline_ms and position.deadline_ms <= ledger.now_ms:
+            self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
+        return key
+
+
+def _flags(message: UserMessage, is_transactional: bool) -> int:
+    header = message.user_header
+    flags = PositionFlag.FROM_THIS_MANAGER
+    if header.is_recoverable:
+        flags |= PositionFlag.RECOVERABLE
+    if is_transactional:
+        flags |= PositionFlag.TRANSACTIONAL
+    if header.has_negative_journaling:
+        flags |= PositionFlag.NEGATIVE_JOURNALING
+    if header.has_positive_journaling:
+        flags |= PositionFlag.POSITIVE_JOURNALING
+    return int(flags)
+
+
+def _obligation(message: UserMessage) -> Obligation | None:
+    """What is owed for a message of ours; a final ack is for other queue managers to send."""
+    header, properties = message.user_header, message.properties
+    if not properties.flags:
+        return None
+    return Obligation(
+        acknowledgements=properties.flags,
+        administration_queue=format_name_of(header.admin_queue, header),
+        priority=message.priority,
+        application_tag=properties.application_tag,
+        label=properties.label or "",
+        destination=format_name_of(header.destination_queue, header),
+    )
