@@ -1,7 +1,7 @@
 """The end of the log, where records are written: all of a batch, or none of it."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -63,12 +63,12 @@ class Tail:
         self,
         records: Sequence[Record],
         synced: tuple[int, int],
-        checkpoint: Callable[[], Sequence[Record]],
+        checkpoint: Record,
     ) -> list[Placed]:
         """Write records, in further segments when they do not fit, and return their places.
 
-        `synced` is the (index, position) known fsynced. Each further segment begins with what
-        `checkpoint` returns, so that it can do without the earlier ones. Raises OSError; the log
+        `synced` is the (index, position) known fsynced. Each further segment begins with
+        `checkpoint`, so that it can do without the earlier ones. Raises OSError; the log
         is then as before.
         """
         batch = _Batch(self, synced)
@@ -85,21 +85,19 @@ class Tail:
         self.segment, self.checksum = batch.segment, batch.checksum
         return batch.placed
 
-    def _add(
-        self, batch: "_Batch", record: Record, checkpoint: Callable[[], Sequence[Record]]
-    ) -> None:
+    def _add(self, batch: "_Batch", record: Record, checkpoint: Record) -> None:
         """Put a record where it fits."""
         kind, _, _, data = record
         reserve = self._reserve_bytes if kind <= LAST_ENTRY_KIND else 0
         if batch.end + record_bytes(len(data)) + reserve > batch.segment.header.size_bytes:
             batch.flush()
-            self._roll(batch, record, checkpoint())
+            self._roll(batch, record, checkpoint)
         batch.add(record)
 
-    def _roll(self, batch: "_Batch", record: Record, checkpoint: Sequence[Record]) -> None:
+    def _roll(self, batch: "_Batch", record: Record, checkpoint: Record) -> None:
         """Continue in a new segment that has room for the checkpoint and the record."""
         bytes_needed = SEGMENT_HEADER_BYTES + self._reserve_bytes
-        for _, _, _, data in (*checkpoint, record):
+        for _, _, _, data in (checkpoint, record):
             bytes_needed += record_bytes(len(data))
         if bytes_needed > SEGMENT_BYTES_MAX:
             raise ValueError(f"a record of {len(record[3])} bytes is larger than any segment")
@@ -120,8 +118,7 @@ class Tail:
             raise
         self._next_incarnation += 1
         batch.continue_in(Segment(spare.file, header, first_index=0))
-        for item in checkpoint:
-            batch.add(item)
+        batch.add(checkpoint)
 
     def _undo(self, batch: "_Batch") -> None:
         """Leave nothing behind that a recovery would find."""

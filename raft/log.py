@@ -23,6 +23,7 @@ from raft.record import Floor, RecordKind, encode_floor, encode_hard_state, reco
 from raft.recovery import LogDamaged, Recovered, recover
 from raft.segment import (
     SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MIN,
     Segment,
     is_disk_full,
     make_first_segment,
@@ -42,7 +43,6 @@ __all__ = [
     "has_log",
 ]
 
-SEGMENT_BYTES_MIN = 4096
 CONTROL_RESERVE_BYTES_MAX = 64 * 1024
 """At the end of each segment for what is no entry: a full disk stops neither votes nor
 compaction. A sixteenth of smaller segments."""
@@ -142,6 +142,7 @@ class Log:
         """Segments whose files are free once the position is synced."""
         self._is_short_of_space = False
         self._is_failed = False
+        self._is_closed = False
 
     @classmethod
     def open(cls, directory: Directory, config: LogConfig) -> "Log":
@@ -281,9 +282,13 @@ class Log:
         self._check_disk()
         hard_state = hard_state or self._hard_state
 
-        def checkpoint() -> list[Record]:
-            return self._checkpoint(hard_state)
-
+        # Whatever else a segment says that outlives its entries is said again when it is dropped.
+        checkpoint = (
+            RecordKind.HARD_STATE,
+            hard_state.term,
+            self.last_index(),
+            encode_hard_state(hard_state),
+        )
         self._note_unsynced(self._tail.segment)
         synced = (self._durable_index, self._synced_position)
         try:
@@ -294,17 +299,6 @@ class Log:
         self._contents.floor = floor or self._contents.floor
         for item in placed:
             self._take(item)
-
-    def _checkpoint(self, hard_state: HardState) -> list[Record]:
-        """Return what each segment begins with."""
-        records: list[Record] = []
-        floor, last_index = self._contents.floor, self.last_index()
-        if floor != Floor():
-            data = encode_floor(floor)
-            records.append((RecordKind.FLOOR, floor.base_term, last_index, data))
-        data = encode_hard_state(hard_state)
-        records.append((RecordKind.HARD_STATE, hard_state.term, last_index, data))
-        return records
 
     def _take(self, item: Placed) -> None:
         """Take note of a record that was written."""
@@ -388,7 +382,7 @@ class Log:
             return
         record = (RecordKind.SYNCED, self.last_term, self.last_index(), b"")
         try:
-            self._tail.write([record], (self._durable_index, self._synced_position), list)
+            self._tail.write([record], (self._durable_index, self._synced_position), record)
         except OSError as error:
             failure = self._failed("the log cannot be written", error)
             if isinstance(failure, FatalDiskError):
@@ -447,13 +441,13 @@ class Log:
         The state machine must have them durably without the log, and `meta` must describe it. Call
         it again after holds were released. The files are free, and `meta` is durable, after the
         next sync; when nothing can be dropped, nothing is noted. Raises LogFull (nothing was
-        dropped), ValueError when the log never held that entry.
+        dropped), ValueError when the log does not hold that entry durably.
         """
-        if self.term(meta.index) != meta.term:
+        if meta.index > self._durable_index or self.term(meta.index) != meta.term:
             raise ValueError(
-                f"entry {meta.index} has term {self.term(meta.index)}, not {meta.term}"
+                f"entry {meta.index} of term {meta.term} is not one that is durable here"
             )
-        limit = min([meta.index, self._durable_index, *(hold.index - 1 for hold in self._holds)])
+        limit = min([meta.index, *(hold.index - 1 for hold in self._holds)])
         count = self._droppable(limit)
         if count == 0:
             return
@@ -474,7 +468,8 @@ class Log:
     def _droppable(self, limit: int) -> int:
         """Return how many of the oldest segments hold nothing above `limit`.
 
-        They, and the beginning of the one behind them, are synced: recovery relies on it.
+        They and the beginning of the one behind them are synced, also those without entries:
+        recovery takes a break in a segment below a floor for reuse, never for a torn write.
         """
         count = 0
         for segment, following in pairwise(self._contents.segments):
@@ -511,14 +506,18 @@ class Log:
         self._write([record], floor=floor)
         self._retire(len(segments) - 1)
         self._sync_now()
-        self._free_retired()
+        if self._sync is None:  # it may still be about to sync their files
+            self._free_retired()
 
     def close(self) -> None:
         """Sync what is left, mark it as synced, and close the files.
 
         While a sync is outstanding, or after an error of the disk, nothing is written: what was
-        not synced is as after a crash.
+        not synced is as after a crash. Closing again does nothing.
         """
+        if self._is_closed:
+            return
+        self._is_closed = True
         if self._sync is None and not self._is_failed:
             self._sync_now()
             self._mark_synced()

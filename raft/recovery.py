@@ -25,6 +25,7 @@ from raft.record import (
     segment_keys,
 )
 from raft.segment import (
+    SEGMENT_BYTES_MIN,
     SEGMENT_HEADER_BYTES,
     Segment,
     SegmentHeader,
@@ -220,6 +221,10 @@ def _scan_all(files: dict[int, File], group: GroupId) -> list[_Scan | _Broken]:
     for number, file in files.items():
         header = headers[number]
         data = _read(file, segment_name(number), file.size())
+        if len(data) < (header.size_bytes if header else SEGMENT_BYTES_MIN):
+            # Its length was durable before it became a segment.
+            reason = f"the file has been shortened to {len(data)} bytes"
+            raise LogDamaged(segment_name(number), len(data), 0, reason)
         if header is None:
             keys = segment_keys(group, salts[0], number)
             scans.append(_Broken(number, _proven_position(data, SEGMENT_HEADER_BYTES, keys)))

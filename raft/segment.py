@@ -18,6 +18,7 @@ from raft.record import SegmentKeys, segment_keys
 from raft.types import GroupId
 
 SEGMENT_HEADER_BYTES = 64
+SEGMENT_BYTES_MIN = 4096
 SEGMENT_BYTES_MAX = 1 << 30
 """Offsets within a segment are kept in 32 bits."""
 
@@ -128,6 +129,11 @@ class Table:
     def last_index(self) -> int:
         """Last entry; `first_index - 1` when there is none."""
         return self.first_index + len(self._offsets) - 1
+
+    def size_bytes(self) -> int:
+        """Return the memory that the entries take."""
+        arrays = (self._offsets, self._lengths, self._term_starts, self._terms)
+        return sum(item.buffer_info()[1] * item.itemsize for item in arrays)
 
     def append(self, index: int, term: int, offset: int, length: int) -> None:
         """Add the next entry. `offset` is that of its record, `length` that of its data."""

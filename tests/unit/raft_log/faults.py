@@ -38,11 +38,23 @@ class Inode:
         self.data = bytearray(data)
         self.durable = bytes(data)
         self.unsynced: list[tuple[int, bytes]] = []
+        self.times: list[int] = []
+        """When each of them was written."""
 
-    def write(self, offset: int, data: bytes) -> None:
+    def write(self, offset: int, data: bytes, time: int) -> None:
         """Change the bytes that are read."""
         self.unsynced.append((offset, data))
+        self.times.append(time)
         overwrite(self.data, offset, data)
+
+    def sync(self, until: int) -> None:
+        """Make durable what was written until then."""
+        covered = sum(time <= until for time in self.times)
+        durable = bytearray(self.durable)
+        for offset, data in self.unsynced[:covered]:
+            overwrite(durable, offset, data)
+        self.durable = bytes(durable)
+        del self.unsynced[:covered], self.times[:covered]
 
     def after_crash(self, loss: Loss, random: Random) -> bytes:
         """Return what is found."""
@@ -92,6 +104,8 @@ class Disk:
         self.fails_to_sync = False
         self.fails_to_read = False
         self.syncs = 0
+        self.sync_began: int | None = None
+        """If set: syncs run in the background since then, and cover nothing that came later."""
         self.root = FaultyDirectory(self)
 
     def step(self) -> None:
@@ -99,6 +113,10 @@ class Disk:
         if self.stop_at is not None and self.operations >= self.stop_at:
             raise Stopped
         self.operations += 1
+
+    def covered(self) -> int:
+        """Return up to which operation a sync makes things durable."""
+        return self.operations if self.sync_began is None else self.sync_began
 
     def used_bytes(self) -> int:
         """Return the sum of all files' sizes."""
@@ -136,12 +154,12 @@ class FaultyFile:
         if budget is not None:
             self._disk.write_budget_bytes = max(0, budget - len(data))
             if len(data) > budget:
-                self._inode.write(offset, bytes(data[:budget]))
+                self._inode.write(offset, bytes(data[:budget]), self._disk.operations)
                 raise OSError(errno.ENOSPC, "no space for these bytes")
         growth = max(0, offset + len(data) - len(self._inode.data))
         if self._disk.used_bytes() + growth > self._disk.capacity_bytes:
             raise OSError(errno.ENOSPC, "no space for a longer file")
-        self._inode.write(offset, bytes(data))
+        self._inode.write(offset, bytes(data), self._disk.operations)
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
         """See `File.pwritev`."""
@@ -154,8 +172,7 @@ class FaultyFile:
         if self._disk.fails_to_sync:
             raise FatalDiskError("the disk does not take it")
         self._disk.syncs += 1
-        self._inode.durable = bytes(self._inode.data)
-        self._inode.unsynced = []
+        self._inode.sync(self._disk.covered())
 
     def allocate(self, length: int) -> None:
         """See `File.allocate`. A full disk leaves a part of it behind."""
@@ -163,7 +180,8 @@ class FaultyFile:
         self._disk.step()
         missing = length - len(self._inode.data)
         room = self._disk.capacity_bytes - self._disk.used_bytes()
-        self._inode.write(len(self._inode.data), bytes(max(0, min(missing, room))))
+        zeros = bytes(max(0, min(missing, room)))
+        self._inode.write(len(self._inode.data), zeros, self._disk.operations)
         if missing > room:
             raise OSError(errno.ENOSPC, "no space to allocate")
 
@@ -186,8 +204,8 @@ class FaultyDirectory:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._names: dict[str, Inode] = {}
-        self._history: list[dict[str, Inode]] = [{}]
-        """The names as they were after each change since the last sync, the durable ones first."""
+        self._history: list[tuple[int, dict[str, Inode]]] = [(0, {})]
+        """The names after each change since the last sync and when, the durable ones first."""
         self._folders: dict[str, FaultyDirectory] = {}
 
     def open(self, name: str, *, create: bool = False) -> FaultyFile:
@@ -229,7 +247,8 @@ class FaultyDirectory:
         self._disk.step()
         if self._disk.fails_to_sync:
             raise FatalDiskError("the disk does not take it")
-        self._history = self._history[-1:]
+        while len(self._history) > 1 and self._history[1][0] <= self._disk.covered():
+            del self._history[0]
 
     def free_bytes(self) -> int:
         """See `Directory.free_bytes`."""
@@ -241,10 +260,8 @@ class FaultyDirectory:
         return own + sum(folder.used_bytes() for folder in self._folders.values())
 
     def bytes_of(self, name: str) -> bytearray:
-        """Return a file's bytes, to look at or to damage."""
-        inode = self._names[name]
-        inode.unsynced = []
-        return inode.data
+        """Return a file's bytes as they are read, to look at or to damage."""
+        return self._names[name].data
 
     def copy_after_crash(self, target: "FaultyDirectory", loss: Loss, random: Random) -> None:
         """Fill an empty folder with what a crash leaves of this one."""
@@ -252,11 +269,11 @@ class FaultyDirectory:
             Loss.NOTHING_SURVIVES: 0,
             Loss.EVERYTHING_SURVIVES: len(self._history) - 1,
         }.get(loss, random.randrange(len(self._history)))
-        for name, inode in self._history[kept].items():
+        for name, inode in self._history[kept][1].items():
             target._names[name] = Inode(inode.after_crash(loss, random))
-        target._history = [dict(target._names)]
+        target._history = [(0, dict(target._names))]
         for name, folder in self._folders.items():
             folder.copy_after_crash(target.subdirectory(name), loss, random)
 
     def _note_change(self) -> None:
-        self._history.append(dict(self._names))
+        self._history.append((self._disk.operations, dict(self._names)))

@@ -1,0 +1,233 @@
+"""Bits that flip on the disk: nothing that was synced is lost in silence."""
+
+from random import Random
+
+import pytest
+
+from raft.log import Log, LogConfig, LogDamaged
+from raft.record import RECORD_HEADER_BYTES, encode_header, parse_header, record_bytes, segment_keys
+from raft.segment import SEGMENT_HEADER_BYTES, segment_name
+from raft.types import Entry, EntryKind, HardState
+from tests.unit.raft_log.faults import Disk, FaultyDirectory, Loss
+from tests.unit.raft_log.model import READ_ALL, State, differences
+from tests.unit.raft_log.test_log import entries, meta, sync
+
+SALT = 0x1234
+CONFIG = LogConfig(group=7, salt=SALT, segment_bytes=4096)
+
+
+def filled(disk: Disk, last: int, *, is_idle: bool = True) -> State:
+    """A log with synced entries; if not idle, four more that were never synced."""
+    log = Log.open(disk.root, CONFIG)
+    log.append(HardState(1, "n1.1", 0), entries(1, last + 1, size=50))
+    sync(log)
+    if not is_idle:
+        log.append(None, entries(last + 1, last + 5, size=50))
+    return State(HardState(1, "n1.1", 0), entries=entries(1, last + 5, size=50))
+
+
+def copy(disk: Disk) -> FaultyDirectory:
+    return disk.after_crash(Loss.EVERYTHING_SURVIVES, Random(0)).root
+
+
+def places(folder: FaultyDirectory, name: str) -> list[tuple[int, int]]:
+    """(offset, length with header and padding) of the records of a segment."""
+    data = bytes(folder.bytes_of(name))
+    keys = segment_keys(CONFIG.group, SALT, int(name.removesuffix(".segment"), 16))
+    found = []
+    at = SEGMENT_HEADER_BYTES
+    while (header := parse_header(data, at, keys)) is not None:
+        found.append((at, record_bytes(header.length)))
+        at += record_bytes(header.length)
+    return found
+
+
+def flip(folder: FaultyDirectory, name: str, byte: int) -> None:
+    folder.bytes_of(name)[byte] ^= 1 << byte % 8
+
+
+@pytest.mark.parametrize("last", [8, 60])
+def test_each_byte_of_a_synced_log_is_refused_when_it_flips(last: int) -> None:
+    """Or it is of no account: padding, and the note that the rest is synced."""
+    disk = Disk()
+    filled(disk, last)
+    state = State(HardState(1, "n1.1", 0), entries=entries(1, last + 1, size=50))
+    names = [name for name in disk.root.names() if name.endswith("segment")]
+    assert len(names) == {8: 1, 60: 2}[last]
+    refused = harmless = 0
+    for name in names:
+        records = places(disk.root, name)
+        end = sum(records[-1])
+        for byte in range(end + 100):
+            folder = copy(disk)
+            flip(folder, name, byte)
+            try:
+                log = Log.open(folder, CONFIG)
+            except LogDamaged as error:
+                refused += 1
+                assert error.file == name
+                at = max([0, *(offset for offset, _ in records if offset <= byte)])
+                assert error.offset == at, byte
+                assert f"{name}: damaged at byte {at} (entry {error.index})" in str(error)
+                assert error.index <= last
+                continue
+            harmless += 1
+            assert differences(log, state) == []
+    # Up to 4 bytes of padding a record, 12 of a segment's, and the last record of the log.
+    assert harmless < (last + 4) * 4 + 12 * len(names) + 164 * len(names)
+    assert refused > last * (RECORD_HEADER_BYTES + 50)
+
+
+def test_each_byte_above_the_last_mark_is_cut_when_it_flips() -> None:
+    disk = Disk()
+    state = filled(disk, 8, is_idle=False)
+    (name,) = (name for name in disk.root.names() if name.endswith("segment"))
+    records = places(disk.root, name)
+    for number, (offset, length) in enumerate(records[-4:]):
+        for byte in range(offset, offset + length):
+            folder = copy(disk)
+            flip(folder, name, byte)
+            log = Log.open(folder, CONFIG)
+            assert log.last_index() in (8 + number, 12)
+            assert log.entries(1, log.last_index() + 1, READ_ALL) == state.between(
+                1, log.last_index() + 1
+            )
+            assert log.hard_state == state.hard_state
+
+
+def test_the_place_of_damage_names_the_entry() -> None:
+    disk = Disk()
+    filled(disk, 60)
+    name = segment_name(2)
+    first = len(places(disk.root, segment_name(1))) - 2
+    offset, length = places(disk.root, name)[3]
+    flip(disk.root, name, offset + length - 8)
+    with pytest.raises(LogDamaged) as caught:
+        Log.open(disk.root, CONFIG)
+    assert (caught.value.file, caught.value.offset) == (name, offset)
+    # Before it stand the entries of segment 1, a hard state and two entries.
+    assert caught.value.index == first + 3
+    assert "rejoin under the next incarnation" in str(caught.value)
+
+
+def test_a_lost_hard_state_is_refused_like_a_lost_entry() -> None:
+    """A vote has no index of its own; forgetting it elects two leaders."""
+    disk = Disk()
+    log = Log.open(disk.root, CONFIG)
+    log.append(HardState(4, "n1.1", 0), ())
+    sync(log)
+    (name,) = (name for name in disk.root.names() if name.endswith("segment"))
+    offset, _ = places(disk.root, name)[-2]
+    flip(disk.root, name, offset + RECORD_HEADER_BYTES + 8)
+    with pytest.raises(LogDamaged):
+        Log.open(disk.root, CONFIG)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_missing_segment_is_refused(number: int) -> None:
+    disk = Disk()
+    filled(disk, 110)
+    assert segment_name(4) in disk.root.names()
+    disk.root.unlink(segment_name(number))
+    with pytest.raises(LogDamaged):
+        Log.open(disk.root, CONFIG)
+
+
+@pytest.mark.parametrize("number", [3, 4])
+def test_a_missing_segment_of_a_compacted_log_is_refused(number: int) -> None:
+    disk = Disk()
+    filled(disk, 110)
+    log = Log.open(disk.root, CONFIG)
+    log.compact(meta(80))
+    sync(log)
+    log.close()
+    assert next(n for n in disk.root.names() if n.endswith("segment")) == segment_name(3)
+    disk.root.unlink(segment_name(number))
+    with pytest.raises(LogDamaged):
+        Log.open(disk.root, CONFIG)
+
+
+@pytest.mark.parametrize("length", [0, 10, 64, 1000, 4000])
+def test_a_shortened_segment_is_refused(length: int) -> None:
+    disk = Disk()
+    filled(disk, 60)
+    del disk.root.bytes_of(segment_name(2))[length:]
+    with pytest.raises(LogDamaged):
+        Log.open(disk.root, CONFIG)
+
+
+def test_another_group_s_log_is_refused() -> None:
+    disk = Disk()
+    filled(disk, 8)
+    with pytest.raises(LogDamaged, match="belongs to group 7, not to group 8"):
+        Log.open(disk.root, LogConfig(group=8, salt=1, segment_bytes=4096))
+
+
+def test_what_cannot_be_read_is_refused() -> None:
+    disk = Disk()
+    filled(disk, 60)
+    disk.fails_to_read = True
+    with pytest.raises(LogDamaged, match="cannot be read"):
+        Log.open(disk.root, CONFIG)
+
+
+def test_damage_while_running_is_seen_by_who_reads_entries() -> None:
+    disk = Disk()
+    filled(disk, 60)
+    log = Log.open(disk.root, CONFIG)
+    offset, length = places(disk.root, segment_name(2))[3]
+    index = len(places(disk.root, segment_name(1))) - 2 + 3
+    flip(disk.root, segment_name(2), offset + length - 8)
+    assert log.entries(1, index, READ_ALL) == entries(1, index, size=50)
+    with pytest.raises(LogDamaged) as caught:
+        log.entries(1, 60, READ_ALL)
+    assert (caught.value.file, caught.value.offset) == (segment_name(2), offset)
+    assert caught.value.index == index
+    disk.fails_to_read = True
+    for read in (lambda: log.entries(1, 2, 1), lambda: log.read(1, 0, 1)):
+        with pytest.raises(LogDamaged, match="cannot be read"):
+            read()
+
+
+def test_a_body_that_imitates_records_proves_nothing() -> None:
+    """A peer may send bytes that look like a record which says that all before it was synced. In
+    a torn write recovery finds them behind the tear, and must not refuse the log for them.
+    """
+    guesses = [segment_keys(7, salt, 1) for salt in (0, 1, SALT + 1)]
+    forged = b"".join(
+        encode_header(keys, 1, 1, 10, b"", (10, 4000), 0)[0] + bytes(4) for keys in guesses
+    )
+    true = encode_header(segment_keys(7, SALT, 1), 1, 1, 10, b"", (10, 4000), 0)[0] + bytes(4)
+    for body, is_refused in ((forged, False), (true, True)):
+        disk = Disk()
+        log = Log.open(disk.root, CONFIG)
+        # Data begin 4 bytes behind a multiple of 8.
+        log.append(None, (Entry(1, 1, EntryKind.DATA, bytes(4) + body),))
+        name = segment_name(1)
+        offset, _ = places(disk.root, name)[1]
+        flip(disk.root, name, offset)
+        if is_refused:
+            with pytest.raises(LogDamaged):
+                Log.open(disk.root, CONFIG)
+        else:
+            assert Log.open(disk.root, CONFIG).last_index() == 0
+
+
+def test_stale_records_of_a_recycled_segment_are_never_found() -> None:
+    """All records have one size, so that those of the former life stand where new ones would."""
+    disk = Disk()
+    log = Log.open(disk.root, CONFIG)
+    last = 0
+    for _ in range(30):
+        log.append(None, entries(last + 1, last + 6, size=900))
+        last += 5
+        sync(log)
+        log.compact(meta(last))
+        sync(log)
+        folder = copy(disk)
+        found = Log.open(folder, CONFIG)
+        assert found.last_index() == last
+        state = State(entries=entries(1, last + 1, size=900), meta=meta(last))
+        assert differences(found, state) == []
+    reused = [name for name in disk.root.names() if disk.root.bytes_of(name).count(b"1.1 ")]
+    assert reused
