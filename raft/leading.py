@@ -53,6 +53,7 @@ class Leadership:
         "_transfer",
         "_unapplied",
         "_wanted",
+        "_was_term_durable",
         "first_index",
         "is_over",
         "needs_emit",
@@ -76,6 +77,7 @@ class Leadership:
         self.first_index = state.log.last_index + 1
         """Of the no-op: before it is committed, nothing of older terms counts (Raft 5.4.2)."""
         self._append(EntryKind.NOOP, b"")
+        self._was_term_durable = state.members.current.voters != (state.node,)
 
     # Inputs of the own node
 
@@ -143,6 +145,7 @@ class Leadership:
 
     def stable(self) -> None:
         """More of the own log is durable: now the leader counts itself."""
+        self.needs_emit = self.needs_emit or not self._was_term_durable
         self._advance()
 
     def tick(self, count: int) -> None:
@@ -357,10 +360,22 @@ class Leadership:
         if is_sealed:
             self.reads.seal(state.commit)
             self._confirm_reads()
+        is_term_durable = self._is_term_durable()
         for node, progress in self.progress.items():
-            self._feed(node, progress, shared)
+            if is_term_durable:
+                self._feed(node, progress, shared)
             if is_sealed or progress.commit_told < min(state.commit, progress.match):
                 self._heartbeat(node, progress)
+
+    def _is_term_durable(self) -> bool:
+        """Return whether this node remembers after a crash that it led this term.
+
+        Others' votes are asked for after the own one is durable. A single voter asks nobody:
+        it could win the term twice and fill the same place with two entries.
+        """
+        if not self._was_term_durable:
+            self._was_term_durable = self._state.log.durable_index >= self.first_index
+        return self._was_term_durable
 
     def _feed(
         self, node: NodeId, progress: Progress, shared: dict[int, tuple[Append, int, int]]

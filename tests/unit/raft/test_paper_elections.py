@@ -500,6 +500,20 @@ def test_a_single_voter_leads_at_once() -> None:
     assert group.core("a").commit == 1
 
 
+def test_a_single_voter_sends_nothing_before_its_vote_is_durable() -> None:
+    """Raft 5.2: else, after a crash, it could win the same term again and fill it anew."""
+    group = Group("a", learners="b")
+    a = group["a"]
+    a.auto_sync = False
+    group.tick(1, "a")
+    assert a.core.role is Role.LEADER
+    assert not bodies(group.log, Append)
+    a.sync()
+    group.settle()
+    assert bodies(group.log, Append)
+    assert group["b"].terms() == [1]
+
+
 def test_every_member_can_lead_in_turn() -> None:
     """Raft 5.2: leadership moves, terms only grow."""
     group = Group("abc")
