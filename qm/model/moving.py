@@ -19,6 +19,7 @@ from qm.model.rows import (
     PositionState,
 )
 from qm.model.state import Table
+from qm.model.unlocking import is_purge_pending
 
 _SYSTEM_FLAGS: Final = PositionFlag.HAS_OBLIGATION | PositionFlag.EXPIRY_DUE
 
@@ -44,24 +45,27 @@ class Moving:
 
     def carry(self, source: QueueInHand, key: int, position: Position, target: QueueInHand) -> int:
         """Move a position, locked by its mover or Available; return its key in the target."""
-        ledger = self._ledger
         is_system = target.record.kind.is_system_store
-        new_key = key
-        if is_system or ledger.position(target.record.queue_id, key) is not None:
-            counters = ledger.counters
-            counters.sequential_id = (counters.sequential_id + 1) & SEQUENTIAL_ID_MAX
-            new_key = (key >> 56) << 56 | counters.sequential_id
-        elif key & SEQUENTIAL_ID_MAX <= target.watermark:
-            # A purge of the target hides by key; what comes later is not meant by it.
-            counters = ledger.counters
-            counters.sequential_id = (counters.sequential_id + 1) & SEQUENTIAL_ID_MAX
-            new_key = (key >> 56) << 56 | counters.sequential_id
-        self._place(source, key, position, target, new_key, is_system=is_system)
+        # A purge of the target hides by key; what comes later is not meant by it.
+        is_new = (
+            is_system
+            or is_purge_pending(target, key)
+            or self._ledger.position(target.record.queue_id, key) is not None
+        )
+        new_key = self._next_key(key) if is_new else key
+        self._place(source, key, position, target, new_key, EffectKind.MOVED_IN)
         return new_key
 
-    def rekey(self, queue: QueueInHand, key: int, new_key: int, position: Position) -> None:
-        """Give an Available position another place in its own queue."""
-        self._place(queue, key, position, queue, new_key, is_system=False)
+    def rekey(self, queue: QueueInHand, key: int, position: Position) -> int:
+        """Make a pending enqueue Available behind the watermark that overtook it."""
+        new_key = self._next_key(key)
+        self._place(queue, key, position, queue, new_key, EffectKind.ARRIVED)
+        return new_key
+
+    def _next_key(self, key: int) -> int:
+        counters = self._ledger.counters
+        counters.sequential_id = (counters.sequential_id + 1) & SEQUENTIAL_ID_MAX
+        return (key >> 56) << 56 | counters.sequential_id
 
     def _place(
         self,
@@ -70,10 +74,10 @@ class Moving:
         position: Position,
         target: QueueInHand,
         new_key: int,
-        *,
-        is_system: bool,
+        kind: EffectKind,
     ) -> None:
         ledger = self._ledger
+        is_system = target.record.kind.is_system_store
         source_id, target_id = source.record.queue_id, target.record.queue_id
         old_row = POSITION_KEY.pack(source_id, key)
         flags = position.flags & ~PositionFlag.HAS_LOCK
@@ -97,7 +101,7 @@ class Moving:
             position.source_queue_manager,
             position.message_ordinal,
         )
-        ledger.link(target, new_key, moved, EffectKind.MOVED_IN)
+        ledger.link(target, new_key, moved, kind)
         if obligation is not None and not is_system:
             ledger.put_record(Table.OBLIGATION, POSITION_KEY.pack(target_id, new_key), obligation)
         if position.flags & PositionFlag.EXPIRY_DUE and not is_system:

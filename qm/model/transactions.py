@@ -21,7 +21,6 @@ from qm.model.records import Lock, Transaction, TransactionalOperation
 from qm.model.rows import (
     LEASE_KEY,
     POSITION_KEY,
-    SEQUENTIAL_ID_MAX,
     LeaseKind,
     Position,
     PositionState,
@@ -299,13 +298,13 @@ class Transactions:
     def _commit_enqueue(self, queue: QueueInHand, key: int, position: Position) -> None:
         """Available at last. A purge that overtook it hides by key: it gets a new one."""
         ledger = self._ledger
-        ledger.unlock(queue, key, position, EffectKind.ARRIVED)
         if is_purge_pending(queue, key):
-            counters = ledger.counters
-            counters.sequential_id = (counters.sequential_id + 1) & SEQUENTIAL_ID_MAX
-            new_key = (key >> 56) << 56 | counters.sequential_id
-            self._moving.rekey(queue, key, new_key, position)
-            key = new_key
+            key = self._moving.rekey(queue, key, position)
+            moved = ledger.position(queue.record.queue_id, key)
+            assert moved is not None
+            position = moved
+        else:
+            ledger.unlock(queue, key, position, EffectKind.ARRIVED)
         if queue.record.kind is QueueKind.OUTGOING:
             self._outgoing.entered(queue, key, position)
         elif position.deadline_ms and position.deadline_ms <= ledger.now_ms:

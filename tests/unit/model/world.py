@@ -15,6 +15,7 @@ from qm.model.effects import Applied, EffectKind, Outcome
 from qm.model.ledger import META_COUNTERS, QueueInHand
 from qm.model.machine import Machine
 from qm.model.records import Counters, Queue, SyntheticPacket, decode
+from qm.model.results import RequestResult
 from qm.model.rows import BODY_KEY, POSITION_KEY, QUEUE_KEY, Position, unpack_position
 from qm.model.state import BODY_ORDINAL_SYNTHETIC_FIRST, MemoryState, Table
 from qm.wire.identifiers import TxSequenceId
@@ -169,6 +170,28 @@ class World:
         assert row is not None, f"no queue {queue_id}"
         return decode(Queue, row)
 
+    # Clients -----------------------------------------------------------------------------
+
+    def client(self, client_id: str = "c", lease_ms: int = 60_000) -> "ClientInWorld":
+        """Open a client's session."""
+        outcome = self.one(commands.OpenClient(client_id, "principal", lease_ms))
+        assert outcome.status == 0, hex(outcome.status)
+        return ClientInWorld(self, client_id)
+
+    def tick(self, ms: int = 0) -> None:
+        """Let time pass, and settle everything that is due."""
+        self.now_ms += ms
+        while self.one(commands.ClockTick(100)).value:
+            pass
+
+    def settle(self, queue_id: int, count: int = 3) -> int:
+        """Run PurgeStep until nothing is left; return the number of steps."""
+        for steps in range(1, 1000):
+            outcome = self.one(commands.PurgeStep(queue_id, count))
+            if outcome.status or not outcome.value[1]:  # type: ignore[index]
+                return steps
+        raise AssertionError("a purge that does not end")
+
     def stats(self, queue_id: int) -> QueueInHand:
         """Return a queue's counts from its row."""
         row = self.state.get(Table.QUEUE_STATS, QUEUE_KEY.pack(queue_id))
@@ -211,6 +234,89 @@ class World:
         assert manager is not None
         queue_id: int = getattr(manager, which)
         return queue_id
+
+
+class ClientInWorld:
+    """A client that numbers its requests."""
+
+    def __init__(self, world: World, client_id: str) -> None:
+        self.world = world
+        self.client_id = client_id
+        self.number = 0
+
+    def request(self) -> Request:
+        """Return the next number."""
+        self.number += 1
+        return Request(self.client_id, self.number, 0)
+
+    def open(self, format_name: str, access: int, share_mode: int = 0) -> tuple[int, int]:
+        """Open a queue; return (handle, queue_id)."""
+        outcome = self.world.one(
+            commands.OpenQueue(self.request(), format_name, access, share_mode, ())
+        )
+        assert outcome.status == 0, hex(outcome.status)
+        assert isinstance(outcome.value, tuple)
+        handle, queue_id = outcome.value
+        return handle, queue_id
+
+    def receive(
+        self, opened: tuple[int, int], count: int = 1, *, first: int | None = None, **more: Any
+    ) -> list[RequestResult]:
+        """Read with the next `count` numbers, or again with those from `first`."""
+        outcome = self.receive_outcome(opened, count, first=first, **more)
+        assert outcome.status == 0, hex(outcome.status)
+        return outcome.value  # type: ignore[return-value]
+
+    def receive_outcome(
+        self, opened: tuple[int, int], count: int = 1, *, first: int | None = None, **more: Any
+    ) -> Outcome:
+        """Read and return the whole outcome."""
+        if first is None:
+            first = self.number + 1
+            self.number += count
+        confirmed = more.pop("confirmed_upto", 0)
+        return self.world.one(
+            commands.ReceiveRun(self.client_id, *opened, first, count, confirmed, **more)
+        )
+
+    def send(
+        self, *format_names: str, raw: bytes | None = None, transaction: bytes | None = None
+    ) -> Outcome:
+        """Send a packet."""
+        if raw is None:
+            raw = packet(0, sequence=(1, 1, 0) if transaction is not None else None)
+        world = self.world
+        world.bodies[world.index + 1, 0] = raw
+        return world.one(
+            commands.Send(
+                self.request(),
+                memoryview(raw),
+                world.index + 1,
+                100,
+                0,
+                zlib.crc32(raw),
+                tuple(commands.Target(name) for name in format_names),
+                (),
+                transaction,
+            )
+        )
+
+    def begin(self, name: str, *, is_single_phase: bool = True) -> bytes:
+        """Begin a transaction."""
+        transaction = name.encode().ljust(16, b"-")
+        outcome = self.world.one(
+            commands.TxBegin(self.request(), transaction, is_single_phase, "", 60_000)
+        )
+        assert outcome.status == 0, hex(outcome.status)
+        return transaction
+
+    def commit(self, transaction: bytes) -> int:
+        """Commit; return the status."""
+        return self.world.one(commands.TxCommit(self.request(), transaction)).status
+
+    def abort(self, transaction: bytes) -> int:
+        """Abort; return the status."""
+        return self.world.one(commands.TxAbort(self.request(), transaction)).status
 
 
 def effects(applied: Applied) -> list[tuple[EffectKind, int]]:
