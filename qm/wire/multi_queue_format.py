@@ -157,7 +157,8 @@ def _parse_elements(
     """Read `count` elements of the list whose header starts at `header`."""
     position = header + _ADDRESS.size
     # Direct names carry no length. One pass over WCHARs keeps the search for their NULs linear.
-    units = array("H", take(buffer, position, stop - (stop - position) % WCHAR_SIZE_BYTES))
+    units = array("H")
+    units.frombytes(memoryview(buffer)[position : stop - (stop - position) % WCHAR_SIZE_BYTES])
     first = position
     elements: list[FormatNameElement] = []
     for _ in range(count):

@@ -152,6 +152,9 @@ def test_internal_packets_have_in_and_no_time_limit() -> None:
     for packet in (ORDER_ACK, FINAL_ACK):
         header = raw.written(packet)["BaseHeader"]
         assert (header["Flags.IN"], header["TimeToReachQueue"]) == (0, 0xFFFF_FFFF)
+    for ack, message_class in ((ORDER_ACK, 0x00FF), (FINAL_ACK, 0x4000)):
+        properties = raw.written(ack)["MessagePropertiesHeader"]
+        assert properties["MessageClass"] == message_class
     assert raw.written(PLAIN)["BaseHeader"]["Flags.IN"] == 0
     # With IN the same bytes are no message, without it no internal packet.
     assert raw.refused(raw.message(flags=0x0B)).section == "MS-MQQB 2.2.3"
@@ -169,7 +172,8 @@ def test_the_session_header_lies_behind_a_message_and_is_not_counted() -> None:
     assert fields["BaseHeader"]["PacketSize"] == len(encoded) - 16 == len(write_packet(PLAIN))
     assert fields["SessionHeader"]["AckSequenceNumber"] == 1
     assert raw.read_message(encoded) == message
-    assert frame_packet(encoded, 0, len(encoded)) == len(encoded)
+    for whole in (encoded, write_packet(PLAIN), write_packet(SessionAck(session))):
+        assert frame_packet(whole + bytes(16), 0, len(whole) + 16) == len(whole)
     # Optional in a message, mandatory in a SessionAck.
     assert raw.written(PLAIN)["BaseHeader"]["Flags.SH"] == 0
     assert raw.written(SessionAck(session))["BaseHeader"]["Flags.SH"] == 1

@@ -45,8 +45,8 @@ from tests.unit.wire.raw import GUID_A, GUID_B
 
 EMPTY_ADMIN = pack("<IHHI", 12, 0xC8, 0, 0)
 EMPTY_RESPONSE = pack("<IHHI", 12, 0x12C, 0, 0)
-NO_SIGNATURE = pack("<HHI", 0x15E, 0, 0)
-REST = EMPTY_ADMIN + EMPTY_RESPONSE + NO_SIGNATURE
+SIGNATURE = pack("<HHI", 0x15E, 0, 5) + b"sign!" + bytes(3)
+REST = EMPTY_ADMIN + EMPTY_RESPONSE + SIGNATURE
 
 
 def destination_list(count: int, names: bytes) -> bytes:
@@ -58,7 +58,7 @@ def destination_list(count: int, names: bytes) -> bytes:
 def read_list(header: bytes) -> tuple[object, ...]:
     value, after = parse_multi_queue_format_header(header, 0, len(header))
     assert after == len(header)
-    assert (value.administration, value.response, value.signature) == ((), (), b"")
+    assert (value.administration, value.response, value.signature) == ((), (), b"sign!")
     return value.destination
 
 
@@ -159,12 +159,25 @@ def test_format_name_elements_of_each_type() -> None:
     for encoded, element in elements.items():
         header = destination_list(1, encoded)
         assert read_list(header) == (element,)
-        written = write_multi_queue_format_header(MultiQueueFormatHeader((element,)))
+        written = write_multi_queue_format_header(
+            MultiQueueFormatHeader((element,), signature=b"sign!")
+        )
         assert written[12 : 12 + len(encoded)] == encoded
         for length in range(len(encoded)):
             with pytest.raises(ProtocolError) as raised:
                 read_list(destination_list(1, encoded[:length]))
             assert raised.value.field.startswith(("MQFFormatNameElement", "MQFAddressHeader"))
+    impossible: list[tuple[FormatNameElement, str]] = [
+        (PublicQueueFormatName(GUID_A[1:]), "PublicQueueFormatName"),
+        (PrivateQueueFormatName(GUID_B[1:], 5), "PrivateQueueFormatName"),
+        (PrivateQueueFormatName(GUID_B, 1 << 32), "PrivateQueueFormatName"),
+        (DirectQueueFormatName("a\0b"), "MQFDirectQueueFormatName"),
+        (DistributionQueueFormatName(GUID_B[1:]), "MQFDistributionQueueFormatName"),
+    ]
+    for element, field in impossible:
+        with pytest.raises(ValueOutOfRange) as misfit:
+            write_multi_queue_format_header(MultiQueueFormatHeader((element,)))
+        assert misfit.value.field == field
     for unknown in (0, 4, 5, 7, 0x0100, 0xFFFF):
         with pytest.raises(ProtocolError) as raised:
             read_list(destination_list(1, pack("<H", unknown) + bytes(26)))
@@ -187,7 +200,7 @@ def test_bodies_of_elements_are_aligned_and_padding_is_ignored() -> None:
             PublicQueueFormatName(GUID_B),
         )
         assert read_list(destination_list(3, names)) == value
-        written = write_multi_queue_format_header(MultiQueueFormatHeader(value))
+        written = write_multi_queue_format_header(MultiQueueFormatHeader(value, signature=b"sign!"))
         assert read_list(written) == value
         assert written[12 : 12 + len(names)] == names.replace(b"\xdd", b"\0").replace(
             b"\xcc", b"\0"
@@ -222,6 +235,10 @@ def test_the_queue_type_chooses_the_layout(
     header = raw.user(raw.MP | queue_type << 16, encoded)
     message = raw.read_message(raw.message(header, raw.properties()))
     assert message.user_header.response_queue == name
+    for illegal in (1 << 10, 2 << 10, 1 << 13, 4 << 13):
+        flags = raw.MP | illegal | queue_type << 16
+        refused = raw.refused(raw.message(raw.user(flags, encoded * 2), raw.properties()))
+        assert refused.field == f"UserHeader.Flags.{'DQ' if illegal < 1 << 13 else 'AQ'}"
     for length in range(len(encoded)):
         with pytest.raises(ProtocolError) as raised:
             parse_queue_name(encoded, 0, length, queue_type, field)
