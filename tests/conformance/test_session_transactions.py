@@ -5,12 +5,21 @@ from __future__ import annotations
 import pytest
 
 from qm.session import (
+    KIND_RECOVERABLE,
+    KIND_TRANSACTIONAL,
+    CloseReason,
     OrderAckSchedule,
     OutgoingTable,
     ResendSchedule,
     SessionMisuse,
     resend_timer_table,
 )
+from qm.session.outgoing import Numbers, forwarded_packet, own_packet
+from qm.wire.errors import ValueOutOfRange
+from qm.wire.identifiers import TxSequenceId
+from qm.wire.packet import write_packet
+from qm.wire.user_message import UserMessage, parse_user_message
+from tests.unit.session.builders import message, messages, open_initiator
 
 LIVE = (5 << 32) | 1
 DEFAULT_TABLE = (30, 30, 30, 300, 300, 300, 1800, 1800, 1800, 21600)
@@ -253,6 +262,59 @@ def test_unacked_sequence_is_sorted_and_shrinks_from_the_front() -> None:
     assert table.unacked_numbers == [9]
     assert not table.order_acked(LIVE, 2).is_progress
     assert table.unacked_numbers == [9]
+
+
+@pytest.mark.spec("QB-3.1.7.16-01", "QB-3.1.7.1.6-01")
+def test_what_was_sent_leaves_the_dispatch_collection_until_the_session_ends() -> None:
+    table = OutgoingTable()
+    for token in (1, 2, 3):
+        table.add(token)
+    driven = open_initiator(window=2)
+    tokens = table.dispatch(driven.session.room)
+    driven.session.offer(tokens, messages(1, 2))
+    driven.out()
+    assert tokens == [1, 2]
+    assert table.dispatch(9) == [3]
+    driven.session.close(CloseReason.DISCONNECTED)
+    assert driven.closed() is CloseReason.DISCONNECTED
+    assert driven.out() == []
+    table.session_ended()
+    assert table.dispatch(9) == [1, 2, 3]
+
+
+def parsed(packet: bytes | None) -> UserMessage:
+    assert packet is not None
+    return parse_user_message(packet, 0, len(packet))[0]
+
+
+def test_an_own_message_gets_what_was_committed_for_it() -> None:
+    stored = write_packet(message(1, KIND_TRANSACTIONAL))
+    sequence = TxSequenceId(time_stamp=70, ordinal=8)
+    ready = parsed(own_packet(stored, 4711, 1_700_000_000, Numbers(sequence, 9, 6)))
+    assert ready.user_header.message_id == 4711
+    assert ready.user_header.sent_time == 1_700_000_000
+    assert ready.transaction is not None
+    assert ready.transaction.tx_sequence_id == sequence
+    assert ready.transaction.tx_sequence_number == 9
+    assert ready.transaction.previous_tx_sequence_number == 6
+    plain = write_packet(message(1, KIND_RECOVERABLE))
+    assert parsed(own_packet(plain, 3, 4)).user_header.message_id == 3
+    with pytest.raises(ValueOutOfRange):
+        own_packet(plain, 3, 4, Numbers(sequence, 9, 6))
+
+
+@pytest.mark.spec("QB-3.1.1.5-04", "QB-3.1.1.6.2-01", "QB-3.1.5.8.2-09")
+def test_a_forwarded_message_gets_one_hop_and_keeps_its_transaction_header() -> None:
+    packet = write_packet(message(5, KIND_TRANSACTIONAL))
+    hops = 0
+    while (forwarded := forwarded_packet(packet)) is not None:
+        hops += 1
+        assert parsed(forwarded).user_header.hop_count == hops
+        assert parsed(forwarded).transaction == parsed(packet).transaction
+        changed = [at for at, byte in enumerate(packet) if forwarded[at] != byte]
+        assert changed == [60]
+        packet = forwarded
+    assert hops == 0x1D
 
 
 def test_misuse_of_the_table() -> None:

@@ -24,6 +24,7 @@ from qm.session import (
     SessionConfig,
     SessionState,
 )
+from qm.session.outgoing import Numbers, own_packet
 from qm.wire.ack import ORDER_QUEUE, OrderAck
 from qm.wire.guid import Guid
 from qm.wire.identifiers import TxSequenceId
@@ -170,20 +171,11 @@ class Node:
         previous = dict(zip(transactional, self.table.previous_numbers(transactional), strict=True))
         packets = []
         for token in tokens:
-            kind = self.kinds[token]
-            transaction = None
-            if kind == KIND_TRANSACTIONAL:
-                transaction = TransactionHeader(SEQUENCE, self.numbers[token], previous[token])
+            numbers = None
+            if token in previous:
+                numbers = Numbers(SEQUENCE, self.numbers[token], previous[token])
                 self.resend.sent(self.now)
-            message = UserMessage(
-                UserHeader(
-                    self.guid, DESTINATION, message_id=token, is_recoverable=kind != KIND_EXPRESS
-                ),
-                MessagePropertiesHeader(bytes(token % 50)),
-                transaction,
-                priority=0 if transaction else 3,
-            )
-            packets.append(write_packet(message))
+            packets.append(own_packet(_stored(self.guid, self.kinds[token]), token, 1, numbers))
         if tokens and self.session is not None:
             self.session.offer(tokens, packets)
 
@@ -301,3 +293,16 @@ class World:
             assert sorted(have) == sorted(node.kinds)
             transactional = [token for token in have if token in node.numbers]
             assert transactional == sorted(transactional)
+
+
+def _stored(source: Guid, kind: int) -> bytes:
+    """A message as an application's send left it: not numbered yet."""
+    transaction = TransactionHeader(SEQUENCE, 1, 0) if kind == KIND_TRANSACTIONAL else None
+    return write_packet(
+        UserMessage(
+            UserHeader(source, DESTINATION, is_recoverable=kind != KIND_EXPRESS),
+            MessagePropertiesHeader(b"body"),
+            transaction,
+            priority=0 if transaction else 3,
+        )
+    )

@@ -1,0 +1,67 @@
+"""The last touches before a stored packet leaves [MS-MQQB 3.1.7.1.1, 3.1.7.1.3, 3.1.5.8.2].
+
+Whatever is written here was committed before (QB-A1): the functions number nothing. They copy the
+packet once and build no value. SessionHeaders are attached by the session as it writes (QB-A50).
+"""
+
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+from qm.session.hops import next_hop_count
+from qm.wire.base_header import BASE_HEADER_SIZE_BYTES
+from qm.wire.identifiers import TxSequenceId
+from qm.wire.patch import patch_message_id, patch_sent_time, patch_sequence
+from qm.wire.user_header import FLAG_RC, FLAGS_OFFSET
+
+_FLAGS: Final = Struct("<I")
+_FLAGS_AT: Final = BASE_HEADER_SIZE_BYTES + FLAGS_OFFSET
+
+
+class Numbers(msgspec.Struct, frozen=True, gc=False):
+    """What TransactionHeader says of a message's place in its sequence."""
+
+    tx_sequence_id: TxSequenceId
+    """The sequence."""
+    tx_sequence_number: int
+    """Committed, the same each time."""
+    previous_tx_sequence_number: int
+    """From `OutgoingTable.previous_numbers`, made anew for each sending."""
+
+
+def own_packet(
+    packet: bytes, message_id: int, sent_time_s: int, numbers: Numbers | None = None
+) -> bytes:
+    """Return a message that originates here, ready to be offered.
+
+    `sent_time_s`: seconds since 1970 UTC. `numbers` go into the TransactionHeader of a
+    transactional message; one without that header is a `ValueOutOfRange`.
+    """
+    ready = bytearray(packet)
+    patch_message_id(ready, 0, message_id)
+    patch_sent_time(ready, 0, sent_time_s)
+    if numbers is not None:
+        patch_sequence(
+            ready,
+            0,
+            numbers.tx_sequence_id,
+            numbers.tx_sequence_number,
+            numbers.previous_tx_sequence_number,
+        )
+    return bytes(ready)
+
+
+def forwarded_packet(packet: bytes) -> bytes | None:
+    """Return another queue manager's message with one hop more, ready to be offered.
+
+    None says that it has too many hops. Its TransactionHeader is end to end and stays as it is
+    [MS-MQQB 3.1.1.5].
+    """
+    (flags,) = _FLAGS.unpack_from(packet, _FLAGS_AT)
+    hop_count = next_hop_count(flags & FLAG_RC)
+    if hop_count is None:
+        return None
+    ready = bytearray(packet)
+    _FLAGS.pack_into(ready, _FLAGS_AT, flags & ~FLAG_RC | hop_count)
+    return bytes(ready)
