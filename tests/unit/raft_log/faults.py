@@ -47,14 +47,16 @@ class Inode:
         self.times.append(time)
         overwrite(self.data, offset, data)
 
-    def sync(self, until: int) -> None:
-        """Make durable what was written until then."""
-        covered = sum(time <= until for time in self.times)
+    def sync(self, missed: range) -> None:
+        """Make durable what was written, but for what was written at the `missed` times."""
         durable = bytearray(self.durable)
-        for offset, data in self.unsynced[:covered]:
-            overwrite(durable, offset, data)
+        for time, (offset, data) in zip(self.times, self.unsynced, strict=True):
+            if time not in missed:
+                overwrite(durable, offset, data)
         self.durable = bytes(durable)
-        del self.unsynced[:covered], self.times[:covered]
+        kept = [at for at, time in enumerate(self.times) if time in missed]
+        self.unsynced = [self.unsynced[at] for at in kept]
+        self.times = [self.times[at] for at in kept]
 
     def after_crash(self, loss: Loss, random: Random) -> bytes:
         """Return what is found."""
@@ -104,8 +106,8 @@ class Disk:
         self.fails_to_sync = False
         self.fails_to_read = False
         self.syncs = 0
-        self.sync_began: int | None = None
-        """If set: syncs run in the background since then, and cover nothing that came later."""
+        self.missed = range(0)
+        """Operations that went on while a sync ran in the background: it does not cover them."""
         self.root = FaultyDirectory(self)
 
     def step(self) -> None:
@@ -113,10 +115,6 @@ class Disk:
         if self.stop_at is not None and self.operations >= self.stop_at:
             raise Stopped
         self.operations += 1
-
-    def covered(self) -> int:
-        """Return up to which operation a sync makes things durable."""
-        return self.operations if self.sync_began is None else self.sync_began
 
     def used_bytes(self) -> int:
         """Return the sum of all files' sizes."""
@@ -172,7 +170,7 @@ class FaultyFile:
         if self._disk.fails_to_sync:
             raise FatalDiskError("the disk does not take it")
         self._disk.syncs += 1
-        self._inode.sync(self._disk.covered())
+        self._inode.sync(self._disk.missed)
 
     def allocate(self, length: int) -> None:
         """See `File.allocate`. A full disk leaves a part of it behind."""
@@ -247,7 +245,7 @@ class FaultyDirectory:
         self._disk.step()
         if self._disk.fails_to_sync:
             raise FatalDiskError("the disk does not take it")
-        while len(self._history) > 1 and self._history[1][0] <= self._disk.covered():
+        while len(self._history) > 1 and self._history[1][0] not in self._disk.missed:
             del self._history[0]
 
     def free_bytes(self) -> int:

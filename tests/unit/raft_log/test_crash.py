@@ -45,10 +45,11 @@ class Run:
         assert self.log
         state = self.state
         token = self.log.begin_sync()
-        self.disk.sync_began = self.disk.operations
+        before = self.disk.operations
         while_it_runs()
+        self.disk.missed = range(before + 1, self.disk.operations + 1)
         token.run()
-        self.disk.sync_began = None
+        self.disk.missed = range(0)
         self.log.end_sync(token)
         self._promise(state)
 
