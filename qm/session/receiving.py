@@ -88,6 +88,17 @@ class ReceiveCursors:
                 break
         return True
 
+    def mismatch(self, header: SessionHeader) -> str | None:
+        """Return how the peer's counts differ from what arrived, or None [MS-MQQB 3.1.5.5.5]."""
+        sent, recoverable = header.user_msg_sequence_number, header.recoverable_msg_seq_number
+        wire, wire_recoverable = self.wire & _U16, self.wire_recoverable & _U16
+        if sent == wire and recoverable == wire_recoverable:
+            return None
+        return (
+            f"the peer counts {sent} messages, {recoverable} of them recoverable; "
+            f"{wire} and {wire_recoverable} have arrived"
+        )
+
     def session_headers(
         self, sent: int, sent_recoverable: int, window_size: int
     ) -> Iterator[SessionHeader]:

@@ -7,7 +7,6 @@ do wrong. Each may produce events and bytes to write: drain `next_event` and `ta
 from collections import deque
 from collections.abc import Sequence
 from math import inf
-from typing import Final
 
 from qm.session import handshake
 from qm.session.config import SessionConfig
@@ -55,8 +54,6 @@ from qm.wire.packet import PacketKind, packet_kind
 from qm.wire.patch import detach_session_header
 from qm.wire.session_header import SessionHeader, parse_session_header
 from qm.wire.user_message import parse_user_message
-
-_U16: Final = 0xFFFF
 
 
 class _Ending(Exception):
@@ -162,6 +159,11 @@ class Session:
     def uncommitted(self) -> int:
         """Messages handed out and not committed yet."""
         return self._receiving.uncommitted
+
+    @property
+    def acknowledged(self) -> int:
+        """The last position that an acknowledgement taken for writing covers, for ack marks."""
+        return self._receiving.acked
 
     @property
     def reading_paused(self) -> bool:
@@ -501,14 +503,9 @@ class Session:
         released, retained = self._sending.acknowledge(header)
         if released or retained:
             self._events.append(AcksReceived(released, retained))
-        receiving = self._receiving
-        counts = (header.user_msg_sequence_number, header.recoverable_msg_seq_number)
-        if counts != (receiving.wire & _U16, receiving.wire_recoverable & _U16):
-            raise _Ending(
-                CloseReason.COUNT_MISMATCH,
-                f"the peer counts {counts[0]} messages, {counts[1]} of them recoverable; "
-                f"{receiving.wire & _U16} and {receiving.wire_recoverable & _U16} have arrived",
-            )
+        mismatch = self._receiving.mismatch(header)
+        if mismatch is not None:
+            raise _Ending(CloseReason.COUNT_MISMATCH, mismatch)
         if self._sending.is_awaiting:
             self._timers.start_ack_wait(now)
 
