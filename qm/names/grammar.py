@@ -119,6 +119,9 @@ def ip_literal(text: str) -> IPv4Address | IPv6Address | None:
     inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     if len(inner) > IP_LITERAL_MAX_CHARS or "%" in inner:
         return None
+    # Most texts are host names, and the standard parser tells them apart by raising.
+    if ":" not in inner and inner.count(".") != 3:
+        return None
     try:
         address = ip_address(inner)
     except ValueError:

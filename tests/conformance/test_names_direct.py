@@ -19,6 +19,14 @@ from qm.names import (
 
 P = DirectProtocol
 OS = DirectAddress(P.OS, "host")
+ADDRESS_OF_PROTOCOL = {
+    P.TCP: "10.0.0.5",
+    P.OS: "host",
+    P.HTTP: "//host/MSMQ",
+    P.HTTPS: "//host/MSMQ",
+    P.IPX: "00000012:00A0234F7500",
+    P.SPX: "00000012:00A0234F7500",
+}
 
 
 def direct(text: str) -> DirectName:
@@ -35,6 +43,32 @@ def is_format_name(text: str) -> bool:
             raise
         return False
     return True
+
+
+@pytest.fixture(autouse=True)
+def _what_all_rows_stand_on() -> None:
+    """The parts of a direct name that every protocol shares."""
+    for protocol, address in ADDRESS_OF_PROTOCOL.items():
+        for separator in "\\/" if protocol.is_http else "\\":
+            where = f"DIRECT={protocol.value}:{address}{separator}"
+            name = direct(f"{where}PRIVATE${separator}q;s")
+            assert (name.queue, name.private, name.subqueue, name.journal) == (
+                "q",
+                True,
+                "s",
+                False,
+            )
+            assert format_name_text(name) == f"{where}PRIVATE${separator}q;s"
+            plain = direct(f"{where}q")
+            assert plain == DirectName(plain.address, "q")
+            assert plain == DirectName(plain.address, "q", False, None, False)
+            assert isinstance(parse_format_name(f"{where}SYSTEM$;DEADXACT"), DirectSystemName)
+            for other in ("PRIVATE$", "SYSTEM$", "SYSTEM$;"):
+                assert not is_format_name(where + other)
+    for text in ("HTTP://host/MSMQ\\PRIVATE$/q", "HTTP://host/MSMQ/PRIVATE$\\q"):
+        assert not is_format_name(f"DIRECT={text}")
+    with pytest.raises(FormatNameError, match="no protocol; write"):
+        parse_format_name("DIRECT=host\\q")
 
 
 @pytest.mark.parametrize(
@@ -88,16 +122,6 @@ def test_machine_form(word: str) -> None:
     for other in ("", "XACTONLY", "q", f"{word};JOURNAL", f"{word}X"):
         assert not is_format_name(f"DIRECT=OS:host\\SYSTEM$;{other}")
     assert not is_format_name(f"DIRECT=OS:host\\SYSTEM$\\{word}")
-
-
-ADDRESS_OF_PROTOCOL = {
-    P.TCP: "10.0.0.5",
-    P.OS: "host",
-    P.HTTP: "//host/MSMQ",
-    P.HTTPS: "//host/MSMQ",
-    P.IPX: "00000012:00A0234F7500",
-    P.SPX: "00000012:00A0234F7500",
-}
 
 
 @pytest.mark.spec("MQ-2.1.2-05")

@@ -45,6 +45,31 @@ def is_format_name(text: str) -> bool:
     return True
 
 
+READ_ONLY: dict[str, FormatName] = {
+    f"PUBLIC={TEXT};JOURNAL": PublicName(GUID, journal=True),
+    f"PRIVATE={TEXT}\\0000000F;JOURNAL": PrivateName(GUID, 0xF, journal=True),
+    f"MACHINE={TEXT};DEADXACT": MachineName(GUID, SystemQueue.DEADXACT),
+}
+
+
+@pytest.fixture(autouse=True)
+def _what_all_rows_stand_on() -> None:
+    """Every kind is read and printed: a row of one kind stands on the table of all."""
+    for text, name in {**ELEMENTS, **READ_ONLY}.items():
+        assert parse_format_name(text) == name
+        assert format_name_text(name) == text
+        assert is_read_only(name) == (text in READ_ONLY)
+    assert PublicName(GUID) == PublicName(GUID, journal=False)
+    assert PrivateName(GUID, 1) == PrivateName(GUID, 1, journal=False)
+    assert ConnectorName(GUID) == ConnectorName(GUID, transactional=False)
+    assert DistributionListName(GUID) == DistributionListName(GUID, "")
+    assert [use.value for use in DirectoryUse] == [0, 1, 2]
+    longest = f"DIRECT=HTTP://host:{'0' * 484}80/MSMQ\\q"
+    assert len(longest) == 512
+    assert is_format_name(longest)
+    assert not is_format_name(longest.replace("0", "00", 1))
+
+
 @pytest.mark.spec("MQ-2.1.3-01", "MQ-2.1.3-02")
 def test_a_public_name_is_a_guid_without_braces() -> None:
     for spelling in (TEXT, TEXT.lower(), TEXT.title()):

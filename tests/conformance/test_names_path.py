@@ -30,6 +30,30 @@ def is_path(text: str, version: NameVersion = V4) -> bool:
     return True
 
 
+def refusal(text: str) -> str:
+    with pytest.raises(PathNameError) as caught:
+        parse_path_name(text)
+    return caught.value.reason
+
+
+@pytest.fixture(autouse=True)
+def _what_all_rows_stand_on() -> None:
+    """Prefixes, limits and versions: the rows of this section share them."""
+    longest = f"{'c' * 256}\\private$\\{'q' * 124};{'s' * 32}"
+    assert path_name_text(parse_path_name(longest)) == longest
+    assert str(len(longest)) in refusal(longest + "s")
+    assert refusal("q") == "'q' has no computer; write computer\\queue"
+    assert refusal("\\q") == "the computer name is empty"
+    assert refusal("c\\") == "the queue name is empty"
+    assert refusal("c\\q;") == "the subqueue name is empty"
+    assert refusal(f"c\\q;{'s' * 33}") == "the subqueue name has 33 characters; 32 are allowed"
+    assert parse_path_name("c\\q") == PathName("c", "q", PathKind.PUBLIC, None, journal=False)
+    assert parse_path_name("c\\q;JOURNAL") == PathName("c", "q", journal=True)
+    for version in NameVersion:
+        assert is_path("c\\a+b", version) == (version is V1)
+        assert is_path("c\\q;s", version) == (version is V4)
+
+
 @pytest.mark.spec("MQ-2.1.1-01")
 def test_a_path_name_has_one_of_three_forms() -> None:
     assert parse_path_name("host\\queue") == PathName("host", "queue", PathKind.PUBLIC)

@@ -5,8 +5,9 @@ from hashlib import md5
 import pytest
 
 from qm.wire.enums import ProviderType, PublicKeyAlgorithm
-from qm.wire.errors import ProtocolError
+from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.public_key import (
+    PUBLIC_KEYS_MAX,
     MqdsPublicKey,
     PublicKeyBlob,
     parse_mqds_public_key,
@@ -42,6 +43,39 @@ def fault(raw: bytes) -> ProtocolError:
     with pytest.raises(ProtocolError) as caught:
         parse_mqds_public_key(raw, 0, len(raw))
     return caught.value
+
+
+@pytest.fixture(autouse=True)
+def _what_all_rows_stand_on() -> None:
+    """The limits and kinds that the rows share."""
+    assert {kind.name: kind.value for kind in PublicKeyAlgorithm} == {
+        "RSA_SIGN": 0x2400,
+        "RSA_KEYX": 0xA400,
+    }
+    assert PublicKeyBlob(8, 3, b"\x01") == PublicKeyBlob(8, 3, b"\x01", PublicKeyAlgorithm.RSA_KEYX)
+    for length, legal in ((255, True), (256, False)):
+        key = MqdsPublicKey(ProviderType.RSA_FULL, "p" * length, KEY.key)
+        if legal:
+            raw = write_mqds_public_key(key)
+            assert parse_mqds_public_key(raw, 0, len(raw)) == (key, len(raw))
+            continue
+        with pytest.raises(ValueOutOfRange) as refused:
+            write_mqds_public_key(key)
+        assert refused.value.field == "MQDSPUBLICKEY.sProviderName"
+        name = ("p" * length + "\0").encode("utf-16-le")
+        raw = b"".join(n.to_bytes(4, "little") for n in (84, len(name), 1)) + name + BLOB
+        assert fault(raw).field == "MQDSPUBLICKEY.ulProviderLen"
+    for count in (PUBLIC_KEYS_MAX, PUBLIC_KEYS_MAX + 1):
+        raw = (8 + count * 114).to_bytes(4, "little") + count.to_bytes(4, "little")
+        raw += raw_key() * count
+        if count == PUBLIC_KEYS_MAX:
+            assert parse_mqds_public_keys(raw, 0, len(raw)) == ((KEY,) * count, len(raw))
+            continue
+        with pytest.raises(ProtocolError) as caught:
+            parse_mqds_public_keys(raw, 0, len(raw))
+        assert caught.value.field == "MQDSPUBLICKEYS.cNumofKeys"
+        with pytest.raises(ValueOutOfRange):
+            write_mqds_public_keys((KEY,) * count)
 
 
 @pytest.mark.spec("MQ-2.2.1-01", "MQ-2.2.1-02", "MQ-2.2.1-03")
@@ -104,8 +138,11 @@ def test_published_keys_are_packed_behind_their_size_and_number() -> None:
     ]
     wrong_counts = [good[:4] + n.to_bytes(4, "little") + good[8:] for n in (0, 2, 0xFFFF_FFFF)]
     for raw in (*wrong_sizes, *wrong_counts):
-        with pytest.raises(ProtocolError):
-            parse_mqds_public_keys(raw + b"\0", 0, len(raw))
+        with pytest.raises(ProtocolError) as caught:
+            parse_mqds_public_keys(raw, 0, len(raw))
+        size = int.from_bytes(raw[:4], "little")
+        if not 8 <= size <= len(raw):
+            assert (caught.value.field, caught.value.offset) == ("MQDSPUBLICKEYS.ulLen", 0)
 
 
 @pytest.mark.spec("MQ-2.2.21-01", "MQ-2.2.22-01")

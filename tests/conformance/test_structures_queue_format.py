@@ -10,6 +10,7 @@ from qm.names import (
     FormatName,
     MachineName,
     MulticastName,
+    MultipleElementName,
     PrivateName,
     PublicName,
     SystemQueue,
@@ -17,7 +18,7 @@ from qm.names import (
 )
 from qm.wire.address import MulticastId
 from qm.wire.enums import QueueFormatFlags, QueueFormatType, QueueSuffixType
-from qm.wire.errors import ProtocolError
+from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.identifiers import ObjectId
 from qm.wire.queue_format import (
     DlId,
@@ -78,6 +79,43 @@ def accepted(suffix_and_flags: int, arm: dict[QueueFormatType, bytes] | None = N
         if field is None:
             found.add(kind.value)
     return found
+
+
+@pytest.fixture(autouse=True)
+def _what_all_rows_stand_on() -> None:
+    """Every kind of name as a structure, and back: the rows share these tables."""
+    for text, raw in {
+        f"PUBLIC={TEXT}": b"\x01\x00\0\0" + GUID,
+        f"PUBLIC={TEXT};JOURNAL": b"\x01\x81\0\0" + GUID,
+        f"PRIVATE={TEXT}\\0000000F": b"\x02\x00\0\0" + ARM[Q.PRIVATE],
+        f"PRIVATE={TEXT}\\0000000F;JOURNAL": b"\x02\x81\0\0" + ARM[Q.PRIVATE],
+        "DIRECT=OS:host\\q": b"\x03\x00\0\0" + DIRECT,
+        "DIRECT=OS:host\\q;JOURNAL": b"\x03\x81\0\0" + DIRECT,
+        "DIRECT=OS:host\\SYSTEM$;DEADLETTER": b"\x03\x82\0\0" + SYSTEM,
+        f"MACHINE={TEXT};DEADXACT": b"\x04\x83\0\0" + GUID,
+        f"CONNECTOR={TEXT}": b"\x05\x00\0\0" + GUID,
+        f"CONNECTOR={TEXT};XACTONLY": b"\x05\x04\0\0" + GUID,
+        f"DL={TEXT}": b"\x06\x00\0\0" + GUID + stored_text(""),
+        "MULTICAST=234.1.2.3:8001": b"\x07\x00\0\0" + ARM[Q.MULTICAST],
+        "DIRECT=OS:host\\q;sub": b"\x08\x05\0\0" + SUBQUEUE,
+    }.items():
+        name = parse_format_name(text)
+        assert not isinstance(name, MultipleElementName)
+        assert write_queue_format(queue_format_of_name(name)) == raw
+        assert name_of_queue_format(parse(raw)) == name
+    assert DlId(GUID) == DlId(GUID, "")
+    assert QueueFormat(Q.UNKNOWN) == QueueFormat(Q.UNKNOWN, S.NONE, None)
+    with pytest.raises(ValueOutOfRange, match="QUEUE_FORMAT"):
+        write_queue_format(QueueFormat(Q.MACHINE, S.NONE, GUID))
+    # A subqueue's type says enough; the type of a queue does not.
+    assert faulty_field(b"\x08\0\0\0" + SUBQUEUE) is None
+    assert faulty_field(b"\x03\0\0\0" + SUBQUEUE) == "QUEUE_FORMAT"
+    for text in ("O\u017f:host\\q", "OS:host\\" + "q" * 125):
+        assert faulty_field(b"\x03\0\0\0" + stored_text(text)) == "QUEUE_FORMAT"
+    for text in ("OS:" + "h" * 510, "d" * 256):
+        assert faulty_field(b"\x03\0\0\0" + stored_text(text)) == (
+            "QUEUE_FORMAT.m_pDirectID" if len(text) > 512 else "QUEUE_FORMAT"
+        )
 
 
 @pytest.mark.spec("MQ-2.2.6-01", "MQ-2.2.7-02")

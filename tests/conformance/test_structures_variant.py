@@ -5,6 +5,7 @@ import pytest
 from qm.wire.enums import VarType
 from qm.wire.errors import ProtocolError
 from qm.wire.variant import (
+    VARIANT_ELEMENTS_MAX,
     PropVariant,
     VariantValue,
     parse_propvariant,
@@ -46,32 +47,74 @@ def is_refused(raw: bytes) -> bool:
     return False
 
 
+SCALARS = {
+    "EMPTY": 0,
+    "NULL": 1,
+    "I2": 2,
+    "I4": 3,
+    "BOOL": 11,
+    "VARIANT": 12,
+    "I1": 16,
+    "UI1": 17,
+    "UI2": 18,
+    "UI4": 19,
+    "I8": 20,
+    "UI8": 21,
+    "LPWSTR": 31,
+    "BLOB": 65,
+    "CLSID": 72,
+    "VECTOR": 0x1000,
+}
+ARRAYS = ("I4", "VARIANT", "UI1", "UI2", "UI4", "UI8", "LPWSTR", "CLSID")
+
+
+@pytest.fixture(autouse=True)
+def _what_all_rows_stand_on() -> None:
+    """Every type in the storage form: a row of one type stands on the table of all."""
+    assert {member.name: member.value for member in VarType} == SCALARS | {
+        f"VECTOR_{name}": 0x1000 | SCALARS[name] for name in ARRAYS
+    }
+    for raw, variant in {
+        "0000 000000000000": PropVariant(V.EMPTY),
+        "0100 000000000000": PropVariant(V.NULL),
+        "1000 000000000000 fe": PropVariant(V.I1, -2),
+        "1100 000000000000 fe": PropVariant(V.UI1, 0xFE),
+        "0200 000000000000 feff": PropVariant(V.I2, -2),
+        "1200 000000000000 0102": PropVariant(V.UI2, 0x201),
+        "0300 000000000000 feffffff": PropVariant(V.I4, -2),
+        "1300 000000000000 01020304": PropVariant(V.UI4, 0x4030201),
+        "1400 000000000000 feffffffffffffff": PropVariant(V.I8, -2),
+        "1500 000000000000 0102030405060708": PropVariant(V.UI8, 0x807060504030201),
+        "0b00 000000000000 ffff": PropVariant(V.BOOL, True),
+        "4800 000000000000" + GUID.hex(): PropVariant(V.CLSID, GUID),
+        "4100 000000000000 01000000 07": PropVariant(V.BLOB, b"\x07"),
+        "1f00 000000000000 02000000 61000000": PropVariant(V.LPWSTR, "a"),
+        "1110 000000000000 01000000 07": PropVariant(V.VECTOR_UI1, b"\x07"),
+        "1210 000000000000 01000000 0102": PropVariant(V.VECTOR_UI2, (0x201,)),
+        "0310 000000000000 01000000 feffffff": PropVariant(V.VECTOR_I4, (-2,)),
+        "1310 000000000000 01000000 01020304": PropVariant(V.VECTOR_UI4, (0x4030201,)),
+        "1510 000000000000 01000000 0100000000000080": PropVariant(V.VECTOR_UI8, (2**63 + 1,)),
+        "4810 000000000000 01000000" + GUID.hex(): PropVariant(V.VECTOR_CLSID, (GUID,)),
+        "1f10 000000000000 01000000 01000000 0000": PropVariant(V.VECTOR_LPWSTR, ("",)),
+        "0c10 000000000000 01000000 0000 000000000000": PropVariant(
+            V.VECTOR_VARIANT, (PropVariant(V.EMPTY),)
+        ),
+    }.items():
+        assert write_propvariant(variant) == bytes.fromhex(raw)
+        assert parse(bytes.fromhex(raw)) == variant
+    too_many = VARIANT_ELEMENTS_MAX + 1
+    assert not is_refused(raw_variant(0x1012, (too_many - 1).to_bytes(4, "little") + bytes(131072)))
+    assert is_refused(raw_variant(0x1012, too_many.to_bytes(4, "little") + bytes(131074)))
+
+
 @pytest.mark.spec("MQ-2.2.12-01", "MQ-2.2.12-02", "MQ-2.2.12.1-01", "MQ-2.2.13.1-02")
 def test_the_types() -> None:
-    scalars = {
-        "EMPTY": 0,
-        "NULL": 1,
-        "I2": 2,
-        "I4": 3,
-        "BOOL": 11,
-        "VARIANT": 12,
-        "I1": 16,
-        "UI1": 17,
-        "UI2": 18,
-        "UI4": 19,
-        "I8": 20,
-        "UI8": 21,
-        "LPWSTR": 31,
-        "BLOB": 65,
-        "CLSID": 72,
-        "VECTOR": 0x1000,
-    }
-    for name, number in scalars.items():
+    for name, number in SCALARS.items():
         assert VarType[name].value == number
     vectors = [member for member in V if member > V.VECTOR]
     for member in vectors:
-        assert member.value == V.VECTOR.value | scalars[member.name.removeprefix("VECTOR_")]
-    assert len(V) == len(scalars) + len(vectors)
+        assert member.value == V.VECTOR.value | SCALARS[member.name.removeprefix("VECTOR_")]
+    assert len(V) == len(SCALARS) + len(vectors)
     # A VARTYPE has 16 bits: a third byte belongs to wReserved1.
     assert parse(b"\x11\x00\x01" + bytes(5) + b"\x07") == PropVariant(V.UI1, 7)
     legal = {0, 1, 2, 3, 11, 16, 17, 18, 19, 20, 21, 31, 65, 72} | {v.value for v in vectors}
