@@ -52,8 +52,10 @@ class Table(IntEnum):
     LOCAL_FIRST = 0x80
     """From here on: derived or node-local, never in the digest."""
     BODY_LIVE = 0x81
-    BLOB = 0x82
-    APPLIED = 0x83
+    BODY_SHARED = 0x82
+    BLOB = 0x83
+    BLOB_FILE = 0x84
+    APPLIED = 0x85
 
 
 class State(Protocol):
@@ -66,7 +68,7 @@ class State(Protocol):
         """Set the value."""
 
     def put_rows(self, table: Table, rows: Mapping[bytes, bytes]) -> None:
-        """Set many values."""
+        """Add many rows whose keys are new."""
 
     def delete(self, table: Table, key: bytes) -> None:
         """Remove the key; an absent one is no error."""
