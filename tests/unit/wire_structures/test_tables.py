@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from qm.names import errors as name_errors
+from qm.names.format_name import ELEMENTS_MAX
 from qm.wire.access_mask import (
     CONNECTED_NETWORK_GENERIC_MAPPING,
     ENTERPRISE_GENERIC_MAPPING,
@@ -40,6 +41,7 @@ from qm.wire.enums import (
     SecurityInformation,
     VarType,
 )
+from qm.wire.limits import MQF_ELEMENTS_MAX
 from qm.wire.property_id import (
     PROPERTY_KINDS,
     Bits,
@@ -99,6 +101,10 @@ def test_the_codes_of_names_are_in_the_table() -> None:
         assert getattr(name_errors, f"MQ_ERROR_{name}") == ErrorCode[f"MQ_ERROR_{name}"]
     unsupported = name_errors.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
     assert unsupported == ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
+
+
+def test_names_and_packets_have_one_limit_of_elements() -> None:
+    assert ELEMENTS_MAX == MQF_ELEMENTS_MAX
 
 
 def test_the_bits_of_an_error_code() -> None:
