@@ -9,51 +9,109 @@ where a broken transfer resumes, and the order of installing:
 4. the note goes.
 """
 
+from zlib import crc32
+
 from raft.files import Directory
 from raft.log import Log
-from raft.machine import StateMachine
+from raft.machine import SnapshotSink, StateMachine
+from raft.record import decode_meta, encode_meta
+from raft.segment import is_disk_full
+from raft.transport import SNAPSHOT_REFUSED
 from raft.types import NodeId, SnapshotMeta
+
+INSTALL_FILE = "install"
+NOTE_BYTES_MAX = 1 << 20
+
+_NEW_FILE = "install.new"
+_MAGIC = b"qrinst\0\x01"
+"""The last byte is the version of the format."""
 
 
 class SnapshotReceiver:
     """At most one snapshot on its way in. Owner's thread only, except `finish`."""
 
     def __init__(self, directory: Directory, machine: StateMachine[object]) -> None:
-        raise NotImplementedError
+        self._directory = directory
+        self._machine = machine
+        self._sender: NodeId | None = None
+        self._meta: SnapshotMeta | None = None
+        self._sink: SnapshotSink | None = None
 
     @property
     def meta(self) -> SnapshotMeta | None:
         """Of the snapshot on its way, or None."""
-        raise NotImplementedError
+        return self._meta
 
     def receive(self, sender: NodeId, meta: SnapshotMeta, offset: int, chunk: bytes) -> int:
         """Take a chunk; return the offset wanted next (`meta.size_bytes`: it is whole).
 
         A chunk at another offset than the wanted one, or one that overruns the size, changes
-        nothing. A newer snapshot, or the same one from another sender, replaces what is held;
-        an older one is answered with its size, which ends the transfer.
+        nothing. A newer snapshot, or another one of the same index, or one from another sender
+        (whose bytes need not be the same) replaces what is held. `SNAPSHOT_REFUSED` answers one
+        that is older than what is on its way, and one that the disk has no space for: the
+        sender tries again later.
         """
-        raise NotImplementedError
+        if self._meta is not None and meta.index < self._meta.index:
+            return SNAPSHOT_REFUSED
+        try:
+            sink = self._sink_for(sender, meta)
+            held = sink.offset()
+            if offset == held and chunk and held + len(chunk) <= meta.size_bytes:
+                sink.write(chunk)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            return SNAPSHOT_REFUSED
+        return sink.offset()
+
+    def _sink_for(self, sender: NodeId, meta: SnapshotMeta) -> SnapshotSink:
+        """Return where the bytes go."""
+        if self._sink is not None and (sender, meta) == (self._sender, self._meta):
+            return self._sink
+        self.abandon()
+        sink = self._machine.receive_snapshot(meta)
+        # Bytes of an earlier life of this process may be there; `finish` proves them.
+        if sink.offset() > meta.size_bytes:
+            sink.abandon()
+            sink = self._machine.receive_snapshot(meta)
+        self._sender, self._meta, self._sink = sender, meta, sink
+        return sink
 
     def is_whole(self) -> bool:
         """Return whether all bytes are here and `finish` may be called."""
-        raise NotImplementedError
+        meta, sink = self._meta, self._sink
+        return meta is not None and sink is not None and sink.offset() == meta.size_bytes
 
     def finish(self) -> SnapshotMeta:
         """Steps 1 and 2; blocks, may run in another thread while nothing else is called here.
 
-        Then the owner does `log.reset(meta)`, a sync, and `installed()`. Raises ValueError when
-        the bytes do not prove themselves: all of them are forgotten, the transfer starts again.
+        Then the owner does `log.reset(meta)` and `installed()`. Raises ValueError when the bytes
+        do not prove themselves, or when there is no space to install them: all of them are
+        forgotten, the transfer starts again.
         """
-        raise NotImplementedError
+        if self._meta is None or self._sink is None or not self.is_whole():
+            raise ValueError("the snapshot is not whole")
+        try:
+            _write_note(self._directory, self._meta)
+            self._sink.finish()
+        except (ValueError, OSError) as error:
+            if isinstance(error, OSError) and not is_disk_full(error):
+                raise
+            self.abandon()
+            _remove_note(self._directory)
+            raise ValueError(f"the snapshot cannot be installed: {error}") from error
+        return self._meta
 
     def installed(self) -> None:
-        """Step 4, after the log's sync."""
-        raise NotImplementedError
+        """Step 4, after the log's reset."""
+        self._sender = self._meta = self._sink = None
+        _remove_note(self._directory)
 
     def abandon(self) -> None:
         """Forget what was received (a newer leader appends instead)."""
-        raise NotImplementedError
+        if self._sink is not None:
+            self._sink.abandon()
+        self._sender = self._meta = self._sink = None
 
 
 def recover(directory: Directory, log: Log, machine: StateMachine[object]) -> None:
@@ -62,4 +120,61 @@ def recover(directory: Directory, log: Log, machine: StateMachine[object]) -> No
     Call it before the log and the state machine are used. Blocks. Raises LogFull,
     FatalDiskError.
     """
-    raise NotImplementedError
+    if INSTALL_FILE not in directory.names():
+        return
+    meta = _read_note(directory)
+    # A note that cannot be read was not needed, or else state and log now contradict each other
+    # and the replica refuses to start.
+    if meta is not None and machine.applied_index() == meta.index and not _has(log, meta):
+        log.reset(meta)
+    _remove_note(directory)
+
+
+def _has(log: Log, meta: SnapshotMeta) -> bool:
+    """Return whether the log continues the state of a snapshot."""
+    if meta.index < log.first_index():
+        return meta.index < log.first_index() - 1 or log.term(meta.index) == meta.term
+    return meta.index <= log.last_index() and log.term(meta.index) == meta.term
+
+
+def _write_note(directory: Directory, meta: SnapshotMeta) -> None:
+    """Note durably that `meta` is about to be installed. Raises OSError."""
+    _remove(directory, _NEW_FILE)
+    body = encode_meta(meta)
+    file = directory.open(_NEW_FILE, create=True)
+    try:
+        file.pwrite(_MAGIC + crc32(body).to_bytes(4, "little") + body, 0)
+        file.fdatasync()
+    finally:
+        file.close()
+    directory.rename(_NEW_FILE, INSTALL_FILE)
+    directory.sync()
+
+
+def _read_note(directory: Directory) -> SnapshotMeta | None:
+    """Return what the note says, or None when it is damaged."""
+    file = directory.open(INSTALL_FILE)
+    try:
+        data = file.pread(NOTE_BYTES_MAX, 0)
+    finally:
+        file.close()
+    head = len(_MAGIC) + 4
+    body = data[head:]
+    if data[:head] != _MAGIC + crc32(body).to_bytes(4, "little"):
+        return None
+    return decode_meta(body)
+
+
+def _remove_note(directory: Directory) -> None:
+    """Remove the note durably, if there is one."""
+    _remove(directory, _NEW_FILE)
+    if _remove(directory, INSTALL_FILE):
+        directory.sync()
+
+
+def _remove(directory: Directory, name: str) -> bool:
+    """Remove a file; return whether it was there."""
+    is_there = name in directory.names()
+    if is_there:
+        directory.unlink(name)
+    return is_there
