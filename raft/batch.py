@@ -74,6 +74,16 @@ def header_bytes(prefix: bytes) -> int:
     return PREFIX_BYTES + 4 * int(count)
 
 
+def total_bytes(header: bytes) -> int:
+    """Return the length of the whole batch, from its `header_bytes`. Raises BatchError."""
+    start = header_bytes(header)
+    if len(header) < start:
+        raise BatchError("shorter than its header")
+    if start == PREFIX_BYTES:
+        return start
+    return start + int(struct.unpack_from("<I", header, start - 4)[0])
+
+
 def split(data: bytes) -> list[memoryview]:
     """Return the payloads in order, as views of `data`. Raises BatchError."""
     start = header_bytes(data)

@@ -10,6 +10,8 @@ from qm.model.attributes import (
     decode_attributes,
 )
 from qm.model.commands import (
+    AuditMark,
+    AuditResult,
     CreateQueue,
     EnsureOutgoingQueue,
     LeaderActivated,
@@ -164,6 +166,10 @@ class Administration:
         counters.epoch += 1
         counters.leader_since_ms = counters.clock_ms
         return Outcome(MQ_OK, value=counters.epoch)
+
+    def apply_audit(self, _command: AuditMark | AuditResult) -> Outcome:
+        """Marks change no row: each node takes its digest where the mark stands."""
+        return Outcome(MQ_OK)
 
     # Queues ------------------------------------------------------------------------------
 

@@ -97,6 +97,8 @@ class Machine:
             commands.LeaderActivated: administration.apply_leader_activated,
             commands.RaiseApplyVersion: administration.apply_raise_apply_version,
             commands.ClockTick: expiry.apply_clock_tick,
+            commands.AuditMark: administration.apply_audit,
+            commands.AuditResult: administration.apply_audit,
         }
 
     def apply(self, batch: CommandBatch) -> Applied:

@@ -9,6 +9,7 @@ raises `UnknownCommand`: the node stops before it diverges (DESIGN 1.3).
 import sys
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from struct import Struct
 from typing import Any, Final
 
@@ -75,6 +76,18 @@ def decode_entry(index: int, data: bytes) -> model.CommandBatch:
     except (batch.BatchError, DecodeError, ValueError, IndexError) as error:
         raise UnknownCommand(f"entry {index}: {error}") from error
     return model.CommandBatch(index, stamp, tuple(commands))
+
+
+def packet_spans(index: int, data: bytes) -> list[tuple[int, int]]:
+    """Return (offset, length) of each body of an entry, by ordinal. Raises UnknownCommand."""
+    spans: list[tuple[int, int]] = []
+    for command in decode_entry(index, data).commands:
+        if isinstance(command, model.EdgeBatch):
+            ends = command.offsets
+            spans += [(command.body_offset + low, high - low) for low, high in pairwise(ends)]
+        elif isinstance(command, model.Send):
+            spans.append((command.body_offset, len(command.packet)))
+    return spans
 
 
 def _decode_stamp(payload: memoryview) -> model.Stamp:

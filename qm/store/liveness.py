@@ -4,7 +4,7 @@ Per entry a bitmap of ordinals; a body with more than one reference has a row of
 others. Messages of one entry mostly go together, so a receive costs a bit, not a row.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +26,8 @@ class Liveness:
         self._state = state
         self._bitmaps: dict[int, int] = {}
         self._dirty: set[int] = set()
+        self.on_dead: Callable[[int, int], None] | None = None
+        """Hears of each body to which nothing refers any more."""
 
     def retain(self, index: int, ordinals: Sequence[int]) -> None:
         """One more reference to each."""
@@ -49,6 +51,8 @@ class Liveness:
             return
         self._bitmaps[index] = bitmap & ~bit
         self._dirty.add(index)
+        if self.on_dead is not None:
+            self.on_dead(index, ordinal)
 
     def live(self, first: int, last: int) -> Iterator[tuple[int, list[int]]]:
         """Yield (index, ordinals) of entries in [first, last] with live bodies."""

@@ -1,0 +1,281 @@
+"""The store over a real log: bodies wherever they are, replay, batch sizes, audit marks."""
+
+import zlib
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from qm.model import commands
+from qm.model.attributes import encode_attribute
+from qm.model.commands import Command, EdgeBatch, Facts, Stamp
+from qm.model.effects import Applied
+from qm.model.results import RequestResult
+from qm.store import bodies as bodies_module
+from qm.store.bodies import BodyDamaged, BodyPlace
+from qm.store.codec import encode_command, encode_stamp
+from qm.store.store import Diverged, Store
+from raft.batch import BatchBuilder
+from raft.disk import DiskDirectory
+from raft.log import Log, LogConfig
+from raft.types import Configuration, Entry, EntryKind, SnapshotMeta
+from tests.unit.model.world import HOST, NOW_MS, OWN, PEER, PEER_ADDRESS, packet, request
+
+ORDERS = f"DIRECT=OS:{HOST}\\orders"
+CACHE_BYTES = 1 << 20
+
+
+def data(*batch: Command) -> bytes:
+    builder = BatchBuilder()
+    builder.add(encode_stamp(Stamp(NOW_MS, "n1.1")))
+    for command in batch:
+        builder.add(encode_command(command))
+    return builder.build()
+
+
+def arrivals(*packets: bytes) -> EdgeBatch:
+    offsets = [0]
+    for raw in packets:
+        offsets.append(offsets[-1] + len(raw))
+    return EdgeBatch(
+        "n1",
+        1,
+        memoryview(b"".join(packets)),
+        0,
+        array("I", offsets),
+        array("I", [zlib.crc32(raw) for raw in packets]),
+        bytes(len(packets)),
+        (Facts(1, PEER, PEER_ADDRESS, ()),),
+        0,
+        0,
+    )
+
+
+def setup_commands() -> list[Command]:
+    journaling = {"journaling": encode_attribute(True)}
+    return [
+        commands.Provision(OWN, HOST, "", (), bytes(16), 1, b"", b""),
+        commands.CreateQueue(request(), b"o" * 16, b"j" * 16, ".\\orders", {}, b"", ()),
+        commands.CreateQueue(request(), b"k" * 16, b"l" * 16, ".\\kept", journaling, b"", ()),
+        commands.OpenClient("c", "p", 60_000),
+        commands.OpenQueue(request(1, "c"), ORDERS, 0, 0, ()),
+    ]
+
+
+def receive(first: int, count: int, confirmed_upto: int = 0) -> commands.ReceiveRun:
+    return commands.ReceiveRun("c", 1, 6, first, count, confirmed_upto)
+
+
+class Node:
+    """A log and a store in one folder, without consensus."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(exist_ok=True)
+        self.directory = DiskDirectory(path)
+        config = LogConfig(1, 7, segment_bytes=64 * 1024, spare_segments=0)
+        self.log = Log.open(self.directory.subdirectory("log"), config)
+        self.store = Store(
+            path, self.directory.subdirectory("store"), self.log, cache_bytes=CACHE_BYTES
+        )
+        self.replay()
+
+    def replay(self) -> None:
+        """Apply what the log has and the state lacks."""
+        low = self.store.applied_index() + 1
+        while low <= self.log.last_index():
+            entries = self.log.entries(low, self.log.last_index() + 1, 1 << 20)
+            self.store.apply(entries)
+            low = entries[-1].index + 1
+
+    def put(self, *batches: Sequence[Command], in_one_apply: bool = False) -> list[Applied]:
+        """Append entries, sync, apply."""
+        first = self.log.last_index() + 1
+        entries = [
+            Entry(first + k, 1, EntryKind.DATA, data(*batch)) for k, batch in enumerate(batches)
+        ]
+        self.log.append(None, entries)
+        sync = self.log.begin_sync()
+        sync.run()
+        self.log.end_sync(sync)
+        if in_one_apply:
+            return list(self.store.apply(entries))
+        return [applied for entry in entries for applied in self.store.apply([entry])]
+
+    def compact(self) -> None:
+        """Drop every whole segment that the state does not need."""
+        self.store.flush()
+        index = self.store.durable_index()
+        configuration = Configuration(("n1.1",))
+        self.log.compact(SnapshotMeta(index, self.log.term(index), configuration, 0))
+
+    def reopen(self) -> "Node":
+        self.close()
+        return Node(self.path)
+
+    def close(self) -> None:
+        self.store.close()
+        self.log.close()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    node = Node(tmp_path / "node")
+    node.put(setup_commands())
+    return node
+
+
+def place(result: RequestResult) -> BodyPlace:
+    return BodyPlace(
+        result.body_index,
+        result.body_offset,
+        result.body_length,
+        result.body_ordinal,
+        result.body_crc32,
+    )
+
+
+def received(applied: Applied) -> list[RequestResult]:
+    value = applied.outcomes[0].value
+    assert isinstance(value, list)
+    return value
+
+
+def test_a_body_is_the_packet_that_came(node: Node) -> None:
+    packets = [packet(n, body=bytes([n]) * 50) for n in range(1, 4)]
+    node.put([commands.Confirm("c", 0), arrivals(*packets[:2]), arrivals(packets[2])])
+    (applied,) = node.put([receive(2, 3)])
+    assert [node.store.bodies.read(place(r)) for r in received(applied)] == packets
+    node.close()
+
+
+def test_living_bodies_outlive_their_segment_and_dead_ones_do_not(node: Node) -> None:
+    packets = {n: packet(n, body=n.to_bytes(4, "big") * 500) for n in range(1, 201)}
+    for n in range(1, 201, 10):
+        node.put([arrivals(*(packets[k] for k in range(n, n + 10)))])
+    (applied,) = node.put([receive(2, 150)])
+    results = received(applied)
+    node.put([commands.Confirm("c", results[99].number)])
+    node.compact()
+    assert node.log.first_index() > 2
+    for result in results[100:]:
+        assert node.store.bodies.read(place(result)) == packets[result.message_ordinal]
+    with pytest.raises(BodyDamaged):
+        node.store.bodies.read(place(results[0]))
+    node = node.reopen()
+    assert node.store.bodies.read(place(results[-1])) == packets[150]
+    node.put([receive(152, 50)], [commands.Confirm("c", 300)])
+    node.compact()
+    node.compact()
+    assert node.directory.subdirectory("store").subdirectory("blobs").names() in (
+        [],
+        ["blob-00000001"],
+    )
+    node.close()
+
+
+def test_sparse_blob_files_are_emptied(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies_module, "BLOB_FILE_BYTES", 20_000)
+    packets = {n: packet(n, body=bytes(1000)) for n in range(1, 101)}
+    for n in range(1, 101, 10):
+        node.put([arrivals(*(packets[k] for k in range(n, n + 10)))])
+    for n in range(60):
+        node.put([arrivals(packet(1000 + n, body=bytes(2000)))])
+    node.compact()
+    blobs = node.directory.subdirectory("store").subdirectory("blobs")
+    before = len(blobs.names())
+    assert before > 3
+    (applied,) = node.put([receive(2, 90)])
+    results = received(applied)
+    keep = [r for r in results if r.message_ordinal % 30 == 0]
+    node.put([commands.Confirm("c", keep[0].number - 1)])
+    while node.store.bodies.empty_sparse():
+        pass
+    node.store.bodies.settle()
+    assert len(blobs.names()) < before
+    assert node.store.bodies.read(place(keep[0])) == packets[keep[0].message_ordinal]
+    node.close()
+
+
+def test_a_damaged_body_is_not_served(node: Node) -> None:
+    node.put([arrivals(packet(1))])
+    (applied,) = node.put([receive(2, 1)])
+    (result,) = received(applied)
+    body = place(result)
+    body.crc32 ^= 1
+    with pytest.raises(BodyDamaged, match="checksum"):
+        node.store.bodies.read(body)
+    node.close()
+
+
+def workload() -> list[list[Command]]:
+    batches: list[list[Command]] = [setup_commands()]
+    for n in range(1, 60, 4):
+        batches.append([arrivals(*(packet(k, priority=k % 8) for k in range(n, n + 4)))])
+        batches.append([receive(n + 1, 2), receive(n + 3, 1, confirmed_upto=max(n - 4, 0))])
+    batches.append([commands.PurgeQueue(request(), 6, ()), commands.PurgeStep(6, 100)])
+    return batches
+
+
+def test_batch_sizes_and_restarts_change_nothing(tmp_path: Path) -> None:
+    singly, together, restarted = (Node(tmp_path / name) for name in ("a", "b", "c"))
+    singly.put(*workload())
+    together.put(*workload(), in_one_apply=True)
+    for batch in workload():
+        restarted.put(batch)
+        restarted = restarted.reopen()
+    for node in (singly, together, restarted):
+        assert node.store.verify()
+    digests = {node.store._state.applied.digest for node in (singly, together, restarted)}
+    assert len(digests) == 1
+    for node in (singly, together, restarted):
+        node.close()
+
+
+def test_a_crash_before_a_flush_is_replayed_from_the_log(tmp_path: Path) -> None:
+    node = Node(tmp_path / "node")
+    node.put(*workload()[:10])
+    node.store.flush()
+    node.put(*workload()[10:])
+    digest = node.store._state.applied.digest
+    node.log.close()  # the store's memory is lost with the process
+    node.store.close()
+    assert Node(tmp_path / "node").store._state.applied.digest == digest
+
+
+# Audit -------------------------------------------------------------------------------------
+
+
+def test_a_mark_gives_every_node_the_digest_at_its_entry(tmp_path: Path) -> None:
+    marks = []
+    for name, in_one_apply in (("a", False), ("b", True)):
+        node = Node(tmp_path / name)
+        node.put(
+            *workload(), [commands.AuditMark(1)], [arrivals(packet(999))], in_one_apply=in_one_apply
+        )
+        (mark,) = node.store.marks
+        marks.append(mark)
+        node.put([commands.AuditResult(1, {"n1": mark.digest, "n2": mark.digest, "n3": b"x" * 16})])
+        node.close()
+    assert marks[0] == marks[1]
+
+
+@pytest.mark.parametrize("mine", ["in the minority", "no majority"])
+def test_a_diverged_node_stops(node: Node, mine: str) -> None:
+    node.put([commands.AuditMark(1)])
+    own = node.store.marks[0].digest
+    others = [b"x" * 16, b"x" * 16] if mine == "in the minority" else [b"x" * 16, b"y" * 16]
+    digests = dict(zip(("n1", "n2", "n3"), (own, *others), strict=True))
+    with pytest.raises(Diverged):
+        node.put([commands.AuditResult(1, digests)])
+    node.close()
+
+
+def test_a_row_that_was_changed_behind_our_back_is_found(node: Node) -> None:
+    assert node.store.verify()
+    database = node.store._state._database
+    key, value = next(iter(database.items()))
+    database.put(key, bytes([value[0] ^ 1]) + value[1:])
+    assert not node.store.verify()
+    node.close()
