@@ -130,7 +130,8 @@ class TestReceiving:
     def test_chunks_in_order_make_it_whole(self, node: Node) -> None:
         assert not node.receiver.is_whole()
         assert node.receive(100) == meta_of(100).size_bytes
-        assert node.receiver.meta == meta_of(100)
+        held = node.receiver.meta
+        assert held == meta_of(100)
         assert node.receiver.is_whole()
         node.install()
         assert node.stands_at() == (100, 100, 100)
