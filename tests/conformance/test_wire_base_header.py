@@ -146,7 +146,9 @@ def test_priority_is_0_to_7_and_0_in_transactions() -> None:
 
 @pytest.mark.spec("MQ-2.2.19.1-08", "MQ-2.2.19.1-09", "MQ-2.2.19.1-19")
 def test_internal_packets_have_in_and_no_time_limit() -> None:
-    for packet in INTERNAL:
+    for number, packet in enumerate(INTERNAL):
+        changed = msgspec.structs.replace(packet, priority=5 - number, base_reserved=0xA0 + number)
+        assert raw.read(write_packet(changed)) == changed
         header = raw.written(packet)["BaseHeader"]
         assert (header["Flags.IN"], header["TimeToReachQueue"]) == (1, 0xFFFF_FFFF)
     for packet in (ORDER_ACK, FINAL_ACK):
@@ -235,6 +237,9 @@ def test_a_packet_has_4_mib_at_most() -> None:
     with pytest.raises(ProtocolError):
         frame_packet(oversized, 0, 16)
     assert frame_packet(encoded, 0, 16) is None
+    for packet in (*INTERNAL, PLAIN, ORDER_ACK):
+        whole = write_packet(packet)
+        assert frame_packet(whole + bytes(20), 0, len(whole) + 20) == len(whole)
     # An announcement that lies below what any packet needs.
     assert raw.refused(raw.base(19) + bytes(4)).field == "BaseHeader.PacketSize"
     with pytest.raises(ValueOutOfRange):

@@ -23,9 +23,12 @@ LABEL = "order\u20ac".encode("utf-16-le") + b"\0\0"
 
 
 def properties_of(**fields: object) -> MessagePropertiesHeader:
-    """What the codec reads from a packet whose properties have these bytes."""
-    encoded = raw.properties(**fields)  # type: ignore[arg-type]
-    return raw.read_message(raw.message(raw.user(), encoded)).properties
+    """What the codec reads from a packet whose properties have these bytes, and some of all."""
+    some = {"label": LABEL, "extension": b"ext", "body": b"body!", "flags": 5}
+    encoded = raw.properties(**some | fields)  # type: ignore[arg-type]
+    value = raw.read_message(raw.message(raw.user(), encoded)).properties
+    assert raw.read_message(write_packet(message(value))).properties == value
+    return value
 
 
 def refused(*trailer: bytes, **fields: object) -> ProtocolError:
@@ -37,7 +40,14 @@ def message(properties: MessagePropertiesHeader) -> UserMessage:
     return UserMessage(UserHeader(raw.SOURCE, None), properties)
 
 
-PLAIN = MessagePropertiesHeader(hash_algorithm=0x8004, encryption_algorithm=0x6801)
+SOME = MessagePropertiesHeader(
+    b"body!",
+    "order\u20ac",
+    flags=5,
+    extension_data=b"ext",
+    hash_algorithm=0x8004,
+    encryption_algorithm=0x6801,
+)
 
 
 @pytest.mark.spec("MQ-2.2.19.3-01", "MQ-2.2.19.3-27")
@@ -80,7 +90,11 @@ def test_the_fixed_part_has_56_bytes_then_label_extension_and_body() -> None:
 @pytest.mark.spec("MQ-2.2.19.3-02", "MQ-2.2.19.3-07", "MQ-2.2.19.3-08")
 def test_flags_have_four_bits_and_the_others_are_ignored() -> None:
     for flags in range(256):
-        assert properties_of(flags=flags) == msgspec.structs.replace(PLAIN, flags=flags & 0x0F)
+        value = properties_of(flags=flags, allocation=9, privacy=flags)
+        assert value == msgspec.structs.replace(
+            SOME, flags=flags & 0x0F, allocation_surplus_bytes=4, privacy_level=flags
+        )
+        assert raw.written(message(value))["MessagePropertiesHeader"]["Flags"] == flags & 0x0F
     for bit, name in enumerate(("PA", "PR", "NA", "NR")):
         fields = raw.written(message(MessagePropertiesHeader(flags=1 << bit)))
         properties = fields["MessagePropertiesHeader"]
@@ -94,8 +108,9 @@ def test_flags_have_four_bits_and_the_others_are_ignored() -> None:
 
 @pytest.mark.spec("MQ-2.2.19.3-09", "MQ-2.2.19.3-10")
 def test_a_label_is_counted_in_wchars_with_its_nul() -> None:
-    assert properties_of().label is None
-    assert raw.written(message(PLAIN))["MessagePropertiesHeader"]["LabelLength"] == 0
+    unlabeled = properties_of(label=b"")
+    assert unlabeled == msgspec.structs.replace(SOME, label=None)
+    assert raw.written(message(unlabeled))["MessagePropertiesHeader"]["LabelLength"] == 0
     for text in ("", "a", "order\u20ac", "x" * 249, "\U0001f600" * 124):
         label = text.encode("utf-16-le") + b"\0\0"
         value = properties_of(label=label, body=b"behind")
@@ -183,7 +198,8 @@ def test_the_allocation_is_the_bodys_size_or_more() -> None:
         "AllocationBodySize"
     ] == len(b"body")
     # MQ-A11: the body's room is MessageSize...
-    value = properties_of(body=b"body", allocation=20)
+    bare = {"label": b"", "extension": b"", "flags": 0}
+    value = properties_of(body=b"body", allocation=20, **bare)
     assert (value.message_body, value.allocation_surplus_bytes) == (b"body", 16)
     assert write_message_properties_header(value)[36:40] == pack("<I", 20)
     # ...and AllocationBodySize only if that alone makes the headers end where the packet ends.
@@ -211,15 +227,19 @@ def test_the_allocation_is_the_bodys_size_or_more() -> None:
 @pytest.mark.parametrize("size", range(8))
 def test_the_header_is_padded_to_4_bytes_with_anything(size: int) -> None:
     body = b"12345678"[:size]
-    padding = -size % 4
-    encoded = raw.properties(body=body, pad=b"\xee\xef\xed")
-    assert len(encoded) == 56 + size + padding
-    value = raw.read_message(raw.message(raw.user(), encoded)).properties
-    assert value == msgspec.structs.replace(PLAIN, message_body=body)
-    written = write_message_properties_header(value)
-    assert written == encoded[: 56 + size] + bytes(padding)
-    debug = raw.read_message(raw.message(raw.user(), encoded, bytes(4), flags=0x23)).debug
-    assert debug is not None
-    if padding:
-        unpadded = raw.message(raw.user(), encoded[:-padding])
-        assert raw.refused(unpadded).field == "MessagePropertiesHeader.MessageSize"
+    for text in ("odd", "x" * 249):
+        label = text.encode("utf-16-le") + b"\0\0"
+        encoded = raw.properties(label=label, body=body, pad=b"\xee\xef\xed", flags=5)
+        used = 56 + len(label) + size
+        padding = -used % 4
+        assert len(encoded) == used + padding
+        value = raw.read_message(raw.message(raw.user(), encoded)).properties
+        assert value == msgspec.structs.replace(
+            SOME, message_body=body, label=text, extension_data=b""
+        )
+        assert write_message_properties_header(value) == encoded[:used] + bytes(padding)
+        debug = raw.read_message(raw.message(raw.user(), encoded, bytes(4), flags=0x23)).debug
+        assert debug is not None
+        if padding:
+            unpadded = raw.message(raw.user(), encoded[:-padding])
+            assert raw.refused(unpadded).field == "MessagePropertiesHeader.MessageSize"

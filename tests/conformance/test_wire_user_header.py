@@ -40,6 +40,8 @@ from tests.unit.wire import raw
 from tests.unit.wire.raw import GUID_A, GUID_B, MP
 
 SECTION = "MS-MQMQ 2.2.19.2"
+# Hop count, delivery mode and journaling in two ways that share no bit.
+MIXED = (0b10101 | 1 << 5 | 1 << 8, 0b01010 | 1 << 9)
 ID_9 = pack("<I", 9)
 PRIVATE_9 = PrivateQueueFormatNameId(QueueHost.DESTINATION, 9)
 DIRECT = DirectQueueFormatName("OS:h\\q")
@@ -105,18 +107,29 @@ def test_the_fixed_part_has_48_bytes_and_the_names_follow_in_order() -> None:
 
 @pytest.mark.spec("MQ-2.2.19.2-02")
 def test_no_patch_touches_the_original_sender() -> None:
-    flags = MP | raw.DQ_PRIVATE | 1 << 5 | 1 << 20
     transaction = pack("<IIIII", 0, 1, 1, 2, 1)
-    packet = bytearray(raw.message(raw.user(flags), transaction, raw.properties(), flags=0))
-    patch_message_id(packet, 0, 0xFFFF_FFFF)
-    patch_sent_time(packet, 0, 0xFFFF_FFFF)
-    patch_sequence(packet, 0, TxSequenceId(time_stamp=9, ordinal=9), 9, 8)
-    attach_session_header(packet, SessionHeader(9))
-    assert packet[16:32] == raw.SOURCE
-    assert peek_head(packet, 0)[5] == raw.SOURCE
-    assert raw.read_message(bytes(packet)).user_header.source_queue_manager == raw.SOURCE
-    with pytest.raises(ValueOutOfRange):
-        write_packet(message(UserHeader(raw.SOURCE[:15], None)))
+    for mixed in MIXED:
+        flags = MP | raw.DQ_PRIVATE | 1 << 5 | 1 << 20 | mixed
+        packet = bytearray(raw.message(raw.user(flags), transaction, raw.properties(), flags=0))
+        before = raw.read_message(bytes(packet))
+        patch_message_id(packet, 0, 0xFFFF_FFFF)
+        patch_sent_time(packet, 0, 0xFFFF_FFFE)
+        patch_sequence(packet, 0, TxSequenceId(time_stamp=9, ordinal=8), 7, 6)
+        attach_session_header(packet, SessionHeader(9))
+        assert packet[16:32] == raw.SOURCE
+        assert peek_head(packet, 0)[5] == raw.SOURCE
+        after = raw.read_message(bytes(packet))
+        assert after.user_header == msgspec.structs.replace(
+            before.user_header, message_id=0xFFFF_FFFF, sent_time=0xFFFF_FFFE
+        )
+        assert after.transaction == TransactionHeader(TxSequenceId(time_stamp=9, ordinal=8), 7, 6)
+        assert after.session == SessionHeader(9)
+    for field in ("source_queue_manager", "queue_manager_address"):
+        short = msgspec.structs.replace(before.user_header, **{field: raw.SOURCE[:15]})
+        with pytest.raises(ValueOutOfRange) as raised:
+            write_packet(message(short))
+        name = "".join(part.capitalize() for part in field.split("_"))
+        assert raised.value.field == f"UserHeader.{name}"
 
 
 @pytest.mark.spec("MQ-2.2.19.2-03", "MQ-2.2.19.2-04")
@@ -234,8 +247,13 @@ def test_admin_queue_by_type(aq: int) -> None:
         error = raw.refused(raw.message(raw.user(flags, ID_9), b""))
         assert error.field.startswith("UserHeader.AdminQueue")
     for _, impossible in (RESPONSE_QUEUES[1], RESPONSE_QUEUES[4]):
-        with pytest.raises(ValueOutOfRange):
+        with pytest.raises(ValueOutOfRange) as raised:
             write_user_header(UserHeader(raw.SOURCE, None, admin_queue=impossible))
+        assert raised.value.field == "UserHeader.AdminQueue"
+    short = PublicQueueFormatName(GUID_A[1:])
+    with pytest.raises(ValueOutOfRange) as raised:
+        write_user_header(UserHeader(raw.SOURCE, None, admin_queue=short))
+    assert raised.value.field == "UserHeader.AdminQueue"
 
 
 @pytest.mark.spec("MQ-2.2.19.2-22")
@@ -263,6 +281,14 @@ def test_response_queue_by_type(rq: int) -> None:
     encoded, name = RESPONSE_QUEUES[rq]
     assert bool(encoded) == (rq >= 2)
     names = ID_9 + DIRECT_BYTES + encoded
+    if encoded:
+        error = raw.refused(raw.message(raw.user(flags, names[: -len(encoded)])))
+        assert error.field.startswith("UserHeader.ResponseQueue")
+        with pytest.raises(ValueOutOfRange) as raised:
+            write_user_header(
+                UserHeader(raw.SOURCE, None, response_queue=DirectQueueFormatName("\0"))
+            )
+        assert raised.value.field == "UserHeader.ResponseQueue"
     header = header_of(flags, names)
     assert (header.destination_queue, header.admin_queue) == (PRIVATE_9, DIRECT)
     assert header.response_queue == name
@@ -334,6 +360,9 @@ def test_th_announces_the_transaction_header_of_a_recoverable_message() -> None:
     header = raw.user(MP | 1 << 20, b"")
     error = raw.refused(raw.message(header, transaction, raw.properties(), flags=0))
     assert error.field == "UserHeader.Flags.TH"
+    for mode, is_read in ((0, True), (1, True)):
+        plain = raw.read_message(raw.message(raw.user(MP | mode << 5, b""), raw.properties()))
+        assert (plain.transaction is None) == is_read
 
 
 @pytest.mark.spec("MQ-2.2.19.2-29")
@@ -378,10 +407,16 @@ def test_hh_announces_the_soap_header() -> None:
 @pytest.mark.spec("MQ-2.2.19.2-34", "MQ-2.2.19.2-35", "MQ-2.2.19.2-36")
 @pytest.mark.parametrize("bit", [7, 24, 25, 26, 27, 29, 30, 31])
 def test_reserved_bits_and_ah_are_never_written_and_ignored_when_read(bit: int) -> None:
-    plain = raw.read_message(raw.message(raw.user(MP, b""), raw.properties()))
-    marked = raw.read_message(raw.message(raw.user(MP | 1 << bit, b""), raw.properties()))
-    assert marked == plain
-    assert not raw.written(marked)["UserHeader"]["Flags"] & 0xEF00_0080
+    for mixed in MIXED:
+        properties = raw.properties(body=b"body", allocation=6, label=b"l\0\0\0", flags=5)
+        plain = raw.read_message(raw.message(raw.user(MP | mixed, b""), properties))
+        header = raw.user(MP | mixed | 1 << bit, b"")
+        marked = raw.read_message(raw.message(header, properties))
+        assert marked == plain
+        assert (marked.priority, marked.properties.message_body) == (3, b"body")
+        written = raw.written(marked)
+        assert written["UserHeader"]["Flags"] == MP | mixed
+        assert (written["BaseHeader"]["Flags"], written["BaseHeader"]["PacketSize"]) == (3, 128)
     everything = message(
         UserHeader(
             b"\xff" * 16,
