@@ -1,9 +1,9 @@
 """A byte stream cut into packets: `Framer` for a session's TCP stream, `frame_packet` for a buffer.
 
-The stream is read where it lies. A chunk's whole packets stay in the chunk, and a packet that spans
-chunks is gathered once in a buffer of its own; no other byte is copied. Each byte is looked at for
-framing at most once however it is cut, so the work is linear and the result the same for one chunk
-and for single bytes.
+The stream is read where it lies: a chunk's whole packets stay in the chunk, and only a packet that
+spans chunks is gathered, its bytes copied once into a buffer of its own. Each `feed` costs its own
+bytes and a constant, so the work is linear however the stream is cut, and the packets, the error
+and its offset are the same for one chunk and for single bytes.
 """
 
 import msgspec

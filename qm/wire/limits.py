@@ -15,42 +15,33 @@ INTERNAL_PACKET_SIZE_MAX_BYTES: Final = 572
 USER_PACKET_SIZE_MIN_BYTES: Final = 120
 # What follows PacketSize bytes in a UserMessage (MS-MQMQ 2.2.20.4, QB-A17).
 SESSION_HEADER_SIZE_BYTES: Final = 16
-# The longest run of bytes that one packet can occupy in a stream.
-PACKET_SPAN_MAX_BYTES: Final = PACKET_SIZE_MAX_BYTES + SESSION_HEADER_SIZE_BYTES
 # MS-MQQB 2.2.7: a ping is one datagram of exactly this size.
 PING_SIZE_BYTES: Final = 24
 
 # Headers start on a multiple of this, from the start of the packet (MS-MQMQ 2.2.20).
 HEADER_ALIGNMENT_BYTES: Final = 4
 
-U8_MAX: Final = 0xFF
 U16_MAX: Final = 0xFFFF
 U32_MAX: Final = 0xFFFF_FFFF
-U64_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 # MS-MQMQ 2.2.19.1 and 2.2.19.2: TimeToReachQueue and TimeToBeReceived without end.
 TIME_INFINITE_S: Final = 0xFFFF_FFFF
-# MS-MQMQ 2.2.19.1: the range and default of BaseHeader.Flags.PR.
-PRIORITY_MAX: Final = 7
+# MS-MQMQ 2.2.19.1: BaseHeader.Flags.PR of a message whose sender says nothing else.
 PRIORITY_DEFAULT: Final = 3
 # MS-MQMQ 2.2.19.2: routing servers a packet may have passed (UserHeader.Flags.RC, MQ-A32).
 HOP_COUNT_MAX: Final = 0x1D
 # MS-MQMQ 2.2.18.1.5.2: Count is a u16 of whole WCHARs, the terminating NUL included.
 DIRECT_NAME_MAX_BYTES: Final = 0xFFFE
 
-# MS-MQMQ 2.2.19.3: LabelLength with its NUL (MQ-A33), so the text is one less.
+# MS-MQMQ 2.2.19.3: LabelLength counts the NUL (MQ-A33), so a text has 249 WCHARs at most.
 LABEL_LENGTH_MAX_CHARS: Final = 0xFA
-LABEL_TEXT_MAX_CHARS: Final = LABEL_LENGTH_MAX_CHARS - 1
 CORRELATION_ID_SIZE_BYTES: Final = 20
 
 # MS-MQMQ 2.2.20.5: the local transaction tag is 20 bits wide (MQ-A7).
 TRANSACTION_ID_MAX: Final = 0x000F_FFFF
 PREVIOUS_TX_SEQUENCE_NUMBER_MAX: Final = 0xFFFF_FFFE
 
-# MS-MQMQ 2.2.20.6: widths of the SecurityHeader's size fields.
-SENDER_ID_MAX_BYTES: Final = 0xFFFF
-ENCRYPTION_KEY_MAX_BYTES: Final = 0xFFFF
-SIGNATURE_MAX_BYTES: Final = 0xFFFF
+# MS-MQMQ 2.2.20.6: SenderCertSize is a u32 with the range of a u16.
 SENDER_CERT_MAX_BYTES: Final = 0xFFFF
 
 # MS-MQMQ 2.2.20.2: HeaderSize of an empty list.
@@ -67,7 +58,6 @@ ACK_TIMEOUT_MAX_MS: Final = 120_000
 # MS-MQMQ 2.2.20.4 and MS-MQQB 3.1.3.2: messages in flight before an acknowledgement.
 WINDOW_SIZE_MIN: Final = 1
 WINDOW_SIZE_DEFAULT: Final = 64
-WINDOW_SIZE_MAX: Final = 0xFFFF
 # MS-MQMQ 2.2.20.4: recoverable messages that one RecoverableMsgAckFlags can name.
 RECOVERABLE_ACK_FLAGS_COUNT: Final = 32
 

@@ -22,7 +22,6 @@ from qm.wire.queue_name import (
 )
 from qm.wire.wide_text import WCHAR_SIZE_BYTES, parse_wide_text, write_wide_text
 
-SECTION_HEADER: Final = "MS-MQMQ 2.2.20.1"
 SECTION_ADDRESS: Final = "MS-MQMQ 2.2.20.2"
 SECTION_SIGNATURE: Final = "MS-MQMQ 2.2.20.3"
 SECTION_ELEMENT: Final = "MS-MQMQ 2.2.18.1.4"

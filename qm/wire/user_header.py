@@ -27,9 +27,6 @@ FLAG_RC: Final = 0x0000_001F
 FLAG_DM: Final = 0x0000_0060
 FLAG_JN: Final = 0x0000_0100
 FLAG_JP: Final = 0x0000_0200
-FLAG_DQ: Final = 0x0000_1C00
-FLAG_AQ: Final = 0x0000_E000
-FLAG_RQ: Final = 0x0007_0000
 FLAG_SH: Final = 0x0008_0000
 FLAG_TH: Final = 0x0010_0000
 FLAG_MP: Final = 0x0020_0000
@@ -46,7 +43,6 @@ DM_RECOVERABLE: Final = 1
 _HOP_COUNT_WIDTH_MAX: Final = FLAG_RC
 
 # Offsets inside the header, for those who read or patch single fields.
-QUEUE_MANAGER_ADDRESS_OFFSET: Final = 16
 SENT_TIME_OFFSET: Final = 36
 MESSAGE_ID_OFFSET: Final = 40
 FLAGS_OFFSET: Final = 44
