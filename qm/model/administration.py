@@ -28,10 +28,8 @@ from qm.model.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.ledger import Ledger, QueueInHand
 from qm.model.limits import APPLY_VERSION, QUEUES_MAX, SUBQUEUES_PER_QUEUE_MAX
 from qm.model.outgoing import OutgoingQueues
-from qm.model.records import OutgoingTransferInfo, Queue, QueueManager
+from qm.model.records import Queue, QueueManager
 from qm.model.registry import NameIndex, Registry, Route, folded
-from qm.model.rows import QUEUE_KEY
-from qm.model.state import Table
 from qm.names.direct import DirectName
 from qm.names.errors import QueueNameError
 from qm.names.format_name import parse_format_name
@@ -391,11 +389,8 @@ class Administration:
         queue = self._outgoing_queue(command.queue_id)
         if queue is None:
             return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
-        key = QUEUE_KEY.pack(command.queue_id)
-        sequence = self._ledger.record(Table.SEQUENCE_OUT, key, OutgoingTransferInfo)
-        if queue.count() or (sequence is not None and sequence.pending_count):
+        if queue.count() or not self._outgoing.forget_sequence(command.queue_id):
             return Outcome(ErrorCode.MQ_ERROR_ILLEGAL_OPERATION)
-        self._ledger.state.delete(Table.SEQUENCE_OUT, key)
         self._registry.unbind_queue(queue.record)
         self._ledger.remove_queue(queue)
         self._ledger.counters.queue_count -= 1

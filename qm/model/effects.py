@@ -38,6 +38,8 @@ class EffectKind(IntEnum):
     """Never became visible: its transaction aborted."""
     DISCARDED = 16
     """A copy that no quota admitted."""
+    FAILED = 17
+    """Left an outgoing queue undelivered."""
 
 
 class PositionEffects(msgspec.Struct, gc=False):

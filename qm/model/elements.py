@@ -158,6 +158,8 @@ class LockKind(IntEnum):
     TX_DEQUEUE = 1
     TX_MOVE = 2
     REMOTE_READ = 3
+    FINAL_ACK = 4
+    """In an outgoing queue: arrived, and its end not yet known (QB-A19)."""
 
 
 class TransactionState(IntEnum):

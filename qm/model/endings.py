@@ -11,6 +11,7 @@ from qm.model.effects import EffectKind
 from qm.model.enqueue import Enqueue, EnqueueStatus, copy_of
 from qm.model.ledger import Ledger, QueueInHand
 from qm.model.limits import ALARM_JOURNAL_DROPPED
+from qm.model.outgoing import OutgoingQueues
 from qm.model.records import Obligation
 from qm.model.registry import Registry
 from qm.model.rows import POSITION_KEY, Position, PositionFlag
@@ -42,10 +43,12 @@ class Endings:
         registry: Registry,
         enqueue: Enqueue,
         acknowledgements: Acknowledgements,
+        outgoing: OutgoingQueues,
     ) -> None:
         self._ledger = ledger
         self._registry = registry
         self._enqueue = enqueue
+        self._outgoing = outgoing
         self._acknowledgements = acknowledgements
 
     def end(self, queue: QueueInHand, key: int, position: Position, reason: int) -> None:
@@ -59,10 +62,58 @@ class Endings:
             self._expired_dead_letter(queue, key, position)
         if flags & PositionFlag.HAS_OBLIGATION:
             self._settle(queue, key, position, reason)
+        if flags & PositionFlag.HAS_OUTGOING:
+            self._outgoing.left(queue, key, position)
         if flags & PositionFlag.HAS_LOCK:
             row_key = POSITION_KEY.pack(queue.record.queue_id, key)
             self._ledger.state.delete(Table.LOCK, row_key)
         self._ledger.unlink(queue, key, position, EFFECT_OF_REASON[MessageClass(reason)], reason)
+
+    def fail(self, queue: QueueInHand, key: int, position: Position, reason: int) -> None:
+        """A message that will not be delivered: dead letter if JN, nack if asked for, gone."""
+        obligation = self._obligation(queue, key)
+        if position.flags & PositionFlag.NEGATIVE_JOURNALING:
+            application = obligation.application_deadletter_queue if obligation else ""
+            self.dead_letter(position, key, application)
+        self._leave(queue, key, position, EffectKind.FAILED, reason, obligation)
+
+    def deliver(self, queue: QueueInHand, key: int, position: Position, message_class: int) -> None:
+        """A message that another queue manager has, for good: journal or dead letter, gone.
+
+        `message_class` is what became of it there: ACK_REACH_QUEUE, or a FinalAck's class.
+        """
+        obligation = self._obligation(queue, key)
+        is_failure = bool(message_class & 0x8000)
+        if is_failure and position.flags & PositionFlag.NEGATIVE_JOURNALING:
+            application = obligation.application_deadletter_queue if obligation else ""
+            self.dead_letter(position, key, application)
+        elif not is_failure and position.flags & PositionFlag.POSITIVE_JOURNALING:
+            manager = self._ledger.manager
+            assert manager is not None, "a position without a queue manager"
+            journal = self._ledger.queue(manager.system_journal_queue)
+            assert journal is not None, "a queue manager without its journal"
+            self.copy(position, key, journal, EffectKind.JOURNALED)
+        self._leave(queue, key, position, EffectKind.DELIVERED, message_class, None)
+
+    def _leave(
+        self,
+        queue: QueueInHand,
+        key: int,
+        position: Position,
+        kind: EffectKind,
+        reason: int,
+        obligation: Obligation | None,
+    ) -> None:
+        state = self._ledger.state
+        row_key = POSITION_KEY.pack(queue.record.queue_id, key)
+        if obligation is not None:
+            self._acknowledgements.acknowledge(_subject(position, obligation), reason)
+        if position.flags & PositionFlag.HAS_OBLIGATION:
+            state.delete(Table.OBLIGATION, row_key)
+        self._outgoing.left(queue, key, position)
+        if position.flags & PositionFlag.HAS_LOCK:
+            state.delete(Table.LOCK, row_key)
+        self._ledger.unlink(queue, key, position, kind, reason)
 
     def roll_back(self, queue: QueueInHand, key: int, position: Position) -> None:
         """Unlink an enqueue that was never visible: no event, no acknowledgement (guide 3.1)."""
@@ -120,16 +171,20 @@ class Endings:
         assert obligation is not None, "a position that owes something unknown"
         row_key = POSITION_KEY.pack(queue.record.queue_id, key)
         self._ledger.state.delete(Table.OBLIGATION, row_key)
-        subject = Subject(
-            position.source_queue_manager,
-            position.message_ordinal,
-            bool(position.flags & PositionFlag.RECOVERABLE),
-            obligation.destination,
-            obligation,
-            None
-            if position.flags & PositionFlag.WAS_ENCRYPTED
-            else (position.body_index, position.body_ordinal),
-        )
+        subject = _subject(position, obligation)
         self._acknowledgements.acknowledge(subject, reason)
         if obligation.final_ack:
             self._acknowledgements.finally_acknowledge(subject, reason)
+
+
+def _subject(position: Position, obligation: Obligation) -> Subject:
+    """Return a position as the subject of an acknowledgement; sealed bodies are not returned."""
+    is_sealed = bool(position.flags & PositionFlag.WAS_ENCRYPTED)
+    return Subject(
+        position.source_queue_manager,
+        position.message_ordinal,
+        bool(position.flags & PositionFlag.RECOVERABLE),
+        obligation.destination,
+        obligation,
+        None if is_sealed else (position.body_index, position.body_ordinal),
+    )

@@ -9,6 +9,7 @@ from qm.model.administration import Administration
 from qm.model.arrivals import Arrivals
 from qm.model.clients import Clients
 from qm.model.commands import Command, CommandBatch, Request
+from qm.model.delivery import Delivery
 from qm.model.duplicates import Duplicates
 from qm.model.effects import Applied, Outcome
 from qm.model.endings import Endings
@@ -44,7 +45,7 @@ class Machine:
         outgoing = OutgoingQueues(ledger, registry)
         duplicates = Duplicates(ledger)
         acknowledgements = Acknowledgements(ledger, registry, enqueue, outgoing)
-        endings = Endings(ledger, registry, enqueue, acknowledgements)
+        endings = Endings(ledger, registry, enqueue, acknowledgements, outgoing)
         moving = Moving(ledger, enqueue)
         arrivals = Arrivals(ledger, registry, duplicates, enqueue, endings, acknowledgements)
         administration = Administration(ledger, registry, outgoing)
@@ -54,6 +55,7 @@ class Machine:
         transactions = Transactions(ledger, clients, endings, moving, outgoing)
         reads = Reads(ledger, clients, opens, transactions, endings, moving)
         sending = Sending(ledger, registry, clients, enqueue, endings, outgoing, transactions)
+        delivery = Delivery(ledger, endings, outgoing)
         expiry = Expiry(ledger, endings, duplicates)
         clients.on_close += [reads.release_owner, transactions.release_owner, opens.release_owner]
         expiry.on_lease |= {
@@ -96,6 +98,12 @@ class Machine:
             commands.RemoveOutgoingQueue: administration.apply_remove_outgoing_queue,
             commands.LeaderActivated: administration.apply_leader_activated,
             commands.RaiseApplyVersion: administration.apply_raise_apply_version,
+            commands.AssignTransfer: delivery.apply_assign_transfer,
+            commands.TransferAcked: delivery.apply_transfer_acked,
+            commands.OrderAcked: delivery.apply_order_acked,
+            commands.FinalAcked: delivery.apply_final_acked,
+            commands.TransferFailed: delivery.apply_transfer_failed,
+            commands.OutboxDone: delivery.apply_outbox_done,
             commands.ClockTick: expiry.apply_clock_tick,
             commands.AuditMark: administration.apply_audit,
             commands.AuditResult: administration.apply_audit,

@@ -1,14 +1,15 @@
 """Outgoing queues: one per distinct destination, made when something must leave for it."""
 
 from hashlib import sha256
+from struct import Struct
 from typing import Final
 
 from qm.model.elements import OutgoingAdminState, QueueKind, QueueType
 from qm.model.ledger import Ledger, QueueInHand
 from qm.model.limits import QUEUES_MAX
-from qm.model.records import OutgoingPosition, Queue
+from qm.model.records import OutgoingPosition, OutgoingTransferInfo, Queue
 from qm.model.registry import Registry, Route, outgoing_key
-from qm.model.rows import POSITION_KEY, Position, PositionFlag
+from qm.model.rows import POSITION_KEY, QUEUE_KEY, Position, PositionFlag
 from qm.model.state import Table
 from qm.names.capability import check_sendable
 from qm.names.direct import DirectName
@@ -16,6 +17,21 @@ from qm.names.errors import QueueNameError
 from qm.names.format_name import FormatName, PrivateName, format_name_text
 
 _IDENTIFIER_BYTES: Final = 16
+_RECORD, _NUMBER = b"\x00", b"\x01"
+_BY_QUEUE, _BY_IDENTIFIER = b"\x00", b"\x01"
+_NUMBER_KEY: Final = Struct(">cIQI")
+_SEQUENCE_KEY: Final = Struct(">cQ")
+_KEY: Final = Struct(">Q")
+
+
+def number_key(queue_id: int, sequence_identifier: int, number: int) -> bytes:
+    """Return the OUTGOING key under which the position with a number is found."""
+    return _NUMBER_KEY.pack(_NUMBER, queue_id, sequence_identifier, number)
+
+
+def sequence_key(sequence_identifier: int) -> bytes:
+    """Return the SEQUENCE_OUT key under which a sequence's queue is found."""
+    return _SEQUENCE_KEY.pack(_BY_IDENTIFIER, sequence_identifier)
 
 
 class OutgoingQueues:
@@ -68,12 +84,98 @@ class OutgoingQueues:
         self._registry.bind_queue(record)
         return record.queue_id
 
+    def sequence(self, queue_id: int) -> OutgoingTransferInfo:
+        """Return a queue's outgoing sequence; a fresh record if it never had one."""
+        key = _BY_QUEUE + QUEUE_KEY.pack(queue_id)
+        found = self._ledger.record(Table.SEQUENCE_OUT, key, OutgoingTransferInfo)
+        return found or OutgoingTransferInfo()
+
+    def put_sequence(self, queue_id: int, sequence: OutgoingTransferInfo) -> None:
+        """Write a queue's outgoing sequence."""
+        key = _BY_QUEUE + QUEUE_KEY.pack(queue_id)
+        self._ledger.put_record(Table.SEQUENCE_OUT, key, sequence)
+
+    def begin_sequence(self, queue_id: int, sequence: OutgoingTransferInfo) -> None:
+        """Start a new TxSequenceID; numbers restart at 1 and old acknowledgements are void.
+
+        Unique in the cluster and rising: TimeStamp is that of its birth or last restore.
+        """
+        state, counters = self._ledger.state, self._ledger.counters
+        if sequence.sequence_identifier:
+            state.delete(Table.SEQUENCE_OUT, sequence_key(sequence.sequence_identifier))
+        counters.tx_ordinal += 1
+        sequence.sequence_identifier = counters.tx_time_stamp << 32 | counters.tx_ordinal
+        sequence.next_number, sequence.last_acked_number = 1, 0
+        state.put(
+            Table.SEQUENCE_OUT,
+            sequence_key(sequence.sequence_identifier),
+            QUEUE_KEY.pack(queue_id),
+        )
+
+    def forget_sequence(self, queue_id: int) -> bool:
+        """Remove a queue's sequence if it owes nothing; return whether it is gone."""
+        sequence = self.sequence(queue_id)
+        if sequence.pending_count:
+            return False
+        state = self._ledger.state
+        state.delete(Table.SEQUENCE_OUT, sequence_key(sequence.sequence_identifier))
+        state.delete(Table.SEQUENCE_OUT, _BY_QUEUE + QUEUE_KEY.pack(queue_id))
+        return True
+
+    def queue_of_sequence(self, sequence_identifier: int) -> int:
+        """Return the queue whose live sequence this is, 0 if none: old ones are void (QB-A08)."""
+        if not 0 < sequence_identifier < 1 << 64:
+            return 0
+        row = self._ledger.state.get(Table.SEQUENCE_OUT, sequence_key(sequence_identifier))
+        return int(QUEUE_KEY.unpack(row)[0]) if row else 0
+
+    def left(self, queue: QueueInHand, key: int, position: Position) -> None:
+        """A position is about to leave an outgoing queue: its numbers go, a gap is legal."""
+        state = self._ledger.state
+        queue_id = queue.record.queue_id
+        row_key = _RECORD + POSITION_KEY.pack(queue_id, key)
+        row = self._ledger.record(Table.OUTGOING, row_key, OutgoingPosition)
+        if row is None:
+            return
+        state.delete(Table.OUTGOING, row_key)
+        state.delete(Table.AWAITING_FINAL_ACK, QUEUE_KEY.pack(position.message_ordinal))
+        if row.sequence_number:
+            numbered = number_key(queue_id, row.sequence_identifier, row.sequence_number)
+            state.delete(Table.OUTGOING, numbered)
+            if not row.is_settled:
+                sequence = self.sequence(queue_id)
+                sequence.pending_count -= 1
+                self.put_sequence(queue_id, sequence)
+
+    def row(self, queue_id: int, key: int) -> OutgoingPosition | None:
+        """Return the sending side's numbers of a position."""
+        row_key = _RECORD + POSITION_KEY.pack(queue_id, key)
+        return self._ledger.record(Table.OUTGOING, row_key, OutgoingPosition)
+
+    def put_row(self, queue_id: int, key: int, row: OutgoingPosition) -> None:
+        """Write the sending side's numbers of a position."""
+        self._ledger.put_record(Table.OUTGOING, _RECORD + POSITION_KEY.pack(queue_id, key), row)
+
+    def numbered(self, queue_id: int, sequence_identifier: int, upto: int, limit: int) -> list[int]:
+        """Return the keys of a sequence's positions up to a number, in the order of numbers."""
+        low = number_key(queue_id, sequence_identifier, 0)
+        high = number_key(queue_id, sequence_identifier, upto) + b"\0"
+        rows = self._ledger.state.scan(Table.OUTGOING, low, high, limit)
+        return [int(_KEY.unpack(row)[0]) for _, row in rows]
+
+    def number(self, queue_id: int, key: int, row: OutgoingPosition) -> None:
+        """Note which position has a number."""
+        self._ledger.state.put(
+            Table.OUTGOING,
+            number_key(queue_id, row.sequence_identifier, row.sequence_number),
+            _KEY.pack(key),
+        )
+        self.put_row(queue_id, key, row)
+
     def entered(self, queue: QueueInHand, key: int, position: Position) -> None:
         """A position entered an outgoing queue and is Available: the leader has work."""
         queue_id = queue.record.queue_id
         position.flags |= PositionFlag.HAS_OUTGOING
         self._ledger.put_position(queue_id, key, position)
-        self._ledger.put_record(
-            Table.OUTGOING, POSITION_KEY.pack(queue_id, key), OutgoingPosition()
-        )
+        self.put_row(queue_id, key, OutgoingPosition())
         self._ledger.applied.outgoing_queue_ids.add(queue_id)

@@ -122,7 +122,11 @@ class Purging:
             if ledger.is_hidden(queue, key, position) or (
                 purge.is_deletion and self._may_delete(queue, key, position)
             ):
-                self._endings.end(queue, key, position, purge.reason)
+                if queue.record.kind is QueueKind.OUTGOING:
+                    # Deleted before it reached its queue ([MS-MQMQ] 2.2.18.1.6).
+                    self._endings.fail(queue, key, position, MessageClass.NACK_DELETED)
+                else:
+                    self._endings.end(queue, key, position, purge.reason)
                 settled += 1
             elif key & 0xFF_FFFF_FFFF_FFFF > purge.watermark:
                 # Behind the watermark nothing of this level is hidden.

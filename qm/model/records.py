@@ -309,8 +309,11 @@ class OutgoingPosition(Record):
 
     sequence_identifier: int = 0
     sequence_number: int = 0
+    previous_number: int = 0
     is_session_acked: bool = False
     is_order_acked: bool = False
+    is_settled: bool = False
+    """Arrived for good; only its final ack is still awaited."""
 
 
 class AwaitingFinalAck(Record):

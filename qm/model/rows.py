@@ -118,6 +118,8 @@ class PositionFlag(IntFlag):
     WAS_ENCRYPTED = 0x0400
     SYSTEM = 0x0800
     """Made by apply: acknowledgement, journal or dead-letter copy, report."""
+    FINAL_ACK_WANTED = 0x1000
+    """TransactionHeader.FA of a message of ours."""
 
 
 class Position(msgspec.Struct, gc=False):

@@ -161,6 +161,8 @@ def _flags(message: UserMessage, is_transactional: bool) -> int:
         flags |= PositionFlag.NEGATIVE_JOURNALING
     if header.has_positive_journaling:
         flags |= PositionFlag.POSITIVE_JOURNALING
+    if message.transaction is not None and message.transaction.is_final_ack_wanted:
+        flags |= PositionFlag.FINAL_ACK_WANTED
     return int(flags)
 
 

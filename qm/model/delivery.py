@@ -1,0 +1,227 @@
+"""Messages on their way out ([MS-MQQB] 3.1.5.5 to .7, guide 4.1 to 4.2a).
+
+Numbers are committed before the first byte leaves and never change (QB-A01). A message that is not
+transactional is done when its session acknowledged it. A transactional one needs the session's
+acknowledgement and the order acknowledgement, in either order (QB-A10); if its sender asked for a
+final ack or for journaling, it then waits for that one too, out of the way of dispatch.
+"""
+
+from typing import Final
+
+from qm.model.columns import IntArray
+from qm.model.commands import (
+    AssignTransfer,
+    FinalAcked,
+    OrderAcked,
+    OutboxDone,
+    TransferAcked,
+    TransferFailed,
+)
+from qm.model.effects import Outcome
+from qm.model.elements import LockKind, QueueKind
+from qm.model.endings import Endings
+from qm.model.ledger import Ledger, QueueInHand
+from qm.model.limits import POSITIONS_PER_ENTRY_MAX
+from qm.model.outgoing import OutgoingQueues
+from qm.model.records import AwaitingFinalAck, Lock, OutgoingPosition
+from qm.model.rows import OUTBOX_KEY, QUEUE_KEY, Position, PositionFlag, PositionState
+from qm.model.state import Table
+from qm.wire.codes import ErrorCode
+from qm.wire.message_class import MessageClass
+
+MQ_OK: Final = 0
+BATCH_MAX: Final = POSITIONS_PER_ENTRY_MAX // 4
+"""Positions per command: each may leave a copy and an acknowledgement."""
+_NUMBER_MAX: Final = 0xFFFF_FFFE
+"""PreviousTxSequenceNumber ends there ([MS-MQMQ] 2.2.20.5)."""
+_WANTS_FINAL_ACK: Final = (
+    PositionFlag.NEGATIVE_JOURNALING
+    | PositionFlag.POSITIVE_JOURNALING
+    | PositionFlag.FINAL_ACK_WANTED
+)
+
+
+class Delivery:
+    """Applies what the leader learns while it delivers."""
+
+    def __init__(self, ledger: Ledger, endings: Endings, outgoing: OutgoingQueues) -> None:
+        self._ledger = ledger
+        self._endings = endings
+        self._outgoing = outgoing
+
+    def _queue(self, queue_id: int) -> QueueInHand | None:
+        queue = self._ledger.queue(queue_id)
+        return queue if queue is not None and queue.record.kind is QueueKind.OUTGOING else None
+
+    # Numbers -----------------------------------------------------------------------------
+
+    def apply_assign_transfer(self, command: AssignTransfer) -> Outcome:
+        """Number transactional positions; the value is [(key, sequence, number, previous), ...].
+
+        A position that has a number keeps it. A sequence without pending messages is followed by a
+        new one whose numbers start at 1 (guide 4.2).
+        """
+        queue = self._queue(command.queue_id)
+        if queue is None:
+            return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
+        if len(command.lookup_identifiers) > BATCH_MAX:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        numbered = []
+        for key in command.lookup_identifiers:
+            position = self._ledger.position(command.queue_id, key)
+            row = self._outgoing.row(command.queue_id, key)
+            if position is None or row is None:
+                continue
+            if not position.flags & PositionFlag.TRANSACTIONAL:
+                continue
+            if not row.sequence_number:
+                self._number(command.queue_id, key, position, row)
+            numbered.append(
+                (key, row.sequence_identifier, row.sequence_number, row.previous_number)
+            )
+        return Outcome(MQ_OK, value=numbered)
+
+    def _number(self, queue_id: int, key: int, position: Position, row: OutgoingPosition) -> None:
+        sequence = self._outgoing.sequence(queue_id)
+        if not sequence.pending_count or sequence.next_number > _NUMBER_MAX:
+            self._outgoing.begin_sequence(queue_id, sequence)
+        row.sequence_identifier = sequence.sequence_identifier
+        row.sequence_number = sequence.next_number
+        row.previous_number = sequence.next_number - 1
+        sequence.next_number += 1
+        sequence.pending_count += 1
+        self._outgoing.put_sequence(queue_id, sequence)
+        self._outgoing.number(queue_id, key, row)
+        if position.flags & _WANTS_FINAL_ACK:
+            self._ledger.put_record(
+                Table.AWAITING_FINAL_ACK,
+                QUEUE_KEY.pack(position.message_ordinal),
+                AwaitingFinalAck(queue_id, key, self._ledger.now_ms),
+            )
+
+    # Acknowledgements --------------------------------------------------------------------
+
+    def apply_transfer_acked(self, command: TransferAcked) -> Outcome:
+        """Sessions acknowledged these positions."""
+        queue = self._queue(command.queue_id)
+        if queue is None:
+            return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
+        if len(command.lookup_identifiers) > BATCH_MAX:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        for key, position in self._linked(queue, command.lookup_identifiers):
+            if not position.flags & PositionFlag.TRANSACTIONAL:
+                self._endings.deliver(queue, key, position, MessageClass.ACK_REACH_QUEUE)
+                continue
+            row = self._outgoing.row(command.queue_id, key)
+            if row is None or row.is_settled:
+                continue
+            row.is_session_acked = True
+            self._outgoing.put_row(command.queue_id, key, row)
+            if row.is_order_acked:
+                self._settle(queue, key, position, row)
+        return Outcome(MQ_OK)
+
+    def apply_order_acked(self, command: OrderAcked) -> Outcome:
+        """Everything of a live sequence up to a number has arrived; the value: whether more is
+        to be settled by the same command again.
+        """
+        queue_id = self._outgoing.queue_of_sequence(command.sequence_identifier)
+        queue = self._queue(queue_id) if queue_id else None
+        if queue is None:
+            return Outcome(MQ_OK, value=False)  # an old sequence: nothing of it is pending
+        sequence = self._outgoing.sequence(queue_id)
+        upto = min(command.sequence_number, sequence.next_number - 1)
+        sequence.last_acked_number = max(sequence.last_acked_number, upto)
+        self._outgoing.put_sequence(queue_id, sequence)
+        keys = self._outgoing.numbered(
+            queue_id, command.sequence_identifier, upto, POSITIONS_PER_ENTRY_MAX
+        )
+        settled = 0
+        for key in keys:
+            row = self._outgoing.row(queue_id, key)
+            position = self._ledger.position(queue_id, key)
+            if row is None or position is None or row.is_settled:
+                continue
+            if row.is_order_acked:
+                continue
+            if settled == BATCH_MAX:
+                return Outcome(MQ_OK, value=True)
+            settled += 1
+            row.is_order_acked = True
+            self._outgoing.put_row(queue_id, key, row)
+            if row.is_session_acked:
+                self._settle(queue, key, position, row)
+        return Outcome(MQ_OK, value=False)
+
+    def _settle(
+        self, queue: QueueInHand, key: int, position: Position, row: OutgoingPosition
+    ) -> None:
+        """It has arrived: gone, or waiting for its final ack."""
+        ledger = self._ledger
+        queue_id = queue.record.queue_id
+        awaiting = QUEUE_KEY.pack(position.message_ordinal)
+        if ledger.state.get(Table.AWAITING_FINAL_ACK, awaiting) is None:
+            self._endings.deliver(queue, key, position, MessageClass.ACK_REACH_QUEUE)
+            return
+        sequence = self._outgoing.sequence(queue_id)
+        sequence.pending_count -= 1
+        self._outgoing.put_sequence(queue_id, sequence)
+        row.is_settled = True
+        self._outgoing.put_row(queue_id, key, row)
+        if position.state == PositionState.AVAILABLE:
+            ledger.lock(queue, key, position, Lock(LockKind.FINAL_ACK, b""))
+
+    def apply_final_acked(self, command: FinalAcked) -> Outcome:
+        """What became of a message at its destination; it is always removed (QB-A19).
+
+        It may come before the order ack: whoever says how a message ended has it.
+        """
+        if not 0 <= command.message_ordinal < 1 << 32:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        key = QUEUE_KEY.pack(command.message_ordinal)
+        awaiting = self._ledger.record(Table.AWAITING_FINAL_ACK, key, AwaitingFinalAck)
+        if awaiting is None:
+            return Outcome(MQ_OK)
+        queue = self._queue(awaiting.queue_id)
+        position = self._ledger.position(awaiting.queue_id, awaiting.lookup_identifier)
+        if queue is not None and position is not None:
+            self._endings.deliver(
+                queue, awaiting.lookup_identifier, position, command.message_class
+            )
+        self._ledger.state.delete(Table.AWAITING_FINAL_ACK, key)
+        return Outcome(MQ_OK)
+
+    # Failures, outbox --------------------------------------------------------------------
+
+    def apply_transfer_failed(self, command: TransferFailed) -> Outcome:
+        """These positions will not be delivered: nack, dead letter, gap."""
+        queue = self._queue(command.queue_id)
+        if queue is None:
+            return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
+        is_failure = command.message_class in tuple(MessageClass) and (
+            command.message_class & 0x8000
+        )
+        if len(command.lookup_identifiers) > BATCH_MAX or not is_failure:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        for key, position in self._linked(queue, command.lookup_identifiers):
+            self._endings.fail(queue, key, position, command.message_class)
+        return Outcome(MQ_OK)
+
+    def apply_outbox_done(self, command: OutboxDone) -> Outcome:
+        """These rows reached their peer."""
+        if len(command.outbox_ids) > POSITIONS_PER_ENTRY_MAX:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        for outbox_id in command.outbox_ids:
+            self._ledger.state.delete(Table.OUTBOX, OUTBOX_KEY.pack(outbox_id))
+        return Outcome(MQ_OK)
+
+    def _linked(
+        self, queue: QueueInHand, lookup_identifiers: IntArray
+    ) -> list[tuple[int, Position]]:
+        """Return the positions that are still there, each once."""
+        found = []
+        for key in dict.fromkeys(lookup_identifiers):
+            position = self._ledger.position(queue.record.queue_id, key)
+            if position is not None:
+                found.append((key, position))
+        return found

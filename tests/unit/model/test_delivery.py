@@ -1,0 +1,264 @@
+"""Outgoing queues: numbers, acknowledgements in any order, final acks, failures."""
+
+from array import array
+
+import pytest
+
+from qm.model import commands
+from qm.model.attributes import encode_attribute
+from qm.model.commands import TransferVerdict
+from qm.model.elements import OutgoingAdminState, QueueAccessType
+from qm.model.state import Table
+from qm.wire.codes import ErrorCode
+from qm.wire.message_class import MessageClass
+from tests.unit.model.world import ClientInWorld, World, direct, packet, request
+
+ELSEWHERE = "DIRECT=TCP:10.9.8.7\\far"
+EPOCH = 7 << 32
+Numbers = list[tuple[int, int, int, int]]
+
+
+class Sender(World):
+    """A client that sends to another queue manager."""
+
+    def __init__(self, *, forgets: bool) -> None:
+        super().__init__(forgets=forgets)
+        self.c: ClientInWorld = self.client(lease_ms=24 * 3600 * 1000)
+        self.queue_id = 0
+
+    def send(self, count: int = 1, **fields: object) -> None:
+        raw = packet(0, **fields)  # type: ignore[arg-type]
+        is_transactional = "sequence" in fields
+        for _ in range(count):
+            transaction = self.c.begin(f"t{self.c.number}") if is_transactional else None
+            outcome = self.c.send(ELSEWHERE, raw=raw, transaction=transaction)
+            assert outcome.status == 0, hex(outcome.status)
+            assert isinstance(outcome.value, tuple)
+            self.queue_id = outcome.value[1][0][0]
+            if transaction is not None:
+                self.c.commit(transaction)
+
+    def keys(self) -> list[int]:
+        return list(self.positions(self.queue_id))
+
+    def assign(self, *keys: int) -> Numbers:
+        command = commands.AssignTransfer(self.queue_id, array("Q", keys or self.keys()))
+        outcome = self.one(command)
+        assert isinstance(outcome.value, list)
+        return outcome.value
+
+    def session_ack(self, *keys: int) -> None:
+        assert self.one(commands.TransferAcked(self.queue_id, array("Q", keys))).status == 0
+
+    def order_ack(self, sequence: int, number: int) -> None:
+        outcome = self.one(commands.OrderAcked(sequence, number))
+        assert (outcome.status, outcome.value) == (0, False)
+
+    def ordinals(self, which: str) -> list[int]:
+        queue_id = self.manager_queue(which)
+        return [position.message_ordinal for position in self.positions(queue_id).values()]
+
+
+@pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
+def sender(request: pytest.FixtureRequest) -> Sender:
+    return Sender(forgets=request.param)
+
+
+TRANSACTIONAL: dict[str, object] = {"sequence": (1, 1, 0)}
+JOURNALED = {"has_positive_journaling": True, "has_negative_journaling": True}
+
+
+def test_a_plain_message_is_done_when_its_session_acknowledged_it(sender: Sender) -> None:
+    sender.send(2)
+    sender.send(1, has_positive_journaling=True)
+    assert sender.assign() == []
+    keys = sender.keys()
+    sender.session_ack(keys[0], keys[2], keys[2], 999)
+    assert sender.keys() == [keys[1]]
+    assert len(sender.ordinals("system_journal_queue")) == 1
+    rows = [row for row in sender.state.rows() if row[0] == Table.OUTGOING]
+    assert len(rows) == 1
+
+
+def test_numbers_are_given_once_and_count_on(sender: Sender) -> None:
+    sender.send(3, **TRANSACTIONAL)
+    first, second, third = sender.keys()
+    sequence = EPOCH | 1
+    assert sender.assign(first, second) == [(first, sequence, 1, 0), (second, sequence, 2, 1)]
+    assert sender.assign() == [
+        (first, sequence, 1, 0),
+        (second, sequence, 2, 1),
+        (third, sequence, 3, 2),
+    ]
+
+
+@pytest.mark.parametrize("is_order_first", [False, True])
+def test_both_acknowledgements_are_needed_in_either_order(
+    sender: Sender, is_order_first: bool
+) -> None:
+    sender.send(3, **TRANSACTIONAL)
+    sender.assign()
+    keys = sender.keys()
+    sequence = EPOCH | 1
+    if is_order_first:
+        sender.order_ack(sequence, 2)
+        assert sender.keys() == keys
+        sender.session_ack(*keys)
+    else:
+        sender.session_ack(*keys)
+        assert sender.keys() == keys
+        sender.order_ack(sequence, 2)
+    assert sender.keys() == keys[2:]
+    sender.order_ack(sequence, 2)
+    sender.order_ack(sequence, 0xFFFF_FFFF)
+    assert sender.keys() == []
+
+
+def test_an_empty_sequence_is_followed_by_a_new_one_and_old_acks_are_void(sender: Sender) -> None:
+    sender.send(1, **TRANSACTIONAL)
+    sender.assign()
+    sender.session_ack(*sender.keys())
+    sender.order_ack(EPOCH | 1, 1)
+    sender.send(2, **TRANSACTIONAL)
+    keys = sender.keys()
+    assert sender.assign() == [(keys[0], EPOCH | 2, 1, 0), (keys[1], EPOCH | 2, 2, 1)]
+    sender.session_ack(*keys)
+    sender.order_ack(EPOCH | 1, 2)
+    assert sender.keys() == keys
+    sender.order_ack(EPOCH | 2, 1)
+    assert sender.keys() == keys[1:]
+
+
+@pytest.mark.parametrize(
+    ("message_class", "journal", "dead"),
+    [
+        (MessageClass.ACK_RECEIVE, 1, 0),
+        (MessageClass.NACK_RECEIVE_TIMEOUT, 0, 1),
+        (MessageClass.NACK_BAD_DST_Q, 0, 1),
+    ],
+)
+@pytest.mark.parametrize("is_early", [False, True])
+def test_a_final_ack_says_what_became_of_it(
+    sender: Sender, message_class: int, journal: int, dead: int, is_early: bool
+) -> None:
+    sender.send(1, **TRANSACTIONAL, **JOURNALED)
+    ((key, sequence, number, _),) = sender.assign()
+    ordinal = sender.positions(sender.queue_id)[key].message_ordinal
+    if not is_early:
+        sender.session_ack(key)
+        sender.order_ack(sequence, number)
+        assert sender.keys() == [key]
+        assert sender.ordinals("system_journal_queue") == []
+    final = commands.FinalAcked(ordinal, message_class)
+    assert sender.one(final).status == 0
+    assert sender.one(final).status == 0
+    assert sender.keys() == []
+    assert len(sender.ordinals("system_journal_queue")) == journal
+    assert len(sender.ordinals("system_transactional_deadletter_queue")) == dead
+    left = {Table.OUTGOING, Table.AWAITING_FINAL_ACK, Table.LOCK, Table.OBLIGATION}
+    assert {row[0] for row in sender.state.rows()} & left == set()
+    sender.session_ack(key)
+    sender.order_ack(sequence, number)
+
+
+def test_waiting_for_a_final_ack_ends_the_sequence_but_not_the_message(sender: Sender) -> None:
+    sender.send(1, **TRANSACTIONAL, **JOURNALED)
+    ((key, sequence, number, _),) = sender.assign()
+    sender.session_ack(key)
+    sender.order_ack(sequence, number)
+    sender.send(1, **TRANSACTIONAL)
+    (numbered,) = [n for n in sender.assign() if n[0] != key]
+    assert numbered[1:] == (EPOCH | 2, 1, 0)
+    ordinal = sender.positions(sender.queue_id)[key].message_ordinal
+    sender.one(commands.FinalAcked(ordinal, MessageClass.ACK_RECEIVE))
+    assert sender.keys() == [numbered[0]]
+    sender.session_ack(numbered[0])
+    sender.order_ack(EPOCH | 2, 1)
+    assert sender.keys() == []
+
+
+def test_what_cannot_be_delivered_is_nacked_and_dead_lettered(sender: Sender) -> None:
+    admin = sender.create("admin")
+    asking = {"admin_queue": direct("admin"), "properties": {"flags": 0x04}}
+    sender.send(1, has_negative_journaling=True, **asking)
+    sender.send(1, **TRANSACTIONAL, has_negative_journaling=True)
+    sender.assign()
+    keys = array("Q", sender.keys())
+    late = MessageClass.NACK_REACH_QUEUE_TIMEOUT
+    assert sender.one(commands.TransferFailed(sender.queue_id, keys, late)).status == 0
+    assert sender.keys() == []
+    assert len(sender.ordinals("system_deadletter_queue")) == 1
+    assert len(sender.ordinals("system_transactional_deadletter_queue")) == 1
+    (nack,) = sender.messages(admin)
+    assert nack.properties.message_class == late
+    bad = commands.TransferFailed(sender.queue_id, keys, MessageClass.ACK_RECEIVE)
+    assert sender.one(bad).status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
+
+
+def test_purging_an_outgoing_queue_dead_letters_what_asked_for_it(sender: Sender) -> None:
+    sender.send(2, has_negative_journaling=True)
+    sender.one(commands.PurgeQueue(request(), sender.queue_id, ()))
+    sender.settle(sender.queue_id)
+    assert sender.keys() == []
+    assert len(sender.ordinals("system_deadletter_queue")) == 2
+
+
+def test_pausing_and_removing(sender: Sender) -> None:
+    sender.send(1)
+    pause = commands.SetOutgoingAdminState(
+        request(), sender.queue_id, OutgoingAdminState.ON_HOLD, ()
+    )
+    applied = sender.apply(pause)
+    assert applied.outgoing_queue_ids == {sender.queue_id}
+    assert sender.record(sender.queue_id).admin_state is OutgoingAdminState.ON_HOLD
+    remove = commands.RemoveOutgoingQueue(sender.queue_id)
+    assert sender.one(remove).status == ErrorCode.MQ_ERROR_ILLEGAL_OPERATION
+    sender.session_ack(*sender.keys())
+    assert sender.one(remove).status == 0
+    assert sender.one(remove).status == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+    ensured = sender.one(commands.EnsureOutgoingQueue(b"", ELSEWHERE))
+    assert ensured.value != sender.queue_id
+
+
+def test_several_targets_share_one_message_id_and_stop_at_the_first_failure(
+    sender: Sender,
+) -> None:
+    orders = sender.create("orders")
+    outcome = sender.c.send("DIRECT=OS:vhost\\orders", ELSEWHERE, "DIRECT=OS:vhost\\absent")
+    assert outcome.status == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+    assert isinstance(outcome.value, tuple)
+    ordinal, places = outcome.value
+    assert places[0][0] == orders
+    for queue_id, key in places:
+        assert sender.positions(queue_id)[key].message_ordinal == ordinal
+    assert list(sender.state.references().values()) == [2]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DIRECT=HTTP://web/MSMQ\\q",
+        "MULTICAST=234.1.1.1:8001",
+        "DL=00000000-0000-0000-0000-000000000001",
+        "PUBLIC=00000000-0000-0000-0000-000000000001",
+        "CONNECTOR=00000000-0000-0000-0000-000000000001",
+    ],
+)
+def test_what_is_not_delivered_yet_is_refused(sender: Sender, name: str) -> None:
+    refused = ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
+    assert sender.c.send(name).status == refused
+    opening = commands.OpenQueue(sender.c.request(), name, QueueAccessType.SEND_ACCESS, 0, ())
+    assert sender.one(opening).status == refused
+
+
+def test_reading_what_was_sent_to_the_own_name_is_local(sender: Sender) -> None:
+    orders = sender.create("orders", quota=100)
+    sender.create("limits", quota=0)
+    assert sender.c.send("DIRECT=TCP:127.0.0.11\\orders").status == 0
+    assert len(sender.positions(orders)) == 1
+    full = ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+    assert sender.c.send("DIRECT=OS:vhost\\limits").status == full
+    changes = {"queue_manager_quota": encode_attribute(0)}
+    sender.one(commands.SetQueueManager(request(), changes, ()))
+    assert sender.c.send("DIRECT=OS:vhost\\orders").status == full
+    assert sender.arrive(packet(5)) == [TransferVerdict.CLOSE_SESSION]
