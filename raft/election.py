@@ -140,11 +140,18 @@ class Election:
             self._countdown = max(self._delay(), 1)
 
     def may_campaign(self) -> bool:
-        """Return whether this replica could lead."""
+        """Return whether this replica could lead.
+
+        So may who was removed, until that is committed: perhaps only its log can bring the
+        removal about (thesis 4.2.2). Its own vote does not count.
+        """
         state = self._state
         if not state.is_writable or state.is_installing:
             return False
-        return state.node in state.members.current.voters
+        members = state.members
+        if state.node in members.current.voters:
+            return True
+        return members.index > state.commit and state.node in members.at(state.commit).voters
 
     def is_in_lease(self, asker: NodeId) -> bool:
         """Return whether a leader is believed to live, other than the asker (thesis 4.2.3)."""

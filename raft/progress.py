@@ -97,6 +97,7 @@ class Progress:
         """The logs agree up to `match`: send on from there."""
         self.state = ProgressState.REPLICATE
         self.next = self.match + 1
+        self.snapshot_wait = 0
         self._forget_inflight()
 
     def snapshot(self) -> None:

@@ -123,8 +123,8 @@ class Member:
         self.awaiting.extend(ready.messages_after_sync)
         self.reads.extend(ready.reads)
         self.wanted.extend(ready.snapshots_wanted)
-        if self.auto_sync or not self.is_dirty:
-            self.sync()
+        if self.auto_sync or not self.is_dirty or ready.snapshot is not None:
+            self.sync()  # a log that restarts does so durably
         self.apply()
         return ready
 

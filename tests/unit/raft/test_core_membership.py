@@ -313,6 +313,22 @@ def test_a_removed_leader_leads_until_it_is_committed_and_hands_over() -> None:
     assert leader.counters.campaigns == 1
 
 
+def test_a_removed_leader_that_crashed_brings_its_removal_about() -> None:
+    """Thesis 4.2.2, figure 4.6: nobody else may lead, since its log is the longest."""
+    group = Group("ab")
+    group.elect("a")
+    group.isolate("a")
+    group.core("a").change_members(RemoveMember("a.1"))
+    group.settle()
+    group["a"].restart()
+    group.heal()
+    assert group.core("a").configuration.voters == ("b.1",)
+    group.tick(6 * ELECTION_TICKS)
+    assert group.core("b").role is Role.LEADER
+    assert group.core("b").configuration.voters == ("b.1",)
+    assert group.core("b").commit == group.core("b").last_index
+
+
 def test_removing_a_voter_may_commit_what_waited() -> None:
     """Thesis 4.1: the smaller majority counts at once."""
     group = Group("abc")

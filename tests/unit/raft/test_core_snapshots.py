@@ -211,13 +211,12 @@ def test_the_log_stands_still_while_a_snapshot_is_installed() -> None:
 def test_the_answer_to_a_snapshot_waits_for_the_log() -> None:
     """Installed means durable: the log must have restarted behind it."""
     group = far_behind()
-    c = group["c"]
-    c.auto_sync = False
     transfer(group, "c")
-    c.pump()
-    assert bodies(c.take_outbox(), SnapshotReply) == []
-    c.sync()
-    assert bodies(c.take_outbox(), SnapshotReply) == [SnapshotReply(11, True)]
+    ready = group.core("c").ready()
+    assert ready.snapshot is not None
+    assert ready.must_sync
+    assert not bodies(ready.messages, SnapshotReply)
+    assert bodies(ready.messages_after_sync, SnapshotReply) == [SnapshotReply(11, True)]
 
 
 def test_a_disk_that_is_full_while_installing_is_tried_again() -> None:
@@ -327,3 +326,17 @@ def test_configurations_survive_compaction_and_restart() -> None:
     b.compact(2)
     b.restart()
     assert b.core.configuration == ABC
+
+
+def test_a_second_snapshot_may_follow_the_first() -> None:
+    """The time that the first one had is not waited for when it has arrived."""
+    group = far_behind()
+    transfer(group, "c")
+    group.settle()
+    group.isolate("c")
+    group.propose(b"x")
+    group.propose(b"y")
+    group["a"].compact(group["a"].applied)
+    group.heal()
+    group.tick(4 * HEARTBEAT_TICKS)
+    assert group["a"].wanted == ["c.1", "c.1"]
