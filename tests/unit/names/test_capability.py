@@ -7,13 +7,16 @@ from qm.names import (
     DirectName,
     DirectSystemName,
     FormatNameError,
+    MultipleElementName,
     PathKind,
     PathName,
     PathNameError,
+    PublicName,
     check_sendable,
     check_transport,
     direct_of_path,
     format_name_text,
+    is_read_only,
     parse_format_name,
     parse_path_name,
     path_name_text,
@@ -60,6 +63,12 @@ def test_what_cannot_be_sent_to(text: str, reason: str) -> None:
     with pytest.raises(FormatNameError, match=reason) as refused:
         check_sendable(parse_format_name(text))
     assert refused.value.code == 0xC00E0020
+
+
+def test_a_name_of_several_is_read_only_when_one_of_them_is() -> None:
+    journal, queue = PublicName(bytes(16), journal=True), PublicName(bytes(16))
+    assert is_read_only(MultipleElementName((queue, journal)))
+    assert not is_read_only(MultipleElementName((queue, queue)))
 
 
 @pytest.mark.parametrize(

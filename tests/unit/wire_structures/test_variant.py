@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qm.wire.counted import TEXT_MAX_CHARS
 from qm.wire.enums import VarType
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.variant import (
@@ -211,6 +212,7 @@ def test_nesting_is_limited() -> None:
         lambda: PropVariant(V.BLOB, "text"),
         lambda: PropVariant(V.LPWSTR, b"bytes"),
         lambda: PropVariant(V.LPWSTR, "with\0nul"),
+        lambda: PropVariant(V.LPWSTR, "x" * TEXT_MAX_CHARS),
         lambda: PropVariant(V.VECTOR_UI1, (1, 2)),
         lambda: PropVariant(V.VECTOR_UI2, (65536,)),
         lambda: PropVariant(V.VECTOR_UI2, b"\1\2"),
