@@ -25,6 +25,10 @@ class PeerState(IntEnum):
     """The stream broke and a new connection was refused: evidence that the process is gone."""
 
 
+SNAPSHOT_REFUSED = -1
+"""Wanted by a receiver that will not take the snapshot (it is stale, or damaged)."""
+
+
 class TransportEvents(Protocol):
     """What a transport calls, in the thread (and loop) of its owner."""
 
@@ -32,12 +36,17 @@ class TransportEvents(Protocol):
         """Envelopes of one frame, in the order in which they were sent."""
 
     def on_peer(self, peer: NodeId, state: PeerState) -> None:
-        """The state of the connection to a peer changed."""
+        """The state of the connection to a peer changed. A peer never heard of is not connected."""
 
     def on_snapshot_chunk(
         self, group: GroupId, sender: NodeId, meta: SnapshotMeta, offset: int, chunk: bytes
     ) -> int:
-        """Take a chunk of a snapshot; return the offset wanted next (resume or repeat)."""
+        """Take a chunk of a snapshot; return the offset wanted next (resume or repeat).
+
+        An empty chunk at offset 0 opens a transfer and asks where to begin. A chunk at another
+        offset than the wanted one is not taken. `meta.size_bytes` says that all is held,
+        `SNAPSHOT_REFUSED` ends the transfer.
+        """
 
 
 class Transport(Protocol):
@@ -56,8 +65,20 @@ class Transport(Protocol):
     ) -> None:
         """Stream a snapshot beside the ordinary traffic, then call `done(whole)` once.
 
-        The source is closed by the transport.
+        A broken stream is opened again and resumes. The source is closed by the transport. At
+        most one snapshot travels to a peer; another one ends the first.
         """
 
     def set_peers(self, addresses: dict[NodeId, str]) -> None:
-        """Replace the peers and their addresses (`host:port`)."""
+        """Replace the peers and their addresses (`host:port`). This node itself is ignored."""
+
+    async def start(self) -> None:
+        """Listen and connect. Raises OSError when the address cannot be had."""
+
+    async def close(self) -> None:
+        """Stop listening, break every stream, close every snapshot source."""
+
+
+def node_name(node: NodeId) -> str:
+    """Return the name that certificates carry: the id without its incarnation."""
+    return node.rpartition(".")[0]

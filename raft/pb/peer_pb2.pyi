@@ -7,7 +7,7 @@ Every call is authenticated by mutual TLS and begins with this metadata:
   quorate-cluster  32 hexadecimal digits
   quorate-from     node id of the caller, `name.incarnation`; the name is in its certificate
   quorate-to       node id that the caller means to reach
-The called node answers with its initial metadata once it has checked the three.
+The called node checks the three and answers with its own `quorate-from` as metadata.
 """
 
 from collections import abc as _abc
@@ -141,16 +141,20 @@ class SnapshotProgress(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     WANTED_OFFSET_FIELD_NUMBER: _builtins.int
+    IS_REFUSED_FIELD_NUMBER: _builtins.int
     wanted_offset: _builtins.int
     """The receiver holds everything below it; `size_bytes` of the offer = it holds all."""
+    is_refused: _builtins.bool
+    """The receiver will not take this snapshot; the caller ends the stream."""
     def __init__(
         self,
         *,
         wanted_offset: _builtins.int = ...,
+        is_refused: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["wanted_offset", b"wanted_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_refused", b"is_refused", "wanted_offset", b"wanted_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,7 +7,7 @@ Every call is authenticated by mutual TLS and begins with this metadata:
   quorate-cluster  32 hexadecimal digits
   quorate-from     node id of the caller, `name.incarnation`; the name is in its certificate
   quorate-to       node id that the caller means to reach
-The called node answers with its initial metadata once it has checked the three.
+The called node checks the three and answers with its own `quorate-from` as metadata.
 """
 
 from collections import abc as _abc

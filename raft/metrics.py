@@ -1,0 +1,54 @@
+"""Counters of the transport and the driver: plain integers that their owner increments.
+
+Whoever exports them (Prometheus, a log line, a test) reads the attributes; their names are
+the metric names without prefix. Everything is written from one thread.
+"""
+
+from dataclasses import dataclass, field
+
+from raft.types import NodeId
+
+
+@dataclass(slots=True)
+class PeerMetrics:
+    """One node's traffic with one peer."""
+
+    frames_sent_total: int = 0
+    frames_received_total: int = 0
+    bytes_sent_total: int = 0
+    bytes_received_total: int = 0
+    envelopes_sent_total: int = 0
+    envelopes_received_total: int = 0
+    envelopes_dropped_total: int = 0
+    """Did not fit the send queue, or the stream broke under them. Raft repeats them."""
+    bytes_dropped_total: int = 0
+    queued_bytes: int = 0
+    streams_opened_total: int = 0
+    streams_lost_total: int = 0
+    dials_failed_total: int = 0
+    refusals_seen_total: int = 0
+    """Lost streams after which a new TCP connection was refused (evidence of death)."""
+    snapshots_sent_total: int = 0
+    snapshots_failed_total: int = 0
+    snapshot_bytes_sent_total: int = 0
+    snapshot_bytes_received_total: int = 0
+
+
+@dataclass(slots=True)
+class TransportMetrics:
+    """One node's transport. A frame or call that is counted here was dropped, whole."""
+
+    malformed_total: int = 0
+    foreign_cluster_total: int = 0
+    forged_sender_total: int = 0
+    """The sender of a call or frame is not a node that the certificate names."""
+    misdirected_total: int = 0
+    """Meant for another node, or another incarnation of this one."""
+    unknown_peer_total: int = 0
+    """Envelopes for a node that is neither configured nor connected."""
+    certificates_reloaded_total: int = 0
+    peers: dict[NodeId, PeerMetrics] = field(default_factory=dict)
+
+    def peer(self, peer: NodeId) -> PeerMetrics:
+        """Return the counters of a peer; they outlive its membership."""
+        return self.peers.setdefault(peer, PeerMetrics())

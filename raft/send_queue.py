@@ -1,0 +1,61 @@
+"""Envelopes that wait for a peer's stream: bounded in bytes, cut into frames."""
+
+from collections import deque
+
+from raft.metrics import PeerMetrics
+from raft.types import Envelope
+from raft.wire_format import FRAME_BYTES_SOFT, FRAME_ENVELOPES_MAX, size_bytes
+
+SEND_QUEUE_BYTES_MAX = 32 << 20
+"""Per peer. A slow peer's further envelopes are dropped: Raft repeats what matters."""
+
+assert SEND_QUEUE_BYTES_MAX >= 2 * FRAME_BYTES_SOFT
+
+
+class SendQueue:
+    """What waits for one peer."""
+
+    def __init__(self, metrics: PeerMetrics, limit_bytes: int = SEND_QUEUE_BYTES_MAX) -> None:
+        self._metrics = metrics
+        self._limit_bytes = limit_bytes
+        self._waiting: deque[tuple[Envelope, int]] = deque()
+
+    def __bool__(self) -> bool:
+        """Tell whether anything waits."""
+        return bool(self._waiting)
+
+    def put(self, envelope: Envelope) -> None:
+        """Queue the envelope, or drop and count it; an empty queue takes one of any size."""
+        size = size_bytes(envelope)
+        metrics = self._metrics
+        if self._waiting and metrics.queued_bytes + size > self._limit_bytes:
+            self._count_drop(size)
+            return
+        self._waiting.append((envelope, size))
+        metrics.queued_bytes += size
+
+    def take(self) -> list[Envelope]:
+        """Remove and return what fits the next frame: at least one envelope."""
+        frame: list[Envelope] = []
+        frame_bytes = 0
+        while self._waiting and frame_bytes < FRAME_BYTES_SOFT and len(frame) < FRAME_ENVELOPES_MAX:
+            envelope, size = self._waiting.popleft()
+            frame.append(envelope)
+            frame_bytes += size
+        self._metrics.queued_bytes -= frame_bytes
+        return frame
+
+    def drop(self, envelope: Envelope) -> None:
+        """Count an envelope that has no stream to wait for."""
+        self._count_drop(size_bytes(envelope))
+
+    def clear(self) -> None:
+        """Drop and count everything: the stream broke."""
+        for _, size in self._waiting:
+            self._count_drop(size)
+        self._waiting.clear()
+        self._metrics.queued_bytes = 0
+
+    def _count_drop(self, size: int) -> None:
+        self._metrics.envelopes_dropped_total += 1
+        self._metrics.bytes_dropped_total += size
