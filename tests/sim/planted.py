@@ -1,0 +1,308 @@
+"""The bugs that tests.sim.mutants plants: as (file, text, other text), one or more each."""
+
+from dataclasses import dataclass
+
+Patch = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A bug, as somebody might write it."""
+
+    name: str
+    rule: str
+    """What it breaks."""
+    patches: tuple[Patch, ...]
+
+
+def mutant(name: str, rule: str, *patches: Patch) -> Mutant:
+    """Return a mutant."""
+    return Mutant(name, rule, patches)
+
+
+DURABILITY = (
+    mutant(
+        "skip_fsync",
+        "A sync makes durable (DESIGN section 3)",
+        (
+            "raft/group_commit.py",
+            "        for file in self._files:\n            file.fdatasync()\n",
+            "",
+        ),
+    ),
+    mutant(
+        "forget_vote",
+        "The vote is remembered across restarts (Raft 5.2)",
+        (
+            "raft/record.py",
+            '_COMMIT.pack(state.commit) + (state.vote or "").encode()',
+            "_COMMIT.pack(state.commit)",
+        ),
+    ),
+    mutant(
+        "vote_before_sync",
+        "A vote is durable before it is told (Raft figure 2)",
+        (
+            "raft/election.py",
+            "state.send_synced(candidate, VoteReply(True))",
+            "state.send(candidate, VoteReply(True))",
+        ),
+    ),
+    mutant(
+        "acknowledge_before_sync",
+        "A follower acknowledges what is durable",
+        (
+            "raft/following.py",
+            "    state.send_synced(\n        leader, AppendReply(match",
+            "    state.send(\n        leader, AppendReply(match",
+        ),
+    ),
+    mutant(
+        "answers_leave_with_the_sync_before",
+        "An answer waits for a sync that began after its write",
+        (
+            "raft/replica.py",
+            "            self._collected.extend(ready.messages_after_sync)\n",
+            "            self._awaiting += ready.messages_after_sync\n",
+        ),
+        (
+            "raft/replica.py",
+            "        self._awaiting = tuple(self._collected)\n",
+            "",
+        ),
+    ),
+    mutant(
+        "sync_covers_later_writes",
+        "A sync covers what was written before it began",
+        (
+            "raft/log.py",
+            "        self._durable_index = max(self._durable_index, sync.index)\n",
+            "        self._durable_index = self.last_index()\n",
+        ),
+    ),
+    mutant(
+        "leader_counts_itself_early",
+        "The leader counts itself only when fsynced (DESIGN section 3)",
+        (
+            "raft/leading.py",
+            "state.node, state.log.durable_index, self.progress",
+            "state.node, state.log.last_index, self.progress",
+        ),
+    ),
+    mutant(
+        "apply_above_own_fsync",
+        "A node applies up to min(commit, own fsynced index) (DESIGN section 3)",
+        (
+            "raft/replica.py",
+            "return min(self._core.commit, self._core.durable_index)",
+            "return self._core.commit",
+        ),
+    ),
+    mutant(
+        "trust_the_page_cache",
+        "What recovery found is synced before it counts as durable",
+        (
+            "raft/log.py",
+            "            log._sync_now()\n            log._top_up",
+            "            log._durable_index = log.last_index()\n            log._top_up",
+        ),
+    ),
+    mutant(
+        "stale_record_accepted",
+        "Records of a segment's former life never look valid (DESIGN section 3)",
+        (
+            "raft/record.py",
+            "digest = blake2b(_NUMBER.pack(incarnation), key",
+            "digest = blake2b(_NUMBER.pack(0 * incarnation), key",
+        ),
+        (
+            "raft/recovery.py",
+            "            if header.previous != self.checksum:\n",
+            "            if header.previous == self.checksum + 1:\n",
+        ),
+    ),
+    mutant(
+        "cut_instead_of_refuse",
+        "Damage to what was synced is refused, never cut (DESIGN section 3)",
+        (
+            "raft/recovery.py",
+            "        if proven <= segment.end_position:\n",
+            "        if proven >= 0:\n",
+        ),
+    ),
+)
+
+ELECTIONS = (
+    mutant(
+        "vote_for_shorter_log",
+        "A vote goes only to a log at least as up to date (Raft 5.4.1)",
+        (
+            "raft/election.py",
+            "            and state.log.is_up_to_date(body.last_index, body.last_term)\n",
+            "",
+        ),
+        (
+            "raft/election.py",
+            "        if not state.log.is_up_to_date(body.last_index, body.last_term):\n",
+            "        if not body.last_index:\n",
+        ),
+    ),
+    mutant(
+        "campaign_on_a_reset",
+        "A lost connection alone is no evidence of death (DESIGN section 3)",
+        (
+            "raft/election.py",
+            "if link is PeerState.REFUSED and state.role is Role.FOLLOWER and",
+            "if state.role is Role.FOLLOWER and",
+        ),
+        (
+            "raft/election.py",
+            "return lost is not None and lost[0] is PeerState.REFUSED",
+            "return lost is not None",
+        ),
+    ),
+    mutant(
+        "grant_early_while_connected",
+        "An early pre-vote is granted only without an own connection to the leader",
+        (
+            "raft/election.py",
+            "return Verdict.GRANT if state.leader in self._lost else Verdict.HOLD",
+            "return Verdict.GRANT",
+        ),
+    ),
+    mutant(
+        "wiped_node_keeps_its_id",
+        "An id that ever voted is never worn by an empty log (DESIGN section 3)",
+        (
+            "raft/founding.py",
+            "    if found is None or not found.is_started:\n",
+            "    if found is not None and not found.is_started:\n",
+        ),
+        (
+            "raft/state.py",
+            "        return is_member(self.members.current, self.node)\n",
+            "        return True\n",
+        ),
+    ),
+)
+
+REPLICATION = (
+    mutant(
+        "commit_older_term",
+        "Entries of older terms are committed only along with one of the own (Raft 5.4.2)",
+        (
+            "raft/leading.py",
+            "if index <= state.commit or state.log.term(index) != state.term:",
+            "if index <= state.commit:",
+        ),
+    ),
+    mutant(
+        "accept_any_append",
+        "An append must follow an entry that is here (Raft 5.3)",
+        (
+            "raft/following.py",
+            "if not log.matches(prev_index, body.prev_term):",
+            "if prev_index > log.last_index:",
+        ),
+    ),
+    mutant(
+        "stale_append_truncates",
+        "An append that was seen before erases nothing, least of all what is committed (Raft 5.3)",
+        (
+            "raft/following.py",
+            "    new = _unknown(state, entries)\n",
+            "    new = entries\n",
+        ),
+        (
+            "raft/following.py",
+            "if body.prev_index < state.commit:",
+            "if body.prev_index < 0:",
+        ),
+    ),
+    mutant(
+        "heartbeat_commits_unmatched",
+        "A heartbeat's commit index never passes what the follower has matched",
+        (
+            "raft/leading.py",
+            "        commit = min(self._state.commit, progress.match)\n",
+            "        commit = self._state.commit\n",
+        ),
+    ),
+    mutant(
+        "append_commits_beyond_itself",
+        "An append commits no entry behind those that it proves (Raft 5.3)",
+        (
+            "raft/following.py",
+            "state.commit_to(min(body.commit, match))",
+            "state.commit_to(min(body.commit, log.last_index))",
+        ),
+    ),
+)
+
+READS_AND_MEMBERS = (
+    mutant(
+        "read_without_quorum",
+        "A read is confirmed by a majority (Raft thesis 6.4)",
+        (
+            "raft/read_index.py",
+            "        while self._barriers and self._barriers[0].number <= reached:\n",
+            "        while self._barriers and reached >= 0:\n",
+        ),
+    ),
+    mutant(
+        "read_before_own_commit",
+        "A new leader reads only behind an entry of its own term (Raft thesis 6.4)",
+        (
+            "raft/leading.py",
+            "is_sealed = self.reads.has_waiting and state.commit >= self.first_index",
+            "is_sealed = self.reads.has_waiting",
+        ),
+    ),
+    mutant(
+        "read_before_apply",
+        "A read is served once its index is applied (Raft thesis 6.4)",
+        (
+            "raft/replica.py",
+            "while self._reads and self._reads[0][0] <= self._applied and self._install is None:",
+            "while self._reads and self._install is None:",
+        ),
+    ),
+    mutant(
+        "change_before_own_commit",
+        "Members change only after a commit in the own term (Ongaro 2015)",
+        (
+            "raft/leading.py",
+            'if state.commit < self.first_index:\n            raise Busy("this leader has',
+            'if state.commit < 0:\n            raise Busy("this leader has',
+        ),
+    ),
+    mutant(
+        "two_changes_at_once",
+        "One membership change at a time (Raft thesis 4.1)",
+        (
+            "raft/leading.py",
+            "if state.members.index > state.commit:",
+            "if state.members.index < 0:",
+        ),
+    ),
+    mutant(
+        "snapshot_forgets_configuration",
+        "A snapshot carries the members (Raft 7)",
+        (
+            "raft/following.py",
+            "state.members.reset(meta.index, meta.configuration)",
+            "state.members.reset(meta.index, state.members.current)",
+        ),
+    ),
+    mutant(
+        "compact_what_is_not_durable",
+        "The log reaches back to the durable applied index (DESIGN section 3)",
+        (
+            "raft/replica.py",
+            "index = min(self._machine.durable_index(), self._retention",
+            "index = min(self._machine.applied_index(), self._retention",
+        ),
+    ),
+)
+
+MUTANTS = (*DURABILITY, *ELECTIONS, *REPLICATION, *READS_AND_MEMBERS)
