@@ -73,6 +73,9 @@ class State(Protocol):
     def delete(self, table: Table, key: bytes) -> None:
         """Remove the key; an absent one is no error."""
 
+    def delete_rows(self, table: Table, keys: Sequence[bytes]) -> None:
+        """Remove many rows that exist."""
+
     def scan(
         self, table: Table, low: bytes, high: bytes, limit: int, *, backward: bool = False
     ) -> list[tuple[bytes, bytes]]:
@@ -90,6 +93,9 @@ class State(Protocol):
 
     def release_body(self, index: int, ordinal: int) -> None:
         """One reference less; without any the body may be forgotten."""
+
+    def release_bodies(self, index: int, ordinals: Sequence[int]) -> None:
+        """One reference less to each of these bodies of one entry."""
 
 
 class MemoryState:
@@ -122,6 +128,11 @@ class MemoryState:
         if self._values.pop(full, None) is not None:
             del self._keys[bisect_left(self._keys, full)]
 
+    def delete_rows(self, table: Table, keys: Sequence[bytes]) -> None:
+        """See State.delete_rows."""
+        for key in keys:
+            self.delete(table, key)
+
     def scan(
         self, table: Table, low: bytes, high: bytes, limit: int, *, backward: bool = False
     ) -> list[tuple[bytes, bytes]]:
@@ -151,6 +162,11 @@ class MemoryState:
             self._references[index, ordinal] = left
         else:
             del self._references[index, ordinal]
+
+    def release_bodies(self, index: int, ordinals: Sequence[int]) -> None:
+        """See State.release_bodies."""
+        for ordinal in ordinals:
+            self.release_body(index, ordinal)
 
     def references(self) -> dict[tuple[int, int], int]:
         """Return how often each body is referred to, for checkers."""

@@ -68,7 +68,9 @@ class Bodies:
             self._usage[_FILE_KEY.unpack(key)[0]] = (live, written)
         self._current = max(self._usage, default=0)
         self._remove_strangers()
+        moved = state.scan(Table.BLOB, b"", b"\xff" * 11, 1, backward=True)
         state.liveness.on_dead = self._died
+        state.liveness.dead_upto = BODY_KEY.unpack(moved[0][0])[0] if moved else 0
         log.on_retire(self.retire)
 
     # Reading -----------------------------------------------------------------------------
@@ -143,6 +145,7 @@ class Bodies:
             for ordinal in wanted:
                 offset, length = spans[ordinal]
                 self._append(index, ordinal, data[offset : offset + length])
+        self._state.liveness.dead_upto = max(self._state.liveness.dead_upto, last)
         self.settle()
 
     def settle(self) -> None:

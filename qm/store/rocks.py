@@ -38,6 +38,20 @@ _APPLIED: Final = Struct("<QQ16s")
 """index u64, term u64, digest u128 little-endian."""
 _APPLIED_KEY: Final = bytes((Table.APPLIED,))
 _ABSENT: Final = object()
+_HOT_TABLES: Final = frozenset(
+    {
+        Table.META,
+        Table.QUEUE_STATS,
+        Table.CLIENT,
+        Table.STREAM,
+        Table.HISTORY,
+        Table.HISTORY_BUCKET,
+        Table.SEQUENCE_IN,
+        Table.BODY_LIVE,
+    }
+)
+"""Rows that the next batches change again: kept from one commit to the next."""
+HOT_ROWS_MAX: Final = 65_536
 
 
 class AppliedPoint(msgspec.Struct, frozen=True, gc=False):
@@ -77,6 +91,7 @@ class RocksState:
         self._database = database
         self._overlay: dict[bytes, bytes | None] = {}
         self._read: dict[bytes, bytes | None] = {}
+        self._recent: dict[bytes, bytes] = {}
         self._fresh: set[bytes] = set()
         self._sorted: dict[int, list[bytes]] = {}
         self._tables: dict[int, set[bytes]] = {}
@@ -102,7 +117,9 @@ class RocksState:
         value = self._read.get(full, _ABSENT)
         if value is not _ABSENT:
             return value  # type: ignore[return-value]
-        found: bytes | None = self._database.get(full)
+        found = self._recent.get(full)
+        if found is None:
+            found = self._database.get(full)
         self._read[full] = found
         return found
 
@@ -122,6 +139,14 @@ class RocksState:
     def delete(self, table: Table, key: bytes) -> None:
         """See State.delete."""
         self._note(table, _PREFIX[table] + key, None)
+
+    def delete_rows(self, table: Table, keys: Sequence[bytes]) -> None:
+        """See State.delete_rows."""
+        prefix = _PREFIX[table]
+        full = [prefix + key for key in keys]
+        self._overlay.update(dict.fromkeys(full))
+        self._tables.setdefault(table, set()).update(full)
+        self._sorted.pop(table, None)
 
     def _note(self, table: int, full: bytes, value: bytes | None) -> None:
         overlay = self._overlay
@@ -192,7 +217,11 @@ class RocksState:
 
     def release_body(self, index: int, ordinal: int) -> None:
         """See State.release_body."""
-        self.liveness.release(index, ordinal)
+        self.liveness.release(index, (ordinal,))
+
+    def release_bodies(self, index: int, ordinals: Sequence[int]) -> None:
+        """See State.release_bodies."""
+        self.liveness.release(index, ordinals)
 
     # Batches -----------------------------------------------------------------------------
 
@@ -206,8 +235,13 @@ class RocksState:
                 digest += self._digest_change(full, value)
             if value is None:
                 batch.delete(full)
+                self._recent.pop(full, None)
             else:
                 batch.put(full, value)
+                if full[0] in _HOT_TABLES:
+                    self._recent[full] = value
+        if len(self._recent) > HOT_ROWS_MAX:
+            self._recent.clear()
         digest %= MODULUS
         batch.put(_APPLIED_KEY, _APPLIED.pack(index, term, digest.to_bytes(16, "little")))
         self._database.write(batch, self._no_wal)
@@ -223,7 +257,9 @@ class RocksState:
         if full not in self._fresh:
             old = self._read.get(full, _ABSENT)
             if old is _ABSENT:
-                old = self._database.get(full)
+                old = self._recent.get(full)
+                if old is None:
+                    old = self._database.get(full)
             if old is not None:
                 change -= row_hash(full, old)  # type: ignore[arg-type]
         return change
