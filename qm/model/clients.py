@@ -6,7 +6,7 @@ message that was read destructively and whose result nobody confirmed goes to th
 when the session ends, in that same apply.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from qm.model.commands import (
@@ -28,8 +28,21 @@ from qm.model.limits import (
     UNCONFIRMED_RESULTS_PER_CLIENT_MAX,
 )
 from qm.model.records import Client
-from qm.model.results import RequestResult, consecutive_runs, unpack_results
-from qm.model.rows import LEASE_KEY, REQUEST_KEY, LeaseKind, PositionFlag, ResultKind
+from qm.model.results import (
+    RequestResult,
+    ResultRow,
+    consecutive_runs,
+    held_bodies,
+    unpack_results,
+)
+from qm.model.rows import (
+    LEASE_KEY,
+    REQUEST_KEY,
+    RESULT_ENTRY,
+    LeaseKind,
+    PositionFlag,
+    ResultKind,
+)
 from qm.model.state import Table
 from qm.wire.codes import ErrorCode
 
@@ -37,6 +50,8 @@ MQ_OK: Final = 0
 CLIENT_ID_MAX_BYTES: Final = 128
 LEASE_MAX_MS: Final = 24 * 3600 * 1000
 _NUMBER_MAX: Final = (1 << 64) - 1
+_KIND_OFFSET: Final = 14
+"""Of ResultKind's low byte in a result entry."""
 
 
 def client_key(client_id: str) -> bytes:
@@ -245,6 +260,25 @@ class Clients:
             self._ledger.state.put(Table.RESULT, key, b"".join(result.pack() for result in run))
         self.put_client(client_id, client)
 
+    def add_row(self, client_id: str, row: ResultRow) -> None:
+        """Commit a packed row of results; see `add_results`."""
+        client = self.client(client_id)
+        assert client is not None, "results for nobody"
+        client.unconfirmed_bytes += row.body_bytes()
+        client.unconfirmed_count += len(row)
+        first = row.first_number()
+        client.highest_number = max(client.highest_number, first + len(row) - 1)
+        key = client_key(client_id) + REQUEST_KEY.pack(first)
+        self._ledger.state.put(Table.RESULT, key, row.packed)
+        self.put_client(client_id, client)
+
+    def room(self, client: Client) -> tuple[int, int]:
+        """Return how many more results, and about how many bytes, a client may leave open."""
+        return (
+            UNCONFIRMED_RESULTS_PER_CLIENT_MAX - client.unconfirmed_count,
+            UNCONFIRMED_BYTES_PER_CLIENT_MAX - client.unconfirmed_bytes,
+        )
+
     def apply_confirm(self, command: Confirm) -> Outcome:
         """The client holds every result up to here."""
         client = self.client(command.client_id)
@@ -265,24 +299,19 @@ class Clients:
         if upto <= client.confirmed_upto:
             return
         client.confirmed_upto = upto
-        state = self._ledger.state
+        state, ledger = self._ledger.state, self._ledger
         for key, row in self._result_rows(client_key(client_id), upto):
-            results = unpack_results(row)
-            held = [result for result in results if result.number <= upto]
-            self._release(client, held)
+            count, size, bodies = held_bodies(row, upto)
+            client.unconfirmed_count -= count
+            client.unconfirmed_bytes -= size
+            for index, ordinals in bodies.items():
+                ledger.release_bodies(index, ordinals)
             state.delete(Table.RESULT, key)
-            if len(held) < len(results):
-                rest = results[len(held) :]
-                rest_key = client_key(client_id) + REQUEST_KEY.pack(rest[0].number)
-                state.put(Table.RESULT, rest_key, b"".join(r.pack() for r in rest))
+            rest = row[count * RESULT_ENTRY.size :]
+            if rest and row[_KIND_OFFSET] != ResultKind.VALUE:
+                rest_key = client_key(client_id) + rest[:8][::-1]
+                state.put(Table.RESULT, rest_key, rest)
         self.put_client(client_id, client)
-
-    def _release(self, client: Client, results: Iterable[RequestResult]) -> None:
-        for result in results:
-            client.unconfirmed_count -= 1
-            if result.kind is not ResultKind.NONE:
-                client.unconfirmed_bytes -= result.body_length
-                self._ledger.release_body(result.body_index, result.body_ordinal)
 
     def _result_rows(self, prefix: bytes, upto: int) -> list[tuple[bytes, bytes]]:
         return self._ledger.state.scan(

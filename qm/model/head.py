@@ -5,7 +5,7 @@ which rows were deleted one by one is slow, so a window remembers below which ke
 Available but what it holds.
 """
 
-from bisect import insort
+from bisect import bisect_left
 from collections import deque
 from typing import Final
 
@@ -46,7 +46,9 @@ class Window:
         elif not keys or key > keys[-1]:
             keys.append(key)
         else:
-            insort(keys, key)
+            at = bisect_left(keys, key)
+            if keys[at] != key:  # a key that was locked meanwhile is still held
+                keys.insert(at, key)
 
     def hide_upto(self, key: int) -> None:
         """Nothing of this level at or below `key` is visible any more."""
@@ -67,6 +69,10 @@ class Window:
             if self._scan_from >= self._level_end:
                 return None
             self._scan(state)
+
+    def take_first(self) -> None:
+        """The position that `first` returned ceases to be Available."""
+        self._keys.popleft()
 
     def _scan(self, state: State) -> None:
         rows = state.scan(

@@ -318,12 +318,16 @@ class Ledger:
         else:
             queue.counts[key >> 56] -= 1
         queue.removals += 1
-        queue.total_bytes -= position.stored_size_bytes
-        self.counters.total_bytes -= position.stored_size_bytes
+        self.discharge_bytes(queue, position.stored_size_bytes)
+
+    def discharge_bytes(self, queue: QueueInHand, size_bytes: int) -> None:
+        """Bytes left a queue."""
+        queue.total_bytes -= size_bytes
+        self.counters.total_bytes -= size_bytes
         if queue.record.kind in MANAGER_STORES:
-            self.counters.journal_bytes -= position.stored_size_bytes
+            self.counters.journal_bytes -= size_bytes
         elif queue.record.kind is QueueKind.SUBQUEUE:
-            self._charge_parent(queue, -position.stored_size_bytes)
+            self._charge_parent(queue, -size_bytes)
         self.touch(queue)
 
     @staticmethod
@@ -368,6 +372,14 @@ class Ledger:
             self.state.release_body(index, ordinal)
         else:
             self._count_synthetic(index, ordinal, -1)
+
+    def release_bodies(self, index: int, ordinals: list[int]) -> None:
+        """One row less refers to each of these bodies of one entry."""
+        plain = [ordinal for ordinal in ordinals if ordinal < BODY_ORDINAL_SYNTHETIC_FIRST]
+        self.state.release_bodies(index, plain)
+        for ordinal in ordinals:
+            if ordinal >= BODY_ORDINAL_SYNTHETIC_FIRST:
+                self._count_synthetic(index, ordinal, -1)
 
     def synthetic(self, packet: bytes, body_of: tuple[int, int] | None) -> tuple[int, int]:
         """Keep a packet that apply made while rows refer to it; return its (index, ordinal).

@@ -17,8 +17,9 @@ from qm.model.ledger import Ledger, QueueInHand
 from qm.model.limits import POSITIONS_PER_ENTRY_MAX, READS_PER_CLIENT_MAX
 from qm.model.moving import Moving
 from qm.model.opens import Opens
+from qm.model.plain_reads import read_plain
 from qm.model.records import Lock, TransactionalOperation
-from qm.model.results import RequestResult, message_result
+from qm.model.results import RequestResult, ResultRow, message_result
 from qm.model.rows import POSITION_KEY, Position, PositionState, ResultKind
 from qm.model.seeking import select
 from qm.model.state import Table
@@ -61,7 +62,10 @@ class Reads:
     # Reading -----------------------------------------------------------------------------
 
     def apply_receive_run(self, command: ReceiveRun) -> Outcome:
-        """Return the results that the numbers have now, old and new, as value."""
+        """Return the results that the numbers have now, old and new, as value.
+
+        It is a list of RequestResult, or a ResultRow where plain positions were all there was.
+        """
         client = self._clients.client(command.client_id)
         if client is None or not client.is_open:
             return Outcome(ErrorCode.MQ_ERROR_STALE_HANDLE)
@@ -76,10 +80,38 @@ class Reads:
             refusal = self._transactions.refusal(command.transaction, command.client_id)
             if refusal:
                 return Outcome(refusal, value=known)
+        if not known and self._is_plain(command, queue):
+            row = self._read_plain(command, queue)
+            if row is not None and (len(row) == command.count or not queue.count()):
+                return Outcome(MQ_OK, value=row)
+            known = row.unpack() if row is not None else known
         found = self._find(command, queue, {result.number for result in known})
         self._clients.add_results(command.client_id, found)
         results = sorted([*known, *found], key=lambda result: result.number) if known else found
         return Outcome(MQ_OK, value=results)
+
+    @staticmethod
+    def _is_plain(command: ReceiveRun, queue: QueueInHand) -> bool:
+        return (
+            command.selector.kind is SelectorKind.FIRST
+            and command.transaction is None
+            and not command.is_two_phase
+            and not queue.record.journaling
+        )
+
+    def _read_plain(self, command: ReceiveRun, queue: QueueInHand) -> ResultRow | None:
+        """Take the plain positions at the head; the rest of the numbers stay open."""
+        client = self._clients.client(command.client_id)
+        assert client is not None
+        first = max(command.first_request, client.confirmed_upto + 1)
+        results, size = self._clients.room(client)
+        count = min(command.first_request + command.count - first, results)
+        if count < 1 or size < 1:
+            return None
+        row = read_plain(self._ledger, queue, first, count, size)
+        if row is not None:
+            self._clients.add_row(command.client_id, row)
+        return row
 
     def _readable(self, command: ReceiveRun) -> tuple[int, QueueInHand | None]:
         opened = self._opens.find(command.handle, command.client_id)

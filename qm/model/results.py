@@ -85,6 +85,52 @@ def unpack_results(row: bytes) -> list[RequestResult]:
     return [first, *map(_result, RESULT_ENTRY.iter_unpack(row[RESULT_ENTRY.size :]))]
 
 
+class ResultRow:
+    """Results of consecutive numbers in their packed form; a sequence of RequestResult."""
+
+    __slots__ = ("packed",)
+
+    def __init__(self, packed: bytes) -> None:
+        self.packed = packed
+        """What the RESULT row holds."""
+
+    def __len__(self) -> int:
+        return len(self.packed) // RESULT_ENTRY.size
+
+    def first_number(self) -> int:
+        """Return the number of the first result."""
+        return int.from_bytes(self.packed[:8], "little")
+
+    def body_bytes(self) -> int:
+        """Return the length of all bodies."""
+        return sum(entry[8] for entry in RESULT_ENTRY.iter_unpack(self.packed))
+
+    def unpack(self) -> list[RequestResult]:
+        """Return the results as values."""
+        return unpack_results(self.packed)
+
+
+def held_bodies(row: bytes, upto: int) -> tuple[int, int, dict[int, list[int]]]:
+    """Return of the entries up to a number: how many, their bodies' bytes, and their bodies as
+    index -> ordinals.
+    """
+    bodies: dict[int, list[int]] = {}
+    count = size = 0
+    end = RESULT_ENTRY.size if row[14] == ResultKind.VALUE else len(row)
+    for entry in RESULT_ENTRY.iter_unpack(row[:end]):
+        if entry[0] > upto:
+            break
+        count += 1
+        if entry[3] in (ResultKind.RECEIVED, ResultKind.BORROWED):
+            size += entry[8]
+            ordinals = bodies.get(entry[6])
+            if ordinals is None:
+                bodies[entry[6]] = [entry[9]]
+            else:
+                ordinals.append(entry[9])
+    return count, size, bodies
+
+
 def consecutive_runs(results: list[RequestResult]) -> list[list[RequestResult]]:
     """Part results into rows: consecutive numbers, and a value in a row of its own.
 

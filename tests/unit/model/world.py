@@ -15,7 +15,7 @@ from qm.model.effects import Applied, EffectKind, Outcome
 from qm.model.ledger import META_COUNTERS, QueueInHand
 from qm.model.machine import Machine
 from qm.model.records import Counters, Queue, SyntheticPacket, decode
-from qm.model.results import RequestResult
+from qm.model.results import RequestResult, ResultRow
 from qm.model.rows import BODY_KEY, POSITION_KEY, QUEUE_KEY, Position, unpack_position
 from qm.model.state import BODY_ORDINAL_SYNTHETIC_FIRST, MemoryState, Table
 from qm.wire.identifiers import TxSequenceId
@@ -236,6 +236,14 @@ class World:
         return queue_id
 
 
+def results_of(value: object) -> list[RequestResult]:
+    """Return the results in a ReceiveRun's outcome."""
+    if isinstance(value, ResultRow):
+        return value.unpack()
+    assert isinstance(value, list)
+    return value
+
+
 class ClientInWorld:
     """A client that numbers its requests."""
 
@@ -265,7 +273,7 @@ class ClientInWorld:
         """Read with the next `count` numbers, or again with those from `first`."""
         outcome = self.receive_outcome(opened, count, first=first, **more)
         assert outcome.status == 0, hex(outcome.status)
-        return outcome.value  # type: ignore[return-value]
+        return results_of(outcome.value)
 
     def receive_outcome(
         self, opened: tuple[int, int], count: int = 1, *, first: int | None = None, **more: Any

@@ -20,7 +20,16 @@ from raft.batch import BatchBuilder
 from raft.disk import DiskDirectory
 from raft.log import Log, LogConfig
 from raft.types import Configuration, Entry, EntryKind, SnapshotMeta
-from tests.unit.model.world import HOST, NOW_MS, OWN, PEER, PEER_ADDRESS, packet, request
+from tests.unit.model.world import (
+    HOST,
+    NOW_MS,
+    OWN,
+    PEER,
+    PEER_ADDRESS,
+    packet,
+    request,
+    results_of,
+)
 
 ORDERS = f"DIRECT=OS:{HOST}\\orders"
 CACHE_BYTES = 1 << 20
@@ -137,9 +146,7 @@ def place(result: RequestResult) -> BodyPlace:
 
 
 def received(applied: Applied) -> list[RequestResult]:
-    value = applied.outcomes[0].value
-    assert isinstance(value, list)
-    return value
+    return results_of(applied.outcomes[0].value)
 
 
 def test_a_body_is_the_packet_that_came(node: Node) -> None:
