@@ -86,6 +86,7 @@ def test_integers_are_little_endian() -> None:
         MessagePropertiesHeader(message_class=0x4142),
         time_to_reach_queue=0x5152_5354,
     )
+    assert raw.written(message)["BaseHeader"]["PacketSize"] == 124
     encoded = write_packet(message)
     assert raw.read_message(encoded) == message
     assert encoded[4:8] == b"LIOR"
@@ -114,6 +115,7 @@ def test_a_guid_is_three_little_endian_numbers_and_eight_bytes() -> None:
         "0123456789ABCDEF0001020304050607",
         "01234567-89AB-CDEF-0001-02030405060G",
         "0123456-789AB-CDEF-0001-020304050607",
+        "~1234567-89AB-CDEF-0001-020304050607",
         "",
     ):
         with pytest.raises(ValueOutOfRange):
@@ -131,6 +133,8 @@ def test_sequence_ids_compare_by_time_stamp_first() -> None:
     assert write_tx_sequence_id(sequence) == encoded
     assert sequence.to_int() == 2 << 32 | 0xFFFF_FFFE
     assert TxSequenceId.from_int(sequence.to_int()) == sequence
+    odd = TxSequenceId(time_stamp=3, ordinal=0x8000_0001)
+    assert TxSequenceId.from_int(3 << 32 | 0x8000_0001) == odd
     later = TxSequenceId(time_stamp=3, ordinal=0)
     latest = TxSequenceId(time_stamp=0x8000_0000, ordinal=0)
     assert sequence < later < latest
@@ -230,7 +234,8 @@ def test_the_queue_type_chooses_the_layout(
 ) -> None:
     field = "UserHeader.ResponseQueue"
     buffer = b"\xff" * 4 + encoded + b"\xff" * 4
-    assert parse_queue_name(buffer, 4, len(buffer), queue_type, field) == (name, 4 + len(encoded))
+    for end in (len(buffer), 4 + len(encoded)):
+        assert parse_queue_name(buffer, 4, end, queue_type, field) == (name, 4 + len(encoded))
     assert write_queue_name(name, field) == (queue_type, encoded)
     header = raw.user(raw.MP | queue_type << 16, encoded)
     message = raw.read_message(raw.message(header, raw.properties()))
@@ -296,6 +301,11 @@ def test_a_direct_name_is_padded_to_4_bytes_of_its_header(length: int) -> None:
     packet = raw.message(raw.user(flags, names), raw.properties(body=b"body"))
     message = raw.read_message(packet)
     header = message.user_header
+    assert raw.written(message)["UserHeader"]["DestinationQueue"]["DirectFormatName"] == text
+    assert parse_queue_name(raw.direct(text), 0, len(raw.direct(text)), 7, "Name") == (
+        DirectQueueFormatName(text),
+        4 + length * 2 + length * 2 % 4,
+    )
     assert header.destination_queue == DirectQueueFormatName(text)
     assert header.admin_queue == DirectQueueFormatName("x" * length)
     assert header.connector_type == GUID_A

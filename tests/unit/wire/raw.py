@@ -6,10 +6,10 @@ from struct import pack
 
 import pytest
 
-from qm.wire.errors import ProtocolError
+from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.packet import Packet, parse_packet, write_packet
 from qm.wire.user_message import UserMessage
-from tests.decoder.decode import Fields, decode
+from tests.decoder.decode import BadBytesError, Fields, decode
 from tests.decoder.test_agreement import flat, spoken
 
 SOURCE = bytes(range(0x10, 0x20))
@@ -111,7 +111,10 @@ def message(
 
 def agree(encoded: bytes, packet: Packet) -> Fields:
     """Hold a value against what the independent decoder finds in the same bytes."""
-    fields = decode(encoded)
+    try:
+        fields = decode(encoded)
+    except BadBytesError as error:
+        pytest.fail(f"the other decoder refuses the bytes of {packet}: {error}")
     found, said = flat(fields), spoken(packet)
     if isinstance(packet, UserMessage) and packet.transaction is not None:
         # MQ-A27: what a sender says about the priority of a transactional message is ignored.
@@ -121,7 +124,11 @@ def agree(encoded: bytes, packet: Packet) -> Fields:
 
 
 def read(raw: bytes) -> Packet:
-    packet, after = parse_packet(raw, 0, len(raw))
+    """Return the packet that bytes are; both decoders must read it, and read the same."""
+    try:
+        packet, after = parse_packet(raw, 0, len(raw))
+    except ProtocolError as error:
+        pytest.fail(f"refused: {error}")
     assert after == len(raw)
     agree(raw, packet)
     return packet
@@ -141,5 +148,9 @@ def refused(raw: bytes) -> ProtocolError:
 
 
 def written(packet: Packet) -> Fields:
-    """What the independent decoder finds in a packet that the codec wrote."""
-    return agree(write_packet(packet), packet)
+    """Return what the independent decoder finds in a packet that the codec wrote."""
+    try:
+        encoded = write_packet(packet)
+    except ValueOutOfRange as error:
+        pytest.fail(f"not written: {error}")
+    return agree(encoded, packet)
