@@ -338,9 +338,11 @@ class Log:
         ):
             name = self._spares.new_name()
             prepare = partial(make_spare, self._directory, name, self._config.segment_bytes)
+        # A mark behind what is synced is in no file that this sync covers unless more came after.
+        position = self._tail.segment.end_position if self._unsynced else self._synced_position
         self._sync = Sync(
             self.last_index(),
-            self._tail.segment.end_position,
+            position,
             [segment.file for segment in self._unsynced],
             self._directory if self._has_new_names else None,
             prepare,

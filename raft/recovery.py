@@ -321,6 +321,10 @@ class _Linked:
         self.scans = [
             scan for scan in self.scans if scan.segment.header.incarnation >= retired_below
         ]
+        base_index = self.floor.base_index
+        self.configuration_entries = [
+            entry for entry in self.configuration_entries if entry.index > base_index
+        ]
 
     def last_term(self) -> int:
         """Return the term of the last entry, or of the base when there is none."""

@@ -12,7 +12,7 @@ from raft.log import Log, LogConfig
 from raft.types import Entry, HardState
 from tests.unit.raft_log.faults import Disk, Loss, Stopped
 from tests.unit.raft_log.model import State, after_append, after_reset, differences
-from tests.unit.raft_log.test_log import entries, meta
+from tests.unit.raft_log.test_log import entries, meta, sync
 
 CONFIG = LogConfig(group=7, salt=0x1234, segment_bytes=4096, recycled_segments_max=3)
 
@@ -171,3 +171,20 @@ def test_everything_synced_is_found_and_nothing_returns(part: int) -> None:
             random = Random(f"{stop_at} {loss} {seed}")
             stopped(second, partial(resend, second, first.state), random.randrange(25))
             recovered(second, random.choice(list(Loss)), random.randrange(1 << 30))
+
+
+def test_a_sync_of_nothing_does_not_claim_the_idle_mark() -> None:
+    """The mark behind an idle log waits for the next sync that covers its file; only then may a
+    further segment that links to it be all that is synced.
+    """
+    disk = Disk()
+    log = Log.open(disk.root, CONFIG)
+    log.append(None, entries(1, 2, size=3400))
+    sync(log)
+    token = log.begin_sync()
+    log.append(None, entries(2, 3, size=3400))
+    token.run()
+    assert log.end_sync(token) == 1
+    log.close()
+    found = Log.open(disk.after_crash(Loss.NOTHING_SURVIVES, Random(0)).root, CONFIG)
+    assert differences(found, State(entries=entries(1, 3, size=3400))) == []

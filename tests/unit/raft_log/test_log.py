@@ -418,6 +418,17 @@ class TestCompaction:
         log.compact(meta(199))
         assert log.config_entries() == (config,)
 
+    def test_members_of_dropped_segments_do_not_return(
+        self, directory: Directory, log: Log
+    ) -> None:
+        """Their files are there until a sync has made the floor durable."""
+        log.append(None, (Entry(1, 1, EntryKind.CONFIG, b"old"), *entries(2, 200)))
+        sync(log)
+        log.compact(meta(199))
+        log = reopened(directory, log)
+        assert log.config_entries() == ()
+        log.close()
+
 
 class TestReset:
     @pytest.mark.parametrize("index", [1, 60, 199, 200, 5000])
