@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from qm.session import (
@@ -315,12 +317,30 @@ def test_history_and_hops_are_bounded() -> None:
     assert link.history[-1].connection_history_time == UTC + 30
 
 
-def test_answers_that_nobody_asked_for_are_misuse() -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda link: link.connected(UTC),
+        lambda link: link.establish_received(UTC),
+        lambda link: link.established(UTC),
+        lambda link: link.closed(CloseReason.IDLE, 1.0, UTC, has_backlog=True),
+        lambda link: link.resolved([FIRST]),
+        lambda link: link.ping_ended(True, 1.0, UTC, has_backlog=True),
+        lambda link: link.connect_failed(
+            ConnectionStatus.DNS_FAILURE, 1, 1.0, UTC, has_backlog=True
+        ),
+        lambda link: link.resolve_failed(
+            ConnectionStatus.DNS_FAILURE, 1, 1.0, UTC, has_backlog=True
+        ),
+    ],
+)
+def test_answers_that_nobody_asked_for_are_misuse(answer: Callable[[OutgoingLink], None]) -> None:
+    with pytest.raises(SessionMisuse):
+        answer(OutgoingLink(SessionConfig()))
+
+
+def test_no_next_hop_is_a_failed_resolution() -> None:
     link = OutgoingLink(SessionConfig())
-    with pytest.raises(SessionMisuse):
-        link.connected(UTC)
-    with pytest.raises(SessionMisuse):
-        link.closed(CloseReason.IDLE, 1.0, UTC, has_backlog=True)
     link.message_available()
     with pytest.raises(SessionMisuse):
         link.resolved([])

@@ -29,10 +29,12 @@ from qm.wire.queue_name import DirectQueueFormatName
 from qm.wire.session_header import SessionHeader
 from tests.unit.session.builders import (
     NOW,
+    THEM,
     US,
     Driven,
     acceptor,
     ack,
+    establish,
     final_ack,
     initiator,
     message,
@@ -239,6 +241,42 @@ def test_reading_pauses_while_too_much_is_uncommitted() -> None:
     by_count.feed(packet * 5)
     by_count.session.close(CloseReason.STOPPED)
     assert not by_count.session.reading_paused
+
+
+def test_every_kind_of_arrival_counts_against_the_bound() -> None:
+    packet = write_packet(order_ack())
+    driven = open_acceptor(SessionConfig(uncommitted_max_bytes=4 * len(packet)))
+    driven.feed(packet * 4)
+    paused = [driven.session.reading_paused]
+    driven.feed(write_packet(message(1, session=SessionHeader(0, 0, 0, 5, 1))))
+    paused.append(driven.session.reading_paused)
+    driven.session.commit(3)
+    paused.append(driven.session.reading_paused)
+    assert paused == [False, True, False]
+
+
+def test_has_outgoing_says_whether_there_is_anything_to_write() -> None:
+    for driven in (initiator(), acceptor()):
+        wants = [driven.session.has_outgoing]
+        driven.feed(establish(US if driven.session.role is Role.INITIATOR else THEM, THEM))
+        wants.append(driven.session.has_outgoing)
+        driven.out()
+        wants.append(driven.session.has_outgoing)
+        assert wants == [driven.session.role is Role.INITIATOR, True, False]
+    driven = open_initiator(window=1)
+    wants = []
+    for step in (
+        lambda: driven.offer(1, 2, KIND_EXPRESS),
+        driven.out,
+        lambda: driven.feed(ack(1)),
+        driven.out,
+        lambda: driven.feed(message(1)),
+        lambda: driven.session.commit(1),
+        driven.out,
+    ):
+        step()
+        wants.append(driven.session.has_outgoing)
+    assert wants == [True, False, True, False, False, True, False]
 
 
 def test_a_closed_session_is_deaf_and_mute() -> None:
