@@ -118,10 +118,12 @@ def _accept(state: State, leader: NodeId, match: int, read_context: int) -> None
 
 def heartbeat(state: State, leader: NodeId, body: Heartbeat) -> None:
     """The leader lives, and tells what is committed of the entries that it knows here."""
-    if body.commit > state.log.last_index:
+    if body.commit <= state.log.last_index:
+        state.commit_to(body.commit)
+    elif state.is_named():
         state.counters.malformed += 1
     else:
-        state.commit_to(body.commit)
+        state.counters.id_reused += 1  # the leader remembers what this empty log acknowledged
     state.send(leader, HeartbeatReply(body.read_context, state.applied))
 
 

@@ -71,7 +71,8 @@ class Counters(msgspec.Struct):
     overload: int = 0
     """Appends dropped since the disk cannot follow."""
     id_reused: int = 0
-    """Configurations refused that call this new log's node a voter."""
+    """Signs that this id had another log before: it is called a voter, or to have matched what
+    is not here."""
     campaigns: int = 0
     early_campaigns: int = 0
     elections_won: int = 0
