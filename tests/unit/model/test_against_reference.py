@@ -162,7 +162,7 @@ class Both:
         expected = [
             (number, message.ordinal)
             for number, message in sorted(known.answered.items())
-            if message is not None and first <= number < first + 5
+            if message is not None and first <= number < first + count
         ]
         found = [
             (r.number, r.message_ordinal) for r in results_of(results.value) if r.message_ordinal
