@@ -421,9 +421,12 @@ class Leadership:
         self._wanted.append(node)
 
     def _nudge(self, node: NodeId, progress: Progress) -> None:
+        """Send an empty Append behind what is in flight."""
         try:
             prev_term = self._state.log.term(progress.next - 1)
         except Compacted:
+            # It was lost, or is very late, and cannot be sent again.
+            progress.probe(progress.match + 1)
             return
         body = Append(progress.next - 1, prev_term, self._state.commit, (), self.reads.number)
         self._state.send(node, body)

@@ -340,3 +340,19 @@ def test_a_second_snapshot_may_follow_the_first() -> None:
     group.heal()
     group.tick(4 * HEARTBEAT_TICKS)
     assert group["a"].wanted == ["c.1", "c.1"]
+
+
+def test_a_full_window_of_entries_that_are_gone_ends_in_a_snapshot() -> None:
+    """Found by simulator seed 81: the Append was lost, its entries were compacted, and nothing
+    in the window could be asked about any more.
+    """
+    group = Group("abc", recent_bytes_max=0, inflight_messages_max=1)
+    leader = group.elect("a")
+    group.drops = lambda e: e.to == "c.1" and isinstance(e.body, Append)
+    for number in range(9):
+        leader.propose(bytes([number]))
+        group.settle()
+    group["a"].compact(group["a"].applied)
+    group.heal()
+    group.tick(4 * HEARTBEAT_TICKS)
+    assert group["a"].wanted == ["c.1"]
