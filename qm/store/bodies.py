@@ -29,12 +29,12 @@ SPARSE_SHARE: Final = 0.25
 """A file with a smaller share of live bytes is emptied into the current one."""
 SPARSE_ROWS_PER_STEP: Final = 1_024
 
-_PLACE: Final = Struct("<IQI")
+PLACE: Final = Struct("<IQI")
 """file u32, offset u64, length u32."""
-_FILE_KEY: Final = Struct(">I")
-_FILE_ROW: Final = Struct("<QQ")
+FILE_KEY: Final = Struct(">I")
+FILE_ROW: Final = Struct("<QQ")
 """live bytes u64, written bytes u64."""
-_NAME: Final = "blob-{:08d}"
+FILE_NAME: Final = "blob-{:08d}"
 
 
 class BodyDamaged(Exception):
@@ -64,14 +64,13 @@ class Bodies:
         self._files: dict[int, File] = {}
         self._usage: dict[int, tuple[int, int]] = {}
         for key, row in state.scan(Table.BLOB_FILE, b"", b"\xff" * 5, 1 << 20):
-            live, written = _FILE_ROW.unpack(row)
-            self._usage[_FILE_KEY.unpack(key)[0]] = (live, written)
+            live, written = FILE_ROW.unpack(row)
+            self._usage[FILE_KEY.unpack(key)[0]] = (live, written)
         self._current = max(self._usage, default=0)
         self._remove_strangers()
         moved = state.scan(Table.BLOB, b"", b"\xff" * 11, 1, backward=True)
         state.liveness.on_dead = self._died
         state.liveness.dead_upto = BODY_KEY.unpack(moved[0][0])[0] if moved else 0
-        log.on_retire(self.retire)
 
     # Reading -----------------------------------------------------------------------------
 
@@ -119,13 +118,13 @@ class Bodies:
         row = self._state.get(Table.BLOB, BODY_KEY.pack(index, ordinal))
         if row is None:
             raise BodyDamaged(f"body {ordinal} of entry {index} is neither in log nor blobs")
-        file, offset, length = _PLACE.unpack(row)
+        file, offset, length = PLACE.unpack(row)
         return self._file(file).pread(length, offset)
 
     def _file(self, number: int) -> File:
         file = self._files.get(number)
         if file is None:
-            file = self._files[number] = self._directory.open(_NAME.format(number))
+            file = self._files[number] = self._directory.open(FILE_NAME.format(number))
         return file
 
     # Moving ------------------------------------------------------------------------------
@@ -164,14 +163,14 @@ class Bodies:
         if self._current == 0 or written >= BLOB_FILE_BYTES:
             self._current += 1
             self._files[self._current] = self._directory.open(
-                _NAME.format(self._current), create=True
+                FILE_NAME.format(self._current), create=True
             )
             live, written = 0, 0
         self._file(self._current).pwrite(packet, written)
         self._state.put(
             Table.BLOB,
             BODY_KEY.pack(index, ordinal),
-            _PLACE.pack(self._current, written, len(packet)),
+            PLACE.pack(self._current, written, len(packet)),
         )
         self._usage[self._current] = (live + len(packet), written + len(packet))
 
@@ -182,12 +181,10 @@ class Bodies:
         if row is None:
             return
         self._state.delete(Table.BLOB, key)
-        file, _, length = _PLACE.unpack(row)
+        file, _, length = PLACE.unpack(row)
         live, written = self._usage[file]
         self._usage[file] = (live - length, written)
-        self._state.put(
-            Table.BLOB_FILE, _FILE_KEY.pack(file), _FILE_ROW.pack(live - length, written)
-        )
+        self._state.put(Table.BLOB_FILE, FILE_KEY.pack(file), FILE_ROW.pack(live - length, written))
 
     def empty_sparse(self) -> int:
         """Copy bodies out of sparse files, a bounded number; return how many were copied."""
@@ -203,7 +200,7 @@ class Bodies:
         while moved < SPARSE_ROWS_PER_STEP:
             rows = self._state.scan(Table.BLOB, low, b"\xff" * 11, 256)
             for key, row in rows:
-                file, offset, length = _PLACE.unpack(row)
+                file, offset, length = PLACE.unpack(row)
                 if file in sparse:
                     packet = self._file(file).pread(length, offset)
                     live, written = self._usage[file]
@@ -219,16 +216,16 @@ class Bodies:
 
     def _put_usage(self) -> None:
         for file, (live, written) in list(self._usage.items()):
-            key = _FILE_KEY.pack(file)
+            key = FILE_KEY.pack(file)
             if live == 0 and file != self._current:
                 self._state.delete(Table.BLOB_FILE, key)
                 del self._usage[file]
             else:
-                self._state.put(Table.BLOB_FILE, key, _FILE_ROW.pack(live, written))
+                self._state.put(Table.BLOB_FILE, key, FILE_ROW.pack(live, written))
 
     def _remove_strangers(self) -> None:
         """Remove files that the durable state does not know: left by a crash, or emptied."""
-        known = {_NAME.format(number) for number in self._usage}
+        known = {FILE_NAME.format(number) for number in self._usage}
         for name in self._directory.names():
             if name.startswith("blob-") and name not in known:
                 number = int(name.removeprefix("blob-"))

@@ -7,6 +7,7 @@ synced before (qm.store.bodies). After a crash the state is some prefix of the b
 replays the rest.
 """
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -19,13 +20,22 @@ from qm.model.machine import Machine
 from qm.store.bodies import Bodies
 from qm.store.codec import decode_entry
 from qm.store.digest import digest_bytes
-from qm.store.rocks import BLOCK_CACHE_BYTES, RocksState, open_database
-from raft.files import Directory
-from raft.machine import LogReader
-from raft.types import Entry
+from qm.store.generation import (
+    BLOB_FOLDER,
+    STATE_FOLDER,
+    current_generation,
+    folder,
+    remove_others,
+    switch_to,
+)
+from qm.store.rocks import BLOCK_CACHE_BYTES, AppliedPoint, RocksState, open_database
+from qm.store.snapshot import StoreSnapshot, unpack
+from raft.disk import DiskDirectory
+from raft.machine import LogReader, SnapshotSink, SnapshotSource
+from raft.types import Entry, SnapshotMeta
 
-DATABASE_FOLDER: Final = "state"
-BLOB_FOLDER: Final = "blobs"
+_PINNED_FOLDER: Final = "pinned"
+_INCOMING: Final = "incoming"
 MARKS_KEPT_MAX: Final = 64
 """Own digests kept for results that are still to come."""
 
@@ -48,29 +58,48 @@ class Store:
     def __init__(
         self,
         path: Path,
-        directory: Directory,
         log: LogReader,
         *,
         cache_bytes: int = BLOCK_CACHE_BYTES,
     ) -> None:
-        """`path` and `directory` are one folder, for RocksDB and for blob files."""
+        """`path`: a folder of its own, made if absent."""
         self._path = path
-        self._directory = directory
         self._log = log
-        database = open_database(path / DATABASE_FOLDER, cache_bytes=cache_bytes)
-        self._state = RocksState(database)
-        self._durable_index = self._state.applied.index
-        self._machine = Machine(self._state)
-        self.bodies = Bodies(self._state, log, directory.subdirectory(BLOB_FOLDER))
+        self._cache_bytes = cache_bytes
         self.marks: list[Mark] = []
         """Marks that were applied and not yet told; whoever tells them takes them."""
         self._own_marks: dict[int, bytes] = {}
+        self._snapshots = 0
+        log.on_retire(self._retire)
+        shutil.rmtree(path / _PINNED_FOLDER, ignore_errors=True)
+        self._open()
+
+    def _open(self) -> None:
+        """Open the current generation."""
+        self._generation = current_generation(self._path)
+        remove_others(self._path, self._generation)
+        here = folder(self._path, self._generation)
+        database = open_database(here / STATE_FOLDER, cache_bytes=self._cache_bytes)
+        self._state = RocksState(database)
+        self._durable_index = self._state.applied.index
+        self._machine = Machine(self._state)
+        blobs = DiskDirectory(here).subdirectory(BLOB_FOLDER)
+        self.bodies = Bodies(self._state, self._log, blobs)
+
+    def _retire(self, first: int, last: int) -> None:
+        """The log is about to drop entries; the bodies are another object after an install."""
+        self.bodies.retire(first, last)
 
     # raft.machine.StateMachine -----------------------------------------------------------
 
     def applied_index(self) -> int:
         """See StateMachine.applied_index."""
         return self._state.applied.index
+
+    @property
+    def applied(self) -> AppliedPoint:
+        """Index, term and digest of the state."""
+        return self._state.applied
 
     def durable_index(self) -> int:
         """See StateMachine.durable_index."""
@@ -90,6 +119,28 @@ class Store:
         if entries:
             self._state.commit(entries[-1].index, entries[-1].term)
         return results
+
+    def snapshot(self, meta_index: int) -> SnapshotSource:
+        """See StateMachine.snapshot."""
+        assert meta_index == self._state.applied.index, "a snapshot of another index"
+        self._snapshots += 1
+        blobs = folder(self._path, self._generation) / BLOB_FOLDER
+        pinned = self._path / _PINNED_FOLDER / f"{self._snapshots}"
+        return StoreSnapshot(self._state, blobs, self._log, pinned)
+
+    def receive_snapshot(self, meta: SnapshotMeta) -> SnapshotSink:
+        """See StateMachine.receive_snapshot."""
+        return _Sink(self, self._path / f"{_INCOMING}-{meta.index}-{meta.term}", meta)
+
+    def install(self, stream: Path, meta: SnapshotMeta) -> None:
+        """Replace the state by a received stream; raises SnapshotDamaged and changes nothing."""
+        fresh = self._generation + 1
+        target = folder(self._path, fresh)
+        with stream.open("rb") as file:
+            unpack(file, target, meta.index, meta.term)
+        switch_to(self._path, fresh)
+        self.close()
+        self._open()
 
     # Audit marks -------------------------------------------------------------------------
 
@@ -139,3 +190,39 @@ class Store:
         """Close; what was not flushed is replayed from the log."""
         self.bodies.close()
         self._state.close()
+
+
+class _Sink:
+    """Takes a stream into a file; implements `raft.machine.SnapshotSink`."""
+
+    def __init__(self, store: Store, path: Path, meta: SnapshotMeta) -> None:
+        self._store = store
+        self._path = path
+        self._meta = meta
+        for other in path.parent.glob(f"{_INCOMING}-*"):
+            if other != path:
+                other.unlink()
+        path.touch()
+        self._size = path.stat().st_size
+
+    def offset(self) -> int:
+        """See SnapshotSink.offset."""
+        return self._size
+
+    def write(self, chunk: bytes) -> None:
+        """See SnapshotSink.write."""
+        with self._path.open("ab") as file:
+            file.write(chunk)
+        self._size += len(chunk)
+
+    def finish(self) -> None:
+        """See SnapshotSink.finish."""
+        try:
+            self._store.install(self._path, self._meta)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """See SnapshotSink.abandon."""
+        self._path.unlink(missing_ok=True)
+        self._size = 0

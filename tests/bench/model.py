@@ -51,7 +51,7 @@ class Node:
     def __init__(self, path: Path) -> None:
         self.directory = DiskDirectory(path)
         self.log = Log.open(self.directory.subdirectory("log"), LogConfig(1, 7))
-        self.store = Store(path, self.directory.subdirectory("store"), self.log)
+        self.store = Store(path / "store", self.log)
         self.index = self.log.last_index()
         self.cpu_s = self.wall_s = 0.0
         self.retired_to = 0
@@ -311,7 +311,7 @@ def deep(path: Path, messages: int) -> dict[str, float]:
     begin = time.perf_counter()
     log = Log.open(DiskDirectory(path / "log"), LogConfig(1, 7))
     opening = time.perf_counter()
-    store = Store(path, DiskDirectory(path).subdirectory("store"), log)
+    store = Store(path / "store", log)
     opened_s = time.perf_counter() - opening
     store.close()
     log.close()

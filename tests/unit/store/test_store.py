@@ -5,6 +5,7 @@ from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from qm.model import commands
@@ -15,6 +16,7 @@ from qm.model.results import RequestResult
 from qm.store import bodies as bodies_module
 from qm.store.bodies import BodyDamaged, BodyPlace
 from qm.store.codec import encode_command, encode_stamp
+from qm.store.snapshot import Manifest
 from qm.store.store import Diverged, Store
 from raft.batch import BatchBuilder
 from raft.disk import DiskDirectory
@@ -85,9 +87,7 @@ class Node:
         self.directory = DiskDirectory(path)
         config = LogConfig(1, 7, segment_bytes=64 * 1024, spare_segments=0)
         self.log = Log.open(self.directory.subdirectory("log"), config)
-        self.store = Store(
-            path, self.directory.subdirectory("store"), self.log, cache_bytes=CACHE_BYTES
-        )
+        self.store = Store(path / "store", self.log, cache_bytes=CACHE_BYTES)
         self.replay()
 
     def replay(self) -> None:
@@ -175,7 +175,9 @@ def test_living_bodies_outlive_their_segment_and_dead_ones_do_not(node: Node) ->
     node.put([receive(152, 50)], [commands.Confirm("c", 300)])
     node.compact()
     node.compact()
-    assert node.directory.subdirectory("store").subdirectory("blobs").names() in (
+    assert node.directory.subdirectory("store").subdirectory("g-00000001").subdirectory(
+        "blobs"
+    ).names() in (
         [],
         ["blob-00000001"],
     )
@@ -190,7 +192,7 @@ def test_sparse_blob_files_are_emptied(node: Node, monkeypatch: pytest.MonkeyPat
     for n in range(60):
         node.put([arrivals(packet(1000 + n, body=bytes(2000)))])
     node.compact()
-    blobs = node.directory.subdirectory("store").subdirectory("blobs")
+    blobs = node.directory.subdirectory("store").subdirectory("g-00000001").subdirectory("blobs")
     before = len(blobs.names())
     assert before > 3
     (applied,) = node.put([receive(2, 90)])
@@ -234,7 +236,7 @@ def test_batch_sizes_and_restarts_change_nothing(tmp_path: Path) -> None:
         restarted = restarted.reopen()
     for node in (singly, together, restarted):
         assert node.store.verify()
-    digests = {node.store._state.applied.digest for node in (singly, together, restarted)}
+    digests = {node.store.applied.digest for node in (singly, together, restarted)}
     assert len(digests) == 1
     for node in (singly, together, restarted):
         node.close()
@@ -245,7 +247,7 @@ def test_a_crash_before_a_flush_is_replayed_from_the_log(tmp_path: Path) -> None
     node.put(*workload()[:10])
     node.store.flush()
     node.put(*workload()[10:])
-    digest = node.store._state.applied.digest
+    digest = node.store.applied.digest
     node.log.close()  # the store's memory is lost with the process
     node.store.close()
     assert Node(tmp_path / "node").store._state.applied.digest == digest
@@ -286,3 +288,100 @@ def test_a_row_that_was_changed_behind_our_back_is_found(node: Node) -> None:
     database.put(key, bytes([value[0] ^ 1]) + value[1:])
     assert not node.store.verify()
     node.close()
+
+
+# Snapshots ---------------------------------------------------------------------------------
+
+
+def filled(path: Path) -> tuple[Node, dict[int, bytes]]:
+    """Return a node whose bodies lie in blob files and in the log."""
+    node = Node(path)
+    node.put(setup_commands())
+    packets = {n: packet(n, body=n.to_bytes(4, "big") * 300) for n in range(1, 121)}
+    for n in range(1, 121, 10):
+        node.put([arrivals(*(packets[k] for k in range(n, n + 10)))])
+        if n == 81:
+            node.compact()
+    node.put([receive(2, 20)])
+    return node, packets
+
+
+def meta_of(node: Node, size: int) -> SnapshotMeta:
+    index = node.store.applied_index()
+    return SnapshotMeta(index, 1, Configuration(("n1.1",)), size)
+
+
+@pytest.mark.parametrize("chunk", [1000, 1 << 20])
+def test_a_snapshot_carries_rows_and_bodies_to_another_node(tmp_path: Path, chunk: int) -> None:
+    node, packets = filled(tmp_path / "a")
+    source = node.store.snapshot(node.store.applied_index())
+    meta = meta_of(node, source.size_bytes())
+    digest = node.store.applied.digest
+    node.put([receive(22, 90)], [commands.Confirm("c", 500)])  # the sender goes on
+    node.compact()
+    other = Node(tmp_path / "b")
+    sink = other.store.receive_snapshot(meta)
+    while sink.offset() < meta.size_bytes:
+        if sink.offset() > meta.size_bytes // 2:
+            sink = other.store.receive_snapshot(meta)  # a transfer that broke goes on
+        sink.write(source.read(sink.offset(), chunk))
+    assert source.read(meta.size_bytes, chunk) == b""
+    sink.finish()
+    source.close()
+    assert (other.store.applied_index(), other.store.durable_index()) == (meta.index, meta.index)
+    assert other.store.applied.digest == digest
+    assert other.store.verify()
+    other.log.reset(meta)
+    (applied,) = other.put([receive(22, 200)])
+    results = received(applied)
+    assert [r.message_ordinal for r in results] == list(range(21, 121))
+    for result in results:
+        assert other.store.bodies.read(place(result)) == packets[result.message_ordinal]
+    other = other.reopen()
+    assert other.store.bodies.read(place(results[-1])) == packets[120]
+    node.close()
+    other.close()
+
+
+def offset_of_rows(stream: bytes) -> int:
+    """Return where the first table of the database begins in a stream."""
+    length = int.from_bytes(stream[8:12], "little")
+    manifest = msgspec.msgpack.decode(stream[12 : 12 + length], type=Manifest)
+    at = 12 + length
+    for name, size in manifest.files:
+        if name.endswith(".sst"):
+            return at
+        at += size
+    raise AssertionError("a snapshot without tables")
+
+
+def test_a_damaged_snapshot_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    node, _ = filled(tmp_path / "a")
+    source = node.store.snapshot(node.store.applied_index())
+    meta = meta_of(node, source.size_bytes())
+    stream = source.read(0, meta.size_bytes)
+    source.close()
+    other = Node(tmp_path / "b")
+    other.put(setup_commands())
+    before = other.store.applied
+    at = offset_of_rows(stream) + 40
+    damaged = {
+        "cut": stream[:-10],
+        "no snapshot": b"x" + stream[1:],
+        "flipped row": stream[:at] + bytes([stream[at] ^ 1]) + stream[at + 1 :],
+        "manifest": stream[:20] + bytes([stream[20] ^ 0x55]) + stream[21:],
+    }
+    for what, bad in damaged.items():
+        sink = other.store.receive_snapshot(meta)
+        sink.write(bad)
+        with pytest.raises(ValueError, match=r"."):
+            sink.finish()
+        assert other.store.applied == before, what
+    wrong = SnapshotMeta(meta.index + 1, 1, meta.configuration, meta.size_bytes)
+    sink = other.store.receive_snapshot(wrong)
+    sink.write(stream)
+    with pytest.raises(ValueError, match="not"):
+        sink.finish()
+    other.put([arrivals(packet(1))])
+    node.close()
+    other.close()

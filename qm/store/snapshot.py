@@ -1,0 +1,217 @@
+"""Snapshots of a store: a checkpoint of its database, its blob files, and the bodies that are
+still in the log, as one stream with random access.
+
+Stream: magic, manifest length u32, manifest (msgpack), the files in its order, the bodies in its
+order. What the stream needs is pinned while it is served: hard links hold the files, a hold keeps
+the log. A received stream is believed when its rows give the digest that its manifest names, at
+the index that consensus expects; a body is checked against its position's checksum on each read.
+"""
+
+import os
+import shutil
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+from struct import Struct
+from typing import BinaryIO, Final
+
+import msgspec
+
+from qm.model.rows import BODY_KEY
+from qm.model.state import Table
+from qm.store.bodies import FILE_KEY, FILE_NAME, FILE_ROW, PLACE
+from qm.store.codec import packet_spans
+from qm.store.digest import digest_bytes
+from qm.store.generation import BLOB_FOLDER, STATE_FOLDER, sync_tree
+from qm.store.rocks import BLOCK_CACHE_BYTES, RocksState, open_database
+from raft import batch
+from raft.machine import Hold, LogReader
+
+MAGIC: Final = b"QSNAP\x00\x00\x01"
+MANIFEST_BYTES_MAX: Final = 1 << 30
+_LENGTH: Final = Struct("<I")
+_COPY_BYTES: Final = 1 << 20
+
+
+class Manifest(msgspec.Struct, frozen=True, array_like=True):
+    """What a stream holds."""
+
+    index: int
+    term: int
+    digest: bytes
+    files: tuple[tuple[str, int], ...]
+    """(path below the generation, length)."""
+    bodies: tuple[tuple[int, int, int, int], ...]
+    """(index, ordinal, offset in the entry's data, length): packets that the log still holds."""
+
+
+class StoreSnapshot:
+    """A stream to serve; implements `raft.machine.SnapshotSource`."""
+
+    def __init__(self, state: RocksState, blobs: Path, log: LogReader, pinned: Path) -> None:
+        """`pinned`: a folder that does not exist yet, on the same file system."""
+        self._pinned = pinned
+        self._log = log
+        pinned.mkdir(parents=True)
+        state.checkpoint(pinned / STATE_FOLDER)
+        (pinned / BLOB_FOLDER).mkdir()
+        for blob in sorted(blobs.iterdir()):
+            os.link(blob, pinned / BLOB_FOLDER / blob.name)
+        applied = state.applied
+        in_log = _entries_in_log(state, applied.index)
+        self._hold: Hold | None = log.hold(in_log[0][0]) if in_log else None
+        bodies = tuple(_bodies(log, in_log))
+        files = tuple(
+            (str(path.relative_to(pinned)), path.stat().st_size)
+            for path in sorted(pinned.rglob("*"))
+            if path.is_file()
+        )
+        manifest = Manifest(
+            applied.index, applied.term, digest_bytes(applied.digest), files, bodies
+        )
+        encoded = msgspec.msgpack.encode(manifest)
+        self._head = MAGIC + _LENGTH.pack(len(encoded)) + encoded
+        self._files = files
+        self._bodies = bodies
+        lengths = [len(self._head), *(size for _, size in files), *(b[3] for b in bodies)]
+        self._ends = list(accumulate(lengths))
+
+    def size_bytes(self) -> int:
+        """See SnapshotSource.size_bytes."""
+        return self._ends[-1]
+
+    def read(self, offset: int, length: int) -> bytes:
+        """See SnapshotSource.read."""
+        parts = []
+        part = bisect_right(self._ends, offset)
+        while length > 0 and part < len(self._ends):
+            begin = self._ends[part - 1] if part else 0
+            take = min(length, self._ends[part] - offset)
+            if take:
+                parts.append(self._part(part, offset - begin, take))
+            offset += take
+            length -= take
+            part += 1
+        return b"".join(parts)
+
+    def _part(self, part: int, offset: int, length: int) -> bytes:
+        if part == 0:
+            return self._head[offset : offset + length]
+        if part <= len(self._files):
+            with (self._pinned / self._files[part - 1][0]).open("rb") as file:
+                return os.pread(file.fileno(), length, offset)
+        index, _, place, _ = self._bodies[part - 1 - len(self._files)]
+        return self._log.read(index, place + offset, length)
+
+    def close(self) -> None:
+        """See SnapshotSource.close."""
+        if self._hold is not None:
+            self._hold.release()
+            self._hold = None
+        shutil.rmtree(self._pinned, ignore_errors=True)
+
+
+def _entries_in_log(state: RocksState, last: int) -> list[tuple[int, list[int]]]:
+    """Return (index, ordinals) of live bodies that no blob file holds."""
+    found = []
+    for index, ordinals in state.liveness.live(0, last):
+        in_log = [
+            ordinal
+            for ordinal in ordinals
+            if state.get(Table.BLOB, BODY_KEY.pack(index, ordinal)) is None
+        ]
+        if in_log:
+            found.append((index, in_log))
+    return found
+
+
+def _bodies(
+    log: LogReader, entries: list[tuple[int, list[int]]]
+) -> Iterator[tuple[int, int, int, int]]:
+    for index, ordinals in entries:
+        prefix = log.read(index, 0, batch.PREFIX_BYTES)
+        header = log.read(index, 0, batch.header_bytes(prefix))
+        spans = packet_spans(index, log.read(index, 0, batch.total_bytes(header)))
+        for ordinal in ordinals:
+            offset, length = spans[ordinal]
+            yield index, ordinal, offset, length
+
+
+class SnapshotDamaged(ValueError):
+    """The stream does not prove itself."""
+
+
+def unpack(stream: BinaryIO, target: Path, index: int, term: int) -> None:
+    """Make a generation in `target` out of a whole stream; durable on return.
+
+    Raises SnapshotDamaged unless the rows give the manifest's digest at (index, term).
+    """
+    manifest = _read_manifest(stream)
+    if (manifest.index, manifest.term) != (index, term):
+        raise SnapshotDamaged(
+            f"the stream holds entry {manifest.index} of term {manifest.term},"
+            f" not {index} of {term}"
+        )
+    if target.exists():
+        shutil.rmtree(target)
+    target.mkdir(parents=True)
+    for name, size in manifest.files:
+        path = (target / name).resolve()
+        if target.resolve() not in path.parents:
+            raise SnapshotDamaged(f"a file outside of the snapshot: {name!r}")
+        path.parent.mkdir(exist_ok=True)
+        with path.open("wb") as file:
+            _copy(stream, file, size)
+    (target / BLOB_FOLDER).mkdir(exist_ok=True)
+    try:
+        state = RocksState(open_database(target / STATE_FOLDER, cache_bytes=BLOCK_CACHE_BYTES))
+    except Exception as error:  # rocksdict has no error type of its own
+        raise SnapshotDamaged(f"the database cannot be opened: {error}") from error
+    try:
+        _take_bodies(state, stream, target / BLOB_FOLDER, manifest)
+        if state.applied.index != index or digest_bytes(state.computed_digest()) != manifest.digest:
+            raise SnapshotDamaged("the rows do not give the digest that the manifest names")
+        state.commit(index, term)
+        state.flush()
+    finally:
+        state.close()
+    sync_tree(target)
+
+
+def _read_manifest(stream: BinaryIO) -> Manifest:
+    if stream.read(len(MAGIC)) != MAGIC:
+        raise SnapshotDamaged("not a snapshot of this version")
+    head = stream.read(_LENGTH.size)
+    length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else 0
+    if not 0 < length <= MANIFEST_BYTES_MAX:
+        raise SnapshotDamaged(f"a manifest of {length} bytes")
+    try:
+        return msgspec.msgpack.decode(stream.read(length), type=Manifest)
+    except msgspec.DecodeError as error:
+        raise SnapshotDamaged(f"the manifest: {error}") from error
+
+
+def _copy(stream: BinaryIO, target: BinaryIO, size: int) -> None:
+    while size:
+        chunk = stream.read(min(size, _COPY_BYTES))
+        if not chunk:
+            raise SnapshotDamaged("the stream ends too early")
+        target.write(chunk)
+        size -= len(chunk)
+
+
+def _take_bodies(state: RocksState, stream: BinaryIO, blobs: Path, manifest: Manifest) -> None:
+    """Put the bodies that the sender's log held into a blob file of our own."""
+    if not manifest.bodies:
+        return
+    numbers = [int(path.name.removeprefix("blob-")) for path in blobs.glob("blob-*")]
+    number = max(numbers, default=0) + 1
+    written = 0
+    with (blobs / FILE_NAME.format(number)).open("wb") as file:
+        for index, ordinal, _, length in manifest.bodies:
+            _copy(stream, file, length)
+            key = BODY_KEY.pack(index, ordinal)
+            state.put(Table.BLOB, key, PLACE.pack(number, written, length))
+            written += length
+    state.put(Table.BLOB_FILE, FILE_KEY.pack(number), FILE_ROW.pack(written, written))
