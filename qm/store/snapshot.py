@@ -165,18 +165,29 @@ def unpack(stream: BinaryIO, target: Path, index: int, term: int) -> None:
             _copy(stream, file, size)
     (target / BLOB_FOLDER).mkdir(exist_ok=True)
     try:
-        state = RocksState(open_database(target / STATE_FOLDER, cache_bytes=BLOCK_CACHE_BYTES))
+        _prove(stream, target, manifest)
+    except (SnapshotDamaged, OSError):
+        raise
     except Exception as error:  # rocksdict has no error type of its own
-        raise SnapshotDamaged(f"the database cannot be opened: {error}") from error
+        raise SnapshotDamaged(f"the database is damaged: {error}") from error
+    sync_tree(target)
+
+
+def _prove(stream: BinaryIO, target: Path, manifest: Manifest) -> None:
+    """Open what was unpacked, take the bodies and recompute the digest."""
+    state = RocksState(open_database(target / STATE_FOLDER, cache_bytes=BLOCK_CACHE_BYTES))
     try:
         _take_bodies(state, stream, target / BLOB_FOLDER, manifest)
-        if state.applied.index != index or digest_bytes(state.computed_digest()) != manifest.digest:
+        is_proven = (
+            state.applied.index == manifest.index
+            and digest_bytes(state.computed_digest()) == manifest.digest
+        )
+        if not is_proven:
             raise SnapshotDamaged("the rows do not give the digest that the manifest names")
-        state.commit(index, term)
+        state.commit(manifest.index, manifest.term)
         state.flush()
     finally:
         state.close()
-    sync_tree(target)
 
 
 def _read_manifest(stream: BinaryIO) -> Manifest:
