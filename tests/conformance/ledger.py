@@ -76,6 +76,7 @@ class Outcome:
     cases: int
     passed: int
     trouble: tuple[str, ...]
+    has_failed_assertion: bool = False
 
     @property
     def holds(self) -> bool:
@@ -152,6 +153,7 @@ def read_record(file: Path) -> dict[str, Outcome]:
             cases=claim["cases"],
             passed=claim["passed"],
             trouble=tuple(claim["trouble"]),
+            has_failed_assertion=claim["has_failed_assertion"],
         )
         for name, claim in content.items()
     }

@@ -6,19 +6,24 @@ one small break at a time, in a temporary copy of the tree, and only the row's c
 run there.
 
 The code behind a row
-    1. Candidates are the product statements behind the row's claiming tests (`reach`): executed
-    in their functions, or bound at import and named by them. 2. Candidates are ordered by how
-    specific they are to the row. First come those that share rare words with the row's text
-    (identifiers and numbers, weighed by how few rows of the catalogues have them), in the
-    statement itself or the names of the function and class around it, and those whose
-    surroundings cite the row's section. Among equals, first come those that the fewest other
-    claiming tests stand on; then chance, by the seed. 3. The code behind the row is the first
-    BREAKS statements of that order that can be broken (`mutation`); each gets one break. A break
-    after which the product can no longer be imported is no break, and the next one is taken.
+    1. Candidates are the breaks (`mutation`) of the product statements behind the row's claiming
+       tests (`reach`): executed inside functions, or bound at import and named by what is.
+    2. They are ordered by how much they speak of the row: words (identifiers and numbers) that the
+       row's text shares with the broken expression, with its statement, with the names and the
+       docstring around it, each word weighted by how few rows and how few candidates have it;
+       whether the function, class or module cites the row's section; and how few other claiming
+       tests stand on the statement. Chance, by the seed, decides among equals.
+    3. The code behind the row is the head of that order, breaks that do not overlap. A break after
+       which the product can no longer be imported is none, and the next is taken.
 
-A row is caught when its claiming tests fail on the majority of its breaks. A row without a
-statement to break is not caught: a test that stands on no product code proves nothing about it. A
-break that no longer ends (120 s) counts as killed.
+A break is killed when a claiming test fails on it. Breaks are made until one is killed by an
+assertion, at most BREAKS_PER_ROW. A row is caught when one of them was killed and its claiming
+tests assert something (`assert`, `pytest.raises`, in the test or a helper of the tests): a test
+that calls the code and looks at nothing fails on many breaks, too, by running into an error. So a
+claim that asserts nothing, one that stands on no product code and one that no break disturbs are
+not caught. Words are only a guess at meaning, and some breaks change nothing that can be seen:
+that is why a row gets several, and why the share of all breaks that were killed is reported
+beside the rows.
 
 Exit code 1 when a sampled row is not caught. Writes build/conformance-mutants.json: rows_sampled,
 rows_caught, mutants_tried, mutants_killed, seed.
@@ -38,6 +43,8 @@ import sys
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
+from enum import Enum
+from functools import cache
 from pathlib import Path
 
 from coverage import CoverageData
@@ -52,9 +59,12 @@ from tests.conformance.ledger import (
     written_claims,
 )
 from tests.conformance.mutation import Mutant, Statement
-from tests.conformance.reach import Lines, Tree
+from tests.conformance.reach import Lines, Module, Tree
 
-BREAKS_PER_ROW = 3
+BREAKS_PER_ROW = 5
+# What citing the row's section is worth, against the row's most telling word.
+SECTION_WORTH = 0.5
+DOCUMENTS = {"mqmq": "MS-MQMQ", "mqqb": "MS-MQQB", "mqdmpr": "MS-MQDMPR", "mqac": "MC-MQAC"}
 BREAK_TIMEOUT_S = 120
 TESTS_PASSED, TESTS_FAILED, COLLECTION_FAILED = 0, 1, 2
 NOT_COPIED = shutil.ignore_patterns(
@@ -64,24 +74,34 @@ _WORD = re.compile(r"0x[0-9A-Fa-f_]+|\d+|[A-Za-z][A-Za-z0-9_]*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
+class Fate(Enum):
+    """What became of a break."""
+
+    ASSERTED = "killed by an assertion"
+    CRASHED = "killed by an error"
+    SURVIVED = "survived"
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What became of one sampled row."""
 
     row: str
     tests: tuple[str, ...]
-    tried: tuple[tuple[Mutant, bool], ...]
-    """Each break, and whether the claiming tests failed on it."""
+    asserts: bool
+    """Whether the claiming tests assert anything at all."""
+    tried: tuple[tuple[Mutant, Fate], ...]
+    """Each break, and what the claiming tests did with it."""
 
     @property
     def killed(self) -> int:
-        """How many breaks the claiming tests noticed."""
-        return sum(killed for _, killed in self.tried)
+        """How many breaks the claiming tests failed on."""
+        return sum(fate is not Fate.SURVIVED for _, fate in self.tried)
 
     @property
     def is_caught(self) -> bool:
-        """Whether they noticed the majority."""
-        return 2 * self.killed > len(self.tried)
+        """Whether they assert, and failed on one."""
+        return self.asserts and self.killed > 0
 
 
 class Workshop:
@@ -119,8 +139,8 @@ class Workshop:
         options = ("--spec-record", str(record), "--spec-contexts", str(contexts))
         files = written_claims(self.project.tests, self.root)
         done = self._run(pytest_command(self.project, files, *options), None)
-        if done.returncode != 0:
-            raise SystemExit(f"mutants: the claiming tests must pass first:\n{tail(done)}")
+        if done.returncode not in (TESTS_PASSED, TESTS_FAILED):
+            raise SystemExit(f"mutants: the claiming tests did not run:\n{tail(done)}")
         data = CoverageData(str(contexts))
         data.read()
         executed: dict[str, Lines] = {}
@@ -132,38 +152,52 @@ class Workshop:
                         executed.setdefault(test, {}).setdefault(name, set()).add(line)
         return read_record(record), executed
 
-    def kills(self, mutant: Mutant, tests: tuple[str, ...]) -> bool | None:
-        """Whether `tests` fail on the break; None when the broken product cannot be imported."""
+    def fate(self, mutant: Mutant, tests: tuple[str, ...]) -> Fate | None:
+        """What `tests` do with the break; None when the broken product cannot be imported."""
         file = self.root / mutant.file
         original = file.read_bytes()
         file.write_bytes(mutant.apply(original))
         try:
-            return self._fails(mutant, tests)
+            return self._fate(mutant, tests)
         finally:
             file.write_bytes(original)
 
-    def _fails(self, mutant: Mutant, tests: tuple[str, ...]) -> bool | None:
-        only = self.folder / "only"
+    def _fate(self, mutant: Mutant, tests: tuple[str, ...]) -> Fate | None:
+        only, record = self.folder / "only", self.folder / "record.json"
         only.write_text("\n".join(tests), encoding="utf-8")
         files = {test.split("::", 1)[0] for test in tests}
-        options = ("--spec-only", str(only), "-x", "--spec-no-shrink")
-        command = pytest_command(self.project, files, *options)
+        options = ("--spec-only", str(only), "--spec-record", str(record), "--spec-no-shrink")
         try:
-            done = self._run(command, BREAK_TIMEOUT_S)
+            done = self._run(pytest_command(self.project, files, *options), BREAK_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            return True
-        if done.returncode in (TESTS_PASSED, TESTS_FAILED):
-            return done.returncode == TESTS_FAILED
+            return Fate.CRASHED
+        if done.returncode == TESTS_PASSED:
+            return Fate.SURVIVED
+        if done.returncode == TESTS_FAILED:
+            outcomes = read_record(record).values()
+            asserted = any(outcome.has_failed_assertion for outcome in outcomes)
+            return Fate.ASSERTED if asserted else Fate.CRASHED
         if done.returncode != COLLECTION_FAILED:
             raise SystemExit(f"mutants: pytest ended with code {done.returncode}:\n{tail(done)}")
         module = mutant.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         importing = self._run([sys.executable, "-c", f"import {module}"], BREAK_TIMEOUT_S)
-        # Tests that no longer collect, on a product that imports, have noticed the break.
-        return None if importing.returncode else True
+        return None if importing.returncode else Fate.CRASHED
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A break, and the words of what it breaks."""
+
+    mutant: Mutant
+    statement: Statement
+    own: frozenset[str]
+    whole: frozenset[str]
+    around: frozenset[str]
+    docstring: frozenset[str]
 
 
 class Ranking:
-    """Orders the statements behind a row by how specific they are to it."""
+    """Orders the breaks behind a row by how much they speak of it."""
 
     def __init__(
         self, tree: Tree, rows: dict[str, Row], behind: dict[str, set[Statement]], seed: int
@@ -175,29 +209,60 @@ class Ranking:
         self.rows_total = len(rows)
         self.tests_on = Counter(s for statements in behind.values() for s in statements)
 
-    def order(self, row: Row, tests: tuple[str, ...]) -> list[Statement]:
-        """Statements behind the row that can be broken, most specific first."""
-        chance = random.Random(f"{self.seed} {row.id}")
-        candidates = {s for test in tests for s in self.behind[test] if s.mutants}
-        ordered = sorted(candidates, key=lambda s: (s.file, s.first_line, s.text))
-        chance.shuffle(ordered)
+    def order(self, row: Row, tests: tuple[str, ...]) -> list[Mutant]:
+        """The breaks behind the row, most telling first."""
+        statements = {s for test in tests for s in self.behind[test] if s.mutants}
+        candidates = [
+            self._candidate(statement, mutant)
+            for statement in sorted(statements, key=lambda s: (s.file, s.first_line, s.text))
+            for mutant in statement.mutants
+        ]
+        random.Random(f"{self.seed} {row.id}").shuffle(candidates)
+        weights = self._weights(row, candidates)
+        cited = {s for s in statements if cites(self.tree.file(s.file), s, row)}
+        scored = [(self._score(c, weights, is_cited=c.statement in cited), c) for c in candidates]
+        scored.sort(key=lambda pair: -pair[0])
+        return [candidate.mutant for _, candidate in scored]
+
+    def _candidate(self, statement: Statement, mutant: Mutant) -> Candidate:
+        docstring = self.tree.file(statement.file).docstrings.get(statement.scope, "")
+        return Candidate(
+            mutant,
+            statement,
+            own=words(mutant.before),
+            whole=words(statement.text),
+            around=words(" ".join(statement.scope)),
+            docstring=words(docstring),
+        )
+
+    def _weights(self, row: Row, candidates: list[Candidate]) -> dict[str, float]:
+        """What each word of the row is worth: rare among rows, and rare among the candidates."""
         wanted = words(row.text)
-        return sorted(ordered, key=lambda s: (-self._relevance(s, row, wanted), self.tests_on[s]))
+        having = Counter(w for c in candidates for w in wanted & (c.whole | c.around))
+        return {
+            word: math.log(self.rows_total / self.rows_with[word])
+            * math.log((1 + len(candidates)) / (1 + having[word]))
+            for word in wanted
+        }
 
-    def _relevance(self, statement: Statement, row: Row, wanted: set[str]) -> float:
-        own = words(statement.text) & wanted
-        around = words(" ".join(statement.scope)) & wanted
-        score = sum(self._weight(w) for w in own) + sum(self._weight(w) for w in around - own) / 2
-        source = self.tree.file(statement.file).source.text
-        if cites(source, statement, row.section):
-            score += math.log(self.rows_total)
-        return round(score, 1)
+    def _score(self, candidate: Candidate, weights: dict[str, float], *, is_cited: bool) -> float:
+        score = SECTION_WORTH * max(weights.values(), default=0) if is_cited else 0.0
+        for share, found in (
+            (1, candidate.own),
+            (1, candidate.whole),
+            (0.5, candidate.around),
+            (0.25, candidate.docstring),
+        ):
+            # A long text shares words by chance: what counts is how much of it speaks of the row.
+            worth = sum(weights[word] for word in found & weights.keys())
+            score += share * worth / math.sqrt(len(found) or 1)
+        # From 1, where every claiming test stands on the statement, to 2, where one does.
+        every = len(self.behind) + 1
+        return score * (2 - math.log(self.tests_on[candidate.statement]) / math.log(every))
 
-    def _weight(self, word: str) -> float:
-        return math.log(self.rows_total / self.rows_with[word])
 
-
-def words(text: str) -> set[str]:
+@cache
+def words(text: str) -> frozenset[str]:
     """Identifiers without case and underscores, and numbers by value."""
     found: set[str] = set()
     for word in _WORD.findall(text):
@@ -207,46 +272,49 @@ def words(text: str) -> set[str]:
         elif len(word) > 1:
             found.add(word.replace("_", "").lower())
             found |= {part.lower() for part in _CAMEL.sub("_", word).split("_") if len(part) > 1}
-    return found
+    return frozenset(found)
 
 
-def cites(source: str, statement: Statement, section: str) -> bool:
-    """Whether the file cites the row's section near the statement: in its function or class."""
-    lines = source.splitlines()
+def cites(module: Module, statement: Statement, row: Row) -> bool:
+    """Whether the row's section is named in the function or class around, or in the lines above.
+
+    A name like SECTION stands for the module's constant.
+    """
+    lines = module.source.text.splitlines()
     first = statement.first_line
-    if statement.scope:
-        opening = re.compile(rf"^\s*(async\s+def|def|class)\s+{re.escape(statement.scope[0])}\b")
-        above = [n for n in range(1, first + 1) if opening.match(lines[n - 1])]
-        start = above[-1] if above else first
-    else:
-        start = max(1, first - 3)
+    start = module.openings.get(statement.scope[:1], max(1, first - 3))
     near = "\n".join(lines[start - 1 : statement.last_line])
-    return re.search(rf"(?<![\d.]){re.escape(section)}(?![\d.])", near) is not None
+    near += " ".join(text for name, text in module.sections.items() if name in near)
+    numbers = rf"(?:(M[SC]-[A-Z]+) )?(?<![\d.]){re.escape(row.section)}(?![\d.])"
+    return any(
+        found[1] in (None, DOCUMENTS.get(row.document)) for found in re.finditer(numbers, near)
+    )
 
 
 def examine(workshop: Workshop, row: Row, tests: tuple[str, ...], ranking: Ranking) -> Verdict:
-    """Break the code behind one row, BREAKS_PER_ROW times, one at a time."""
-    chance = random.Random(f"{ranking.seed} {row.id} breaks")
-    tried: list[tuple[Mutant, bool]] = []
-    for statement in ranking.order(row, tests):
-        mutants = list(statement.mutants)
-        chance.shuffle(mutants)
-        for mutant in mutants:
-            killed = workshop.kills(mutant, tests)
-            if killed is not None:
-                tried.append((mutant, killed))
-                break
+    """Break the code behind one row, one break at a time, until an assertion notices."""
+    tried: list[tuple[Mutant, Fate]] = []
+    for mutant in ranking.order(row, tests):
         if len(tried) == BREAKS_PER_ROW:
             break
-    return Verdict(row.id, tests, tuple(tried))
+        if any(mutant.overlaps(other) for other, _ in tried):
+            continue
+        fate = workshop.fate(mutant, tests)
+        if fate is not None:
+            tried.append((mutant, fate))
+        if fate is Fate.ASSERTED:
+            break
+    asserts = any(workshop.tree.asserts(test) for test in tests)
+    return Verdict(row.id, tests, asserts, tuple(tried))
 
 
 def report(verdict: Verdict) -> str:
     """One row's verdict for people."""
     word = "caught" if verdict.is_caught else "NOT CAUGHT"
-    lines = [f"{verdict.row}: {word}, {verdict.killed} of {len(verdict.tried)} breaks noticed"]
-    for mutant, killed in verdict.tried:
-        lines.append(f"    {'killed  ' if killed else 'survived'} {mutant}")
+    lines = [f"{verdict.row}: {word}, {verdict.killed} of {len(verdict.tried)} breaks killed"]
+    lines += [f"    {fate.value}: {mutant}" for mutant, fate in verdict.tried]
+    if not verdict.asserts:
+        lines.append("    the claiming tests assert nothing")
     if not verdict.is_caught:
         lines += [f"    claimed by {test}" for test in verdict.tests]
     return "\n".join(lines)
@@ -261,7 +329,10 @@ def run(project: Project, seed: int, sample_size: int) -> list[Verdict]:
         outcomes, executed = workshop.first_pass()
         claims: dict[str, tuple[str, ...]] = {}
         for test, outcome in outcomes.items():
-            for claimed in outcome.ids if outcome.holds else ():
+            if not outcome.holds:  # not covered, which is for the ledger to say
+                print(f"mutants: {test} does not pass without a break", file=sys.stderr)
+                continue
+            for claimed in outcome.ids:
                 claims[claimed] = (*claims.get(claimed, ()), test)
         sample = random.Random(seed).sample(sorted(claims), min(sample_size, len(claims)))
         behind = {test: workshop.tree.behind(test, executed.get(test, {})) for test in outcomes}

@@ -1,16 +1,17 @@
 """Small breaks of Python source: each `Mutant` replaces one stretch of one statement.
 
-Kinds: constant changed (numbers, booleans, byte order of a struct format, text), comparison
-flipped, condition negated, arithmetic swapped, `and`/`or` swapped, effect of a statement removed,
-bound off by one (a number inside a slice or range, which the constants cover). Left alone,
-because breaking them proves nothing: docstrings, annotations, the words of errors, `__all__`.
+Kinds: constant changed (numbers and with them bounds, booleans, byte order of a struct format,
+text), comparison flipped, condition negated, arithmetic swapped, `and`/`or` swapped, arguments
+exchanged, effect of a statement removed. Left alone, because breaking them proves nothing:
+docstrings, annotations, defaults of fields, the words of errors, `__all__`.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ _OPERATORS: dict[type[ast.operator], str] = {
 _STRUCT_FORMAT = re.compile(r"^[<>=!@][0-9a-zA-Z? ]+$")
 _WIDE_CODES = set("hHiIlLqQ")
 _SECTION = re.compile(r"^M[SC]-[A-Z]+ \d")
-_FIELD = re.compile(r"^[A-Z]\w+(\.\w+)+$")
+# What a call says for people only: a field's full name, a few plain words.
+_LABEL = re.compile(r"^([A-Z]\w+(\.\w+)+|[a-z]+( [a-z]+)+)$")
+_YES_OR_NO = re.compile(r"^(is|has|uses|needs|wants)_")
 _ERRORS = ("Error", "OutOfRange", "Exception")
 
 
@@ -61,6 +64,11 @@ class Mutant:
     def apply(self, source: bytes) -> bytes:
         """The broken source."""
         return source[: self.start] + self.after.encode() + source[self.end :]
+
+    def overlaps(self, other: Mutant) -> bool:
+        """Whether both break the same code."""
+        is_apart = self.end <= other.start or other.end <= self.start
+        return self.file == other.file and not is_apart
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.before!r} became {self.after!r}"
@@ -104,7 +112,11 @@ class Source:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 yield from self._walk(node.body, (*scope, node.name), in_function=True)
             elif isinstance(node, ast.ClassDef):
-                yield from self._walk(node.body, (*scope, node.name), in_function=in_function)
+                within = (*scope, node.name)
+                for statement in self._walk(node.body, within, in_function=in_function):
+                    if statement.scope == within and not in_function:
+                        statement = _member(statement, node)
+                    yield statement
             else:
                 yield self._statement(node, scope, in_function=in_function)
                 for part in _bodies(node):
@@ -147,7 +159,8 @@ class Source:
 
     def _expression(self, node: ast.expr) -> Iterator[Mutant]:
         if isinstance(node, ast.Constant):
-            after = _other_constant(node.value)
+            is_hexadecimal = self._segment(node)[:2].lower() == "0x"
+            after = _other_constant(node.value, is_hexadecimal=is_hexadecimal)
             if after is not None:
                 yield self._mutant(node, after)
         elif isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -156,6 +169,8 @@ class Source:
         elif isinstance(node, ast.BinOp) and (swap := _OPERATORS.get(type(node.op))):
             left, right = self._segment(node.left), self._segment(node.right)
             yield self._mutant(node, f"(({left}) {swap} ({right}))")
+        elif isinstance(node, ast.Call):
+            yield from self._arguments(node)
         elif isinstance(node, ast.BoolOp):
             word = " or " if isinstance(node.op, ast.And) else " and "
             joined = word.join(f"({self._segment(value)})" for value in node.values)
@@ -165,6 +180,19 @@ class Source:
         elif isinstance(node, ast.IfExp):
             test, body, other = (self._segment(n) for n in (node.test, node.body, node.orelse))
             yield self._mutant(node, f"({other} if {test} else {body})")
+
+    def _arguments(self, call: ast.Call) -> Iterator[Mutant]:
+        """Neighbouring arguments change places; a keyword that says yes or no is negated."""
+        for left, right in pairwise(call.args):
+            if _is_plain(left) and _is_plain(right) and not _words_errors(call):
+                start, end = self._span(left)[0], self._span(right)[1]
+                between = self._encoded[self._span(left)[1] : self._span(right)[0]].decode()
+                after = self._segment(right) + between + self._segment(left)
+                before = self._encoded[start:end].decode()
+                yield Mutant(self.file, left.lineno, start, end, before, after)
+        for keyword in call.keywords:
+            if keyword.arg and _YES_OR_NO.match(keyword.arg) and _is_plain(keyword.value):
+                yield self._mutant(keyword.value, f"not ({self._segment(keyword.value)})")
 
     def _segment(self, node: ast.AST) -> str:
         start, end = self._span(node)
@@ -180,6 +208,25 @@ class Source:
         before = self._encoded[start:end].decode()
         line = node.lineno  # type: ignore[attr-defined]
         return Mutant(self.file, line, start, end, before, after)
+
+
+def _member(statement: Statement, around: ast.ClassDef) -> Statement:
+    """A statement of a class body, without breaks that mean nothing.
+
+    The default of a field says nothing about those who pass it, and the members of a plain `Enum`
+    are told apart by their names.
+    """
+    kept = statement.mutants
+    nodes = {node.lineno: node for node in around.body}
+    if isinstance(nodes.get(statement.first_line), ast.AnnAssign):
+        kept = ()
+    elif [ast.unparse(base) for base in around.bases] == ["Enum"]:
+        kept = tuple(mutant for mutant in kept if mutant.before[0] not in "\"'")
+    return replace(statement, mutants=kept)
+
+
+def _is_plain(node: ast.expr) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute))
 
 
 def _bodies(node: ast.stmt) -> list[list[ast.stmt]]:
@@ -244,9 +291,15 @@ def _words_of_errors(call: ast.Call) -> set[ast.AST]:
     if ast.unparse(call.func).endswith(_ERRORS):
         return set(arguments) | set(call.keywords)
     texts = {a for a in arguments if isinstance(a, ast.Constant) and isinstance(a.value, str)}
-    if any(_names_a_section(argument) for argument in arguments):
+    if _words_errors(call):
         return set(texts)
-    return {text for text in texts if _FIELD.match(str(text.value))}
+    return {text for text in texts if _LABEL.match(str(text.value))}
+
+
+def _words_errors(call: ast.Call) -> bool:
+    """Whether the call makes an error, or passes on the words for one."""
+    made = ast.unparse(call.func).endswith(_ERRORS)
+    return made or any(_names_a_section(argument) for argument in call.args)
 
 
 def _names_a_section(node: ast.AST) -> bool:
@@ -255,12 +308,15 @@ def _names_a_section(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and "SECTION" in node.id
 
 
-def _other_constant(value: object) -> str | None:
+def _other_constant(value: object, *, is_hexadecimal: bool = False) -> str | None:
     """Source of a constant of the same type that is not `value`."""
     if isinstance(value, bool):
         return str(not value)
     if isinstance(value, int):
-        return str(value + 1)
+        # A mask (an unbroken run of ones) moves to other bits: one more could mean nothing.
+        run = value // (value & -value) if value else 0
+        is_mask = is_hexadecimal and value and run & (run + 1) == 0
+        return f"0x{value << 1:X}" if is_mask else str(value + 1)
     if isinstance(value, bytes):
         return repr(bytes([value[0] ^ 1]) + value[1:]) if value else repr(b"\x01")
     if not isinstance(value, str) or _SECTION.match(value):

@@ -49,6 +49,8 @@ class Claim:
     cases: int = 0
     passed: int = 0
     trouble: list[str] = field(default_factory=list)
+    has_failed_assertion: bool = False
+    """Whether a case failed by what it asserts, not by an error that it ran into."""
 
 
 def test_name(item: pytest.Item) -> str:
@@ -60,6 +62,13 @@ def claimed_ids(item: pytest.Item) -> Iterator[object]:
     """Every argument of every `spec` marker of the test, its class, its module and its case."""
     for marker in item.iter_markers(MARKER):
         yield from marker.args
+
+
+def is_assertion(error: BaseException) -> bool:
+    """Whether a test failed by what it asserts: `assert`, `pytest.raises`, `pytest.fail`."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(is_assertion(inner) for inner in error.exceptions)
+    return isinstance(error, (AssertionError, pytest.fail.Exception))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -168,6 +177,16 @@ class Ledger:
             self.coverage.switch_context("")
         return result
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        if call.excinfo is not None and is_assertion(call.excinfo.value):
+            claim = self.claims.get(test_name(item))
+            if claim is not None:
+                claim.has_failed_assertion = True
+        return (yield)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         claim = self.claims.get(report.nodeid.split("[", 1)[0])
         if claim is None:
@@ -193,6 +212,7 @@ class Ledger:
                 "cases": claim.cases,
                 "passed": claim.passed,
                 "trouble": claim.trouble,
+                "has_failed_assertion": claim.has_failed_assertion,
             }
             for name, claim in sorted(self.claims.items())
         }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PRODUCT = ("qm/", "raft/", "spark/")
+_ASSERTING = ("pytest.raises", "pytest.fail", "pytest.warns")
 Lines = dict[str, set[int]]
 """File relative to the tree -> executed lines."""
 
@@ -33,6 +34,12 @@ class Module:
         self.imports: dict[str, str] = {}
         self.functions: dict[str, ast.AST] = {}
         self.classes: dict[str, ast.ClassDef] = {}
+        self.openings: dict[tuple[str, ...], int] = {}
+        """First line of each class and function, by the names around and its own."""
+        self.docstrings: dict[tuple[str, ...], str] = {}
+        self.sections: dict[str, str] = {}
+        """Constants that hold the number of a section: name -> text."""
+        self._look_into(self.source.tree.body, ())
         for node in ast.walk(self.source.tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
@@ -46,6 +53,18 @@ class Module:
                 self.functions[node.name] = node
             elif isinstance(node, ast.ClassDef):
                 self.classes[node.name] = node
+
+    def _look_into(self, body: list[ast.stmt], scope: tuple[str, ...]) -> None:
+        for node in body:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                within = (*scope, node.name)
+                self.openings[within] = node.lineno
+                self.docstrings[within] = ast.get_docstring(node) or ""
+                self._look_into(node.body, within)
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)) and not scope:
+                target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+                if isinstance(target, ast.Name) and "SECTION" in target.id and node.value:
+                    self.sections[target.id] = ast.unparse(node.value)
 
     def bound(self, scope: tuple[str, ...], name: str | None) -> Iterator[Statement]:
         """The import-time statements of `scope` that bind `name`; all of them for None."""
@@ -76,6 +95,15 @@ class Tree:
             raise FileNotFoundError(self.root / name)
         return module
 
+    def asserts(self, test: str) -> bool:
+        """Whether `test`, or what it uses of the tests' own code, asserts anything."""
+        file, *names = test.split("::")
+        module = self.file(file)
+        node = _test_node(module, names)
+        search = _Search(self)
+        search.expressions(module, [node])
+        return any(_asserts(part) for part in [node, *search.test_code])
+
     def behind(self, test: str, executed: Lines) -> set[Statement]:
         """Every product statement behind `test`, a node id without its case."""
         found: set[Statement] = set()
@@ -98,6 +126,8 @@ class _Search:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.found: set[Statement] = set()
+        self.test_code: list[ast.AST] = []
+        """Functions and classes of the tests that were gone through."""
         self.seen: set[tuple[str, str]] = set()
 
     def expressions(self, module: Module, nodes: Iterable[ast.AST]) -> None:
@@ -118,6 +148,7 @@ class _Search:
             self._class(module, head, rest)
         elif head in module.functions:
             if not module.is_product:  # a helper of the tests: go on inside
+                self.test_code.append(module.functions[head])
                 self.expressions(module, [module.functions[head]])
         elif head in module.imports:
             self._import(module.imports[head], rest)
@@ -135,6 +166,7 @@ class _Search:
 
     def _class(self, module: Module, name: str, rest: list[str]) -> None:
         if not module.is_product:
+            self.test_code.append(module.classes[name])
             self.expressions(module, [module.classes[name]])
             return
         member = list(module.bound((name,), rest[0])) if rest else []
@@ -145,6 +177,14 @@ class _Search:
             if module.is_product:
                 self.found.add(statement)
             self.expressions(module, statement.heads)
+
+
+def _asserts(node: ast.AST) -> bool:
+    return any(
+        isinstance(inner, ast.Assert)
+        or (isinstance(inner, ast.Attribute) and ast.unparse(inner) in _ASSERTING)
+        for inner in ast.walk(node)
+    )
 
 
 def _touches(statement: Statement, lines: set[int]) -> bool:

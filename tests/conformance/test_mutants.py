@@ -9,6 +9,7 @@ import pytest
 
 from tests.conformance import mutants
 from tests.conformance.ledger import Project
+from tests.conformance.mutants import Fate
 from tests.conformance.mutation import Mutant, Source
 from tests.conformance.reach import Tree
 from tests.conformance.test_ledger import small_tree
@@ -54,6 +55,14 @@ def test_hollow():
 @pytest.mark.spec("XX-1-03")
 def test_about_nothing():
     assert True
+
+@pytest.mark.spec("XX-1-04")
+def test_beside_the_point():
+    try:
+        part.parse(b"\\x0f\\0\\x02\\0\\0\\0")
+    except Exception:
+        pass
+    assert part
 """
 
 
@@ -73,6 +82,12 @@ def mutated(source: str) -> list[str]:
     [
         ("x = 4", ["x = 5"]),
         ("x: int = 4", ["x: int = 5"]),
+        ("class A:\n    x: int = 4", []),
+        ("class A(Enum):\n    X = 'label'", []),
+        ("class A(StrEnum):\n    X = 'word'", ["class A(StrEnum):\n    X = 'word~'"]),
+        ("class A(Enum):\n    X = 4", ["class A(Enum):\n    X = 5"]),
+        ("x = 0x60", ["x = 0xC0"]),
+        ("x = 0xA0", ["x = 161"]),
         ("x = True", ["x = False"]),
         ('x = "<HI"', ["x = '>HI'"]),
         ('x = "<BB"', []),
@@ -84,6 +99,8 @@ def mutated(source: str) -> list[str]:
         ("x = a & b", ["x = ((a) | (b))"]),
         ("x = a and b", ["x = ((a) or (b))"]),
         ("x = not a", ["x = bool(a)"]),
+        ("x = f(a, b.c, 4)", ["x = f(b.c, a, 4)", "x = f(a, b.c, 5)"]),
+        ("x = f(is_a=b, c=d)", ["x = f(is_a=not (b), c=d)"]),
         ("x = a if b else c", ["x = (c if b else a)"]),
         ("x = data[:4]", ["x = data[:5]"]),
         ("def f():\n    x += 2", ["def f():\n    x -= 2", "def f():\n    x += 3"]),
@@ -149,14 +166,21 @@ def test_words_compare_identifiers_without_case_and_numbers_by_value() -> None:
     assert "recoverableackflags" in mutants.words("recoverable_ack_flags = 100")
 
 
-def test_an_honest_claim_is_caught_and_a_hollow_one_is_not(tmp_path: Path) -> None:
+def test_an_honest_claim_is_caught_and_a_hollow_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutants, "BREAKS_PER_ROW", 3)
     verdicts = {v.row: v for v in mutants.run(small_product(tmp_path), seed=1, sample_size=20)}
-    assert sorted(verdicts) == ["XX-1-01", "XX-1-02", "XX-1-03"]
-    assert verdicts["XX-1-01"].is_caught
-    assert len(verdicts["XX-1-01"].tried) == mutants.BREAKS_PER_ROW
-    assert not verdicts["XX-1-02"].is_caught
-    assert not verdicts["XX-1-03"].is_caught
+    assert {row: verdict.is_caught for row, verdict in sorted(verdicts.items())} == {
+        "XX-1-01": True,  # honest
+        "XX-1-02": False,  # calls the code and looks at nothing
+        "XX-1-03": False,  # stands on no product code
+        "XX-1-04": False,  # looks at something else
+    }
+    assert verdicts["XX-1-02"].killed > 0
+    assert not verdicts["XX-1-02"].asserts
     assert verdicts["XX-1-03"].tried == ()
+    assert verdicts["XX-1-04"].asserts
     broken = {m.before for v in verdicts.values() for m, _ in v.tried}
     assert not any("UNRELATED" in before for before in broken)
     assert (tmp_path / "qm" / "wire" / "part.py").read_text() == PRODUCT
@@ -168,13 +192,13 @@ def test_a_break_that_stops_the_import_is_no_break(tmp_path: Path) -> None:
     test = "suite/test_small.py::test_hollow"
     start = PRODUCT.index('"<HI"')
 
-    def replaced_by(layout: str) -> bool | None:
+    def replaced_by(layout: str) -> Fate | None:
         mutant = Mutant("qm/wire/part.py", 7, start, start + 5, '"<HI"', layout)
-        return workshop.kills(mutant, (test,))
+        return workshop.fate(mutant, (test,))
 
     assert replaced_by('"no layout"') is None
-    assert replaced_by('"<HIB"') is True
-    assert replaced_by('"<IH"') is False
+    assert replaced_by('"<HIB"') is Fate.CRASHED
+    assert replaced_by('"<IH"') is Fate.SURVIVED
 
 
 def small_product(root: Path) -> Project:
