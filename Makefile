@@ -10,7 +10,9 @@ PROTOS := $(shell find proto -name '*.proto' 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fmt lint type proto proto-check unit deps-system lock clean
+.PHONY: help setup demo test fmt lint type proto proto-check unit conformance deps-system lock \
+	clean conformance-mutants fuzz sim mutants baseline model-check bench-wire bench-log bench-raft \
+	bench-model bench-session
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -47,6 +49,7 @@ lint: setup  ## style, import contracts, choices
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.conformance.choices
 
 type: setup  ## strict type check
 	$(BIN)/mypy
@@ -60,6 +63,48 @@ proto-check: setup  ## fail if generated code is not current
 unit: setup  ## all tests but the slow suites
 	$(BIN)/python -m pytest -q
 
+conformance: setup  ## the ledger of catalogue rows: covered, not applicable, later, open
+	$(BIN)/python -m tests.conformance.ledger
+
+conformance-mutants: setup  ## break the code behind sampled rows; their claims must fail
+	$(BIN)/python -m tests.conformance.mutants $(if $(SEED),--seed $(SEED)) $(if $(ROWS),--rows $(ROWS))
+
+FUZZ_SECONDS ?= 60
+fuzz: setup  ## coverage-guided fuzzing of the wire codec (FUZZ_SECONDS=)
+	test -x $(VENV)-fuzz/bin/python || $(PYTHON) -m venv $(VENV)-fuzz
+	$(VENV)-fuzz/bin/python -m pip --disable-pip-version-check --quiet install 'atheris>=3,<4' -r requirements.lock
+	$(VENV)-fuzz/bin/python -m tests.fuzz.wire -max_total_time=$(FUZZ_SECONDS)
+
+SEEDS ?= 0:2000
+STEPS ?= 2000
+sim: setup  ## the Raft simulator over many seeds (SEEDS=first:end, STEPS=)
+	$(BIN)/python -m tests.sim --seeds $(SEEDS) --steps $(STEPS) --json
+
+mutants: setup  ## planted consensus bugs that the simulator must find
+	$(BIN)/python -m tests.sim.mutants
+
+baseline: setup  ## the scenarios of docs/raftos.md, on stock raftos and on our core
+	$(BIN)/python -m tests.baseline
+
+SEQUENCES ?= 10000
+model-check: setup  ## the state machine against its reference over random command sequences
+	MODEL_SEQUENCES=$(SEQUENCES) $(BIN)/python -m pytest -q --timeout 3600 tests/unit/model/test_against_reference.py
+
+bench-wire: setup  ## speed of the wire codec
+	$(BIN)/python -m tests.bench.wire
+
+bench-session: setup  ## speed of the session machine
+	$(BIN)/python -m tests.bench.session
+
+bench-log: setup  ## the log against a bare pwrite and fdatasync loop
+	$(BIN)/python -m tests.bench.log
+
+bench-raft: setup  ## three processes: rates, latency, gaps after kill and pause
+	$(BIN)/python -m tests.bench.raft
+
+bench-model: setup  ## apply through the real store; DEEP= queued messages (10,000,000)
+	$(BIN)/python -m tests.bench.model $(if $(DEEP),--deep $(DEEP))
+
 deps-system:  ## install what Debian must provide for the complete tests (root), or say how
 	@tests/deps-system.sh
 
@@ -70,4 +115,4 @@ lock: | $(VENV)/bin/python  ## renew the lock files
 	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -c requirements-dev.lock --extra spark -o requirements-spark.lock pyproject.toml
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-fuzz build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
