@@ -1,0 +1,148 @@
+"""What the queue manager does with the fields of a message: rows of [MS-MQMQ] headers that bind
+behaviour rather than bytes."""
+
+from array import array
+
+import pytest
+
+from qm.model import commands
+from qm.model.commands import TransferVerdict
+from qm.model.elements import QueueAccessType
+from qm.wire.identifiers import MessageIdentifier, write_message_identifier
+from qm.wire.message_class import AcknowledgeFlags, MessageClass
+from tests.unit.model.test_delivery import Sender
+from tests.unit.model.world import NOW_S, OWN, PEER, World, direct, packet, request
+
+ORDERS = "DIRECT=OS:vhost\\orders"
+RECEIVE = QueueAccessType.RECEIVE_ACCESS
+
+
+def asking(world: World, flags: int) -> tuple[int, int]:
+    """Let a message arrive that asks for acknowledgements; return (orders, admin)."""
+    orders, admin = world.create("orders"), world.create("admin")
+    asked = packet(
+        7,
+        admin_queue=direct("admin"),
+        properties={"flags": flags},
+        time_to_be_received=10,
+        sent_time=NOW_S,
+    )
+    assert world.arrive(asked) == [TransferVerdict.ACCEPTED]
+    return orders, admin
+
+
+def classes(world: World, queue_id: int) -> list[int]:
+    return [message.properties.message_class for message in world.messages(queue_id)]
+
+
+@pytest.mark.spec("MQ-2.2.18.1.3-02", "MQ-2.2.19.2-08")
+def test_every_message_of_the_queue_manager_has_its_guid_and_an_ordinal_of_its_own() -> None:
+    sender = Sender(forgets=False)
+    sender.send(5)
+    positions = list(sender.positions(sender.queue_id).values())
+    assert {position.source_queue_manager for position in positions} == {OWN}
+    assert len({position.message_ordinal for position in positions}) == 5
+    assert 0 not in {position.message_ordinal for position in positions}
+
+
+@pytest.mark.spec("MQ-2.2.19.1-18")
+def test_a_message_that_is_too_late_is_ignored_on_arrival() -> None:
+    world = World()
+    orders = world.create("orders")
+    late = packet(1, time_to_reach_queue=5, sent_time=NOW_S - 6)
+    in_time = packet(2, time_to_reach_queue=5, sent_time=NOW_S - 5)
+    assert world.arrive(late, in_time) == [
+        MessageClass.NACK_REACH_QUEUE_TIMEOUT,
+        TransferVerdict.ACCEPTED,
+    ]
+    assert [m.user_header.message_id for m in world.messages(orders)] == [2]
+
+
+@pytest.mark.spec("MQ-2.2.19.2-06")
+def test_a_message_leaves_its_queue_when_its_time_to_be_received_is_over() -> None:
+    world = World()
+    orders, _ = asking(world, 0)
+    world.tick(9_999)
+    assert len(world.positions(orders)) == 1
+    world.tick(1)
+    assert world.positions(orders) == {}
+
+
+@pytest.mark.spec("MQ-2.2.19.2-14")
+def test_a_failed_delivery_is_kept_where_negative_journaling_was_asked_for() -> None:
+    sender = Sender(forgets=False)
+    sender.send(1, has_negative_journaling=True)
+    sender.send(1)
+    keys = sender.keys()
+    for key in keys:
+        sender.one(
+            commands.TransferFailed(
+                sender.queue_id, array("Q", [key]), MessageClass.NACK_REACH_QUEUE_TIMEOUT
+            )
+        )
+    assert len(sender.ordinals("system_deadletter_queue")) == 1
+
+
+@pytest.mark.spec("MQ-2.2.19.2-15")
+def test_a_delivery_is_kept_where_positive_journaling_was_asked_for() -> None:
+    sender = Sender(forgets=False)
+    sender.send(1, has_positive_journaling=True)
+    sender.send(1)
+    sender.session_ack(*sender.keys())
+    assert len(sender.ordinals("system_journal_queue")) == 1
+
+
+@pytest.mark.spec("MQ-2.2.19.3-03")
+def test_arrival_is_acknowledged_on_request() -> None:
+    world = World()
+    _, admin = asking(world, AcknowledgeFlags.PA)
+    assert classes(world, admin) == [MessageClass.ACK_REACH_QUEUE]
+
+
+@pytest.mark.spec("MQ-2.2.19.3-04")
+def test_retrieval_is_acknowledged_on_request() -> None:
+    world = World()
+    _, admin = asking(world, AcknowledgeFlags.PR)
+    assert classes(world, admin) == []
+    client = world.client()
+    client.receive(client.open(ORDERS, RECEIVE))
+    assert classes(world, admin) == [MessageClass.ACK_RECEIVE]
+
+
+@pytest.mark.spec("MQ-2.2.19.3-05")
+def test_a_failure_to_reach_the_queue_is_told_on_request() -> None:
+    world = World()
+    world.create("orders", quota=0)
+    admin = world.create("admin")
+    for number, flags in ((1, AcknowledgeFlags.NA), (2, AcknowledgeFlags.NR)):
+        world.arrive(packet(number, admin_queue=direct("admin"), properties={"flags": flags}))
+    assert classes(world, admin) == [MessageClass.NACK_Q_EXCEED_QUOTA]
+
+
+@pytest.mark.spec("MQ-2.2.19.3-06")
+@pytest.mark.parametrize("how", ["expired", "purged", "deleted"])
+def test_never_being_retrieved_is_told_on_request(how: str) -> None:
+    world = World()
+    orders, admin = asking(world, AcknowledgeFlags.NR)
+    if how == "expired":
+        world.tick(10_000)
+        expected = MessageClass.NACK_RECEIVE_TIMEOUT
+    elif how == "purged":
+        world.one(commands.PurgeQueue(request(), orders, ()))
+        world.settle(orders)
+        expected = MessageClass.NACK_Q_PURGED
+    else:
+        world.one(commands.DeleteQueue(request(), orders, ()))
+        world.settle(orders)
+        expected = MessageClass.NACK_Q_DELETED
+    assert classes(world, admin) == [expected]
+
+
+@pytest.mark.spec("MQ-2.2.19.3-13")
+def test_an_acknowledgement_names_the_message_it_is_about() -> None:
+    world = World()
+    _, admin = asking(world, AcknowledgeFlags.PA)
+    (acknowledgement,) = world.messages(admin)
+    assert acknowledgement.properties.correlation_id == write_message_identifier(
+        MessageIdentifier(PEER, 7)
+    )
