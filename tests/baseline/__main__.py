@@ -1,10 +1,16 @@
-"""`python -m tests.baseline raftos|quorate`: run every scenario, print one JSON object.
+"""The comparison with raftos.
 
-`make baseline` runs both, each in its own environment, and writes the comparison.
+    python -m tests.baseline --raftos PYTHON    both sides; writes build/baseline.json. PYTHON is an
+                                                interpreter that has raftos 0.2.6 (`make baseline`)
+    python -m tests.baseline --side raftos      one side, as one JSON object (or `quorate`)
+
+Exit status 1 when our own core violates anything.
 """
 
+import argparse
 import json
 import logging
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -39,7 +45,42 @@ def run(side: str) -> dict[str, str]:
         return found
 
 
+def compare(interpreter: str) -> dict[str, object]:
+    """Run raftos under that interpreter and Quorate under this one."""
+    command = [interpreter, "-m", "tests.baseline", "--side", "raftos"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"raftos cannot be run:\n{done.stdout}{done.stderr}")
+    raftos: dict[str, str] = json.loads(done.stdout)
+    quorate = run("quorate")
+    return {
+        "scenarios": len(SCENARIOS),
+        "violated_by_raftos": sum(map(bool, raftos.values())),
+        "violated_by_quorate": sum(map(bool, quorate.values())),
+        **{f"raftos_{name}": text for name, text in raftos.items()},
+        **{f"quorate_{name}": text for name, text in quorate.items()},
+    }
+
+
+def main() -> int:
+    """Read the arguments, run, report."""
+    parser = argparse.ArgumentParser(prog="python -m tests.baseline")
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--raftos", metavar="PYTHON", help="compare with the raftos found there")
+    chosen.add_argument("--side", choices=("raftos", "quorate"), help="run one side")
+    options = parser.parse_args()
+    if options.side:
+        print(json.dumps(run(options.side), indent=1))
+        return 0
+    report = compare(options.raftos)
+    text = json.dumps(report, indent=1)
+    print(text)
+    Path("build").mkdir(exist_ok=True)
+    Path("build/baseline.json").write_text(text + "\n")
+    return 1 if report["violated_by_quorate"] else 0
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore", DeprecationWarning)
     logging.disable(logging.WARNING)
-    print(json.dumps(run(sys.argv[1]), indent=1))
+    sys.exit(main())

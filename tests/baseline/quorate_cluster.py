@@ -1,23 +1,10 @@
 """Our own core in the world of tests.sim, without faults but those of the scenario."""
 
-from raft.replica import Replica
-from raft.types import (
-    Append,
-    AppendReply,
-    Configuration,
-    Envelope,
-    Role,
-    Vote,
-    VoteReply,
-)
+from raft.types import Append, AppendReply, Configuration, Envelope, Vote, VoteReply
 from tests.baseline.face import Frame, Handle, Leadership
+from tests.sim.case import Case
 from tests.sim.clients import Outcome
-from tests.sim.host import Host, Results
-from tests.sim.knobs import Knobs
-from tests.sim.network import NetworkFaults
-from tests.sim.world import World
 
-FOREVER_US = 1 << 60
 KINDS: dict[type, str] = {
     Append: "append",
     AppendReply: "append_reply",
@@ -30,12 +17,12 @@ class QuorateCluster:
     """`tests.baseline.face.Cluster` on Quorate."""
 
     def __init__(self, machines: int) -> None:
-        knobs = Knobs(voters=machines, spares=0, network=NetworkFaults(delay_us_max=2_000))
-        self.world = World(seed=machines, knobs=knobs)
+        self.case = Case(machines)
+        self.world = self.case.world
         self.names = list("abcde"[:machines])
-        self.hosts = dict(zip(self.names, self.world.hosts.values(), strict=True))
-        self.names_of = {host.name: name for name, host in self.hosts.items()}
-        self.founders = Configuration(tuple(host.node for host in self.hosts.values()))
+        self.real = dict(zip(self.names, self.world.host_names, strict=True))
+        self.letter = {real: name for name, real in self.real.items()}
+        self.founders = Configuration(tuple(host.node for host in self.world.hosts.values()))
         self.is_founded: set[str] = set()
         self.repeats: dict[str, int] = {}
         self.sent: list[Frame] = []
@@ -51,8 +38,8 @@ class QuorateCluster:
             body = envelope.body
             kind = KINDS.get(type(body), "other")
             entries = len(body.entries) if isinstance(body, Append) else 0
-            names = self.names_of
-            self.sent.append(Frame(names[source], names[target], kind, entries, frame))
+            ends = self.letter[source], self.letter[target]
+            self.sent.append(Frame(*ends, kind, entries, frame))
             copies = max(copies, self.repeats.get(kind, 1))
         return copies
 
@@ -60,38 +47,29 @@ class QuorateCluster:
         for name in names:
             if name not in self.is_founded:
                 self.is_founded.add(name)
-                self.hosts[name].found(self.founders)
-            self.hosts[name].start()
+                self.case.host(self.real[name]).found(self.founders)
+            self.case.start(self.real[name])
 
     def kill(self, *names: str) -> None:
-        for name in names:
-            self.hosts[name].kill()
+        self.case.stop(*(self.real[name] for name in names))
 
     def cut_power(self) -> None:
-        for host in self.hosts.values():
-            host.lose_power()
+        self.case.cut_power(*self.real.values())
 
     def pause(self, name: str) -> None:
-        self.hosts[name].pause(FOREVER_US)
+        self.case.pause(self.real[name])
 
     def resume(self, name: str) -> None:
-        host = self.hosts[name]
-        host.paused_until_us = self.world.now_us
-        self.world.at(self.world.now_us, host.pause_ends)
+        self.case.resume(self.real[name])
 
     def cut(self, source: str, target: str) -> None:
-        self.world.network.cut(self.hosts[source].name, self.hosts[target].name, FOREVER_US)
+        self.case.cut(self.real[source], self.real[target])
 
     def split(self, *camps: str) -> None:
-        for camp in camps:
-            for other in camps:
-                if other is not camp:
-                    for source in camp:
-                        for target in other:
-                            self.cut(source, target)
+        self.case.split(*([self.real[name] for name in camp] for camp in camps))
 
     def heal(self) -> None:
-        self.world.network.heal()
+        self.case.heal()
 
     def repeat(self, kind: str, times: int) -> None:
         self.repeats[kind] = times
@@ -100,62 +78,41 @@ class QuorateCluster:
         return [f for f in self.sent if (f.kind, f.source, f.target) == (kind, source, target)]
 
     def deliver(self, frame: Frame) -> None:
-        source, target = self.hosts[frame.source].name, self.hosts[frame.target].name
         assert isinstance(frame.content, tuple)
-        self.world.deliver(source, target, frame.content)
+        self.world.deliver(self.real[frame.source], self.real[frame.target], frame.content)
 
     def close(self) -> None:
         """Nothing runs outside of virtual time."""
 
     def run(self, ms: int) -> None:
-        until_us = self.world.now_us + ms * 1_000
-        is_over = False
-
-        def end() -> None:
-            nonlocal is_over
-            is_over = True
-
-        self.world.at(until_us, end)
-        while not is_over and self.world.step():
-            pass
+        self.case.run(ms)
         for number, handle in self.writes:
-            outcome = self.world.clients.history[number - 1].outcome
+            outcome = self.case.outcome(number)
             handle.is_done = outcome is Outcome.DONE
             handle.is_failed = outcome in (Outcome.REFUSED, Outcome.LOST)
 
     def campaign(self, name: str) -> None:
-        host = self.hosts[name]
-        knobs = self.world.knobs
-        self.run(knobs.election_ticks)
-
-        def hurry(replica: Replica[Results]) -> None:
-            replica.tick(knobs.heartbeat_ticks)
-
-        for _ in range(2 * knobs.election_ticks // knobs.heartbeat_ticks):
-            if host.role is Role.FOLLOWER:
-                host.command(hurry)
+        self.case.campaign(self.real[name])
 
     def leaderships(self) -> list[Leadership]:
         return [
-            (term, self.names_of[node.rpartition(".")[0]])
+            (term, self.letter[node.rpartition(".")[0]])
             for term, node in self.world.checker.leaders.items()
         ]
 
     def leader(self) -> str | None:
-        leading = [host for host in self.hosts.values() if host.leads and not host.is_paused]
-        newest = max(leading, key=lambda host: host.replica_now.term, default=None)
-        return self.names_of[newest.name] if newest else None
+        return self.letter.get(self.case.leader() or "")
 
     def put(self, name: str, key: str, value: int) -> Handle:
         place = self.keys.setdefault(key, len(self.keys))
-        (number,) = self.world.clients.propose(self.hosts[name], [(place, 8)])
+        number = self.case.propose(self.real[name], place)
         self.values[number] = value
         handle = Handle()
         self.writes.append((number, handle))
         return handle
 
     def read(self, name: str, key: str) -> Handle:
-        host: Host = self.hosts[name]
+        host = self.case.host(self.real[name])
         handle = Handle()
 
         def serve() -> None:

@@ -29,31 +29,18 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from raft.core import Busy, NotLeader
-from raft.membership import (
-    AddLearner,
-    BadChange,
-    MemberChange,
-    PromoteLearner,
-    RemoveMember,
-    ReplaceMember,
-)
-from raft.replica import Alarm, AlarmKind
 from raft.types import Configuration, Envelope, Heartbeat, NodeId, PreVote, Vote
 from tests.sim.checkers import Violation
 from tests.sim.damage import byte_to_flip
 from tests.sim.network import splits
 
 if TYPE_CHECKING:
-    from tests.sim.host import Host, Input
+    from tests.sim.host import Host
     from tests.sim.world import World
 
 STABLE_US_MIN = 50_000
 """A cut lasts at least so long, so that both sides notice it."""
 FREE_BYTES_WHEN_FULL_MAX = 6_000
-VOTERS_MAX = 5
 
 
 def majority(voters: int) -> int:
@@ -62,7 +49,7 @@ def majority(voters: int) -> int:
 
 
 class Faults:
-    """Draws and does what goes wrong; also the administrator who repairs it."""
+    """Draws and does what goes wrong, within what must be survived."""
 
     def __init__(self, world: "World", chance: random.Random) -> None:
         self.world = world
@@ -82,7 +69,7 @@ class Faults:
             "clog": self._clog,
             "repeat": self._repeat,
             "stranger": self._stranger,
-            "transfer": self._transfer,
+            "transfer": self.world.administrator.transfer,
             "kill": self._kill,
             "die": self._arm,
             "power": self._power,
@@ -95,9 +82,8 @@ class Faults:
         }
 
     def start(self) -> None:
-        """Plan the first fault and the administrator's rounds."""
+        """Plan the first fault."""
         self._plan()
-        self._plan_round()
 
     def _plan(self) -> None:
         mean = self.world.knobs.fault_pause_us
@@ -126,6 +112,10 @@ class Faults:
         if leaders and self.chance.random() < 0.6:
             return self.chance.choice(leaders)
         return self.chance.choice(running)
+
+    def _leader(self) -> "Host | None":
+        leaders = [host for host in self._running() if host.leads]
+        return self.chance.choice(leaders) if leaders else None
 
     # Network and clocks
 
@@ -337,6 +327,13 @@ class Faults:
         self.impaired.add(host.node)
         self.world.checker.lost_ids.add(host.node)
 
+    def refused(self, host: "Host", error: Exception) -> None:
+        """A process would not start on its disk; only where a disk was harmed may that be."""
+        self.world.say("refused", host.node, type(error).__name__, error)
+        if host.node not in self.impaired:
+            raise Violation(f"{host.node} refuses an unharmed disk: {error}")
+        self.lose(host)
+
     def _corrupt(self) -> bool:
         host = self._one_running()
         if host is None or not self.may_lose(host):
@@ -373,113 +370,3 @@ class Faults:
             return False
         host.disk.fails_sync = True
         return True
-
-    # Administrators
-
-    def _leader(self) -> "Host | None":
-        leaders = [host for host in self._running() if host.leads]
-        return self.chance.choice(leaders) if leaders else None
-
-    def _command(self, host: "Host", give: "Input") -> bool:
-        try:
-            host.command(give)
-        except (NotLeader, Busy, BadChange) as refusal:
-            self.world.say("refused", host.node, type(refusal).__name__, refusal)
-            return False
-        return True
-
-    def _change(self, host: "Host", change: MemberChange) -> bool:
-        self.world.say("change", host.node, msgspec.to_builtins(change))
-
-        def give(replica: "object") -> None:
-            replica.change_members(change)  # type: ignore[attr-defined]
-
-        return self._command(host, give)
-
-    def _transfer(self) -> bool:
-        host = self._leader()
-        if host is None or host.configuration is None:
-            return False
-        to = self.chance.choice(host.configuration.voters)
-        self.world.say("transfer", host.node, to)
-        return self._command(host, lambda replica: replica.transfer(to))
-
-    def _churn(self, leader: "Host", configuration: Configuration) -> None:
-        """Let the group grow or shrink by one."""
-        if set(configuration.voters) & self.impaired:
-            return
-        spares = [
-            other.node
-            for other in self.world.hosts.values()
-            if other.node not in configuration.voters
-            and other.node not in configuration.learners
-            and other.is_running
-        ]
-        voters = len(configuration.voters)
-        if spares and self.chance.random() < 0.6:
-            self._change(leader, AddLearner(self.chance.choice(spares)))
-        elif voters > 3 or (voters == 3 and self.chance.random() < 0.2):
-            self._change(leader, RemoveMember(self.chance.choice(configuration.voters)))
-
-    def alarmed(self, host: "Host", alarm: Alarm) -> None:
-        """A replica calls for its operator."""
-        if alarm.kind is AlarmKind.DISK_FULL:
-            self._later(100_000, host.space_returned)
-        elif alarm.kind is AlarmKind.ID_REUSED:
-            raise Violation(f"{host.node} takes itself for another that had this id")
-
-    def refused(self, host: "Host", error: Exception) -> None:
-        """A process would not start on its disk; only where a disk was harmed may that be."""
-        self.world.say("refused", host.node, type(error).__name__, error)
-        if host.node not in self.impaired:
-            raise Violation(f"{host.node} refuses an unharmed disk: {error}")
-        self.lose(host)
-
-    def leads(self, host: "Host") -> None:
-        """A new leader: a bad time to change the members."""
-        if not self.is_off and self.chance.random() < self.world.knobs.churn:
-            self._later(self.chance.randint(1, 4_000), lambda: self._hurry(host))
-
-    def _hurry(self, host: "Host") -> None:
-        configuration = self.world.checker.model.configuration
-        if not self.is_off and host.leads and configuration is not None:
-            self._churn(host, configuration)
-            if self.chance.random() < 0.5:
-                self._churn(host, configuration)
-
-    def _plan_round(self) -> None:
-        self._later(self.chance.randint(50_000, 150_000), self._round)
-
-    def _round(self) -> None:
-        """Bring lost machines back, complete what was begun, retire what has left."""
-        self._plan_round()
-        configuration = self.world.checker.model.configuration
-        if configuration is None:
-            return
-        for host in self.world.hosts.values():
-            if host.is_lost or host.node in configuration.retired:
-                self._reincarnate(host)
-        leader = self._leader()
-        if leader is None:
-            return
-        for lost in sorted(self.impaired & {*configuration.voters, *configuration.learners}):
-            fresh = self.world.host_of(lost)
-            if fresh.node != lost and fresh.is_running:
-                self._change(leader, ReplaceMember(lost, fresh.node))
-                return
-        if configuration.learners and len(configuration.voters) < VOTERS_MAX:
-            self._change(leader, PromoteLearner(self.chance.choice(configuration.learners)))
-        elif not self.is_off and self.chance.random() < self.world.knobs.churn:
-            self._churn(leader, configuration)
-
-    def _reincarnate(self, host: "Host") -> None:
-        """Empty the machine and let it wait for its new id to be added."""
-        if host.is_running:
-            host.kill()
-        self.world.checker.lost_ids.add(host.node)
-        host.disk.wipe()
-        host.disk.make_room()
-        host.incarnation += 1
-        host.is_lost = False
-        host.found(Configuration(voters=()))
-        host.start()

@@ -34,6 +34,7 @@ from raft.types import (
     NodeId,
     Role,
 )
+from raft.wire_format import FrameDecoder, FrameEncoder
 from tests.sim.checkers import POLL_LATE_US_MAX
 from tests.sim.disk import ProcessDied, SimDisk
 from tests.sim.machine import Machine, Result
@@ -88,6 +89,8 @@ class Host:
         self.role = Role.FOLLOWER
         self.leader: NodeId | None = None
         self.configuration: Configuration | None = None
+        self.slow_disk_us = 0
+        """Not 0: what every sync takes."""
         self.dies_in_at_start = 0
         """Disk operations that the next process survives; 0: all of them."""
         self._root = self.disk.directory()
@@ -194,7 +197,7 @@ class Host:
         self._tick_at_us = 0
         self.world.checker.started(self)
         self.world.network.process_started(self.name)
-        self._act(lambda replica: None)
+        self._act(ignore)
 
     def _random(self) -> Callable[[int], int]:
         """Return the generator that this process draws from."""
@@ -268,11 +271,9 @@ class Host:
         if epoch == self.epoch and not self.is_paused and self.replica is not None:
             waiting = list(self._inbox)
             self._inbox.clear()
-            if self.chance.random() < 0.5:
-                self._tick()
-            for give in waiting:
+            self._tick_at_us = 0
+            for give in (*waiting, ignore):
                 self._act(give)
-            self._tick()
 
     # Inputs
 
@@ -379,6 +380,7 @@ class Host:
             return
         late = self.world.knobs.host.poll_late
         try:
+            self._count_ticks(self.replica)
             give(self.replica)
             if self._poll_planned:
                 return
@@ -400,7 +402,7 @@ class Host:
             return
         self._poll_planned = False
         if self.is_paused:
-            self._inbox.append(lambda replica: None)
+            self._inbox.append(ignore)
             return
         try:
             self._drive()
@@ -408,6 +410,8 @@ class Host:
             self._die(str(error))
 
     def _drive(self) -> None:
+        if self.replica is not None:
+            self._count_ticks(self.replica)
         while (replica := self.replica) is not None and replica.has_work():
             self._do(replica.poll())
         if replica is not None:
@@ -427,7 +431,7 @@ class Host:
         self._answer(step)
         for alarm in step.alarms:
             self.world.say("alarm", self.node, alarm.kind.name)
-            self.world.faults.alarmed(self, alarm)
+            self.world.administrator.alarmed(self, alarm)
 
     def _note_changes(self, step: Step[Results]) -> None:
         soft_state = step.soft_state
@@ -436,7 +440,7 @@ class Host:
             role = soft_state.role.name.lower()
             self.world.say("role", self.node, role, soft_state.term, soft_state.leader)
             if self.leads:
-                self.world.faults.leads(self)
+                self.world.administrator.leads(self)
         if step.configuration is not None:
             self.configuration = step.configuration
             self.world.say("members", self.node, *members(step.configuration))
@@ -471,33 +475,39 @@ class Host:
             self.world.say("send", envelope.sender, envelope.to, envelope.term, body)
             frames.setdefault(envelope.to, []).append(envelope)
         for to, frame in frames.items():
+            if self.world.knobs.is_encoded:
+                encoded = FrameEncoder(CLUSTER, self.node).encode(frame)
+                frame = FrameDecoder(CLUSTER, self.node, to).decode(encoded)
             self.world.network.send(self.name, to.rpartition(".")[0], tuple(frame))
 
     # Time
 
+    def _count_ticks(self, replica: Replica[Results]) -> None:
+        count = (self.world.now_us - self._ticked_us) // self.tick_us
+        if count:
+            self._ticked_us += count * self.tick_us
+            replica.tick(count)
+
     def _plan_tick(self, replica: Replica[Results]) -> None:
-        due_us = self._ticked_us + max(1, replica.ticks_until_due()) * self.tick_us
-        if self._tick_at_us <= self.world.now_us or due_us < self._tick_at_us:
-            self._tick_at_us = max(due_us, self.world.now_us + 1)
-            epoch = self.epoch
-            at_us = self._tick_at_us
+        """Sleep no longer than the core counts at once, as the product's driver does."""
+        due = min(max(1, replica.ticks_until_due()), self.world.knobs.heartbeat_ticks)
+        at_us = self._ticked_us + due * self.tick_us
+        if self._tick_at_us <= self.world.now_us or at_us < self._tick_at_us:
+            self._tick_at_us = max(at_us, self.world.now_us + 1)
+            epoch, at_us = self.epoch, self._tick_at_us
             self.world.at(at_us, lambda: self._timer(epoch, at_us))
 
     def _timer(self, epoch: int, at_us: int) -> None:
         if epoch == self.epoch and at_us == self._tick_at_us and not self.is_paused:
-            self._tick()
-
-    def _tick(self) -> None:
-        count = (self.world.now_us - self._ticked_us) // self.tick_us
-        if count:
-            self._ticked_us += count * self.tick_us
-        self._tick_at_us = 0
-        self._act(lambda replica: replica.tick(count) if count else None)
+            self._tick_at_us = 0
+            self._act(ignore)
 
     # Threads
 
     def _disk_us(self) -> int:
         """Draw how long the disk takes."""
+        if self.slow_disk_us:
+            return self.slow_disk_us
         faults = self.world.knobs.host
         wait_us = self.chance.randint(faults.sync_us_min, faults.sync_us_max)
         if faults.slow_sync and self.chance.random() < faults.slow_sync:
@@ -540,6 +550,11 @@ class Host:
         self.world.say("sync", self.node, covered)
         self.world.checker.synced(self)
         self._act(lambda replica: replica.sync_done(token))
+
+
+def ignore(replica: Replica[Results]) -> None:
+    """No input: count ticks and poll."""
+    del replica
 
 
 def brief(body: Body) -> str:

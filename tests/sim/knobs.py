@@ -35,6 +35,8 @@ class Knobs:
     stuck_ticks: int = 200
     sector_bytes: int = 64
     snapshot_chunk_bytes: int = 512
+    is_encoded: bool = False
+    """Frames travel as the bytes that production sends (raft.wire_format)."""
     has_crashes: bool = True
     fault_pause_us: int = 150_000
     """Mean time between two faults."""
@@ -65,6 +67,7 @@ class Knobs:
             stuck_ticks=chance.choice((100, 500)),
             sector_bytes=chance.choice((16, 64, 512)),
             snapshot_chunk_bytes=chance.choice((64, 512, 65_536)),
+            is_encoded=chance.random() < 0.5,
             has_crashes=seed % 3 != 0,
             fault_pause_us=chance.choice((30_000, 100_000, 300_000)),
             churn=chance.choice((0.0, 0.1, 0.5)),
@@ -90,7 +93,7 @@ class Knobs:
             window=chance.choice((1, 2, 8)),
             think_us=chance.choice((10_000, 30_000, 100_000)),
             read_share=chance.choice((0.0, 0.2, 0.5)),
-            value_bytes=chance.choice(((0, 8), (0, 8, 40, 400), (8, 400, 1_500))),
+            value_bytes=chance.choice(((0, 8, 40), (0, 40, 400), (8, 400, 1_500))),
         )
 
     def _draw_faults(self, chance: random.Random) -> None:

@@ -12,6 +12,7 @@ from hashlib import blake2b
 
 from raft.transport import PeerState
 from raft.types import Configuration, Envelope, NodeId
+from tests.sim.administrator import Administrator
 from tests.sim.chance import Chance
 from tests.sim.checkers import Checker, Violation
 from tests.sim.clients import Clients, Outcome
@@ -50,6 +51,7 @@ class World:
         self.host_names = names
         self.network = Network(self, self.chance.stream("network"), self.knobs.network)
         self.clients = Clients(self, self.chance.stream("clients"), self.knobs.clients)
+        self.administrator = Administrator(self, self.chance.stream("administrator"))
         self.faults = Faults(self, self.chance.stream("faults"))
 
     # Time and transcript
@@ -125,6 +127,7 @@ class World:
         self.found()
         self.clients.start()
         self.faults.start()
+        self.administrator.start()
         while self.steps < steps and self.step():
             if self.steps % CRASH_CHECK_STEPS == 0 and self.knobs.has_crashes:
                 self.faults.crash_if_none_yet()
@@ -134,6 +137,7 @@ class World:
     def settle(self) -> None:
         """Stop the faults; the group must elect, commit and catch up within a bound."""
         self.say("settle")
+        self.administrator.is_calm = True
         self.faults.repair_everything()
         self.network.faults = NetworkFaults()
         self.knobs.host = HostFaults()
