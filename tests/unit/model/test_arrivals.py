@@ -52,6 +52,7 @@ def final_acks(world: World) -> list[tuple[OutboxRow, FinalAckRow]]:
     return [(row, decode(FinalAckRow, row.payload)) for row in rows]
 
 
+@pytest.mark.spec("DM-3.1.7.1.9-10", "DM-3.1.7.2.2-02")
 def test_a_message_enters_its_queue_once(world: World) -> None:
     orders = world.create("orders")
     first = packet(1, body=b"one", is_recoverable=True)
@@ -71,6 +72,7 @@ def test_a_message_enters_its_queue_once(world: World) -> None:
     assert world.state.references() == {(one.body_index, 0): 1, (one.body_index, 1): 1}
 
 
+@pytest.mark.spec("DM-3.1.7.1.9-07", "DM-3.1.1.12-15", "DM-3.1.1.2-23")
 def test_order_is_priority_then_arrival(world: World) -> None:
     orders = world.create("orders")
     world.arrive(*(packet(k, priority=p) for k, p in enumerate([3, 7, 0, 3, 7], start=1)))
@@ -164,6 +166,7 @@ def test_a_new_sequence_begins_with_its_first_message(world: World) -> None:
     assert world.arrive(packet(3, sequence=(SEQUENCE, 2, 1))) == [OUT_OF_ORDER]
 
 
+@pytest.mark.spec("DM-3.1.1.12-08", "DM-3.1.1.12-49")
 def test_a_refused_transactional_message_consumes_its_number_and_owes_a_final_ack(
     world: World,
 ) -> None:
@@ -180,6 +183,7 @@ def test_a_refused_transactional_message_consumes_its_number_and_owes_a_final_ac
     assert acknowledgement.acknowledged_message_id == 9
 
 
+@pytest.mark.spec("DM-3.1.1.12-09")
 def test_the_kind_of_queue_and_message_must_agree(world: World) -> None:
     world.create("orders", transactional=True)
     assert world.arrive(packet(1)) == [MessageClass.NACK_NOT_TRANSACTIONAL_MSG]
@@ -188,6 +192,7 @@ def test_the_kind_of_queue_and_message_must_agree(world: World) -> None:
 # Expiry, quotas ----------------------------------------------------------------------------
 
 
+@pytest.mark.spec("DM-3.1.7.1.9-03")
 def test_too_late_to_reach_the_queue(world: World) -> None:
     orders = world.create("orders")
     late = packet(1, time_to_reach_queue=10, sent_time=NOW_S - 11)
@@ -201,6 +206,7 @@ def test_too_late_to_reach_the_queue(world: World) -> None:
     assert len(world.positions(orders)) == 2
 
 
+@pytest.mark.spec("DM-3.1.2.4-01", "DM-3.1.2.4-02")
 def test_time_to_be_received_is_absolute_and_may_be_over_at_once(world: World) -> None:
     orders = world.create("orders")
     over = packet(1, time_to_be_received=5, sent_time=NOW_S - 5)
@@ -214,6 +220,7 @@ def test_time_to_be_received_is_absolute_and_may_be_over_at_once(world: World) -
     assert len(deadlines) == 1
 
 
+@pytest.mark.spec("DM-3.1.7.1.9-02", "DM-3.1.1.2-07", "DM-3.1.1.2-16", "DM-3.1.7.2.2-01")
 def test_queue_quota_refuses_and_equal_is_allowed(world: World) -> None:
     body = bytes(1024 - len(packet(1, body=b"")))
     orders = world.create("orders", quota=2)
@@ -235,6 +242,7 @@ def test_a_message_refused_for_quota_with_negative_journaling_is_kept_here(world
     assert world.counters().journal_bytes == len(refused)
 
 
+@pytest.mark.spec("DM-3.1.7.1.9-01")
 def test_quota_of_the_queue_manager_closes_the_session_and_remembers_nothing(
     world: World,
 ) -> None:
@@ -259,6 +267,7 @@ def test_only_who_may_write_may_send(world: World) -> None:
     assert world.arrive(packet(2), facts=alice) == [ACCEPTED]
 
 
+@pytest.mark.spec("DM-3.1.1.2-08")
 @pytest.mark.parametrize(
     ("signature", "authentication", "verdict"),
     [
@@ -278,6 +287,7 @@ def test_signatures(
     assert world.arrive(packet(1), facts=facts) == [verdict]
 
 
+@pytest.mark.spec("DM-3.1.1.2-09")
 def test_a_queue_that_demands_encryption_refuses_clear_text(world: World) -> None:
     world.create("orders", privacy_level=2)
     assert world.arrive(packet(1)) == [MessageClass.NACK_BAD_ENCRYPTION]
@@ -290,6 +300,7 @@ def asking(flags: AcknowledgeFlags) -> dict[str, Any]:
     return {"properties": {"flags": int(flags), "label": "greetings"}}
 
 
+@pytest.mark.spec("DM-3.1.1.12-27", "DM-3.1.1.12-26")
 def test_arrival_is_acknowledged_to_a_local_queue(world: World) -> None:
     world.create("orders")
     admin = world.create("private$\\admin")

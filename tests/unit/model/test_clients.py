@@ -28,6 +28,7 @@ def ids(world: World, queue_id: int) -> list[int]:
     return [message.user_header.message_id for message in world.messages(queue_id)]
 
 
+@pytest.mark.spec("DM-3.1.7.1.10-09", "DM-3.1.7.1.10-13", "DM-3.1.7.1.10-14", "DM-3.1.1.2-22")
 def test_each_message_is_received_once_in_order(world: World) -> None:
     orders = world.create("orders")
     world.arrive(*(packet(n, priority=p) for n, p in ((1, 3), (2, 3), (3, 7))))
@@ -214,6 +215,9 @@ def test_a_closed_clients_numbers_are_remembered_for_the_retention(world: World)
 # Two-phase reads, lookups ------------------------------------------------------------------
 
 
+@pytest.mark.spec(
+    "DM-3.1.7.1.10-12", "DM-3.1.7.1.12-02", "DM-3.1.7.1.12-05", "DM-3.1.1.11-02", "DM-3.1.7.1.11-02"
+)
 def test_two_phase_reads(world: World) -> None:
     orders = world.create("orders")
     world.arrive(packet(1), packet(2), packet(3))
@@ -239,6 +243,7 @@ def test_two_phase_reads(world: World) -> None:
     assert client.receive(opened)[0].lookup_identifier == second.lookup_identifier
 
 
+@pytest.mark.spec("DM-3.1.1.17-02", "DM-3.1.7.3.3-02", "DM-3.1.7.3.3-03", "DM-3.1.7.3.3-04")
 @pytest.mark.parametrize(
     ("kind", "start", "expected"),
     [
@@ -260,6 +265,7 @@ def test_selectors(world: World, kind: SelectorKind, start: int, expected: int) 
     assert (result.status, result.message_ordinal) == (0, expected)
 
 
+@pytest.mark.spec("DM-3.1.7.3.3-01", "DM-3.1.7.3.3-06", "DM-3.1.7.1.13-03", "DM-3.1.7.3.2-04")
 def test_what_a_lookup_misses_is_its_result(world: World) -> None:
     orders = world.create("orders")
     world.arrive(packet(1), packet(2))
@@ -294,6 +300,7 @@ def test_a_read_needs_its_own_open_handle(world: World) -> None:
     assert client.receive_outcome((handle, orders)).status == invalid
 
 
+@pytest.mark.spec("DM-3.1.1.2-06", "DM-3.1.1.12-28", "DM-3.1.1.2-19", "DM-3.1.7.2.1-03")
 def test_a_receive_is_journaled_and_acknowledged_in_the_same_entry(world: World) -> None:
     orders = world.create("orders", journaling=True)
     admin = world.create("admin")
@@ -316,6 +323,7 @@ def test_a_receive_is_journaled_and_acknowledged_in_the_same_entry(world: World)
     assert [r.message_ordinal for r in client.receive(journal_open)] == [1]
 
 
+@pytest.mark.spec("DM-3.1.2.4-03", "DM-3.1.7.2.7-01", "DM-3.1.7.2.7-02", "DM-3.1.7.1.9-08")
 def test_time_to_be_received_ends_while_available_or_when_given_back(world: World) -> None:
     orders = world.create("orders")
     dying: dict[str, Any] = {"time_to_be_received": 10, "sent_time": NOW_MS // 1000}

@@ -68,6 +68,7 @@ TRANSACTIONAL: dict[str, object] = {"sequence": (1, 1, 0)}
 JOURNALED = {"has_positive_journaling": True, "has_negative_journaling": True}
 
 
+@pytest.mark.spec("DM-3.1.1.12-16")
 def test_a_plain_message_is_done_when_its_session_acknowledged_it(sender: Sender) -> None:
     sender.send(2)
     sender.send(1, has_positive_journaling=True)
@@ -80,6 +81,7 @@ def test_a_plain_message_is_done_when_its_session_acknowledged_it(sender: Sender
     assert len(rows) == 1
 
 
+@pytest.mark.spec("DM-3.1.1.12-47", "DM-3.1.1.12-48")
 def test_numbers_are_given_once_and_count_on(sender: Sender) -> None:
     sender.send(3, **TRANSACTIONAL)
     first, second, third = sender.keys()
@@ -177,6 +179,7 @@ def test_waiting_for_a_final_ack_ends_the_sequence_but_not_the_message(sender: S
     assert sender.keys() == []
 
 
+@pytest.mark.spec("DM-3.1.1.12-17", "DM-3.1.1.12-29")
 def test_what_cannot_be_delivered_is_nacked_and_dead_lettered(sender: Sender) -> None:
     admin = sender.create("admin")
     asking = {"admin_queue": direct("admin"), "properties": {"flags": 0x04}}
@@ -203,6 +206,7 @@ def test_purging_an_outgoing_queue_dead_letters_what_asked_for_it(sender: Sender
     assert len(sender.ordinals("system_deadletter_queue")) == 2
 
 
+@pytest.mark.spec("DM-3.1.4.14-01", "DM-3.1.7.2.3-01")
 def test_pausing_and_removing(sender: Sender) -> None:
     sender.send(1)
     pause = commands.SetOutgoingAdminState(
@@ -220,6 +224,7 @@ def test_pausing_and_removing(sender: Sender) -> None:
     assert ensured.value != sender.queue_id
 
 
+@pytest.mark.spec("DM-3.1.7.1.27-03")
 def test_several_targets_share_one_message_id_and_stop_at_the_first_failure(
     sender: Sender,
 ) -> None:

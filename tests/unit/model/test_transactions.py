@@ -38,6 +38,9 @@ def two(request: pytest.FixtureRequest) -> Two:
     return Two(forgets=request.param)
 
 
+@pytest.mark.spec(
+    "DM-3.1.4.4-02", "DM-3.1.4.4-03", "DM-3.1.4.4-05", "DM-3.1.7.1.9-09", "DM-3.1.7.1.10-11"
+)
 def test_a_commit_is_one_step_over_all_queues(two: Two) -> None:
     tx = two.c.begin("t")
     taken = two.c.receive(two.from_a, 2, transaction=tx)
@@ -53,6 +56,7 @@ def test_a_commit_is_one_step_over_all_queues(two: Two) -> None:
     assert two.c.abort(tx) == SEQUENCE_ERROR
 
 
+@pytest.mark.spec("DM-3.1.4.5-03", "DM-3.1.4.5-04", "DM-3.1.4.5-05")
 def test_an_abort_leaves_everything_as_it_was(two: Two) -> None:
     before = two.positions(two.a)
     tx = two.c.begin("t")
@@ -69,6 +73,7 @@ def test_an_abort_leaves_everything_as_it_was(two: Two) -> None:
     assert [r.message_ordinal for r in again] == [1, 2, 3]
 
 
+@pytest.mark.spec("DM-3.1.1.1-28")
 def test_a_pending_message_counts_against_the_quota_and_never_moves_the_numbers_back(
     two: Two,
 ) -> None:
@@ -91,6 +96,7 @@ def test_committed_messages_keep_the_place_of_their_sending(two: Two) -> None:
     assert ordinals == sorted(ordinals)
 
 
+@pytest.mark.spec("DM-3.1.4.4-01")
 def test_wrong_states_and_owners(two: Two) -> None:
     tx = two.c.begin("t")
     other = two.client("d")
@@ -111,6 +117,7 @@ def test_wrong_states_and_owners(two: Two) -> None:
     assert two.c.send(B).status == usage
 
 
+@pytest.mark.spec("DM-3.1.1.14-01")
 def test_prepared_transactions_survive_their_owner_and_wait_for_the_outcome(two: Two) -> None:
     for name, outcome in (("keep", commands.TxCommit), ("drop", commands.TxAbort)):
         tx = two.c.begin(name, is_single_phase=False)
@@ -159,6 +166,7 @@ def test_an_outcome_is_forgotten_after_its_retention_or_when_told(two: Two) -> N
 # Purge and deletion ------------------------------------------------------------------------
 
 
+@pytest.mark.spec("DM-3.1.4.5-02", "DM-3.1.1.11-03", "DM-3.1.7.1.7-01", "DM-3.1.7.1.7-02")
 def test_a_purge_takes_what_is_visible_at_once_and_settles_in_steps(two: Two) -> None:
     tx = two.c.begin("t")
     two.c.receive(two.from_a, 1, transaction=tx)
@@ -193,6 +201,7 @@ def test_a_committed_read_of_a_purged_message_still_counts_as_received(two: Two)
     assert two.ordinals(two.a) == []
 
 
+@pytest.mark.spec("DM-3.1.7.1.4-01", "DM-3.1.7.1.4-02", "DM-3.1.7.1.4-03")
 def test_a_deleted_queue_is_gone_at_once_and_takes_locked_messages_with_it(two: Two) -> None:
     tx = two.c.begin("t")
     two.c.receive(two.from_a, 1, transaction=tx)
@@ -217,6 +226,9 @@ def test_a_deleted_queue_is_gone_at_once_and_takes_locked_messages_with_it(two: 
 # Moving ------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec(
+    "DM-3.1.4.4-04", "DM-3.1.7.1.16-01", "DM-3.1.7.1.16-02", "DM-3.1.7.1.16-03", "DM-3.1.7.1.16-04"
+)
 def test_moving_to_a_subqueue_and_back_keeps_the_place(two: Two) -> None:
     _, subqueue = two.c.open(A + ";retry", MOVE)
     keys = list(two.positions(two.a))
@@ -245,6 +257,7 @@ def test_moving_to_a_subqueue_and_back_keeps_the_place(two: Two) -> None:
     assert sum(two.state.references().values()) == 3
 
 
+@pytest.mark.spec("DM-3.1.1.2-20")
 def test_deleting_a_queue_deletes_its_subqueues(two: Two) -> None:
     _, subqueue = two.c.open(A + ";retry", MOVE)
     key = next(iter(two.positions(two.a)))
