@@ -6,6 +6,7 @@ are noted at once and take effect in `poll`, which the caller repeats while `has
 """
 
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
@@ -20,6 +21,7 @@ from raft.machine import Hold, LogReader, StateMachine
 from raft.membership import MemberChange, decode_configuration, is_retired
 from raft.picture import Picture, SnapshotSend
 from raft.retention import Retention
+from raft.segment import is_disk_full
 from raft.snapshot import SnapshotReceiver
 from raft.snapshot import recover as recover_install
 from raft.step import (
@@ -64,6 +66,14 @@ FULL_RETRY_TICKS = 20
 """Between two tries to write to a full disk."""
 COMPACT_TICKS = 200
 """Between two looks at what of the log may go."""
+
+
+class Work(IntEnum):
+    """What a full disk can stop."""
+
+    WRITE = 0
+    APPLY = 1
+    COMPACT = 2
 
 
 class StartRefused(Exception):
@@ -111,7 +121,8 @@ class Replica(Generic[ResultT]):
         self._needs_sync = False
         self._sync: Sync | None = None
         self._sync_since = 0
-        self._full_since: int | None = None
+        self._full: dict[Work, int] = {}
+        """What waits for space on the disk, and since which tick."""
         self._full_retry_at = 0
         self._install: Install | None = None
         self._new_install: Install | None = None
@@ -168,7 +179,7 @@ class Replica(Generic[ResultT]):
     def ticks_until_due(self) -> int:
         """Return after how many ticks `tick` must be called at the latest."""
         due = min(self._core.ticks_until_due(), self._compact_at - self._now)
-        if self._full_since is not None:
+        if self._full:
             due = min(due, self._full_retry_at - self._now)
         return max(due, 1)
 
@@ -248,10 +259,9 @@ class Replica(Generic[ResultT]):
         self._applied = self._restored_index = install.meta.index
 
     def retry_after_full(self) -> None:
-        """Space may have returned: write again what could not be written."""
-        if self._full_since is not None:
-            self._full_retry_at = self._now + FULL_RETRY_TICKS
-            self._core.writable(True)
+        """Space may have returned: try again what could not be done."""
+        self._full_retry_at = self._now
+        self._core.writable(True)
 
     # Work
 
@@ -365,12 +375,10 @@ class Replica(Generic[ResultT]):
                 self._log.append(ready.hard_state, ready.entries)
         except LogFull as error:
             self._core.unwritten(ready)
-            self._note_full(str(error))
+            self._note_full(Work.WRITE, error)
             return
-        if self._full_since is not None and ready.must_sync:
-            self._full_since = None
-            self._alarmed.discard(AlarmKind.STUCK)
-            self._alarm(AlarmKind.DISK_ROOM, "there is space on the log's disk again")
+        if self._full and ready.must_sync:
+            self._note_room(Work.WRITE)
         self._needs_sync = self._needs_sync or ready.must_sync
         if self._needs_sync:
             self._collected.extend(ready.messages_after_sync)
@@ -391,30 +399,38 @@ class Replica(Generic[ResultT]):
         self._collected.clear()
         return self._sync
 
-    def _note_full(self, text: str) -> None:
+    def _note_full(self, work: Work, error: OSError) -> None:
         self._full_retry_at = self._now + FULL_RETRY_TICKS
-        if self._full_since is None:
-            self._full_since = self._now
-            self._alarm(AlarmKind.DISK_FULL, text)
+        if not self._full:
+            self._alarm(AlarmKind.DISK_FULL, str(error))
+        self._full.setdefault(work, self._now)
+
+    def _note_room(self, work: Work) -> None:
+        if self._full.pop(work, None) is not None and not self._full:
+            self._alarm(AlarmKind.DISK_ROOM, "there is space on the disk again")
 
     def _watch_disk(self) -> None:
-        """Hand over when the disk does not write or sync; try a full one again."""
-        since = self._full_since
-        if since is None and self._sync is not None:
-            since = self._sync_since
-        if since is None:
+        """Hand over when the disk does not write, sync or apply; try a full one again."""
+        waiting = [since for work, since in self._full.items() if work is not Work.COMPACT]
+        if self._sync is not None:
+            waiting.append(self._sync_since)
+        waited = self._now - min(waiting, default=self._now)
+        if not waiting:
             self._alarmed.discard(AlarmKind.STUCK)
-        elif self._now - since >= self._config.stuck_ticks and self._core.role is Role.LEADER:
-            self._alarm_once(AlarmKind.STUCK, "the log's disk does not answer; another must lead")
+        elif waited >= self._config.stuck_ticks and self._core.role is Role.LEADER:
+            text = "the disk does not take what must be written; another must lead"
+            self._alarm_once(AlarmKind.STUCK, text)
             self._core.resign()
-        if self._full_since is not None and self._now >= self._full_retry_at:
-            self.retry_after_full()
+        if self._full and self._now >= self._full_retry_at:
+            self._core.writable(True)
 
     # Applying and reading
 
     def _appliable(self) -> int:
         """Return up to where entries may be applied now: committed, and durable here."""
         if self._install is not None:
+            return self._applied
+        if Work.APPLY in self._full and self._now < self._full_retry_at:
             return self._applied
         return min(self._core.commit, self._core.durable_index)
 
@@ -424,7 +440,14 @@ class Replica(Generic[ResultT]):
             return ()
         entries = self._core.entries(self._applied + 1, upto + 1, self._config.apply_batch_bytes)
         data = [entry for entry in entries if entry.kind is EntryKind.DATA]
-        results = iter(self._machine.apply(data) if data else ())
+        try:
+            results = iter(self._machine.apply(data) if data else ())
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            self._note_full(Work.APPLY, error)
+            return ()
+        self._note_room(Work.APPLY)
         applied = tuple(
             Applied(
                 entry.index,
@@ -512,9 +535,13 @@ class Replica(Generic[ResultT]):
         term, configuration = self._core.term_at(index), self._core.configuration_at(index)
         try:
             self._log.compact(SnapshotMeta(index, term, configuration, 0))
-        except LogFull as error:
-            self._note_full(str(error))
+        except OSError as error:
+            # The log's disk, or the state machine's, which moves bodies out of what goes.
+            if not is_disk_full(error):
+                raise
+            self._note_full(Work.COMPACT, error)
             return
+        self._note_room(Work.COMPACT)
         if self._log.first_index() > first:
             self._needs_sync = True
             self._core.compacted(self._log.first_index() - 1)

@@ -29,10 +29,19 @@ class ListMachine:
         self.state: list[tuple[int, str]] = []
         self.retired: list[tuple[int, int]] = []
         self.sources: list[ListSource] = []
-        reader.on_retire(lambda first, last: self.retired.append((first, last)))
+        self.is_full = False
+        reader.on_retire(self._retire)
         if path.exists():
             self.state = [(index, data) for index, data in json.loads(path.read_text())]
         self._durable = self.applied_index()
+
+    def _retire(self, first: int, last: int) -> None:
+        self._check_space()
+        self.retired.append((first, last))
+
+    def _check_space(self) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
 
     def applied_index(self) -> int:
         """Return the last index of a DATA entry."""
@@ -49,6 +58,7 @@ class ListMachine:
 
     def apply(self, entries: Sequence[Entry]) -> list[str]:
         """Remember; the result is the data in capitals."""
+        self._check_space()
         self.state += [(entry.index, entry.data.decode()) for entry in entries]
         return [entry.data.decode().upper() for entry in entries]
 

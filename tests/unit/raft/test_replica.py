@@ -431,6 +431,55 @@ def test_retrying_by_hand_is_allowed(cluster: Cluster) -> None:
     assert [alarm.kind for alarm in b.alarms] == [AlarmKind.DISK_FULL, AlarmKind.DISK_ROOM]
 
 
+def test_a_state_machine_without_space_is_called_again(cluster: Cluster) -> None:
+    """It applied nothing; the log goes on, a leader hands over after a second."""
+    leader = cluster.elect("a")
+    cluster.propose("one")
+    leader.machine.is_full = True
+    cluster.propose("two")
+    assert leader.machine.data() == ["one"]
+    assert cluster["b"].machine.data() == ["one", "two"]
+    assert [alarm.kind for alarm in leader.alarms] == [AlarmKind.DISK_FULL]
+    cluster.tick(210)
+    assert cluster.leader() is not leader
+    leader.machine.is_full = False
+    cluster.tick(30)
+    assert leader.machine.data() == ["one", "two"]
+    kinds = [AlarmKind.DISK_FULL, AlarmKind.STUCK, AlarmKind.DISK_ROOM]
+    assert [alarm.kind for alarm in leader.alarms] == kinds
+
+
+def test_bodies_that_cannot_be_moved_keep_the_log(tmp_path: Path) -> None:
+    """Found by the simulator's machine: an alarm and a later try, not the end of the process."""
+    cluster = Cluster(tmp_path, "a", segment_bytes=4096, log_retain_bytes=0)
+    leader = cluster.elect("a")
+    for _ in range(30):
+        cluster.propose("x" * 500)
+    leader.machine.flush()
+    leader.machine.is_full = True
+    cluster.tick(450)
+    assert leader.replica.status().first_index == 1
+    assert leader.replica.role is Role.LEADER
+    assert [alarm.kind for alarm in leader.alarms] == [AlarmKind.DISK_FULL]
+    leader.machine.is_full = False
+    cluster.tick(200)
+    assert leader.replica.status().first_index > 1
+    assert [alarm.kind for alarm in leader.alarms] == [AlarmKind.DISK_FULL, AlarmKind.DISK_ROOM]
+    cluster.close()
+
+
+def test_other_errors_of_the_machine_are_not_swallowed(cluster: Cluster) -> None:
+    """What it cannot do is not done twice."""
+    leader = cluster.elect("a")
+
+    def broken(entries: object) -> list[str]:
+        raise OSError("anything else")
+
+    leader.machine.apply = broken  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="anything else"):
+        cluster.propose("x")
+
+
 def test_a_leader_whose_sync_hangs_hands_over(cluster: Cluster) -> None:
     """DESIGN 6: a slow disk is not a dead leader, but it is no good one."""
     leader = cluster.elect("a")
