@@ -101,6 +101,9 @@ def test_acknowledgement_covers_what_is_committed_and_nothing_else() -> None:
     assert driven.session.acknowledged == 0
     assert driven.acks() == [SessionHeader(6, 1, 0b111111, 0, 0, 64)]
     assert driven.session.acknowledged == 6
+    # A commit that moves nothing is no occasion.
+    driven.session.commit(6)
+    assert driven.acks() == []
 
 
 @pytest.mark.spec("QB-3.1.1.6.1-03", "QB-3.1.5.8.7-02", "QB-2.2.6-03")
