@@ -13,8 +13,9 @@ The code behind a row
        docstring around it, each word weighted by how few rows and how few candidates have it;
        whether the function, class or module cites the row's section; and how few other claiming
        tests stand on the statement. Chance, by the seed, decides among equals.
-    3. The code behind the row is the head of that order, breaks that do not overlap. A break after
-       which the product can no longer be imported is none, and the next is taken.
+    3. The code behind the row is the head of that order: breaks that do not overlap, at most
+       BREAKS_PER_SCOPE in one function, class or module. A break after which the product can no
+       longer be imported is none, and the next is taken.
 
 A break is killed when a claiming test fails on it. Breaks are made until one is killed by an
 assertion, at most BREAKS_PER_ROW. A row is caught when one of them was killed and its claiming
@@ -61,7 +62,8 @@ from tests.conformance.ledger import (
 from tests.conformance.mutation import Mutant, Statement
 from tests.conformance.reach import Lines, Module, Tree
 
-BREAKS_PER_ROW = 5
+BREAKS_PER_ROW = 6
+BREAKS_PER_SCOPE = 2
 # What citing the row's section is worth, against the row's most telling word.
 SECTION_WORTH = 0.5
 DOCUMENTS = {"mqmq": "MS-MQMQ", "mqqb": "MS-MQQB", "mqdmpr": "MS-MQDMPR", "mqac": "MC-MQAC"}
@@ -209,8 +211,8 @@ class Ranking:
         self.rows_total = len(rows)
         self.tests_on = Counter(s for statements in behind.values() for s in statements)
 
-    def order(self, row: Row, tests: tuple[str, ...]) -> list[Mutant]:
-        """The breaks behind the row, most telling first."""
+    def order(self, row: Row, tests: tuple[str, ...]) -> list[tuple[tuple[str, ...], Mutant]]:
+        """The breaks behind the row, most telling first, each with its file and scope."""
         statements = {s for test in tests for s in self.behind[test] if s.mutants}
         candidates = [
             self._candidate(statement, mutant)
@@ -222,7 +224,7 @@ class Ranking:
         cited = {s for s in statements if cites(self.tree.file(s.file), s, row)}
         scored = [(self._score(c, weights, is_cited=c.statement in cited), c) for c in candidates]
         scored.sort(key=lambda pair: -pair[0])
-        return [candidate.mutant for _, candidate in scored]
+        return [((c.statement.file, *c.statement.scope), c.mutant) for _, c in scored]
 
     def _candidate(self, statement: Statement, mutant: Mutant) -> Candidate:
         docstring = self.tree.file(statement.file).docstrings.get(statement.scope, "")
@@ -294,14 +296,17 @@ def cites(module: Module, statement: Statement, row: Row) -> bool:
 def examine(workshop: Workshop, row: Row, tests: tuple[str, ...], ranking: Ranking) -> Verdict:
     """Break the code behind one row, one break at a time, until an assertion notices."""
     tried: list[tuple[Mutant, Fate]] = []
-    for mutant in ranking.order(row, tests):
+    in_scope: Counter[tuple[str, ...]] = Counter()
+    for scope, mutant in ranking.order(row, tests):
         if len(tried) == BREAKS_PER_ROW:
             break
-        if any(mutant.overlaps(other) for other, _ in tried):
+        is_known = any(mutant.overlaps(other) for other, _ in tried)
+        if is_known or in_scope[scope] == BREAKS_PER_SCOPE:
             continue
         fate = workshop.fate(mutant, tests)
         if fate is not None:
             tried.append((mutant, fate))
+            in_scope[scope] += 1
         if fate is Fate.ASSERTED:
             break
     asserts = any(workshop.tree.asserts(test) for test in tests)
