@@ -10,6 +10,7 @@ from qm.model.arrivals import Arrivals
 from qm.model.clients import Clients
 from qm.model.commands import Command, CommandBatch, Request
 from qm.model.delivery import Delivery
+from qm.model.directory import Directory
 from qm.model.duplicates import Duplicates
 from qm.model.effects import Applied, Outcome
 from qm.model.endings import Endings
@@ -64,6 +65,8 @@ class Machine:
             LeaseKind.TRANSACTION: transactions.lease_due,
             LeaseKind.OUTCOME_FORGOTTEN: transactions.forget,
         }
+        self.directory: Final = Directory(ledger)
+        """Answers directory reads; on the leader, behind a read barrier."""
         self._ledger: Final = ledger
         self._registry: Final = registry
         self._duplicates: Final = duplicates
@@ -98,6 +101,7 @@ class Machine:
             commands.RemoveOutgoingQueue: administration.apply_remove_outgoing_queue,
             commands.LeaderActivated: administration.apply_leader_activated,
             commands.RaiseApplyVersion: administration.apply_raise_apply_version,
+            commands.DirectoryWrite: self.directory.apply_directory_write,
             commands.AssignTransfer: delivery.apply_assign_transfer,
             commands.TransferAcked: delivery.apply_transfer_acked,
             commands.OrderAcked: delivery.apply_order_acked,

@@ -83,6 +83,7 @@ class Counters(Record):
     leader_since_ms: int = 0
     """When the present leader began: leases get a full term from there."""
     apply_version: int = 1
+    directory_object_count: int = 0
     usn: int = 0
 
 
