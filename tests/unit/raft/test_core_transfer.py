@@ -181,3 +181,23 @@ def test_resigning_hands_over_to_who_knows_most() -> None:
     assert leader.role is Role.FOLLOWER
     group.settle()
     assert group.core("c").role is Role.LEADER
+
+
+def test_an_heir_that_needs_a_snapshot_takes_over_after_it() -> None:
+    """The transfer waits for the match, however it comes about, within its time."""
+    group = Group("abc", recent_bytes_max=0)
+    leader = group.elect("a")
+    group.isolate("c")
+    for _ in range(3):
+        group.propose(b"x")
+    group["a"].compact(group["a"].applied)
+    group.heal()
+    group.tick(20)
+    leader.transfer("c.1")
+    meta = group["a"].snapshot_meta()
+    leader.offer_snapshot("c.1", meta)
+    assert group.core("c").begin_install(meta)
+    group.core("c").end_install(meta)
+    leader.snapshot_done("c.1", True)
+    group.settle()
+    assert group.core("c").role is Role.LEADER

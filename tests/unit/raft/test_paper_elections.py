@@ -564,3 +564,27 @@ def test_a_lost_connection_of_somebody_else_means_nothing() -> None:
     for _ in range(20):
         b.core.tick()
     assert b.core.role is Role.FOLLOWER
+
+
+def test_a_node_of_a_smaller_term_completes_an_election() -> None:
+    """Thesis 9.6: who was cut off, and did not raise its term, can still be elected."""
+    group = Group("abc")
+    group.elect("a")
+    group.isolate("c")
+    group.elect("b")
+    group.elect("a")
+    assert group.core("c").term < group.core("a").term
+    group.heal()
+    group.tick(2 * HEARTBEAT_TICKS)
+    group.isolate("a")
+    group.elect("c")
+    assert group.core("c").term > group.core("a").term
+
+
+def test_a_leader_and_a_candidate_ignore_an_order_to_campaign() -> None:
+    """TimeoutNow is for followers: a leader goes on leading, a campaign goes on."""
+    for role in (Role.LEADER, Role.PRE_CANDIDATE):
+        _, a = in_role(role)
+        term = a.core.term
+        a.core.receive(envelope("c", "a", term, TimeoutNow()))
+        assert (a.core.role, a.core.term) == (role, term)
