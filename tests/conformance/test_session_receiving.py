@@ -69,7 +69,9 @@ def test_what_is_no_packet_is_discarded_and_closes(offset: int, value: int) -> N
     assert driven.out() == []
 
 
-@pytest.mark.spec("QB-3.1.1.4-01", "QB-3.1.1.4-02", "QB-3.1.1.3.1-02", "QB-3.1.5.8.2-02")
+@pytest.mark.spec(
+    "QB-3.1.1.4-01", "QB-3.1.1.4-02", "QB-3.1.1.3.1-02", "QB-3.1.5.8.2-02", "MQ-2.2.20.4-04"
+)
 def test_positions_count_messages_and_recoverable_ones_apart() -> None:
     driven = open_acceptor()
     kinds = [KIND_EXPRESS, KIND_RECOVERABLE, KIND_TRANSACTIONAL, KIND_EXPRESS, KIND_RECOVERABLE]
@@ -88,7 +90,7 @@ def test_positions_count_messages_and_recoverable_ones_apart() -> None:
     assert driven.state() is SessionState.OPEN
 
 
-@pytest.mark.spec("QB-3.1.1.6.1-01", "QB-3.1.5.8.1-03", "QB-3.1.5.8.7-02")
+@pytest.mark.spec("QB-3.1.1.6.1-01", "QB-3.1.5.8.1-03", "QB-3.1.5.8.7-02", "MQ-2.2.20.4-05")
 def test_acknowledgement_covers_what_is_committed_and_nothing_else() -> None:
     driven = open_acceptor()
     driven.feed(*messages(1, 5))
@@ -106,7 +108,7 @@ def test_acknowledgement_covers_what_is_committed_and_nothing_else() -> None:
     assert driven.acks() == []
 
 
-@pytest.mark.spec("QB-3.1.1.6.1-03", "QB-3.1.5.8.7-02", "QB-2.2.6-03")
+@pytest.mark.spec("QB-3.1.1.6.1-03", "QB-3.1.5.8.7-02", "QB-2.2.6-03", "MQ-2.2.20.4-06")
 def test_numbers_of_the_bitmap_are_those_since_the_last_acknowledgement() -> None:
     driven = open_acceptor()
     driven.feed(message(1, KIND_EXPRESS), message(2), message(3))

@@ -75,7 +75,9 @@ def test_default_window_is_64() -> None:
     assert [header.window_size for header in driven.acks()] == [64]
 
 
-@pytest.mark.spec("QB-3.1.1.3.1-03", "QB-3.1.7.1.3-03", "QB-3.1.5.8.7-02")
+@pytest.mark.spec(
+    "QB-3.1.1.3.1-03", "QB-3.1.7.1.3-03", "QB-3.1.5.8.7-02", "MQ-2.2.20.4-08", "MQ-2.2.20.4-10"
+)
 def test_every_message_sent_is_counted() -> None:
     driven = open_acceptor()
     kinds = [KIND_EXPRESS, KIND_RECOVERABLE, KIND_TRANSACTIONAL]
@@ -223,7 +225,7 @@ def test_closing_sends_nothing_and_stops_every_timer() -> None:
         assert driven.events() == []
 
 
-@pytest.mark.spec("QB-3.1.3.2-04", "QB-3.1.1.4-01")
+@pytest.mark.spec("QB-3.1.3.2-04", "QB-3.1.1.4-01", "MQ-2.2.20.4-03")
 def test_a_new_session_counts_anew() -> None:
     first = open_initiator()
     first.offer(1, 3)
