@@ -17,6 +17,7 @@ from qm.wire import (
     MessagePropertiesHeader,
     PrivateQueueFormatNameId,
     QueueHost,
+    SecurityHeader,
     SessionAck,
     SessionHeader,
     TransactionHeader,
@@ -152,6 +153,19 @@ def test_fields_say_what_they_mean() -> None:
     }
     assert {path: find(description, path).text for path in texts} == texts
     assert find(description, "UserHeader").section == "MS-MQMQ 2.2.19.2"
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"\x01\0\0\0A\0\0\0", "A (type 1)"),
+        (b"\x01\0\0\0A\0", "the last WCHAR is not NUL"),
+    ],
+)
+def test_a_provider_is_named_or_what_is_wrong_with_it(data: bytes, text: str) -> None:
+    security = SecurityHeader(sender_id_type=1, security_id=b"sid", provider_info=data)
+    description = describe_packet(write_packet(message(security=security)))
+    assert text in find(description, "SecurityHeader.ProviderInfo").text
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 40, 64, 70, 92, 100, 136, 140, 222, 2223])

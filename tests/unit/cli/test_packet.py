@@ -166,6 +166,36 @@ def test_a_hostile_label_cannot_steer_the_terminal() -> None:
     assert "\u202e" not in output
 
 
+def test_colours_only_on_a_terminal_and_never_from_the_network() -> None:
+    label = "mqsender label".encode("utf-16-le")
+    hostile = MESSAGE.replace(label, "\x1b[31mred\x1b[0m[b]".encode("utf-16-le")[: len(label)])
+    arguments = ["packet", "decode", hostile.hex()]
+    assert "\x1b" not in CliRunner().invoke(main, arguments).output
+    coloured = CliRunner(env={"FORCE_COLOR": "1"}).invoke(main, arguments).output
+    assert "\x1b[" in coloured
+    assert "\\x1b[31mred\\x1b[0m" in coloured
+    assert "\x1b[31mred" not in coloured
+
+
+def test_a_capture_as_a_tree_names_streams_times_and_gaps() -> None:
+    text = run("decode", str(SESSION)).output
+    first = "Ping  24 bytes at 0  UDP 192.0.2.1:4057 -> 192.0.2.2:3527  2023-11-14 22:13:20.000000"
+    assert first in text
+    assert "UserMessage  2224 bytes at 604  TCP 192.0.2.1:49152 -> 192.0.2.2:1801" in text
+    assert "note: TCP 192.0.2.1:49152 -> 192.0.2.2:1801: 700 bytes were sent more" in text
+    gap = [traffic.Talk().syn(), traffic.Talk().segment(50, THANKS)]
+    result = run("decode", stdin=traffic.pcap(traffic.timed(map(traffic.ethernet, gap))))
+    assert result.exit_code == 1
+    assert "50 bytes  missing from the capture at 0" in result.output
+
+
+def test_an_input_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qm.cli.source.INPUT_SIZE_MAX_BYTES", 10)
+    result = run("decode", stdin=THANKS)
+    assert result.exit_code == 2
+    assert "36 bytes; at most 10 are read" in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "stdin", "said"),
     [
