@@ -30,8 +30,28 @@ class _Nouns(click.Group):
         return command
 
 
+def _show_version(ctx: click.Context, _option: click.Parameter, is_wanted: bool) -> None:
+    if not is_wanted or ctx.resilient_parsing:
+        return
+    from importlib import metadata  # slow to load, and wanted here only
+
+    try:
+        version = metadata.version("quorate")
+    except metadata.PackageNotFoundError:
+        version = "run from its source tree"
+    click.echo(f"qm, {version}")
+    ctx.exit()
+
+
 @click.group(cls=_Nouns, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="quorate", prog_name="qm")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def main() -> None:
     """Quorate: a distributed queue manager that speaks MSMQ."""
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -229,10 +230,23 @@ def test_python_m_qm_is_the_command_line() -> None:
     assert "SessionAck" in done.stdout
 
 
+def test_the_version_with_and_without_an_installed_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert CliRunner().invoke(main, ["--version"]).output.startswith("qm, ")
+
+    def not_installed(_name: str) -> str:
+        raise metadata.PackageNotFoundError
+
+    monkeypatch.setattr(metadata, "version", not_installed)
+    result = CliRunner().invoke(main, ["--version"])
+    assert (result.exit_code, result.output) == (0, "qm, run from its source tree\n")
+
+
 def test_help_lists_the_nouns_without_loading_them() -> None:
     script = (
         "import sys; from click.testing import CliRunner; from qm.cli.main import main;"
-        "print(CliRunner().invoke(main, ['--version']).output);"
+        "print(CliRunner().invoke(main, ['--help']).output);"
         "print([m for m in ('rich', 'dpkt', 'grpc', 'qm.wire') if m in sys.modules])"
     )
     done = subprocess.run(
