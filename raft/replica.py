@@ -165,7 +165,8 @@ class Replica(Generic[ResultT]):
 
     def tick(self, count: int = 1) -> None:
         """`count` ticks (5 ms each) passed."""
-        self._now += count
+        # As the core does: a process that was stopped first hears what waits for it.
+        self._now += min(count, self._config.core.heartbeat_ticks)
         self._core.tick(count)
         self._watch_disk()
         if self._picture is not None:

@@ -15,6 +15,7 @@ from raft.batch import (
     header_bytes,
     locate,
     split,
+    total_bytes,
 )
 
 PAYLOADS = st.lists(st.binary(max_size=40), max_size=20)
@@ -38,6 +39,7 @@ def test_each_payload_is_found_from_the_header(payloads: list[bytes]) -> None:
     """Without the bytes of the others."""
     data = build(payloads)
     header = data[: header_bytes(data[:PREFIX_BYTES])]
+    assert total_bytes(header) == len(data)
     for ordinal, payload in enumerate(payloads):
         offset, length = locate(header, ordinal)
         assert data[offset : offset + length] == payload
@@ -131,3 +133,10 @@ def test_hostile_headers_raise_one_error(header: bytes) -> None:
     """Of `locate` as well."""
     with pytest.raises(BatchError):
         locate(header, 1)
+
+
+def test_a_header_that_is_cut_has_no_total() -> None:
+    """Of a batch with payloads."""
+    header = build([b"a", b"b"])
+    with pytest.raises(BatchError):
+        total_bytes(header[:12])

@@ -497,6 +497,17 @@ def test_a_leader_whose_sync_hangs_hands_over(cluster: Cluster) -> None:
     assert leader.machine.data() == ["x"]
 
 
+def test_a_pause_is_no_slow_disk(cluster: Cluster) -> None:
+    """A sync that ended while the process was stopped is reported after the late tick."""
+    leader = cluster.elect("a")
+    leader.auto_sync = False
+    leader.replica.propose(b"x")
+    leader.work()
+    leader.replica.tick(5000)
+    assert leader.replica.role is Role.LEADER
+    leader.finish_sync()
+
+
 def test_a_sync_that_fails_is_fatal(cluster: Cluster) -> None:
     """DESIGN 3: an fsync error ends the process and is never retried."""
     leader = cluster.elect("a")
