@@ -87,9 +87,8 @@ class Tail:
 
     def _add(self, batch: "_Batch", record: Record, checkpoint: Record) -> None:
         """Put a record where it fits."""
-        kind, _, _, data = record
-        reserve = self._reserve_bytes if kind <= LAST_ENTRY_KIND else 0
-        if batch.end + record_bytes(len(data)) + reserve > batch.segment.header.size_bytes:
+        reserve = self._reserve_bytes if record[0] <= LAST_ENTRY_KIND else 0
+        if batch.end + record_bytes(len(record[3])) + reserve > batch.size_bytes:
             batch.flush()
             self._roll(batch, record, checkpoint)
         batch.add(record)
@@ -134,6 +133,7 @@ class _Batch:
 
     def __init__(self, tail: Tail, synced: tuple[int, int]) -> None:
         self.segment = tail.segment
+        self.size_bytes = tail.segment.header.size_bytes
         self.end = tail.segment.end
         self.checksum = tail.checksum
         self.placed: list[Placed] = []
@@ -146,12 +146,13 @@ class _Batch:
     def add(self, record: Record) -> None:
         """Put a record behind the last one; the caller knows that it fits."""
         kind, term, index, data = record
+        segment, end, length = self.segment, self.end, len(data)
         header, self.checksum = encode_header(
-            self.segment.keys, kind, term, index, data, self._synced, self.checksum
+            segment.keys, kind, term, index, data, self._synced, self.checksum
         )
-        self._buffers += (header, data, padding(len(data)))
-        self.placed.append(Placed(self.segment, self.end, kind, term, index, data))
-        self.end += record_bytes(len(data))
+        self._buffers += (header, data, padding(length))
+        self.placed.append(Placed(segment, end, kind, term, index, data))
+        self.end = end + record_bytes(length)
 
     def flush(self) -> None:
         """Write what waits. Raises OSError."""
@@ -164,6 +165,7 @@ class _Batch:
         """Go on in a fresh segment; everything for the one before is written."""
         self.filled.append((self.segment, self.end))
         self.segment = segment
+        self.size_bytes = segment.header.size_bytes
         self._buffers = [encode_segment_header(segment.header)]
         self._written_end = 0
         self.end = segment.end

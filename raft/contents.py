@@ -2,9 +2,9 @@
 
 from bisect import bisect_right
 from operator import attrgetter
-from zlib import crc32
 
 from raft.appender import Placed
+from raft.checksum import crc32
 from raft.log_view import Compacted, Unavailable
 from raft.record import (
     LAST_ENTRY_KIND,

@@ -45,7 +45,7 @@ __all__ = [
 
 CONTROL_RESERVE_BYTES_MAX = 64 * 1024
 """At the end of each segment for what is no entry: a full disk stops neither votes nor
-compaction. A sixteenth of smaller segments."""
+compaction. An eighth of smaller segments."""
 
 
 class LogConfig(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class LogConfig(msgspec.Struct, frozen=True):
     @property
     def control_reserve_bytes(self) -> int:
         """Of each segment, kept for records that are no entries."""
-        return min(CONTROL_RESERVE_BYTES_MAX, self.segment_bytes // 16)
+        return min(CONTROL_RESERVE_BYTES_MAX, self.segment_bytes // 8)
 
 
 class LogFull(OSError):
@@ -141,6 +141,7 @@ class Log:
         self._retired: list[tuple[int, Segment]] = []
         """Segments whose files are free once the position is synced."""
         self._is_short_of_space = False
+        self._is_marked = False
         self._is_failed = False
         self._is_closed = False
 
@@ -364,8 +365,7 @@ class Log:
         if sync.spare is not None or sync.is_disk_full:
             self._is_short_of_space = sync.is_disk_full
         self._free_retired()
-        if not self._unsynced:
-            self._mark_synced()
+        self._is_marked = False
         return self._durable_index
 
     def _check_disk(self) -> None:
@@ -373,12 +373,17 @@ class Log:
         if self._is_failed or (self._sync is not None and self._sync.has_failed):
             raise FatalDiskError("the log's disk has failed before; stop the process")
 
-    def _mark_synced(self) -> None:
-        """Note behind the last record that it is synced.
+    def mark_synced(self) -> None:
+        """Note behind the last record that it is synced; for the owner's idle moments.
 
-        The log is idle now; without the note, damage to what was synced last would pass for a torn
-        write. It becomes durable by the way: nobody waits for it, and the next sync has it.
+        Each record says what was synced when it was written. Until something follows the records
+        of the last sync, damage to them passes for a torn write; this is something. It becomes
+        durable by the way, and does nothing when it was done or something else is under way.
         """
+        if self._is_marked or self._unsynced or self._sync is not None:
+            return
+        self._check_disk()
+        self._is_marked = True
         segment = self._tail.segment
         if segment.end + record_bytes(0) > segment.header.size_bytes:
             return
@@ -404,6 +409,7 @@ class Log:
         self._has_new_names = False
         self._durable_index = self.last_index()
         self._synced_position = self._tail.segment.end_position
+        self._is_marked = False
         if self._sync is not None:
             self._sync.index = self.last_index()
 
@@ -522,7 +528,7 @@ class Log:
         self._is_closed = True
         if self._sync is None and not self._is_failed:
             self._sync_now()
-            self._mark_synced()
+            self.mark_synced()
             self._tail.segment.file.fdatasync()
         self._close_files()
 

@@ -5,10 +5,9 @@ which segments are retired decides where the log begins; from there records must
 they stop, everything behind is cut, unless something behind proves that it had been synced.
 """
 
-from zlib import crc32
-
 import msgspec
 
+from raft.checksum import crc32
 from raft.files import Directory, File
 from raft.record import (
     LAST_ENTRY_KIND,

@@ -280,6 +280,31 @@ class TestSync:
         assert disk.syncs - before == 10
 
 
+class TestMark:
+    def test_it_is_written_once_and_only_when_idle(self) -> None:
+        disk = Disk()
+        log = Log.open(disk.root, CONFIG)
+        log.append(None, entries(1, 3))
+        writes = disk.operations
+        log.mark_synced()
+        token = log.begin_sync()
+        log.mark_synced()
+        assert disk.operations == writes
+        token.run()
+        log.end_sync(token)
+        writes = disk.operations
+        log.mark_synced()
+        assert disk.operations == writes + 1
+        assert not log.has_unsynced
+        log.mark_synced()
+        assert disk.operations == writes + 1
+        log.append(None, entries(3, 4))
+        sync(log)
+        log.mark_synced()
+        found = Log.open(disk.root, CONFIG)
+        assert found.entries(1, 4, READ_ALL) == entries(1, 4)
+
+
 class TestCompaction:
     def test_whole_segments_go_and_the_rest_stays(self, directory: Directory, log: Log) -> None:
         log.append(None, entries(1, 200))
@@ -323,7 +348,8 @@ class TestCompaction:
             log.compact(meta(low + 40))
             sync(log)
             assert len(directory.names()) <= 10
-        assert log.entries(1990, 2000, READ_ALL) == entries(1990, 2000)
+        first = log.first_index()
+        assert log.entries(first, 2000, READ_ALL) == entries(first, 2000)
 
     def test_held_entries_stay_until_released(self, log: Log) -> None:
         log.append(None, entries(1, 200))

@@ -63,7 +63,7 @@ class TestHeader:
         """The format on disk changes with a version, not by accident."""
         keys = segment_keys(group=1, salt=2, incarnation=3)
         encoded, checksum = encode_header(keys, 1, 4, 5, b"six", (7, 8), 9)
-        fields = struct.pack("<BxxxIIQQQQII", 1, 1, 3, 4, 5, 7, 8, 9, crc32(b"six"))
+        fields = struct.pack("<BxxxIIQQQQIIxxxx", 1, 1, 3, 4, 5, 7, 8, 9, crc32(b"six"))
         assert encoded == keys.tag + fields + struct.pack("<I", checksum)
         assert checksum == crc32(keys.tag + fields, keys.seed)
         assert (keys.tag.hex(), keys.seed) == ("6989c509", 3299692490)

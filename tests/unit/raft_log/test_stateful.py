@@ -96,6 +96,10 @@ class LogMachine(RuleBasedStateMachine):
         if any(state is self.sync_state for state in self.states):
             self.promise(self.sync_state)
 
+    @rule()
+    def mark(self) -> None:
+        self.log.mark_synced()
+
     @rule(share=st.integers(0, 100))
     def compact(self, share: int) -> None:
         low, high = self.log.first_index() - 1, self.log.durable_index
