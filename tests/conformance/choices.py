@@ -4,7 +4,7 @@ Where a specification is silent or contradicts itself, the code names the choice
 its document's prefix and its number, `QB-A17`. The known ids are tests/data/spec/choice_ids.json.
 The lint fails when
 
-- product code or docs/choices.md names an id that does not exist (`QB-A07` is written `QB-A7`);
+- product code or docs/choices.md names an id that does not exist (`QB-A07` is read as `QB-A7`);
 - product code names an id that docs/choices.md does not explain, or explains under another
   document's heading;
 - docs/choices.md explains an id that no product code names any more;
@@ -23,7 +23,8 @@ from pathlib import Path
 from tests.conformance.catalogue import REPOSITORY
 
 PRODUCT_FOLDERS = ("qm", "raft", "spark", "proto", "deploy", "helm")
-CHOICE = re.compile(r"\b[A-Z]{2}-A\d+\b")
+# Tables of the documents may print a number as 07: the id is the number.
+CHOICE = re.compile(r"\b([A-Z]{2}-A)0*(\d+)\b")
 TABLE_ROW = re.compile(r"^\| (?P<id>[A-Z]{2}-A\d+) \| (?P<text>.*?) \| (?P<places>.*?) \|$")
 HEADING = re.compile(r"^## \[(?P<name>M[SC]-[A-Z]+)\]")
 DOCUMENTS = {"MS-MQMQ": "mqmq", "MS-MQQB": "mqqb", "MS-MQDMPR": "mqdmpr", "MC-MQAC": "mqac"}
@@ -54,7 +55,7 @@ def used_ids(root: Path) -> dict[str, list[str]]:
             if not file.is_file() or "__pycache__" in file.parts:
                 continue
             text = file.read_bytes().decode("utf-8", errors="replace")
-            for choice in sorted(set(CHOICE.findall(text))):
+            for choice in sorted({prefix + number for prefix, number in CHOICE.findall(text)}):
                 found.setdefault(choice, []).append(file.relative_to(root).as_posix())
     return dict(sorted(found.items(), key=lambda item: sort_key(item[0])))
 
@@ -85,7 +86,7 @@ def render_places(files: list[str]) -> str:
 def check(known: dict[str, str], used: dict[str, list[str]], page: str) -> list[str]:
     """Everything that is wrong, one line each."""
     problems = [
-        f"{files[0]}: {choice} is no choice of any guide (numbers have no leading zero)"
+        f"{files[0]}: {choice} is no choice of any guide"
         for choice, files in used.items()
         if choice not in known
     ]
