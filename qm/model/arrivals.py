@@ -60,7 +60,23 @@ _GUIDS_END: Final = 48
 _DESTINATION_AT: Final = 64
 _DESTINATION_END: Final = (64, 64, 64, 68, 64, 80, 64, 66)
 """By Flags.DQ: where DestinationQueue ends in a packet; a direct name's byte count comes on top."""
+_UNKNOWN: Final = "unknown"
 _IGNORING_KINDS: Final = frozenset({QueueKind.ORDER, QueueKind.NOTIFICATION})
+
+
+RouteKey = tuple[bytes, bytes, int, int]
+"""Both GUIDs of the UserHeader, destination name, its type, number of the facts."""
+ROUTES_MAX: Final = 65_536
+
+
+class Route:
+    """Where plain packets of one source to one destination go."""
+
+    __slots__ = ("queue", "stream")
+
+    def __init__(self, queue: QueueInHand, stream: Stream) -> None:
+        self.queue = queue
+        self.stream = stream
 
 
 class Arrivals:
@@ -81,6 +97,9 @@ class Arrivals:
         self._enqueue = enqueue
         self._endings = endings
         self._acknowledgements = acknowledgements
+        self._routes: dict[RouteKey, Route | None] = {}
+        self._routes_version = -1
+        self._facts_numbers: dict[Facts, int] = {}
 
     def apply_edge_batch(self, command: EdgeBatch) -> Outcome:
         """Take or refuse each message; `Outcome.verdicts` says which."""
@@ -137,10 +156,8 @@ class Arrivals:
         assert manager is not None
         return manager.duplicate_horizon_ms
 
-    def open_lane(
-        self, arrival: "_Arrival", histories: dict[int, History]
-    ) -> tuple[Lane, int] | None:
-        """Return the lane of a plain packet and what the queue manager's quota leaves.
+    def route(self, arrival: "_Arrival") -> Route | None:
+        """Return where a plain packet and all like it go.
 
         None: messages like this one are to be judged one by one.
         """
@@ -151,13 +168,23 @@ class Arrivals:
         if _policy(queue, arrival.facts, False) != _ACCEPTED or arrival.facts.was_encrypted:
             return None
         stream = self.duplicates.stream(arrival.head[5], arrival.destination)
-        if stream is None:
-            return None
-        history = histories.get(stream.stream_id)
-        if history is None:
-            history = histories[stream.stream_id] = self.duplicates.history(stream)
-        queue_room, manager_room = self._enqueue.room_bytes(queue)
-        return Lane(queue, history, queue_room), manager_room
+        return None if stream is None else Route(queue, stream)
+
+    def routes(self) -> dict[RouteKey, Route | None]:
+        """Return the routes that still hold."""
+        if self._routes_version != self._ledger.version or len(self._routes) > ROUTES_MAX:
+            self._routes.clear()
+            self._facts_numbers.clear()
+            self._routes_version = self._ledger.version
+        return self._routes
+
+    def facts_number(self, facts: Facts) -> int:
+        """Return a number for equal facts, as long as the routes hold."""
+        return self._facts_numbers.setdefault(facts, len(self._facts_numbers))
+
+    def room_bytes(self, queue: QueueInHand) -> tuple[int, int]:
+        """Return what the quotas of a queue and of the queue manager still admit."""
+        return self._enqueue.room_bytes(queue)
 
     def _admit(
         self,
@@ -292,7 +319,9 @@ class _Batch:
         self._ledger = ledger
         self._command = command
         self._run = PlainRun(ledger, command)
-        self._lanes: dict[tuple[bytes, bytes, int, int], Lane | None] = {}
+        self._routes = arrivals.routes()
+        self._facts_numbers = [arrivals.facts_number(facts) for facts in command.facts]
+        self._lanes: dict[RouteKey, Lane] = {}
         self._queues: set[int] = set()
         self._histories: dict[int, History] = {}
         self._policies: dict[tuple[int, int, bool], int] = {}
@@ -304,6 +333,7 @@ class _Batch:
         data, offsets, facts_of = bytes(command.packets), command.offsets, command.facts_of
         now_s = self._ledger.now_ms // 1000
         verdicts = array("H", bytes(2 * len(facts_of)))
+        lanes, facts_numbers = self._lanes, self._facts_numbers
         offset = 0
         for k, fact in enumerate(facts_of):
             size = offsets[k + 1] - offset
@@ -315,10 +345,9 @@ class _Batch:
                 if queue_type == QUEUE_TYPE_DIRECT:
                     end += head[11]
                 name = data[offset + _DESTINATION_AT : end]
-                key = (data[offset + _GUIDS_AT : offset + _GUIDS_END], name, queue_type, fact)
-                lane = self._lanes.get(key)
-                if lane is None and key not in self._lanes:
-                    lane = self._lanes[key] = self._open(k, offset, head)
+                guids = data[offset + _GUIDS_AT : offset + _GUIDS_END]
+                key = (guids, name, queue_type, facts_numbers[fact])
+                lane = lanes.get(key) or self._open(key, k, offset, head)
             if lane is None or (head[4] != TIME_INFINITE_S and now_s - head[8] > head[4]):
                 verdicts[k] = self._take_one(k, offset, head)
             elif lane.history.is_known(head[8], head[9]):
@@ -340,17 +369,25 @@ class _Batch:
             history.close()
         return verdicts
 
-    def _open(self, k: int, offset: int, head: Head) -> Lane | None:
-        opened = self._arrivals.open_lane(_Arrival(self._command, k, head, offset), self._histories)
-        if opened is None:
+    def _open(self, key: RouteKey, k: int, offset: int, head: Head) -> Lane | None:
+        route = self._routes.get(key, _UNKNOWN)
+        if isinstance(route, str):
+            route = self._arrivals.route(_Arrival(self._command, k, head, offset))
+            self._routes[key] = route
+        if route is None:
             return None
-        lane, manager_room_bytes = opened
-        if lane.queue_id in self._queues:
+        queue_id = route.queue.record.queue_id
+        if queue_id in self._queues:
             # Another lane leads there: settle it, so that both see one count.
             self._close_run()
-            return self._open(k, offset, head)
-        self._queues.add(lane.queue_id)
-        self._manager_room_bytes = manager_room_bytes
+        self._queues.add(queue_id)
+        history = self._histories.get(route.stream.stream_id)
+        if history is None:
+            history = self._arrivals.duplicates.history(route.stream)
+            self._histories[route.stream.stream_id] = history
+        queue_room, self._manager_room_bytes = self._arrivals.room_bytes(route.queue)
+        self._manager_room_bytes += self._run.taken_bytes
+        lane = self._lanes[key] = Lane(route.queue, history, queue_room)
         return lane
 
     def _take_one(self, k: int, offset: int, head: Head) -> int:
@@ -359,7 +396,7 @@ class _Batch:
         return self._arrivals.take(arrival, self._policies, self._histories)
 
     def _close_run(self) -> None:
-        self._run.close([lane for lane in self._lanes.values() if lane is not None])
+        self._run.close(list(self._lanes.values()))
         self._lanes.clear()
         self._queues.clear()
 

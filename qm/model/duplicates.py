@@ -130,6 +130,7 @@ class Duplicates:
     def forget(self) -> None:
         """Drop everything derived; rows alone remain. Only between entries."""
         self._streams.clear()
+        self._ledger.version += 1
         self._bitmaps.clear()
         self._buckets.clear()
         self._sources.clear()

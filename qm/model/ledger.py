@@ -120,11 +120,15 @@ class Ledger:
         self._dirty: list[QueueInHand] = []
         self._manager: QueueManager | None = None
         self._synthetic_count = 0
+        self.version = 0
+        """Changes with every change of a queue's or the queue manager's record, and when derived
+        state is dropped: what was concluded from them holds as long as this does."""
 
     def forget(self) -> None:
         """Drop everything derived; rows alone remain."""
         self._queues.clear()
         self._manager = None
+        self.version += 1
 
     # One entry ---------------------------------------------------------------------------
 
@@ -150,6 +154,7 @@ class Ledger:
         self.state.put(Table.META, META_COUNTERS, records.encode(self.counters))
         if len(self._queues) > QUEUES_IN_HAND_MAX:
             self._queues.clear()
+            self.version += 1
         return self.applied
 
     @property
@@ -178,6 +183,7 @@ class Ledger:
     def put_manager(self, manager: QueueManager) -> None:
         """Write the queue manager's record."""
         self._manager = manager
+        self.version += 1
         self.put_record(Table.META, META_QUEUE_MANAGER, manager)
 
     # Queues ------------------------------------------------------------------------------
@@ -203,6 +209,7 @@ class Ledger:
             queue = QueueInHand(record, self.state.get(Table.QUEUE_STATS, key))
             self._queues[record.queue_id] = queue
         queue.record = record
+        self.version += 1
         queue.forget_descriptor()
         self.touch(queue)
         return queue
@@ -213,6 +220,7 @@ class Ledger:
         self.state.delete(Table.QUEUE, key)
         self.state.delete(Table.QUEUE_STATS, key)
         self._queues.pop(queue.record.queue_id, None)
+        self.version += 1
         if queue.is_dirty:
             self._dirty.remove(queue)
 

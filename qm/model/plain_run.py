@@ -13,7 +13,7 @@ from typing import Final
 from qm.model.commands import EdgeBatch
 from qm.model.duplicates import History
 from qm.model.effects import EffectKind
-from qm.model.ledger import LEVELS, Ledger, QueueInHand
+from qm.model.ledger import Ledger, QueueInHand
 from qm.model.rows import (
     POSITION_KEY,
     POSITION_ROW,
@@ -59,7 +59,7 @@ def is_plain(head: Head) -> bool:
 class Lane:
     """Plain messages of one source to one destination, with the facts of one session."""
 
-    __slots__ = ("counts", "history", "keys", "queue", "queue_id", "room_bytes", "taken_bytes")
+    __slots__ = ("history", "keys", "queue", "queue_id", "room_bytes", "taken_bytes")
 
     def __init__(self, queue: QueueInHand, history: History, room_bytes: int) -> None:
         self.queue = queue
@@ -68,7 +68,6 @@ class Lane:
         self.room_bytes = room_bytes
         """What the queue's quota leaves; another lane to the same queue closes the run."""
         self.taken_bytes = 0
-        self.counts = [0] * LEVELS
         self.keys: list[int] = []
 
 
@@ -112,7 +111,6 @@ class PlainRun:
             head[5],
             head[9],
         )
-        lane.counts[level] += 1
         lane.taken_bytes += size
         lane.room_bytes -= size
         lane.keys.append(key)
@@ -156,18 +154,19 @@ class PlainRun:
         self.taken_bytes = 0
 
     def _settle(self, lane: Lane) -> None:
-        if not lane.keys:
+        keys = lane.keys
+        if not keys:
             return
         queue = lane.queue
         queue.total_bytes += lane.taken_bytes
-        queue.arrivals += len(lane.keys)
-        self._ledger.counters.total_bytes += lane.taken_bytes
-        for level, count in enumerate(lane.counts):
-            queue.counts[level] += count
+        queue.arrivals += len(keys)
+        self._counters.total_bytes += lane.taken_bytes
+        counts, windows = queue.counts, queue.windows
+        for key in keys:
+            level = key >> 56
+            counts[level] += 1
+            (windows[level] or queue.window(level)).became_available(key)
         self._ledger.touch(queue)
-        for key in lane.keys:
-            queue.window(key >> 56).became_available(key)
         self._ledger.applied.woken_queue_ids.add(lane.queue_id)
         lane.keys = []
         lane.taken_bytes = 0
-        lane.counts = [0] * LEVELS
