@@ -128,6 +128,7 @@ class Replica(Generic[ResultT]):
         self._new_install: Install | None = None
         self._restored_index = 0
         self._picture: Picture | None = None
+        self._sending: dict[NodeId, list[SnapshotMeta]] = {}
         self._next_read = 0
         self._reads: list[tuple[int, int]] = []
         self._alarms: list[Alarm] = []
@@ -234,8 +235,14 @@ class Replica(Generic[ResultT]):
         return wanted
 
     def snapshot_done(self, to: NodeId, is_whole: bool) -> None:
-        """The sending of a snapshot ended."""
-        self._core.snapshot_done(to, is_whole)
+        """The sending of a snapshot ended; of several to one follower the oldest."""
+        running = self._sending.get(to, [])
+        if running:
+            running.pop(0)
+        if not running:
+            # Otherwise it was replaced by one that still runs, whose end will be told.
+            self._sending.pop(to, None)
+            self._core.snapshot_done(to, is_whole)
 
     def sync_done(self, sync: SyncToken) -> None:
         """`sync.run()` returned without error."""
@@ -495,18 +502,28 @@ class Replica(Generic[ResultT]):
             self._receiver.abandon()
 
     def _pictures_for(self, wanted: Sequence[NodeId]) -> tuple[SnapshotSend, ...]:
+        """Begin transfers. One that still runs from an earlier leadership is as good."""
         if self._install is not None:
             for to in wanted:
                 self._core.snapshot_done(to, False)
             return ()
-        picture = self._fresh_picture()
+        sends: list[SnapshotSend] = []
         for to in wanted:
-            self._core.offer_snapshot(to, picture.meta)
-        return tuple(SnapshotSend(to, picture.meta, picture.open()) for to in wanted)
+            running = self._sending.setdefault(to, [])
+            if not running or not self._is_continued(running[-1]):
+                picture = self._fresh_picture()
+                sends.append(SnapshotSend(to, picture.meta, picture.open()))
+                running.append(picture.meta)
+            self._core.offer_snapshot(to, running[-1])
+        return tuple(sends)
+
+    def _is_continued(self, meta: SnapshotMeta) -> bool:
+        """Return whether the log has all that follows a snapshot."""
+        return meta.index >= self._log.first_index() - 1
 
     def _fresh_picture(self) -> Picture:
         """Return the last picture if the log still continues it, or a new one."""
-        if self._picture is not None and self._picture.meta.index >= self._log.first_index() - 1:
+        if self._picture is not None and self._is_continued(self._picture.meta):
             return self._picture
         self._drop_picture()
         index = self._machine.applied_index()

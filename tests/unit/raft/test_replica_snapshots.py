@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from raft.membership import AddLearner
-from raft.replica import AlarmKind
+from raft.replica import AlarmKind, SnapshotSend
 from raft.transport import SNAPSHOT_REFUSED
-from raft.types import SnapshotMeta
+from raft.types import Role, SnapshotMeta
 from tests.unit.raft.nodes import CHUNK_BYTES, Cluster
 
 
@@ -91,11 +91,11 @@ def test_an_old_picture_is_not_used_again(cluster: Cluster) -> None:
     assert cluster["c"].machine.data() == a.machine.data()
 
 
-def test_a_broken_transfer_resumes_in_the_same_picture(cluster: Cluster) -> None:
-    """The bytes that have arrived are not sent again."""
-    a, c = cluster["a"], cluster["c"]
+def next_send(cluster: Cluster, ticks: int = 200) -> SnapshotSend | None:
+    """Let time pass until the leader `a` begins a transfer, which stays with the test."""
     cluster.cut.clear()
-    for _ in range(200):
+    a = cluster["a"]
+    for _ in range(ticks):
         for node in cluster.nodes.values():
             node.replica.tick()
             node.work()
@@ -104,9 +104,50 @@ def test_a_broken_transfer_resumes_in_the_same_picture(cluster: Cluster) -> None
             for envelope in outbox:
                 cluster.nodes[envelope.to].replica.receive((envelope,))
         if a.snapshots:
-            break
-    (send,) = a.snapshots
-    a.snapshots.clear()
+            return a.snapshots.pop()
+    return None
+
+
+def test_a_transfer_outlives_the_leadership_that_began_it(cluster: Cluster) -> None:
+    """Found by simulator seed 903: a second transfer ended the first one, whose end was taken
+    for its own, so that a third was begun, for ever.
+    """
+    a, c = cluster["a"], cluster["c"]
+    send = next_send(cluster)
+    assert send is not None
+    a.replica.transfer("b.1")
+    cluster.tick(5)
+    cluster["b"].snapshots.clear()
+    cluster["b"].replica.transfer("a.1")
+    cluster.tick(5)
+    assert a.replica.role is Role.LEADER
+    assert next_send(cluster, 300) is None, "the one that runs is enough"
+    assert len(a.machine.sources) == 1
+    cluster.send_snapshot(a, send)
+    cluster.tick(30)
+    assert c.machine.data() == a.machine.data()
+
+
+def test_the_end_of_a_replaced_transfer_is_not_the_end_of_its_successor(cluster: Cluster) -> None:
+    """A node that began one, and was itself set forward by a snapshot since, begins another."""
+    a, c = cluster["a"], cluster["c"]
+    older = SnapshotMeta(2, 1, a.configurations[-1], 10)
+    a.replica._sending["c.1"] = [older]
+    second = next_send(cluster)
+    assert second is not None
+    assert second.meta.index > older.index
+    a.replica.snapshot_done("c.1", False)
+    assert next_send(cluster, 300) is None
+    cluster.send_snapshot(a, second)
+    cluster.tick(30)
+    assert c.machine.data() == a.machine.data()
+
+
+def test_a_broken_transfer_resumes_in_the_same_picture(cluster: Cluster) -> None:
+    """The bytes that have arrived are not sent again."""
+    a, c = cluster["a"], cluster["c"]
+    send = next_send(cluster)
+    assert send is not None
     wanted = 0
     for _ in range(5):
         chunk = send.source.read(wanted, CHUNK_BYTES)
