@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from qm.wire.errors import ProtocolError
@@ -19,6 +20,7 @@ from qm.wire.security_header import SecurityHeader
 from qm.wire.session_header import SessionHeader
 from qm.wire.user_header import UserHeader
 from qm.wire.user_message import UserMessage
+from tests.unit.wire import raw
 from tests.unit.wire.streams import check_io, read_stream
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "vectors"
@@ -92,12 +94,13 @@ def test_frame_3() -> None:
         501_140_046,
         is_ping_skipped=True,
         is_server_class=True,
-        padding=b"\x5a" * 512,
-        priority=3,
         base_reserved=0xC0,
     )
     assert packet_of("frame3_establish_connection_request") == request
     assert write_packet(request) == encoded
+    for bit, field in ((1, "is_ping_skipped"), (2, "is_server_class")):
+        cleared = encoded[:57] + bytes([encoded[57] & ~bit]) + encoded[58:]
+        assert raw.read(cleared) == msgspec.structs.replace(request, **{field: False})
 
 
 @pytest.mark.spec("QB-4.1.5-01")
