@@ -129,6 +129,9 @@ class Replica(Generic[ResultT]):
         self._restored_index = 0
         self._picture: Picture | None = None
         self._sending: dict[NodeId, list[SnapshotMeta]] = {}
+        self._received: tuple[NodeId, SnapshotMeta, int] | None = None
+        """Whose snapshot grows here, and how far it is."""
+        self._received_at = 0
         self._next_read = 0
         self._reads: list[tuple[int, int]] = []
         self._alarms: list[Alarm] = []
@@ -227,12 +230,25 @@ class Replica(Generic[ResultT]):
         """Take a chunk; return the offset wanted next, as TransportEvents.on_snapshot_chunk."""
         if self._install is not None:
             return meta.size_bytes if meta == self._install.meta else SNAPSHOT_REFUSED
-        if not self._core.wants_snapshot(meta):
+        if not self._core.wants_snapshot(meta) or self._is_receiving_from_another(sender):
             return SNAPSHOT_REFUSED
         wanted = self._receiver.receive(sender, meta, offset, chunk)
+        if (sender, meta, wanted) != self._received:
+            self._received = (sender, meta, wanted)
+            self._received_at = self._now
         if self._receiver.is_whole():
             self._begin_install()
         return wanted
+
+    def _is_receiving_from_another(self, sender: NodeId) -> bool:
+        """Return whether somebody else's snapshot grows.
+
+        A new leader sends its own while its predecessor still does. Taking both in turns would
+        finish neither.
+        """
+        if self._received is None or self._received[0] == sender:
+            return False
+        return self._now - self._received_at < self._config.core.election_ticks
 
     def snapshot_done(self, to: NodeId, is_whole: bool) -> None:
         """The sending of a snapshot ended; of several to one follower the oldest."""
@@ -258,7 +274,7 @@ class Replica(Generic[ResultT]):
         """`install.run()` returned."""
         if install is not self._install:
             raise ValueError("this install is not outstanding")
-        self._install = None
+        self._install = self._received = None
         if install.error is not None:
             self._core.end_install(None)
             self._alarm(AlarmKind.SNAPSHOT_BAD, f"a snapshot is damaged: {install.error}")

@@ -205,8 +205,27 @@ def test_what_is_not_needed_is_refused(cluster: Cluster) -> None:
     newer = SnapshotMeta(25, 2, configuration, 9)
     assert c.replica.snapshot_chunk("a.1", newer, 0, b"12") == 2
     older = SnapshotMeta(20, 2, configuration, 9)
-    assert c.replica.snapshot_chunk("b.1", older, 0, b"12") == SNAPSHOT_REFUSED
+    assert c.replica.snapshot_chunk("a.1", older, 0, b"12") == SNAPSHOT_REFUSED
     assert c.replica.snapshot_chunk("a.1", newer, 7, b"12") == 2, "at another place"
+
+
+def test_two_senders_do_not_undo_each_others_work(cluster: Cluster) -> None:
+    """Found by simulator seed 903: a leader and its predecessor sent in turns, for ever."""
+    a, b, c = (cluster[name] for name in "abc")
+    mine = SnapshotMeta(25, 2, a.configurations[-1], 100)
+    assert c.replica.snapshot_chunk("b.1", mine, 0, b"12") == 2
+    assert c.replica.snapshot_chunk("a.1", mine, 0, b"") == SNAPSHOT_REFUSED
+    for _ in range(79):
+        c.replica.tick()
+    assert c.replica.snapshot_chunk("b.1", mine, 2, b"34") == 4
+    for _ in range(79):
+        c.replica.tick()
+    assert c.replica.snapshot_chunk("b.1", mine, 0, b"") == 4, "it asks, but nothing grows"
+    assert c.replica.snapshot_chunk("a.1", mine, 0, b"") == SNAPSHOT_REFUSED
+    c.replica.tick()
+    assert c.replica.snapshot_chunk("a.1", mine, 0, b"") == 0
+    assert c.replica.snapshot_chunk("b.1", mine, 4, b"56") == SNAPSHOT_REFUSED
+    assert b.replica.role is Role.FOLLOWER
 
 
 def test_a_crash_between_state_and_log_is_finished_at_the_start(cluster: Cluster) -> None:
