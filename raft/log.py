@@ -85,7 +85,10 @@ class LogFull(OSError):
 
 
 class Hold:
-    """Keeps the segments of one entry and of all later ones. Also a context manager."""
+    """Keeps the segments of one entry and of all later ones. Also a context manager.
+
+    It may be released in any thread.
+    """
 
     def __init__(self, index: int, holds: "set[Hold]") -> None:
         self.index = index
@@ -455,7 +458,7 @@ class Log:
             raise ValueError(
                 f"entry {meta.index} of term {meta.term} is not one that is durable here"
             )
-        limit = min([meta.index, *(hold.index - 1 for hold in self._holds)])
+        limit = min([meta.index, *(hold.index - 1 for hold in tuple(self._holds))])
         count = self._droppable(limit)
         if count == 0:
             return

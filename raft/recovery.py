@@ -216,22 +216,25 @@ def _scan_all(files: dict[int, File], group: GroupId) -> list[_Scan | _Broken]:
     if not salts:
         # The first segment got its name only when its header was durable.
         raise LogDamaged(segment_name(min(files)), 0, 1, "no segment has a valid header")
-    scans: list[_Scan | _Broken] = []
-    for number, file in files.items():
-        header = headers[number]
-        data = _read(file, segment_name(number), file.size())
-        if len(data) < (header.size_bytes if header else SEGMENT_BYTES_MIN):
-            # Its length was durable before it became a segment.
-            reason = f"the file has been shortened to {len(data)} bytes"
-            raise LogDamaged(segment_name(number), len(data), 0, reason)
-        if header is None:
-            keys = segment_keys(group, salts[0], number)
-            scans.append(_Broken(number, _proven_position(data, SEGMENT_HEADER_BYTES, keys)))
-        else:
-            scan = _Scan(Segment(file, header, first_index=0))
-            scan.read(data)
-            scans.append(scan)
-    return scans
+    return [
+        _scan(file, n, headers[n], segment_keys(group, salts[0], n)) for n, file in files.items()
+    ]
+
+
+def _scan(
+    file: File, incarnation: int, header: SegmentHeader | None, keys: SegmentKeys
+) -> _Scan | _Broken:
+    """Read a segment alone."""
+    name = segment_name(incarnation)
+    data = _read(file, name, file.size())
+    if len(data) < (header.size_bytes if header else SEGMENT_BYTES_MIN):
+        # Its length was durable before it became a segment.
+        raise LogDamaged(name, len(data), 0, f"the file has been shortened to {len(data)} bytes")
+    if header is None:
+        return _Broken(incarnation, _proven_position(data, SEGMENT_HEADER_BYTES, keys))
+    scan = _Scan(Segment(file, header, first_index=0))
+    scan.read(data)
+    return scan
 
 
 class _Linked:

@@ -159,6 +159,20 @@ def test_a_missing_segment_of_a_compacted_log_is_refused(number: int) -> None:
         Log.open(disk.root, CONFIG)
 
 
+def test_a_missing_segment_without_entries_is_refused() -> None:
+    """All that it said, a later one says again; but who knows what else is missing."""
+    disk = Disk()
+    log = Log.open(disk.root, CONFIG)
+    for term in range(1, 50):
+        log.append(HardState(term, "n1.1", 0), ())
+    sync(log)
+    log.close()
+    disk.root.unlink(segment_name(1))
+    with pytest.raises(LogDamaged, match="the file is missing") as caught:
+        Log.open(disk.root, CONFIG)
+    assert (caught.value.file, caught.value.index) == (segment_name(1), 1)
+
+
 @pytest.mark.parametrize("length", [0, 10, 64, 1000, 4000])
 def test_a_shortened_segment_is_refused(length: int) -> None:
     disk = Disk()

@@ -178,14 +178,13 @@ class TestFullDisk:
         """It is not worth a segment, and must not end beyond its file."""
         disk = Disk()
         log = Log.open(disk.root, CONFIG)
-        size = SEGMENT_BYTES - CONFIG.control_reserve_bytes - 64 * 4 - 200
-        log.append(None, (Entry(1, 1, EntryKind.DATA, bytes(size)),))
+        log.append(None, (Entry(1, 1, EntryKind.DATA, bytes(6500)),))
         for term in range(1, 40):
             log.append(HardState(term, None, 0), ())
             sync(log)
             log.mark_synced()
-        for name in disk.root.names():
-            assert len(disk.root.bytes_of(name)) == SEGMENT_BYTES
+            for name in disk.root.names():
+                assert len(disk.root.bytes_of(name)) == SEGMENT_BYTES, term
         assert log.hard_state.term == 39
 
 
