@@ -30,6 +30,8 @@ from raft.types import (
 
 APPENDS_PER_READY_MAX = 4
 """To one follower: reading a long backlog from disk must not hold up everything else."""
+PROMOTE_LAG_ENTRIES_MAX = 64
+"""By which a learner that becomes a voter may be behind: under load it always is a little."""
 
 
 class NotLeader(Exception):
@@ -465,10 +467,17 @@ class Leadership:
         return progress is not None and progress.is_alive(state.now, state.config.election_ticks)
 
     def _has_caught_up(self, node: NodeId) -> bool:
-        """Return whether `node` lacks no more than what is in flight (thesis 4.2.1)."""
-        progress = self.progress[node]
-        is_close = progress.match >= max(self._state.commit, self._state.members.index)
-        return progress.state is ProgressState.REPLICATE and self._is_alive(node) and is_close
+        """Return whether `node` is close enough to become a voter (thesis 4.2.1).
+
+        It must have the entry that made it a learner: a log that was never told of its node
+        takes its first mention as a voter for a sign that the id had another log before.
+        """
+        state, progress = self._state, self.progress[node]
+        if progress.state is not ProgressState.REPLICATE or not self._is_alive(node):
+            return False
+        if progress.match < state.members.index:
+            return False
+        return state.commit - progress.match <= PROMOTE_LAG_ENTRIES_MAX
 
     def _finish_transfer(self, to: NodeId) -> None:
         state = self._state

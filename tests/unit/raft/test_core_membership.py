@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raft.core import Busy
+from raft.leading import PROMOTE_LAG_ENTRIES_MAX
 from raft.membership import (
     MEMBERS_MAX,
     AddLearner,
@@ -261,11 +262,29 @@ def test_no_change_before_the_leader_committed_in_its_term() -> None:
 
 
 def test_a_learner_that_lags_is_not_promoted() -> None:
-    """Thesis 4.2.1: it would cost availability."""
+    """Thesis 4.2.1: it would cost availability. A few entries are no lag but load."""
     group = Group("abc", learners="d")
     leader = group.elect("a")
     group.isolate("d")
+    for _ in range(PROMOTE_LAG_ENTRIES_MAX + 1):
+        group.propose(b"x")
+    with pytest.raises(Busy, match="caught up"):
+        leader.change_members(PromoteLearner("d.1"))
+    group.heal()
+    group.tick(2 * HEARTBEAT_TICKS)
+    group.isolate("d")
     group.propose(b"x")
+    leader.change_members(PromoteLearner("d.1"))
+
+
+def test_a_learner_that_does_not_know_it_is_one_is_not_promoted() -> None:
+    """raft/design.md, Identity: it would take itself for a reused id."""
+    group = Group("abc")
+    leader = group.elect("a")
+    joined(group, "d")
+    group.isolate("d")
+    leader.change_members(AddLearner("e.1"))
+    group.settle()
     with pytest.raises(Busy, match="caught up"):
         leader.change_members(PromoteLearner("d.1"))
 
