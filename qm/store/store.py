@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from qm.model.commands import AuditMark, AuditResult
 from qm.model.effects import Applied
 from qm.model.machine import Machine
+from qm.store.audit import Mark
 from qm.store.bodies import Bodies
 from qm.store.codec import decode_entry
 from qm.store.digest import digest_bytes
@@ -35,17 +34,10 @@ from raft.machine import LogReader, SnapshotSink, SnapshotSource
 from raft.types import Entry, SnapshotMeta
 
 _PINNED_FOLDER: Final = "pinned"
+_AUDIT_FOLDER: Final = "audit"
 _INCOMING: Final = "incoming"
 MARKS_KEPT_MAX: Final = 64
 """Own digests kept for results that are still to come."""
-
-
-class Mark(msgspec.Struct, frozen=True, gc=False):
-    """This node's digest at an AuditMark entry; to be told to all members."""
-
-    number: int
-    index: int
-    digest: bytes
 
 
 class Diverged(Exception):
@@ -71,7 +63,8 @@ class Store:
         self._own_marks: dict[int, bytes] = {}
         self._snapshots = 0
         log.on_retire(self._retire)
-        shutil.rmtree(path / _PINNED_FOLDER, ignore_errors=True)
+        for leftover in (_PINNED_FOLDER, _AUDIT_FOLDER):
+            shutil.rmtree(path / leftover, ignore_errors=True)
         self._open()
 
     def _open(self) -> None:
@@ -145,11 +138,14 @@ class Store:
     # Audit marks -------------------------------------------------------------------------
 
     def _mark(self, command: AuditMark, entry: Entry) -> None:
-        """The digest at exactly this entry, from the rows as they are on this disk."""
+        """Take a copy of the state at exactly this entry, for `qm.store.audit.prove`."""
         self._state.commit(entry.index, entry.term)
-        mark = Mark(command.number, entry.index, digest_bytes(self._state.applied.digest))
-        self.marks.append(mark)
-        self._own_marks[command.number] = mark.digest
+        copy = self._path / _AUDIT_FOLDER / f"{command.number}"
+        copy.parent.mkdir(exist_ok=True)
+        self._state.checkpoint(copy)
+        kept = digest_bytes(self._state.applied.digest)
+        self.marks.append(Mark(command.number, entry.index, kept, copy))
+        self._own_marks[command.number] = kept
         while len(self._own_marks) > MARKS_KEPT_MAX:
             del self._own_marks[next(iter(self._own_marks))]
 

@@ -13,7 +13,9 @@ from qm.model.attributes import encode_attribute
 from qm.model.commands import Command, EdgeBatch, Facts, Stamp
 from qm.model.effects import Applied
 from qm.model.results import RequestResult
+from qm.model.state import Table
 from qm.store import bodies as bodies_module
+from qm.store.audit import prove
 from qm.store.bodies import BodyDamaged, BodyPlace
 from qm.store.codec import encode_command, encode_stamp
 from qm.store.snapshot import Manifest
@@ -264,16 +266,44 @@ def test_a_mark_gives_every_node_the_digest_at_its_entry(tmp_path: Path) -> None
             *workload(), [commands.AuditMark(1)], [arrivals(packet(999))], in_one_apply=in_one_apply
         )
         (mark,) = node.store.marks
-        marks.append(mark)
-        node.put([commands.AuditResult(1, {"n1": mark.digest, "n2": mark.digest, "n3": b"x" * 16})])
+        proof = prove(mark)
+        assert proof.is_sound
+        assert not mark.copy.exists()
+        marks.append((mark.index, proof.digest))
+        told = {"n1": proof.digest, "n2": proof.digest, "n3": b"x" * 16}
+        node.put([commands.AuditResult(1, told)])
         node.close()
     assert marks[0] == marks[1]
+
+
+@pytest.mark.parametrize("where", ["a row", "a byte of the file"])
+def test_a_flipped_byte_is_found_at_the_next_mark(tmp_path: Path, where: str) -> None:
+    node = Node(tmp_path / "a")
+    node.put(*workload())
+    node.store.flush()
+    if where == "a row":
+        database = node.store._state._database
+        key, value = next(row for row in database.items() if row[0][0] == Table.QUEUE)
+        database.put(key, bytes([value[0] ^ 1]) + value[1:])
+        node.put([commands.AuditMark(1)])
+    else:
+        node.put([commands.AuditMark(1)])
+        (table,) = sorted(node.store.marks[0].copy.glob("*.sst"))[:1]
+        data = bytearray(table.read_bytes())
+        data[len(data) // 3] ^= 0x10
+        table.unlink()  # a hard link: the live file keeps its bytes
+        table.write_bytes(data)
+    proof = prove(node.store.marks[0])
+    assert not proof.is_sound
+    assert proof.digest != node.store.marks[0].kept
+    assert proof.reason
+    node.close()
 
 
 @pytest.mark.parametrize("mine", ["in the minority", "no majority"])
 def test_a_diverged_node_stops(node: Node, mine: str) -> None:
     node.put([commands.AuditMark(1)])
-    own = node.store.marks[0].digest
+    own = node.store.marks[0].kept
     others = [b"x" * 16, b"x" * 16] if mine == "in the minority" else [b"x" * 16, b"y" * 16]
     digests = dict(zip(("n1", "n2", "n3"), (own, *others), strict=True))
     with pytest.raises(Diverged):
