@@ -27,6 +27,7 @@ A correct group must survive every fault below; no others are injected.
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from raft.types import Configuration, Envelope, Heartbeat, NodeId, PreVote, Vote
@@ -350,13 +351,16 @@ class Faults:
         return True
 
     def _fill(self) -> bool:
-        host = self._one_running()
-        if host is None:
+        """A disk fills, now and then several at once."""
+        running = self._running()
+        if not running:
             return False
-        free = self.chance.randint(0, FREE_BYTES_WHEN_FULL_MAX)
-        self.world.say("fill", host.node, free)
-        host.disk.fill(free)
-        self._later(self.chance.randint(50_000, 1_500_000), lambda: self._room(host))
+        for host in self.chance.sample(running, self.chance.choice((1, 1, len(running)))):
+            free = self.chance.choice((0, 0, 1_000, FREE_BYTES_WHEN_FULL_MAX))
+            self.world.say("fill", host.node, free)
+            host.disk.fill(free)
+            wait_us = self.chance.choice((100_000, 500_000, 1_500_000))
+            self._later(wait_us, partial(self._room, host))
         return True
 
     def _room(self, host: "Host") -> None:

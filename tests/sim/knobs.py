@@ -51,7 +51,7 @@ class Knobs:
     @classmethod
     def drawn(cls, seed: int, chance: random.Random) -> "Knobs":
         """Draw the settings of a seed."""
-        heartbeat_ticks, election_ticks = chance.choice(((10, 50), (25, 100), (40, 200)))
+        heartbeat_ticks, election_ticks = chance.choice(((20, 80), (30, 120), (50, 250)))
         knobs = cls(
             voters=chance.choice((3, 3, 3, 3, 5, 2)),
             spares=chance.choice((0, 1, 1, 2)),
@@ -61,12 +61,12 @@ class Knobs:
             inflight_messages_max=chance.choice((1, 4, 256)),
             recent_bytes_max=chance.choice((256, 4_096, 1 << 20)),
             apply_batch_bytes=chance.choice((256, 4_096, 4 << 20)),
-            log_retain_bytes=chance.choice((256, 1_024, 8_192, 65_536)),
+            log_retain_bytes=chance.choice((256, 256, 256, 16_384)),
             segment_bytes=chance.choice((4_096, 4_096, 16_384)),
             picture_idle_ticks=chance.choice((10, 1_000)),
             stuck_ticks=chance.choice((100, 500)),
             sector_bytes=chance.choice((16, 64, 512)),
-            snapshot_chunk_bytes=chance.choice((64, 512, 65_536)),
+            snapshot_chunk_bytes=chance.choice((256, 2_048, 65_536)),
             is_encoded=chance.random() < 0.5,
             has_crashes=seed % 3 != 0,
             fault_pause_us=chance.choice((30_000, 100_000, 300_000)),
@@ -86,14 +86,14 @@ class Knobs:
             clock_drift=chance.choice((0.0, 0.05, 0.3)),
         )
         self.machine = MachineFaults(
-            write_every=chance.choice((1, 3, 10)), sync_every=chance.choice((1, 3, 10))
+            write_every=chance.choice((1, 2, 5)), sync_every=chance.choice((1, 2, 4))
         )
         self.clients = ClientFaults(
             count=chance.choice((1, 3, 5)),
-            window=chance.choice((1, 2, 8)),
-            think_us=chance.choice((10_000, 30_000, 100_000)),
+            window=chance.choice((1, 4, 16)),
+            think_us=chance.choice((5_000, 20_000, 60_000)),
             read_share=chance.choice((0.0, 0.2, 0.5)),
-            value_bytes=chance.choice(((0, 8, 40), (0, 40, 400), (8, 400, 1_500))),
+            value_bytes=chance.choice(((0, 8, 40), (40, 400), (400, 1_500))),
         )
 
     def _draw_faults(self, chance: random.Random) -> None:

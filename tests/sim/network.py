@@ -336,6 +336,8 @@ class Transfer:
         elif wanted == self.wanted and not self._tries_again():
             self.end(is_whole=False)
         else:
+            if wanted != self.wanted:
+                self.tries = 0
             self.wanted = wanted
             length = self.network.world.knobs.snapshot_chunk_bytes
             self._carry(wanted, self.send.source.read(wanted, length))
