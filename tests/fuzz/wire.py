@@ -23,9 +23,9 @@ FOLDER = Path("build") / "fuzz" / "wire"
 INPUT_MAX_BYTES = 4096
 DURATION_DEFAULT_S = 60
 MISSING = """atheris is not installed here: it has an environment of its own. Either `make fuzz`, or
-    python3.11 -m venv build/fuzz/venv
-    build/fuzz/venv/bin/pip install 'atheris>=3,<4' 'msgspec>=0.20,<0.23'
-    build/fuzz/venv/bin/python -m tests.fuzz.wire"""
+    python3.11 -m venv .venv-fuzz
+    .venv-fuzz/bin/pip install 'atheris>=3,<4' 'msgspec>=0.20,<0.23'
+    .venv-fuzz/bin/python -m tests.fuzz.wire"""
 
 
 def repaired(raw: bytes) -> bytes:
