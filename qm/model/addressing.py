@@ -1,7 +1,9 @@
 """Names between packets and text: what a packet's queue fields mean, and how they are written."""
 
+from typing import Final
+
 from qm.model.records import GUID_NULL
-from qm.names.direct import AnyDirectName, direct_text
+from qm.names.direct import AnyDirectName, DirectName, direct_text
 from qm.names.format_name import (
     DIRECT_PREFIX,
     FormatName,
@@ -20,6 +22,18 @@ from qm.wire.queue_name import (
     SameAsAdminQueue,
 )
 from qm.wire.user_header import UserHeader
+
+ORDER_QUEUE_NUMBER: Final = 4
+NOTIFICATION_QUEUE_NUMBER: Final = 5
+_SERVICE_NUMBERS: Final = frozenset({ORDER_QUEUE_NUMBER, NOTIFICATION_QUEUE_NUMBER})
+_SERVICE_NAMES: Final = frozenset({"order_queue$", "notify_queue$"})
+
+
+def is_service_queue(name: FormatName) -> bool:
+    """Whether a name is of a queue manager's order or notification queue, wherever that is."""
+    if isinstance(name, PrivateName):
+        return name.number in _SERVICE_NUMBERS
+    return isinstance(name, DirectName) and name.private and name.queue.lower() in _SERVICE_NAMES
 
 
 def format_name_of(name: QueueName | None, header: UserHeader) -> str:

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
+from qm.model.addressing import NOTIFICATION_QUEUE_NUMBER, ORDER_QUEUE_NUMBER
 from qm.model.attributes import (
     QUEUE_ATTRIBUTES,
     QUEUE_MANAGER_ATTRIBUTES,
@@ -42,8 +43,6 @@ from qm.wire.errors import ProtocolError
 MQ_OK: Final = 0
 PRIVATE_QUEUE_NUMBER_FIRST: Final = 16
 """Numbers below belong to system queues: order_queue$ is 4 ([MS-MQQB] 2.2.4)."""
-_ORDER_QUEUE_NUMBER: Final = 4
-_NOTIFICATION_QUEUE_NUMBER: Final = 5
 _SECURITY: Final = "security"
 
 
@@ -95,10 +94,10 @@ class Administration:
             QueueKind.TRANSACTIONAL_DEADLETTER, f"{host}\\system$;DEADXACT"
         )
         manager.order_queue = self._system(
-            QueueKind.ORDER, f"{host}\\private$\\order_queue$", _ORDER_QUEUE_NUMBER
+            QueueKind.ORDER, f"{host}\\private$\\order_queue$", ORDER_QUEUE_NUMBER
         )
         manager.notification_queue = self._system(
-            QueueKind.NOTIFICATION, f"{host}\\private$\\notify_queue$", _NOTIFICATION_QUEUE_NUMBER
+            QueueKind.NOTIFICATION, f"{host}\\private$\\notify_queue$", NOTIFICATION_QUEUE_NUMBER
         )
         self._ledger.put_manager(manager)
         return Outcome(MQ_OK)

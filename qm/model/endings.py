@@ -8,6 +8,7 @@ from typing import Final
 
 from qm.model.acknowledgements import Acknowledgements, Subject
 from qm.model.effects import EffectKind
+from qm.model.elements import QueueKind
 from qm.model.enqueue import Enqueue, EnqueueStatus, copy_of
 from qm.model.ledger import Ledger, QueueInHand
 from qm.model.limits import ALARM_JOURNAL_DROPPED
@@ -146,11 +147,18 @@ class Endings:
         if position.flags & PositionFlag.TRANSACTIONAL:
             queue_id = manager.system_transactional_deadletter_queue
             if application_queue:
-                found = self._registry.text(application_queue)
-                queue_id = found if found > 0 else queue_id
+                queue_id = self._application_deadletter(application_queue) or queue_id
         target = self._ledger.queue(queue_id)
         assert target is not None, "a queue manager without dead-letter queues"
         return self.copy(position, key, target, EffectKind.DEAD_LETTERED)
+
+    def _application_deadletter(self, format_name: str) -> int:
+        """Return ApplicationDeadletterQueue if it can take transactional messages, else 0."""
+        found = self._registry.text(format_name)
+        queue = self._ledger.queue(found) if found > 0 else None
+        if queue is None or queue.record.is_deleting or not queue.record.transactional:
+            return 0
+        return found if queue.record.kind is QueueKind.APPLICATION else 0
 
     def _expired_dead_letter(self, queue: QueueInHand, key: int, position: Position) -> None:
         """[MC-MQAC] 3.1.6.1.1: of a transactional message, its source keeps the dead letter."""

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from qm.model.addressing import format_name_of
+from qm.model.addressing import format_name_of, is_service_queue
 from qm.model.clients import Clients
 from qm.model.commands import Send
 from qm.model.effects import Outcome
@@ -22,7 +22,7 @@ from qm.names.format_name import parse_format_name
 from qm.wire.access_mask import QueueAccess
 from qm.wire.codes import ErrorCode
 from qm.wire.errors import ProtocolError
-from qm.wire.message_class import MessageClass
+from qm.wire.message_class import MessageClass, MessageClassRole, message_class_role
 from qm.wire.user_message import UserMessage, parse_user_message
 
 MQ_OK: Final = 0
@@ -127,7 +127,7 @@ class Sending:
             command.body_ordinal,
             command.checksum,
             0 if command.transaction is not None else message.priority,
-            _flags(message, command.transaction is not None),
+            _flags(message, queue, command.transaction is not None),
             manager.identifier,
             ordinal,
             message.user_header.sent_time,
@@ -150,17 +150,30 @@ class Sending:
         return key
 
 
-def _flags(message: UserMessage, is_transactional: bool) -> int:
+def _is_service(message: UserMessage, queue: QueueInHand) -> bool:
+    """Whether it goes to an administration, notification or order queue: such a message is never
+    journaled at its source ([MS-MQMQ] 2.2.19.2 JN and JP). Acknowledgements know where they go.
+    """
+    role = message_class_role(message.properties.message_class)
+    if role in (MessageClassRole.ADMINISTRATION, MessageClassRole.ORDER):
+        return True
+    is_outgoing = queue.record.kind is QueueKind.OUTGOING
+    return is_outgoing and is_service_queue(parse_format_name(queue.record.pathname))
+
+
+def _flags(message: UserMessage, queue: QueueInHand, is_transactional: bool) -> int:
     header = message.user_header
     flags = PositionFlag.FROM_THIS_MANAGER
     if header.is_recoverable:
         flags |= PositionFlag.RECOVERABLE
     if is_transactional:
         flags |= PositionFlag.TRANSACTIONAL
-    if header.has_negative_journaling:
-        flags |= PositionFlag.NEGATIVE_JOURNALING
-    if header.has_positive_journaling:
-        flags |= PositionFlag.POSITIVE_JOURNALING
+    is_journaled = header.has_negative_journaling or header.has_positive_journaling
+    if is_journaled and not _is_service(message, queue):
+        if header.has_negative_journaling:
+            flags |= PositionFlag.NEGATIVE_JOURNALING
+        if header.has_positive_journaling:
+            flags |= PositionFlag.POSITIVE_JOURNALING
     if message.transaction is not None and message.transaction.is_final_ack_wanted:
         flags |= PositionFlag.FINAL_ACK_WANTED
     return int(flags)

@@ -1,4 +1,4 @@
-"""Report messages, source journaling, expiry, hop count [MS-MQQB 1.3.4, 3.1.5.8, 3.1.7.1]."""
+"""Report messages, expiry, hop count [MS-MQQB 3.1.5.8, 3.1.7.1]."""
 
 from __future__ import annotations
 
@@ -8,18 +8,9 @@ import pytest
 
 from qm.session.expiry import is_expired
 from qm.session.hops import is_local, next_hop_count
-from qm.session.journal import (
-    Copy,
-    Journaling,
-    on_failure,
-    on_final_ack,
-    on_order_ack,
-    on_session_ack,
-)
 from qm.session.trace import Report, Traced, received_report, report_queue, sent_report
 from qm.wire.debug_header import DebugHeader
 from qm.wire.guid import GUID_NULL, guid_text
-from qm.wire.message_class import MessageClass
 from tests.unit.session.builders import STRANGER, THEM, US
 
 UTC = 1_700_000_000  # Tue, 14 Nov 2023 22:13:20
@@ -95,76 +86,6 @@ def test_body_of_reports() -> None:
 )
 def test_expiry(now: int, sent: int, limit: int, expired: bool) -> None:
     assert is_expired(now, sent, limit) is expired
-
-
-@pytest.mark.spec("QB-1.3.4.2-01", "QB-3.1.7.1.2-03")
-@pytest.mark.parametrize(
-    ("message", "copy"),
-    [
-        (Journaling(), Copy.DROP),
-        (Journaling(positive=True), Copy.DROP),
-        (Journaling(negative=True), Copy.SYSTEM_DEADLETTER),
-        (
-            Journaling(negative=True, has_application_deadletter=True),
-            Copy.SYSTEM_DEADLETTER,
-        ),
-        (
-            Journaling(negative=True, is_transactional=True),
-            Copy.SYSTEM_TRANSACTIONAL_DEADLETTER,
-        ),
-        (
-            Journaling(negative=True, is_transactional=True, has_application_deadletter=True),
-            Copy.APPLICATION_DEADLETTER,
-        ),
-        (Journaling(positive=True, is_transactional=True), Copy.DROP),
-    ],
-)
-def test_copy_of_a_message_that_cannot_be_sent(message: Journaling, copy: Copy) -> None:
-    assert on_failure(message) is copy
-
-
-@pytest.mark.spec("QB-3.1.5.5.4-01", "QB-6-02")
-def test_copy_of_an_acknowledged_message() -> None:
-    assert on_session_ack(Journaling(), is_order_acked=False) is Copy.DROP
-    assert on_session_ack(Journaling(negative=True), is_order_acked=False) is Copy.DROP
-    assert on_session_ack(Journaling(positive=True), is_order_acked=False) is Copy.SYSTEM_JOURNAL
-    system = Journaling(positive=True, negative=True, is_to_system_queue=True)
-    assert on_session_ack(system, is_order_acked=False) is Copy.DROP
-    assert on_failure(system) is Copy.DROP
-    for positive in (False, True):
-        transactional = Journaling(positive=positive, is_transactional=True)
-        assert on_session_ack(transactional, is_order_acked=False) is Copy.KEEP
-    # Journaled by its FinalAck, never by its session acknowledgement (QB-A19).
-    assert on_session_ack(transactional, is_order_acked=True) is Copy.AWAIT_FINAL_ACK
-
-
-@pytest.mark.spec("QB-3.1.5.6-06", "QB-3.1.1.6.2-05")
-@pytest.mark.parametrize("flag", ["positive", "negative", "final_ack", None])
-def test_copy_after_the_order_ack(flag: str | None) -> None:
-    message = Journaling(**({flag: True} if flag else {}), is_transactional=True)
-    assert on_order_ack(message, is_session_acked=False) is Copy.KEEP
-    copy = Copy.AWAIT_FINAL_ACK if flag else Copy.DROP
-    assert on_order_ack(message, is_session_acked=True) is copy
-    assert on_session_ack(message, is_order_acked=True) is copy
-
-
-@pytest.mark.spec("QB-3.1.5.7-02", "QB-3.1.5.7-03", "QB-3.1.5.7-04")
-@pytest.mark.parametrize(
-    "message_class", [MessageClass.NACK_BAD_DST_Q, MessageClass.NACK_RECEIVE_TIMEOUT, 0x8005]
-)
-def test_copy_after_the_final_ack(message_class: int) -> None:
-    asks_nothing = Journaling(final_ack=True, is_transactional=True)
-    positive = Journaling(positive=True, is_transactional=True)
-    negative = Journaling(negative=True, is_transactional=True)
-    application = Journaling(negative=True, is_transactional=True, has_application_deadletter=True)
-    received = MessageClass.ACK_RECEIVE
-    assert on_final_ack(positive, received) is Copy.SYSTEM_JOURNAL
-    assert on_final_ack(negative, received) is Copy.DROP
-    assert on_final_ack(asks_nothing, received) is Copy.DROP
-    assert on_final_ack(positive, message_class) is Copy.DROP
-    assert on_final_ack(negative, message_class) is Copy.SYSTEM_TRANSACTIONAL_DEADLETTER
-    assert on_final_ack(application, message_class) is Copy.APPLICATION_DEADLETTER
-    assert on_final_ack(asks_nothing, message_class) is Copy.DROP
 
 
 @pytest.mark.spec("QB-3.1.5.8.2-09", "QB-3.1.5.8.5-01")

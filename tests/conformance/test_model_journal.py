@@ -1,0 +1,212 @@
+"""Source journaling: what becomes of the sender's copy [MS-MQQB 1.3.4, 3.1.5.5 to 3.1.5.7]."""
+
+from array import array
+
+import pytest
+
+from qm.model import commands
+from qm.model.records import Obligation, encode
+from qm.model.rows import POSITION_KEY, PositionFlag
+from qm.model.state import Table
+from qm.wire.message_class import MessageClass
+from tests.unit.model.test_delivery import JOURNALED, TRANSACTIONAL, Sender
+from tests.unit.model.world import direct, packet
+
+JP = {"has_positive_journaling": True}
+JN = {"has_negative_journaling": True}
+JOURNAL = "system_journal_queue"
+DEAD = "system_deadletter_queue"
+DEADXACT = "system_transactional_deadletter_queue"
+LATE = MessageClass.NACK_REACH_QUEUE_TIMEOUT
+
+
+@pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
+def sender(request: pytest.FixtureRequest) -> Sender:
+    return Sender(forgets=request.param)
+
+
+def copies(sender: Sender) -> dict[str, int]:
+    counts = {which: len(sender.ordinals(which)) for which in (JOURNAL, DEAD, DEADXACT)}
+    return {which: count for which, count in counts.items() if count}
+
+
+def fail(sender: Sender) -> None:
+    keys = array("Q", sender.keys())
+    assert sender.one(commands.TransferFailed(sender.queue_id, keys, LATE)).status == 0
+    assert sender.keys() == []
+
+
+def arrived(sender: Sender) -> int:
+    """Let the one transactional message arrive; return its MessageID."""
+    ((key, sequence, number, _),) = sender.assign()
+    ordinal = sender.positions(sender.queue_id)[key].message_ordinal
+    sender.session_ack(key)
+    sender.order_ack(sequence, number)
+    return ordinal
+
+
+def name_application_deadletter(sender: Sender, name: str) -> None:
+    """Note the attribute with every position, where Send notes what is owed."""
+    for key, position in sender.positions(sender.queue_id).items():
+        row_key = POSITION_KEY.pack(sender.queue_id, key)
+        position.flags |= PositionFlag.HAS_OBLIGATION
+        sender.state.put(Table.POSITION, row_key, position.pack())
+        obligation = Obligation(application_deadletter_queue=name)
+        sender.state.put(Table.OBLIGATION, row_key, encode(obligation))
+    sender.machine.forget()
+
+
+@pytest.mark.spec("QB-1.3.4.2-01", "QB-3.1.7.1.2-03")
+@pytest.mark.parametrize(
+    ("asked", "is_transactional", "expected"),
+    [
+        ({}, False, {}),
+        (JP, False, {}),
+        (JN, False, {DEAD: 1}),
+        ({}, True, {}),
+        (JP, True, {}),
+        (JN, True, {DEADXACT: 1}),
+    ],
+)
+def test_copy_of_a_message_that_cannot_be_delivered(
+    sender: Sender, asked: dict[str, bool], is_transactional: bool, expected: dict[str, int]
+) -> None:
+    sender.send(1, **asked, **(TRANSACTIONAL if is_transactional else {}))
+    sender.assign()
+    fail(sender)
+    assert copies(sender) == expected
+
+
+@pytest.mark.spec("QB-3.1.7.1.2-03", "QB-3.1.5.7-03")
+@pytest.mark.parametrize("by_final_ack", [False, True])
+@pytest.mark.parametrize(
+    ("name", "is_taken"),
+    [("mydead", True), ("plain", False), ("absent", False), ("mydead;JOURNAL", False)],
+)
+def test_the_application_dead_letter_queue_if_it_can_be(
+    sender: Sender, name: str, is_taken: bool, by_final_ack: bool
+) -> None:
+    mine = sender.create("mydead", transactional=True)
+    sender.create("plain")
+    sender.send(1, **JN, **TRANSACTIONAL)
+    name_application_deadletter(sender, f"DIRECT=OS:vhost\\{name}")
+    if by_final_ack:
+        ordinal = arrived(sender)
+        sender.one(commands.FinalAcked(ordinal, MessageClass.NACK_RECEIVE_TIMEOUT))
+    else:
+        sender.assign()
+        fail(sender)
+    assert len(sender.positions(mine)) == is_taken
+    assert copies(sender) == ({} if is_taken else {DEADXACT: 1})
+
+
+@pytest.mark.spec("QB-3.1.5.5.4-01", "QB-3.1.1.6.2-05")
+def test_copy_of_an_acknowledged_message(sender: Sender) -> None:
+    sender.send(1)
+    sender.send(1, **JN)
+    sender.send(1, **JP)
+    keys = sender.keys()
+    sender.session_ack(keys[0], keys[1])
+    assert copies(sender) == {}
+    sender.session_ack(keys[2])
+    assert copies(sender) == {JOURNAL: 1}
+    # Transactional: kept until the order ack, journaled by the final ack alone (QB-A19).
+    sender.send(1, **JP, **TRANSACTIONAL)
+    ((key, sequence, number, _),) = sender.assign()
+    sender.session_ack(key)
+    assert sender.keys() == [key]
+    sender.order_ack(sequence, number)
+    assert sender.keys() == [key]
+    assert copies(sender) == {JOURNAL: 1}
+
+
+@pytest.mark.spec("QB-6-02", "MQ-2.2.19.2-16")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PRIVATE=45455045-4550-5045-4545-504545455045\\00000004",
+        "PRIVATE=45455045-4550-5045-4545-504545455045\\5",
+        "DIRECT=TCP:10.9.8.7\\PRIVATE$\\Order_Queue$",
+        "DIRECT=OS:far\\private$\\notify_queue$",
+        "an administration queue",
+    ],
+)
+@pytest.mark.parametrize("is_failure", [False, True])
+def test_messages_to_service_queues_are_not_journaled(
+    sender: Sender, name: str, is_failure: bool
+) -> None:
+    to_administration = name.startswith("an ")
+    message_class = MessageClass.ACK_RECEIVE if to_administration else MessageClass.NORMAL
+    fields = JOURNALED | {"properties": {"message_class": message_class}}
+    raw = packet(0, **fields)  # type: ignore[arg-type]
+    outcome = sender.c.send("DIRECT=OS:far\\admin" if to_administration else name, raw=raw)
+    assert outcome.status == 0
+    ((sender.queue_id, key),) = outcome.value[1]  # type: ignore[index]
+    if is_failure:
+        fail(sender)
+    else:
+        sender.session_ack(key)
+    assert sender.keys() == []
+    assert copies(sender) == {}
+
+
+def test_acknowledgements_of_ours_are_not_journaled(sender: Sender) -> None:
+    sender.create("orders")
+    admin = {"admin_queue": direct("orders"), "properties": {"flags": 0x01}} | JOURNALED
+    elsewhere = packet(1, **admin | {"admin_queue": direct("x")})  # type: ignore[arg-type]
+    assert sender.arrive(elsewhere) == [0]
+    far = type(direct("x"))("TCP:10.9.8.7\\admin")
+    _, applied = sender.arrive_applied(packet(2, **admin | {"admin_queue": far}))  # type: ignore[arg-type]
+    (sender.queue_id,) = applied.outgoing_queue_ids
+    fail(sender)
+    assert copies(sender) == {}
+
+
+@pytest.mark.spec("QB-3.1.5.6-06", "QB-3.1.1.3.1-13")
+@pytest.mark.parametrize("wish", ["positive", "negative", "final ack", "nothing"])
+def test_copy_after_the_order_ack(sender: Sender, wish: str) -> None:
+    fields = {
+        "positive": JP,
+        "negative": JN,
+        "final ack": {"final_ack": True},
+        "nothing": {},
+    }[wish]
+    sender.send(1, **fields, **TRANSACTIONAL)
+    arrived(sender)
+    is_kept = wish != "nothing"
+    assert len(sender.keys()) == is_kept
+    awaiting = [row for row in sender.state.rows() if row[0] == Table.AWAITING_FINAL_ACK]
+    assert len(awaiting) == is_kept
+    assert copies(sender) == {}
+
+
+@pytest.mark.spec("QB-3.1.5.7-02", "QB-3.1.5.7-03", "QB-3.1.5.7-04")
+@pytest.mark.parametrize(
+    ("fields", "received", "refused"),
+    [
+        (JP, {JOURNAL: 1}, {}),
+        (JN, {}, {DEADXACT: 1}),
+        (JOURNALED, {JOURNAL: 1}, {DEADXACT: 1}),
+        ({"final_ack": True}, {}, {}),
+    ],
+    ids=["JP", "JN", "both", "FA"],
+)
+@pytest.mark.parametrize(
+    "message_class",
+    [MessageClass.ACK_RECEIVE, MessageClass.NACK_BAD_DST_Q, MessageClass.NACK_RECEIVE_TIMEOUT],
+)
+def test_copy_after_the_final_ack(
+    sender: Sender,
+    fields: dict[str, object],
+    received: dict[str, int],
+    refused: dict[str, int],
+    message_class: MessageClass,
+) -> None:
+    sender.send(1, **fields, **TRANSACTIONAL)
+    ordinal = arrived(sender)
+    assert sender.one(commands.FinalAcked(ordinal, message_class)).status == 0
+    expected = received if message_class is MessageClass.ACK_RECEIVE else refused
+    assert copies(sender) == expected
+    assert sender.keys() == []
+    left = {Table.OUTGOING, Table.AWAITING_FINAL_ACK, Table.LOCK, Table.OBLIGATION}
+    assert {row[0] for row in sender.state.rows()} & left == set()
