@@ -8,14 +8,14 @@ run there.
 The code behind a row
     1. Candidates are the breaks (`mutation`) of the product statements behind the row's claiming
        tests (`reach`): executed inside functions, or bound at import and named by what is.
-    2. They are ordered by how much they speak of the row: words (identifiers and numbers) that the
-       row's text shares with the broken expression, with its statement, with the names and the
-       docstring around it, each word weighted by how few rows and how few candidates have it;
-       whether the function, class or module cites the row's section; and how few other claiming
-       tests stand on the statement. Chance, by the seed, decides among equals.
-    3. The code behind the row is the head of that order: breaks that do not overlap, at most
-       BREAKS_PER_SCOPE in one function, class or module. A break after which the product can no
-       longer be imported is none, and the next is taken.
+    2. They are ordered twice. By how much they speak of the row: words (identifiers and numbers)
+       that the row's text shares with the broken expression, with its statement, with the names and
+       the docstring around it, each word weighted by how few rows and how few candidates have it,
+       and whether the function, class or module cites the row's section. And by how few other
+       claiming tests stand on the statement. Chance, by the seed, decides among equals.
+    3. The code behind the row is the head of both orders in turn: breaks that do not overlap, at
+       most BREAKS_PER_SCOPE in one function, class or module. A break after which the product can
+       no longer be imported is none, and the next is taken.
 
 A break is killed when a claiming test fails on it. Breaks are made until one is killed by an
 assertion, at most BREAKS_PER_ROW. A row is caught when one of them was killed and its claiming
@@ -46,6 +46,7 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from coverage import CoverageData
@@ -212,7 +213,7 @@ class Ranking:
         self.tests_on = Counter(s for statements in behind.values() for s in statements)
 
     def order(self, row: Row, tests: tuple[str, ...]) -> list[tuple[tuple[str, ...], Mutant]]:
-        """The breaks behind the row, most telling first, each with its file and scope."""
+        """The breaks behind the row in the order to make them, each with its file and scope."""
         statements = {s for test in tests for s in self.behind[test] if s.mutants}
         candidates = [
             self._candidate(statement, mutant)
@@ -222,9 +223,11 @@ class Ranking:
         random.Random(f"{self.seed} {row.id}").shuffle(candidates)
         weights = self._weights(row, candidates)
         cited = {s for s in statements if cites(self.tree.file(s.file), s, row)}
-        scored = [(self._score(c, weights, is_cited=c.statement in cited), c) for c in candidates]
-        scored.sort(key=lambda pair: -pair[0])
-        return [((c.statement.file, *c.statement.scope), c.mutant) for _, c in scored]
+        scored = {id(c): self._score(c, weights, is_cited=c.statement in cited) for c in candidates}
+        telling = sorted(candidates, key=lambda c: -scored[id(c)])
+        own = sorted(telling, key=lambda c: self.tests_on[c.statement])
+        both = chain.from_iterable(zip(telling, own, strict=True))
+        return [((c.statement.file, *c.statement.scope), c.mutant) for c in both]
 
     def _candidate(self, statement: Statement, mutant: Mutant) -> Candidate:
         docstring = self.tree.file(statement.file).docstrings.get(statement.scope, "")
@@ -258,9 +261,7 @@ class Ranking:
             # A long text shares words by chance: what counts is how much of it speaks of the row.
             worth = sum(weights[word] for word in found & weights.keys())
             score += share * worth / math.sqrt(len(found) or 1)
-        # From 1, where every claiming test stands on the statement, to 2, where one does.
-        every = len(self.behind) + 1
-        return score * (2 - math.log(self.tests_on[candidate.statement]) / math.log(every))
+        return score
 
 
 @cache

@@ -2,8 +2,8 @@
 
 Kinds: constant changed (numbers and with them bounds, booleans, byte order of a struct format,
 text), comparison flipped, condition negated, arithmetic swapped, `and`/`or` swapped, arguments
-exchanged, effect of a statement removed. Left alone, because breaking them proves nothing:
-docstrings, annotations, defaults of fields, the words of errors, `__all__`.
+exchanged, effect of a statement removed, a named result left out. Left alone, because breaking
+them proves nothing: docstrings, annotations, assertions, the words of errors, `__all__`.
 """
 
 from __future__ import annotations
@@ -150,6 +150,8 @@ class Source:
             return
         if isinstance(node, (ast.If, ast.While)) and not isinstance(node.test, ast.Constant):
             yield self._mutant(node.test, f"not ({self._segment(node.test)})")
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Attribute):
+            yield self._mutant(node.value, "None")
         if isinstance(node, ast.AugAssign) and (swap := _OPERATORS.get(type(node.op))):
             target, value = self._segment(node.target), self._segment(node.value)
             yield self._mutant(node, f"{target} {swap}= {value}")
@@ -211,17 +213,10 @@ class Source:
 
 
 def _member(statement: Statement, around: ast.ClassDef) -> Statement:
-    """A statement of a class body, without breaks that mean nothing.
-
-    The default of a field says nothing about those who pass it, and the members of a plain `Enum`
-    are told apart by their names.
-    """
-    kept = statement.mutants
-    nodes = {node.lineno: node for node in around.body}
-    if isinstance(nodes.get(statement.first_line), ast.AnnAssign):
-        kept = ()
-    elif [ast.unparse(base) for base in around.bases] == ["Enum"]:
-        kept = tuple(mutant for mutant in kept if mutant.before[0] not in "\"'")
+    """A statement of a class body; members of a plain `Enum` are told apart by names alone."""
+    if [ast.unparse(base) for base in around.bases] != ["Enum"]:
+        return statement
+    kept = tuple(mutant for mutant in statement.mutants if mutant.before[0] not in "\"'")
     return replace(statement, mutants=kept)
 
 
@@ -262,8 +257,8 @@ def _bound(node: ast.stmt) -> Iterator[str]:
 
 
 def _is_text_only(node: ast.stmt) -> bool:
-    """Docstrings, imports, `__all__`: nothing that runs with an effect."""
-    if isinstance(node, (ast.Import, ast.ImportFrom, ast.Pass, ast.Global, ast.Nonlocal)):
+    """Docstrings, imports, assertions, `__all__`: nothing that runs with an effect."""
+    if isinstance(node, (ast.Import, ast.ImportFrom, ast.Pass, ast.Assert, ast.Nonlocal)):
         return True
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return True

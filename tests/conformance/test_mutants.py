@@ -82,7 +82,8 @@ def mutated(source: str) -> list[str]:
     [
         ("x = 4", ["x = 5"]),
         ("x: int = 4", ["x: int = 5"]),
-        ("class A:\n    x: int = 4", []),
+        ("def f():\n    return A.B", ["def f():\n    return None"]),
+        ("assert a == 4, 'words'", []),
         ("class A(Enum):\n    X = 'label'", []),
         ("class A(StrEnum):\n    X = 'word'", ["class A(StrEnum):\n    X = 'word~'"]),
         ("class A(Enum):\n    X = 4", ["class A(Enum):\n    X = 5"]),
