@@ -283,7 +283,7 @@ def test_a_flipped_byte_is_found_at_the_next_mark(tmp_path: Path, where: str) ->
     node.store.flush()
     if where == "a row":
         database = node.store._state._database
-        key, value = next(row for row in database.items() if row[0][0] == Table.QUEUE)
+        key, value = next(row for row in node.store._state.rows() if row[0][0] == Table.QUEUE)
         database.put(key, bytes([value[0] ^ 1]) + value[1:])
         node.put([commands.AuditMark(1)])
     else:
