@@ -82,6 +82,7 @@ class Contents:
             raise ValueError(f"{low} to {high} is no range")
         entries: list[Entry] = []
         if low < high:
+            self._segment_of(low)
             self._segment_of(high - 1)
         room = max_bytes
         while low < high:

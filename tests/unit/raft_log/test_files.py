@@ -1,4 +1,4 @@
-"""The rules of `raft.files`, held by the real disk and by the tests' own."""
+"""The rules of `raft.files`, held by the real disk, the tests' own and the simulator's."""
 
 import errno
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import pytest
 
 from raft.disk import BUFFERS_PER_CALL, DiskDirectory
 from raft.files import Directory, FatalDiskError
+from tests.sim.disk import SimDisk
 from tests.unit.raft_log.faults import Disk, Loss, Stopped
 
 
@@ -20,7 +21,11 @@ def faulty(_: Path) -> Directory:
     return Disk().root
 
 
-@pytest.fixture(params=[real, faulty])
+def simulated(_: Path) -> Directory:
+    return SimDisk(Random(0), sector_bytes=512).directory()
+
+
+@pytest.fixture(params=[real, faulty, simulated])
 def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Directory:
     make: Callable[[Path], Directory] = request.param
     return make(tmp_path)
