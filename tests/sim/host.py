@@ -239,6 +239,8 @@ class Host:
         self.replica = None
         self.machine = None
         self.role = Role.FOLLOWER
+        self.leader = None
+        self.configuration = None
         self._inbox.clear()
         self._reads.clear()
         self._poll_planned = False

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.sim.__main__ import STEPS
 from tests.sim.planted import MUTANTS, Mutant
@@ -63,23 +64,38 @@ def plant(mutant: Mutant, tree: Path) -> None:
         path.write_text(text, encoding="utf-8")
 
 
+def simulate(tree: Path, seeds: range) -> dict[str, Any]:
+    """Run seeds in a copy of the tree until one fails; return the figures."""
+    options = ["--seeds", f"{seeds.start}:{seeds.stop}", "--steps", str(STEPS), "--first", "--json"]
+    command = [sys.executable, "-m", "tests.sim", *options]
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    report = tree / "build" / "sim.json"
+    if not report.exists():
+        raise RuntimeError(f"the simulator did not run:\n{done.stderr}")
+    figures: dict[str, Any] = json.loads(report.read_text())
+    report.unlink()
+    if Path(figures["raft_path"]).resolve() != (tree / "raft").resolve():
+        raise RuntimeError("the installed project was imported, not the copy")
+    return figures
+
+
 def hunt(mutant: Mutant, seeds: int) -> Outcome:
-    """Run the simulator on the mutant until it finds something."""
+    """Run the simulator on the mutant until it finds something that is the mutant's doing."""
     with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder)
-        copy_tree(tree)
-        plant(mutant, tree)
-        options = ["--seeds", f"0:{seeds}", "--steps", str(STEPS), "--first", "--json"]
-        command = [sys.executable, "-m", "tests.sim", *options]
-        done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
-        report = tree / "build" / "sim.json"
-        if not report.exists():
-            raise RuntimeError(f"mutant {mutant.name}: the simulator did not run:\n{done.stderr}")
-        figures = json.loads(report.read_text())
-        if Path(figures["raft_path"]).resolve() != (tree / "raft").resolve():
-            raise RuntimeError(f"mutant {mutant.name}: not the copy was imported")
-        failed = figures["failed_seeds"]
-        return Outcome(failed[0] if failed else None, figures["first_failure"])
+        sound, broken = Path(folder) / "sound", Path(folder) / "broken"
+        for tree in (sound, broken):
+            copy_tree(tree)
+        plant(mutant, broken)
+        start = 0
+        while start < seeds:
+            figures = simulate(broken, range(start, seeds))
+            if not figures["failed_seeds"]:
+                break
+            seed = figures["failed_seeds"][0]
+            if not simulate(sound, range(seed, seed + 1))["failed_seeds"]:
+                return Outcome(seed, figures["first_failure"])
+            start = seed + 1
+        return Outcome(None, "")
 
 
 def main() -> int:

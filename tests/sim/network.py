@@ -377,7 +377,7 @@ def splits(chance: random.Random, hosts: list[str], leader: "Host | None") -> li
     if ways == "in":
         return [(b, a) for a, b in pairs]
     both = pairs + [(b, a) for a, b in pairs]
-    if ways == "bridge" and len(hosts) > 2:
+    if ways == "bridge" and len(right) > 1:
         bridge = order[-1]
         both = [(a, b) for a, b in both if bridge not in (a, b)]
     return both

@@ -15,7 +15,7 @@ from tests.sim.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
 REGRESSIONS = Path(__file__).with_name("regressions.txt")
-SEEDS = range(12)
+SEEDS = range(6)
 """`make sim` runs two hundred, `make sim-long` two thousand."""
 STEPS = 2_000
 
