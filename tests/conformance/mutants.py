@@ -169,7 +169,7 @@ class Workshop:
         only, record = self.folder / "only", self.folder / "record.json"
         only.write_text("\n".join(tests), encoding="utf-8")
         files = {test.split("::", 1)[0] for test in tests}
-        options = ("--spec-only", str(only), "--spec-record", str(record), "--spec-no-shrink")
+        options = ("--spec-only", str(only), "--spec-record", str(record), "--spec-mutant")
         try:
             done = self._run(pytest_command(self.project, files, *options), BREAK_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -10,13 +10,14 @@ every run, so that a wrong claim is seen by the one who writes it:
 With `--spec-record FILE` only claiming tests are run, and FILE receives what each claimed and how
 it ended. With `--spec-contexts FILE` (the mutants' first pass) the lines of product code that
 each claiming test executes are stored as coverage data, one context per test. `--spec-only FILE`
-narrows the run to the tests that FILE names, one per line; `--spec-no-shrink` keeps hypothesis from
-minimising what fails.
+narrows the run to the tests that FILE names, one per line; `--spec-mutant` is a run on broken code:
+hypothesis does not minimise what fails, and memory is bounded.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from coverage import Coverage
 
 MARKER = "spec"
+MUTANT_MEMORY_MAX_BYTES = 8 * 1024**3
 
 
 @dataclass
@@ -80,18 +82,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--spec-contexts", type=Path, help="store executed lines per claiming test here"
     )
     group.addoption("--spec-only", type=Path, help="run only the tests named in this file")
-    group.addoption("--spec-no-shrink", action="store_true", help="do not minimise a failure")
+    group.addoption("--spec-mutant", action="store_true", help="a run on broken code")
     group.addoption("--spec-folder", type=Path, default=SPEC_FOLDER, help="the catalogues")
     group.addoption("--spec-declared", type=Path, default=DECLARED_FILE, help="declared rows")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "spec(*ids): catalogue rows that this test proves")
-    if config.getoption("--spec-no-shrink"):
-        # One counterexample is enough to know that a break was noticed.
+    if config.getoption("--spec-mutant"):
+        # One counterexample is enough to know that a break was noticed, and a loop that no longer
+        # ends must not take the machine's memory with it.
         phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
-        hypothesis.settings.register_profile("no-shrink", phases=phases, database=None)
-        hypothesis.settings.load_profile("no-shrink")
+        hypothesis.settings.register_profile("mutant", phases=phases, database=None)
+        hypothesis.settings.load_profile("mutant")
+        resource.setrlimit(resource.RLIMIT_AS, (MUTANT_MEMORY_MAX_BYTES, MUTANT_MEMORY_MAX_BYTES))
     config.pluginmanager.register(Ledger(config), "conformance-ledger")
 
 
