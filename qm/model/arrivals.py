@@ -266,11 +266,11 @@ class Arrivals:
             self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
 
     def _refuse(self, arrival: "_Arrival", message_class: int) -> int:
-        """Say so to whoever asked to hear it; a transactional sender waits for a final ack."""
+        """Say so to whoever asked to hear it; a transactional sender always gets a final ack."""
         if arrival.acknowledge_flags() & AcknowledgeFlags.NA:
             arrival.has_consequence = True
             self._acknowledgements.acknowledge(arrival.subject(), message_class)
-        if arrival.head[10] & FLAG_TH and arrival.obligation().final_ack:
+        if arrival.head[10] & FLAG_TH:
             self._acknowledgements.finally_acknowledge(arrival.subject(), message_class)
         return int(message_class)
 
@@ -506,6 +506,12 @@ class _Arrival:
         """Return it as the subject of an acknowledgement."""
         obligation = self.obligation()
         is_recoverable = (self.head[10] & FLAG_DM) >> DM_SHIFT == DM_RECOVERABLE
+        is_sealed = self.facts.was_encrypted or self.security_flags() & FLAG_EB
         return Subject(
-            self.head[5], self.head[9], is_recoverable, obligation.destination, obligation
+            self.head[5],
+            self.head[9],
+            is_recoverable,
+            obligation.destination,
+            obligation,
+            None if is_sealed else (self.command.body_index, self.command.first_ordinal + self.k),
         )

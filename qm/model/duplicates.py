@@ -170,7 +170,7 @@ class Duplicates:
 
     def advance(self, stream: Stream, sequence: int, number: int) -> None:
         """A message of the sequence was accepted, or refused for good: its number is used."""
-        stream.sequence, stream.number = sequence, number
+        stream.sequence, stream.number, stream.rejects = sequence, number, 0
         stream.last_access_ms = self._ledger.now_ms
         self._dirty_sequences[stream.stream_id] = stream
 

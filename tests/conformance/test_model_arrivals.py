@@ -1,0 +1,362 @@
+"""Messages from other queue managers, as apply judges them [MS-MQQB 3.1.5.8, 2.2.5]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from qm.model import commands
+from qm.model.attributes import encode_attribute
+from qm.model.commands import Facts, SignatureFact, TransferVerdict
+from qm.model.machine import Machine
+from qm.model.message import deserialize_message_from_buffer
+from qm.model.records import FinalAckRow, OutboxRow, decode
+from qm.model.rows import SEQUENCE_IN_ROW
+from qm.model.state import Table
+from qm.security.descriptor import Acl, SecurityDescriptor, write_descriptor
+from qm.wire.message_class import AcknowledgeFlags, MessageClass
+from qm.wire.queue_name import PrivateQueueFormatNameId, QueueHost
+from tests.unit.model.world import NOW_S, OWN, PEER, PEER_ADDRESS, World, direct, packet, request
+
+ACCEPTED, DUPLICATE = TransferVerdict.ACCEPTED, TransferVerdict.DUPLICATE
+OUT_OF_ORDER, CLOSE = TransferVerdict.OUT_OF_ORDER, TransferVerdict.CLOSE_SESSION
+SEQUENCE = 5 << 32 | 1
+NA, PA = int(AcknowledgeFlags.NA), int(AcknowledgeFlags.PA)
+
+
+@pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
+def world(request: pytest.FixtureRequest) -> World:
+    made = World(forgets=request.param)
+    set_manager(made, send_insecure_nacks=True)
+    return made
+
+
+def set_manager(world: World, **values: object) -> None:
+    changes = {name: encode_attribute(value) for name, value in values.items()}
+    assert world.one(commands.SetQueueManager(request(), changes, ())).status == 0
+
+
+def restart(world: World) -> None:
+    """What another replica, or this node after a restart, makes of the rows."""
+    world.machine = Machine(world.state)
+
+
+def final_acks(world: World) -> list[tuple[OutboxRow, FinalAckRow]]:
+    rows = [decode(OutboxRow, row) for table, _, row in world.state.rows() if table == Table.OUTBOX]
+    return [(row, decode(FinalAckRow, row.payload)) for row in rows]
+
+
+def classes(world: World, admin: int) -> list[int]:
+    return [message.properties.message_class for message in world.messages(admin)]
+
+
+def sequences(world: World) -> list[tuple[int, ...]]:
+    """(sequence, number, rejects, last access) of every stream."""
+    rows = [row for table, _, row in world.state.rows() if table == Table.SEQUENCE_IN]
+    return [SEQUENCE_IN_ROW.unpack(row) for row in rows]
+
+
+def asking(flags: int, **more: Any) -> dict[str, Any]:
+    return {"admin_queue": direct("admin"), "properties": {"flags": flags}} | more
+
+
+# Duplicates --------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("QB-3.1.5.8.1-01", "QB-3.1.5.8.6-01")
+def test_a_transactional_message_is_known_by_its_number_alone(world: World) -> None:
+    orders = world.create("orders", transactional=True)
+    inbox = world.create("private$\\inbox", transactional=True)
+    number = world.record(inbox).private_queue_number
+    assert world.arrive(
+        packet(7, sequence=(SEQUENCE, 1, 0)),
+        packet(7, sequence=(SEQUENCE, 2, 1)),
+        packet(8, sequence=(SEQUENCE, 2, 1)),
+    ) == [ACCEPTED, ACCEPTED, DUPLICATE]
+    assert len(world.positions(orders)) == 2
+    own = packet(
+        9,
+        to=PrivateQueueFormatNameId(QueueHost.DESTINATION, number),
+        queue_manager_address=OWN,
+        sequence=(SEQUENCE, 1, 0),
+    )
+    assert world.arrive(own, own) == [ACCEPTED, DUPLICATE]
+    assert [row[:2] for row in sequences(world)] == [(SEQUENCE, 2), (SEQUENCE, 1)]
+    assert not [row for row in world.state.rows() if row[0] == Table.HISTORY]
+
+
+@pytest.mark.spec("QB-3.1.5.8.1-02", "QB-3.1.1.3-06")
+def test_a_repeated_message_is_discarded_for_as_long_as_it_may_be_repeated(world: World) -> None:
+    orders = world.create("orders")
+    message = packet(7, time_to_reach_queue=3600)
+    assert world.arrive(message) == [ACCEPTED]
+    for _ in range(6):
+        world.tick(600_000)
+        restart(world)
+        assert world.arrive(message) == [DUPLICATE]
+    assert len(world.positions(orders)) == 1
+    assert world.arrive(packet(7, source_queue_manager=OWN)) == [ACCEPTED]
+    assert world.arrive(packet(8)) == [ACCEPTED]
+
+
+@pytest.mark.spec("QB-3.1.5.8.2-04", "QB-3.1.1.3-05")
+def test_a_message_is_remembered_in_the_entry_that_takes_it(world: World) -> None:
+    world.create("orders")
+
+    def remembered() -> int:
+        rows = [row for table, _, row in world.state.rows() if table == Table.HISTORY]
+        return sum(int.from_bytes(row, "little").bit_count() for row in rows)
+
+    assert remembered() == 0
+    set_manager(world, queue_manager_quota=0)
+    message = packet(7)
+    assert world.arrive(message) == [CLOSE]
+    assert remembered() == 0
+    set_manager(world, queue_manager_quota=1000)
+    assert world.arrive(message, message) == [ACCEPTED, DUPLICATE]
+    assert remembered() == 1
+    world.tick(8 * 24 * 3600 * 1000)
+    assert remembered() == 0
+
+
+@pytest.mark.spec("QB-3.1.5.8-01")
+def test_the_order_of_judgement(world: World) -> None:
+    """Duplicate or out of order, expired, queue, policy, quota: the first that applies."""
+    world.create("full", quota=0)
+    world.create("closed", quota=0, security=write_descriptor(SecurityDescriptor(dacl=Acl(()))))
+    late: dict[str, Any] = {"time_to_reach_queue": 5, "sent_time": NOW_S - 6}
+    assert world.arrive(
+        packet(1, to="absent", **late),
+        packet(2, to="absent", sequence=(SEQUENCE, 2, 1), **late),
+        packet(3, to="absent"),
+        packet(4, to="closed", **late),
+        packet(5, to="closed"),
+        packet(6, to="full", sequence=(SEQUENCE, 1, 0)),
+        packet(7, to="full"),
+    ) == [
+        MessageClass.NACK_REACH_QUEUE_TIMEOUT,
+        OUT_OF_ORDER,
+        MessageClass.NACK_BAD_DST_Q,
+        MessageClass.NACK_REACH_QUEUE_TIMEOUT,
+        MessageClass.NACK_ACCESS_DENIED,
+        MessageClass.NACK_NOT_TRANSACTIONAL_Q,
+        MessageClass.NACK_Q_EXCEED_QUOTA,
+    ]
+
+
+# Refusals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("QB-3.1.5.8.2-06", "QB-2.2.5-01", "QB-2.2.4-06")
+def test_a_queue_that_is_not_here(world: World) -> None:
+    admin = world.create("admin")
+    verdict = MessageClass.NACK_BAD_DST_Q
+    plain = packet(1, to="absent", **asking(NA))
+    unasked = packet(2, to="absent", **asking(PA))
+    first = packet(3, to="absent", sequence=(SEQUENCE, 1, 0), **asking(NA))
+    assert world.arrive(plain, unasked, first) == [verdict] * 3
+    assert classes(world, admin) == [verdict, verdict]
+    ((_, final),) = final_acks(world)
+    assert (final.message_class, final.acknowledged_message_id) == (verdict, 3)
+    # Rejected, and its number is used: the next one is in order.
+    assert world.arrive(packet(4, to="absent", sequence=(SEQUENCE, 2, 1))) == [verdict]
+    assert len(final_acks(world)) == 2
+
+
+@pytest.mark.spec("QB-3.1.5.8.2-07", "QB-3.1.5.8.2-08", "QB-1.3.3-01")
+def test_the_kinds_of_message_and_queue_must_agree(world: World) -> None:
+    admin = world.create("admin")
+    plain, strict = world.create("plain"), world.create("strict", transactional=True)
+    wrong = packet(1, to="plain", sequence=(SEQUENCE, 1, 0), **asking(NA))
+    assert world.arrive(wrong) == [MessageClass.NACK_NOT_TRANSACTIONAL_Q]
+    assert classes(world, admin) == [MessageClass.NACK_NOT_TRANSACTIONAL_Q]
+    ((_, final),) = final_acks(world)
+    assert final.message_class == MessageClass.NACK_NOT_TRANSACTIONAL_Q
+    express = packet(2, to="strict", **asking(NA))
+    recoverable = packet(3, to="strict", is_recoverable=True)
+    verdict = MessageClass.NACK_NOT_TRANSACTIONAL_MSG
+    assert world.arrive(express, recoverable) == [verdict, verdict]
+    assert sorted(classes(world, admin)) == [MessageClass.NACK_NOT_TRANSACTIONAL_Q, verdict]
+    assert len(final_acks(world)) == 1
+    assert world.positions(plain) == world.positions(strict) == {}
+    assert world.arrive(
+        packet(4, to="plain"), packet(5, to="strict", sequence=(SEQUENCE, 1, 0))
+    ) == [ACCEPTED, ACCEPTED]
+
+
+@pytest.mark.spec("QB-3.1.5.8.8-02")
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_full_queue(world: World, keeps: bool) -> None:
+    set_manager(world, copy_to_deadletter_on_quota=keeps)
+    admin = world.create("admin")
+    full = world.create("full", quota=0)
+    world.create("tx", quota=0, transactional=True)
+    refused = packet(1, to="full", **asking(NA, has_negative_journaling=True))
+    silent = packet(2, to="full")
+    transactional = packet(3, to="tx", sequence=(SEQUENCE, 1, 0), has_negative_journaling=True)
+    verdict = MessageClass.NACK_Q_EXCEED_QUOTA
+    assert world.arrive(refused, silent, transactional) == [verdict] * 3
+    assert classes(world, admin) == [verdict]
+    dead = world.messages(world.manager_queue("system_deadletter_queue"))
+    assert [message.user_header.message_id for message in dead] == ([1] if keeps else [])
+    ((_, final),) = final_acks(world)
+    assert (final.message_class, final.acknowledged_message_id) == (verdict, 3)
+    assert world.positions(full) == {}
+
+
+@pytest.mark.spec("QB-2.2.5-05", "QB-2.2.5.1-02", "QB-3.1.7.17-03")
+@pytest.mark.parametrize(
+    ("queue", "attributes", "facts", "verdict"),
+    [
+        ("absent", None, {}, 0x8000),
+        ("q", {"transactional": True, "quota": 0}, {}, 0x8003),
+        ("q", {"transactional": True, "security": "nobody"}, {}, 0x8004),
+        ("q", {"transactional": True}, {"signature": SignatureFact.INVALID}, 0x8006),
+        ("q", {"transactional": True, "privacy_level": 2}, {}, 0x8007),
+        ("q", {}, {}, 0x8009),
+    ],
+)
+def test_final_acks_of_refusals(
+    world: World,
+    queue: str,
+    attributes: dict[str, Any] | None,
+    facts: dict[str, Any],
+    verdict: int,
+) -> None:
+    if attributes is not None:
+        if attributes.get("security"):
+            nobody = write_descriptor(SecurityDescriptor(dacl=Acl(())))
+            attributes = attributes | {"security": nobody}
+        world.create(queue, **attributes)
+    message = packet(77, to=queue, sequence=(SEQUENCE, 6, 0))
+    seen = Facts(1, PEER, PEER_ADDRESS, (), **facts)
+    assert world.arrive(message, facts=seen) == [verdict]
+    ((row, final),) = final_acks(world)
+    assert row.queue_manager == PEER
+    assert final == FinalAckRow(SEQUENCE, 6, 0, verdict, PEER, 77)
+
+
+# Sequences ---------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("QB-3.1.5.8.6-03", "QB-3.1.5.8.6-04", "QB-3.1.1.6.2-02", "QB-3.1.1.3.1-06")
+@pytest.mark.parametrize(
+    ("sequence", "number", "previous", "verdict"),
+    [
+        (SEQUENCE, 6, 5, ACCEPTED),
+        (SEQUENCE, 9, 5, ACCEPTED),  # numbers between never existed
+        (SEQUENCE, 9, 4, ACCEPTED),
+        (SEQUENCE, 5, 4, DUPLICATE),
+        (SEQUENCE, 4, 0, DUPLICATE),
+        (SEQUENCE, 7, 6, OUT_OF_ORDER),  # 6 is not here yet
+        (SEQUENCE + 1, 1, 0, ACCEPTED),
+        (6 << 32, 1, 0, ACCEPTED),  # a later TimeStamp is greater, whatever the Ordinal
+        (SEQUENCE + 1, 2, 1, OUT_OF_ORDER),
+        (4 << 32 | 0xFFFF_FFFF, 1, 0, OUT_OF_ORDER),
+    ],
+)
+def test_the_acceptance_rules(
+    world: World, sequence: int, number: int, previous: int, verdict: int
+) -> None:
+    orders = world.create("orders", transactional=True)
+    assert sequences(world) == []
+    assert world.arrive(packet(1, sequence=(SEQUENCE, 5, 0))) == [ACCEPTED]
+    restart(world)
+    assert world.arrive(packet(2, sequence=(sequence, number, previous))) == [verdict]
+    assert len(world.positions(orders)) == (2 if verdict == ACCEPTED else 1)
+
+
+@pytest.mark.spec(
+    "QB-3.1.5.8.6-05", "QB-3.1.5.8.6-06", "QB-3.1.5.8.6-07", "QB-3.1.1.3.1-07", "QB-3.1.5.8.8-04"
+)
+def test_what_is_kept_of_a_sequence(world: World) -> None:
+    world.create("orders", transactional=True)
+    world.arrive(packet(1, sequence=(SEQUENCE, 1, 0)))
+    ((sequence, number, rejects, accessed),) = sequences(world)
+    assert (sequence, number, rejects, accessed) == (SEQUENCE, 1, 0, world.now_ms)
+    streams = [key for table, key, _ in world.state.rows() if table == Table.STREAM]
+    assert [key for key in streams if PEER in key and b"o\0r\0d\0e\0r\0s\0" in key]
+    world.now_ms += 5_000
+    gap = packet(3, sequence=(SEQUENCE, 3, 2))
+    world.arrive(gap, gap)
+    restart(world)
+    assert sequences(world) == [(SEQUENCE, 1, 2, world.now_ms)]
+    world.now_ms += 5_000
+    world.arrive(gap)
+    assert sequences(world) == [(SEQUENCE, 1, 3, world.now_ms)]
+    world.now_ms += 5_000
+    world.arrive(packet(2, sequence=(SEQUENCE, 2, 1)))
+    assert sequences(world) == [(SEQUENCE, 2, 0, world.now_ms)]
+    # Another sender's sequence, and the same sender's to another queue, are others.
+    assert world.arrive(packet(1, sequence=(SEQUENCE, 1, 0), source_queue_manager=b"3" * 16)) == [
+        ACCEPTED
+    ]
+    assert len(sequences(world)) == 2
+
+
+def test_nothing_of_a_sequence_moves_when_the_message_cannot_be_stored(world: World) -> None:
+    world.create("orders", transactional=True)
+    world.arrive(packet(1, sequence=(SEQUENCE, 1, 0)))
+    before = sequences(world)
+    set_manager(world, queue_manager_quota=0)
+    assert world.arrive(packet(2, sequence=(SEQUENCE, 2, 1))) == [CLOSE]
+    assert sequences(world) == before
+
+
+@pytest.mark.spec("QB-3.1.5.8.2-03", "QB-3.1.1.3.1-14")
+def test_where_a_final_ack_goes_follows_from_the_message(world: World) -> None:
+    inbox = world.create("private$\\inbox")
+    number = world.record(inbox).private_queue_number
+    by_number = PrivateQueueFormatNameId(QueueHost.DESTINATION, number)
+    world.arrive(
+        packet(1, to="private$\\inbox", sequence=(SEQUENCE, 1, 0)),
+        packet(2, to=by_number, queue_manager_address=OWN, sequence=(SEQUENCE, 1, 0)),
+    )
+    found = {final.acknowledged_message_id: row for row, final in final_acks(world)}
+    assert found[1].address == PEER_ADDRESS
+    assert (found[2].address, found[2].queue_manager) == ("", PEER)
+
+
+# Acceptance --------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("QB-3.1.5.8.8-01", "DM-3.1.1.12-25", "DM-3.1.7.1.9-04", "DM-3.1.7.1.9-06")
+def test_what_arrived_is_what_is_in_the_queue(world: World) -> None:
+    orders = world.create("orders")
+    raw = packet(
+        7, body=b"the body", priority=6, properties={"label": "a label", "application_tag": 9}
+    )
+    before = world.counters().sequential_id
+    assert world.arrive(raw, packet(8)) == [ACCEPTED, ACCEPTED]
+    assert world.counters().sequential_id == before + 2
+    keys = list(world.positions(orders))
+    assert [key & (1 << 56) - 1 for key in keys] == [before + 1, before + 2]
+    position = world.positions(orders)[keys[0]]
+    stored = world.bodies[position.body_index, position.body_ordinal]
+    message = deserialize_message_from_buffer(stored)
+    assert (message.body, message.label, message.application_tag) == (b"the body", "a label", 9)
+    assert message.source_machine_identifier == position.source_queue_manager == PEER
+    client = world.client()
+    client.send("DIRECT=OS:vhost\\orders")
+    assert [p.source_queue_manager for p in world.positions(orders).values()][2:] == [OWN]
+
+
+@pytest.mark.spec("QB-3.1.5.8.10-01", "DM-3.1.1.12-31")
+def test_arrival_is_acknowledged_unless_the_queue_is_a_service_queue(world: World) -> None:
+    admin = world.create("admin")
+    world.create("orders")
+    world.create("full", quota=0)
+    both = PA | NA
+    assert world.arrive(
+        packet(1, **asking(both)), packet(2), packet(3, to="full", **asking(both))
+    ) == [ACCEPTED, ACCEPTED, MessageClass.NACK_Q_EXCEED_QUOTA]
+    assert classes(world, admin) == [
+        MessageClass.ACK_REACH_QUEUE,
+        MessageClass.NACK_Q_EXCEED_QUOTA,
+    ]
+    for number in (4, 5):
+        name = PrivateQueueFormatNameId(QueueHost.DESTINATION, number)
+        to_service = packet(10 + number, to=name, queue_manager_address=OWN, **asking(PA))
+        assert world.arrive(to_service) == [TransferVerdict.IGNORED]
+    assert len(classes(world, admin)) == 2
