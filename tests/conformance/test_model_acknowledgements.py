@@ -1,0 +1,279 @@
+"""Administration and final acknowledgements [MS-MQQB 3.1.7.2, 3.1.7.15, 2.2.5]."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import pytest
+
+from qm.model import commands
+from qm.model.commands import Facts
+from qm.model.elements import QueueAccessType
+from qm.model.message import AuthenticationLevel, PrivacyLevel, deserialize_message_from_buffer
+from qm.model.records import FinalAckRow, OutboxRow, SyntheticPacket, decode
+from qm.model.rows import BODY_KEY
+from qm.model.state import Table
+from qm.names.format_name import PrivateName, format_name_text
+from qm.wire.identifiers import ObjectId
+from qm.wire.message_class import AcknowledgeFlags, MessageClass
+from qm.wire.queue_name import (
+    DirectQueueFormatName,
+    PrivateQueueFormatName,
+    PrivateQueueFormatNameId,
+    PublicQueueFormatName,
+    QueueHost,
+    QueueName,
+)
+from tests.unit.model.test_delivery import Sender
+from tests.unit.model.world import NOW_S, OWN, PEER, PEER_ADDRESS, World, direct, packet, request
+
+ORDERS = "DIRECT=OS:vhost\\orders"
+THIRD = b"third-queue-mgr!"
+RECEIVED = MessageClass.ACK_RECEIVE
+CAUSES = {
+    "received": RECEIVED,
+    "second phase": RECEIVED,
+    "committed": RECEIVED,
+    "deleted": MessageClass.NACK_Q_DELETED,
+    "purged": MessageClass.NACK_Q_PURGED,
+    "expired": MessageClass.NACK_RECEIVE_TIMEOUT,
+    "rejected": MessageClass.NACK_RECEIVE_REJECTED,
+}
+PA, PR, NA, NR = (int(flag) for flag in AcknowledgeFlags)
+
+
+@pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
+def world(request: pytest.FixtureRequest) -> World:
+    return World(forgets=request.param)
+
+
+def remove(world: World, queue_id: int, cause: str) -> None:
+    """Make the one message of a queue leave it."""
+    if cause == "deleted":
+        world.one(commands.DeleteQueue(request(), queue_id, ()))
+        world.settle(queue_id)
+    elif cause == "purged":
+        world.one(commands.PurgeQueue(request(), queue_id, ()))
+        world.settle(queue_id)
+    elif cause == "expired":
+        world.tick(3_600_000)
+    else:
+        client = world.client()
+        opened = client.open(ORDERS, QueueAccessType.RECEIVE_ACCESS)
+        if cause == "committed":
+            transaction = client.begin("t")
+            assert len(client.receive(opened, transaction=transaction)) == 1
+            assert client.commit(transaction) == 0
+            return
+        (result,) = client.receive(opened, is_two_phase=cause != "received")
+        reason = CAUSES[cause]
+        end = commands.ReadEnd(client.request(), queue_id, result.lookup_identifier, True, reason)
+        if cause != "received":
+            assert world.one(end).status == 0
+
+
+def asking(flags: int, **more: Any) -> dict[str, Any]:
+    properties = {"flags": flags, "label": "a label", "application_tag": 5}
+    return {
+        "admin_queue": direct("admin"),
+        "properties": properties,
+        "time_to_be_received": 3600,
+        "sent_time": NOW_S,
+    } | more
+
+
+def classes(world: World, admin: int) -> list[int]:
+    return [message.properties.message_class for message in world.messages(admin)]
+
+
+def final_acks(world: World) -> list[tuple[OutboxRow, FinalAckRow]]:
+    rows = [decode(OutboxRow, row) for table, _, row in world.state.rows() if table == Table.OUTBOX]
+    return [(row, decode(FinalAckRow, row.payload)) for row in rows]
+
+
+def synthetic(world: World, queue_id: int) -> SyntheticPacket:
+    """The one packet in a queue, as apply made it."""
+    (position,) = world.positions(queue_id).values()
+    key = BODY_KEY.pack(position.body_index, position.body_ordinal)
+    row = world.state.get(Table.SYNTHETIC, key)
+    assert row is not None
+    return decode(SyntheticPacket, row)
+
+
+# When a message leaves its queue -----------------------------------------------------------
+
+
+@pytest.mark.spec("QB-3.1.7.2-01", "QB-3.1.7.2.1-02", "QB-2.2.5-04", "DM-3.1.7.1.12-04")
+@pytest.mark.parametrize("cause", CAUSES)
+def test_every_way_out_is_told(world: World, cause: str) -> None:
+    admin = world.create("admin")
+    orders = world.create("orders", transactional=True)
+    message = packet(7, sequence=(9, 1, 0), final_ack=True, **asking(PR | NR))
+    assert world.arrive(message) == [0]
+    assert final_acks(world) == []
+    remove(world, orders, cause)
+    assert classes(world, admin) == [CAUSES[cause]]
+    ((row, final),) = final_acks(world)
+    assert final == FinalAckRow(9, 1, 0, CAUSES[cause], PEER, 7)
+    assert (row.queue_manager, row.address) == (PEER, PEER_ADDRESS)
+    assert not [key for table, key, _ in world.state.rows() if table == Table.OBLIGATION]
+
+
+@pytest.mark.spec("QB-3.1.7.2.1-01", "DM-3.1.1.12-30", "DM-3.1.1.12-32", "DM-3.1.1.12-33")
+@pytest.mark.parametrize(
+    ("flags", "of_receive", "of_loss"),
+    [
+        (0, False, False),
+        (PA | NA, False, False),  # AckFullReachQueue
+        (PR, True, False),  # AckPosReceive
+        (NR, False, True),  # AckNegReceive
+        (NA | NR, False, True),  # AckNackReceive
+        (NA | PR | NR, True, True),  # AckFullReceive
+    ],
+)
+@pytest.mark.parametrize("cause", ["received", "deleted", "purged", "expired", "rejected"])
+def test_who_asked_for_what(
+    world: World, flags: int, of_receive: bool, of_loss: bool, cause: str
+) -> None:
+    admin = world.create("admin")
+    orders = world.create("orders")
+    world.arrive(packet(7, **asking(flags)))
+    arrival = classes(world, admin)
+    assert arrival == ([MessageClass.ACK_REACH_QUEUE] if flags & PA else [])
+    remove(world, orders, cause)
+    is_told = of_receive if cause == "received" else of_loss
+    assert classes(world, admin)[len(arrival) :] == ([CAUSES[cause]] if is_told else [])
+
+
+@pytest.mark.spec("DM-3.1.1.12-32", "DM-3.1.1.12-33", "QB-3.1.7.1.2-02")
+@pytest.mark.parametrize("flags", [NA | NR, NA | PR | NR, NA, PR | NR, 0])
+def test_failed_delivery_is_told_to_who_asked(flags: int) -> None:
+    sender = Sender(forgets=False)
+    admin = sender.create("admin")
+    sender.send(1, admin_queue=direct("admin"), properties={"flags": flags})
+    late = MessageClass.NACK_REACH_QUEUE_TIMEOUT
+    sender.one(commands.TransferFailed(sender.queue_id, array("Q", sender.keys()), late))
+    assert classes(sender, admin) == ([late] if flags & NA else [])
+
+
+@pytest.mark.spec("QB-3.1.7.2.2-01", "QB-2.2.5-01")
+@pytest.mark.parametrize(
+    ("fields", "is_told"),
+    [
+        ({"sequence": (9, 1, 0)}, False),
+        ({"sequence": (9, 1, 0), "final_ack": True}, True),
+        ({"sequence": (9, 1, 0), "has_positive_journaling": True}, True),
+        ({"sequence": (9, 1, 0), "has_negative_journaling": True}, True),
+        ({"has_positive_journaling": True, "has_negative_journaling": True}, False),
+    ],
+)
+@pytest.mark.parametrize("cause", ["received", "purged"])
+def test_final_acks_of_what_left_its_queue(
+    world: World, fields: dict[str, Any], is_told: bool, cause: str
+) -> None:
+    orders = world.create("orders", transactional="sequence" in fields)
+    world.arrive(packet(7, **fields))
+    remove(world, orders, cause)
+    assert [final.message_class for _, final in final_acks(world)] == [CAUSES[cause]] * is_told
+
+
+# What an administration acknowledgement is -------------------------------------------------
+
+
+@pytest.mark.spec("QB-3.1.7.15-04", "QB-3.1.7.2.1-03", "QB-1.3.5.2-01")
+@pytest.mark.parametrize("is_recoverable", [True, False])
+@pytest.mark.parametrize("cause", ["arrived", "received", "purged"])
+def test_attributes_of_an_acknowledgement(world: World, is_recoverable: bool, cause: str) -> None:
+    admin = world.create("admin")
+    orders = world.create("orders")
+    flags = PA if cause == "arrived" else PR | NR
+    journals = {"has_positive_journaling": True, "has_negative_journaling": True}
+    world.arrive(packet(7, is_recoverable=is_recoverable, **asking(flags, **journals)))
+    if cause != "arrived":
+        remove(world, orders, cause)
+    message = deserialize_message_from_buffer(synthetic(world, admin).packet)
+    assert message.correlation_identifier == ObjectId(PEER, 7)
+    assert message.response_queue_format_name == ORDERS
+    assert bool(message.delivery_guarantee) is is_recoverable
+    assert message.acknowledgements_requested == 0
+    assert message.administration_queue_format_name == ""
+    assert message.time_to_reach_queue == message.time_to_be_received == 0xFFFF_FFFF
+    assert not message.positive_journaling_requested
+    assert not message.negative_journaling_requested
+    assert message.privacy_level == PrivacyLevel.NONE
+    assert message.authentication_level is AuthenticationLevel.NONE
+    assert (message.label, message.application_tag) == ("a label", 5)
+    assert message.source_machine_identifier == OWN
+    assert message.identifier.uniquifier
+
+
+@pytest.mark.spec("QB-3.1.7.15-03", "QB-1.3.5.2-01")
+@pytest.mark.parametrize(
+    ("name", "goes_to"),
+    [
+        (
+            PrivateQueueFormatNameId(QueueHost.SOURCE, 0xAB),
+            format_name_text(PrivateName(PEER, 0xAB)),
+        ),
+        (PrivateQueueFormatNameId(QueueHost.DESTINATION, 16), "here"),
+        (PublicQueueFormatName(THIRD), "here"),
+        (PrivateQueueFormatName(THIRD, 0x1F), format_name_text(PrivateName(THIRD, 0x1F))),
+        (PrivateQueueFormatName(OWN, 16), "here"),
+        (DirectQueueFormatName("TCP:10.1.2.3\\admin"), "DIRECT=TCP:10.1.2.3\\admin"),
+        (DirectQueueFormatName("OS:vhost\\private$\\admin"), "here"),
+    ],
+    ids=str,
+)
+def test_where_an_acknowledgement_goes(world: World, name: QueueName, goes_to: str) -> None:
+    local = world.create("private$\\admin")
+    assert world.record(local).private_queue_number == 16
+    if isinstance(name, PublicQueueFormatName):
+        local = world.create("admin")
+        name = PublicQueueFormatName(world.record(local).identifier)
+    world.create("orders")
+    message = packet(7, **asking(PA, admin_queue=name, queue_manager_address=OWN))
+    verdicts, applied = world.arrive_applied(message)
+    assert verdicts == [0]
+    if goes_to == "here":
+        assert classes(world, local) == [MessageClass.ACK_REACH_QUEUE]
+        return
+    (outgoing,) = applied.outgoing_queue_ids
+    assert world.record(outgoing).pathname == goes_to
+    assert classes(world, outgoing) == [MessageClass.ACK_REACH_QUEUE]
+    assert classes(world, local) == []
+
+
+@pytest.mark.spec("QB-3.1.7.15-01", "QB-3.1.7.15-06")
+def test_an_acknowledgement_needs_a_queue_that_takes_it(world: World) -> None:
+    world.create("orders")
+    strict = world.create("strict", transactional=True)
+    full = world.create("full", quota=0)
+    nowhere = [None, *(direct(name) for name in ("absent", "strict", "full", "orders;JOURNAL"))]
+    for number, name in enumerate(nowhere, start=1):
+        assert world.arrive(packet(number, **asking(PA, admin_queue=name))) == [0]
+    assert world.positions(strict) == world.positions(full) == {}
+    assert Table.SYNTHETIC not in {table for table, _, _ in world.state.rows()}
+    admin = world.create("admin")
+    world.arrive(packet(9, **asking(PA)))
+    assert classes(world, admin) == [MessageClass.ACK_REACH_QUEUE]
+
+
+@pytest.mark.spec("QB-3.1.7.15-05")
+@pytest.mark.parametrize("was_encrypted", [False, True])
+@pytest.mark.parametrize("cause", ["arrived", "received", "purged", "expired", "full"])
+def test_a_negative_acknowledgement_returns_the_body(
+    world: World, cause: str, was_encrypted: bool
+) -> None:
+    admin = world.create("admin")
+    orders = world.create("orders", quota=0 if cause == "full" else 1000)
+    facts = Facts(1, PEER, PEER_ADDRESS, (), was_encrypted=was_encrypted)
+    flags = PA if cause == "arrived" else PR | NR | NA
+    world.arrive(packet(7, **asking(flags)), facts=facts)
+    index = world.index
+    if cause not in ("arrived", "full"):
+        remove(world, orders, cause)
+    made = synthetic(world, admin)
+    is_returned = cause in ("purged", "expired", "full") and not was_encrypted
+    assert made.body_of == ((index, 0) if is_returned else None)
+    assert world.state.references().get((index, 0), 0) >= is_returned
