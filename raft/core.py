@@ -362,6 +362,11 @@ class Core:
         """The one in force, committed or not."""
         return self._state.members.current
 
+    @property
+    def is_restoring(self) -> bool:
+        """Whether the log has yet to restart behind an installed snapshot."""
+        return self._snapshot is not None
+
     def configuration_at(self, index: int) -> Configuration:
         """Return the one in force at `index`, which is not compacted."""
         return self._state.members.at(index)

@@ -128,7 +128,8 @@ class Replica(Generic[ResultT]):
         self._new_install: Install | None = None
         self._restored_index = 0
         self._picture: Picture | None = None
-        self._sending: dict[NodeId, list[SnapshotMeta]] = {}
+        self._sending: dict[NodeId, list[tuple[SnapshotMeta, int]]] = {}
+        """Transfers that run, oldest first, and since which tick."""
         self._received: tuple[NodeId, SnapshotMeta, int] | None = None
         """Whose snapshot grows here, and how far it is."""
         self._received_at = 0
@@ -526,12 +527,17 @@ class Replica(Generic[ResultT]):
         sends: list[SnapshotSend] = []
         for to in wanted:
             running = self._sending.setdefault(to, [])
-            if not running or not self._is_continued(running[-1]):
+            if not running or not self._is_running_well(*running[-1]):
                 picture = self._fresh_picture()
                 sends.append(SnapshotSend(to, picture.meta, picture.open()))
-                running.append(picture.meta)
-            self._core.offer_snapshot(to, running[-1])
+                running.append((picture.meta, self._now))
+            self._core.offer_snapshot(to, running[-1][0])
         return tuple(sends)
+
+    def _is_running_well(self, meta: SnapshotMeta, since: int) -> bool:
+        """Return whether a transfer is still of use, and not so old that it may hang."""
+        is_old = self._now - since >= self._config.core.snapshot_wait_ticks
+        return self._is_continued(meta) and not is_old
 
     def _is_continued(self, meta: SnapshotMeta) -> bool:
         """Return whether the log has all that follows a snapshot."""
@@ -562,9 +568,11 @@ class Replica(Generic[ResultT]):
 
     def _compact(self) -> None:
         """Let go of what the state machine has durably and no follower may still hope for."""
+        if self._install is not None or self._core.is_restoring:
+            return
         index = min(self._machine.durable_index(), self._retention.droppable(), self._applied)
         first = self._log.first_index()
-        if index < first or self._install is not None:
+        if index < first:
             return
         term, configuration = self._core.term_at(index), self._core.configuration_at(index)
         try:

@@ -15,7 +15,13 @@ from tests.unit.raft.nodes import CHUNK_BYTES, Cluster
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Member `c` is cut off, and the leader `a` has dropped what it needs."""
-    made = Cluster(tmp_path, segment_bytes=4096, log_retain_bytes=0, core_recent_bytes_max=0)
+    made = Cluster(
+        tmp_path,
+        segment_bytes=4096,
+        log_retain_bytes=0,
+        core_recent_bytes_max=0,
+        core_snapshot_wait_ticks=1000,
+    )
     made.elect("a")
     made.propose("first")
     made.cut.add("c.1")
@@ -132,7 +138,7 @@ def test_the_end_of_a_replaced_transfer_is_not_the_end_of_its_successor(cluster:
     """A node that began one, and was itself set forward by a snapshot since, begins another."""
     a, c = cluster["a"], cluster["c"]
     older = SnapshotMeta(2, 1, a.configurations[-1], 10)
-    a.replica._sending["c.1"] = [older]
+    a.replica._sending["c.1"] = [(older, 0)]
     second = next_send(cluster)
     assert second is not None
     assert second.meta.index > older.index
@@ -141,6 +147,38 @@ def test_the_end_of_a_replaced_transfer_is_not_the_end_of_its_successor(cluster:
     cluster.send_snapshot(a, second)
     cluster.tick(30)
     assert c.machine.data() == a.machine.data()
+
+
+def test_a_transfer_that_hangs_is_replaced_in_the_end(cluster: Cluster) -> None:
+    """Found by simulator seed 4126: after snapshot_wait_ticks it is begun again, and resumes."""
+    a, c = cluster["a"], cluster["c"]
+    send = next_send(cluster)
+    assert send is not None
+    for offset in range(0, 4 * CHUNK_BYTES, CHUNK_BYTES):
+        chunk = send.source.read(offset, CHUNK_BYTES)
+        c.replica.snapshot_chunk("a.1", send.meta, offset, chunk)
+    again = next_send(cluster, cluster.options["core_snapshot_wait_ticks"] + 20)
+    assert again is not None
+    assert again.meta == send.meta
+    assert c.replica.snapshot_chunk("a.1", again.meta, 0, b"") == 4 * CHUNK_BYTES
+    send.source.close()
+    a.replica.snapshot_done("c.1", False)
+    cluster.send_snapshot(a, again)
+    cluster.tick(30)
+    assert c.machine.data() == a.machine.data()
+
+
+def test_the_log_is_left_alone_until_it_has_restarted(cluster: Cluster) -> None:
+    """Found by simulator seed 4353: a tick came between the install and the next poll."""
+    c = cluster["c"]
+    c.auto_install = False
+    cluster.cut.clear()
+    cluster.tick(30)
+    c.finish_install()
+    for _ in range(250):
+        c.replica.tick()
+    cluster.tick(30)
+    assert c.machine.data() == cluster["a"].machine.data()
 
 
 def test_a_broken_transfer_resumes_in_the_same_picture(cluster: Cluster) -> None:
