@@ -1,0 +1,268 @@
+"""Messages of ours on their way out [MS-MQQB 3.1.1.3, 3.1.5.6, 3.1.7.1]."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qm.model import commands
+from qm.model.attributes import encode_attribute
+from qm.model.elements import OutgoingAdminState
+from qm.model.ledger import META_COUNTERS
+from qm.model.machine import Machine
+from qm.model.message import deserialize_message_from_buffer
+from qm.model.records import Transaction, TransactionalOperation, decode, encode
+from qm.model.state import Table
+from qm.session.outgoing import Numbers, own_packet
+from qm.wire.identifiers import TxSequenceId
+from qm.wire.message_class import MessageClass
+from tests.unit.model.test_delivery import ELSEWHERE, EPOCH, JOURNALED, TRANSACTIONAL, Sender
+from tests.unit.model.world import NOW_S, OWN, World, packet, request
+from tests.unit.store.test_store import Node, arrivals, place, receive, received, setup_commands
+
+ORDERS = "DIRECT=OS:vhost\\orders"
+
+
+@pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
+def sender(request: pytest.FixtureRequest) -> Sender:
+    return Sender(forgets=request.param)
+
+
+def restart(world: World) -> None:
+    """What another replica, or this node after a restart, makes of the rows."""
+    world.machine = Machine(world.state)
+
+
+def ordinals(sender: Sender) -> list[int]:
+    positions = sender.positions(sender.queue_id).values()
+    return [position.message_ordinal for position in positions]
+
+
+def numbers(sequence: int, number: int, previous: int) -> Numbers:
+    return Numbers(TxSequenceId.from_int(sequence), number, previous)
+
+
+# MessageIDs --------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("QB-3.1.1.3-08", "DM-3.1.1.12-02", "QB-3.1.7.1.1-01")
+def test_every_message_gets_the_next_ordinal(sender: Sender) -> None:
+    sender.send(2)
+    restart(sender)
+    sender.send(1)
+    assert ordinals(sender) == [1, 2, 3]  # 0 means that there is none yet (QB-A12)
+    orders = sender.create("orders")
+    sender.c.send(ORDERS)
+    (local,) = sender.positions(orders).values()
+    assert (local.source_queue_manager, local.message_ordinal) == (OWN, 4)
+    raw = sender.bodies[sender.positions(sender.queue_id)[sender.keys()[1]].body_index, 0]
+    ready = own_packet(raw, ordinals(sender)[1], NOW_S)
+    assert deserialize_message_from_buffer(ready).identifier.uniquifier == 2
+
+
+@pytest.mark.spec("QB-3.1.1.3-09")
+def test_ordinals_roll_over(sender: Sender) -> None:
+    counters = sender.counters()
+    counters.message_ordinal = 0xFFFF_FFFE
+    sender.state.put(Table.META, META_COUNTERS, encode(counters))
+    restart(sender)
+    sender.send(3)
+    assert ordinals(sender) == [0xFFFF_FFFF, 1, 2]
+
+
+# Sequences ---------------------------------------------------------------------------------
+
+
+@pytest.mark.spec(
+    "QB-3.1.1.3.1-04",
+    "QB-3.1.1.3.1-05",
+    "QB-3.1.1.3.1.2-02",
+    "QB-3.1.7.1.3-01",
+    "QB-3.1.1.3.2-01",
+)
+def test_numbers_are_committed_before_anything_leaves(sender: Sender) -> None:
+    sender.send(2, **TRANSACTIONAL)
+    first, second = sender.keys()
+    sequence = EPOCH | 1
+    given = [(first, sequence, 1, 0), (second, sequence, 2, 1)]
+    assert sender.assign() == given
+    restart(sender)
+    assert sender.assign() == given
+    sender.send(1, **TRANSACTIONAL)
+    assert sender.assign()[2][1:] == (sequence, 3, 2)
+    position = sender.positions(sender.queue_id)[second]
+    raw = sender.bodies[position.body_index, position.body_ordinal]
+    message = deserialize_message_from_buffer(
+        own_packet(raw, position.message_ordinal, NOW_S, numbers(*given[1][1:]))
+    )
+    identifier = message.transactional_message_sequence_identifier
+    assert identifier is not None
+    assert identifier.to_int() == sequence
+    assert message.transaction_sequence_number == 2
+    assert message.transaction_previous_sequence_number == 1
+    # Another destination has a sequence of its own, and its identifier is greater.
+    far, mine = sender.queue_id, sender.c
+    transaction = mine.begin("other")
+    outcome = mine.send("DIRECT=OS:other\\q", transaction=transaction)
+    ((sender.queue_id, _),) = outcome.value[1]  # type: ignore[index]
+    mine.commit(transaction)
+    assert [row[1:] for row in sender.assign()] == [(EPOCH | 2, 1, 0)]
+    assert far != sender.queue_id
+
+
+@pytest.mark.spec("QB-3.1.1.5-03", "QB-3.1.5.6-07", "QB-3.1.1.3.1-04")
+def test_a_sequence_ends_when_all_of_it_is_acknowledged(sender: Sender) -> None:
+    sender.send(2, **TRANSACTIONAL)
+    sender.assign()
+    keys = sender.keys()
+    sender.session_ack(*keys)
+    sender.order_ack(EPOCH | 1, 1)
+    sender.send(1, **TRANSACTIONAL)
+    assert sender.assign()[-1][1:] == (EPOCH | 1, 3, 2)  # one is still unacknowledged
+    sender.session_ack(*sender.keys())
+    sender.order_ack(EPOCH | 1, 3)
+    assert sender.keys() == []
+    restart(sender)
+    sender.send(2, **TRANSACTIONAL)
+    assert [row[1:] for row in sender.assign()] == [(EPOCH | 2, 1, 0), (EPOCH | 2, 2, 1)]
+    sender.order_ack(EPOCH | 1, 2)
+    sender.session_ack(*sender.keys())
+    assert len(sender.keys()) == 2  # the old identifier acknowledges nothing
+
+
+@pytest.mark.spec("QB-3.1.1.3.1-12", "QB-3.1.1.3.1-13", "QB-1.3.2.1.2-01")
+def test_tables_survive_in_their_order(sender: Sender) -> None:
+    for fields in ({"is_recoverable": True}, TRANSACTIONAL, {"is_recoverable": True}):
+        sender.send(1, **fields)
+    sender.send(1, **TRANSACTIONAL, **JOURNALED)
+    assert sender.assign()
+    sender.session_ack(sender.keys()[-1])
+    sender.order_ack(EPOCH | 1, 2)
+    before = sender.positions(sender.queue_id)
+    restart(sender)
+    assert sender.positions(sender.queue_id) == before
+    by_kind = {flag & 2: [] for flag in (0, 2)}  # type: dict[int, list[int]]
+    for position in before.values():
+        by_kind[position.flags & 2].append(position.message_ordinal)
+    assert by_kind == {0: [1, 3], 2: [2, 4]}
+    ordinal = by_kind[2][-1]
+    assert sender.one(commands.FinalAcked(ordinal, MessageClass.ACK_RECEIVE)).status == 0
+    assert sender.ordinals("system_journal_queue") == [ordinal]
+
+
+@pytest.mark.spec("QB-3.1.5.7-01")
+@pytest.mark.parametrize("is_early", [True, False])
+def test_a_final_ack_names_its_message(sender: Sender, is_early: bool) -> None:
+    sender.send(2, **TRANSACTIONAL, **JOURNALED)
+    assigned = sender.assign()
+    first, second = ordinals(sender)
+    if not is_early:
+        sender.session_ack(*sender.keys())
+        sender.order_ack(assigned[1][1], 2)
+    sender.one(commands.FinalAcked(second, MessageClass.ACK_RECEIVE))
+    assert ordinals(sender) == [first]
+    sender.one(commands.FinalAcked(77, MessageClass.ACK_RECEIVE))
+    assert ordinals(sender) == [first]
+
+
+@pytest.mark.spec("QB-1.3.3-01")
+def test_a_transactional_message_leaves_after_its_commit_only(sender: Sender) -> None:
+    transaction = sender.c.begin("t")
+    outcome = sender.c.send(ELSEWHERE, transaction=transaction)
+    assert outcome.status == 0
+    ((sender.queue_id, key),) = outcome.value[1]  # type: ignore[index]
+    assert sender.assign() == []
+    commit = commands.TxCommit(sender.c.request(), transaction)
+    assert sender.apply(commit).outgoing_queue_ids == {sender.queue_id}
+    assert [row[0] for row in sender.assign()] == [key]
+    aborted = sender.c.begin("u")
+    sender.c.send(ELSEWHERE, transaction=aborted)
+    sender.c.abort(aborted)
+    assert sender.keys() == [key]
+
+
+# Outgoing queues ---------------------------------------------------------------------------
+
+
+@pytest.mark.spec("DM-3.1.4.15-01", "DM-3.1.7.2.4-01")
+def test_resuming_a_queue(sender: Sender) -> None:
+    sender.send(1)
+
+    def change(state: OutgoingAdminState) -> set[int]:
+        command = commands.SetOutgoingAdminState(request(), sender.queue_id, state, ())
+        applied = sender.apply(command)
+        assert applied.outcomes[0].status == 0
+        return applied.outgoing_queue_ids
+
+    change(OutgoingAdminState.ON_HOLD)
+    assert change(OutgoingAdminState.NORMAL) == {sender.queue_id}
+    assert sender.record(sender.queue_id).admin_state is OutgoingAdminState.NORMAL
+    orders = sender.create("orders")
+    local = commands.SetOutgoingAdminState(request(), orders, OutgoingAdminState.NORMAL, ())
+    assert sender.one(local).status != 0
+
+
+@pytest.mark.spec("DM-3.1.7.1.5-16")
+@pytest.mark.parametrize("is_hardened", [True, False])
+def test_a_hardened_queue_manager_locks_what_it_makes(sender: Sender, is_hardened: bool) -> None:
+    changes = {"hardened_security": encode_attribute(is_hardened)}
+    sender.one(commands.SetQueueManager(request(), changes, ()))
+    sender.send(1)
+    expected = OutgoingAdminState.LOCKED if is_hardened else OutgoingAdminState.NORMAL
+    assert sender.record(sender.queue_id).admin_state is expected
+
+
+# Persistence -------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("DM-3.1.1.12-12", "DM-3.1.1.12-13", "DM-3.1.1.12-51", "QB-1.3.2.1.1-01")
+def test_messages_after_a_restart_of_the_node(tmp_path: Path) -> None:
+    node = Node(tmp_path / "node")
+    node.put(setup_commands())
+    properties: dict[str, Any] = {"label": "l", "extension_data": b"x", "application_tag": 7}
+    packets = [
+        packet(1, is_recoverable=True, body=b"one", properties=properties),
+        packet(2, body=b"two", properties=properties),
+    ]
+    node.put([arrivals(*packets)])
+    node = node.reopen()
+    results = received(node.put([receive(2, 2)])[0])
+    assert [result.message_ordinal for result in results] == [1, 2]
+    for result, raw in zip(results, packets, strict=True):
+        found = node.store.bodies.read(place(result))
+        assert deserialize_message_from_buffer(found) == deserialize_message_from_buffer(raw)
+    node.close()
+
+
+@pytest.mark.spec("DM-3.1.1.1-25", "DM-3.1.1.13-01", "DM-3.1.1.13-02", "DM-3.1.7.1.8-01")
+def test_transactions_and_their_operations_are_rows(sender: Sender) -> None:
+    sender.create("orders", transactional=True)
+    target_name = "DIRECT=OS:vhost\\orders;later"
+    sender.arrive(*(packet(n, sequence=(9, n, n - 1)) for n in (1, 2)))
+    opened = sender.c.open(ORDERS, 0)
+    _, subqueue = sender.c.open(target_name, 3)
+    transaction = sender.c.begin("t")
+    sender.c.send(ELSEWHERE, transaction=transaction)
+    (read,) = sender.c.receive(opened, transaction=transaction)
+    key = next(k for k in sender.positions(opened[1]) if k != read.lookup_identifier)
+    move = commands.Move(sender.c.request(), opened[1], key, subqueue, (), transaction)
+    assert sender.one(move).status == 0
+    rows = [row for table, _, row in sender.state.rows() if table == Table.OPERATION]
+    operations = [decode(TransactionalOperation, row) for row in rows]
+    assert [operation.operation_type.name for operation in operations] == [
+        "ENQUEUE",
+        "DEQUEUE",
+        "MOVE",
+    ]
+    assert operations[1].lookup_identifier == read.lookup_identifier
+    assert operations[1].dequeue_reason == MessageClass.ACK_RECEIVE
+    assert (operations[2].lookup_identifier, operations[2].target_queue) == (key, subqueue)
+    found = sender.state.get(Table.TRANSACTION, b"\0" + transaction)
+    assert found is not None
+    assert decode(Transaction, found).operation_count == 3
+    restart(sender)
+    assert sender.c.commit(transaction) == 0
+    assert sender.positions(opened[1]) == {}
+    assert list(sender.positions(subqueue)) == [key]
