@@ -171,8 +171,13 @@ class Leadership:
     def peer(self, peer: NodeId, link: PeerState) -> None:
         """A connection changed: what was on its way is probably lost."""
         progress = self.progress.get(peer)
-        if progress is None or progress.state is ProgressState.SNAPSHOT:
+        if progress is None:
             return
+        if progress.state is ProgressState.SNAPSHOT:
+            if not progress.is_sent or link is not PeerState.CONNECTED:
+                return
+            # Perhaps it crashed before it had installed what was sent.
+            progress.snapshot_wait = 0
         progress.probe(progress.match + 1 if progress.match else progress.next)
         progress.is_paused = link is not PeerState.CONNECTED
         self.needs_emit = True
@@ -286,6 +291,7 @@ class Leadership:
         if progress is None or progress.state is not ProgressState.SNAPSHOT:
             return
         if is_whole:
+            progress.is_sent = True
             progress.snapshot_wait = self._state.now + self._state.config.snapshot_wait_ticks
         else:
             self._snapshot_failed(progress)

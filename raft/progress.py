@@ -25,6 +25,7 @@ class Progress:
         "inflight",
         "inflight_bytes",
         "is_paused",
+        "is_sent",
         "match",
         "next",
         "snapshot_index",
@@ -50,6 +51,8 @@ class Progress:
         self.commit_told = 0
         self.snapshot_index = 0
         """SNAPSHOT: of the one that is being sent; 0 while none is."""
+        self.is_sent = False
+        """SNAPSHOT: all of it has arrived, the follower installs it."""
         self.snapshot_wait = 0
         """The tick before which no snapshot is asked for, or at which one counts as lost."""
 
@@ -104,6 +107,7 @@ class Progress:
         """Entries from `next` on are gone: a snapshot must stand for them."""
         self.state = ProgressState.SNAPSHOT
         self.snapshot_index = 0
+        self.is_sent = False
         self._forget_inflight()
 
     def _forget_inflight(self) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from raft.membership import AddLearner, encode_configuration
 from raft.progress import ProgressState
+from raft.transport import PeerState
 from raft.types import (
     Append,
     AppendReply,
@@ -138,6 +139,21 @@ def test_a_follower_that_never_installs_is_tried_again() -> None:
     group.core("a").snapshot_done("c.1", True)
     group.tick(210)
     assert group["a"].wanted == ["c.1", "c.1"]
+
+
+def test_a_follower_that_crashed_while_installing_is_asked_at_once() -> None:
+    """Its new connection tells. If it still installs, the new transfer ends at once: all is there
+    (raft.replica, snapshot_chunk).
+    """
+    group = far_behind()
+    leader, c = group["a"], group["c"]
+    leader.core.offer_snapshot("c.1", leader.snapshot_meta())
+    leader.core.snapshot_done("c.1", True)
+    c.restart()
+    for state in (PeerState.LOST, PeerState.CONNECTED):
+        leader.core.peer("c.1", state)
+    group.tick(2 * HEARTBEAT_TICKS)
+    assert leader.wanted == ["c.1", "c.1"]
 
 
 def test_a_request_that_the_replica_forgets_is_repeated() -> None:
