@@ -121,7 +121,7 @@ class Reads:
             return ErrorCode.MQ_ERROR_ACCESS_DENIED, None
         queue = self._ledger.queue(command.queue_id)
         if queue is None or queue.record.is_deleting:
-            return ErrorCode.MQ_ERROR_QUEUE_DELETED, None
+            return ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE, None
         is_protected = command.transaction is not None and not queue.record.transactional
         if is_protected:
             return ErrorCode.MQ_ERROR_TRANSACTION_USAGE, None
@@ -192,7 +192,7 @@ class Reads:
     def apply_read_end(self, command: ReadEnd) -> Outcome:
         """Delete what was lent, or give it back (3.1.7.1.12)."""
         queue = self._ledger.queue(command.queue_id)
-        if queue is None:
+        if queue is None or queue.record.is_deleting:
             return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE)
         if command.reason not in EFFECT_OF_REASON:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)

@@ -210,7 +210,7 @@ def test_a_deleted_queue_is_gone_at_once_and_takes_locked_messages_with_it(two: 
     assert two.one(commands.DeleteQueue(two.c.request(), two.a, ())).status == (
         ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
     )
-    deleted = ErrorCode.MQ_ERROR_QUEUE_DELETED
+    deleted = ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE
     assert two.c.receive_outcome(two.from_a, 1).status == deleted
     assert two.arrive(packet(9, to="a", sequence=(9, 4, 3))) == [0x8000]
     journal = two.record(two.a).journal_queue
