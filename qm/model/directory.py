@@ -21,7 +21,12 @@ from qm.model.attributes import (
 )
 from qm.model.commands import DirectoryWrite
 from qm.model.effects import Outcome
-from qm.model.elements import DirectoryObjectType, DirectoryOperationResult, QueueType
+from qm.model.elements import (
+    DirectoryObjectType,
+    DirectoryOperationResult,
+    QueueKind,
+    QueueType,
+)
 from qm.model.granting import is_granted_on_manager
 from qm.model.ledger import Ledger
 from qm.model.records import DirectoryObjectRow, Queue, decode
@@ -80,6 +85,30 @@ _UNIQUE: Final = {
     DirectoryObjectType.USER: "security_identifier",
 }
 _COST_MAX: Final = 999_999
+_ALSO_PUBLISHED_OF_MANAGER: Final = (
+    "computer_name",
+    "qualified_computer_name",
+    "operating_system_type",
+    "create_time",
+    "modify_time",
+    "remote_access_server",
+    "supporting_server",
+    "directory_server",
+    "directory_server_type",
+    "routing_server",
+    "full_path",
+    "clustered",
+)
+_ALSO_PUBLISHED_OF_QUEUE: Final = (
+    "create_time",
+    "modify_time",
+    "pathname",
+    "qualified_pathname",
+    "private_queue_number",
+    "full_path",
+    "directory_path",
+)
+"""Directory attributes that nobody sets by name (3.1.1.1, 3.1.1.2)."""
 
 
 class Operator(Enum):
@@ -252,7 +281,7 @@ class Directory:
         if object_type is DirectoryObjectType.QUEUE_MANAGER:
             manager = self._ledger.manager
             if manager is not None:
-                names = (*QUEUE_MANAGER_ATTRIBUTES, "computer_name", "qualified_computer_name")
+                names = (*QUEUE_MANAGER_ATTRIBUTES, *_ALSO_PUBLISHED_OF_MANAGER)
                 values = {name: getattr(manager, name) for name in names}
                 values["identifier"] = manager.identifier
                 yield DirectoryObject(manager.identifier, object_type, values)
@@ -268,11 +297,13 @@ class Directory:
                 yield DirectoryObject(identifier, object_type, values)
 
     def _queues(self) -> Iterator[DirectoryObject]:
-        """Public queues alone are published (3.1.1.2 QueueType)."""
+        """Public queues alone are published (3.1.1.2 QueueType), and not their subqueues."""
         for _, row in self._rows(Table.QUEUE, 4):
             queue = decode(Queue, row)
-            if queue.queue_type is QueueType.PUBLIC and not queue.is_deleting:
-                names = (*QUEUE_ATTRIBUTES, "pathname", "qualified_pathname", "create_time")
+            is_application = queue.kind is QueueKind.APPLICATION
+            is_public = queue.queue_type is QueueType.PUBLIC
+            if is_application and is_public and not queue.is_deleting:
+                names = (*QUEUE_ATTRIBUTES, *_ALSO_PUBLISHED_OF_QUEUE)
                 values = {name: getattr(queue, name) for name in names}
                 values["identifier"] = queue.identifier
                 yield DirectoryObject(queue.identifier, DirectoryObjectType.QUEUE, values)

@@ -1,0 +1,227 @@
+"""The queue manager, its queues and who has them open [MS-MQDMPR 3.1.1.1, 3.1.1.2, 3.1.1.16]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from qm.model import commands
+from qm.model.attributes import encode_attribute
+from qm.model.directory import Filter, Operator
+from qm.model.elements import (
+    DirectoryObjectType,
+    DirectoryOperationResult,
+    OperatingSystemType,
+    QueueAccessType,
+    QueueScope,
+    QueueShareMode,
+)
+from qm.model.machine import Machine
+from qm.model.records import QueueManager
+from qm.model.state import Table
+from qm.names.format_name import PublicName, format_name_text
+from qm.wire.codes import ErrorCode
+from tests.unit.model.world import HOST, NOW_S, OWN, ClientInWorld, World, packet, request
+
+SEND, RECEIVE = QueueAccessType.SEND_ACCESS, QueueAccessType.RECEIVE_ACCESS
+NONE, DENY = QueueShareMode.DENY_NONE, QueueShareMode.DENY_RECEIVE
+ORDERS = "DIRECT=OS:vhost\\orders"
+
+
+@pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
+def world(request: pytest.FixtureRequest) -> World:
+    return World(forgets=request.param)
+
+
+def manager_of(world: World) -> QueueManager:
+    manager = world.machine.manager
+    assert manager is not None
+    return manager
+
+
+def set_manager(world: World, **values: object) -> int:
+    changes = {name: encode_attribute(value) for name, value in values.items()}
+    return world.one(commands.SetQueueManager(request(), changes, ())).status
+
+
+def set_queue(world: World, queue_id: int, **values: object) -> int:
+    changes = {name: encode_attribute(value) for name, value in values.items()}
+    return world.one(commands.SetQueue(request(), queue_id, changes, ())).status
+
+
+def in_directory(world: World, identifier: bytes) -> dict[str, Any] | None:
+    wanted = [Filter("identifier", Operator.EQUALS, identifier)]
+    _, found = world.machine.directory.read(DirectoryObjectType.QUEUE, wanted)
+    return None if found is None else found.attributes
+
+
+# The queue manager -------------------------------------------------------------------------
+
+
+@pytest.mark.spec(
+    "DM-3.1.1.1-01", "DM-3.1.1.1-02", "DM-3.1.1.1-03", "DM-3.1.1.1-08", "DM-3.1.1.1-15"
+)
+def test_a_new_queue_manager(world: World) -> None:
+    manager = manager_of(world)
+    assert (manager.computer_name, manager.qualified_computer_name) == (HOST, f"{HOST}.example")
+    assert manager.queue_manager_version == ""
+    assert manager.operating_system_type is OperatingSystemType.FOREIGN
+    assert [kind.name for kind in OperatingSystemType] == [
+        "FOREIGN",
+        "WIN95",
+        "WIN_CLIENT",
+        "WIN_SERVER",
+        "WIN_ENT",
+        "OTHER",
+    ]
+    assert not manager.supporting_server
+    assert manager.clustered
+    wanted = [Filter("identifier", Operator.EQUALS, OWN)]
+    _, found = world.machine.directory.read(DirectoryObjectType.QUEUE_MANAGER, wanted)
+    assert found is not None
+    assert found.attributes["computer_name"] == HOST
+    assert found.attributes["qualified_computer_name"] == f"{HOST}.example"
+
+
+@pytest.mark.spec("DM-3.1.1.1-04", "DM-3.1.4.12-01", "DM-3.1.4.13-01", "DM-3.1.1-02")
+def test_changes_of_the_queue_manager_last(world: World) -> None:
+    assert (manager_of(world).create_time, manager_of(world).modify_time) == (NOW_S, NOW_S)
+    assert manager_of(world).connection_active
+    world.now_ms += 7_000
+    assert set_manager(world, connection_active=False, hardened_security=True) == 0
+    assert not manager_of(world).connection_active
+    assert (manager_of(world).create_time, manager_of(world).modify_time) == (NOW_S, NOW_S + 7)
+    before = manager_of(world)
+    world.machine = Machine(world.state)
+    assert msgspec.structs.asdict(manager_of(world)) == msgspec.structs.asdict(before)
+    assert manager_of(world).hardened_security
+    assert set_manager(world, connection_active=True) == 0
+    assert manager_of(world).connection_active
+
+
+@pytest.mark.spec("DM-3.1.1-05")
+def test_identifiers_never_change(world: World) -> None:
+    orders = world.create("orders")
+    identifier = world.record(orders).identifier
+    unknown = ErrorCode.MQ_ERROR_ILLEGAL_PROPID
+    assert set_manager(world, identifier=b"x" * 16) == unknown
+    assert set_queue(world, orders, identifier=b"x" * 16) == unknown
+    site = DirectoryObjectType.SITE
+    new = {"identifier": encode_attribute(b"x" * 16), "name": encode_attribute("n")}
+    write = commands.DirectoryWrite(request(), b"s" * 16, site, new, ())
+    assert world.one(write).status == unknown
+    assert manager_of(world).identifier == OWN
+    assert world.record(orders).identifier == identifier
+
+
+# Queues ------------------------------------------------------------------------------------
+
+PUBLISHED = {
+    "label",
+    "create_time",
+    "modify_time",
+    "type",
+    "pathname",
+    "qualified_pathname",
+    "private_queue_number",
+    "journaling",
+    "quota",
+    "journal_quota",
+    "authentication",
+    "privacy_level",
+    "transactional",
+    "multicast_address",
+    "security",
+    "base_priority",
+    "full_path",
+    "directory_path",
+}
+
+
+@pytest.mark.spec("DM-3.1.1.2-01", "DM-3.1.1-03", "DM-3.1.1.2-02", "DM-3.1.1.2-14")
+def test_attributes_are_published_or_kept(world: World) -> None:
+    public, private = world.create("orders"), world.create("private$\\inbox")
+    world.now_ms += 3_000
+    for queue_id in (public, private):
+        assert set_queue(world, queue_id, label="new", quota=77, journaling=True) == 0
+    kept = {queue_id: world.record(queue_id) for queue_id in (public, private)}
+    world.machine = Machine(world.state)
+    for queue_id, record in kept.items():
+        assert world.record(queue_id) == record
+        assert (record.label, record.quota, record.journaling) == ("new", 77, True)
+        assert (record.create_time, record.modify_time) == (NOW_S, NOW_S + 3)
+        assert record.scope is QueueScope.ENTERPRISE
+    published = in_directory(world, kept[public].identifier)
+    assert published is not None
+    assert published.keys() >= PUBLISHED
+    assert "scope" not in published
+    assert (published["label"], published["quota"]) == ("new", 77)
+    assert in_directory(world, kept[private].identifier) is None
+
+
+def test_a_subqueue_is_no_object_of_its_own(world: World) -> None:
+    world.create("orders")
+    world.client().open(ORDERS + ";later", QueueAccessType.MOVE_ACCESS)
+    query = world.machine.directory.query(DirectoryObjectType.QUEUE, [])
+    assert query.next()[0] is DirectoryOperationResult.SUCCESS
+    assert query.next()[0] is DirectoryOperationResult.END_OF_DATA
+
+
+@pytest.mark.spec("DM-3.1.1.2-10")
+def test_transactional_queues(world: World) -> None:
+    strict, plain = world.create("strict", transactional=True), world.create("plain")
+    assert (world.record(strict).transactional, world.record(plain).transactional) == (True, False)
+    client = world.client()
+    usage = ErrorCode.MQ_ERROR_TRANSACTION_USAGE
+    transaction = client.begin("t")
+    assert client.send("DIRECT=OS:vhost\\strict").status == usage
+    assert client.send("DIRECT=OS:vhost\\plain", transaction=transaction).status == usage
+    assert client.send("DIRECT=OS:vhost\\strict", transaction=transaction).status == 0
+    assert client.send("DIRECT=OS:vhost\\plain").status == 0
+    assert set_queue(world, plain, transactional=True) == ErrorCode.MQ_ERROR_PROPERTY_NOTALLOWED
+
+
+# Opens -------------------------------------------------------------------------------------
+
+
+def opens(world: World) -> int:
+    return len([row for row in world.state.rows() if row[0] == Table.OPEN])
+
+
+def status_of(client: ClientInWorld, name: str, access: int, share: int = NONE) -> int:
+    command = commands.OpenQueue(client.request(), name, access, share, ())
+    return client.world.one(command).status
+
+
+@pytest.mark.spec("DM-3.1.1.16-01", "DM-3.1.7.1.5-22", "DM-3.1.7.1.6-05")
+def test_open_and_close(world: World) -> None:
+    orders = world.create("orders")
+    one, two = world.client("one"), world.client("two")
+    assert opens(world) == 0
+    opened = [client.open(ORDERS, RECEIVE) for client in (one, one, two)]
+    assert {queue_id for _, queue_id in opened} == {orders}
+    handles = [handle for handle, _ in opened]
+    assert len(set(handles)) == 3
+    assert status_of(two, ORDERS, RECEIVE, DENY) == ErrorCode.MQ_ERROR_SHARING_VIOLATION
+    world.arrive(packet(1))
+    assert len(one.receive(opened[0])) == 1
+    for client, handle in zip((one, one, two), handles, strict=True):
+        assert world.one(commands.CloseQueue(client.request(), handle)).status == 0
+    assert opens(world) == 0
+    assert one.receive_outcome(opened[0]).status == ErrorCode.MQ_ERROR_INVALID_HANDLE
+    handle, _ = two.open(ORDERS, RECEIVE, DENY)
+    assert handle not in handles
+
+
+@pytest.mark.spec("DM-3.1.7.1.5-12")
+def test_a_public_queue_of_ours_that_is_not_there(world: World) -> None:
+    identifier = world.record(world.create("orders")).identifier
+    client = world.client()
+    public = format_name_text(PublicName(identifier))
+    assert status_of(client, public, SEND) == 0
+    world.one(commands.DeleteQueue(request(), client.open(public, RECEIVE)[1], ()))
+    assert status_of(client, "DIRECT=OS:vhost\\orders", SEND) == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+    found, _ = world.machine.directory.read(DirectoryObjectType.QUEUE, [])
+    assert found is DirectoryOperationResult.OBJECT_NOT_FOUND
