@@ -106,6 +106,22 @@ def test_each_byte_above_the_last_mark_is_cut_when_it_flips() -> None:
             assert log.hard_state == state.hard_state
 
 
+def test_what_is_cut_leaves_its_number_unused() -> None:
+    disk = Disk()
+    log = Log.open(disk.root, CONFIG)
+    log.append(None, entries(1, 41, size=50))
+    offset, _ = places(disk.root, segment_name(1))[5]
+    flip(disk.root, segment_name(1), offset)
+    assert segment_name(2) in disk.root.names()
+    log = Log.open(disk.root, CONFIG)
+    assert log.last_index() == 4
+    assert segment_name(2) not in disk.root.names()
+    log.append(None, entries(5, 41, size=50))
+    assert segment_name(2) not in disk.root.names()
+    assert segment_name(3) in disk.root.names()
+    assert differences(log, State(entries=entries(1, 41, size=50))) == []
+
+
 def test_the_place_of_damage_names_the_entry() -> None:
     disk = Disk()
     filled(disk, 60)

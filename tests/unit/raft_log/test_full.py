@@ -71,6 +71,9 @@ class TestFullDisk:
         sync(log)
         assert is_short(log)
         used = disk.used_bytes()
+        operations = disk.operations
+        sync(log)  # no try to allocate while the disk says that it has no space
+        assert disk.operations == operations
         log.append(None, entries(50, 55))
         assert sync(log) == 54
         assert disk.used_bytes() == used <= disk.capacity_bytes

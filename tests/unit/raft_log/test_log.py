@@ -189,9 +189,12 @@ class TestTruncation:
         assert with_gap.entries(1, 5, READ_ALL) == entries(1, 3) + entries(3, 5, term=2)
         with_gap.close()
 
-    def test_truncated_members_are_forgotten(self, directory: Directory, log: Log) -> None:
+    @pytest.mark.parametrize("last", [3, 99])
+    def test_truncated_members_are_forgotten(
+        self, directory: Directory, log: Log, last: int
+    ) -> None:
         config = Entry(3, 1, EntryKind.CONFIG, b"members")
-        log.append(None, (*entries(1, 3), config))
+        log.append(None, (*entries(1, 3), config, *entries(4, last + 1)))
         assert log.config_entries() == (config,)
         log.append(None, entries(3, 4, term=2))
         assert log.config_entries() == ()
