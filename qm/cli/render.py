@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from qm.cli.source import Decoded, Found, Item, Lost
+from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.describe import Description, Node
-from qm.wire.guid import GUID_SIZE_BYTES
 
 PREVIEW_MAX_BYTES: Final = 32
 PREVIEW_MAX_CHARS: Final = 200

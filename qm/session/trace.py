@@ -9,8 +9,9 @@ from typing import Final
 
 import msgspec
 
+from qm.names.guid import guid_text
 from qm.wire.debug_header import DebugHeader
-from qm.wire.guid import Guid, guid_text
+from qm.wire.guid import Guid
 from qm.wire.message_class import MessageClass
 from qm.wire.queue_name import PublicQueueFormatName
 

@@ -25,7 +25,7 @@ from qm.wire.bounds import Buffer
 from qm.wire.debug_header import DebugHeader
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.framer import Framer, Frames, frame_packet
-from qm.wire.guid import GUID_NULL, Guid, guid_from_text, guid_text
+from qm.wire.guid import GUID_NULL, Guid
 from qm.wire.identifiers import MessageIdentifier, TxSequenceId
 from qm.wire.internal import ConnectionParameters, EstablishConnection, SessionAck
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
@@ -94,8 +94,6 @@ __all__ = [
     "ValueOutOfRange",
     "check_sender_rules",
     "frame_packet",
-    "guid_from_text",
-    "guid_text",
     "is_order_queue",
     "order_queue_at",
     "packet_kind",

@@ -9,10 +9,11 @@ from typing import Final
 
 import msgspec
 
+from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.bounds import Buffer, take, truncated
 from qm.wire.enums import AddressType
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.guid import GUID_SIZE_BYTES, Guid
+from qm.wire.guid import Guid
 
 _HEAD: Final = Struct("<HH")
 _MULTICAST_ID: Final = Struct("<4sI")

@@ -5,9 +5,10 @@ from typing import Final
 
 import msgspec
 
+from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.bounds import Buffer, truncated
 from qm.wire.errors import ProtocolError
-from qm.wire.guid import GUID_SIZE_BYTES, Guid
+from qm.wire.guid import Guid
 from qm.wire.packing import guid_bytes
 
 SECTION: Final = "MS-MQMQ 2.2.20.8"

@@ -12,13 +12,14 @@ from typing import Final
 
 import msgspec
 
+from qm.names.guid import GUID_SIZE_BYTES, guid_text
 from qm.wire import layouts, queue_name
 from qm.wire.base_header import parse_base_header
 from qm.wire.bounds import aligned
 from qm.wire.debug_header import parse_debug_header
 from qm.wire.enums import VarType
 from qm.wire.errors import ProtocolError
-from qm.wire.guid import GUID_NULL, GUID_SIZE_BYTES, guid_text
+from qm.wire.guid import GUID_NULL
 from qm.wire.internal import PacketType
 from qm.wire.layouts import Field, Layout
 from qm.wire.limits import HOP_COUNT_MAX, PACKET_SIZE_MIN_BYTES, TIME_INFINITE_S

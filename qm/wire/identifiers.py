@@ -12,9 +12,10 @@ from typing import Final
 
 import msgspec
 
+from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.bounds import Buffer, take, truncated
 from qm.wire.errors import ValueOutOfRange
-from qm.wire.guid import GUID_SIZE_BYTES, Guid
+from qm.wire.guid import Guid
 
 _GUID_U32: Final = Struct("<16sI")
 _TWO_U32: Final = Struct("<II")

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
+from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel, VarType
-from qm.wire.guid import GUID_SIZE_BYTES
 from qm.wire.internal import PacketType
 from qm.wire.limits import TIME_INFINITE_S
 from qm.wire.message_class import message_class_text

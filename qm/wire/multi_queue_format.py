@@ -10,9 +10,10 @@ from typing import Final
 
 import msgspec
 
+from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.bounds import Buffer, aligned, take, truncated
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.guid import GUID_SIZE_BYTES, Guid
+from qm.wire.guid import Guid
 from qm.wire.limits import MQF_ADDRESS_HEADER_MIN_BYTES, MQF_ELEMENTS_MAX
 from qm.wire.packing import guid_bytes, pack_fields
 from qm.wire.queue_name import (

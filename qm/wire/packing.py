@@ -2,8 +2,9 @@
 
 from struct import Struct, error
 
+from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.errors import ValueOutOfRange
-from qm.wire.guid import GUID_SIZE_BYTES, Guid
+from qm.wire.guid import Guid
 
 
 def pack_fields(layout: Struct, field: str, section: str, *values: int | bytes) -> bytes:

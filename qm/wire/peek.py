@@ -7,10 +7,11 @@ names are peeked at was framed, and whoever lets it into the log has parsed it o
 from struct import Struct
 from typing import Final
 
+from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.base_header import BASE_HEADER_SIZE_BYTES, FLAG_PR
 from qm.wire.bounds import Buffer, take
 from qm.wire.errors import ValueOutOfRange
-from qm.wire.guid import GUID_SIZE_BYTES, Guid
+from qm.wire.guid import Guid
 from qm.wire.limits import TIME_INFINITE_S
 from qm.wire.queue_name import (
     QUEUE_TYPE_DIRECT,

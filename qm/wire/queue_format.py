@@ -38,6 +38,7 @@ from qm.names import (
 )
 from qm.names.errors import excerpt, illegal_format_name
 from qm.names.format_name import DIRECT_PREFIX, DOMAIN_MAX_CHARS, FORMAT_NAME_MAX_CHARS
+from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.address import (
     MulticastId,
     ip_octets,
@@ -49,7 +50,7 @@ from qm.wire.bounds import Buffer, take, truncated
 from qm.wire.counted import parse_counted_text, write_counted_text
 from qm.wire.enums import QueueFormatFlags, QueueFormatType, QueueSuffixType
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.guid import GUID_SIZE_BYTES, Guid
+from qm.wire.guid import Guid
 from qm.wire.identifiers import ObjectId, parse_object_id, write_object_id
 
 _HEAD: Final = Struct("<BBH")

@@ -13,9 +13,10 @@ from typing import Final
 
 import msgspec
 
+from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.bounds import Buffer, aligned, truncated
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.guid import GUID_SIZE_BYTES, Guid
+from qm.wire.guid import Guid
 from qm.wire.limits import DIRECT_NAME_MAX_BYTES
 from qm.wire.packing import guid_bytes, pack_fields
 from qm.wire.wide_text import parse_wide_text, write_wide_text

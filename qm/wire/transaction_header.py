@@ -5,9 +5,10 @@ from typing import Final
 
 import msgspec
 
+from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.bounds import Buffer, truncated
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.guid import GUID_SIZE_BYTES, Guid
+from qm.wire.guid import Guid
 from qm.wire.identifiers import TxSequenceId
 from qm.wire.limits import PREVIOUS_TX_SEQUENCE_NUMBER_MAX, TRANSACTION_ID_MAX
 from qm.wire.packing import guid_bytes, pack_fields

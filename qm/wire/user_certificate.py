@@ -6,9 +6,10 @@ from typing import Final
 
 import msgspec
 
+from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.bounds import Buffer, take, truncated
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.guid import GUID_SIZE_BYTES, Guid
+from qm.wire.guid import Guid
 from qm.wire.limits import PACKET_SIZE_MAX_BYTES
 
 _COUNT: Final = Struct("<I")

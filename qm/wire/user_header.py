@@ -5,9 +5,10 @@ from typing import Final
 
 import msgspec
 
+from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.bounds import Buffer, truncated
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.guid import GUID_NULL, GUID_SIZE_BYTES, Guid
+from qm.wire.guid import GUID_NULL, Guid
 from qm.wire.limits import HOP_COUNT_MAX, TIME_INFINITE_S
 from qm.wire.packing import guid_bytes, pack_fields
 from qm.wire.queue_name import (

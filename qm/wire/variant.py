@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.bounds import Buffer, take, truncated
 from qm.wire.counted import (
     parse_count,
@@ -28,7 +29,6 @@ from qm.wire.counted import (
 )
 from qm.wire.enums import VarType
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.guid import GUID_SIZE_BYTES
 
 _HEAD: Final = Struct("<HBBI")
 _SECTION: Final = "MS-MQMQ 2.2.13.1"

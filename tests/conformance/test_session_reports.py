@@ -6,11 +6,12 @@ import re
 
 import pytest
 
+from qm.names.guid import guid_text
 from qm.session.expiry import is_expired
 from qm.session.hops import is_local, next_hop_count
 from qm.session.trace import Report, Traced, received_report, report_queue, sent_report
 from qm.wire.debug_header import DebugHeader
-from qm.wire.guid import GUID_NULL, guid_text
+from qm.wire.guid import GUID_NULL
 from tests.unit.session.builders import STRANGER, THEM, US
 
 UTC = 1_700_000_000  # Tue, 14 Nov 2023 22:13:20

@@ -10,7 +10,7 @@ from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.packet import Packet, parse_packet, write_packet
 from qm.wire.user_message import UserMessage
 from tests.decoder.decode import BadBytesError, Fields, decode
-from tests.decoder.test_agreement import flat, spoken
+from tests.decoder.spoken import flat, spoken
 
 SOURCE = bytes(range(0x10, 0x20))
 TARGET = bytes(range(0x30, 0x40))
