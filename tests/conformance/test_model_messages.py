@@ -11,6 +11,7 @@ from qm.model.commands import Selector, SelectorKind
 from qm.model.effects import EffectKind
 from qm.model.elements import OperationType, QueueAccessType
 from qm.model.ledger import Ledger
+from qm.model.machine import Machine
 from qm.model.records import Lock, TransactionalOperation, decode
 from qm.model.rows import POSITION_KEY, Position, PositionFlag, PositionState
 from qm.model.seeking import select
@@ -141,6 +142,22 @@ def test_the_lookup_identifier(priority: int) -> None:
     assert transactional == 7 << 56 | before + 2
     world.arrive(packet(1, to="plain", priority=priority), packet(1, to="absent"))
     assert world.counters().sequential_id == before + 2
+
+
+@pytest.mark.spec("DM-3.1.1.11-04")
+def test_positions_after_a_restart(world: Orders) -> None:
+    first, second = world.fill(2)
+    transaction = world.c.begin("t")
+    (read,) = world.c.receive(world.opened, transaction=transaction)
+    before = world.positions(world.orders)
+    world.machine = Machine(world.state)
+    assert world.positions(world.orders) == before
+    assert world.state_of(first) is PositionState.LOCKED
+    assert world.state_of(second) is PositionState.AVAILABLE
+    bodies = [position.body_ordinal for position in before.values()]
+    assert read.body_ordinal == bodies[0]
+    assert world.c.commit(transaction) == 0
+    assert list(world.positions(world.orders)) == [second]
 
 
 @pytest.mark.spec("DM-3.1.7.2.1-01", "DM-3.1.7.2.1-02")

@@ -101,6 +101,20 @@ def test_changes_of_the_queue_manager_last(world: World) -> None:
     assert manager_of(world).connection_active
 
 
+@pytest.mark.spec("DM-3.1.1.1-17")
+def test_what_the_queue_manager_is_part_of_lasts(world: World) -> None:
+    names = ("directory_server_list", "directory_integrated")
+    protocols = ("srmp_http_support", "srmp_pgm_support")
+
+    def values() -> list[object]:
+        return [getattr(manager_of(world), name) for name in (*names, *protocols)]
+
+    assert values() == [(), True, False, False]
+    assert set_manager(world, directory_integrated=False) == 0
+    world.machine = Machine(world.state)
+    assert values() == [(), False, False, False]
+
+
 @pytest.mark.spec("DM-3.1.1-05")
 def test_identifiers_never_change(world: World) -> None:
     orders = world.create("orders")
@@ -167,6 +181,27 @@ def test_a_subqueue_is_no_object_of_its_own(world: World) -> None:
     query = world.machine.directory.query(DirectoryObjectType.QUEUE, [])
     assert query.next()[0] is DirectoryOperationResult.SUCCESS
     assert query.next()[0] is DirectoryOperationResult.END_OF_DATA
+
+
+@pytest.mark.spec("DM-3.1.7.1.3-01")
+def test_what_is_not_given_at_creation_is_the_default(world: World) -> None:
+    given, plain = world.create("given", label="l", quota=5), world.create("plain")
+    one, two = world.record(given), world.record(plain)
+    differing = {
+        name for name in msgspec.structs.asdict(one) if getattr(one, name) != getattr(two, name)
+    }
+    assert differing == {
+        "queue_id",
+        "identifier",
+        "pathname",
+        "qualified_pathname",
+        "journal_queue",
+        "label",
+        "quota",
+    }
+    assert (two.label, two.quota) == ("", 0xFFFF_FFFF)
+    # The directory is not skipped.
+    assert in_directory(world, one.identifier) is not None
 
 
 @pytest.mark.spec("DM-3.1.1.2-10")

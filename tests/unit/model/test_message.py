@@ -523,6 +523,18 @@ def test_texts_of_messages_over_http_pass_through() -> None:
     assert again(message) == message
 
 
+@pytest.mark.spec("DM-3.1.1.12-44")
+def test_what_the_server_assigns_changes_no_packet() -> None:
+    for name in (
+        "transaction_status_queue_format_name",
+        "soap_envelope",
+        "soap_compound_message",
+    ):
+        assert getattr(MESSAGE, name) == ""
+        given = with_(**{name: "DIRECT=OS:h\\q"})
+        assert serialize_message_to_buffer(given) == serialize_message_to_buffer(MESSAGE)
+
+
 def test_an_unreadable_provider_does_not_make_a_message_unreadable() -> None:
     packet = construct_user_message_packet(with_(signature=b"s"))
     for info in (b"\1", b"\1\0\0\0a"):
