@@ -46,8 +46,8 @@ class LogReader(Protocol):
         """Have `callback(first_index, last_index)` called before those entries are dropped.
 
         Oldest first, in the owner's thread. What is needed of them must be durable elsewhere
-        when it returns; after a crash or on a full disk the same range is announced again. If it raises, the
-        entries stay.
+        when it returns; after a crash or on a full disk the same range is announced again. If it
+        raises, the entries stay.
         """
 
 
