@@ -313,7 +313,7 @@ class Checker:
 
     def _observe_entry(self, host: "Host", entry: Entry, before: int) -> None:
         known = self.entries.get((entry.index, entry.term))
-        if known is None:
+        if known is None or self._was_never_told(host, entry):
             self.entries[entry.index, entry.term] = (entry, before)
             if entry.kind is EntryKind.CONFIG and host.leads:
                 self._observe_change(host, entry)
@@ -321,6 +321,16 @@ class Checker:
             raise Violation(
                 f"{host.node} has another entry {entry.index} of term {entry.term} than before"
             )
+
+    def _was_never_told(self, host: "Host", entry: Entry) -> bool:
+        """Return whether an entry was only ever in the cache of a single voter, and lost there.
+
+        Such a voter may lead the same term again: it asks nobody for the vote that it forgot,
+        and sends no entry before one of its term is durable (raft/design.md).
+        """
+        configuration = host.configuration
+        is_single = configuration is not None and configuration.voters == (host.node,)
+        return is_single and not self.holders.get((entry.index, entry.term))
 
     def _observe_change(self, host: "Host", entry: Entry) -> None:
         """A leader changes the members: on firm ground, and one at a time."""

@@ -241,6 +241,8 @@ class Faults:
             host.disk.dies_in = 0
             if host.is_paused:
                 host.pause_ends()
+            if host.is_running and host.node in self.impaired:
+                host.kill()  # a scrub would find what nobody has read yet
             if not host.is_running:
                 self._restart(host)
             else:
@@ -335,19 +337,26 @@ class Faults:
             raise Violation(f"{host.node} refuses an unharmed disk: {error}")
         self.lose(host)
 
+    def found_damage(self, host: "Host", error: BaseException) -> None:
+        """A running process read back something else than was written."""
+        if host.node not in self.impaired:
+            raise Violation(f"{host.node} finds damage on an unharmed disk: {error}")
+
     def _corrupt(self) -> bool:
+        """Flip a bit, under a running process or while it is down."""
         host = self._one_running()
         if host is None or not self.may_lose(host):
             return False
         place = byte_to_flip(host.disk, self.chance)
         if place is None:
             return False
-        host.kill()
         name, inode, offset = place
+        if self.chance.random() < 0.7:
+            host.kill()
+            self._restart_soon(host)
         self.world.say("corrupt", host.node, name, offset)
         self.impaired.add(host.node)
         host.disk.flip_bit(inode, offset)
-        self._restart_soon(host)
         return True
 
     def _fill(self) -> bool:

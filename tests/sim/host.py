@@ -37,13 +37,15 @@ from raft.types import (
 from raft.wire_format import FrameDecoder, FrameEncoder
 from tests.sim.checkers import POLL_LATE_US_MAX
 from tests.sim.disk import ProcessDied, SimDisk
-from tests.sim.machine import Machine, Result
+from tests.sim.machine import BodyDamaged, Machine, Result
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
 GROUP = 1
 CLUSTER = bytes(range(16))
+ENDS_A_PROCESS = (ProcessDied, OSError, LogDamaged, BodyDamaged)
+"""What the product's driver stops for."""
 TICK_US = 1_000
 """A fifth of production's: what it does once a second happens five times as often."""
 
@@ -249,6 +251,12 @@ class Host:
         self._proposals.clear()
         self.world.checker.ended(self)
 
+    def _fail(self, error: BaseException) -> None:
+        """The process meets what it must stop for; damage only where a disk was harmed."""
+        if isinstance(error, LogDamaged | BodyDamaged):
+            self.world.faults.found_damage(self, error)
+        self._die(str(error))
+
     def _die(self, reason: str) -> None:
         """The process ended by itself, or at an armed boundary of its disk."""
         self.world.say("die", self.node, reason)
@@ -390,8 +398,8 @@ class Host:
                 self._plan_poll()
             else:
                 self._drive()
-        except (ProcessDied, OSError, LogDamaged) as error:
-            self._die(str(error))
+        except ENDS_A_PROCESS as error:
+            self._fail(error)
 
     def _plan_poll(self) -> None:
         self._poll_planned = True
@@ -408,8 +416,8 @@ class Host:
             return
         try:
             self._drive()
-        except (ProcessDied, OSError, LogDamaged) as error:
-            self._die(str(error))
+        except ENDS_A_PROCESS as error:
+            self._fail(error)
 
     def _drive(self) -> None:
         if self.replica is not None:

@@ -53,7 +53,7 @@ class Knobs:
         """Draw the settings of a seed."""
         heartbeat_ticks, election_ticks = chance.choice(((20, 80), (30, 120), (50, 250)))
         knobs = cls(
-            voters=chance.choice((3, 3, 3, 3, 5, 2)),
+            voters=chance.choice((3, 3, 3, 3, 3, 5, 4, 2, 1)),
             spares=chance.choice((0, 1, 1, 2)),
             heartbeat_ticks=heartbeat_ticks,
             election_ticks=election_ticks,

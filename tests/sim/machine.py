@@ -36,6 +36,10 @@ Result = tuple[int, int, int, int]
 """Operation, index, ordinal, operation that it replaced (0: none)."""
 
 
+class BodyDamaged(Exception):
+    """The log gave back other bytes than were written: the process must stop."""
+
+
 class Register(msgspec.Struct, gc=False):
     """The newest value of a key."""
 
@@ -182,7 +186,8 @@ class Machine:
         if register.body is not None:
             return register.body
         body = self._reader.read(register.index, register.offset, register.length)
-        assert zlib.crc32(body) == register.checksum, f"the body of {register.index} is damaged"
+        if zlib.crc32(body) != register.checksum:
+            raise BodyDamaged(f"the body of {register.index} is not what was written")
         return body
 
     def _retire(self, first_index: int, last_index: int) -> None:

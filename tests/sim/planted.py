@@ -228,15 +228,6 @@ REPLICATION = (
             "        commit = self._state.commit\n",
         ),
     ),
-    mutant(
-        "append_commits_beyond_itself",
-        "An append commits no entry behind those that it proves (Raft 5.3)",
-        (
-            "raft/following.py",
-            "state.commit_to(min(body.commit, match))",
-            "state.commit_to(min(body.commit, log.last_index))",
-        ),
-    ),
 )
 
 READS_AND_MEMBERS = (

@@ -177,7 +177,7 @@ class World:
         self.say("calm", leader.node, term)
         until_us = self.now_us + CALM_US
         chance = self.chance.stream("calm")
-        for _ in range(4):
+        for _ in range(4 if len(self.host_names) > 1 else 0):
             pair = chance.sample(self.host_names, 2)
             self.at(
                 self.now_us + chance.randint(0, CALM_US // 2),
