@@ -31,6 +31,8 @@ _KEPT_FLAGS: Final = (
     | PositionFlag.TRANSACTIONAL
     | PositionFlag.WAS_ENCRYPTED
     | PositionFlag.FROM_THIS_MANAGER
+    | PositionFlag.FIRST_IN_TRANSACTION
+    | PositionFlag.LAST_IN_TRANSACTION
 )
 """What a copy keeps: it owes nothing, lives forever and is journaled no further (guide 8.3)."""
 

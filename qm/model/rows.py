@@ -120,6 +120,10 @@ class PositionFlag(IntFlag):
     """Made by apply: acknowledgement, journal or dead-letter copy, report."""
     FINAL_ACK_WANTED = 0x1000
     """TransactionHeader.FA of a message of ours."""
+    FIRST_IN_TRANSACTION = 0x2000
+    """FirstInTransaction, known when its transaction is prepared or commits."""
+    LAST_IN_TRANSACTION = 0x4000
+    """LastInTransaction, likewise."""
 
 
 class Position(msgspec.Struct, gc=False):

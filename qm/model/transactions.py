@@ -23,6 +23,7 @@ from qm.model.rows import (
     POSITION_KEY,
     LeaseKind,
     Position,
+    PositionFlag,
     PositionState,
 )
 from qm.model.state import Table
@@ -103,6 +104,7 @@ class Transactions:
         if transaction.single_phase:
             return Outcome(ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE)
         self._drop_lease(command.transaction, transaction, LeaseKind.TRANSACTION)
+        self._mark_ends(command.transaction, self._operations(command.transaction, transaction))
         transaction.state = TransactionState.PREPARED
         self._put(command.transaction, transaction)
         return Outcome(MQ_OK)
@@ -116,7 +118,10 @@ class Transactions:
             return Outcome(ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE)
         if transaction.state is TransactionState.ACTIVE and not transaction.single_phase:
             return Outcome(ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE)
-        for operation in self._take_operations(command.transaction, transaction):
+        operations = self._take_operations(command.transaction, transaction)
+        if transaction.single_phase:
+            self._mark_ends(command.transaction, operations)
+        for operation in operations:
             self._commit(command.transaction, operation)
         self._end(command.transaction, transaction, TransactionState.COMMITTED)
         return Outcome(MQ_OK)
@@ -249,7 +254,7 @@ class Transactions:
 
     # Operations --------------------------------------------------------------------------
 
-    def _take_operations(
+    def _operations(
         self, transaction_id: bytes, transaction: Transaction
     ) -> list[TransactionalOperation]:
         operations = []
@@ -257,9 +262,31 @@ class Transactions:
             key = _OPERATION_KEY.pack(transaction_id, number)
             operation = self._ledger.record(Table.OPERATION, key, TransactionalOperation)
             assert operation is not None, "a transaction with a missing operation"
-            self._ledger.state.delete(Table.OPERATION, key)
             operations.append(operation)
         return operations
+
+    def _take_operations(
+        self, transaction_id: bytes, transaction: Transaction
+    ) -> list[TransactionalOperation]:
+        operations = self._operations(transaction_id, transaction)
+        for number in range(transaction.operation_count):
+            self._ledger.state.delete(Table.OPERATION, _OPERATION_KEY.pack(transaction_id, number))
+        return operations
+
+    def _mark_ends(self, transaction_id: bytes, operations: list[TransactionalOperation]) -> None:
+        """3.1.4.3: say which message is the first and which the last, of what it sends (DM-A23)."""
+        sent = [one for one in operations if one.operation_type is OperationType.ENQUEUE]
+        if not sent:
+            return
+        ends = (
+            (sent[0], PositionFlag.FIRST_IN_TRANSACTION),
+            (sent[-1], PositionFlag.LAST_IN_TRANSACTION),
+        )
+        for operation, flag in ends:
+            held = self._held(transaction_id, operation)
+            if held is not None:
+                held[1].flags |= flag
+                self._ledger.put_position(operation.queue_id, operation.lookup_identifier, held[1])
 
     def _held(
         self, transaction_id: bytes, operation: TransactionalOperation

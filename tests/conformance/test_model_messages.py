@@ -276,3 +276,35 @@ def test_outcomes_of_unknown_transactions(world: Orders) -> None:
     assert world.one(commands.TxPrepare(world.c.request(), double)).status == 0
     assert world.c.commit(double) == 0
     assert world.c.commit(single) == 0
+
+
+@pytest.mark.spec("DM-3.1.4.3-03")
+@pytest.mark.parametrize("is_single_phase", [True, False])
+def test_the_first_and_the_last_message_of_a_transaction(
+    world: Orders, is_single_phase: bool
+) -> None:
+    other = world.create("other", transactional=True)
+    world.fill(1)
+    transaction = world.c.begin("t", is_single_phase=is_single_phase)
+    world.c.receive(world.opened, transaction=transaction)  # not sent, so not marked
+    for name in ("other", "orders", "orders", "other"):
+        outcome = world.c.send(f"DIRECT=OS:vhost\\{name}", transaction=transaction)
+        assert outcome.status == 0
+    ends = PositionFlag.FIRST_IN_TRANSACTION | PositionFlag.LAST_IN_TRANSACTION
+
+    def marks(queue_id: int) -> list[int]:
+        return [position.flags & ends for position in world.positions(queue_id).values()]
+
+    assert marks(other) == [0, 0]
+    if not is_single_phase:
+        assert world.one(commands.TxPrepare(world.c.request(), transaction)).status == 0
+        assert marks(other) == [PositionFlag.FIRST_IN_TRANSACTION, PositionFlag.LAST_IN_TRANSACTION]
+    assert world.c.commit(transaction) == 0
+    assert marks(other) == [PositionFlag.FIRST_IN_TRANSACTION, PositionFlag.LAST_IN_TRANSACTION]
+    assert marks(world.orders) == [0, 0]
+    alone = world.c.begin("u")
+    world.c.send("DIRECT=OS:vhost\\other", transaction=alone)
+    assert world.c.commit(alone) == 0
+    assert marks(other)[2] == ends
+    empty = world.c.begin("v")
+    assert world.c.commit(empty) == 0
