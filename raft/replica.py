@@ -13,12 +13,13 @@ from typing import Generic, TypeVar
 import msgspec
 
 from raft import founding
-from raft.core import Core
+from raft.core import Busy, Core
 from raft.files import Directory
 from raft.log import LogFull, Sync
 from raft.log_view import SyncToken
 from raft.machine import Hold, LogReader, StateMachine
 from raft.membership import MemberChange, decode_configuration, is_retired
+from raft.outbox import Outbox
 from raft.picture import Picture, SnapshotSend
 from raft.retention import Retention
 from raft.segment import is_disk_full
@@ -114,10 +115,7 @@ class Replica(Generic[ResultT]):
         )
         self._configuration: Configuration | None = None
         self._now = 0
-        # Messages that wait for a sync: for the one that runs, for the one after it, for none.
-        self._awaiting: tuple[Envelope, ...] = ()
-        self._collected: list[Envelope] = []
-        self._released: list[Envelope] = []
+        self._outbox = Outbox()
         self._needs_sync = False
         self._sync: Sync | None = None
         self._sync_since = 0
@@ -219,6 +217,8 @@ class Replica(Generic[ResultT]):
 
         One read may serve everything that waits: share it among requests of one moment.
         """
+        if len(self._reads) >= self._config.core.reads_pending_max:
+            raise Busy("too many reads wait to be applied: reads_pending_max is reached")
         self._next_read += 1
         self._core.read(self._next_read)
         return self._next_read
@@ -268,8 +268,7 @@ class Replica(Generic[ResultT]):
         durable = self._log.end_sync(self._sync)
         self._sync = None
         self._core.stable(durable, self._log.term(durable))
-        self._released.extend(self._awaiting)
-        self._awaiting = ()
+        self._outbox.sync_ended()
 
     def install_done(self, install: Install) -> None:
         """`install.run()` returned."""
@@ -294,7 +293,7 @@ class Replica(Generic[ResultT]):
         """Return whether `poll` would do anything."""
         return bool(
             self._core.has_ready()
-            or self._released
+            or self._outbox
             or (self._needs_sync and self._sync is None)
             or self._appliable() > self._applied
             or self._new_install is not None
@@ -307,10 +306,9 @@ class Replica(Generic[ResultT]):
         """Write, begin a sync, apply, and return what the caller must do."""
         ready = self._core.ready() if self._core.has_ready() else None
         snapshots: tuple[SnapshotSend, ...] = ()
-        messages, self._released = self._released, []
         if ready is not None:
-            messages.extend(ready.messages)
-            self._write(ready, messages)
+            self._outbox.send(ready.messages)
+            self._write(ready)
             for read in ready.reads:
                 heappush(self._reads, (read.index, read.request))
             if ready.snapshots_wanted:
@@ -324,7 +322,7 @@ class Replica(Generic[ResultT]):
         install, self._new_install = self._new_install, None
         alarms, self._alarms = tuple(self._alarms), []
         return Step(
-            tuple(messages),
+            self._outbox.take(),
             sync,
             install,
             snapshots,
@@ -387,7 +385,7 @@ class Replica(Generic[ResultT]):
 
     # Writing
 
-    def _write(self, ready: Ready, messages: list[Envelope]) -> None:
+    def _write(self, ready: Ready) -> None:
         """Steps 1, 2 and the bookkeeping for 4 and 5 of `Ready`."""
         try:
             if ready.snapshot is not None:
@@ -405,12 +403,11 @@ class Replica(Generic[ResultT]):
         if self._full and ready.must_sync:
             self._note_room(Work.WRITE)
         self._needs_sync = self._needs_sync or ready.must_sync
-        if self._needs_sync:
-            self._collected.extend(ready.messages_after_sync)
-        elif self._sync is not None:
-            self._awaiting += ready.messages_after_sync
-        else:
-            messages.extend(ready.messages_after_sync)
+        self._outbox.promise(
+            ready.messages_after_sync,
+            needs_sync=self._needs_sync,
+            is_syncing=self._sync is not None,
+        )
         self._retention.appended(ready.entries)
 
     def _begin_sync(self) -> Sync | None:
@@ -420,8 +417,7 @@ class Replica(Generic[ResultT]):
         self._needs_sync = False
         self._sync = self._log.begin_sync()
         self._sync_since = self._now
-        self._awaiting = tuple(self._collected)
-        self._collected.clear()
+        self._outbox.sync_begins()
         return self._sync
 
     def _note_full(self, work: Work, error: OSError) -> None:

@@ -309,6 +309,25 @@ def test_a_read_waits_for_the_own_disk(cluster: Cluster) -> None:
     assert b.machine.data() == ["x"]
 
 
+def test_reads_that_wait_for_apply_are_bounded(tmp_path: Path) -> None:
+    """reads_pending_max, here as well as for those that wait for their index."""
+    cluster = Cluster(tmp_path, "abc", core_reads_pending_max=3)
+    cluster.elect("a")
+    b = cluster["b"]
+    b.auto_sync = False
+    cluster.propose("x")
+    for _ in range(3):
+        b.replica.read()
+        cluster.settle()
+    with pytest.raises(Busy, match="reads_pending_max"):
+        b.replica.read()
+    b.finish_sync()
+    cluster.settle()
+    assert len(b.reads) == 3
+    b.replica.read()
+    cluster.close()
+
+
 def test_a_cancelled_read_is_not_served(cluster: Cluster) -> None:
     """Its number never comes up."""
     leader = cluster.elect("a")
