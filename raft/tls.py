@@ -10,12 +10,17 @@ import ssl
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 
 from raft.metrics import TransportMetrics
 
 logger = logging.getLogger(__name__)
+
+_KEPT: list[grpc.ServerCredentials] = []
+"""One per server, for ever: a connection that arrives while its server is being freed still asks
+them for certificates, in a thread of gRPC's, and would crash the process."""
 
 SAN_PROPERTY = "x509_subject_alternative_name"
 
@@ -60,11 +65,23 @@ class TlsIdentity:
 
     def server_credentials(self) -> grpc.ServerCredentials:
         """Return credentials that follow the files, handshake by handshake."""
-        return grpc.dynamic_ssl_server_credentials(
-            _server_configuration(self._current()),
-            lambda: _server_configuration(self._current()),
-            require_client_authentication=True,
+        served = self._current()
+
+        def fetch() -> Any:
+            # None: as before. gRPC 1.85 frees what it replaces while another handshake of the
+            # same moment may use it, so it must not be given the same again each time.
+            nonlocal served
+            current = self._current()
+            if current is served:
+                return None
+            served = current
+            return _server_configuration(current)
+
+        credentials = grpc.dynamic_ssl_server_credentials(
+            _server_configuration(served), fetch, require_client_authentication=True
         )
+        _KEPT.append(credentials)
+        return credentials
 
     def _current(self) -> _Material:
         """Return what is on disk if it can be used, else what could be used last.
