@@ -35,7 +35,7 @@ from raft.types import (
     Role,
 )
 from raft.wire_format import FrameDecoder, FrameEncoder
-from tests.sim.checkers import POLL_LATE_US_MAX
+from tests.sim.checkers import POLL_LATE_US_MAX, Violation
 from tests.sim.disk import ProcessDied, SimDisk
 from tests.sim.machine import BodyDamaged, Machine, Result
 
@@ -255,6 +255,8 @@ class Host:
         """The process meets what it must stop for; damage only where a disk was harmed."""
         if isinstance(error, LogDamaged | BodyDamaged):
             self.world.faults.found_damage(self, error)
+        if isinstance(error, OSError) and not isinstance(error, FatalDiskError):
+            raise Violation(f"{self.node}: a full disk must not end the process: {error}")
         self._die(str(error))
 
     def _die(self, reason: str) -> None:
