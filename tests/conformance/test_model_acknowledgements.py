@@ -12,7 +12,7 @@ from qm.model.commands import Facts
 from qm.model.elements import QueueAccessType
 from qm.model.message import AuthenticationLevel, PrivacyLevel, deserialize_message_from_buffer
 from qm.model.records import FinalAckRow, OutboxRow, SyntheticPacket, decode
-from qm.model.rows import BODY_KEY
+from qm.model.rows import BODY_KEY, PositionFlag
 from qm.model.state import Table
 from qm.names.format_name import PrivateName, format_name_text
 from qm.wire.identifiers import ObjectId
@@ -173,7 +173,7 @@ def test_final_acks_of_what_left_its_queue(
     world: World, fields: dict[str, Any], is_told: bool, cause: str
 ) -> None:
     orders = world.create("orders", transactional="sequence" in fields)
-    world.arrive(packet(7, **fields))
+    world.arrive(packet(7, **asking(PR | NR), **fields))
     remove(world, orders, cause)
     assert [final.message_class for _, final in final_acks(world)] == [CAUSES[cause]] * is_told
 
@@ -196,6 +196,8 @@ def test_attributes_of_an_acknowledgement(world: World, is_recoverable: bool, ca
     assert message.correlation_identifier == ObjectId(PEER, 7)
     assert message.response_queue_format_name == ORDERS
     assert bool(message.delivery_guarantee) is is_recoverable
+    (position,) = world.positions(admin).values()
+    assert bool(position.flags & PositionFlag.RECOVERABLE) is is_recoverable
     assert message.acknowledgements_requested == 0
     assert message.administration_queue_format_name == ""
     assert message.time_to_reach_queue == message.time_to_be_received == 0xFFFF_FFFF

@@ -125,6 +125,8 @@ def test_peeking_at_what_is_locked(world: Orders) -> None:
     assert world.seek(SelectorKind.SEEK_NEXT, first) == (0, second)
     assert world.seek(SelectorKind.EXACT, second) == (0, second)
     assert world.seek(SelectorKind.FIRST, is_peek=False) == (0, third)
+    assert world.seek(SelectorKind.SEEK_NEXT, first, is_peek=False) == (0, third)
+    assert world.seek(SelectorKind.EXACT, second, is_peek=False)[1] is None
     assert list(world.state.rows()) == before
 
 
