@@ -37,7 +37,15 @@ from qm.wire.codes import ErrorCode
 MQ_OK: Final = 0
 OBJECTS_MAX: Final = 100_000
 _SCAN_ROWS: Final = 256
+_DIGEST_BYTES: Final = 16
 _GUIDS: Final = tuple[bytes, ...]
+
+
+def _digests(value: Any) -> int:
+    """CertificateDigestList: the MD5 of each certificate (3.1.1.15)."""
+    is_sound = all(len(digest) == _DIGEST_BYTES for digest in value)
+    return 0 if is_sound else ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_SIZE
+
 
 OBJECT_ATTRIBUTES: Final[Mapping[DirectoryObjectType, Mapping[str, Attribute]]] = {
     DirectoryObjectType.ENTERPRISE: {
@@ -73,7 +81,7 @@ OBJECT_ATTRIBUTES: Final[Mapping[DirectoryObjectType, Mapping[str, Attribute]]] 
     },
     DirectoryObjectType.USER: {
         "security_identifier": Attribute(bytes),
-        "certificate_digest_list": Attribute(_GUIDS),
+        "certificate_digest_list": Attribute(_GUIDS, _digests),
         "certificates": Attribute(bytes),
     },
 }

@@ -183,6 +183,28 @@ def test_a_subqueue_is_no_object_of_its_own(world: World) -> None:
     assert query.next()[0] is DirectoryOperationResult.END_OF_DATA
 
 
+@pytest.mark.spec("DM-3.1.1.15-01")
+def test_users(world: World) -> None:
+    def write(number: int, **values: object) -> int:
+        attributes = {name: encode_attribute(value) for name, value in values.items()}
+        user = DirectoryObjectType.USER
+        command = commands.DirectoryWrite(request(), bytes([number]) * 16, user, attributes, ())
+        return world.one(command).status
+
+    digests = (b"d" * 16, b"e" * 16)
+    given = {"security_identifier": b"sid", "certificate_digest_list": digests}
+    assert write(1, **given, certificates=b"all of them") == 0
+    assert write(2, security_identifier=b"other", certificate_digest_list=(b"short",)) == (
+        ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_SIZE
+    )
+    wanted = [Filter("security_identifier", Operator.EQUALS, b"sid")]
+    _, found = world.machine.directory.read(DirectoryObjectType.USER, wanted)
+    assert found is not None
+    assert list(found.attributes["certificate_digest_list"]) == list(digests)
+    assert found.attributes["certificates"] == b"all of them"
+    assert world.machine.directory.query(DirectoryObjectType.USER, []).next()[1] is not None
+
+
 @pytest.mark.spec("DM-3.1.7.1.3-01")
 def test_what_is_not_given_at_creation_is_the_default(world: World) -> None:
     given, plain = world.create("given", label="l", quota=5), world.create("plain")
