@@ -2,7 +2,7 @@
 
 For each packet of a batch, in order: duplicate or out of order, expired, destination, access and
 policy, quota; then position, history or sequence, and consequences, all in this apply. A message is
-remembered exactly when it was taken or refused for good (QB-A01 to A03, A20); one that cannot be
+remembered exactly when it was taken or refused for good (QB-A1 to A03, A20); one that cannot be
 stored now is not, and its session closes so that the peer sends it again.
 """
 

@@ -142,6 +142,8 @@ class Send(msgspec.Struct, frozen=True, gc=False):
     targets: tuple[Target, ...]
     sender_sids: tuple[bytes, ...]
     transaction: bytes | None = None
+    application_deadletter_queue: str = ""
+    """Format name, "" for the system's; it stays with the sender [MS-MQDMPR 3.1.1.12]."""
 
 
 class ReceiveRun(msgspec.Struct, frozen=True, gc=False):

@@ -1,6 +1,6 @@
 """Messages on their way out ([MS-MQQB] 3.1.5.5 to .7, guide 4.1 to 4.2a).
 
-Numbers are committed before the first byte leaves and never change (QB-A01). A message that is not
+Numbers are committed before the first byte leaves and never change (QB-A1). A message that is not
 transactional is done when its session acknowledged it. A transactional one needs the session's
 acknowledgement and the order acknowledgement, in either order (QB-A10); if its sender asked for a
 final ack or for journaling, it then waits for that one too, out of the way of dispatch.

@@ -175,7 +175,7 @@ class Duplicates:
         self._dirty_sequences[stream.stream_id] = stream
 
     def reject(self, stream: Stream) -> None:
-        """A message out of order came: counted, nothing else changes (QB-A03)."""
+        """A message out of order came: counted, nothing else changes (QB-A3)."""
         stream.rejects = min(stream.rejects + 1, 0xFFFF_FFFF)
         stream.last_access_ms = self._ledger.now_ms
         self._dirty_sequences[stream.stream_id] = stream

@@ -479,7 +479,7 @@ def _transaction(message: Message) -> TransactionHeader | None:
         return None
     return TransactionHeader(
         message.transactional_message_sequence_identifier or TxSequenceId.from_int(0),
-        # Numbers start at 1; one that is not yet assigned is patched before it leaves (QB-A01).
+        # Numbers start at 1; one that is not yet assigned is patched before it leaves (QB-A1).
         message.transaction_sequence_number or 1,
         message.transaction_previous_sequence_number,
         message.transaction_identifier,

@@ -123,7 +123,7 @@ class OutgoingQueues:
         return True
 
     def queue_of_sequence(self, sequence_identifier: int) -> int:
-        """Return the queue whose live sequence this is, 0 if none: old ones are void (QB-A08)."""
+        """Return the queue whose live sequence this is, 0 if none: old ones are void (QB-A8)."""
         if not 0 < sequence_identifier < 1 << 64:
             return 0
         row = self._ledger.state.get(Table.SEQUENCE_OUT, sequence_key(sequence_identifier))

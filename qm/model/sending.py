@@ -63,6 +63,11 @@ class Sending:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         if len(command.packet) > PACKET_MAX_BYTES or self._ledger.manager is None:
             return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
+        if command.application_deadletter_queue:
+            try:
+                parse_format_name(command.application_deadletter_queue)
+            except QueueNameError as error:
+                return Outcome(error.code)
         if command.transaction is not None:
             refusal = self._transactions.refusal(command.transaction, command.request.client_id)
             if refusal:
@@ -132,7 +137,7 @@ class Sending:
             ordinal,
             message.user_header.sent_time,
             message.user_header.time_to_be_received,
-            _obligation(message),
+            _obligation(message, command.application_deadletter_queue),
         )
         lock = None
         if command.transaction is not None:
@@ -179,14 +184,15 @@ def _flags(message: UserMessage, queue: QueueInHand, is_transactional: bool) -> 
     return int(flags)
 
 
-def _obligation(message: UserMessage) -> Obligation | None:
+def _obligation(message: UserMessage, application_deadletter_queue: str) -> Obligation | None:
     """What is owed for a message of ours; a final ack is for other queue managers to send."""
     header, properties = message.user_header, message.properties
-    if not properties.flags:
+    if not properties.flags and not application_deadletter_queue:
         return None
     return Obligation(
         acknowledgements=properties.flags,
         administration_queue=format_name_of(header.admin_queue, header),
+        application_deadletter_queue=application_deadletter_queue,
         priority=message.priority,
         application_tag=properties.application_tag,
         label=properties.label or "",

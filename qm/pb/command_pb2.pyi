@@ -201,8 +201,10 @@ class Send(_message.Message):
     TARGETS_FIELD_NUMBER: _builtins.int
     SENDER_SIDS_FIELD_NUMBER: _builtins.int
     TRANSACTION_FIELD_NUMBER: _builtins.int
+    APPLICATION_DEADLETTER_QUEUE_FIELD_NUMBER: _builtins.int
     checksum: _builtins.int
     transaction: _builtins.bytes
+    application_deadletter_queue: _builtins.str
     @_builtins.property
     def request(self) -> Global___Request: ...
     @_builtins.property
@@ -217,10 +219,11 @@ class Send(_message.Message):
         targets: _abc.Iterable[Global___Target] | None = ...,
         sender_sids: _abc.Iterable[_builtins.bytes] | None = ...,
         transaction: _builtins.bytes | None = ...,
+        application_deadletter_queue: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "request", b"request", "transaction", b"transaction"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "checksum", b"checksum", "request", b"request", "sender_sids", b"sender_sids", "targets", b"targets", "transaction", b"transaction"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "application_deadletter_queue", b"application_deadletter_queue", "checksum", b"checksum", "request", b"request", "sender_sids", b"sender_sids", "targets", b"targets", "transaction", b"transaction"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__transaction: _TypeAlias = _typing.Literal["transaction"]  # noqa: Y015
     _WhichOneofArgType__transaction: _TypeAlias = _typing.Literal["_transaction", b"_transaction"]  # noqa: Y015

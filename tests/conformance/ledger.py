@@ -51,6 +51,11 @@ REQUIRED = (
     "mqmq:enum",
     "mqmq:error",
     "mqqb:codec",
+    "mqqb:ack",
+    "mqqb:expiry",
+    "mqqb:journal",
+    "mqdmpr:serialize",
+    "mqdmpr:cursor",
 )
 
 COLUMNS = ("covered", "not_applicable", "later", "open")

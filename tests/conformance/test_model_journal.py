@@ -5,8 +5,6 @@ from array import array
 import pytest
 
 from qm.model import commands
-from qm.model.records import Obligation, encode
-from qm.model.rows import POSITION_KEY, PositionFlag
 from qm.model.state import Table
 from qm.wire.message_class import MessageClass
 from tests.unit.model.test_delivery import JOURNALED, TRANSACTIONAL, Sender
@@ -45,17 +43,6 @@ def arrived(sender: Sender) -> int:
     return ordinal
 
 
-def name_application_deadletter(sender: Sender, name: str) -> None:
-    """Note the attribute with every position, where Send notes what is owed."""
-    for key, position in sender.positions(sender.queue_id).items():
-        row_key = POSITION_KEY.pack(sender.queue_id, key)
-        position.flags |= PositionFlag.HAS_OBLIGATION
-        sender.state.put(Table.POSITION, row_key, position.pack())
-        obligation = Obligation(application_deadletter_queue=name)
-        sender.state.put(Table.OBLIGATION, row_key, encode(obligation))
-    sender.machine.forget()
-
-
 @pytest.mark.spec("QB-1.3.4.2-01", "QB-3.1.7.1.2-03")
 @pytest.mark.parametrize(
     ("asked", "is_transactional", "expected"),
@@ -77,7 +64,7 @@ def test_copy_of_a_message_that_cannot_be_delivered(
     assert copies(sender) == expected
 
 
-@pytest.mark.spec("QB-3.1.7.1.2-03", "QB-3.1.5.7-03")
+@pytest.mark.spec("QB-3.1.7.1.2-03", "QB-3.1.5.7-03", "DM-3.1.1.12-04")
 @pytest.mark.parametrize("by_final_ack", [False, True])
 @pytest.mark.parametrize(
     ("name", "is_taken"),
@@ -88,8 +75,8 @@ def test_the_application_dead_letter_queue_if_it_can_be(
 ) -> None:
     mine = sender.create("mydead", transactional=True)
     sender.create("plain")
+    sender.application_deadletter_queue = f"DIRECT=OS:vhost\\{name}"
     sender.send(1, **JN, **TRANSACTIONAL)
-    name_application_deadletter(sender, f"DIRECT=OS:vhost\\{name}")
     if by_final_ack:
         ordinal = arrived(sender)
         sender.one(commands.FinalAcked(ordinal, MessageClass.NACK_RECEIVE_TIMEOUT))

@@ -25,13 +25,19 @@ class Sender(World):
         super().__init__(forgets=forgets)
         self.c: ClientInWorld = self.client(lease_ms=24 * 3600 * 1000)
         self.queue_id = 0
+        self.application_deadletter_queue = ""
 
     def send(self, count: int = 1, **fields: object) -> None:
         raw = packet(0, **fields)  # type: ignore[arg-type]
         is_transactional = "sequence" in fields
         for _ in range(count):
             transaction = self.c.begin(f"t{self.c.number}") if is_transactional else None
-            outcome = self.c.send(ELSEWHERE, raw=raw, transaction=transaction)
+            outcome = self.c.send(
+                ELSEWHERE,
+                raw=raw,
+                transaction=transaction,
+                application_deadletter_queue=self.application_deadletter_queue,
+            )
             assert outcome.status == 0, hex(outcome.status)
             assert isinstance(outcome.value, tuple)
             self.queue_id = outcome.value[1][0][0]

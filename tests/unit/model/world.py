@@ -288,7 +288,11 @@ class ClientInWorld:
         )
 
     def send(
-        self, *format_names: str, raw: bytes | None = None, transaction: bytes | None = None
+        self,
+        *format_names: str,
+        raw: bytes | None = None,
+        transaction: bytes | None = None,
+        application_deadletter_queue: str = "",
     ) -> Outcome:
         """Send a packet."""
         if raw is None:
@@ -306,6 +310,7 @@ class ClientInWorld:
                 tuple(commands.Target(name) for name in format_names),
                 (),
                 transaction,
+                application_deadletter_queue,
             )
         )
 
