@@ -6,6 +6,7 @@ current blob file, and the copies are durable before the segment goes. Blob file
 file without live bytes is removed after the next flush of the state, a sparse one is emptied first.
 """
 
+from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Final
 from zlib import crc32
@@ -19,7 +20,7 @@ from qm.store.rocks import RocksState
 from qm.wire.message_properties import MessagePropertiesHeader
 from qm.wire.user_message import parse_user_message, write_user_message
 from raft import batch
-from raft.files import Directory, File
+from raft.files import Buffer, Directory, File
 from raft.log_view import Compacted
 from raft.machine import LogReader
 
@@ -28,6 +29,8 @@ BLOB_FILE_BYTES: Final = 64 * 1024 * 1024
 SPARSE_SHARE: Final = 0.25
 """A file with a smaller share of live bytes is emptied into the current one."""
 SPARSE_ROWS_PER_STEP: Final = 1_024
+SCAN_ROWS: Final = 256
+"""Rows of one look into the state."""
 
 PLACE: Final = Struct("<IQI")
 """file u32, offset u64, length u32."""
@@ -131,21 +134,32 @@ class Bodies:
 
     def retire(self, first: int, last: int) -> None:
         """Copy what is alive in these entries; durable, state included, on return."""
+        moved = self._moved(first, last)
         for index, ordinals in list(self._state.liveness.live(first, last)):
-            wanted = [
-                ordinal
-                for ordinal in ordinals
-                if self._state.get(Table.BLOB, BODY_KEY.pack(index, ordinal)) is None
-            ]
+            keys = [BODY_KEY.pack(index, ordinal) for ordinal in ordinals]
+            wanted = [k for k, key in enumerate(keys) if key not in moved]
             if not wanted:
                 continue
             data = self._entry(index)
-            spans = packet_spans(index, data)
-            for ordinal in wanted:
-                offset, length = spans[ordinal]
-                self._append(index, ordinal, data[offset : offset + length])
+            spans, view = packet_spans(index, data), memoryview(data)
+            packets = {}
+            for k in wanted:
+                offset, length = spans[ordinals[k]]
+                packets[keys[k]] = view[offset : offset + length]
+            self._append(packets)
         self._state.liveness.dead_upto = max(self._state.liveness.dead_upto, last)
         self.settle()
+
+    def _moved(self, first: int, last: int) -> set[bytes]:
+        """Return which bodies an earlier, interrupted move has copied already."""
+        low, high = BODY_KEY.pack(first, 0), BODY_KEY.pack(last + 1, 0)
+        moved: set[bytes] = set()
+        while True:
+            rows = self._state.scan(Table.BLOB, low, high, SCAN_ROWS)
+            moved.update(key for key, _ in rows)
+            if len(rows) < SCAN_ROWS:
+                return moved
+            low = rows[-1][0] + b"\0"
 
     def settle(self) -> None:
         """Make copies and state durable, then remove files that nothing refers to."""
@@ -158,7 +172,8 @@ class Bodies:
         self._state.flush()
         self._remove_strangers()
 
-    def _append(self, index: int, ordinal: int, packet: bytes) -> None:
+    def _append(self, packets: Mapping[bytes, Buffer]) -> None:
+        """Write packets, by key, one behind the other."""
         live, written = self._usage.get(self._current, (0, 0))
         if self._current == 0 or written >= BLOB_FILE_BYTES:
             self._current += 1
@@ -166,25 +181,33 @@ class Bodies:
                 FILE_NAME.format(self._current), create=True
             )
             live, written = 0, 0
-        self._file(self._current).pwrite(packet, written)
-        self._state.put(
-            Table.BLOB,
-            BODY_KEY.pack(index, ordinal),
-            PLACE.pack(self._current, written, len(packet)),
-        )
-        self._usage[self._current] = (live + len(packet), written + len(packet))
+        run = b"".join(packets.values())
+        self._file(self._current).pwrite(run, written)
+        rows: dict[bytes, bytes] = {}
+        at = written
+        for key, packet in packets.items():
+            rows[key] = PLACE.pack(self._current, at, len(packet))
+            at += len(packet)
+        self._state.put_rows(Table.BLOB, rows)
+        self._usage[self._current] = (live + len(run), at)
 
-    def _died(self, index: int, ordinal: int) -> None:
-        """Nothing refers to a body any more."""
-        key = BODY_KEY.pack(index, ordinal)
-        row = self._state.get(Table.BLOB, key)
-        if row is None:
-            return
-        self._state.delete(Table.BLOB, key)
-        file, _, length = PLACE.unpack(row)
-        live, written = self._usage[file]
-        self._usage[file] = (live - length, written)
-        self._state.put(Table.BLOB_FILE, FILE_KEY.pack(file), FILE_ROW.pack(live - length, written))
+    def _died(self, index: int, ordinals: Sequence[int]) -> None:
+        """Nothing refers to these bodies any more."""
+        keys: list[bytes] = []
+        freed: dict[int, int] = {}
+        for ordinal in ordinals:
+            key = BODY_KEY.pack(index, ordinal)
+            row = self._state.get(Table.BLOB, key)
+            if row is not None:
+                file, _, length = PLACE.unpack(row)
+                keys.append(key)
+                freed[file] = freed.get(file, 0) + length
+        self._state.delete_rows(Table.BLOB, keys)
+        for file, length in freed.items():
+            live, written = self._usage[file]
+            self._usage[file] = (live - length, written)
+            row = FILE_ROW.pack(live - length, written)
+            self._state.put(Table.BLOB_FILE, FILE_KEY.pack(file), row)
 
     def empty_sparse(self) -> int:
         """Copy bodies out of sparse files, a bounded number; return how many were copied."""
@@ -198,17 +221,16 @@ class Bodies:
         moved = 0
         low = b""
         while moved < SPARSE_ROWS_PER_STEP:
-            rows = self._state.scan(Table.BLOB, low, b"\xff" * 11, 256)
+            rows = self._state.scan(Table.BLOB, low, b"\xff" * 11, SCAN_ROWS)
             for key, row in rows:
                 file, offset, length = PLACE.unpack(row)
                 if file in sparse:
                     packet = self._file(file).pread(length, offset)
                     live, written = self._usage[file]
                     self._usage[file] = (live - length, written)
-                    index, ordinal = BODY_KEY.unpack(key)
-                    self._append(index, ordinal, packet)
+                    self._append({key: packet})
                     moved += 1
-            if len(rows) < 256:
+            if len(rows) < SCAN_ROWS:
                 break
             low = rows[-1][0] + b"\0"
         self.settle()

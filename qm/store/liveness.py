@@ -28,8 +28,8 @@ class Liveness:
         self._live: dict[int, int] = {}
         self._shared: dict[int, int] = {}
         self._dirty: set[int] = set()
-        self.on_dead: Callable[[int, int], None] | None = None
-        """Hears of each body to which nothing refers any more, up to `dead_upto`."""
+        self.on_dead: Callable[[int, Sequence[int]], None] | None = None
+        """Hears, by entry, of bodies to which nothing refers any more, up to `dead_upto`."""
         self.dead_upto = 0
         """Highest index of which `on_dead` wants to hear."""
 
@@ -50,6 +50,7 @@ class Liveness:
         """One reference less to each."""
         live = self._load(index)
         shared = self._shared[index]
+        dead: list[int] = []
         for ordinal in ordinals:
             bit = 1 << ordinal
             assert live & bit, f"body {ordinal} of entry {index} is released twice"
@@ -58,8 +59,9 @@ class Liveness:
                 shared = self._shared[index]
                 continue
             live ^= bit
-            if index <= self.dead_upto and self.on_dead is not None:
-                self.on_dead(index, ordinal)
+            dead.append(ordinal)
+        if dead and index <= self.dead_upto and self.on_dead is not None:
+            self.on_dead(index, dead)
         self._live[index] = live
         self._dirty.add(index)
 
