@@ -42,6 +42,8 @@ class Inode:
     synced: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, int, bytes]] = field(default_factory=list)
     """(disk sequence, offset, bytes); an extension is a write of zeros."""
+    named_at: int = 0
+    """Disk sequence of its present name."""
 
 
 @dataclass(slots=True)
@@ -188,8 +190,9 @@ class SimDisk:
         for name, node in folder.cached.items():
             if isinstance(node, Folder):
                 low = min(low, self.durable_sequence(suffix, node) + 1)
-            elif node.pending and node.pending[0][0] < low and name.endswith(suffix):
-                low = node.pending[0][0]
+            elif node.pending and name.endswith(suffix):
+                # What was written under another name is nothing that this name promised.
+                low = min(low, max(node.pending[0][0], node.named_at))
         return low - 1
 
     def files(self, suffix: str, folder: Folder | None = None) -> "list[tuple[str, Inode]]":
@@ -288,6 +291,8 @@ class SimDirectory:
             raise ProcessDied("before a change of names")
         self.disk.sequence += 1
         apply_name(self.folder.cached, name, old, node)
+        if isinstance(node, Inode):
+            node.named_at = self.disk.sequence
         self.folder.pending.append((self.disk.sequence, name, old, node))
         if dies:
             raise ProcessDied("after a change of names")

@@ -142,6 +142,23 @@ def test_durable_sequence_tells_what_no_power_cut_can_take() -> None:
     assert disk.durable_sequence(".segment") == disk.sequence
 
 
+def test_what_was_written_under_another_name_holds_up_nothing() -> None:
+    disk, directory = disk_of(0)
+    spare = directory.open("1.spare", create=True)
+    spare.allocate(32)
+    segment = directory.open("1.segment", create=True)
+    directory.sync()
+    segment.pwrite(b"x", 0)
+    segment.fdatasync()
+    before = disk.sequence
+    directory.rename("1.spare", "2.segment")
+    assert disk.durable_sequence(".segment") == before
+    directory.sync()
+    assert disk.durable_sequence(".segment") == before
+    spare.fdatasync()
+    assert disk.durable_sequence(".segment") == disk.sequence
+
+
 def test_a_process_dies_at_the_boundary_that_was_armed() -> None:
     for boundary in range(1, 4):
         disk, directory = disk_of(boundary)
