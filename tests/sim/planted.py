@@ -61,14 +61,9 @@ DURABILITY = (
         "answers_leave_with_the_sync_before",
         "An answer waits for a sync that began after its write",
         (
-            "raft/replica.py",
-            "            self._collected.extend(ready.messages_after_sync)\n",
-            "            self._awaiting += ready.messages_after_sync\n",
-        ),
-        (
-            "raft/replica.py",
-            "        self._awaiting = tuple(self._collected)\n",
-            "",
+            "raft/outbox.py",
+            "        if needs_sync:\n",
+            "        if needs_sync and not is_syncing:\n",
         ),
     ),
     mutant(
@@ -180,8 +175,8 @@ ELECTIONS = (
         ),
         (
             "raft/state.py",
-            "        return is_member(self.members.current, self.node)\n",
-            "        return True\n",
+            "    def is_named(self) -> bool:\n",
+            "    def is_named(self) -> bool:\n        return True\n\n    def was(self) -> bool:\n",
         ),
     ),
 )

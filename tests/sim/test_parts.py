@@ -1,5 +1,8 @@
 """The simulator's own parts: network, model, and how far the faults may go."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from raft.batch import BatchBuilder
@@ -11,8 +14,9 @@ from tests.sim.checkers import Model, Violation
 from tests.sim.clients import Outcome
 from tests.sim.knobs import Knobs
 from tests.sim.machine import encode_operation, value_of
+from tests.sim.mutants import copy_tree, plant
 from tests.sim.network import NetworkFaults, splits
-from tests.sim.planted import MUTANTS
+from tests.sim.planted import MUTANTS, Mutant
 
 
 def entry(index: int, *operations: tuple[int, int]) -> Entry:
@@ -161,3 +165,20 @@ def test_clients_know_what_they_cannot_know() -> None:
 
 def test_there_are_a_dozen_planted_bugs_and_more() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 12
+
+
+@pytest.fixture(scope="module")
+def sound_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tree = tmp_path_factory.mktemp("sound")
+    copy_tree(tree)
+    return tree
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant.name))
+def test_a_planted_bug_still_fits_the_code(
+    mutant: Mutant, sound_tree: Path, tmp_path: Path
+) -> None:
+    for file in {file for file, _, _ in mutant.patches}:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        shutil.copy(sound_tree / file, tmp_path / file)
+    plant(mutant, tmp_path)
