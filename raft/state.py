@@ -161,8 +161,12 @@ class State:
             self.reads.append(ReadState(request, index))
 
     def is_named(self) -> bool:
-        """Return whether the own configuration calls this node a member.
+        """Return whether a configuration calls this node a member: the one in force, or the last
+        committed one, since its removal may yet be undone.
 
         A replica that was never told so does not vote (raft/design.md, Identity).
         """
-        return is_member(self.members.current, self.node)
+        members = self.members
+        if is_member(members.current, self.node):
+            return True
+        return members.index > self.commit and is_member(members.at(self.commit), self.node)

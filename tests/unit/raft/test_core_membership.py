@@ -33,6 +33,7 @@ from raft.types import (
     Heartbeat,
     Role,
     Vote,
+    VoteReply,
 )
 from tests.unit.raft.group import (
     ELECTION_TICKS,
@@ -346,6 +347,27 @@ def test_a_removed_leader_that_crashed_brings_its_removal_about() -> None:
     assert group.core("b").role is Role.LEADER
     assert group.core("b").configuration.voters == ("b.1",)
     assert group.core("b").commit == group.core("b").last_index
+
+
+def test_who_removed_itself_in_vain_still_votes() -> None:
+    """Found by simulator seed 6086: its uncommitted removal must not deny others a majority."""
+    group = Group("abc")
+    group.elect("b")
+    group.isolate("b")
+    group.core("b").change_members(RemoveMember("b.1"))
+    group.settle()
+    group["b"].restart()
+    group.elect("c")
+    group.core("c").change_members(ReplaceMember("b.1", "b.2"))
+    group.settle()
+    group["c"].restart()
+    group.isolate("a")
+    group.cuts -= {("b.1", "c.1"), ("c.1", "b.1")}
+    before = group.core("b").configuration
+    assert "b.1" not in before.voters
+    group.core("b").receive(envelope("a", "b", 9, Vote(99, 8, True)))
+    group["b"].pump()
+    assert bodies(group["b"].take_outbox(), VoteReply) == [VoteReply(True)]
 
 
 def test_removing_a_voter_may_commit_what_waited() -> None:
