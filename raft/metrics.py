@@ -52,3 +52,11 @@ class TransportMetrics:
     def peer(self, peer: NodeId) -> PeerMetrics:
         """Return the counters of a peer; they outlive its membership."""
         return self.peers.setdefault(peer, PeerMetrics())
+
+
+@dataclass(slots=True)
+class DriverMetrics:
+    """One replica's driver."""
+
+    syncs_total: int = 0
+    entries_applied_total: int = 0

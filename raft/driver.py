@@ -1,0 +1,475 @@
+"""A replica in an asyncio loop: ticks, group commit, the disk in its thread, backpressure.
+
+Everything but fdatasync and the installation of snapshots happens in the loop. What arrives is
+given to the replica at once; a *turn*, at most one per round of the loop, proposes what waits,
+polls the replica and does what its steps ask for. So what arrives together shares one entry,
+one write, one sync and one frame.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from raft.core import TICK_MS, Busy, NotLeader
+from raft.log_view import SyncToken
+from raft.membership import MemberChange
+from raft.metrics import DriverMetrics
+from raft.picture import SnapshotSend
+from raft.proposals import BATCHES_IN_FLIGHT_MAX, WAITING_BYTES_MAX, Outcome, Proposals
+from raft.replica import Install, Replica, ReplicaStatus
+from raft.step import Alarm, Step
+from raft.sync_thread import SyncThread
+from raft.transport import SNAPSHOT_REFUSED, PeerState, Transport, TransportEvents
+from raft.types import Configuration, Envelope, GroupId, NodeId, Role, SnapshotMeta, SoftState
+
+logger = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
+
+POLLS_PER_TURN_MAX = 4
+"""Then the sockets have their turn, however much there is to apply."""
+SLEEP_TICKS_MAX = 10
+"""The core counts no more of one sleep towards an election, lest it believe a leader dead whose
+messages wait in its sockets. So nobody sleeps longer."""
+EXIT_STATUS_FATAL = 74
+"""EX_IOERR: the disk, or the state machine, cannot be trusted any more."""
+OUTCOME_WAIT_MS = 5_000
+TRANSFER_WAIT_MS = 2_000
+DRAIN_MS = 5_000
+
+_TICK_S = TICK_MS / 1000
+
+
+class Stopping(Exception):
+    """This node is being stopped and takes no more work; ask another."""
+
+
+class DriverConfig(msgspec.Struct, frozen=True):
+    """Settings of a driver."""
+
+    group: GroupId
+    """Of the replica."""
+    waiting_bytes_max: int = WAITING_BYTES_MAX
+    """Of payloads that are not proposed yet; then `propose` raises Busy."""
+    batches_in_flight_max: int = BATCHES_IN_FLIGHT_MAX
+    outcome_wait_ms: int = OUTCOME_WAIT_MS
+    """How long callers wait, after leadership was lost, to see what became of their entries."""
+
+
+class DriverEvents(Protocol):
+    """What a driver tells its owner, in the loop."""
+
+    def on_soft_state(self, state: SoftState) -> None:
+        """Role, leader or term changed."""
+
+    def on_configuration(self, configuration: Configuration) -> None:
+        """The members changed; in force at once."""
+
+    def on_alarm(self, alarm: Alarm) -> None:
+        """An operator must hear of it."""
+
+
+def end_process(text: str) -> None:
+    """End the process at once, without cleaning up: what is in memory may be wrong."""
+    logger.critical("this process ends: %s", text)
+    logging.shutdown()
+    os._exit(EXIT_STATUS_FATAL)
+
+
+class Driver(Generic[ResultT]):
+    """Runs one replica. Its state machine's result for an entry is a sequence with one result
+    for each payload of the batch.
+    """
+
+    def __init__(
+        self,
+        replica: Replica[Sequence[ResultT]],
+        connect: Callable[[TransportEvents], Transport],
+        address_of: Callable[[NodeId], str | None],
+        events: DriverEvents,
+        config: DriverConfig,
+        die: Callable[[str], None] = end_process,
+    ) -> None:
+        """`connect` makes the transport; `address_of` gives a member's `host:port` if it is
+        known. `die` must not return to serving: after it nothing is written or answered.
+        """
+        self.metrics = DriverMetrics()
+        self._config = config
+        self._replica = replica
+        self._transport = connect(self)
+        self._address_of = address_of
+        self._events = events
+        self._die = die
+        self._soft_state = SoftState(replica.role, replica.leader, replica.term)
+        self._configuration = Configuration(())
+        self._proposals: Proposals[ResultT] = Proposals(
+            self._config.waiting_bytes_max, self._config.batches_in_flight_max
+        )
+        self._read: Outcome[int] | None = None
+        self._reads: dict[int, Outcome[int]] = {}
+        self._leadership_changed: asyncio.Future[None] | None = None
+        self._installs: set[asyncio.Task[None]] = set()
+        self._is_turn_scheduled = False
+        self._is_stopping = False
+        self._is_dead = True  # until started
+
+    async def start(self) -> None:
+        """Listen, connect and take part. Raises OSError when the address cannot be had."""
+        self._loop = asyncio.get_running_loop()
+        self._ticked_at = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._sync_thread = SyncThread(self._on_sync_done)
+        try:
+            await self._transport.start()
+        except BaseException:
+            self._sync_thread.stop()
+            raise
+        self._is_dead = False
+        self._turn()
+
+    # For callers
+
+    @property
+    def role(self) -> Role:
+        """Of this replica, as last reported."""
+        return self._soft_state.role
+
+    @property
+    def leader(self) -> NodeId | None:
+        """Who leads, as far as this replica knows."""
+        return self._soft_state.leader
+
+    @property
+    def applied_index(self) -> int:
+        """The last index applied here."""
+        return self._replica.applied_index
+
+    @property
+    def transport(self) -> Transport:
+        """What connects this replica."""
+        return self._transport
+
+    def status(self) -> ReplicaStatus:
+        """Return what observers want to know."""
+        return self._replica.status()
+
+    async def propose(self, payload: bytes) -> ResultT:
+        """Replicate and apply a payload; return its result from the state machine.
+
+        Raises NotLeader (ask its `leader`), Busy (later), ValueError (too large), Stopping:
+        then nothing happened and never will. Raises ProposalLost: nothing happened.
+        Raises OutcomeUnknown, and CancelledError: it may happen yet.
+        """
+        if self._soft_state.role is not Role.LEADER or self._is_stopping or self._is_dead:
+            raise self._refusal()
+        outcome, ordinal = self._proposals.add(payload)
+        if not self._is_turn_scheduled:
+            self._schedule_turn()
+        results: Sequence[ResultT] = await outcome.wait()
+        return results[ordinal]
+
+    async def read(self) -> int:
+        """Return the applied index at which the state may be read linearizably, now reached.
+
+        Works on every replica; without a leader it waits for one. Raises Busy, Stopping.
+        """
+        if self._is_stopping or self._is_dead:
+            raise Stopping
+        if self._read is None:  # one for everybody who asks before the next turn
+            self._read = Outcome()
+            self._schedule_turn()
+        return await self._read.wait()
+
+    async def change_members(self, change: MemberChange) -> None:
+        """Change the members; return when that is committed and applied here.
+
+        Raises NotLeader, Busy, BadChange, Stopping, ProposalLost, OutcomeUnknown.
+        """
+        if self._is_stopping or self._is_dead:
+            raise Stopping
+        outcome: Outcome[None] = Outcome()
+        index = self._replica.change_members(change)
+        self._proposals.proposed(outcome, index, self._replica.term)
+        self._schedule_turn()
+        await outcome.wait()
+
+    async def transfer(self, to: NodeId) -> None:
+        """Hand leadership to a voter; return when this replica leads no more.
+
+        Raises NotLeader, BadChange; Busy if it did not come about.
+        """
+        self._replica.transfer(to)
+        self._schedule_turn()
+        try:
+            async with asyncio.timeout(TRANSFER_WAIT_MS / 1000):
+                while self._soft_state.role is Role.LEADER and to != self._soft_state.leader:
+                    if self._leadership_changed is None:
+                        self._leadership_changed = self._loop.create_future()
+                    await asyncio.shield(self._leadership_changed)
+        except TimeoutError:
+            raise Busy(f"{to} did not take over") from None
+
+    async def stop(self) -> None:
+        """Finish what was taken, hand leadership over, and close."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        try:
+            async with asyncio.timeout(DRAIN_MS / 1000):
+                while self._proposals and self._soft_state.role is Role.LEADER:
+                    await asyncio.sleep(_TICK_S)
+                heir = self._heir()
+                if heir is not None:
+                    await self.transfer(heir)
+        except (TimeoutError, Busy, NotLeader) as error:
+            logger.warning("stopping without handing over: %r", error)
+        await self.abort()
+
+    async def abort(self) -> None:
+        """Close without finishing anything; what is durable stays."""
+        self._is_stopping = True
+        if self._is_dead:
+            return
+        self._is_dead = True
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._transport.close()
+        await asyncio.gather(*self._installs, return_exceptions=True)
+        await asyncio.to_thread(self._sync_thread.stop)
+        self._fail_everything()
+        self._replica.close()
+
+    # Inputs (TransportEvents, timer, disk)
+
+    def on_envelopes(self, envelopes: Sequence[Envelope]) -> None:
+        """Messages from a peer."""
+        if not self._is_dead:
+            self._guarded(self._receive, envelopes)
+
+    def on_peer(self, peer: NodeId, state: PeerState) -> None:
+        """The own connection to a peer changed."""
+        if not self._is_dead:
+            self._guarded(self._peer, peer, state)
+
+    def on_snapshot_chunk(
+        self, group: GroupId, sender: NodeId, meta: SnapshotMeta, offset: int, chunk: bytes
+    ) -> int:
+        """A part of a snapshot."""
+        if self._is_dead or group != self._config.group:
+            return SNAPSHOT_REFUSED
+        wanted = self._replica.snapshot_chunk(sender, meta, offset, chunk)
+        self._schedule_turn()
+        return wanted
+
+    def _receive(self, envelopes: Sequence[Envelope]) -> None:
+        self._count_ticks()
+        self._replica.receive(envelopes)
+        self._schedule_turn()
+
+    def _peer(self, peer: NodeId, state: PeerState) -> None:
+        self._count_ticks()
+        self._replica.peer(peer, state)
+        self._schedule_turn()
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self._is_dead:
+            self._guarded(self._turn)
+
+    def _on_sync_done(self, sync: SyncToken, error: BaseException | None) -> None:
+        if self._is_dead:
+            return
+        if error is not None:
+            self._fatal("the log cannot be made durable", error)
+            return
+        self._guarded(self._synced, sync)
+
+    def _synced(self, sync: SyncToken) -> None:
+        self._replica.sync_done(sync)
+        self._schedule_turn()
+
+    # A turn
+
+    def _schedule_turn(self) -> None:
+        if not self._is_turn_scheduled and not self._is_dead:
+            self._is_turn_scheduled = True
+            self._loop.call_soon(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._is_turn_scheduled = False
+        if not self._is_dead:
+            self._guarded(self._turn)
+
+    def _turn(self) -> None:
+        self._count_ticks()
+        self._ask_reads()
+        proposals, replica = self._proposals, self._replica
+        for _ in range(POLLS_PER_TURN_MAX):
+            if proposals.can_submit:
+                proposals.submit(replica.propose, replica.term)
+            if not replica.has_work():
+                break
+            self._take(replica.poll())
+        else:
+            self._schedule_turn()
+        self._set_timer()
+
+    def _take(self, step: Step[Sequence[ResultT]]) -> None:
+        """Do what one poll asks for, in the order that Step states."""
+        if step.messages:
+            self._transport.send(step.messages)
+        if step.sync is not None:
+            self.metrics.syncs_total += 1
+            self._sync_thread.submit(step.sync)
+        if step.results:
+            self.metrics.entries_applied_total += len(step.results)
+            self._proposals.applied(step.results)
+        if step.reads:
+            self._serve_reads(step.reads)
+        if step.soft_state is not None:
+            self._take_soft_state(step.soft_state)
+        if step.configuration is not None:
+            self._take_configuration(step.configuration)
+        if step.restored_index:
+            self._proposals.restored(step.restored_index)
+        if step.install is not None:
+            self._begin_install(step.install)
+        for snapshot in step.snapshots:
+            self._send_snapshot(snapshot)
+        for alarm in step.alarms:
+            logger.error("%s: %s", alarm.kind.name, alarm.text)
+            self._events.on_alarm(alarm)
+
+    def _take_soft_state(self, state: SoftState) -> None:
+        before, self._soft_state = self._soft_state, state
+        logger.info("%s in term %d, leader %s", state.role.name, state.term, state.leader)
+        if before.role is Role.LEADER and state.role is not Role.LEADER:
+            self._proposals.fail_waiting(state.leader)
+            self._loop.call_later(
+                self._config.outcome_wait_ms / 1000, self._proposals.fail_proposed, before.term
+            )
+        if self._leadership_changed is not None:
+            self._leadership_changed.set_result(None)
+            self._leadership_changed = None
+        self._events.on_soft_state(state)
+
+    def _take_configuration(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self.renew_addresses()
+        self._events.on_configuration(configuration)
+
+    def renew_addresses(self) -> None:
+        """Ask again where the members are."""
+        addresses: dict[NodeId, str] = {}
+        for node in self._configuration.voters + self._configuration.learners:
+            address = self._address_of(node)
+            if address is not None:
+                addresses[node] = address
+        self._transport.set_peers(addresses)
+
+    # Time
+
+    def _count_ticks(self) -> None:
+        ticks = int((self._loop.time() - self._ticked_at) / _TICK_S)
+        if ticks > 0:
+            self._ticked_at += ticks * _TICK_S
+            self._replica.tick(ticks)
+
+    def _set_timer(self) -> None:
+        due = min(self._replica.ticks_until_due(), SLEEP_TICKS_MAX)
+        at = self._ticked_at + due * _TICK_S
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_at(at, self._on_timer)
+
+    # Reads
+
+    def _ask_reads(self) -> None:
+        if self._read is None:
+            return
+        outcome, self._read = self._read, None
+        try:
+            self._reads[self._replica.read()] = outcome
+        except Busy as error:
+            text = str(error)
+            outcome.fail(lambda: Busy(text))
+
+    def _serve_reads(self, requests: Sequence[int]) -> None:
+        for request in requests:
+            outcome = self._reads.pop(request, None)
+            if outcome is not None:
+                outcome.resolve(self._replica.applied_index)
+
+    # Snapshots
+
+    def _send_snapshot(self, snapshot: SnapshotSend) -> None:
+        def done(is_whole: bool) -> None:
+            if not self._is_dead:
+                self._replica.snapshot_done(snapshot.to, is_whole)
+                self._schedule_turn()
+
+        self._transport.send_snapshot(
+            self._config.group, snapshot.to, snapshot.meta, snapshot.source, done
+        )
+
+    def _begin_install(self, install: Install) -> None:
+        async def run() -> None:
+            try:
+                await asyncio.to_thread(install.run)
+            except Exception as error:
+                self._fatal("a snapshot cannot be installed", error)
+                return
+            if not self._is_dead:
+                self._replica.install_done(install)
+                self._schedule_turn()
+
+        task = asyncio.create_task(run(), name="raft install")
+        self._installs.add(task)
+        task.add_done_callback(self._installs.discard)
+
+    # Ends
+
+    def _refusal(self) -> Exception:
+        if self._is_stopping or self._is_dead:
+            return Stopping()
+        return NotLeader(self._soft_state.leader)
+
+    def _heir(self) -> NodeId | None:
+        """Return the voter that would need the least to lead in this one's place."""
+        status = self._replica.status()
+        if status.role is not Role.LEADER:
+            return None
+        heirs = [
+            (follower.match, follower.node)
+            for follower in status.followers
+            if follower.is_alive and follower.node in status.configuration.voters
+        ]
+        return max(heirs)[1] if heirs else None
+
+    def _fail_everything(self) -> None:
+        self._proposals.fail_waiting(self._soft_state.leader)
+        self._proposals.fail_proposed(self._replica.term)
+        for outcome in [*self._reads.values(), *filter(None, [self._read])]:
+            outcome.fail(Stopping)
+        self._reads.clear()
+        self._read = None
+
+    def _guarded(self, work: Callable[..., None], *arguments: object) -> None:
+        """Let no error pass: after one, log, core and state machine may differ."""
+        try:
+            work(*arguments)
+        except Exception as error:
+            self._fatal("the replica failed", error)
+
+    def _fatal(self, text: str, error: BaseException) -> None:
+        self._is_dead = True
+        logger.critical("%s", text, exc_info=error)
+        self._die(f"{text}: {error!r}")

@@ -1,0 +1,202 @@
+"""Payloads on their way to becoming results: open batch, waiting batches, proposed entries.
+
+All payloads of one moment share one batch, one entry and one future; a caller finds its result
+by its ordinal. So a message costs no task and no future of its own.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from raft.batch import BatchBuilder
+from raft.core import Busy, NotLeader
+from raft.step import Applied
+from raft.types import NodeId
+
+ResultT = TypeVar("ResultT")
+
+WAITING_BYTES_MAX = 64 << 20
+"""Of payloads that wait to be proposed; then `Busy`."""
+BATCHES_IN_FLIGHT_MAX = 2
+"""Entries proposed and not yet applied here. More would be smaller and cost more: two keep the
+disk busy while the network works."""
+
+
+class ProposalLost(Exception):
+    """Another leader's entry took the place: nothing happened, it may be proposed again."""
+
+
+class OutcomeUnknown(Exception):
+    """Leadership ended, or this node stops, before the outcome was seen here: it may happen yet.
+
+    Whoever proposes again needs its own way to recognise what was done already.
+    """
+
+
+class Outcome(Generic[ResultT]):
+    """What becomes of one entry, for everybody who waits for it."""
+
+    __slots__ = ("_error", "_future", "_value", "index", "is_known", "term")
+
+    def __init__(self) -> None:
+        self.index = 0
+        self.term = 0
+        self.is_known = False
+        self._value: ResultT | None = None
+        self._error: Callable[[], Exception] | None = None
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def resolve(self, value: ResultT | None) -> None:
+        """Give everybody the result."""
+        self._value = value
+        self._end()
+
+    def fail(self, error: Callable[[], Exception]) -> None:
+        """Raise an error in everybody, each his own."""
+        self._error = error
+        self._end()
+
+    def _end(self) -> None:
+        self.is_known = True
+        if not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self) -> ResultT:
+        """Return the result, or raise. Cancelling one caller does not disturb the others."""
+        task = asyncio.current_task()
+        assert task is not None
+        cancelling = task.cancelling()
+        while not self.is_known:
+            try:
+                await self._future
+            except asyncio.CancelledError:
+                if task.cancelling() > cancelling:
+                    raise
+                # Cancelling one caller cancelled the future that all share.
+                if self._future.done() and not self.is_known:
+                    self._future = asyncio.get_running_loop().create_future()
+        if self._error is not None:
+            raise self._error()
+        return self._value  # type: ignore[return-value]  # None only where ResultT has it
+
+
+class _Batch(Generic[ResultT]):
+    __slots__ = ("builder", "data", "outcome", "size_bytes")
+
+    def __init__(self) -> None:
+        self.builder = BatchBuilder()
+        self.data = b""
+        self.size_bytes = 0
+        self.outcome: Outcome[Sequence[ResultT]] = Outcome()
+
+
+class Proposals(Generic[ResultT]):
+    """Of one replica. An entry's result is a sequence with one result for each payload."""
+
+    def __init__(
+        self,
+        waiting_bytes_max: int = WAITING_BYTES_MAX,
+        in_flight_max: int = BATCHES_IN_FLIGHT_MAX,
+    ) -> None:
+        self._waiting_bytes_max = waiting_bytes_max
+        self._in_flight_max = in_flight_max
+        self._open: _Batch[ResultT] | None = None
+        self._waiting: deque[_Batch[ResultT]] = deque()
+        self._proposed: deque[Outcome[Any]] = deque()
+        self.waiting_bytes = 0
+        """Of payloads that are not proposed yet."""
+
+    def __bool__(self) -> bool:
+        """Tell whether anything waits or is on its way."""
+        return self._open is not None or bool(self._waiting) or bool(self._proposed)
+
+    @property
+    def can_submit(self) -> bool:
+        """Tell whether `submit` would propose something."""
+        if self._open is None and not self._waiting:
+            return False
+        return len(self._proposed) < self._in_flight_max
+
+    def add(self, payload: bytes) -> tuple[Outcome[Sequence[ResultT]], int]:
+        """Take a payload; return where its result will be found, and its ordinal. Raises Busy."""
+        size = len(payload)
+        if self.waiting_bytes and self.waiting_bytes + size > self._waiting_bytes_max:
+            raise Busy("too many proposals wait: WAITING_BYTES_MAX is reached")
+        batch = self._open
+        if batch is None or not batch.builder.fits(size):
+            if batch is not None:
+                self._waiting.append(batch)
+            batch = self._open = _Batch()
+        self.waiting_bytes += size
+        batch.size_bytes += size
+        return batch.outcome, batch.builder.add(payload)
+
+    def submit(self, propose: Callable[[bytes], int], term: int) -> None:
+        """Propose what waits, as far as it may be in flight.
+
+        Busy leaves it waiting; without leadership everything that waits fails.
+        """
+        while self.can_submit:
+            batch = self._waiting[0] if self._waiting else self._close_open()
+            if not batch.data:
+                batch.data = batch.builder.build()
+            try:
+                index = propose(batch.data)
+            except Busy:
+                return
+            except NotLeader as error:
+                self.fail_waiting(error.leader)
+                return
+            except ValueError as error:  # a single payload, larger than an entry may be
+                batch.outcome.fail(partial(ValueError, *error.args))
+            else:
+                self.proposed(batch.outcome, index, term)
+            self._waiting.popleft()
+            self.waiting_bytes -= batch.size_bytes
+
+    def proposed(self, outcome: Outcome[Any], index: int, term: int) -> None:
+        """`outcome` is known when the entry at `index` is applied."""
+        outcome.index, outcome.term = index, term
+        # What an older term of this node's had put there, or behind it, was truncated.
+        while self._proposed and self._proposed[-1].index >= index:
+            self._proposed.pop().fail(ProposalLost)
+        self._proposed.append(outcome)
+
+    def applied(self, run: Sequence[Applied[Sequence[ResultT]]]) -> None:
+        """Hand out the results of entries that were applied."""
+        proposed = self._proposed
+        if not proposed:
+            return
+        for entry in run:
+            while proposed and proposed[0].index <= entry.index:
+                outcome = proposed.popleft()
+                if (outcome.index, outcome.term) == (entry.index, entry.term):
+                    outcome.resolve(entry.result)
+                else:
+                    outcome.fail(ProposalLost)
+
+    def restored(self, index: int) -> None:
+        """A snapshot stands for everything up to `index`: results are not known here."""
+        while self._proposed and self._proposed[0].index <= index:
+            self._proposed.popleft().fail(OutcomeUnknown)
+
+    def fail_waiting(self, leader: NodeId | None) -> None:
+        """Nobody here leads: what is not proposed yet never was."""
+        if self._open is not None:
+            self._close_open()
+        self.waiting_bytes = 0
+        while self._waiting:
+            self._waiting.popleft().outcome.fail(partial(NotLeader, leader))
+
+    def fail_proposed(self, term: int) -> None:
+        """Wait no longer for what was proposed in this term or before."""
+        while self._proposed and self._proposed[0].term <= term:
+            self._proposed.popleft().fail(OutcomeUnknown)
+
+    def _close_open(self) -> _Batch[ResultT]:
+        assert self._open is not None
+        batch, self._open = self._open, None
+        self._waiting.append(batch)
+        return batch
