@@ -1,0 +1,15 @@
+"""What a process that runs replicas sets once: interpreter lock, garbage collector."""
+
+import gc
+import sys
+
+SWITCH_INTERVAL_S = 0.0005
+GC_THRESHOLDS = (50_000, 20, 50)
+
+
+def prepare() -> None:
+    """Call after everything is imported and before replicas start."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
