@@ -178,7 +178,7 @@ def test_counts_that_do_not_match_close(sent: int, recoverable: int) -> None:
     assert driven.closed() is CloseReason.COUNT_MISMATCH
 
 
-@pytest.mark.spec("QB-3.1.5.8.4-01", "QB-3.1.5.5-02", "QB-2.2.6-03")
+@pytest.mark.spec("QB-3.1.5.8.4-01", "QB-3.1.5.5-02", "QB-2.2.6-03", "MQ-2.2.20.4-09")
 def test_a_piggybacked_header_counts_its_own_message() -> None:
     driven = open_acceptor()
     driven.offer(71, 3, KIND_EXPRESS)
