@@ -129,7 +129,12 @@ def main() -> int:
     parser.add_argument("-v", "--verbose", action="store_true", help="print the transcript")
     options = parser.parse_args()
     if options.seed is not None:
-        world = run_seed(options.seed, options.steps, is_verbose=options.verbose)
+        try:
+            world = run_seed(options.seed, options.steps, is_verbose=options.verbose)
+        except Exception as error:
+            print(f"seed {options.seed} failed: {describe(error)}", file=sys.stderr)
+            print(f"  {replay_command(options.seed, options.steps)}", file=sys.stderr)
+            raise
         print(f"seed {options.seed}: {world.steps} steps, transcript {world.transcript_hash()}")
         return 0
     figures = run_seeds(options.seeds or range(200), options.steps, stop_at_first=options.first)
