@@ -43,7 +43,6 @@ from tests.sim.clients import Outcome
 from tests.sim.world import World
 
 STEPS = 2_000
-FAILURES_SHOWN_MAX = 20
 
 
 def replay_command(seed: int, steps: int) -> str:

@@ -177,7 +177,3 @@ class Case:
     def every_sync_of(self, name: str, ms: int) -> None:
         """Have every sync of a machine take so long; 0: as long as it likes."""
         self.host(name).slow_disk_us = ms * 1_000
-
-    def when(self, ms: int, name: str, what: str) -> None:
-        """Plan `stop`, `start`, `cut_power`, `pause` or `resume` for later."""
-        self.world.at(self.world.now_us + ms * 1_000, partial(getattr(self, what), name))

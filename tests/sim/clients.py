@@ -61,7 +61,6 @@ class Clients:
         self.faults = faults
         self.history: list[Operation] = []
         self.reads_served = 0
-        self.reads_refused = 0
         self._outstanding = [0] * faults.count
 
     def start(self) -> None:
@@ -179,7 +178,6 @@ class Clients:
         number = host.read(serve)
         if number is None:
             end()
-            self.reads_refused += 1
             return
 
         def give_up() -> None:
