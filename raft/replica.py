@@ -179,6 +179,8 @@ class Replica(Generic[ResultT]):
         if self._now >= self._compact_at:
             self._compact_at = self._now + COMPACT_TICKS
             self._compact()
+        # Until something follows it, damage to what was synced last passes for a torn write.
+        self._log.mark_synced()
 
     def ticks_until_due(self) -> int:
         """Return after how many ticks `tick` must be called at the latest."""

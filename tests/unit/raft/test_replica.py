@@ -1,6 +1,7 @@
 """The replica's step code on real folders: order of writes, syncs, messages and applying."""
 
 import gc
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from raft.core import Busy, NotLeader
 from raft.files import FatalDiskError
 from raft.identity import IdentityRefused
 from raft.membership import AddLearner, PromoteLearner, RemoveMember, ReplaceMember
+from raft.recovery import LogDamaged
 from raft.replica import AlarmKind, Applied, StartRefused
 from raft.types import (
     Append,
@@ -592,3 +594,17 @@ def test_sleeping_as_long_as_allowed_misses_nothing(cluster: Cluster) -> None:
     cluster.tick(1)
     assert 1 <= leader.replica.ticks_until_due() <= 10
     assert cluster["b"].replica.ticks_until_due() > 20
+
+
+def test_damage_to_what_was_synced_last_is_refused(tmp_path: Path, cluster: Cluster) -> None:
+    """DESIGN 3, Recovery: no acknowledged entry passes for a torn write, not even the last."""
+    cluster.elect("a")
+    cluster.propose("acknowledged")
+    cluster.tick(1, "b")
+    copied = tmp_path / "copy"
+    shutil.copytree(tmp_path / "b.1", copied)
+    for segment in (copied / "raft" / "log").iterdir():
+        data = segment.read_bytes()
+        segment.write_bytes(data.replace(b"acknowledged", b"adknowledged"))
+    with pytest.raises(LogDamaged):
+        Node("b.1", copied).start()
