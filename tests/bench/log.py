@@ -114,9 +114,9 @@ def race(log: LogLoop, bare: BareLoop, data: bytes, rounds: int) -> dict[str, fl
     }
 
 
-def compare(path: Path, rounds: int) -> tuple[dict[str, object], float]:
+def compare(path: Path, rounds: int) -> tuple[dict[str, dict[str, float]], float]:
     """Race recycled and fresh segments at each batch size; return the ratio that counts."""
-    table: dict[str, object] = {}
+    table: dict[str, dict[str, float]] = {}
     ratios = []
     bare = BareLoop(path / "bare")
     recycled = LogLoop(path / "recycled", is_recycling=True)
@@ -141,12 +141,13 @@ def append_cost(path: Path) -> dict[str, float]:
         data = os.urandom(size)
         for _ in range(300):
             loop.step(data)
-        costs[f"us_per_call_of_{size // KIB}_kib"] = round(loop.append_cpu_s / 300 * 1e6, 1)
+        costs[f"append_call_of_{size // KIB}_kib_us"] = round(loop.append_cpu_s / 300 * 1e6, 1)
     first = loop.log.last_index() + 1
     entries = [Entry(first + n, 1, EntryKind.DATA, bytes(100)) for n in range(20_000)]
     started = time.thread_time()
     loop.log.append(None, entries)
-    costs["us_per_entry_of_100_bytes"] = round((time.thread_time() - started) / 20_000 * 1e6, 2)
+    elapsed = time.thread_time() - started
+    costs["append_entry_of_100_bytes_us"] = round(elapsed / 20_000 * 1e6, 2)
     loop.log.close()
     return costs
 
@@ -166,7 +167,8 @@ def recovery(path: Path) -> dict[str, float]:
         started = time.perf_counter()
         log = Log.open(directory, LogConfig(1, 1, segment_bytes=SEGMENT_BYTES))
         elapsed = time.perf_counter() - started
-        result[f"mb_per_s_of_{size // KIB}_kib_entries"] = round(count * size / elapsed / 1e6)
+        rate = count * size / elapsed / 1e6
+        result[f"recovery_of_{size // KIB}_kib_entries_mb_per_s"] = round(rate)
     log.close()
     return result
 
@@ -184,9 +186,13 @@ def main() -> int:
         table, ratio = compare(path, options.rounds)
         result = {
             "ratio_log_vs_fdatasync": ratio,
-            "batches": table,
-            "append": append_cost(path),
-            "recovery": recovery(path),
+            **{
+                f"batch_{size}_{key}": figure
+                for size, row in table.items()
+                for key, figure in row.items()
+            },
+            **append_cost(path),
+            **recovery(path),
         }
     finally:
         shutil.rmtree(path)
