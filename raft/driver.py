@@ -170,8 +170,12 @@ class Driver(Generic[ResultT]):
         outcome, ordinal = self._proposals.add(payload)
         if not self._is_turn_scheduled:
             self._schedule_turn()
-        results: Sequence[ResultT] = await outcome.wait()
-        return results[ordinal]
+        while not outcome.is_known:  # as Outcome.wait, without a coroutine per message
+            try:
+                await outcome.future
+            except asyncio.CancelledError:
+                outcome.outlive_cancellation()
+        return outcome.value()[ordinal]
 
     async def read(self) -> int:
         """Return the applied index at which the state may be read linearizably, now reached.

@@ -38,15 +38,16 @@ class OutcomeUnknown(Exception):
 class Outcome(Generic[ResultT]):
     """What becomes of one entry, for everybody who waits for it."""
 
-    __slots__ = ("_error", "_future", "_value", "index", "is_known", "term")
+    __slots__ = ("_error", "_value", "future", "index", "is_known", "term")
 
     def __init__(self) -> None:
         self.index = 0
         self.term = 0
         self.is_known = False
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the outcome is known, or when somebody who waits was cancelled."""
         self._value: ResultT | None = None
         self._error: Callable[[], Exception] | None = None
-        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def resolve(self, value: ResultT | None) -> None:
         """Give everybody the result."""
@@ -60,26 +61,33 @@ class Outcome(Generic[ResultT]):
 
     def _end(self) -> None:
         self.is_known = True
-        if not self._future.done():
-            self._future.set_result(None)
+        if not self.future.done():
+            self.future.set_result(None)
 
     async def wait(self) -> ResultT:
         """Return the result, or raise. Cancelling one caller does not disturb the others."""
-        task = asyncio.current_task()
-        assert task is not None
-        cancelling = task.cancelling()
         while not self.is_known:
             try:
-                await self._future
+                await self.future
             except asyncio.CancelledError:
-                if task.cancelling() > cancelling:
-                    raise
-                # Cancelling one caller cancelled the future that all share.
-                if self._future.done() and not self.is_known:
-                    self._future = asyncio.get_running_loop().create_future()
+                self.outlive_cancellation()
+        return self.value()
+
+    def value(self) -> ResultT:
+        """Return the result, which is known, or raise."""
         if self._error is not None:
             raise self._error()
         return self._value  # type: ignore[return-value]  # None only where ResultT has it
+
+    def outlive_cancellation(self) -> None:
+        """Raise CancelledError if the caller was cancelled. If it was another, which cancelled
+        the future that all share, make a fresh one to wait for.
+        """
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise asyncio.CancelledError
+        if self.future.done() and not self.is_known:
+            self.future = asyncio.get_running_loop().create_future()
 
 
 class _Batch(Generic[ResultT]):

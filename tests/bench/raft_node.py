@@ -4,6 +4,7 @@ It ends when it is told to, when stdin ends, or by itself after `lifetime_s`.
 """
 
 import asyncio
+import cProfile
 import json
 import os
 import random
@@ -47,6 +48,7 @@ class NodeConfig(msgspec.Struct):
     lifetime_s: float = 900.0
     log_retain_bytes: int = 256 << 20
     batches_in_flight_max: int = BATCHES_IN_FLIGHT_MAX
+    inflight_messages_max: int = 256
 
 
 class Node:
@@ -59,7 +61,7 @@ class Node:
         self.commits: list[tuple[float, int]] = []
         folder = Path(config.folder)
         chance = random.Random(os.urandom(8))
-        core = CoreConfig(config.node, GROUP)
+        core = CoreConfig(config.node, GROUP, inflight_messages_max=config.inflight_messages_max)
         cluster = bytes.fromhex(config.cluster)
         replica_config = ReplicaConfig(core, cluster, log_retain_bytes=config.log_retain_bytes)
         directory = DiskDirectory(folder)
@@ -206,6 +208,15 @@ class Node:
     async def persist(self) -> dict[str, Any]:
         """Let the log drop what was applied."""
         self.machine.persist()
+        return {}
+
+    async def profile(self, seconds: float, path: str) -> dict[str, Any]:
+        """Profile the loop's thread; write the statistics where `pstats` reads them."""
+        profile = cProfile.Profile(time.thread_time)
+        profile.enable()
+        await asyncio.sleep(seconds)
+        profile.disable()
+        profile.dump_stats(path)
         return {}
 
     async def transfer(self, to: NodeId) -> dict[str, Any]:

@@ -205,7 +205,7 @@ def test_waiting_ends_only_for_terms_that_ended() -> None:
     run(scenario)
 
 
-def test_a_task_cancelled_before_is_still_told_apart() -> None:
+def test_who_was_cancelled_before_and_lives_on_is_told_apart() -> None:
     """Cancelling another caller breaks the future that both share; this one goes on waiting."""
 
     async def scenario() -> None:
@@ -215,6 +215,9 @@ def test_a_task_cancelled_before_is_still_told_apart() -> None:
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
+                task = asyncio.current_task()
+                assert task is not None
+                task.uncancel()
                 return await callers.propose(b"stubborn")
 
         first = asyncio.create_task(stubborn())
