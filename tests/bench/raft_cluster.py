@@ -47,11 +47,14 @@ class NodeProcess:
             answer = json.loads(line)
             if "ready" in answer:
                 self._ready.set_result(None)
-            elif (future := self._answers.pop(answer.get("number"), None)) is not None:
+                continue
+            future = self._answers.pop(answer.get("number"), None)
+            if future is not None and not future.done():  # else nobody waits any more
                 future.set_result(answer)
         for future in self._answers.values():
-            future.set_exception(ConnectionError(f"{self.config.node} ended"))
-            future.exception()
+            if not future.done():
+                future.set_exception(ConnectionError(f"{self.config.node} ended"))
+                future.exception()
         self._answers.clear()
 
     async def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
