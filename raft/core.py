@@ -164,7 +164,8 @@ class Core:
     def read(self, request: int) -> None:
         """Ask for a linearizable read; `Ready.reads` answers with the same number.
 
-        Works on every replica; without a leader it waits for one. Raises Busy.
+        Works on every replica; without a leader it waits for one. A number must never be used
+        twice, not even in another life of this id: answers may be late. Raises Busy.
         """
         if not self._state.local_reads.add(request):
             raise Busy("too many reads wait: reads_pending_max is reached")

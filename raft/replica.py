@@ -131,7 +131,8 @@ class Replica(Generic[ResultT]):
         self._received: tuple[NodeId, SnapshotMeta, int] | None = None
         """Whose snapshot grows here, and how far it is."""
         self._received_at = 0
-        self._next_read = 0
+        # Numbers of another life must not come up: a late answer to one would be a stale read.
+        self._next_read = random(1 << 62)
         self._reads: list[tuple[int, int]] = []
         self._alarms: list[Alarm] = []
         self._alarmed: set[AlarmKind] = set()

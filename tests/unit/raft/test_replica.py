@@ -20,6 +20,7 @@ from raft.types import (
     Entry,
     EntryKind,
     Envelope,
+    ReadReply,
     Role,
 )
 from tests.unit.raft.nodes import GROUP, Cluster, Node
@@ -328,6 +329,26 @@ def test_reads_that_wait_for_apply_are_bounded(tmp_path: Path) -> None:
     assert len(b.reads) == 3
     b.replica.read()
     cluster.close()
+
+
+def test_an_answer_to_an_earlier_life_is_no_answer(cluster: Cluster) -> None:
+    """Found by simulator seed 10729: a repeated frame answered a read of the process that had
+    been there before, and a read with the same number was served stale.
+    """
+    cluster.elect("a")
+    b = cluster["b"]
+    earlier = b.replica.read()
+    b.jitter = 1000
+    b.restart()
+    cluster.tick(1)
+    cluster.cut.add("a.1")
+    later = b.replica.read()
+    for request in (earlier, later - 1, later):
+        reply = Envelope(GROUP, "a.1", "b.1", b.replica.term, ReadReply(request, 1))
+        assert b.reads == []
+        b.replica.receive((reply,))
+        b.work()
+    assert b.reads == [later]
 
 
 def test_a_cancelled_read_is_not_served(cluster: Cluster) -> None:
