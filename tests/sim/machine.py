@@ -191,20 +191,19 @@ class Machine:
         return body
 
     def _retire(self, first_index: int, last_index: int) -> None:
-        """Take over the bodies that are still alive, durably, before their segment goes."""
+        """Take over the bodies that are still alive, durably, before their segment goes.
+
+        Also when none is: the state on disk is older, and a restart would find it referring to
+        what has gone.
+        """
         assert last_index <= self._durable_index, "a segment goes before its state is durable"
-        alive = [
-            register
-            for register in self._state.registers.values()
-            if first_index <= register.index <= last_index and register.body is None
-        ]
-        for register in alive:
-            register.body = self._body(register)
-        if alive:
-            number = self._number
-            self._write(is_durable=True)
-            if self._durable_number <= number:
-                raise OSError(errno.ENOSPC, "no space for the bodies that leave the log")
+        for register in self._state.registers.values():
+            if first_index <= register.index <= last_index and register.body is None:
+                register.body = self._body(register)
+        number = self._number
+        self._write(is_durable=True)
+        if self._durable_number <= number:
+            raise OSError(errno.ENOSPC, "no space for the bodies that leave the log")
 
     def _write(self, *, is_durable: bool) -> None:
         encoded = _ENCODER.encode(self._state)
