@@ -12,7 +12,7 @@ from itertools import accumulate
 BATCH_BYTES_SOFT_MAX = 1 << 20
 """A batch closes when it holds this much; a single payload may exceed it, alone."""
 BATCH_PAYLOADS_MAX = 1 << 16
-"""Payloads of one batch."""
+"""Payloads of one batch, with its prologue."""
 PREFIX_BYTES = 8
 """Of a batch, from which `header_bytes` knows the length of the header."""
 
@@ -46,7 +46,8 @@ class BatchBuilder:
         """Return whether a payload of `length` bytes still belongs into this batch."""
         if not self._payloads:
             return True
-        return self._bytes + length <= self._soft_max and len(self._payloads) < BATCH_PAYLOADS_MAX
+        has_place = len(self._payloads) < BATCH_PAYLOADS_MAX - 1  # the prologue has the last
+        return has_place and self._bytes + length <= self._soft_max
 
     def add(self, payload: bytes | memoryview) -> int:
         """Take a payload, which must not change before `build`; return its ordinal, from 0."""
@@ -54,9 +55,13 @@ class BatchBuilder:
         self._bytes += len(payload)
         return len(self._payloads) - 1
 
-    def build(self) -> bytes:
-        """Return the entry's data and start an empty batch."""
+    def build(self, prologue: bytes | None = None) -> bytes:
+        """Return the entry's data and start an empty batch. `prologue` becomes its first payload,
+        before those whose ordinals `add` told.
+        """
         payloads, self._payloads, self._bytes = self._payloads, [], 0
+        if prologue is not None:
+            payloads.insert(0, prologue)
         count = len(payloads)
         ends = struct.pack(f"<{count}I", *accumulate(map(len, payloads)))
         return b"".join((_PREFIX.pack(_MAGIC, 0, count), ends, *payloads))

@@ -82,7 +82,7 @@ def end_process(text: str) -> None:
 
 class Driver(Generic[ResultT]):
     """Runs one replica. Its state machine's result for an entry is a sequence with one result
-    for each payload of the batch.
+    for each payload of the batch, not counting the prologue.
     """
 
     def __init__(
@@ -93,9 +93,12 @@ class Driver(Generic[ResultT]):
         events: DriverEvents,
         config: DriverConfig,
         die: Callable[[str], None] = end_process,
+        prologue: Callable[[], bytes] | None = None,
     ) -> None:
         """`connect` makes the transport; `address_of` gives a member's `host:port` if it is
         known. `die` must not return to serving: after it nothing is written or answered.
+        `prologue` gives what the leader puts before the payloads of an entry, once for each, in
+        the entries' order and when the batch is closed (a time stamp); it must not raise.
         """
         self.metrics = DriverMetrics()
         self._config = config
@@ -107,7 +110,7 @@ class Driver(Generic[ResultT]):
         self._soft_state = SoftState(replica.role, replica.leader, replica.term)
         self._configuration = Configuration(())
         self._proposals: Proposals[ResultT] = Proposals(
-            self._config.waiting_bytes_max, self._config.batches_in_flight_max
+            self._config.waiting_bytes_max, self._config.batches_in_flight_max, prologue
         )
         self._read: Outcome[int] | None = None
         self._reads: dict[int, Outcome[int]] = {}

@@ -101,13 +101,18 @@ class _Batch(Generic[ResultT]):
 
 
 class Proposals(Generic[ResultT]):
-    """Of one replica. An entry's result is a sequence with one result for each payload."""
+    """Of one replica. An entry's result is a sequence with one result for each payload that was
+    added; the prologue has none.
+    """
 
     def __init__(
         self,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
         in_flight_max: int = BATCHES_IN_FLIGHT_MAX,
+        prologue: Callable[[], bytes] | None = None,
     ) -> None:
+        """`prologue` is called once for each entry, in their order, when its batch is closed."""
+        self._prologue = prologue
         self._waiting_bytes_max = waiting_bytes_max
         self._in_flight_max = in_flight_max
         self._open: _Batch[ResultT] | None = None
@@ -149,7 +154,7 @@ class Proposals(Generic[ResultT]):
         while self.can_submit:
             batch = self._waiting[0] if self._waiting else self._close_open()
             if not batch.data:
-                batch.data = batch.builder.build()
+                batch.data = batch.builder.build(self._prologue and self._prologue())
             try:
                 index = propose(batch.data)
             except Busy:

@@ -69,6 +69,14 @@ def test_a_builder_is_empty_after_building() -> None:
     assert [bytes(p) for p in split(builder.build())] == [b"x"]
 
 
+def test_a_prologue_stands_before_the_payloads() -> None:
+    """Also when it is empty; without one nothing does."""
+    for prologue in (b"stamp", b""):
+        builder = BatchBuilder()
+        builder.add(b"abc")
+        assert [bytes(payload) for payload in split(builder.build(prologue))] == [prologue, b"abc"]
+
+
 def test_a_batch_closes_at_its_soft_limit() -> None:
     """One payload may exceed it, alone."""
     builder = BatchBuilder()
@@ -79,12 +87,13 @@ def test_a_batch_closes_at_its_soft_limit() -> None:
 
 
 def test_a_batch_closes_at_its_count() -> None:
-    """BATCH_PAYLOADS_MAX, however small they are."""
+    """BATCH_PAYLOADS_MAX, however small they are, with the prologue."""
     builder = BatchBuilder()
-    for _ in range(BATCH_PAYLOADS_MAX):
+    for _ in range(BATCH_PAYLOADS_MAX - 1):
+        assert builder.fits(0)
         builder.add(b"")
     assert not builder.fits(0)
-    assert len(split(builder.build())) == BATCH_PAYLOADS_MAX
+    assert len(split(builder.build(b"prologue"))) == BATCH_PAYLOADS_MAX
 
 
 @given(st.binary(max_size=200))

@@ -29,7 +29,9 @@ CLUSTER = bytes(range(16))
 class ListMachine:
     """Keeps every payload; the result of a payload is its place in the list. Durable at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, expects_prologue: bool) -> None:
+        self._expects_prologue = expects_prologue
+        self.prologues: list[str] = []
         self.payloads: list[str] = []
         self.entries = 0
         self._index = 0
@@ -48,7 +50,10 @@ class ListMachine:
         results = []
         for entry in entries:
             first = len(self.payloads)
-            self.payloads += [bytes(payload).decode() for payload in split(entry.data)]
+            payloads = [bytes(payload).decode() for payload in split(entry.data)]
+            if self._expects_prologue:
+                self.prologues.append(payloads.pop(0))
+            self.payloads += payloads
             results.append(range(first, len(self.payloads)))
             self._index = entry.index
             self.entries += 1
@@ -154,7 +159,7 @@ class Member:
         self.group = group
         self.node = node
         self.options = options
-        self.machine = ListMachine()
+        self.machine = ListMachine(expects_prologue="prologue" in options)
         self.full = [False]
         self.disk = Disk()
         self.states: list[SoftState] = []
@@ -193,7 +198,13 @@ class Member:
 
         config = DriverConfig(GROUP, **self.options.get("driver", {}))
         self.driver: Driver[int] = Driver(
-            replica, connect, self.group.address, self, config, self.deaths.append
+            replica,
+            connect,
+            self.group.address,
+            self,
+            config,
+            self.deaths.append,
+            self.options.get("prologue"),
         )
         await self.driver.start()
 

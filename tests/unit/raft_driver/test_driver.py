@@ -1,6 +1,7 @@
 """A driver's promises to those who propose, read and operate."""
 
 import asyncio
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,24 @@ class TestProposals:
             assert leader.machine.entries < 20, "what arrives together shares an entry"
 
         in_group(tmp_path, scenario)
+
+    def test_the_leader_puts_a_prologue_before_the_payloads_of_each_entry(
+        self, tmp_path: Path
+    ) -> None:
+        async def scenario(group: Group) -> None:
+            await group.found()
+            leader = await group.leader()
+            for number in range(3):
+                assert await propose_all(leader, [f"x{number}", f"y{number}"]) == [
+                    2 * number,
+                    2 * number + 1,
+                ]
+            assert await group.agree() == ["x0", "y0", "x1", "y1", "x2", "y2"]
+            for member in group.members.values():
+                assert member.machine.prologues == ["stamp 0", "stamp 1", "stamp 2"]
+
+        stamps = (f"stamp {number}".encode() for number in count())
+        in_group(tmp_path, scenario, prologue=lambda: next(stamps))
 
     def test_a_single_node_serves_alone(self, tmp_path: Path) -> None:
         async def scenario(group: Group) -> None:

@@ -48,8 +48,8 @@ async def outcome_of(waiting: "asyncio.Task[Any]") -> Any:
 class Callers:
     """Tasks that propose, as `Driver.propose` does."""
 
-    def __init__(self, **limits: int) -> None:
-        self.proposals: Proposals[int] = Proposals(**limits)
+    def __init__(self, **options: Any) -> None:
+        self.proposals: Proposals[int] = Proposals(**options)
 
     def propose(self, payload: bytes) -> "asyncio.Task[Any]":
         outcome, ordinal = self.proposals.add(payload)
@@ -105,6 +105,28 @@ def test_a_full_batch_is_followed_by_another() -> None:
         assert callers.proposals.waiting_bytes == 1
         callers.proposals.fail_proposed(5)
         callers.proposals.fail_waiting(None)
+
+    run(scenario)
+
+
+def test_every_entry_begins_with_a_prologue_of_its_own() -> None:
+    """Made when its batch is closed, in the entries' order; results count the callers' payloads."""
+
+    async def scenario() -> None:
+        stamps = iter([b"stamp 1", b"stamp 2"])
+        callers, log = Callers(in_flight_max=1, prologue=lambda: next(stamps)), Log()
+        first = [callers.propose(payload) for payload in (b"a", b"b")]
+        callers.proposals.submit(log.propose, 5)
+        second = callers.propose(b"c")
+        callers.proposals.submit(log.propose, 5)
+        callers.proposals.applied([entry(1, 5, 10, 11)])
+        log.error = Busy("later")
+        callers.proposals.submit(log.propose, 5)
+        log.error = None
+        callers.proposals.submit(log.propose, 5)
+        assert log.entries == [[b"stamp 1", b"a", b"b"], [b"stamp 2", b"c"]]
+        callers.proposals.applied([entry(2, 5, 12)])
+        assert [await task for task in (*first, second)] == [10, 11, 12]
 
     run(scenario)
 
