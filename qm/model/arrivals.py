@@ -288,6 +288,7 @@ class Arrivals:
         arrival.has_consequence = True
         message = arrival.new_message(arrival.head[1] & 7, int(PositionFlag.SYSTEM))
         message.time_to_be_received = TIME_INFINITE_S
+        message.message_class = MessageClass.NACK_Q_EXCEED_QUOTA
         self._enqueue.insert(target, message)
 
 

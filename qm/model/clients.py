@@ -45,6 +45,7 @@ from qm.model.rows import (
 )
 from qm.model.state import Table
 from qm.wire.codes import ErrorCode
+from qm.wire.message_class import MessageClass
 
 MQ_OK: Final = 0
 CLIENT_ID_MAX_BYTES: Final = 128
@@ -383,6 +384,7 @@ class Clients:
             result.source_queue_manager,
             result.message_ordinal,
             0,
+            message_class=MessageClass.ACK_RECEIVE,
         )
         # Never dropped: over its quota the dead-letter queue takes it all the same, and says so.
         if result.body_length > min(self._enqueue.room_bytes(queue)):

@@ -62,7 +62,7 @@ class Endings:
             if journal is not None:
                 self.copy(position, key, journal, EffectKind.JOURNALED)
         if reason == MessageClass.NACK_RECEIVE_TIMEOUT and flags & PositionFlag.NEGATIVE_JOURNALING:
-            self._expired_dead_letter(queue, key, position)
+            self._expired_dead_letter(queue, key, position, reason)
         if flags & PositionFlag.HAS_OBLIGATION:
             self._settle(queue, key, position, reason)
         if flags & PositionFlag.HAS_OUTGOING:
@@ -77,7 +77,7 @@ class Endings:
         obligation = self._obligation(queue, key)
         if position.flags & PositionFlag.NEGATIVE_JOURNALING:
             application = obligation.application_deadletter_queue if obligation else ""
-            self.dead_letter(position, key, application)
+            self.dead_letter(position, key, reason, application)
         self._leave(queue, key, position, EffectKind.FAILED, reason, obligation)
 
     def deliver(self, queue: QueueInHand, key: int, position: Position, message_class: int) -> None:
@@ -89,7 +89,7 @@ class Endings:
         is_failure = bool(message_class & 0x8000)
         if is_failure and position.flags & PositionFlag.NEGATIVE_JOURNALING:
             application = obligation.application_deadletter_queue if obligation else ""
-            self.dead_letter(position, key, application)
+            self.dead_letter(position, key, message_class, application)
         elif not is_failure and position.flags & PositionFlag.POSITIVE_JOURNALING:
             manager = self._ledger.manager
             assert manager is not None, "a position without a queue manager"
@@ -126,7 +126,14 @@ class Endings:
             self._ledger.state.delete(Table.OBLIGATION, row_key)
         self._ledger.unlink(queue, key, position, EffectKind.ROLLED_BACK, 0)
 
-    def copy(self, position: Position, key: int, target: QueueInHand, kind: EffectKind) -> bool:
+    def copy(
+        self,
+        position: Position,
+        key: int,
+        target: QueueInHand,
+        kind: EffectKind,
+        message_class: int = 0,
+    ) -> bool:
         """Put a copy into a journal or dead-letter queue; over quota it is dropped and counted."""
         status = self._enqueue.quota_status(target, position.stored_size_bytes)
         if status is not EnqueueStatus.OK:
@@ -136,13 +143,21 @@ class Endings:
             )
             return False
         message = copy_of(
-            position, 7 - (key >> 56), position.flags & _KEPT_FLAGS | PositionFlag.SYSTEM
+            position,
+            7 - (key >> 56),
+            position.flags & _KEPT_FLAGS | PositionFlag.SYSTEM,
+            message_class,
         )
         self._enqueue.insert(target, message, kind=kind)
         return True
 
-    def dead_letter(self, position: Position, key: int, application_queue: str = "") -> bool:
-        """Copy to the dead-letter queue that fits: application, transactional or ordinary."""
+    def dead_letter(
+        self, position: Position, key: int, message_class: int, application_queue: str = ""
+    ) -> bool:
+        """Copy to the dead-letter queue that fits: application, transactional or ordinary.
+
+        `message_class` says why; it becomes the copy's Class.
+        """
         manager = self._ledger.manager
         assert manager is not None, "a position without a queue manager"
         queue_id = manager.system_deadletter_queue
@@ -152,7 +167,7 @@ class Endings:
                 queue_id = self._application_deadletter(application_queue) or queue_id
         target = self._ledger.queue(queue_id)
         assert target is not None, "a queue manager without dead-letter queues"
-        return self.copy(position, key, target, EffectKind.DEAD_LETTERED)
+        return self.copy(position, key, target, EffectKind.DEAD_LETTERED, message_class)
 
     def _application_deadletter(self, format_name: str) -> int:
         """Return ApplicationDeadletterQueue if it can take transactional messages, else 0."""
@@ -162,15 +177,16 @@ class Endings:
             return 0
         return found if queue.record.kind is QueueKind.APPLICATION else 0
 
-    def _expired_dead_letter(self, queue: QueueInHand, key: int, position: Position) -> None:
+    def _expired_dead_letter(
+        self, queue: QueueInHand, key: int, position: Position, reason: int
+    ) -> None:
         """[MC-MQAC] 3.1.6.1.1: of a transactional message, its source keeps the dead letter."""
         is_ours = bool(position.flags & PositionFlag.FROM_THIS_MANAGER)
         if position.flags & PositionFlag.TRANSACTIONAL and not is_ours:
             return
         obligation = self._obligation(queue, key)
-        self.dead_letter(
-            position, key, obligation.application_deadletter_queue if obligation else ""
-        )
+        application = obligation.application_deadletter_queue if obligation else ""
+        self.dead_letter(position, key, reason, application)
 
     def _obligation(self, queue: QueueInHand, key: int) -> Obligation | None:
         row_key = POSITION_KEY.pack(queue.record.queue_id, key)

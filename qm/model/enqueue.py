@@ -18,6 +18,7 @@ from qm.model.rows import (
     Position,
     PositionFlag,
     PositionState,
+    class_code,
     lookup_identifier,
 )
 from qm.model.state import Table
@@ -54,9 +55,11 @@ class NewMessage(msgspec.Struct, gc=False):
     """Seconds, the sender's clock."""
     time_to_be_received: int = TIME_INFINITE_S
     obligation: Obligation | None = None
+    message_class: int = 0
+    """Of a dead letter: why it is one; else 0."""
 
 
-def copy_of(position: Position, priority: int, flags: int) -> NewMessage:
+def copy_of(position: Position, priority: int, flags: int, message_class: int = 0) -> NewMessage:
     """Return a message that shares a position's body, lives forever and owes nothing."""
     return NewMessage(
         position.body_index,
@@ -69,6 +72,7 @@ def copy_of(position: Position, priority: int, flags: int) -> NewMessage:
         position.source_queue_manager,
         position.message_ordinal,
         0,
+        message_class=message_class,
     )
 
 
@@ -130,7 +134,7 @@ class Enqueue:
             kind = EffectKind.PENDING
         position = Position(
             state,
-            0,
+            class_code(message.message_class),
             flags,
             message.body_index,
             message.body_offset,
@@ -141,6 +145,7 @@ class Enqueue:
             deadline_ms(message.sent_time, message.time_to_be_received),
             message.source_queue_manager,
             message.message_ordinal,
+            self._ledger.now_ms // 1000,
         )
         self._ledger.link(queue, key, position, kind)
         return key, position

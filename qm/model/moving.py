@@ -89,7 +89,7 @@ class Moving:
             ledger.state.delete(Table.LOCK, old_row)
         moved = Position(
             PositionState.AVAILABLE,
-            0,
+            0 if is_system or source.record.kind.is_system_store else position.class_code,
             (flags & ~_SYSTEM_FLAGS | PositionFlag.SYSTEM) if is_system else flags,
             position.body_index,
             position.body_offset,
@@ -100,6 +100,7 @@ class Moving:
             0 if is_system else position.deadline_ms,
             position.source_queue_manager,
             position.message_ordinal,
+            ledger.now_ms // 1000 if is_system else position.arrival_time,
         )
         ledger.link(target, new_key, moved, kind)
         if obligation is not None and not is_system:

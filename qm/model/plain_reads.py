@@ -54,6 +54,7 @@ def read_plain(
                     0,
                     flags,
                     _RECEIVED,
+                    fields[1],
                     queue_id,
                     key,
                     fields[3],
@@ -63,6 +64,7 @@ def read_plain(
                     fields[7],
                     fields[10],
                     fields[11],
+                    fields[12],
                 )
             )
             window.take_first()

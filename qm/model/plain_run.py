@@ -80,6 +80,7 @@ class PlainRun:
         self._offsets = command.offsets
         self._checksums = command.checksums
         self._counters = ledger.counters
+        self._now_s = ledger.now_ms // 1000
         self._rows: dict[bytes, bytes] = {}
         self._queue_ids: list[int] = []
         self._keys: list[int] = []
@@ -110,6 +111,7 @@ class PlainRun:
             0,
             head[5],
             head[9],
+            self._now_s,
         )
         lane.taken_bytes += size
         lane.room_bytes -= size

@@ -23,6 +23,7 @@ class RequestResult(msgspec.Struct, frozen=True, gc=False):
     flags: int = 0
     """PositionFlag bits of the message."""
     kind: ResultKind = ResultKind.NONE
+    class_code: int = 0
     queue_id: int = 0
     lookup_identifier: int = 0
     body_index: int = 0
@@ -32,6 +33,8 @@ class RequestResult(msgspec.Struct, frozen=True, gc=False):
     body_crc32: int = 0
     source_queue_manager: bytes = bytes(16)
     message_ordinal: int = 0
+    arrival_time: int = 0
+    """Epoch seconds."""
     value: Any = None
     """What other commands return, msgpack types only."""
 
@@ -42,6 +45,7 @@ class RequestResult(msgspec.Struct, frozen=True, gc=False):
             self.status,
             self.flags,
             self.kind if self.value is None else ResultKind.VALUE,
+            self.class_code,
             self.queue_id,
             self.lookup_identifier,
             self.body_index,
@@ -51,6 +55,7 @@ class RequestResult(msgspec.Struct, frozen=True, gc=False):
             self.body_crc32,
             self.source_queue_manager,
             self.message_ordinal,
+            self.arrival_time,
         )
         return entry if self.value is None else entry + _VALUES.encode(self.value)
 
@@ -64,6 +69,7 @@ def message_result(
         0,
         position.flags,
         kind,
+        position.class_code,
         queue_id,
         key,
         position.body_index,
@@ -73,6 +79,7 @@ def message_result(
         position.body_crc32,
         position.source_queue_manager,
         position.message_ordinal,
+        position.arrival_time,
     )
 
 
@@ -103,7 +110,7 @@ class ResultRow:
 
     def body_bytes(self) -> int:
         """Return the length of all bodies."""
-        return sum(entry[8] for entry in RESULT_ENTRY.iter_unpack(self.packed))
+        return sum(entry[9] for entry in RESULT_ENTRY.iter_unpack(self.packed))
 
     def unpack(self) -> list[RequestResult]:
         """Return the results as values."""
@@ -122,12 +129,12 @@ def held_bodies(row: bytes, upto: int) -> tuple[int, int, dict[int, list[int]]]:
             break
         count += 1
         if entry[3] in (ResultKind.RECEIVED, ResultKind.BORROWED):
-            size += entry[8]
-            ordinals = bodies.get(entry[6])
+            size += entry[9]
+            ordinals = bodies.get(entry[7])
             if ordinals is None:
-                bodies[entry[6]] = [entry[9]]
+                bodies[entry[7]] = [entry[10]]
             else:
-                ordinals.append(entry[9])
+                ordinals.append(entry[10])
     return count, size, bodies
 
 

@@ -20,10 +20,11 @@ BODY_KEY: Final = Struct(">QH")
 OUTBOX_KEY: Final = Struct(">Q")
 """outbox id u64."""
 
-POSITION_ROW: Final = Struct("<BBHQIIHIIQ16sI")
-"""state u8, reserved u8, flags u16, body index u64, body offset u32, body length u32,
-body ordinal u16, body crc32 u32, stored size u32 (charged to quotas), deadline_ms u64 (0 = none),
-source queue manager 16 bytes, message ordinal u32 (together the MessageIdentifier)."""
+POSITION_ROW: Final = Struct("<BBHQIIHIIQ16sII")
+"""state u8, class code u8 (`class_code`), flags u16, body index u64, body offset u32, body length
+u32, body ordinal u16, body crc32 u32, stored size u32 (charged to quotas), deadline_ms u64 (0 =
+none), source queue manager 16 bytes, message ordinal u32 (together the MessageIdentifier),
+ArrivalTime in epoch seconds u32."""
 
 STATS_ROW: Final = Struct("<8I8IIQQQQQ")
 """visible positions per priority level (index = 7 - effective priority; locked ones included)
@@ -55,10 +56,11 @@ LEASE_KEY: Final = Struct(">QB")
 REQUEST_KEY: Final = Struct(">Q")
 """A request number, behind the client's prefix."""
 
-RESULT_ENTRY: Final = Struct("<QIHHIQQIIHI16sI")
-"""One committed result: number u64, status u32, PositionFlag bits u16, ResultKind u16, queue_id
-u32, LookupIdentifier u64, body index u64, body offset u32, body length u32, body ordinal u16, body
-crc32 u32, source queue manager 16 bytes, message ordinal u32."""
+RESULT_ENTRY: Final = Struct("<QIHBBIQQIIHI16sII")
+"""One committed result: number u64, status u32, PositionFlag bits u16, ResultKind u8, class
+code u8, queue_id u32, LookupIdentifier u64, body index u64, body offset u32, body length u32, body
+ordinal u16, body crc32 u32, source queue manager 16 bytes, message ordinal u32, ArrivalTime in
+epoch seconds u32."""
 
 
 class LeaseKind(IntEnum):
@@ -130,7 +132,7 @@ class Position(msgspec.Struct, gc=False):
     """A decoded POSITION row; mutable, since apply edits it in place before writing it back."""
 
     state: int
-    reserved: int
+    class_code: int
     flags: int
     body_index: int
     body_offset: int
@@ -141,12 +143,14 @@ class Position(msgspec.Struct, gc=False):
     deadline_ms: int
     source_queue_manager: bytes
     message_ordinal: int
+    arrival_time: int
+    """Epoch seconds of cluster time (3.1.1.12 ArrivalTime)."""
 
     def pack(self) -> bytes:
         """Return the row."""
         return POSITION_ROW.pack(
             self.state,
-            self.reserved,
+            self.class_code,
             self.flags,
             self.body_index,
             self.body_offset,
@@ -157,6 +161,7 @@ class Position(msgspec.Struct, gc=False):
             self.deadline_ms,
             self.source_queue_manager,
             self.message_ordinal,
+            self.arrival_time,
         )
 
 
@@ -166,6 +171,20 @@ def unpack_position(row: bytes) -> Position:
 
 
 SEQUENTIAL_ID_MAX: Final = (1 << 56) - 1
+_CLASS_CODE_KIND: Final = 0xC0
+
+
+def class_code(message_class: int) -> int:
+    """Return an acknowledgement class in the byte that rows have for it; 0 = the packet's own.
+
+    Classes differ in their two highest bits and their lowest six ([MS-MQMQ] 2.2.18.1.6).
+    """
+    return message_class >> 8 & _CLASS_CODE_KIND | message_class & ~_CLASS_CODE_KIND & 0xFF
+
+
+def class_of(code: int) -> int:
+    """Return the MessageClass of a class code."""
+    return (code & _CLASS_CODE_KIND) << 8 | code & ~_CLASS_CODE_KIND
 
 
 def lookup_identifier(effective_priority: int, sequential_id: int) -> int:
