@@ -1,0 +1,1 @@
+"""One process: configuration, wiring, lifecycle."""

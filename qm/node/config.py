@@ -1,0 +1,138 @@
+"""The configuration of one node: a TOML file, validated whole before any port opens.
+
+It says where this node is and how it serves; what the queue manager *is* (queues, quotas, names,
+limits that apply reads) is replicated state and changed by command. Loading is `qm.node.loading`'s.
+
+Address plan: a node has one host; format names carry no port, so MSMQ's is 1801 everywhere, and
+nodes on one machine use addresses of their own (127.0.0.11, .12, .13).
+"""
+
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+MSMQ_PORT: Final = 1801
+"""TCP [MS-MQQB 2.1]."""
+PING_PORT: Final = 3527
+"""UDP [MS-MQQB 2.1]."""
+API_PORT: Final = 1811
+"""gRPC, control and data plane."""
+RAFT_PORT: Final = 1812
+"""gRPC between nodes: consensus."""
+RELAY_PORT: Final = 1813
+"""gRPC between nodes: relay streams, forwarded commands."""
+HTTP_PORT: Final = 1814
+"""Health and metrics."""
+
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of all tables: an unknown key is an error."""
+
+
+class MsmqSection(Section, frozen=True, kw_only=True):
+    """`[msmq]`: the endpoint that MSMQ peers see."""
+
+    listen: tuple[str, ...] = ()
+    """Addresses, IPv4 or IPv6; empty = the node's host."""
+    port: Port = MSMQ_PORT
+    ping_port: Port = PING_PORT
+    answer_pings: bool = True
+    source_address: str = ""
+    """From which outgoing sessions leave, such as a virtual IP; empty = the system's choice."""
+    sessions_max: Positive = 4000
+    sessions_per_address_max: Positive = 2500
+    """Before and after the handshake."""
+    sessions_per_queue_manager_max: Positive = 2500
+    window_size: Annotated[int, msgspec.Meta(ge=1, le=0x4000)] = 64
+    """Messages in flight that a peer is allowed."""
+    aliases: tuple[str, ...] = ()
+    """Host names and addresses under which peers may address this cluster, applied at its birth."""
+
+
+class ApiSection(Section, frozen=True, kw_only=True):
+    """`[api]`: gRPC control and data plane."""
+
+    listen: str = ""
+    """Address; empty = the node's host."""
+    port: Port = API_PORT
+    insecure: bool = False
+    """Without TLS; refused unless the address is a loopback one. Every caller is an admin."""
+
+
+class RaftSection(Section, frozen=True, kw_only=True):
+    """`[raft]`: consensus between nodes."""
+
+    port: Port = RAFT_PORT
+    relay_port: Port = RELAY_PORT
+    log_retain_mb: Positive = 1024
+    """Log kept beyond what recovery needs, for followers that fall behind."""
+
+
+class HttpSection(Section, frozen=True, kw_only=True):
+    """`[http]`: health and metrics, without TLS."""
+
+    listen: str = ""
+    port: Port = HTTP_PORT
+
+
+class TlsSection(Section, frozen=True, kw_only=True):
+    """`[tls]`: PEM files of this node, read again when they change."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+
+class StorageSection(Section, frozen=True, kw_only=True):
+    """`[storage]`."""
+
+    cache_mb: Positive = 64
+    reserve_mb: Positive = 256
+    """Kept free for receiving, purging and elections when the disk is full (DESIGN section 6)."""
+    sealing_key_file: Path | None = None
+    """Seals private keys at rest; made at the cluster's birth if absent."""
+    sealing_key_command: tuple[str, ...] = ()
+
+
+class LogSection(Section, frozen=True, kw_only=True):
+    """`[log]`: lines on stderr, JSON."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class MemberSection(Section, frozen=True, kw_only=True):
+    """`[[members]]`: where a founder or seed is."""
+
+    name: Name
+    host: str
+    raft_port: Port = RAFT_PORT
+    relay_port: Port = RELAY_PORT
+
+
+class NodeConfig(Section, frozen=True, kw_only=True):
+    """The whole file."""
+
+    name: Name
+    """Of this node, unique in the cluster; its certificate carries it."""
+    host: str
+    """Address or DNS name under which the other nodes reach it."""
+    data: Path
+    """Folder of its own."""
+    tls: TlsSection
+    members: tuple[MemberSection, ...]
+    """Founders, or seeds for a node that joins; this node may be among them."""
+    bind: str = ""
+    """Address to listen on where a section names none; empty = `host`."""
+    peers: dict[str, str] = {}
+    """GUID of a queue manager -> address at which it is answered (DESIGN section 7)."""
+    msmq: MsmqSection = MsmqSection()
+    api: ApiSection = ApiSection()
+    raft: RaftSection = RaftSection()
+    http: HttpSection = HttpSection()
+    storage: StorageSection = StorageSection()
+    log: LogSection = LogSection()

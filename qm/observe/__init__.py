@@ -1,0 +1,1 @@
+"""What operators see of a process: the metric table, JSON logs, rate-limited log lines."""

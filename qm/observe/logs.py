@@ -1,0 +1,72 @@
+"""Log lines: one JSON object each, with stable fields; and a limit on how often one repeats.
+
+Fields: `time` (RFC 3339, UTC), `level`, `logger`, `message`, `node`, then whatever the line adds
+through `extra={"fields": {...}}`. Never bytes of a message, never a secret.
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+REPEAT_AFTER_S: Final = 10.0
+"""A rate-limited line appears at most once in this time; the next one says how many were held."""
+KEYS_MAX: Final = 1024
+"""Kinds of line that one limiter remembers; the oldest goes first."""
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as one line of JSON."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self._node = node
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging.Formatter.format."""
+        time = datetime.fromtimestamp(record.created, UTC)
+        line: dict[str, object] = {
+            "time": time.isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            "node": self._node,
+        }
+        line.update(getattr(record, "fields", {}))
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def set_up(node: str, level: str) -> None:
+    """Write everything from `level` up to stderr as JSON."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter(node))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+
+
+class LimitedLog:
+    """Lines about what peers can cause at will: at most one per kind in REPEAT_AFTER_S."""
+
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float]) -> None:
+        """`clock`: monotonic seconds."""
+        self._logger = logger
+        self._clock = clock
+        self._kinds: dict[str, tuple[float, int]] = {}
+
+    def warning(self, kind: str, text: str, **fields: object) -> None:
+        """Log `text` unless this kind of line appeared a moment ago."""
+        now = self._clock()
+        due, held = self._kinds.pop(kind, (now, 0))
+        if now < due:
+            self._kinds[kind] = due, held + 1
+            return
+        while len(self._kinds) >= KEYS_MAX:
+            del self._kinds[next(iter(self._kinds))]
+        self._kinds[kind] = now + REPEAT_AFTER_S, 0
+        if held:
+            fields["held_back"] = held
+        self._logger.warning("%s", text, extra={"fields": {"kind": kind, **fields}})

@@ -1,0 +1,122 @@
+"""Every metric of the product in one table; `Metrics` makes them real in one registry.
+
+Names follow Prometheus: base units, `_total` for counters. A part of the product reaches a metric
+by its name here and nowhere else, so documentation, alerts and dashboards are checked against this
+table. Cost follows batches: call once per batch, never per message.
+"""
+
+from enum import Enum
+from typing import Final
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+
+class MetricKind(Enum):
+    """What Prometheus calls the type."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One row of the table."""
+
+    name: str
+    """With the unit, and `_total` for counters."""
+    kind: MetricKind
+    text: str
+    """For HELP and for the documentation."""
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    """Upper bounds of a histogram."""
+
+
+SECONDS_BUCKETS: Final = (
+    0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+)  # fmt: skip
+
+_COUNTER, _GAUGE, _HISTOGRAM = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
+
+TABLE: Final[tuple[Metric, ...]] = (
+    # MSMQ sessions and edges
+    Metric("quorate_sessions", _GAUGE, "Open MSMQ sessions", ("role",)),
+    Metric("quorate_sessions_closed_total", _COUNTER, "MSMQ sessions that ended", ("reason",)),
+    Metric("quorate_connections_refused_total", _COUNTER, "TCP connections refused", ("reason",)),
+    Metric("quorate_messages_arrived_total", _COUNTER, "Messages by verdict", ("verdict",)),
+    Metric("quorate_bytes_arrived_total", _COUNTER, "Bytes read from MSMQ peers"),
+    Metric("quorate_bytes_sent_total", _COUNTER, "Bytes written to MSMQ peers"),
+    Metric("quorate_edge_batches_total", _COUNTER, "Batches relayed to the leader", ("result",)),
+    Metric("quorate_relay_streams_ended_total", _COUNTER, "Relay streams that ended", ("reason",)),
+    Metric(
+        "quorate_acknowledgement_seconds", _HISTOGRAM,
+        "From the arrival of a batch at this edge to its commit", (), SECONDS_BUCKETS,
+    ),
+    Metric("quorate_pings_total", _COUNTER, "UDP pings", ("result",)),
+    # Outgoing queues, at the leader
+    Metric("quorate_outgoing_connects_total", _COUNTER, "Connections to peers", ("result",)),
+    Metric("quorate_outgoing_messages_total", _COUNTER, "Messages sent to peers", ("result",)),
+    Metric("quorate_outbox_rows", _GAUGE, "Acknowledgements owed to peers"),
+    # Consensus and node
+    Metric("quorate_is_leader", _GAUGE, "1 if this node leads"),
+    Metric("quorate_term", _GAUGE, "Consensus term"),
+    Metric("quorate_commit_index", _GAUGE, "Committed log index"),
+    Metric("quorate_applied_index", _GAUGE, "Applied log index"),
+    Metric("quorate_elections_total", _COUNTER, "Changes of leader seen by this node"),
+    Metric("quorate_members", _GAUGE, "Members by state", ("state",)),
+    Metric("quorate_alarms_total", _COUNTER, "Alarms raised on this node", ("alarm",)),
+    Metric("quorate_clock_offset_seconds", _GAUGE, "Wall clock minus cluster time"),
+    Metric("quorate_disk_free_bytes", _GAUGE, "Free space under the data folder"),
+    Metric("quorate_log_bytes", _GAUGE, "Size of the replicated log on disk"),
+    Metric("quorate_certificate_expiry_seconds", _GAUGE, "Until a certificate ends", ("file",)),
+    # Queues
+    Metric("quorate_queue_messages", _GAUGE, "Messages in a queue", ("queue",)),
+    Metric("quorate_queue_bytes", _GAUGE, "Bytes in a queue", ("queue",)),
+    Metric("quorate_queue_oldest_seconds", _GAUGE, "Age of the oldest message", ("queue",)),
+    Metric("quorate_queue_quota_ratio", _GAUGE, "Bytes over quota", ("queue",)),
+    Metric("quorate_deadletter_messages", _GAUGE, "Dead letters", ("queue",)),
+    # API
+    Metric("quorate_api_calls_total", _COUNTER, "gRPC calls", ("method", "code")),
+    Metric(
+        "quorate_api_seconds", _HISTOGRAM, "Duration of gRPC calls", ("method",), SECONDS_BUCKETS,
+    ),
+    Metric("quorate_waiting_readers", _GAUGE, "Reads that wait for a message on this node"),
+    Metric("quorate_client_sessions", _GAUGE, "Replicated client sessions that are open"),
+)  # fmt: skip
+"""Append rows with the code that fills them."""
+
+
+class Metrics:
+    """The table as live metrics of one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry: Final = registry
+        self._counters: dict[str, Counter] = {}
+        self._gauges: dict[str, Gauge] = {}
+        self._histograms: dict[str, Histogram] = {}
+        for metric in TABLE:
+            self._add(metric)
+
+    def _add(self, metric: Metric) -> None:
+        name, text, labels = metric.name, metric.text, metric.labels
+        if metric.kind is _COUNTER:
+            self._counters[name] = Counter(name, text, labels, registry=self.registry)
+        elif metric.kind is _GAUGE:
+            self._gauges[name] = Gauge(name, text, labels, registry=self.registry)
+        else:
+            self._histograms[name] = Histogram(
+                name, text, labels, buckets=metric.buckets, registry=self.registry
+            )
+
+    def counter(self, name: str) -> Counter:
+        """Return a counter of the table. Raises KeyError for other names."""
+        return self._counters[name]
+
+    def gauge(self, name: str) -> Gauge:
+        """Return a gauge of the table. Raises KeyError for other names."""
+        return self._gauges[name]
+
+    def histogram(self, name: str) -> Histogram:
+        """Return a histogram of the table. Raises KeyError for other names."""
+        return self._histograms[name]
