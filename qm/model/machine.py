@@ -21,6 +21,7 @@ from qm.model.moving import Moving
 from qm.model.opens import Opens
 from qm.model.outgoing import OutgoingQueues
 from qm.model.purging import Purging
+from qm.model.queries.view import View
 from qm.model.reads import Reads
 from qm.model.records import QueueManager
 from qm.model.registry import Registry
@@ -67,6 +68,8 @@ class Machine:
         }
         self.directory: Final = Directory(ledger)
         """Answers directory reads; on the leader, behind a read barrier."""
+        self.view: Final = View(ledger, registry, self.directory)
+        """What queries read, between entries."""
         self._ledger: Final = ledger
         self._registry: Final = registry
         self._duplicates: Final = duplicates

@@ -19,7 +19,7 @@ from qm.model.limits import OPEN_QUEUES_PER_CLIENT_MAX
 from qm.model.outgoing import OutgoingQueues
 from qm.model.records import OpenQueueRow
 from qm.model.registry import Registry, Route
-from qm.model.state import Table
+from qm.model.state import State, Table
 from qm.names.direct import DirectName
 from qm.names.errors import QueueNameError
 from qm.names.format_name import (
@@ -34,9 +34,10 @@ from qm.wire.access_mask import MachineAccess, QueueAccess
 from qm.wire.codes import ErrorCode
 
 MQ_OK: Final = 0
-_ROW: Final = Struct(">cQ")
+OPEN_RECORD_KEY: Final = Struct(">cQ")
+"""OPEN_RECORD, handle u64."""
 _BY_QUEUE: Final = Struct(">cIBBQ")
-_RECORD, _INDEX, _OWNED = b"\x00", b"\x01", b"\x02"
+OPEN_RECORD, _INDEX, _OWNED = b"\x00", b"\x01", b"\x02"
 _HANDLE: Final = Struct(">Q")
 _SEND: Final = QueueAccessType.SEND_ACCESS
 _PEEKS: Final = (QueueAccessType.PEEK_ACCESS, QueueAccessType.PEEK_ADMIN_ACCESS)
@@ -48,6 +49,13 @@ def sharing_class(access: int) -> int:
     if access == _SEND:
         return 0
     return 1 if access in _PEEKS else 2
+
+
+def is_open(state: State, queue_id: int) -> bool:
+    """Whether anybody has a queue open, in whatever mode."""
+    low = _BY_QUEUE.pack(_INDEX, queue_id, 0, 0, 0)
+    high = _BY_QUEUE.pack(_INDEX, queue_id, 0xFF, 0xFF, 0)
+    return bool(state.scan(Table.OPEN, low, high, 1))
 
 
 class Opens:
@@ -213,7 +221,7 @@ class Opens:
             command.format_name,
             counters.epoch,
         )
-        self._ledger.put_record(Table.OPEN, _ROW.pack(_RECORD, handle), row)
+        self._ledger.put_record(Table.OPEN, OPEN_RECORD_KEY.pack(OPEN_RECORD, handle), row)
         state = self._ledger.state
         state.put(Table.OPEN, self._index(handle, row), b"")
         state.put(Table.OPEN, _OWNED + client_key(client_id) + _HANDLE.pack(handle), b"")
@@ -229,7 +237,9 @@ class Opens:
         """Return what a client opened under a handle, or None."""
         if not 0 < handle < 1 << 64:
             return None
-        row = self._ledger.record(Table.OPEN, _ROW.pack(_RECORD, handle), OpenQueueRow)
+        row = self._ledger.record(
+            Table.OPEN, OPEN_RECORD_KEY.pack(OPEN_RECORD, handle), OpenQueueRow
+        )
         return row if row is not None and row.client_id == client_id else None
 
     def apply_close_queue(self, command: CloseQueue) -> Outcome:
@@ -244,7 +254,7 @@ class Opens:
         row = self.find(handle, client_id)
         assert row is not None, "an index row without its open"
         state = self._ledger.state
-        state.delete(Table.OPEN, _ROW.pack(_RECORD, handle))
+        state.delete(Table.OPEN, OPEN_RECORD_KEY.pack(OPEN_RECORD, handle))
         state.delete(Table.OPEN, self._index(handle, row))
         state.delete(Table.OPEN, _OWNED + client_key(client_id) + _HANDLE.pack(handle))
 

@@ -17,7 +17,9 @@ from qm.names.errors import QueueNameError
 from qm.names.format_name import FormatName, PrivateName, format_name_text
 
 _IDENTIFIER_BYTES: Final = 16
-_RECORD, _NUMBER = b"\x00", b"\x01"
+OUTGOING_RECORD: Final = b"\x00"
+"""Before POSITION_KEY, in the key of an OutgoingPosition record."""
+_NUMBER: Final = b"\x01"
 _BY_QUEUE, _BY_IDENTIFIER = b"\x00", b"\x01"
 _NUMBER_KEY: Final = Struct(">cIQI")
 _SEQUENCE_KEY: Final = Struct(">cQ")
@@ -32,6 +34,13 @@ def number_key(queue_id: int, sequence_identifier: int, number: int) -> bytes:
 def sequence_key(sequence_identifier: int) -> bytes:
     """Return the SEQUENCE_OUT key under which a sequence's queue is found."""
     return _SEQUENCE_KEY.pack(_BY_IDENTIFIER, sequence_identifier)
+
+
+def sequence_of(ledger: Ledger, queue_id: int) -> OutgoingTransferInfo:
+    """Return a queue's outgoing sequence; a fresh record if it never had one."""
+    key = _BY_QUEUE + QUEUE_KEY.pack(queue_id)
+    found = ledger.record(Table.SEQUENCE_OUT, key, OutgoingTransferInfo)
+    return found or OutgoingTransferInfo()
 
 
 class OutgoingQueues:
@@ -86,9 +95,7 @@ class OutgoingQueues:
 
     def sequence(self, queue_id: int) -> OutgoingTransferInfo:
         """Return a queue's outgoing sequence; a fresh record if it never had one."""
-        key = _BY_QUEUE + QUEUE_KEY.pack(queue_id)
-        found = self._ledger.record(Table.SEQUENCE_OUT, key, OutgoingTransferInfo)
-        return found or OutgoingTransferInfo()
+        return sequence_of(self._ledger, queue_id)
 
     def put_sequence(self, queue_id: int, sequence: OutgoingTransferInfo) -> None:
         """Write a queue's outgoing sequence."""
@@ -133,7 +140,7 @@ class OutgoingQueues:
         """A position is about to leave an outgoing queue: its numbers go, a gap is legal."""
         state = self._ledger.state
         queue_id = queue.record.queue_id
-        row_key = _RECORD + POSITION_KEY.pack(queue_id, key)
+        row_key = OUTGOING_RECORD + POSITION_KEY.pack(queue_id, key)
         row = self._ledger.record(Table.OUTGOING, row_key, OutgoingPosition)
         if row is None:
             return
@@ -149,12 +156,14 @@ class OutgoingQueues:
 
     def row(self, queue_id: int, key: int) -> OutgoingPosition | None:
         """Return the sending side's numbers of a position."""
-        row_key = _RECORD + POSITION_KEY.pack(queue_id, key)
+        row_key = OUTGOING_RECORD + POSITION_KEY.pack(queue_id, key)
         return self._ledger.record(Table.OUTGOING, row_key, OutgoingPosition)
 
     def put_row(self, queue_id: int, key: int, row: OutgoingPosition) -> None:
         """Write the sending side's numbers of a position."""
-        self._ledger.put_record(Table.OUTGOING, _RECORD + POSITION_KEY.pack(queue_id, key), row)
+        self._ledger.put_record(
+            Table.OUTGOING, OUTGOING_RECORD + POSITION_KEY.pack(queue_id, key), row
+        )
 
     def numbered(self, queue_id: int, sequence_identifier: int, upto: int, limit: int) -> list[int]:
         """Return the keys of a sequence's positions up to a number, in the order of numbers."""

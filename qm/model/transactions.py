@@ -34,9 +34,11 @@ from qm.wire.message_class import MessageClass
 MQ_OK: Final = 0
 TRANSACTION_ID_BYTES: Final = 16
 TIMEOUT_MAX_MS: Final = 24 * 3600 * 1000
-_RECORD: Final = b"\x00"
+TRANSACTION_RECORD: Final = b"\x00"
+"""Before the id, in the key of a Transaction record."""
 _BY_OWNER: Final = b"\x01"
-_OPERATION_KEY: Final = Struct(">16sH")
+OPERATION_KEY: Final = Struct(">16sH")
+"""Transaction id, operation number u16."""
 
 
 class Transactions:
@@ -58,10 +60,12 @@ class Transactions:
 
     def find(self, transaction_id: bytes) -> Transaction | None:
         """Return a transaction's record, or None."""
-        return self._ledger.record(Table.TRANSACTION, _RECORD + transaction_id, Transaction)
+        return self._ledger.record(
+            Table.TRANSACTION, TRANSACTION_RECORD + transaction_id, Transaction
+        )
 
     def _put(self, transaction_id: bytes, transaction: Transaction) -> None:
-        self._ledger.put_record(Table.TRANSACTION, _RECORD + transaction_id, transaction)
+        self._ledger.put_record(Table.TRANSACTION, TRANSACTION_RECORD + transaction_id, transaction)
 
     # Commands ----------------------------------------------------------------------------
 
@@ -168,7 +172,7 @@ class Transactions:
         number = transaction.operation_count
         transaction.operation_count += 1
         self._ledger.put_record(
-            Table.OPERATION, _OPERATION_KEY.pack(transaction_id, number), operation
+            Table.OPERATION, OPERATION_KEY.pack(transaction_id, number), operation
         )
         self._put(transaction_id, transaction)
         return number
@@ -228,7 +232,7 @@ class Transactions:
         if transaction is None or not transaction.outcome_ms:
             return
         self._drop_lease(transaction_id, transaction, LeaseKind.OUTCOME_FORGOTTEN)
-        self._ledger.state.delete(Table.TRANSACTION, _RECORD + transaction_id)
+        self._ledger.state.delete(Table.TRANSACTION, TRANSACTION_RECORD + transaction_id)
 
     def _end(
         self, transaction_id: bytes, transaction: Transaction, state: TransactionState
@@ -259,7 +263,7 @@ class Transactions:
     ) -> list[TransactionalOperation]:
         operations = []
         for number in range(transaction.operation_count):
-            key = _OPERATION_KEY.pack(transaction_id, number)
+            key = OPERATION_KEY.pack(transaction_id, number)
             operation = self._ledger.record(Table.OPERATION, key, TransactionalOperation)
             assert operation is not None, "a transaction with a missing operation"
             operations.append(operation)
@@ -270,7 +274,7 @@ class Transactions:
     ) -> list[TransactionalOperation]:
         operations = self._operations(transaction_id, transaction)
         for number in range(transaction.operation_count):
-            self._ledger.state.delete(Table.OPERATION, _OPERATION_KEY.pack(transaction_id, number))
+            self._ledger.state.delete(Table.OPERATION, OPERATION_KEY.pack(transaction_id, number))
         return operations
 
     def _mark_ends(self, transaction_id: bytes, operations: list[TransactionalOperation]) -> None:

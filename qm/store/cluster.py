@@ -14,6 +14,7 @@ import msgspec
 
 from qm.model.commands import Command
 from qm.model.effects import Applied, Outcome
+from qm.model.queries import View
 from qm.model.state import State
 from qm.store.bodies import BodyPlace
 
@@ -154,6 +155,12 @@ class Cluster(Protocol):
     @property
     def state(self) -> State:
         """This node's replicated state, for reading only, between applied entries."""
+
+    @property
+    def view(self) -> View:
+        """The same state as `qm.model.queries` read it, heads of queues known; ask anew each time,
+        since a snapshot replaces it.
+        """
 
     @property
     def relay_hub(self) -> RelayHub:

@@ -15,6 +15,7 @@ from typing import Final
 from qm.model.commands import AuditMark, AuditResult
 from qm.model.effects import Applied
 from qm.model.machine import Machine
+from qm.model.queries import View
 from qm.store.audit import Mark
 from qm.store.bodies import Bodies
 from qm.store.codec import decode_entry
@@ -93,6 +94,11 @@ class Store:
     def applied(self) -> AppliedPoint:
         """Index, term and digest of the state."""
         return self._state.applied
+
+    @property
+    def view(self) -> View:
+        """The state as queries read it, between calls of `apply`; another one after `install`."""
+        return self._machine.view
 
     def durable_index(self) -> int:
         """See StateMachine.durable_index."""

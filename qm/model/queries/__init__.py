@@ -1,0 +1,108 @@
+"""What the state says, for whoever shows it: pure reads, bounded pages, values of their own.
+
+Class (b) of the guide's section 4: answered on the leader behind a read barrier, between entries.
+Every function takes a `View` and returns structs that share nothing with the state machine.
+"""
+
+from qm.model.queries.administrative import (
+    ClientInfo,
+    DirectoryAnswer,
+    OpenInfo,
+    OutboxItem,
+    QueueManagerInfo,
+    WorkLeft,
+    get_client,
+    list_clients,
+    list_opens,
+    list_outbox,
+    queue_manager,
+    read_directory,
+    work_left,
+)
+from qm.model.queries.messages import (
+    ClassCounts,
+    PositionInfo,
+    browse,
+    count_classes,
+    last_key,
+    peek,
+    position,
+)
+from qm.model.queries.outgoing import (
+    OutgoingMessage,
+    OutgoingQueueInfo,
+    SequencePlace,
+    list_outgoing_queues,
+    outgoing_messages,
+    outgoing_queue,
+)
+from qm.model.queries.queues import (
+    QueueInfo,
+    QueueLookup,
+    QueueProperties,
+    QueueStatistics,
+    find_by_format_name,
+    find_by_path,
+    find_queue,
+    format_name_of_queue,
+    list_queues,
+    queue_properties,
+    queue_statistics,
+)
+from qm.model.queries.transactions import (
+    OperationInfo,
+    TransactionInfo,
+    get_transaction,
+    list_transactions,
+    transaction_operations,
+)
+from qm.model.queries.view import PAGE_ITEMS_MAX, SCANNED_ROWS_MAX, Page, View
+
+__all__ = [
+    "PAGE_ITEMS_MAX",
+    "SCANNED_ROWS_MAX",
+    "ClassCounts",
+    "ClientInfo",
+    "DirectoryAnswer",
+    "OpenInfo",
+    "OperationInfo",
+    "OutboxItem",
+    "OutgoingMessage",
+    "OutgoingQueueInfo",
+    "Page",
+    "PositionInfo",
+    "QueueInfo",
+    "QueueLookup",
+    "QueueManagerInfo",
+    "QueueProperties",
+    "QueueStatistics",
+    "SequencePlace",
+    "TransactionInfo",
+    "View",
+    "WorkLeft",
+    "browse",
+    "count_classes",
+    "find_by_format_name",
+    "find_by_path",
+    "find_queue",
+    "format_name_of_queue",
+    "get_client",
+    "get_transaction",
+    "last_key",
+    "list_clients",
+    "list_opens",
+    "list_outbox",
+    "list_outgoing_queues",
+    "list_queues",
+    "list_transactions",
+    "outgoing_messages",
+    "outgoing_queue",
+    "peek",
+    "position",
+    "queue_manager",
+    "queue_properties",
+    "queue_statistics",
+    "read_directory",
+    "transaction_operations",
+    "work_left",
+]

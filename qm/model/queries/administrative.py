@@ -1,0 +1,230 @@
+"""The queue manager itself, its clients, its directory, and the work that is still owed."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from qm.model.clients import client_key
+from qm.model.directory import DirectoryObject, Filter, SortKey
+from qm.model.elements import DirectoryObjectType, DirectoryOperationResult, OutboxKind
+from qm.model.opens import OPEN_RECORD, OPEN_RECORD_KEY
+from qm.model.queries.view import SCANNED_ROWS_MAX, Page, View, page_size
+from qm.model.records import (
+    Client,
+    Counters,
+    OpenQueueRow,
+    OutboxRow,
+    QueueManager,
+    decode,
+)
+from qm.model.rows import BUCKET_BY_TIME_KEY, DEADLINE_KEY, LEASE_KEY, OUTBOX_KEY, QUEUE_KEY
+from qm.model.state import Table
+
+_END = b"\xff" * 24
+
+
+class QueueManagerInfo(msgspec.Struct, frozen=True):
+    """LocalQueueManager (3.1.1.1)."""
+
+    attributes: QueueManager
+    """The record: all attributes with the specification's names, keys sealed."""
+    counters: Counters
+    """High-water marks, byte totals, cluster time of the last entry."""
+
+
+class ClientInfo(msgspec.Struct, frozen=True):
+    """One client, known or open."""
+
+    client_id: str
+    principal: str
+    is_open: bool
+    epoch: int
+    lease_deadline_ms: int
+    """Cluster time at which its session, or the memory of it, ends."""
+    confirmed_upto: int
+    highest_number: int
+    unconfirmed_count: int
+    unconfirmed_bytes: int
+
+
+class OpenInfo(msgspec.Struct, frozen=True):
+    """One open queue (3.1.1.16, the replicated part)."""
+
+    handle: int
+    queue_id: int
+    access: int
+    """QueueAccessType."""
+    share_mode: int
+    """QueueShareMode."""
+    client_id: str
+    format_name: str
+    epoch: int
+
+
+class OutboxItem(msgspec.Struct, frozen=True):
+    """Something owed to a peer until OutboxDone."""
+
+    outbox_id: int
+    kind: OutboxKind
+    queue_manager: bytes
+    address: str
+    payload: bytes
+
+
+class WorkLeft(msgspec.Struct, frozen=True):
+    """What a leader has to propose, from rows alone: a new one starts from here."""
+
+    purging_queue_ids: list[int]
+    """Queues that want a PurgeStep, at most SCANNED_ROWS_MAX."""
+    next_due_ms: int | None
+    """When a ClockTick has something to do; None: never, as things are."""
+    first_outbox_id: int | None
+
+
+class DirectoryAnswer(msgspec.Struct, frozen=True):
+    """A directory read's result."""
+
+    status: DirectoryOperationResult
+    objects: list[DirectoryObject]
+    has_more: bool
+
+
+def queue_manager(view: View) -> QueueManagerInfo | None:
+    """Return the queue manager; None before Provision."""
+    manager = view.ledger.manager
+    if manager is None:
+        return None
+    return QueueManagerInfo(msgspec.structs.replace(manager), view.counters())
+
+
+def list_clients(view: View, *, after: str = "", limit: int = 100) -> Page[ClientInfo, str]:
+    """Return clients by id."""
+    low = client_key(after) + b"\0" if after else b""
+    rows, has_more = view.rows_after(Table.CLIENT, low, _END, page_size(limit))
+    items = [_client(key[:-1].decode(), decode(Client, row)) for key, row in rows]
+    return Page(items, items[-1].client_id if has_more else None)
+
+
+def get_client(view: View, client_id: str) -> ClientInfo | None:
+    """Return one client, None if it is not known."""
+    record = view.ledger.record(Table.CLIENT, client_key(client_id), Client)
+    return None if record is None else _client(client_id, record)
+
+
+def _client(client_id: str, record: Client) -> ClientInfo:
+    return ClientInfo(
+        client_id,
+        record.principal,
+        record.is_open,
+        record.epoch,
+        record.lease_deadline_ms,
+        record.confirmed_upto,
+        record.highest_number,
+        record.unconfirmed_count,
+        record.unconfirmed_bytes,
+    )
+
+
+def list_opens(
+    view: View,
+    *,
+    after: int = 0,
+    limit: int = 100,
+    queue_id: int | None = None,
+    client_id: str | None = None,
+) -> Page[OpenInfo, int]:
+    """Return open queues by handle: all, those of a queue, those of a client."""
+    wanted = page_size(limit)
+    low, high = OPEN_RECORD_KEY.pack(OPEN_RECORD, _following(after)), OPEN_RECORD + _END
+    rows, has_more = view.rows_after(Table.OPEN, low, high, SCANNED_ROWS_MAX)
+    items: list[OpenInfo] = []
+    last = after
+    for key, row in rows:
+        if len(items) == wanted:
+            has_more = True
+            break
+        last = OPEN_RECORD_KEY.unpack(key)[1]
+        one = decode(OpenQueueRow, row)
+        if queue_id not in (None, one.queue_id) or client_id not in (None, one.client_id):
+            continue
+        items.append(
+            OpenInfo(
+                last,
+                one.queue_id,
+                one.access,
+                one.share_mode,
+                one.client_id,
+                one.format_name,
+                one.epoch,
+            )
+        )
+    return Page(items, last if has_more else None)
+
+
+def list_outbox(view: View, *, after: int = 0, limit: int = 100) -> Page[OutboxItem, int]:
+    """Return what is owed to peers, oldest first."""
+    low = OUTBOX_KEY.pack(_following(after))
+    rows, has_more = view.rows_after(Table.OUTBOX, low, _END, page_size(limit))
+    items = []
+    for key, row in rows:
+        one = decode(OutboxRow, row)
+        items.append(
+            OutboxItem(
+                OUTBOX_KEY.unpack(key)[0], one.kind, one.queue_manager, one.address, one.payload
+            )
+        )
+    return Page(items, items[-1].outbox_id if has_more else None)
+
+
+def _following(number: int) -> int:
+    return min(max(number, 0) + 1, (1 << 64) - 1)
+
+
+def work_left(view: View) -> WorkLeft:
+    """Return what is to be proposed without anybody asking."""
+    state = view.ledger.state
+    purges = state.scan(Table.PURGE, b"", _END, SCANNED_ROWS_MAX)
+    deadlines = state.scan(Table.DEADLINE, b"", _END, 1)
+    leases = state.scan(Table.LEASE, b"", _END + b"\xff" * 128, 1)
+    buckets = state.scan(Table.HISTORY_BUCKET, b"\0", b"\1", 1)
+    due = [DEADLINE_KEY.unpack(key)[0] for key, _ in deadlines]
+    due += [LEASE_KEY.unpack_from(key)[0] for key, _ in leases]
+    due += [BUCKET_BY_TIME_KEY.unpack(key)[1] for key, _ in buckets]
+    outbox = state.scan(Table.OUTBOX, b"", _END, 1)
+    return WorkLeft(
+        [QUEUE_KEY.unpack(key)[0] for key, _ in purges],
+        min(due, default=None),
+        OUTBOX_KEY.unpack(outbox[0][0])[0] if outbox else None,
+    )
+
+
+def read_directory(
+    view: View,
+    object_type: DirectoryObjectType,
+    filters: Sequence[Filter] = (),
+    *,
+    attributes: Sequence[str] | None = None,
+    sort: Sequence[SortKey] = (),
+    skip: int = 0,
+    limit: int = 100,
+) -> DirectoryAnswer:
+    """Return directory objects that satisfy every filter, `skip` of them left out (3.1.7.1.20)."""
+    query = view.directory.query(
+        object_type,
+        list(filters),
+        None if attributes is None else list(attributes),
+        list(sort),
+    )
+    found: list[DirectoryObject] = []
+    wanted = page_size(limit)
+    while (one := query.next()[1]) is not None:
+        if skip:
+            skip -= 1
+            continue
+        if len(found) == wanted:
+            return DirectoryAnswer(DirectoryOperationResult.SUCCESS, found, has_more=True)
+        found.append(one)
+    status = DirectoryOperationResult.SUCCESS
+    if not found:
+        status = DirectoryOperationResult.OBJECT_NOT_FOUND
+    return DirectoryAnswer(status, found, has_more=False)

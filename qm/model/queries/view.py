@@ -1,0 +1,69 @@
+"""The face of the state that queries read."""
+
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from qm.model.directory import Directory
+from qm.model.ledger import META_COUNTERS, Ledger, QueueInHand
+from qm.model.records import Counters, decode
+from qm.model.registry import Registry
+from qm.model.state import State, Table
+
+PAGE_ITEMS_MAX: Final = 1_000
+"""Items of one answer, whatever a caller asks for."""
+SCANNED_ROWS_MAX: Final = 4_096
+"""Rows that one query looks at: a page of a filtered list may be short, and still have a next."""
+
+ItemT = TypeVar("ItemT")
+KeyT = TypeVar("KeyT")
+
+
+class Page(msgspec.Struct, Generic[ItemT, KeyT], frozen=True):
+    """Some items in order, and where the next page begins."""
+
+    items: list[ItemT]
+    next: KeyT | None
+    """What to pass as `after`; None: there is no more."""
+
+
+class View:
+    """What queries read: the state, through the caches of the machine where there is one.
+
+    A machine's own view (`Machine.view`) knows the heads of its queues; a view of a bare state
+    finds them by scans, which are slow where much was removed since the last compaction.
+    """
+
+    def __init__(
+        self, ledger: Ledger, registry: Registry, directory: Directory | None = None
+    ) -> None:
+        self.ledger: Final = ledger
+        self.registry: Final = registry
+        self.directory: Final = directory or Directory(ledger)
+
+    @classmethod
+    def of(cls, state: State) -> "View":
+        """Return a view of a bare state, valid until the next entry is applied to it."""
+        ledger = Ledger(state)
+        return cls(ledger, Registry(ledger))
+
+    def queue(self, queue_id: int) -> QueueInHand | None:
+        """Return a queue, None for ids that no queue has; nothing may be changed in it."""
+        return self.ledger.queue(queue_id) if 0 < queue_id < 1 << 32 else None
+
+    def counters(self) -> Counters:
+        """Return the counters as the last entry left them."""
+        row = self.ledger.state.get(Table.META, META_COUNTERS)
+        return Counters() if row is None else decode(Counters, row)
+
+    def rows_after(
+        self, table: Table, low: bytes, high: bytes, limit: int
+    ) -> tuple[list[tuple[bytes, bytes]], bool]:
+        """Return at most `limit` rows of [low, high), and whether there are more."""
+        rows = self.ledger.state.scan(table, low, high, limit + 1)
+        return rows[:limit], len(rows) > limit
+
+
+def page_size(limit: int) -> int:
+    """Return how many items a caller gets who asks for `limit`."""
+    return min(max(limit, 1), PAGE_ITEMS_MAX)
