@@ -281,11 +281,15 @@ Global___OutcomeValue: _TypeAlias = OutcomeValue  # noqa: Y015
 
 @_typing.final
 class BatchOutcome(_message.Message):
+    """index: of the log entry that carried the batch, for ack marks (DESIGN section 5)."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NUMBER_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
     number: _builtins.int
+    index: _builtins.int
     @_builtins.property
     def outcome(self) -> Global___OutcomeValue: ...
     def __init__(
@@ -293,10 +297,11 @@ class BatchOutcome(_message.Message):
         *,
         number: _builtins.int = ...,
         outcome: Global___OutcomeValue | None = ...,
+        index: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "number", b"number", "outcome", b"outcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

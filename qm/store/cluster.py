@@ -65,8 +65,11 @@ class LatePackets(msgspec.Struct, frozen=True, gc=False):
 class RelayEvents(Protocol):
     """What a relay stream tells the edge that opened it."""
 
-    def on_outcome(self, number: int, outcome: Outcome) -> None:
-        """The batch is committed and applied. Outcomes come in the order of the batches."""
+    def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
+        """The batch is committed and applied, by the entry at `index` of the log.
+
+        Outcomes come in the order of the batches, so the indexes never fall.
+        """
 
     def on_late_packets(self, packets: LatePackets) -> None:
         """Offer these to the session, or refuse them with `RelayStream.undelivered`."""
@@ -87,7 +90,10 @@ class RelayStream(Protocol):
         """How many more batches may be sent now; 0 while RELAY_*_MAX are reached."""
 
     def send(self, number: int, payload: bytes) -> None:
-        """Relay one encoded EdgeBatch (`qm.store.codec.encode_command`). Numbers rise."""
+        """Relay one encoded command (`qm.store.codec.encode_command`). Numbers rise.
+
+        It is an EdgeBatch, an OrderAcked or a FinalAcked: what peers send keeps one order.
+        """
 
     def session_opened(self, session: SessionFacts) -> None:
         """Tell the leader of a session; sessions open at the start of a stream come first."""
