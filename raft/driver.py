@@ -168,17 +168,25 @@ class Driver(Generic[ResultT]):
         then nothing happened and never will. Raises ProposalLost: nothing happened.
         Raises OutcomeUnknown, and CancelledError: it may happen yet.
         """
-        if self._soft_state.role is not Role.LEADER or self._is_stopping or self._is_dead:
-            raise self._refusal()
-        outcome, ordinal = self._proposals.add(payload)
-        if not self._is_turn_scheduled:
-            self._schedule_turn()
+        outcome, ordinal = self.submit(payload)
         while not outcome.is_known:  # as Outcome.wait, without a coroutine per message
             try:
                 await outcome.future
             except asyncio.CancelledError:
                 outcome.outlive_cancellation()
         return outcome.value()[ordinal]
+
+    def submit(self, payload: bytes) -> tuple[Outcome[Sequence[ResultT]], int]:
+        """Propose a payload behind all that were submitted before; return where its result will
+        be found, and its ordinal there. Raises what `propose` raises when nothing happened; the
+        outcome raises the rest.
+        """
+        if self._soft_state.role is not Role.LEADER or self._is_stopping or self._is_dead:
+            raise self._refusal()
+        place = self._proposals.add(payload)
+        if not self._is_turn_scheduled:
+            self._schedule_turn()
+        return place
 
     async def read(self) -> int:
         """Return the applied index at which the state may be read linearizably, now reached.

@@ -61,6 +61,22 @@ class TestProposals:
         stamps = (f"stamp {number}".encode() for number in count())
         in_group(tmp_path, scenario, prologue=lambda: next(stamps))
 
+    def test_what_is_submitted_is_applied_in_that_order(self, tmp_path: Path) -> None:
+        async def scenario(group: Group) -> None:
+            await group.found()
+            leader = await group.leader()
+            payloads = [f"message {number}" for number in range(200)]
+            places = [leader.driver.submit(payload.encode()) for payload in payloads]
+            assert [(await outcome.wait())[ordinal] for outcome, ordinal in places] == list(
+                range(200)
+            )
+            assert leader.machine.payloads == payloads
+            for follower in await group.followers():
+                with pytest.raises(NotLeader):
+                    follower.driver.submit(b"x")
+
+        in_group(tmp_path, scenario)
+
     def test_a_single_node_serves_alone(self, tmp_path: Path) -> None:
         async def scenario(group: Group) -> None:
             await group.found("a")
