@@ -305,8 +305,7 @@ class Clients:
             count, size, bodies = held_bodies(row, upto)
             client.unconfirmed_count -= count
             client.unconfirmed_bytes -= size
-            for index, ordinals in bodies.items():
-                ledger.release_bodies(index, ordinals)
+            ledger.release_bodies(*bodies)
             state.delete(Table.RESULT, key)
             rest = row[count * RESULT_ENTRY.size :]
             if rest and row[_KIND_OFFSET] != ResultKind.VALUE:

@@ -3,6 +3,7 @@
 Everything here is derived from rows and may be dropped between entries (design.md, rule 6).
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from qm.model import records, rows
@@ -381,13 +382,15 @@ class Ledger:
         else:
             self._count_synthetic(index, ordinal, -1)
 
-    def release_bodies(self, index: int, ordinals: list[int]) -> None:
-        """One row less refers to each of these bodies of one entry."""
-        plain = [ordinal for ordinal in ordinals if ordinal < BODY_ORDINAL_SYNTHETIC_FIRST]
-        self.state.release_bodies(index, plain)
-        for ordinal in ordinals:
-            if ordinal >= BODY_ORDINAL_SYNTHETIC_FIRST:
-                self._count_synthetic(index, ordinal, -1)
+    def release_bodies(self, indexes: Sequence[int], ordinals: Sequence[int]) -> None:
+        """One row less refers to each of these bodies."""
+        if not ordinals:
+            return
+        if max(ordinals) < BODY_ORDINAL_SYNTHETIC_FIRST:
+            self.state.release_bodies(zip(indexes, ordinals, strict=True))
+            return
+        for index, ordinal in zip(indexes, ordinals, strict=True):
+            self.release_body(index, ordinal)
 
     def synthetic(self, packet: bytes, body_of: tuple[int, int] | None) -> tuple[int, int]:
         """Keep a packet that apply made while rows refer to it; return its (index, ordinal).

@@ -117,11 +117,12 @@ class ResultRow:
         return unpack_results(self.packed)
 
 
-def held_bodies(row: bytes, upto: int) -> tuple[int, int, dict[int, list[int]]]:
+def held_bodies(row: bytes, upto: int) -> tuple[int, int, tuple[list[int], list[int]]]:
     """Return of the entries up to a number: how many, their bodies' bytes, and their bodies as
-    index -> ordinals.
+    columns of indexes and ordinals.
     """
-    bodies: dict[int, list[int]] = {}
+    indexes: list[int] = []
+    ordinals: list[int] = []
     count = size = 0
     end = RESULT_ENTRY.size if row[14] == ResultKind.VALUE else len(row)
     for entry in RESULT_ENTRY.iter_unpack(row[:end]):
@@ -130,12 +131,9 @@ def held_bodies(row: bytes, upto: int) -> tuple[int, int, dict[int, list[int]]]:
         count += 1
         if entry[3] in (ResultKind.RECEIVED, ResultKind.BORROWED):
             size += entry[9]
-            ordinals = bodies.get(entry[7])
-            if ordinals is None:
-                bodies[entry[7]] = [entry[10]]
-            else:
-                ordinals.append(entry[10])
-    return count, size, bodies
+            indexes.append(entry[7])
+            ordinals.append(entry[10])
+    return count, size, (indexes, ordinals)
 
 
 def consecutive_runs(results: list[RequestResult]) -> list[list[RequestResult]]:

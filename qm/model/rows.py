@@ -15,7 +15,7 @@ QUEUE_KEY: Final = Struct(">I")
 DEADLINE_KEY: Final = Struct(">QIQ")
 """deadline_ms u64, queue_id u32, LookupIdentifier u64."""
 BODY_KEY: Final = Struct(">QH")
-"""index u64, ordinal u16: SYNTHETIC and BLOB."""
+"""index u64, ordinal u16: SYNTHETIC."""
 
 OUTBOX_KEY: Final = Struct(">Q")
 """outbox id u64."""

@@ -6,7 +6,7 @@ visible outside together.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol
 
@@ -64,6 +64,9 @@ class State(Protocol):
     def get(self, table: Table, key: bytes) -> bytes | None:
         """Return the value, or None."""
 
+    def get_rows(self, table: Table, keys: Iterable[bytes]) -> list[bytes | None]:
+        """Return the value of each key, or None."""
+
     def put(self, table: Table, key: bytes, value: bytes) -> None:
         """Set the value."""
 
@@ -94,8 +97,8 @@ class State(Protocol):
     def release_body(self, index: int, ordinal: int) -> None:
         """One reference less; without any the body may be forgotten."""
 
-    def release_bodies(self, index: int, ordinals: Sequence[int]) -> None:
-        """One reference less to each of these bodies of one entry."""
+    def release_bodies(self, bodies: Iterable[tuple[int, int]]) -> None:
+        """One reference less to each of these (index, ordinal)."""
 
 
 class MemoryState:
@@ -109,6 +112,10 @@ class MemoryState:
     def get(self, table: Table, key: bytes) -> bytes | None:
         """See State.get."""
         return self._values.get(bytes((table,)) + key)
+
+    def get_rows(self, table: Table, keys: Iterable[bytes]) -> list[bytes | None]:
+        """See State.get_rows."""
+        return [self.get(table, key) for key in keys]
 
     def put(self, table: Table, key: bytes, value: bytes) -> None:
         """See State.put."""
@@ -163,9 +170,9 @@ class MemoryState:
         else:
             del self._references[index, ordinal]
 
-    def release_bodies(self, index: int, ordinals: Sequence[int]) -> None:
+    def release_bodies(self, bodies: Iterable[tuple[int, int]]) -> None:
         """See State.release_bodies."""
-        for ordinal in ordinals:
+        for index, ordinal in bodies:
             self.release_body(index, ordinal)
 
     def references(self) -> dict[tuple[int, int], int]:

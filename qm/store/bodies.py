@@ -2,42 +2,25 @@
 
 A body is (index, ordinal), the same on every node; where it lies is this node's matter (DESIGN
 section 3, Bodies). When the log is about to drop a segment, what is alive in it is copied to the
-current blob file, and the copies are durable before the segment goes. Blob files are append-only; a
-file without live bytes is removed after the next flush of the state, a sparse one is emptied first.
+current blob file, and the copies are durable before the segment goes.
 """
 
-from collections.abc import Mapping, Sequence
-from struct import Struct
-from typing import Final
+from collections.abc import Sequence
 from zlib import crc32
 
 from qm.model import records
 from qm.model.records import SyntheticPacket
 from qm.model.rows import BODY_KEY
 from qm.model.state import BODY_ORDINAL_SYNTHETIC_FIRST, Table
+from qm.store.blobs import Blobs
 from qm.store.codec import packet_spans
 from qm.store.rocks import RocksState
 from qm.wire.message_properties import MessagePropertiesHeader
 from qm.wire.user_message import parse_user_message, write_user_message
 from raft import batch
-from raft.files import Buffer, Directory, File
+from raft.files import Directory
 from raft.log_view import Compacted
 from raft.machine import LogReader
-
-BLOB_FILE_BYTES: Final = 64 * 1024 * 1024
-"""A file is closed for writing beyond this size."""
-SPARSE_SHARE: Final = 0.25
-"""A file with a smaller share of live bytes is emptied into the current one."""
-SPARSE_ROWS_PER_STEP: Final = 1_024
-SCAN_ROWS: Final = 256
-"""Rows of one look into the state."""
-
-PLACE: Final = Struct("<IQI")
-"""file u32, offset u64, length u32."""
-FILE_KEY: Final = Struct(">I")
-FILE_ROW: Final = Struct("<QQ")
-"""live bytes u64, written bytes u64."""
-FILE_NAME: Final = "blob-{:08d}"
 
 
 class BodyDamaged(Exception):
@@ -63,17 +46,7 @@ class Bodies:
     def __init__(self, state: RocksState, log: LogReader, directory: Directory) -> None:
         self._state = state
         self._log = log
-        self._directory = directory
-        self._files: dict[int, File] = {}
-        self._usage: dict[int, tuple[int, int]] = {}
-        for key, row in state.scan(Table.BLOB_FILE, b"", b"\xff" * 5, 1 << 20):
-            live, written = FILE_ROW.unpack(row)
-            self._usage[FILE_KEY.unpack(key)[0]] = (live, written)
-        self._current = max(self._usage, default=0)
-        self._remove_strangers()
-        moved = state.scan(Table.BLOB, b"", b"\xff" * 11, 1, backward=True)
-        state.liveness.on_dead = self._died
-        state.liveness.dead_upto = BODY_KEY.unpack(moved[0][0])[0] if moved else 0
+        self._blobs = Blobs(state, directory)
 
     # Reading -----------------------------------------------------------------------------
 
@@ -113,154 +86,67 @@ class Bodies:
         return data[offset : offset + length]
 
     def _entry(self, index: int) -> bytes:
-        prefix = self._log.read(index, 0, batch.PREFIX_BYTES)
-        header = self._log.read(index, 0, batch.header_bytes(prefix))
-        return self._log.read(index, 0, batch.total_bytes(header))
+        return whole_entry(self._log, index)
 
     def _from_blob(self, index: int, ordinal: int) -> bytes:
-        row = self._state.get(Table.BLOB, BODY_KEY.pack(index, ordinal))
-        if row is None:
+        packet = self._blobs.read(index, ordinal)
+        if packet is None:
             raise BodyDamaged(f"body {ordinal} of entry {index} is neither in log nor blobs")
-        file, offset, length = PLACE.unpack(row)
-        return self._file(file).pread(length, offset)
-
-    def _file(self, number: int) -> File:
-        file = self._files.get(number)
-        if file is None:
-            file = self._files[number] = self._directory.open(FILE_NAME.format(number))
-        return file
+        return packet
 
     # Moving ------------------------------------------------------------------------------
 
     def retire(self, first: int, last: int) -> None:
         """Copy what is alive in these entries; durable, state included, on return."""
-        moved = self._moved(first, last)
         for index, ordinals in list(self._state.liveness.live(first, last)):
-            keys = [BODY_KEY.pack(index, ordinal) for ordinal in ordinals]
-            wanted = [k for k, key in enumerate(keys) if key not in moved]
-            if not wanted:
-                continue
+            if self._blobs.entry(index) is not None:
+                continue  # an earlier move, interrupted, got so far
             data = self._entry(index)
-            spans, view = packet_spans(index, data), memoryview(data)
-            packets = {}
-            for k in wanted:
-                offset, length = spans[ordinals[k]]
-                packets[keys[k]] = view[offset : offset + length]
-            self._append(packets)
-        self._state.liveness.dead_upto = max(self._state.liveness.dead_upto, last)
+            spans = packet_spans(index, data)
+            lengths = [0] * len(spans)
+            for ordinal in ordinals:
+                lengths[ordinal] = spans[ordinal][1]
+            self._blobs.append(index, _packets(data, spans, ordinals), lengths)
         self.settle()
 
-    def _moved(self, first: int, last: int) -> set[bytes]:
-        """Return which bodies an earlier, interrupted move has copied already."""
-        low, high = BODY_KEY.pack(first, 0), BODY_KEY.pack(last + 1, 0)
-        moved: set[bytes] = set()
-        while True:
-            rows = self._state.scan(Table.BLOB, low, high, SCAN_ROWS)
-            moved.update(key for key, _ in rows)
-            if len(rows) < SCAN_ROWS:
-                return moved
-            low = rows[-1][0] + b"\0"
+    def empty_sparse(self) -> int:
+        """Copy bodies out of blob files of which little is alive, a bounded number; return of how
+        many entries.
+        """
+        return self._blobs.empty_sparse()
 
     def settle(self) -> None:
         """Make copies and state durable, then remove files that nothing refers to."""
-        for number in sorted(self._files):
-            if number in self._usage:
-                self._files[number].fdatasync()
-        self._directory.sync()
-        self._put_usage()
-        self._state.commit(self._state.applied.index, self._state.applied.term)
-        self._state.flush()
-        self._remove_strangers()
-
-    def _append(self, packets: Mapping[bytes, Buffer]) -> None:
-        """Write packets, by key, one behind the other."""
-        live, written = self._usage.get(self._current, (0, 0))
-        if self._current == 0 or written >= BLOB_FILE_BYTES:
-            self._current += 1
-            self._files[self._current] = self._directory.open(
-                FILE_NAME.format(self._current), create=True
-            )
-            live, written = 0, 0
-        run = b"".join(packets.values())
-        self._file(self._current).pwrite(run, written)
-        rows: dict[bytes, bytes] = {}
-        at = written
-        for key, packet in packets.items():
-            rows[key] = PLACE.pack(self._current, at, len(packet))
-            at += len(packet)
-        self._state.put_rows(Table.BLOB, rows)
-        self._usage[self._current] = (live + len(run), at)
-
-    def _died(self, index: int, ordinals: Sequence[int]) -> None:
-        """Nothing refers to these bodies any more."""
-        keys: list[bytes] = []
-        freed: dict[int, int] = {}
-        for ordinal in ordinals:
-            key = BODY_KEY.pack(index, ordinal)
-            row = self._state.get(Table.BLOB, key)
-            if row is not None:
-                file, _, length = PLACE.unpack(row)
-                keys.append(key)
-                freed[file] = freed.get(file, 0) + length
-        self._state.delete_rows(Table.BLOB, keys)
-        for file, length in freed.items():
-            live, written = self._usage[file]
-            self._usage[file] = (live - length, written)
-            row = FILE_ROW.pack(live - length, written)
-            self._state.put(Table.BLOB_FILE, FILE_KEY.pack(file), row)
-
-    def empty_sparse(self) -> int:
-        """Copy bodies out of sparse files, a bounded number; return how many were copied."""
-        sparse = {
-            file
-            for file, (live, written) in self._usage.items()
-            if file != self._current and 0 < live < written * SPARSE_SHARE
-        }
-        if not sparse:
-            return 0
-        moved = 0
-        low = b""
-        while moved < SPARSE_ROWS_PER_STEP:
-            rows = self._state.scan(Table.BLOB, low, b"\xff" * 11, SCAN_ROWS)
-            for key, row in rows:
-                file, offset, length = PLACE.unpack(row)
-                if file in sparse:
-                    packet = self._file(file).pread(length, offset)
-                    live, written = self._usage[file]
-                    self._usage[file] = (live - length, written)
-                    self._append({key: packet})
-                    moved += 1
-            if len(rows) < SCAN_ROWS:
-                break
-            low = rows[-1][0] + b"\0"
-        self.settle()
-        return moved
-
-    def _put_usage(self) -> None:
-        for file, (live, written) in list(self._usage.items()):
-            key = FILE_KEY.pack(file)
-            if live == 0 and file != self._current:
-                self._state.delete(Table.BLOB_FILE, key)
-                del self._usage[file]
-            else:
-                self._state.put(Table.BLOB_FILE, key, FILE_ROW.pack(live, written))
-
-    def _remove_strangers(self) -> None:
-        """Remove files that the durable state does not know: left by a crash, or emptied."""
-        known = {FILE_NAME.format(number) for number in self._usage}
-        for name in self._directory.names():
-            if name.startswith("blob-") and name not in known:
-                number = int(name.removeprefix("blob-"))
-                file = self._files.pop(number, None)
-                if file is not None:
-                    file.close()
-                self._directory.unlink(name)
+        self._blobs.settle()
 
     def close(self) -> None:
         """Close the files."""
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        self._blobs.close()
+
+
+def whole_entry(log: LogReader, index: int) -> bytes:
+    """Return the data of an entry. Raises what LogReader.read does."""
+    prefix = log.read(index, 0, batch.PREFIX_BYTES)
+    header = log.read(index, 0, batch.header_bytes(prefix))
+    return log.read(index, 0, batch.total_bytes(header))
+
+
+def _packets(
+    data: bytes, spans: Sequence[tuple[int, int]], ordinals: Sequence[int]
+) -> list[memoryview]:
+    """Return the packets of these ordinals, those that lie behind one another as one view."""
+    view = memoryview(data)
+    runs: list[memoryview] = []
+    begin = end = 0
+    for ordinal in ordinals:
+        offset, length = spans[ordinal]
+        if offset != end:
+            if end > begin:
+                runs.append(view[begin:end])
+            begin = offset
+        end = offset + length
+    runs.append(view[begin:end])
+    return runs
 
 
 def _with_body(packet: bytes, original: bytes) -> bytes:

@@ -5,6 +5,7 @@ its new row and the order of rows does not matter; Spark sums it from 32-bit par
 `xxhash64` that it has built in (seed 42).
 """
 
+from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
@@ -21,6 +22,33 @@ def row_hash(full_key: bytes, value: bytes) -> int:
     """Return h of one row, u128; `full_key` is the table byte and the key."""
     row = _HEAD.pack(full_key[0], len(full_key) - 1) + full_key[1:] + value
     return xxh64_intdigest(row, _SEED) | xxh64_intdigest(row + _SECOND, _SEED) << 64
+
+
+class RowSum:
+    """Sums h over many rows; both halves apart, since carries can wait."""
+
+    __slots__ = ("_high", "_low")
+
+    def __init__(self) -> None:
+        self._low = 0
+        self._high = 0
+
+    def add_rows(self, table: int, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        """Add rows of one table, given as (key without the table byte, value)."""
+        low, high = self._low, self._high
+        head, length = b"", -1
+        for key, value in rows:
+            if len(key) != length:
+                length = len(key)
+                head = _HEAD.pack(table, length)
+            row = head + key + value
+            low += xxh64_intdigest(row, _SEED)
+            high += xxh64_intdigest(row + _SECOND, _SEED)
+        self._low, self._high = low, high
+
+    def total(self) -> int:
+        """Return the sum, not reduced."""
+        return self._low + (self._high << 64)
 
 
 def digest_bytes(digest: int) -> bytes:

@@ -4,7 +4,7 @@ Per entry a bitmap of ordinals, and one of those with more than one reference, w
 row of its own. Messages of one entry mostly go together, so a receive costs a bit, not a row.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -14,9 +14,11 @@ from qm.model.state import Table
 if TYPE_CHECKING:
     from qm.store.rocks import RocksState
 
-_ENTRY_KEY: Final = Struct(">Q")
+ENTRY_KEY: Final = Struct(">Q")
+"""index u64: BODY_LIVE and BLOB."""
 _COUNT: Final = Struct("<I")
 _LENGTH: Final = Struct("<H")
+_SCAN_ROWS: Final = 256
 BITMAPS_IN_HAND_MAX: Final = 16_384
 
 
@@ -27,11 +29,13 @@ class Liveness:
         self._state = state
         self._live: dict[int, int] = {}
         self._shared: dict[int, int] = {}
+        """Of entries in `_live`, where it is not 0."""
         self._dirty: set[int] = set()
-        self.on_dead: Callable[[int, Sequence[int]], None] | None = None
-        """Hears, by entry, of bodies to which nothing refers any more, up to `dead_upto`."""
-        self.dead_upto = 0
-        """Highest index of which `on_dead` wants to hear."""
+        self._dead: dict[int, list[int]] = {}
+        self.on_dead: Callable[[Mapping[int, Sequence[int]]], None] | None = None
+        """Hears before every commit, as index -> ordinals, to which bodies nothing refers any
+        more.
+        """
 
     def retain(self, index: int, ordinals: Sequence[int]) -> None:
         """One more reference to each."""
@@ -45,48 +49,57 @@ class Liveness:
                 mask |= bit
         self._live[index] = live | mask
         self._dirty.add(index)
+        if index in self._dead:  # what was let go of and taken up again did not die
+            self._dead[index] = [o for o in self._dead[index] if not mask >> o & 1]
 
-    def release(self, index: int, ordinals: Sequence[int]) -> None:
-        """One reference less to each."""
-        live = self._load(index)
-        shared = self._shared[index]
-        dead: list[int] = []
-        for ordinal in ordinals:
+    def release(self, bodies: Iterable[tuple[int, int]]) -> None:
+        """One reference less to each (index, ordinal)."""
+        live_of, shared_of, dead_of = self._live, self._shared, self._dead
+        for index, ordinal in bodies:
+            live = live_of.get(index)
+            if live is None:
+                live = self._load(index)
             bit = 1 << ordinal
             assert live & bit, f"body {ordinal} of entry {index} is released twice"
-            if shared & bit:
+            if index in shared_of and shared_of[index] & bit:
                 self._count(index, ordinal, -1)
-                shared = self._shared[index]
+                self._dirty.add(index)
                 continue
-            live ^= bit
-            dead.append(ordinal)
-        if dead and index <= self.dead_upto and self.on_dead is not None:
-            self.on_dead(index, dead)
-        self._live[index] = live
-        self._dirty.add(index)
+            live_of[index] = live ^ bit
+            dead = dead_of.get(index)
+            if dead is None:
+                dead_of[index] = [ordinal]
+            else:
+                dead.append(ordinal)
 
     def live(self, first: int, last: int) -> Iterator[tuple[int, list[int]]]:
-        """Yield (index, ordinals) of entries in [first, last] with live bodies."""
-        low, high = _ENTRY_KEY.pack(first), _ENTRY_KEY.pack(last + 1)
+        """Yield (index, ordinals) of entries in [first, last] with live bodies, as committed."""
+        low, high = ENTRY_KEY.pack(first), ENTRY_KEY.pack(last + 1)
         while True:
-            rows = self._state.scan(Table.BODY_LIVE, low, high, 256)
+            rows = self._state.scan(Table.BODY_LIVE, low, high, _SCAN_ROWS)
             for key, row in rows:
-                (index,) = _ENTRY_KEY.unpack(key)
+                (index,) = ENTRY_KEY.unpack(key)
                 yield index, ordinals_of(_unpack(row)[0])
-            if len(rows) < 256:
+            if len(rows) < _SCAN_ROWS:
                 return
             low = rows[-1][0] + b"\0"
 
-    def is_live(self, index: int, ordinal: int) -> bool:
-        """Whether anything refers to a body."""
-        return bool(self._load(index) >> ordinal & 1)
+    def is_any_live(self, index: int) -> bool:
+        """Whether anything refers to a body of an entry."""
+        return bool(self._load(index))
+
+    def live_ordinals(self, index: int) -> list[int]:
+        """Return the ordinals of the bodies of an entry to which something refers."""
+        return ordinals_of(self._load(index))
 
     def _load(self, index: int) -> int:
         live = self._live.get(index)
         if live is None:
-            row = self._state.get(Table.BODY_LIVE, _ENTRY_KEY.pack(index))
-            live, self._shared[index] = _unpack(row) if row else (0, 0)
+            row = self._state.get(Table.BODY_LIVE, ENTRY_KEY.pack(index))
+            live, shared = _unpack(row) if row else (0, 0)
             self._live[index] = live
+            if shared:
+                self._shared[index] = shared
         return live
 
     def _count(self, index: int, ordinal: int, change: int) -> None:
@@ -95,23 +108,31 @@ class Liveness:
         row = self._state.get(Table.BODY_SHARED, key)
         count = (_COUNT.unpack(row)[0] if row else 0) + change
         bit = 1 << ordinal
+        shared = self._shared.get(index, 0)
         if count:
             self._state.put(Table.BODY_SHARED, key, _COUNT.pack(count))
-            self._shared[index] |= bit
+            self._shared[index] = shared | bit
+            return
+        self._state.delete(Table.BODY_SHARED, key)
+        shared &= ~bit
+        if shared:
+            self._shared[index] = shared
         else:
-            self._state.delete(Table.BODY_SHARED, key)
-            self._shared[index] &= ~bit
+            self._shared.pop(index, None)
 
     def flush(self) -> None:
         """Put changed bitmaps into the batch."""
-        for index in self._dirty:
-            key = _ENTRY_KEY.pack(index)
-            if self._live[index]:
-                row = _pack(self._live[index], self._shared[index])
+        if self._dead and self.on_dead is not None:
+            self.on_dead(self._dead)
+        for index in self._dirty.union(self._dead):
+            key, live = ENTRY_KEY.pack(index), self._live[index]
+            if live:
+                row = _pack(live, self._shared.get(index, 0))
                 self._state.put(Table.BODY_LIVE, key, row)
             else:
                 self._state.delete(Table.BODY_LIVE, key)
         self._dirty.clear()
+        self._dead.clear()
         if len(self._live) > BITMAPS_IN_HAND_MAX:
             self._live.clear()
             self._shared.clear()
@@ -131,9 +152,5 @@ def _unpack(row: bytes) -> tuple[int, int]:
 
 def ordinals_of(bitmap: int) -> list[int]:
     """Return the positions of the set bits, ascending."""
-    ordinals = []
-    while bitmap:
-        lowest = bitmap & -bitmap
-        ordinals.append(lowest.bit_length() - 1)
-        bitmap ^= lowest
-    return ordinals
+    # Digits of its text rather than bit arithmetic, which would copy the whole number each time.
+    return [at for at, digit in enumerate(bin(bitmap)[:1:-1]) if digit == "1"]

@@ -5,8 +5,8 @@ applied index inside them says from where to replay. There is one column family,
 survives of it is always one prefix of the batches.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, takewhile
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -20,13 +20,15 @@ from rocksdict import (
     DBCompressionType,
     Options,
     Rdict,
+    ReadOptions,
     WriteBatch,
     WriteOptions,
 )
 
 from qm.model.state import Table
-from qm.store.digest import MODULUS, row_hash
+from qm.store.digest import MODULUS, RowSum, row_hash
 from qm.store.liveness import Liveness
+from qm.store.overlay import Changes
 
 BLOCK_CACHE_BYTES: Final = 256 * 1024 * 1024
 WRITE_BUFFER_BYTES: Final = 64 * 1024 * 1024
@@ -43,6 +45,7 @@ _HOT_TABLES: Final = frozenset(
         Table.META,
         Table.QUEUE_STATS,
         Table.CLIENT,
+        Table.RESULT,
         Table.STREAM,
         Table.HISTORY,
         Table.HISTORY_BUCKET,
@@ -50,8 +53,13 @@ _HOT_TABLES: Final = frozenset(
         Table.BODY_LIVE,
     }
 )
-"""Rows that the next batches change again: kept from one commit to the next."""
-HOT_ROWS_MAX: Final = 65_536
+"""Rows that the next batches read or change again: kept from one commit to the next."""
+_SCANNED_AHEAD: Final = frozenset({Table.POSITION})
+"""Rows that are mostly read one by one after a scan found them: a scan keeps them."""
+ROW_CACHE_BYTES: Final = 32 * 1024 * 1024
+"""Of the rows kept beside the database; beyond it all are dropped and read again."""
+_ROW_OVERHEAD_BYTES: Final = 160
+"""Of a row in a dictionary, beside its value: objects, hash table, key."""
 
 
 class AppliedPoint(msgspec.Struct, frozen=True, gc=False):
@@ -89,12 +97,12 @@ class RocksState:
 
     def __init__(self, database: Rdict) -> None:
         self._database = database
-        self._overlay: dict[bytes, bytes | None] = {}
-        self._read: dict[bytes, bytes | None] = {}
-        self._recent: dict[bytes, bytes] = {}
-        self._fresh: set[bytes] = set()
-        self._sorted: dict[int, list[bytes]] = {}
-        self._tables: dict[int, set[bytes]] = {}
+        self._changes: dict[int, Changes] = {table: Changes() for table in Table}
+        self._cache: dict[bytes, bytes] = {}
+        """Rows as the database has them, by full key."""
+        self._cached_bytes = 0
+        self._missing: set[bytes] = set()
+        """Full keys that were asked for since the last commit and have no row there."""
         self._no_wal = WriteOptions()
         # The stub calls this property a method.
         self._no_wal.disable_wal = True  # type: ignore[method-assign, assignment]
@@ -110,102 +118,104 @@ class RocksState:
 
     def get(self, table: Table, key: bytes) -> bytes | None:
         """See State.get."""
-        full = _PREFIX[table] + key
-        value = self._overlay.get(full, _ABSENT)
+        changes = self._changes[table]
+        value = changes.rows.get(key, _ABSENT)
         if value is not _ABSENT:
             return value  # type: ignore[return-value]
-        value = self._read.get(full, _ABSENT)
-        if value is not _ABSENT:
-            return value  # type: ignore[return-value]
-        found = self._recent.get(full)
-        if found is None:
-            found = self._database.get(full)
-        self._read[full] = found
-        return found
+        if changes.fresh:
+            fresh = changes.fresh.get(key)
+            if fresh is not None:
+                return fresh
+        return self._committed(_PREFIX[table] + key)
+
+    def get_rows(self, table: Table, keys: Iterable[bytes]) -> list[bytes | None]:
+        """See State.get_rows."""
+        if self._changes[table]:
+            return [self.get(table, key) for key in keys]
+        committed, cached = self._committed, self._cache.get
+        return [cached(full) or committed(full) for full in map(_PREFIX[table].__add__, keys)]
+
+    def _committed(self, full: bytes) -> bytes | None:
+        """Return a row as the last commit left it."""
+        value = self._cache.get(full)
+        if value is None and full not in self._missing:
+            value = self._database.get(full)
+            if value is None:
+                self._missing.add(full)
+            else:
+                self._keep(full, value)
+        return value
+
+    def _keep(self, full: bytes, value: bytes) -> None:
+        self._cache[full] = value
+        self._cached_bytes += _ROW_OVERHEAD_BYTES + len(value)
 
     def put(self, table: Table, key: bytes, value: bytes) -> None:
         """See State.put."""
-        self._note(table, _PREFIX[table] + key, value)
+        self._changes[table].put(key, value)
 
     def put_rows(self, table: Table, rows: Mapping[bytes, bytes]) -> None:
         """See State.put_rows."""
-        prefix = _PREFIX[table]
-        full = {prefix + key: value for key, value in rows.items()}
-        self._overlay.update(full)
-        self._fresh.update(full)
-        self._tables.setdefault(table, set()).update(full)
-        self._sorted.pop(table, None)
+        self._changes[table].add(rows)
 
     def delete(self, table: Table, key: bytes) -> None:
         """See State.delete."""
-        self._note(table, _PREFIX[table] + key, None)
+        self._changes[table].delete(key)
 
     def delete_rows(self, table: Table, keys: Sequence[bytes]) -> None:
         """See State.delete_rows."""
-        prefix = _PREFIX[table]
-        full = [prefix + key for key in keys]
-        self._overlay.update(dict.fromkeys(full))
-        self._tables.setdefault(table, set()).update(full)
-        self._sorted.pop(table, None)
-
-    def _note(self, table: int, full: bytes, value: bytes | None) -> None:
-        overlay = self._overlay
-        if full not in overlay:
-            self._tables.setdefault(table, set()).add(full)
-            self._sorted.pop(table, None)
-        overlay[full] = value
+        self._changes[table].delete_all(keys)
 
     def scan(
         self, table: Table, low: bytes, high: bytes, limit: int, *, backward: bool = False
     ) -> list[tuple[bytes, bytes]]:
         """See State.scan."""
-        prefix = _PREFIX[table]
-        low, high = prefix + low, prefix + high
-        changed = self._changed(table, low, high)
+        changes = self._changes[table]
+        changed = dict(changes.values(changes.between(low, high))) if changes else {}
         # Rows that the overlay deletes may stand before those that are wanted.
-        stored = self._stored(low, high, limit + len(changed), backward=backward)
-        overlay = self._overlay
+        wanted = limit + sum(value is None for value in changed.values())
+        stored = self._stored(table, low, high, wanted, backward=backward)
+        if not changed:
+            return stored
         rows = dict(stored)
-        for full in changed:
-            value = overlay[full]
+        if len(stored) == wanted:
+            # What lies behind the last row that was read is none of ours.
+            last = stored[-1][0]
+            changed = {
+                key: value
+                for key, value in changed.items()
+                if (key >= last if backward else key <= last)
+            }
+        for key, value in changed.items():
             if value is None:
-                rows.pop(full, None)
+                rows.pop(key, None)
             else:
-                rows[full] = value
-        keys = sorted(rows, reverse=backward)[:limit] if changed else list(rows)[:limit]
-        return [(full[1:], rows[full]) for full in keys]
-
-    def _changed(self, table: int, low: bytes, high: bytes) -> list[bytes]:
-        keys = self._tables.get(table)
-        if not keys:
-            return []
-        ordered = self._sorted.get(table)
-        if ordered is None:
-            ordered = self._sorted[table] = sorted(keys)
-        return ordered[bisect_left(ordered, low) : bisect_left(ordered, high)]
+                rows[key] = value
+        return sorted(rows.items(), reverse=backward)[:limit]
 
     def _stored(
-        self, low: bytes, high: bytes, limit: int, *, backward: bool
+        self, table: Table, low: bytes, high: bytes, limit: int, *, backward: bool
     ) -> list[tuple[bytes, bytes]]:
-        iterator = self._database.iter()
-        rows: list[tuple[bytes, bytes]] = []
+        """Return rows as the last commit left them; keys without the table byte."""
+        full_low, full_high = _PREFIX[table] + low, _PREFIX[table] + high
+        if full_low >= full_high:
+            return []
+        # A bound keeps the iterator from walking through deleted rows that nobody asked for;
+        # backwards it has no effect in this library.
+        options = ReadOptions()
+        options.set_iterate_upper_bound(full_high)
+        first = full_high if backward else full_low
+        items: Iterator[tuple[bytes, bytes]] = self._database.items(  # type: ignore[assignment]
+            backwards=backward, from_key=first, read_opt=options
+        )
         if backward:
-            iterator.seek_for_prev(high)
-            step = iterator.prev
-        else:
-            iterator.seek(low)
-            step = iterator.next
-        while len(rows) < limit and iterator.valid():
-            key = iterator.key()
-            if key >= high:
-                if not backward:
-                    break
-            elif key < low:
-                break
-            else:
-                rows.append((key, iterator.value()))
-            step()
-        return rows
+            items = takewhile(lambda item: item[0] >= full_low, items)
+        rows = [*islice(items, limit)]
+        if table in _SCANNED_AHEAD:
+            self._cache.update(rows)
+            self._cached_bytes += sum(len(value) for _, value in rows)
+            self._cached_bytes += _ROW_OVERHEAD_BYTES * len(rows)
+        return [(key[1:], value) for key, value in rows]
 
     def retain_body(self, index: int, ordinal: int) -> None:
         """See State.retain_body."""
@@ -217,11 +227,11 @@ class RocksState:
 
     def release_body(self, index: int, ordinal: int) -> None:
         """See State.release_body."""
-        self.liveness.release(index, (ordinal,))
+        self.liveness.release(((index, ordinal),))
 
-    def release_bodies(self, index: int, ordinals: Sequence[int]) -> None:
+    def release_bodies(self, bodies: Iterable[tuple[int, int]]) -> None:
         """See State.release_bodies."""
-        self.liveness.release(index, ordinals)
+        self.liveness.release(bodies)
 
     # Batches -----------------------------------------------------------------------------
 
@@ -229,40 +239,48 @@ class RocksState:
         """Write everything since the last commit, with the applied point, as one batch."""
         self.liveness.flush()
         batch = WriteBatch(raw_mode=True)
-        digest = self.applied.digest
-        for full, value in self._overlay.items():
-            if full[0] < Table.LOCAL_FIRST:
-                digest += self._digest_change(full, value)
-            if value is None:
-                batch.delete(full)
-                self._recent.pop(full, None)
-            else:
-                batch.put(full, value)
-                if full[0] in _HOT_TABLES:
-                    self._recent[full] = value
-        if len(self._recent) > HOT_ROWS_MAX:
-            self._recent.clear()
-        digest %= MODULUS
+        added, removed = RowSum(), RowSum()
+        for table, changes in self._changes.items():
+            if not changes:
+                continue
+            if table < Table.LOCAL_FIRST:
+                self._sum_changes(table, changes, added, removed)
+            self._write_changes(table, changes, batch)
+            changes.clear()
+        digest = (self.applied.digest + added.total() - removed.total()) % MODULUS
         batch.put(_APPLIED_KEY, _APPLIED.pack(index, term, digest.to_bytes(16, "little")))
         self._database.write(batch, self._no_wal)
         self.applied = AppliedPoint(index, term, digest)
-        self._overlay.clear()
-        self._read.clear()
-        self._fresh.clear()
-        self._sorted.clear()
-        self._tables.clear()
+        self._missing.clear()
+        if self._cached_bytes > ROW_CACHE_BYTES:
+            self._cache.clear()
+            self._cached_bytes = 0
 
-    def _digest_change(self, full: bytes, value: bytes | None) -> int:
-        change = 0 if value is None else row_hash(full, value)
-        if full not in self._fresh:
-            old = self._read.get(full, _ABSENT)
-            if old is _ABSENT:
-                old = self._recent.get(full)
-                if old is None:
-                    old = self._database.get(full)
-            if old is not None:
-                change -= row_hash(full, old)  # type: ignore[arg-type]
-        return change
+    def _sum_changes(self, table: int, changes: Changes, added: RowSum, removed: RowSum) -> None:
+        added.add_rows(table, changes.fresh.items())
+        prefix = _PREFIX[table]
+        rows = changes.rows
+        added.add_rows(table, ((key, value) for key, value in rows.items() if value is not None))
+        old = ((key, self._committed(prefix + key)) for key in rows)
+        removed.add_rows(table, ((key, value) for key, value in old if value is not None))
+
+    def _write_changes(self, table: int, changes: Changes, batch: WriteBatch) -> None:
+        prefix, cache = _PREFIX[table], self._cache
+        is_hot = table in _HOT_TABLES
+        put, delete = batch.put, batch.delete
+        for key, value in changes.fresh.items():
+            put(prefix + key, value)
+        for key, changed in changes.rows.items():
+            full = prefix + key
+            if changed is None:
+                delete(full)
+                cache.pop(full, None)
+                continue
+            put(full, changed)
+            if is_hot:
+                self._keep(full, changed)
+            else:
+                cache.pop(full, None)
 
     def flush(self) -> None:
         """Make everything committed survive a power loss."""

@@ -11,21 +11,22 @@ import os
 import shutil
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, groupby
+from operator import itemgetter
 from pathlib import Path
 from struct import Struct
 from typing import BinaryIO, Final
 
 import msgspec
 
-from qm.model.rows import BODY_KEY
 from qm.model.state import Table
-from qm.store.bodies import FILE_KEY, FILE_NAME, FILE_ROW, PLACE
+from qm.store.blobs import FILE_KEY, FILE_NAME, FILE_ROW, moved_entry, pack_entry
+from qm.store.bodies import whole_entry
 from qm.store.codec import packet_spans
 from qm.store.digest import digest_bytes
 from qm.store.generation import BLOB_FOLDER, STATE_FOLDER, sync_tree
+from qm.store.liveness import ENTRY_KEY
 from qm.store.rocks import BLOCK_CACHE_BYTES, RocksState, open_database
-from raft import batch
 from raft.machine import Hold, LogReader
 
 MAGIC: Final = b"QSNAP\x00\x00\x01"
@@ -114,25 +115,18 @@ class StoreSnapshot:
 
 def _entries_in_log(state: RocksState, last: int) -> list[tuple[int, list[int]]]:
     """Return (index, ordinals) of live bodies that no blob file holds."""
-    found = []
-    for index, ordinals in state.liveness.live(0, last):
-        in_log = [
-            ordinal
-            for ordinal in ordinals
-            if state.get(Table.BLOB, BODY_KEY.pack(index, ordinal)) is None
-        ]
-        if in_log:
-            found.append((index, in_log))
-    return found
+    return [
+        (index, ordinals)
+        for index, ordinals in state.liveness.live(0, last)
+        if state.get(Table.BLOB, ENTRY_KEY.pack(index)) is None
+    ]
 
 
 def _bodies(
     log: LogReader, entries: list[tuple[int, list[int]]]
 ) -> Iterator[tuple[int, int, int, int]]:
     for index, ordinals in entries:
-        prefix = log.read(index, 0, batch.PREFIX_BYTES)
-        header = log.read(index, 0, batch.header_bytes(prefix))
-        spans = packet_spans(index, log.read(index, 0, batch.total_bytes(header)))
+        spans = packet_spans(index, whole_entry(log, index))
         for ordinal in ordinals:
             offset, length = spans[ordinal]
             yield index, ordinal, offset, length
@@ -220,9 +214,13 @@ def _take_bodies(state: RocksState, stream: BinaryIO, blobs: Path, manifest: Man
     number = max(numbers, default=0) + 1
     written = 0
     with (blobs / FILE_NAME.format(number)).open("wb") as file:
-        for index, ordinal, _, length in manifest.bodies:
-            _copy(stream, file, length)
-            key = BODY_KEY.pack(index, ordinal)
-            state.put(Table.BLOB, key, PLACE.pack(number, written, length))
-            written += length
+        for index, bodies in groupby(manifest.bodies, key=itemgetter(0)):
+            lengths: list[int] = []
+            offset = written
+            for _, ordinal, _, length in bodies:
+                _copy(stream, file, length)
+                lengths += [0] * (ordinal - len(lengths)) + [length]
+                written += length
+            row = pack_entry(moved_entry(number, offset, lengths))
+            state.put(Table.BLOB, ENTRY_KEY.pack(index), row)
     state.put(Table.BLOB_FILE, FILE_KEY.pack(number), FILE_ROW.pack(written, written))

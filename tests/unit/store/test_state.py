@@ -1,6 +1,7 @@
 """Both states behave alike, and RocksDB's keeps batches whole across restarts."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +17,9 @@ operations = st.one_of(
     st.tuples(st.just("put"), st.sampled_from(TABLES), keys, st.binary(max_size=4)),
     st.tuples(st.just("delete"), st.sampled_from(TABLES), keys, st.none()),
     st.tuples(st.just("get"), st.sampled_from(TABLES), keys, st.none()),
+    st.tuples(st.just("add"), st.sampled_from(TABLES), st.sets(keys), st.binary(max_size=4)),
+    st.tuples(st.just("drop"), st.sampled_from(TABLES), keys, st.none()),
+    st.tuples(st.just("get many"), st.sampled_from(TABLES), st.sets(keys), st.none()),
     st.tuples(st.just("scan"), st.sampled_from(TABLES), keys, st.integers(1, 5)),
     st.tuples(st.just("back"), st.sampled_from(TABLES), keys, st.integers(1, 5)),
     st.tuples(st.just("commit"), st.none(), st.none(), st.none()),
@@ -28,8 +32,15 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "db"
 
 
-def do(state: State, what: str, table: Table, key: bytes, extra: object) -> object:
-    if what == "put":
+def do(state: State, what: str, table: Table, key: Any, extra: object) -> object:
+    if what == "add":
+        assert isinstance(extra, bytes)
+        state.put_rows(table, {one: extra for one in key if state.get(table, one) is None})
+    elif what == "drop":
+        state.delete_rows(table, [one for one, _ in state.scan(table, key, b"\xff" * 4, 3)])
+    elif what == "get many":
+        return state.get_rows(table, sorted(key))
+    elif what == "put":
         assert isinstance(extra, bytes)
         state.put(table, key, extra)
     elif what == "delete":
@@ -44,7 +55,7 @@ def do(state: State, what: str, table: Table, key: bytes, extra: object) -> obje
 
 @given(st.lists(operations, max_size=40))
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_they_agree(
     tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[object, ...]]
@@ -62,7 +73,6 @@ def test_they_agree(
             continue
         assert isinstance(what, str)
         assert isinstance(table, Table)
-        assert isinstance(key, bytes)
         assert do(rocks, what, table, key, extra) == do(memory, what, table, key, extra)
     rocks.commit(index + 1, 1)
     logical = [(bytes((t,)) + k, v) for t, k, v in memory.rows() if t < Table.LOCAL_FIRST]

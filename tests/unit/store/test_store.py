@@ -14,7 +14,7 @@ from qm.model.commands import Command, EdgeBatch, Facts, Stamp
 from qm.model.effects import Applied
 from qm.model.results import RequestResult
 from qm.model.state import Table
-from qm.store import bodies as bodies_module
+from qm.store import blobs as blobs_module
 from qm.store.audit import prove
 from qm.store.bodies import BodyDamaged, BodyPlace
 from qm.store.codec import encode_command, encode_stamp
@@ -187,7 +187,7 @@ def test_living_bodies_outlive_their_segment_and_dead_ones_do_not(node: Node) ->
 
 
 def test_sparse_blob_files_are_emptied(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies_module, "BLOB_FILE_BYTES", 20_000)
+    monkeypatch.setattr(blobs_module, "BLOB_FILE_BYTES", 20_000)
     packets = {n: packet(n, body=bytes(1000)) for n in range(1, 101)}
     for n in range(1, 101, 10):
         node.put([arrivals(*(packets[k] for k in range(n, n + 10)))])

@@ -1,0 +1,249 @@
+"""Blob files: bodies whose entries the log has dropped, one row per entry.
+
+Files are append-only. The row of an entry says where its packets begin and how long each is, so
+that moving an entry costs one write and one row, and a body that dies costs neither. A file without
+live bytes is removed after the next flush of the state, a sparse one is emptied first.
+"""
+
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from struct import Struct
+from typing import Final
+
+from qm.model.columns import IntArray
+from qm.model.state import Table
+from qm.store.liveness import ENTRY_KEY
+from qm.store.rocks import RocksState
+from raft.files import Buffer, Directory, File
+
+BLOB_FILE_BYTES: Final = 64 * 1024 * 1024
+"""A file is closed for writing beyond this size."""
+SPARSE_SHARE: Final = 0.25
+"""A file with a smaller share of live bytes is emptied into the current one."""
+SPARSE_ENTRIES_PER_STEP: Final = 256
+ORDINALS_IN_HAND_MAX: Final = 1 << 20
+"""Of the entries whose row is kept decoded, four bytes each."""
+
+PLACE: Final = Struct("<IQ")
+"""file u32, offset u64 of the first packet; then per ordinal, and once more for the end, how many
+bytes of packets lie before it, u32. A body that was dead when its entry moved has no bytes."""
+FILE_KEY: Final = Struct(">I")
+FILE_ROW: Final = Struct("<QQ")
+"""live bytes u64, written bytes u64."""
+FILE_NAME: Final = "blob-{:08d}"
+_PREFIX: Final = "blob-"
+_FILES_MAX: Final = 1 << 20
+_SCAN_ROWS: Final = 256
+_LAST_KEY: Final = b"\xff" * 9
+
+
+class MovedEntry:
+    """Where the packets of an entry lie."""
+
+    __slots__ = ("file", "offset", "starts")
+
+    def __init__(self, file: int, offset: int, starts: IntArray) -> None:
+        self.file = file
+        self.offset = offset
+        """Of the first packet in the file."""
+        self.starts = starts
+        """Bytes before each ordinal's packet, and before the end."""
+
+    def span(self, ordinal: int) -> tuple[int, int]:
+        """Return (offset in the file, length), (0, 0) for an ordinal that has no packet here."""
+        starts = self.starts
+        if ordinal + 1 >= len(starts):
+            return 0, 0
+        return self.offset + starts[ordinal], starts[ordinal + 1] - starts[ordinal]
+
+    def bytes_of(self, ordinals: Iterable[int]) -> int:
+        """Return how long these packets are together."""
+        starts = self.starts
+        return sum([starts[ordinal + 1] - starts[ordinal] for ordinal in ordinals])
+
+
+def moved_entry(file: int, offset: int, lengths: Iterable[int]) -> MovedEntry:
+    """Return where packets lie that were written one behind the other.
+
+    `lengths`: by ordinal, 0 for one that was left out.
+    """
+    return MovedEntry(file, offset, array("I", accumulate(lengths, initial=0)))
+
+
+def pack_entry(entry: MovedEntry) -> bytes:
+    """Return the BLOB row."""
+    return PLACE.pack(entry.file, entry.offset) + _little_endian(entry.starts).tobytes()
+
+
+def unpack_entry(row: bytes) -> MovedEntry:
+    """Return what a BLOB row says."""
+    file, offset = PLACE.unpack_from(row)
+    starts = array("I")
+    starts.frombytes(row[PLACE.size :])
+    return MovedEntry(file, offset, _little_endian(starts))
+
+
+def _little_endian(column: IntArray) -> IntArray:
+    if sys.byteorder == "big":
+        column = array(column.typecode, column)
+        column.byteswap()
+    return column
+
+
+class Blobs:
+    """The files, and how much of each is alive."""
+
+    def __init__(self, state: RocksState, directory: Directory) -> None:
+        self._state = state
+        self._directory = directory
+        self._files: dict[int, File] = {}
+        self._entries: dict[int, MovedEntry | None] = {}
+        self._ordinals_in_hand = 0
+        self._usage: dict[int, tuple[int, int]] = {}
+        for key, row in state.scan(Table.BLOB_FILE, b"", _LAST_KEY, _FILES_MAX):
+            live, written = FILE_ROW.unpack(row)
+            self._usage[FILE_KEY.unpack(key)[0]] = (live, written)
+        self._current = max(self._usage, default=0)
+        self._remove_strangers()
+        last = state.scan(Table.BLOB, b"", _LAST_KEY, 1, backward=True)
+        self._moved_upto = ENTRY_KEY.unpack(last[0][0])[0] if last else 0
+        state.liveness.on_dead = self._died
+
+    def read(self, index: int, ordinal: int) -> bytes | None:
+        """Return a packet, or None when no file holds it."""
+        entry = self.entry(index)
+        offset, length = entry.span(ordinal) if entry is not None else (0, 0)
+        if entry is None or not length:
+            return None
+        return self._file(entry.file).pread(length, offset)
+
+    def entry(self, index: int) -> MovedEntry | None:
+        """Return where the packets of an entry lie, None: in no file."""
+        entry = self._entries.get(index)
+        if entry is None and index <= self._moved_upto:
+            row = self._state.get(Table.BLOB, ENTRY_KEY.pack(index))
+            if row is not None:
+                entry = self._entries[index] = unpack_entry(row)
+                self._ordinals_in_hand += len(entry.starts)
+        return entry
+
+    def append(self, index: int, packets: Sequence[Buffer], lengths: Sequence[int]) -> None:
+        """Write the packets of an entry.
+
+        `packets` together have the bytes of all packets; `lengths` by ordinal, 0 for one that is
+        left out.
+        """
+        live, written = self._usage.get(self._current, (0, 0))
+        if self._current == 0 or written >= BLOB_FILE_BYTES:
+            self._current += 1
+            self._files[self._current] = self._directory.open(
+                FILE_NAME.format(self._current), create=True
+            )
+            live, written = 0, 0
+        self._file(self._current).pwritev(packets, written)
+        entry = moved_entry(self._current, written, lengths)
+        self._state.put(Table.BLOB, ENTRY_KEY.pack(index), pack_entry(entry))
+        self._entries.pop(index, None)
+        self._moved_upto = max(self._moved_upto, index)
+        size = entry.starts[-1]
+        self._usage[self._current] = (live + size, written + size)
+
+    def _died(self, dead: Mapping[int, Sequence[int]]) -> None:
+        """Nothing refers to these bodies any more."""
+        freed: dict[int, int] = {}
+        for index, ordinals in dead.items():
+            entry = self.entry(index)
+            if entry is None:
+                continue
+            freed[entry.file] = freed.get(entry.file, 0) + entry.bytes_of(ordinals)
+            if not self._state.liveness.is_any_live(index):
+                self._state.delete(Table.BLOB, ENTRY_KEY.pack(index))
+                del self._entries[index]
+        for file, length in freed.items():
+            self._free(file, length)
+        if self._ordinals_in_hand > ORDINALS_IN_HAND_MAX:
+            self._entries.clear()
+            self._ordinals_in_hand = 0
+
+    def _free(self, file: int, length: int) -> None:
+        live, written = self._usage[file]
+        self._usage[file] = (live - length, written)
+        row = FILE_ROW.pack(live - length, written)
+        self._state.put(Table.BLOB_FILE, FILE_KEY.pack(file), row)
+
+    def empty_sparse(self) -> int:
+        """Copy bodies out of sparse files, of a bounded number of entries; return of how many."""
+        sparse = {
+            file
+            for file, (live, written) in self._usage.items()
+            if file != self._current and 0 < live < written * SPARSE_SHARE
+        }
+        if not sparse:
+            return 0
+        moved = 0
+        low = b""
+        while moved < SPARSE_ENTRIES_PER_STEP:
+            rows = self._state.scan(Table.BLOB, low, _LAST_KEY, _SCAN_ROWS)
+            for key, row in rows:
+                if PLACE.unpack_from(row)[0] in sparse:
+                    self._move(ENTRY_KEY.unpack(key)[0], unpack_entry(row))
+                    moved += 1
+            if len(rows) < _SCAN_ROWS:
+                break
+            low = rows[-1][0] + b"\0"
+        self.settle()
+        return moved
+
+    def _move(self, index: int, entry: MovedEntry) -> None:
+        """Copy what is alive of a moved entry into the current file."""
+        packets: list[Buffer] = []
+        lengths = [0] * (len(entry.starts) - 1)
+        for ordinal in self._state.liveness.live_ordinals(index):
+            offset, lengths[ordinal] = entry.span(ordinal)
+            packets.append(self._file(entry.file).pread(lengths[ordinal], offset))
+        self._free(entry.file, sum(lengths))
+        self.append(index, packets, lengths)
+
+    def settle(self) -> None:
+        """Make copies and state durable, then remove files that nothing refers to."""
+        for number in sorted(self._files):
+            if number in self._usage:
+                self._files[number].fdatasync()
+        self._directory.sync()
+        self._put_usage()
+        self._state.commit(self._state.applied.index, self._state.applied.term)
+        self._state.flush()
+        self._remove_strangers()
+
+    def _put_usage(self) -> None:
+        for file, (live, written) in list(self._usage.items()):
+            key = FILE_KEY.pack(file)
+            if live == 0 and file != self._current:
+                self._state.delete(Table.BLOB_FILE, key)
+                del self._usage[file]
+            else:
+                self._state.put(Table.BLOB_FILE, key, FILE_ROW.pack(live, written))
+
+    def _remove_strangers(self) -> None:
+        """Remove files that the durable state does not know: left by a crash, or emptied."""
+        known = {FILE_NAME.format(number) for number in self._usage}
+        for name in self._directory.names():
+            if name.startswith(_PREFIX) and name not in known:
+                file = self._files.pop(int(name.removeprefix(_PREFIX)), None)
+                if file is not None:
+                    file.close()
+                self._directory.unlink(name)
+
+    def _file(self, number: int) -> File:
+        file = self._files.get(number)
+        if file is None:
+            file = self._files[number] = self._directory.open(FILE_NAME.format(number))
+        return file
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

@@ -1,0 +1,114 @@
+"""What entries changed in one table since the last commit, in the order that scans ask for.
+
+Writers pay for a dictionary alone: keys are sorted when a scan needs them, and only those that
+share their first bytes, since positions are scanned one queue at a time.
+"""
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+_GROUP_BYTES: Final = 4
+"""Keys are grouped by that many leading bytes: a queue_id where a key begins with one."""
+
+
+class Changes:
+    """Changed rows of one table, keys without the table byte."""
+
+    __slots__ = ("_groups", "_pending", "_unsorted", "fresh", "rows")
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, bytes | None] = {}
+        """What rows became that the database may hold; None: deleted."""
+        self.fresh: dict[bytes, bytes] = {}
+        """Rows that the database does not hold."""
+        self._pending: list[bytes] = []
+        self._groups: dict[bytes, list[bytes]] = {}
+        self._unsorted: set[bytes] = set()
+
+    def __len__(self) -> int:
+        return len(self.rows) + len(self.fresh)
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """A row gets a value."""
+        if key in self.fresh:
+            self.fresh[key] = value
+            return
+        rows = self.rows
+        if key not in rows:
+            self._pending.append(key)
+        rows[key] = value
+
+    def add(self, rows: Mapping[bytes, bytes]) -> None:
+        """Rows whose keys are new to the state."""
+        self.fresh.update(rows)
+        self._pending.extend(rows)
+
+    def delete(self, key: bytes) -> None:
+        """A row goes; one that was added since the last commit leaves no trace."""
+        if self.fresh.pop(key, None) is None:
+            rows = self.rows
+            if key not in rows:
+                self._pending.append(key)
+            rows[key] = None
+
+    def delete_all(self, keys: Collection[bytes]) -> None:
+        """Rows that exist go."""
+        if self.fresh:
+            for key in keys:
+                self.delete(key)
+        else:
+            self.rows.update(dict.fromkeys(keys))
+            self._pending.extend(keys)
+
+    def between(self, low: bytes, high: bytes) -> list[bytes]:
+        """Return the changed keys with low <= key < high, ascending.
+
+        Among them may be keys without a change: those of fresh rows that were deleted.
+        """
+        if self._pending:
+            self._group()
+        first, last = low[:_GROUP_BYTES], high[:_GROUP_BYTES]
+        if first == last:
+            return self._slice(first, low, high)
+        found: list[bytes] = []
+        for group in sorted(self._groups):
+            if first <= group <= last:
+                found += self._slice(group, low, high)
+        return found
+
+    def _group(self) -> None:
+        groups, unsorted = self._groups, self._unsorted
+        for key in self._pending:
+            group = key[:_GROUP_BYTES]
+            keys = groups.get(group)
+            if keys is None:
+                groups[group] = [key]
+            else:
+                keys.append(key)
+                unsorted.add(group)
+        self._pending.clear()
+
+    def _slice(self, group: bytes, low: bytes, high: bytes) -> list[bytes]:
+        keys = self._groups.get(group)
+        if keys is None:
+            return []
+        if group in self._unsorted:
+            self._unsorted.discard(group)
+            keys = self._groups[group] = sorted(set(keys))
+        return keys[bisect_left(keys, low) : bisect_left(keys, high)]
+
+    def values(self, keys: list[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
+        """Yield what became of each of these changed keys; None: no row."""
+        rows, fresh = self.rows, self.fresh
+        for key in keys:
+            value = fresh.get(key)
+            yield key, rows.get(key) if value is None else value
+
+    def clear(self) -> None:
+        """The changes are in the database."""
+        self.rows.clear()
+        self.fresh.clear()
+        self._pending.clear()
+        self._groups.clear()
+        self._unsorted.clear()
