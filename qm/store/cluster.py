@@ -160,7 +160,10 @@ class Cluster(Protocol):
 
     @property
     def state(self) -> State:
-        """This node's replicated state, for reading only, between applied entries."""
+        """This node's replicated state, for reading only, between applied entries.
+
+        Raises Unavailable while a snapshot replaces it.
+        """
 
     @property
     def view(self) -> View:

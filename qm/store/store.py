@@ -100,6 +100,11 @@ class Store:
         """The state as queries read it, between calls of `apply`; another one after `install`."""
         return self._machine.view
 
+    @property
+    def state(self) -> RocksState:
+        """The state, another object after an install; for readers between entries."""
+        return self._state
+
     def durable_index(self) -> int:
         """See StateMachine.durable_index."""
         return self._durable_index
