@@ -15,15 +15,21 @@ from qm.names.capability import check_sendable
 from qm.names.direct import DirectName
 from qm.names.errors import QueueNameError
 from qm.names.format_name import FormatName, PrivateName, format_name_text
+from qm.wire.limits import TRANSACTION_ID_MAX
 
 _IDENTIFIER_BYTES: Final = 16
 OUTGOING_RECORD: Final = b"\x00"
 """Before POSITION_KEY, in the key of an OutgoingPosition record."""
 _NUMBER: Final = b"\x01"
+_TAG: Final = b"\x02"
 _BY_QUEUE, _BY_IDENTIFIER = b"\x00", b"\x01"
 _NUMBER_KEY: Final = Struct(">cIQI")
 _SEQUENCE_KEY: Final = Struct(">cQ")
 _KEY: Final = Struct(">Q")
+_TAG_KEY: Final = Struct(">cI")
+_COUNT: Final = Struct("<I")
+TAG_TRIES_MAX: Final = 4_096
+"""Tags in use that are skipped for a free one; then a transaction's messages have none."""
 
 
 def number_key(queue_id: int, sequence_identifier: int, number: int) -> bytes:
@@ -146,6 +152,8 @@ class OutgoingQueues:
             return
         state.delete(Table.OUTGOING, row_key)
         state.delete(Table.AWAITING_FINAL_ACK, QUEUE_KEY.pack(position.message_ordinal))
+        if row.transaction_tag:
+            self._count_tag(row.transaction_tag, -1)
         if row.sequence_number:
             numbered = number_key(queue_id, row.sequence_identifier, row.sequence_number)
             state.delete(Table.OUTGOING, numbered)
@@ -180,6 +188,30 @@ class OutgoingQueues:
             _KEY.pack(key),
         )
         self.put_row(queue_id, key, row)
+
+    def free_tag(self) -> int:
+        """Return a transaction tag that no message still to be sent has (MQ-A7), 0 if none is."""
+        counters = self._ledger.counters
+        for _ in range(TAG_TRIES_MAX):
+            counters.transaction_tag = counters.transaction_tag % TRANSACTION_ID_MAX + 1
+            key = _TAG_KEY.pack(_TAG, counters.transaction_tag)
+            if self._ledger.state.get(Table.OUTGOING, key) is None:
+                return counters.transaction_tag
+        return 0
+
+    def tag(self, queue_id: int, key: int, tag: int) -> None:
+        """Mark a position that has entered as one of a transaction."""
+        self._count_tag(tag, 1)
+        self.put_row(queue_id, key, OutgoingPosition(transaction_tag=tag))
+
+    def _count_tag(self, tag: int, change: int) -> None:
+        state, key = self._ledger.state, _TAG_KEY.pack(_TAG, tag)
+        row = state.get(Table.OUTGOING, key)
+        count = change + (_COUNT.unpack(row)[0] if row else 0)
+        if count:
+            state.put(Table.OUTGOING, key, _COUNT.pack(count))
+        else:
+            state.delete(Table.OUTGOING, key)
 
     def entered(self, queue: QueueInHand, key: int, position: Position) -> None:
         """A position entered an outgoing queue and is Available: the leader has work."""

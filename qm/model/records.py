@@ -85,6 +85,8 @@ class Counters(Record):
     apply_version: int = 1
     directory_object_count: int = 0
     usn: int = 0
+    transaction_tag: int = 0
+    """Last one given (MQ-A7)."""
 
 
 class QueueManager(Record):
@@ -315,6 +317,8 @@ class OutgoingPosition(Record):
     is_order_acked: bool = False
     is_settled: bool = False
     """Arrived for good; only its final ack is still awaited."""
+    transaction_tag: int = 0
+    """TransactionHeader.Flags.ID: shared by what one transaction sent, 0 = not transactional."""
 
 
 class AwaitingFinalAck(Record):

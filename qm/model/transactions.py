@@ -125,8 +125,9 @@ class Transactions:
         operations = self._take_operations(command.transaction, transaction)
         if transaction.single_phase:
             self._mark_ends(command.transaction, operations)
+        tag = 0
         for operation in operations:
-            self._commit(command.transaction, operation)
+            tag = self._commit(command.transaction, operation, tag)
         self._end(command.transaction, transaction, TransactionState.COMMITTED)
         return Outcome(MQ_OK)
 
@@ -309,14 +310,17 @@ class Transactions:
             return None
         return queue, position
 
-    def _commit(self, transaction_id: bytes, operation: TransactionalOperation) -> None:
+    def _commit(self, transaction_id: bytes, operation: TransactionalOperation, tag: int) -> int:
+        """Do what was asked for; `tag` marks what leaves, and is given with the first of it."""
         held = self._held(transaction_id, operation)
         if held is None:
-            return
+            return tag
         queue, position = held
         key = operation.lookup_identifier
         if operation.operation_type is OperationType.ENQUEUE:
-            self._commit_enqueue(queue, key, position)
+            if not tag and queue.record.kind is QueueKind.OUTGOING:
+                tag = self._outgoing.free_tag()
+            self._commit_enqueue(queue, key, position, tag)
         elif operation.operation_type is OperationType.DEQUEUE:
             self._endings.end(queue, key, position, operation.dequeue_reason)
         else:
@@ -325,8 +329,9 @@ class Transactions:
                 give_back(self._ledger, self._endings, queue, key, position)
             else:
                 self._moving.carry(queue, key, position, target)
+        return tag
 
-    def _commit_enqueue(self, queue: QueueInHand, key: int, position: Position) -> None:
+    def _commit_enqueue(self, queue: QueueInHand, key: int, position: Position, tag: int) -> None:
         """Available at last. A purge that overtook it hides by key: it gets a new one."""
         ledger = self._ledger
         if is_purge_pending(queue, key):
@@ -338,5 +343,7 @@ class Transactions:
             ledger.unlock(queue, key, position, EffectKind.ARRIVED)
         if queue.record.kind is QueueKind.OUTGOING:
             self._outgoing.entered(queue, key, position)
+            if tag:
+                self._outgoing.tag(queue.record.queue_id, key, tag)
         elif position.deadline_ms and position.deadline_ms <= ledger.now_ms:
             self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)

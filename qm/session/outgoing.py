@@ -12,7 +12,12 @@ import msgspec
 from qm.session.hops import next_hop_count
 from qm.wire.base_header import BASE_HEADER_SIZE_BYTES
 from qm.wire.identifiers import TxSequenceId
-from qm.wire.patch import patch_message_id, patch_sent_time, patch_sequence
+from qm.wire.patch import (
+    patch_message_id,
+    patch_sent_time,
+    patch_sequence,
+    patch_transaction,
+)
 from qm.wire.user_header import FLAG_RC, FLAGS_OFFSET
 
 _FLAGS: Final = Struct("<I")
@@ -28,6 +33,12 @@ class Numbers(msgspec.Struct, frozen=True, gc=False):
     """Committed, the same each time."""
     previous_tx_sequence_number: int
     """From `OutgoingTable.previous_numbers`, made anew for each sending."""
+    transaction_id: int = 0
+    """Flags.ID: 20 bits, shared by the messages of one transaction."""
+    is_first: bool = False
+    """Flags.FM: the first message that its transaction sent."""
+    is_last: bool = False
+    """Flags.LM: the last one."""
 
 
 def own_packet(
@@ -35,7 +46,8 @@ def own_packet(
 ) -> bytes:
     """Return a message that originates here, ready to be offered.
 
-    `sent_time_s`: seconds since 1970 UTC. `numbers` go into the TransactionHeader of a
+    `sent_time_s`: cluster time at which the send was committed, seconds since 1970 UTC, the same
+    each time ([MS-MQMQ] 2.2.19.2). `numbers` go into the TransactionHeader of a
     transactional message; one without that header is a `ValueOutOfRange`.
     """
     ready = bytearray(packet)
@@ -48,6 +60,13 @@ def own_packet(
             numbers.tx_sequence_id,
             numbers.tx_sequence_number,
             numbers.previous_tx_sequence_number,
+        )
+        patch_transaction(
+            ready,
+            0,
+            transaction_id=numbers.transaction_id,
+            is_first=numbers.is_first,
+            is_last=numbers.is_last,
         )
     return bytes(ready)
 

@@ -10,9 +10,18 @@ from typing import Final
 from qm.wire.base_header import BASE_HEADER_SIZE_BYTES, FLAG_SH, FLAGS_OFFSET, PACKET_SIZE_OFFSET
 from qm.wire.errors import ValueOutOfRange
 from qm.wire.identifiers import TxSequenceId
+from qm.wire.limits import TRANSACTION_ID_MAX
 from qm.wire.peek import peek_head, transaction_header_offset
 from qm.wire.session_header import SessionHeader, write_session_header
-from qm.wire.transaction_header import SEQUENCE, SEQUENCE_OFFSET, check_sequence_numbers
+from qm.wire.transaction_header import (
+    FLAG_FM,
+    FLAG_LM,
+    ID_SHIFT,
+    SECTION,
+    SEQUENCE,
+    SEQUENCE_OFFSET,
+    check_sequence_numbers,
+)
 from qm.wire.user_header import MESSAGE_ID_OFFSET, SENT_TIME_OFFSET
 
 WritableBuffer = bytearray | memoryview
@@ -51,6 +60,22 @@ def patch_sequence(
         tx_sequence_number,
         previous_tx_sequence_number,
     )
+
+
+def patch_transaction(
+    packet: WritableBuffer, offset: int, *, transaction_id: int, is_first: bool, is_last: bool
+) -> None:
+    """Set Flags.ID, FM and LM of TransactionHeader; the packet must have one."""
+    if not 0 <= transaction_id <= TRANSACTION_ID_MAX:
+        raise ValueOutOfRange(
+            "TransactionHeader.Flags.ID", SECTION, f"{transaction_id} exceeds {TRANSACTION_ID_MAX}"
+        )
+    at = transaction_header_offset(packet, offset, peek_head(packet, offset))
+    (flags,) = _U32.unpack_from(packet, at)
+    flags &= ~(TRANSACTION_ID_MAX << ID_SHIFT | FLAG_FM | FLAG_LM)
+    flags |= transaction_id << ID_SHIFT
+    flags |= (FLAG_FM if is_first else 0) | (FLAG_LM if is_last else 0)
+    _U32.pack_into(packet, at, flags)
 
 
 def attach_session_header(packet: bytearray, header: SessionHeader) -> None:

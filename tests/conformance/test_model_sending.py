@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qm.model import commands
+from qm.model import commands, queries
 from qm.model.attributes import encode_attribute
 from qm.model.elements import OutgoingAdminState
 from qm.model.ledger import META_COUNTERS
@@ -17,7 +17,9 @@ from qm.model.records import Transaction, TransactionalOperation, decode, encode
 from qm.model.state import Table
 from qm.session.outgoing import Numbers, own_packet
 from qm.wire.identifiers import TxSequenceId
+from qm.wire.limits import TRANSACTION_ID_MAX
 from qm.wire.message_class import MessageClass
+from qm.wire.user_message import parse_user_message
 from tests.unit.model.test_delivery import ELSEWHERE, EPOCH, JOURNALED, TRANSACTIONAL, Sender
 from tests.unit.model.world import NOW_S, OWN, World, packet, request
 from tests.unit.store.test_store import Node, arrivals, place, receive, received, setup_commands
@@ -70,6 +72,69 @@ def test_ordinals_roll_over(sender: Sender) -> None:
     restart(sender)
     sender.send(3)
     assert ordinals(sender) == [0xFFFF_FFFF, 1, 2]
+
+
+@pytest.mark.spec("MQ-2.2.19.2-07")
+def test_a_message_is_sent_when_its_send_is_committed(sender: Sender) -> None:
+    sender.now_ms += 9_000
+    raw = packet(0, sent_time=12)
+    first = sender.c.send("DIRECT=OS:far\\q", raw=raw)
+    sender.now_ms += 9_000
+    ((queue_id, _),) = first.value[1]  # type: ignore[index]
+    (message,) = queries.outgoing_messages(sender.machine.view, queue_id).items
+    assert message.sent_time == NOW_S + 9
+    ready = own_packet(raw, message.position.message_ordinal, message.sent_time)
+    assert parse_user_message(ready, 0, len(ready))[0].user_header.sent_time == NOW_S + 9
+
+
+@pytest.mark.spec("MQ-2.2.20.5-06", "MQ-2.2.20.5-07", "MQ-2.2.20.5-08")
+def test_what_one_transaction_sends_is_marked(sender: Sender) -> None:
+    names = ["DIRECT=OS:far\\a", "DIRECT=OS:far\\b", "DIRECT=OS:far\\a"]
+    queue_ids = set()
+    for name in ("first", "second"):
+        transaction = sender.c.begin(name)
+        for target in names:
+            outcome = sender.c.send(target, transaction=transaction)
+            queue_ids |= {outcome.value[1][0][0]}  # type: ignore[index]
+        assert sender.c.commit(transaction) == 0
+        restart(sender)
+    headers: dict[int, tuple[int, bool, bool]] = {}
+    for queue_id in queue_ids:
+        sender.queue_id = queue_id
+        given = {row[0]: row[1:] for row in sender.assign()}
+        for one in queries.outgoing_messages(sender.machine.view, queue_id).items:
+            position = one.position
+            numbers = Numbers(
+                TxSequenceId.from_int(given[position.lookup_identifier][0]),
+                *given[position.lookup_identifier][1:],
+                one.transaction_tag,
+                one.is_first,
+                one.is_last,
+            )
+            raw = sender.bodies[position.body_index, position.body_ordinal]
+            ready = own_packet(raw, position.message_ordinal, one.sent_time, numbers)
+            header = parse_user_message(ready, 0, len(ready))[0].transaction
+            assert header is not None
+            headers[position.message_ordinal] = (
+                header.transaction_id,
+                header.is_first,
+                header.is_last,
+            )
+    assert [headers[ordinal] for ordinal in sorted(headers)] == [
+        (tag, place == 0, place == 2) for tag in (1, 2) for place in range(3)
+    ]
+
+
+def test_a_transaction_tag_is_free_again_when_all_of_it_has_left(sender: Sender) -> None:
+    sender.send(2, **TRANSACTIONAL)
+    counters = sender.counters()
+    counters.transaction_tag = TRANSACTION_ID_MAX
+    sender.state.put(Table.META, META_COUNTERS, encode(counters))
+    sender.order_ack(sender.assign()[0][1], 1)
+    sender.session_ack(*sender.keys()[:1])
+    sender.send(2, **TRANSACTIONAL)
+    messages = queries.outgoing_messages(sender.machine.view, sender.queue_id).items
+    assert [one.transaction_tag for one in messages] == [2, 1, 3], "2 was still to be sent"
 
 
 # Sequences ---------------------------------------------------------------------------------

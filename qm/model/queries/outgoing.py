@@ -56,6 +56,23 @@ class OutgoingMessage(msgspec.Struct, frozen=True):
     """None: not transactional, or not numbered yet."""
     is_session_acked: bool
     is_order_acked: bool
+    transaction_tag: int
+    """TransactionHeader.Flags.ID."""
+
+    @property
+    def sent_time(self) -> int:
+        """SentTime, epoch seconds: when the send was committed, the same at every attempt."""
+        return self.position.arrival_time
+
+    @property
+    def is_first(self) -> bool:
+        """FirstInTransaction."""
+        return bool(self.position.flags & PositionFlag.FIRST_IN_TRANSACTION)
+
+    @property
+    def is_last(self) -> bool:
+        """LastInTransaction."""
+        return bool(self.position.flags & PositionFlag.LAST_IN_TRANSACTION)
 
 
 def list_outgoing_queues(
@@ -150,7 +167,11 @@ def outgoing_messages(
             numbers = OutgoingPosition() if row is None else decode(OutgoingPosition, row)
             items.append(
                 OutgoingMessage(
-                    info, _place(numbers), numbers.is_session_acked, numbers.is_order_acked
+                    info,
+                    _place(numbers),
+                    numbers.is_session_acked,
+                    numbers.is_order_acked,
+                    numbers.transaction_tag,
                 )
             )
     return Page(items, page.next)
