@@ -163,6 +163,8 @@ class Acknowledgements:
             message_class,
             subject.source_queue_manager,
             subject.message_ordinal,
+            self._ledger.next_message_ordinal(),
+            obligation.is_direct,
         )
         counters = self._ledger.counters
         counters.outbox_id += 1
@@ -174,6 +176,7 @@ class Acknowledgements:
                 subject.source_queue_manager,
                 obligation.source_address,
                 encode(row),
+                self._ledger.now_ms,
             ),
         )
         self._ledger.applied.outbox_ids.append(counters.outbox_id)

@@ -14,7 +14,7 @@ from qm.model.addressing import format_name_of
 from qm.model.columns import IntArray
 from qm.model.commands import EdgeBatch, Facts, SignatureFact, TransferVerdict
 from qm.model.duplicates import Duplicates, History, Stream
-from qm.model.effects import Outcome
+from qm.model.effects import Outcome, SequenceSeen
 from qm.model.elements import QueueKind, QueuePrivacyLevel
 from qm.model.endings import Endings
 from qm.model.enqueue import Enqueue, EnqueueStatus, NewMessage
@@ -26,7 +26,6 @@ from qm.model.records import Obligation
 from qm.model.registry import Registry
 from qm.model.rows import PositionFlag
 from qm.wire.access_mask import QueueAccess
-from qm.wire.guid import Guid
 from qm.wire.limits import TIME_INFINITE_S
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
 from qm.wire.peek import (
@@ -139,6 +138,7 @@ class Arrivals:
         sequence, number, previous = peek_transaction(
             arrival.command.packets, arrival.offset, arrival.head
         )
+        self._ledger.applied.incoming_sequences[stream.stream_id] = arrival.seen()
         if not stream.admits(sequence, number, previous):
             self.duplicates.reject(stream)
             is_repeat = sequence == stream.sequence and number <= stream.number
@@ -482,7 +482,7 @@ class _Arrival:
             self._obligation = Obligation(
                 acknowledgements=properties.flags,
                 administration_queue=format_name_of(header.admin_queue, header),
-                source_address=self._return_address(header.queue_manager_address),
+                source_address=self._return_address(),
                 priority=message.priority,
                 application_tag=properties.application_tag,
                 label=properties.label or "",
@@ -497,11 +497,25 @@ class _Arrival:
                 self._obligation.sequence_identifier = transaction.tx_sequence_id.to_int()
                 self._obligation.sequence_number = transaction.tx_sequence_number
                 self._obligation.previous_sequence_number = transaction.previous_tx_sequence_number
+                self._obligation.is_direct = self._is_direct
         return self._obligation
 
-    def _return_address(self, queue_manager_address: Guid) -> str:
-        """A message to a direct name is answered at the address it came from (QB-A22)."""
-        return "" if any(queue_manager_address) else self.facts.peer_address
+    @property
+    def _is_direct(self) -> bool:
+        """Whether it was sent to a direct name, and is answered by one (QB-A22)."""
+        return not any(self.head[6])
+
+    def _return_address(self) -> str:
+        """Return where its queue manager was seen; "" when another one's session brought it.
+
+        Whoever merely names a source is told nothing that belongs to it (DESIGN section 7).
+        """
+        facts = self.facts
+        return facts.peer_address if facts.peer_queue_manager == self.head[5] else ""
+
+    def seen(self) -> SequenceSeen:
+        """Return where the order acks of its sequence go."""
+        return SequenceSeen(self.head[5], self._return_address(), self._is_direct)
 
     def subject(self) -> Subject:
         """Return it as the subject of an acknowledgement."""

@@ -133,6 +133,7 @@ class Delivery:
         upto = min(command.sequence_number, sequence.next_number - 1)
         sequence.last_acked_number = max(sequence.last_acked_number, upto)
         self._outgoing.put_sequence(queue_id, sequence)
+        self._outgoing.changed(queue_id)
         keys = self._outgoing.numbered(
             queue_id, command.sequence_identifier, upto, POSITIONS_PER_ENTRY_MAX
         )
@@ -166,6 +167,7 @@ class Delivery:
         sequence = self._outgoing.sequence(queue_id)
         sequence.pending_count -= 1
         self._outgoing.put_sequence(queue_id, sequence)
+        self._outgoing.changed(queue_id)
         row.is_settled = True
         self._outgoing.put_row(queue_id, key, row)
         if position.state == PositionState.AVAILABLE:

@@ -61,6 +61,16 @@ class PositionEffects(msgspec.Struct, gc=False):
     """u64: the log index that put the message there."""
 
 
+class SequenceSeen(msgspec.Struct, frozen=True, gc=False):
+    """Where the order acks of an incoming sequence go (QB-A22)."""
+
+    source_queue_manager: bytes
+    address: str
+    """Where the sender was seen, without port."""
+    is_direct: bool
+    """It sent to a direct name, and is answered by one."""
+
+
 class Outcome(msgspec.Struct, gc=False):
     """Result of one command, in the order of the batch."""
 
@@ -80,13 +90,16 @@ class Applied(msgspec.Struct, gc=False):
     outcomes: list[Outcome]
     effects: PositionEffects
     outgoing_queue_ids: set[int]
-    """Outgoing queues with new work, or whose admin state changed."""
+    """Outgoing queues with new work, whose admin state or sequence changed, or that lost work."""
     woken_queue_ids: set[int]
     """Queues in which a position became Available."""
     outbox_ids: list[int]
     """New outbox rows."""
     alarms: list[str]
     """Stable names from `qm.model.limits`, for metrics: a history bucket evicted, ..."""
+    incoming_sequences: dict[int, SequenceSeen]
+    """Stream id -> who sent a transactional message of it, accepted or not: an order ack is due
+    [MS-MQQB 3.1.5.8.6]."""
 
 
 def no_effects() -> PositionEffects:

@@ -72,6 +72,19 @@ class Endings:
             self._ledger.state.delete(Table.LOCK, row_key)
         self._ledger.unlink(queue, key, position, EFFECT_OF_REASON[MessageClass(reason)], reason)
 
+    def expire(self, queue: QueueInHand, key: int, position: Position) -> None:
+        """Its deadline has passed: received too late, or on its way for too long.
+
+        A message whose sending side waits for an order ack may have arrived: whoever sends it
+        again looks at its deadline first [MS-MQQB 3.1.7.1.2].
+        """
+        if queue.record.kind is not QueueKind.OUTGOING:
+            self.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
+            return
+        row = self._outgoing.row(queue.record.queue_id, key)
+        if row is None or not row.is_session_acked:
+            self.fail(queue, key, position, MessageClass.NACK_REACH_QUEUE_TIMEOUT)
+
     def fail(self, queue: QueueInHand, key: int, position: Position, reason: int) -> None:
         """A message that will not be delivered: dead letter if JN, nack if asked for, gone."""
         obligation = self._obligation(queue, key)

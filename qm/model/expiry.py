@@ -22,7 +22,6 @@ from qm.model.rows import (
 from qm.model.state import Table
 from qm.model.unlocking import is_purge_pending
 from qm.wire.codes import ErrorCode
-from qm.wire.message_class import MessageClass
 
 MQ_OK: Final = 0
 DEADLINES_PER_TICK_MAX: Final = 1_024
@@ -67,7 +66,7 @@ class Expiry:
                 position.flags |= PositionFlag.EXPIRY_DUE
                 ledger.put_position(queue_id, key, position)
             elif not is_purge_pending(queue, key):
-                self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
+                self._endings.expire(queue, key, position)
         return len(due)
 
     def _leases(self) -> int:

@@ -116,7 +116,7 @@ class Ledger:
         self.state = state
         self.index = 0
         self.counters = Counters()
-        self.applied = Applied(0, 0, [], no_effects(), set(), set(), [], [])
+        self.applied = Applied(0, 0, [], no_effects(), set(), set(), [], [], {})
         self._queues: dict[int, QueueInHand] = {}
         self._dirty: list[QueueInHand] = []
         self._manager: QueueManager | None = None
@@ -140,7 +140,7 @@ class Ledger:
         self.counters = records.decode(Counters, row) if row else Counters()
         self.counters.clock_ms = max(self.counters.clock_ms, now_ms)
         self.applied = Applied(
-            index, self.counters.clock_ms, [], no_effects(), set(), set(), [], []
+            index, self.counters.clock_ms, [], no_effects(), set(), set(), [], [], {}
         )
         self._synthetic_count = 0
 

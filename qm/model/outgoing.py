@@ -150,6 +150,7 @@ class OutgoingQueues:
         row = self._ledger.record(Table.OUTGOING, row_key, OutgoingPosition)
         if row is None:
             return
+        self.changed(queue_id)
         state.delete(Table.OUTGOING, row_key)
         state.delete(Table.AWAITING_FINAL_ACK, QUEUE_KEY.pack(position.message_ordinal))
         if row.transaction_tag:
@@ -219,4 +220,8 @@ class OutgoingQueues:
         position.flags |= PositionFlag.HAS_OUTGOING
         self._ledger.put_position(queue_id, key, position)
         self.put_row(queue_id, key, OutgoingPosition())
+        self.changed(queue_id)
+
+    def changed(self, queue_id: int) -> None:
+        """What the leader holds of this queue is to be compared with its rows again."""
         self._ledger.applied.outgoing_queue_ids.add(queue_id)

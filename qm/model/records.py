@@ -216,13 +216,15 @@ class Obligation(Record):
     sequence_number: int = 0
     previous_sequence_number: int = 0
     source_address: str = ""
-    """Observed address of the sender for DIRECT names; "" = by queue manager GUID (QB-A22)."""
+    """Where the sender was seen, without port; "" = known by its GUID alone."""
     application_deadletter_queue: str = ""
     priority: int = 0
     application_tag: int = 0
     label: str = ""
     destination: str = ""
     """Format name to which it was sent."""
+    is_direct: bool = False
+    """Sent to a direct name, so that its final ack goes to one (QB-A22)."""
 
 
 class FinalAckRow(Record):
@@ -234,6 +236,9 @@ class FinalAckRow(Record):
     message_class: int
     acknowledged_source: bytes
     acknowledged_message_id: int
+    message_id: int = 0
+    """Of the FinalAck's own packet, the same each time it is sent."""
+    is_direct: bool = False
 
 
 class SyntheticPacket(Record):
@@ -334,8 +339,12 @@ class OutboxRow(Record):
 
     kind: OutboxKind
     queue_manager: bytes
+    """Whom it is owed to."""
     address: str
+    """Where it was seen, without port; "" = known by its GUID alone."""
     payload: bytes
+    since_ms: int = 0
+    """Cluster time of its making: what nobody fetches is given up one day."""
 
 
 class OpenQueueRow(Record):

@@ -125,6 +125,7 @@ class Sending:
         ledger = self._ledger
         manager = ledger.manager
         assert manager is not None
+        is_outgoing = queue.record.kind is QueueKind.OUTGOING
         new = NewMessage(
             command.body_index,
             command.body_offset,
@@ -135,8 +136,8 @@ class Sending:
             _flags(message, queue, command.transaction is not None),
             manager.identifier,
             ordinal,
-            message.user_header.sent_time,
-            message.user_header.time_to_be_received,
+            ledger.now_ms // 1000 if is_outgoing else message.user_header.sent_time,
+            _lifetime_s(message, is_outgoing),
             _obligation(message, command.application_deadletter_queue),
         )
         lock = None
@@ -148,11 +149,18 @@ class Sending:
                 command.transaction,
                 TransactionalOperation(OperationType.ENQUEUE, queue.record.queue_id, key),
             )
-        elif queue.record.kind is QueueKind.OUTGOING:
+        elif is_outgoing:
             self._outgoing.entered(queue, key, position)
         elif position.deadline_ms and position.deadline_ms <= ledger.now_ms:
             self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
         return key
+
+
+def _lifetime_s(message: UserMessage, is_outgoing: bool) -> int:
+    """Return for how long it may stay: on its way, whichever of its times is over first."""
+    if not is_outgoing:
+        return message.user_header.time_to_be_received
+    return min(message.user_header.time_to_be_received, message.time_to_reach_queue)
 
 
 def _is_service(message: UserMessage, queue: QueueInHand) -> bool:

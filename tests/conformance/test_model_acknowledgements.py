@@ -115,7 +115,8 @@ def test_every_way_out_is_told(world: World, cause: str) -> None:
     remove(world, orders, cause)
     assert classes(world, admin) == [CAUSES[cause]]
     ((row, final),) = final_acks(world)
-    assert final == FinalAckRow(9, 1, 0, CAUSES[cause], PEER, 7)
+    assert final == FinalAckRow(9, 1, 0, CAUSES[cause], PEER, 7, final.message_id, True)
+    assert final.message_id
     assert (row.queue_manager, row.address) == (PEER, PEER_ADDRESS)
     assert not [key for table, key, _ in world.state.rows() if table == Table.OBLIGATION]
 

@@ -234,7 +234,8 @@ def test_final_acks_of_refusals(
     assert world.arrive(message, facts=seen) == [verdict]
     ((row, final),) = final_acks(world)
     assert row.queue_manager == PEER
-    assert final == FinalAckRow(SEQUENCE, 6, 0, verdict, PEER, 77)
+    assert final == FinalAckRow(SEQUENCE, 6, 0, verdict, PEER, 77, final.message_id, True)
+    assert final.message_id
 
 
 # Sequences ---------------------------------------------------------------------------------
@@ -313,9 +314,10 @@ def test_where_a_final_ack_goes_follows_from_the_message(world: World) -> None:
         packet(1, to="private$\\inbox", sequence=(SEQUENCE, 1, 0)),
         packet(2, to=by_number, queue_manager_address=OWN, sequence=(SEQUENCE, 1, 0)),
     )
-    found = {final.acknowledged_message_id: row for row, final in final_acks(world)}
-    assert found[1].address == PEER_ADDRESS
-    assert (found[2].address, found[2].queue_manager) == ("", PEER)
+    assert {row.address for row, _ in final_acks(world)} == {PEER_ADDRESS}
+    assert {row.queue_manager for row, _ in final_acks(world)} == {PEER}
+    found = {final.acknowledged_message_id: final.is_direct for _, final in final_acks(world)}
+    assert found == {1: True, 2: False}
 
 
 # Acceptance --------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from qm.model import commands
 from qm.model.attributes import encode_attribute
 from qm.model.commands import Facts, SignatureFact, TransferVerdict
-from qm.model.effects import EffectKind
+from qm.model.effects import EffectKind, SequenceSeen
 from qm.model.machine import Machine
 from qm.model.records import FinalAckRow, OutboxRow, decode
 from qm.model.rows import PositionFlag
@@ -394,3 +394,23 @@ def test_nothing_is_taken_before_the_queue_manager_exists() -> None:
     world.state = MemoryState()
     world.machine = Machine(world.state)
     assert world.arrive(packet(1)) == [TransferVerdict.CLOSE_SESSION]
+
+
+def test_every_transactional_arrival_makes_an_order_ack_due(world: World) -> None:
+    world.create("orders", transactional=True)
+    _, taken = world.arrive_applied(packet(1, sequence=(9, 1, 0)))
+    _, repeated = world.arrive_applied(packet(1, sequence=(9, 1, 0)))
+    assert taken.incoming_sequences == repeated.incoming_sequences
+    (seen,) = taken.incoming_sequences.values()
+    assert seen == SequenceSeen(PEER, PEER_ADDRESS, True)
+    _, plain = world.arrive_applied(packet(2))
+    assert not plain.incoming_sequences
+
+
+def test_whoever_names_another_source_is_not_answered_in_its_place(world: World) -> None:
+    stranger = Facts(1, b"S" * 16, "127.0.0.66", ())
+    _, applied = world.arrive_applied(packet(1, to="absent", sequence=(9, 1, 0)), facts=stranger)
+    (seen,) = applied.incoming_sequences.values()
+    assert seen.address == ""
+    ((row, _),) = final_acks(world)
+    assert (row.queue_manager, row.address, row.since_ms) == (PEER, "", world.now_ms)

@@ -273,3 +273,41 @@ def test_reading_what_was_sent_to_the_own_name_is_local(sender: Sender) -> None:
     sender.one(commands.SetQueueManager(request(), changes, ()))
     assert sender.c.send("DIRECT=OS:vhost\\orders").status == full
     assert sender.arrive(packet(5)) == [TransferVerdict.CLOSE_SESSION]
+
+
+@pytest.mark.spec("QB-3.1.7.1.2-01")
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_what_is_on_its_way_for_too_long_is_nacked_and_dead_lettered(
+    sender: Sender, is_transactional: bool
+) -> None:
+    admin = sender.create("admin")
+    asking = {"admin_queue": direct("admin"), "properties": {"flags": 0x04}}
+    kind = TRANSACTIONAL if is_transactional else {}
+    sender.send(2, time_to_reach_queue=60, has_negative_journaling=True, **kind, **asking)
+    if is_transactional:
+        sender.assign()
+    sender.session_ack(sender.keys()[0])
+    sender.tick(59_999)
+    assert len(sender.keys()) == 1 + is_transactional
+    sender.tick(1)
+    # What its peer has seen is left to whoever would send it again.
+    assert len(sender.keys()) == is_transactional
+    which = (
+        "system_transactional_deadletter_queue" if is_transactional else "system_deadletter_queue"
+    )
+    assert len(sender.ordinals(which)) == 1
+    (nack,) = sender.messages(admin)
+    assert nack.properties.message_class == MessageClass.NACK_REACH_QUEUE_TIMEOUT
+
+
+def test_the_leader_hears_of_every_change_of_an_outgoing_queue(sender: Sender) -> None:
+    sender.send(2, **TRANSACTIONAL, has_positive_journaling=True)
+    numbers = sender.assign()
+    acked = sender.apply(commands.OrderAcked(numbers[0][1], 1))
+    assert acked.outgoing_queue_ids == {sender.queue_id}
+    settled = sender.apply(commands.TransferAcked(sender.queue_id, array("Q", [sender.keys()[0]])))
+    assert settled.outgoing_queue_ids == {sender.queue_id}
+    ended = sender.apply(
+        commands.TransferFailed(sender.queue_id, array("Q", sender.keys()), 0x8002)
+    )
+    assert ended.outgoing_queue_ids == {sender.queue_id}
