@@ -1,0 +1,114 @@
+"""A glance at a packet says what the parser says, whatever was seen before."""
+
+from __future__ import annotations
+
+from struct import pack_into
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from qm.session.framing import message_run
+from qm.wire.errors import ProtocolError
+from qm.wire.message_properties import MessagePropertiesHeader
+from qm.wire.packet import write_packet
+from qm.wire.queue_name import DirectQueueFormatName
+from qm.wire.soundness import SHAPES_MAX, PacketJudge
+from qm.wire.user_header import UserHeader
+from qm.wire.user_message import UserMessage, parse_user_message
+from tests.unit.wire import strategies
+
+NEIGHBOUR = write_packet(
+    UserMessage(UserHeader(bytes(16), DirectQueueFormatName("OS:h\\q")), MessagePropertiesHeader())
+)
+
+
+def parsed(raw: bytes) -> UserMessage | str:
+    """What the parser says of a whole packet."""
+    try:
+        return parse_user_message(raw, 0, len(raw))[0]
+    except ProtocolError as error:
+        return str(error)
+
+
+def judged(judge: PacketJudge, raw: bytes) -> UserMessage | str | None:
+    """What the judge says of it, among neighbours."""
+    start = len(NEIGHBOUR)
+    try:
+        return judge.judge(NEIGHBOUR + raw + NEIGHBOUR, start, start + len(raw))
+    except ProtocolError as error:
+        return str(error)
+
+
+def check(judge: PacketJudge, raw: bytes) -> None:
+    verdict, expected = judged(judge, raw), parsed(raw)
+    if verdict is None:
+        assert isinstance(expected, UserMessage), expected
+        assert expected.security is None
+    else:
+        assert verdict == expected
+
+
+@st.composite
+def _pairs(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """A packet, and one with bytes changed that framing lets pass."""
+    message = draw(strategies.user_messages.filter(lambda message: message.session is None))
+    raw = write_packet(message)
+    damaged = bytearray(raw)
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(16, min(len(raw), 300) - 1))
+        damaged[at] = draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | strategies.u8)
+    if draw(st.booleans()):
+        at = draw(st.integers(16, len(raw) - 4))
+        number = st.sampled_from([0, 1, 2, 0x7FFF_FFFF, 0xFFFF_FFFF, 0x40_0000])
+        pack_into("<I", damaged, at, draw(number))
+    return raw, bytes(damaged)
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@given(pair=_pairs())
+@example(pair=(NEIGHBOUR, NEIGHBOUR[:60] + b"\xff" * 4 + NEIGHBOUR[64:]))
+def test_judges_as_the_parser_does(pair: tuple[bytes, bytes]) -> None:
+    sound, damaged = pair
+    judge = PacketJudge()
+    check(judge, damaged)
+    check(judge, sound)
+    check(judge, sound)
+    offsets, kinds = [0], bytearray()
+    if message_run(damaged, 0, len(damaged), offsets, kinds) == len(damaged):
+        check(judge, damaged)
+
+
+def test_a_shape_seen_before_is_not_parsed_again() -> None:
+    judge = PacketJudge()
+    assert isinstance(judged(judge, NEIGHBOUR), UserMessage)
+    assert judged(judge, NEIGHBOUR) is None
+
+
+def test_a_label_may_not_reach_into_the_next_packet() -> None:
+    judge = PacketJudge()
+    judged(judge, NEIGHBOUR)
+    at = len(NEIGHBOUR) - 56
+    damaged = bytearray(NEIGHBOUR)
+    damaged[at + 1] = 4
+    check(judge, bytes(damaged))
+    try:  # the last packet of its block: there is nothing to reach into
+        verdict = judge.judge(bytes(damaged), 0, len(damaged))
+    except ProtocolError as error:
+        assert "MessagePropertiesHeader" in error.field
+    else:
+        raise AssertionError(verdict)
+
+
+def test_shapes_are_bounded() -> None:
+    judge = PacketJudge()
+    for number in range(SHAPES_MAX + 1):
+        name = DirectQueueFormatName(f"OS:h\\q{number}")
+        judged(
+            judge, write_packet(UserMessage(UserHeader(bytes(16), name), MessagePropertiesHeader()))
+        )
+    first = write_packet(
+        UserMessage(
+            UserHeader(bytes(16), DirectQueueFormatName("OS:h\\q0")), MessagePropertiesHeader()
+        )
+    )
+    assert isinstance(judged(judge, first), UserMessage)
