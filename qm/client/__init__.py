@@ -1,0 +1,1 @@
+"""The data plane for applications, in Python."""

@@ -1,0 +1,206 @@
+r"""What one target has been sent and what the peer said of it: numbers, resends, acknowledgements.
+
+A `Stream` is the sender's outgoing queue to one target. Names, MessageIDs, SentTimes and sequence
+numbers are given once and are the same each time that a message leaves [MS-MQQB 3.1.1.5].
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from qm.load.workload import Delivery, Planned
+from qm.session import OutgoingTable, ResendSchedule, resend_timer_table
+from qm.session.outgoing import Numbers, own_packet
+from qm.wire.identifiers import TxSequenceId
+
+
+class Stream(Protocol):
+    """What a sender asks of the queue behind a target; tokens are its own, any int."""
+
+    def dispatch(self, limit: int, now: float) -> tuple[Sequence[int], Sequence[bytes]]:
+        """Return at most `limit` messages to send now, in order, as tokens and packets."""
+
+    def session_acked(self, released: list[int], retained: list[int]) -> None:
+        """Apply `AcksReceived` for tokens of this stream."""
+
+    def session_ended(self) -> None:
+        """Whatever is not acknowledged is to be sent again on the next session."""
+
+    def order_acked(self, sequence: int, number: int, now: float) -> None:
+        """Apply an OrderAck; one of another sequence changes nothing."""
+
+    def next_timer(self) -> float | None:
+        """When `handle_timer` wants to be called, monotonic seconds."""
+
+    def handle_timer(self, now: float) -> None:
+        """Send again what waits for an OrderAck for too long [MS-MQQB 3.1.6.5]."""
+
+    @property
+    def unacknowledged(self) -> int:
+        """Messages that are not acknowledged in every way."""
+
+
+class Entry(msgspec.Struct, gc=False):
+    """A message on its way."""
+
+    planned: Planned
+    packet: bytes
+    message_id: int
+    sent_time_s: int
+    tx_number: int = 0
+    """TxSequenceNumber, 0 for messages that are not transactional."""
+
+
+Acknowledged = Callable[[Sequence[Entry]], None]
+"""Hears of messages that are acknowledged in every way: from here on they must never be lost."""
+
+
+class RecordedStream:
+    """A stream whose messages are told apart, for histories."""
+
+    def __init__(
+        self,
+        sequence: TxSequenceId,
+        on_sent: Acknowledged,
+        on_acknowledged: Acknowledged,
+        *,
+        now: float,
+        resend_s: Sequence[int] = resend_timer_table(),
+    ) -> None:
+        """`on_sent` hears of each message when it first leaves; `resend_s`: ResendTimerTable."""
+        self.sequence = sequence
+        self._on_sent = on_sent
+        self._on_acknowledged = on_acknowledged
+        self._table = OutgoingTable()
+        self._table.start_sequence(sequence.to_int())
+        self._resend = ResendSchedule(now, resend_s)
+        self._entries: dict[int, Entry] = {}
+        self._left: set[int] = set()
+        self._tx_number = 0
+
+    @property
+    def unacknowledged(self) -> int:
+        """See `Stream`; messages that have not left yet are among them."""
+        return len(self._table)
+
+    def add(self, token: int, planned: Planned, packet: bytes, message_id: int) -> None:
+        """Append a message; its numbers are fixed here."""
+        entry = Entry(planned, packet, message_id, int(time.time()))
+        if planned.delivery is Delivery.TRANSACTIONAL:
+            self._tx_number += 1
+            entry.tx_number = self._tx_number
+        self._entries[token] = entry
+        self._table.add(token, entry.tx_number)
+
+    def dispatch(self, limit: int, now: float) -> tuple[Sequence[int], Sequence[bytes]]:
+        """See `Stream`."""
+        tokens = self._table.dispatch(limit)
+        if not tokens:
+            return (), ()
+        entries = [self._entries[token] for token in tokens]
+        ordered = [t for t, entry in zip(tokens, entries, strict=True) if entry.tx_number]
+        previous = dict(zip(ordered, self._table.previous_numbers(ordered), strict=True))
+        if ordered:
+            self._resend.sent(now)
+        packets = [
+            own_packet(e.packet, e.message_id, e.sent_time_s, self._numbers(e, previous.get(t)))
+            for t, e in zip(tokens, entries, strict=True)
+        ]
+        fresh = [token for token in tokens if token not in self._left]
+        self._left.update(fresh)
+        if fresh:
+            self._on_sent([self._entries[token] for token in fresh])
+        return tokens, packets
+
+    def session_acked(self, released: list[int], retained: list[int]) -> None:
+        """See `Stream`."""
+        self._end(self._table.session_acked(released, retained))
+
+    def session_ended(self) -> None:
+        """See `Stream`."""
+        self._table.session_ended()
+        self._resend.stop()
+
+    def order_acked(self, sequence: int, number: int, now: float) -> None:
+        """See `Stream`."""
+        if sequence != self.sequence.to_int():
+            return
+        effect = self._table.order_acked(sequence, number)
+        self._resend.order_acked(now, progress=effect.is_progress, unacked=effect.unacked)
+        self._end(effect.ended)
+
+    def next_timer(self) -> float | None:
+        """See `Stream`."""
+        return self._resend.next_timer()
+
+    def handle_timer(self, now: float) -> None:
+        """See `Stream`."""
+        if self._resend.handle_timer(now):
+            self._table.resend_transactional()
+
+    def _numbers(self, entry: Entry, previous: int | None) -> Numbers | None:
+        return None if previous is None else Numbers(self.sequence, entry.tx_number, previous)
+
+    def _end(self, tokens: Sequence[int]) -> None:
+        if tokens:
+            self._left.difference_update(tokens)
+            self._on_acknowledged([self._entries.pop(token) for token in tokens])
+
+
+class PrebuiltStream:
+    """A stream of packets that are ready to leave, for benchmarks: it only counts.
+
+    Express or recoverable packets only, since nothing here numbers them; their MessageIDs must
+    differ (`qm.load.packets.numbered_copies`).
+    """
+
+    def __init__(self, packets: Sequence[bytes], first_token: int = 0, step: int = 1) -> None:
+        """Tokens are `first_token`, then one every `step`."""
+        self._packets = packets
+        self._first, self._step = first_token, step
+        self._next = 0
+        # Given back by a session that ended, ascending: they leave before everything else.
+        self._again: list[int] = []
+        self._flight: set[int] = set()
+        self.acknowledged = 0
+        """Messages that the peer has acknowledged."""
+
+    @property
+    def unacknowledged(self) -> int:
+        """See `Stream`."""
+        return len(self._packets) - self.acknowledged
+
+    def dispatch(self, limit: int, now: float) -> tuple[Sequence[int], Sequence[bytes]]:
+        """See `Stream`."""
+        del now
+        if self._again:
+            at = self._again[:limit]
+            del self._again[:limit]
+        else:
+            at = list(range(self._next, min(self._next + limit, len(self._packets))))
+            self._next += len(at)
+        self._flight.update(at)
+        return [self._first + k * self._step for k in at], [self._packets[k] for k in at]
+
+    def session_acked(self, released: list[int], retained: list[int]) -> None:
+        """See `Stream`."""
+        del retained
+        self.acknowledged += len(released)
+        self._flight.difference_update((t - self._first) // self._step for t in released)
+
+    def session_ended(self) -> None:
+        """See `Stream`."""
+        self._again = sorted(self._flight.union(self._again))
+        self._flight.clear()
+
+    def order_acked(self, sequence: int, number: int, now: float) -> None:
+        """See `Stream`: nothing here is transactional."""
+
+    def next_timer(self) -> float | None:
+        """See `Stream`."""
+        return None
+
+    def handle_timer(self, now: float) -> None:
+        """See `Stream`."""

@@ -1,0 +1,105 @@
+"""Time in histories: gaps, latencies, seconds and faults."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from qm.load.history import EventKind, HistoryEvent
+from qm.load.verdict import Fault, Latency, Second
+
+FAULT_WINDOW_MS: Final = 2_000
+"""A gap that begins this soon after a fault is counted as its consequence."""
+_NS_PER_MS: Final = 1_000_000
+_NS_PER_S: Final = 1_000_000_000
+
+
+class Gap(msgspec.Struct, frozen=True, gc=False):
+    """A time without progress at one sender, monotonic nanoseconds."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def length_ms(self) -> float:
+        """Its length."""
+        return round((self.end_ns - self.start_ns) / _NS_PER_MS, 3)
+
+
+def acknowledgement_gaps(events: Iterable[HistoryEvent]) -> list[Gap]:
+    """Return every gap between two advances of a sender while a message of it was outstanding.
+
+    A gap starts at an advance that left messages unacknowledged, or with the first message that
+    leaves when none was; it ends with the next advance, or with the history.
+    """
+    outstanding: dict[str, int] = defaultdict(int)
+    since: dict[str, int] = {}
+    advancing: set[str] = set()
+    gaps: list[Gap] = []
+    last_ns = 0
+    for event in events:
+        last_ns, client = event.time_ns, event.client
+        if event.kind is EventKind.SENT:
+            outstanding[client] += 1
+            since.setdefault(client, event.time_ns)
+        elif event.kind is EventKind.ADVANCED:
+            advancing.add(client)
+            if (start := since.pop(client, None)) is not None:
+                gaps.append(Gap(start, event.time_ns))
+            outstanding[client] = event.number
+            if event.number:
+                since[client] = event.time_ns
+    # Clients that never report an advance send by calls, which are answered or raise.
+    gaps += [Gap(start, last_ns) for client, start in since.items() if client in advancing]
+    return gaps
+
+
+def latency(samples_ns: Sequence[int]) -> Latency:
+    """Return the percentiles of durations in nanoseconds."""
+    if not samples_ns:
+        return Latency()
+    ordered = sorted(samples_ns)
+
+    def at(share: float) -> float:
+        place = min(len(ordered) - 1, int(share * len(ordered)))
+        return round(ordered[place] / _NS_PER_MS, 3)
+
+    return Latency(len(ordered), at(0.5), at(0.99), at(1.0))
+
+
+def seconds(events: Sequence[HistoryEvent]) -> tuple[Second, ...]:
+    """Return a row for each second from the first event to the last."""
+    if not events:
+        return ()
+    counts: dict[EventKind, Counter[int]] = defaultdict(Counter)
+    start = events[0].time_ns
+    for event in events:
+        counts[event.kind][(event.time_ns - start) // _NS_PER_S] += 1
+    last = (events[-1].time_ns - start) // _NS_PER_S
+    return tuple(
+        Second(
+            second,
+            counts[EventKind.SENT][second],
+            counts[EventKind.ACKNOWLEDGED][second],
+            counts[EventKind.RECEIVED][second],
+        )
+        for second in range(last + 1)
+    )
+
+
+def faults(events: Sequence[HistoryEvent], gaps: Sequence[Gap]) -> tuple[Fault, ...]:
+    """Return the runner's faults, each with the longest gap that belongs to it."""
+    return tuple(
+        Fault(
+            event.detail,
+            (event.time_ns - events[0].time_ns) // _NS_PER_MS,
+            max((gap.length_ms for gap in gaps if _belongs(gap, event.time_ns)), default=0.0),
+        )
+        for event in events
+        if event.kind is EventKind.FAULT
+    )
+
+
+def _belongs(gap: Gap, fault_ns: int) -> bool:
+    return gap.end_ns >= fault_ns and gap.start_ns <= fault_ns + FAULT_WINDOW_MS * _NS_PER_MS
