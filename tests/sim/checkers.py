@@ -43,7 +43,8 @@ from raft.types import (
     Vote,
     VoteReply,
 )
-from tests.sim.machine import DIGEST_BYTES, OPERATION, Result, next_digest
+from tests.sim.machine import OPERATION, next_digest
+from tests.sim.slots import DIGEST_BYTES, Result
 
 if TYPE_CHECKING:
     from tests.sim.host import Host, Results
@@ -138,7 +139,7 @@ class Model:
         if self.expected.pop(entry.index, self.digest) != self.digest:
             raise Violation(f"a disk held another state at {entry.index} than the log leads to")
 
-    def value(self, key: int, index: int) -> tuple[int, int, int]:
+    def value(self, key: int, index: int) -> Result:
         """Return (operation, index, ordinal) of a key after the entry at `index`."""
         history = self.registers.get(key, [])
         place = bisect_right(history, (index + 1, -1, -1))
@@ -153,7 +154,7 @@ class Checker:
 
     def __init__(self, world: "World") -> None:
         self.world = world
-        self.model = Model()
+        self.model = world.workload.model()
         self.leaders: dict[int, NodeId] = {}
         self.votes: dict[tuple[NodeId, int], NodeId] = {}
         self.entries: dict[tuple[int, int], tuple[Entry, int]] = {}

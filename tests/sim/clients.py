@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tests.sim.machine import KEYS, Result, encode_operation
+from tests.sim.machine import KEYS, encode_operation
+from tests.sim.slots import Result
 
 if TYPE_CHECKING:
     from tests.sim.host import Host
@@ -126,10 +127,17 @@ class Clients:
             self._end(numbers, Outcome.REFUSED)
         return numbers
 
-    def acknowledged(self, host: "Host", index: int, term: int, result: tuple[Result, ...]) -> None:
+    def acknowledged(
+        self,
+        host: "Host",
+        index: int,
+        term: int,
+        numbers: tuple[int, ...],
+        result: tuple[Result, ...],
+    ) -> None:
         """The operations of one entry are done."""
         self.world.checker.acknowledged(index, term, result)
-        numbers = tuple(number for number, _, _, _ in result)
+        assert numbers == tuple(one[0] for one in result), "results of other operations"
         self.world.say("done", host.node, index, numbers)
         for number in numbers:
             self.history[number - 1].index = index

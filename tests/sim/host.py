@@ -5,7 +5,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from raft.batch import BatchBuilder
 from raft.core import Busy, CoreConfig, NotLeader
@@ -37,7 +37,7 @@ from raft.types import (
 from raft.wire_format import FrameDecoder, FrameEncoder
 from tests.sim.checkers import POLL_LATE_US_MAX, Violation
 from tests.sim.disk import ProcessDied, SimDisk
-from tests.sim.machine import BodyDamaged, Machine, Result
+from tests.sim.slots import BodyDamaged, Result, SlottedMachine
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -83,7 +83,7 @@ class Host:
         """Counts processes; what was planned for an older one is void."""
         self.replica: Replica[Results] | None = None
         self.log: Log | None = None
-        self.machine: Machine | None = None
+        self.machine: SlottedMachine[Any] | None = None
         self.has_power = True
         self.is_lost = False
         """The disk was wiped or is known damaged: the id must never speak again."""
@@ -209,7 +209,7 @@ class Host:
         assert isinstance(reader, Log)
         self.log = reader
         directory = self._root.subdirectory("machine")
-        self.machine = Machine(directory, reader, self.world.knobs.machine)
+        self.machine = self.world.workload.machine(directory, reader, self.world.knobs.machine)
         return self.machine
 
     def kill(self) -> None:
@@ -465,7 +465,7 @@ class Host:
             if proposal is not None:
                 term, operations = proposal
                 if applied.term == term and applied.result is not None:
-                    clients.acknowledged(self, applied.index, term, applied.result)
+                    clients.acknowledged(self, applied.index, term, operations, applied.result)
                 else:
                     clients.lost(operations)
         if step.restored_index:

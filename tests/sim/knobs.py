@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from tests.sim.clients import ClientFaults
 from tests.sim.host import HostFaults
-from tests.sim.machine import MachineFaults
 from tests.sim.network import NetworkFaults
+from tests.sim.slots import MachineFaults
 
 FAULT_KINDS_QUIET = ("pause", "freeze", "split", "reset", "clog", "repeat", "stranger", "transfer")
 """In every seed's choice."""

@@ -7,19 +7,26 @@ transcript, byte for byte, on every machine and with every PYTHONHASHSEED.
 
 import heapq
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
+from random import Random
+from typing import Any
 
+from raft.files import Directory
+from raft.replica import LogReader
 from raft.transport import PeerState
 from raft.types import Configuration, Envelope, NodeId
 from tests.sim.administrator import Administrator
 from tests.sim.chance import Chance
-from tests.sim.checkers import Checker, Violation
-from tests.sim.clients import Clients, Outcome
+from tests.sim.checkers import Checker, Model, Violation
+from tests.sim.clients import ClientFaults, Clients, Outcome
 from tests.sim.faults import Faults
 from tests.sim.host import Host, HostFaults
 from tests.sim.knobs import Knobs
+from tests.sim.machine import Machine
 from tests.sim.network import Network, NetworkFaults
+from tests.sim.slots import MachineFaults, SlottedMachine
 
 SETTLE_US_MAX = 20_000_000
 """Virtual time within which a group must elect, commit and catch up once the faults stop."""
@@ -30,12 +37,30 @@ CALM_US = 500_000
 """Time without faults during which resets alone must not depose the leader."""
 
 
+@dataclass(frozen=True)
+class Workload:
+    """What the group replicates, and who uses it."""
+
+    machine: Callable[[Directory, LogReader, MachineFaults], SlottedMachine[Any]]
+    model: Callable[[], Model]
+    clients: "Callable[[World, Random, ClientFaults], Clients]"
+
+
+REGISTERS = Workload(Machine, Model, Clients)
+"""The toy: most seeds per second."""
+
+
 class World:
     """One run of one seed."""
 
     def __init__(
-        self, seed: int, knobs: Knobs | None = None, write: Callable[[str], None] | None = None
+        self,
+        seed: int,
+        knobs: Knobs | None = None,
+        write: Callable[[str], None] | None = None,
+        workload: "Workload | None" = None,
     ) -> None:
+        self.workload = workload or REGISTERS
         self.seed = seed
         self.chance = Chance(seed)
         self.knobs = knobs or Knobs.drawn(seed, self.chance.stream("knobs"))
@@ -50,7 +75,9 @@ class World:
         self.hosts = {name: Host(self, name) for name in names}
         self.host_names = names
         self.network = Network(self, self.chance.stream("network"), self.knobs.network)
-        self.clients = Clients(self, self.chance.stream("clients"), self.knobs.clients)
+        self.clients = self.workload.clients(
+            self, self.chance.stream("clients"), self.knobs.clients
+        )
         self.administrator = Administrator(self, self.chance.stream("administrator"))
         self.faults = Faults(self, self.chance.stream("faults"))
 
