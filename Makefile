@@ -6,13 +6,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 SPARK := $(VENV)/.spark
+CHART := $(VENV)/.chart
 PROTOS := $(shell find proto -name '*.proto' 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants baseline model-check bench-wire bench-log bench-raft \
-	bench-model bench-session
+	bench-model bench-session test-chart
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -32,6 +33,10 @@ $(DEV): requirements-dev.lock $(RUNTIME)
 
 $(SPARK): requirements-spark.lock $(DEV)
 	$(PIP) install --require-hashes -r requirements-spark.lock
+	@touch $@
+
+$(CHART): requirements-chart.lock $(DEV)
+	$(PIP) install --require-hashes -r requirements-chart.lock
 	@touch $@
 
 setup: $(DEV)  ## virtual environment with everything the tests need
@@ -61,7 +66,11 @@ proto-check: setup  ## fail if generated code is not current
 	$(BIN)/python -m tests.proto_check
 
 unit: setup  ## all tests but the slow suites
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q --ignore=tests/chart
+
+test-chart: $(CHART)  ## render the Helm chart and check its objects, alerts and dashboards (needs promtool)
+	$(BIN)/yamllint -s -c helm/.yamllint helm/quorate/values.yaml helm/quorate/examples helm/quorate/files tests/chart
+	$(BIN)/python -m pytest -q tests/chart
 
 conformance: setup  ## the ledger of catalogue rows: covered, not applicable, later, open
 	$(BIN)/python -m tests.conformance.ledger
@@ -113,6 +122,7 @@ lock: | $(VENV)/bin/python  ## renew the lock files
 	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -o requirements.lock pyproject.toml
 	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -c requirements.lock --extra dev -o requirements-dev.lock pyproject.toml
 	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -c requirements-dev.lock --extra spark -o requirements-spark.lock pyproject.toml
+	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -c requirements-dev.lock --extra chart -o requirements-chart.lock pyproject.toml
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) $(VENV)-fuzz build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

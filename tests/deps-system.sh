@@ -27,6 +27,13 @@ else
     echo "deps-system: Java $major found"
 fi
 
+# `make test-chart` tests alert rules with promtool.
+if command -v promtool >/dev/null 2>&1; then
+    echo "deps-system: promtool found"
+else
+    echo "deps-system: no promtool; test-chart needs it: apt-get install prometheus"
+fi
+
 if [ "${#needed[@]}" -eq 0 ]; then
     echo "deps-system: nothing is missing"
 elif [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then

@@ -1,0 +1,83 @@
+{{- define "quorate.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if contains "quorate" .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-quorate" .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "quorate.headless" -}}{{ include "quorate.fullname" . }}-nodes{{- end -}}
+
+{{- define "quorate.selector" -}}
+app.kubernetes.io/name: quorate
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "quorate.labels" -}}
+{{ include "quorate.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "quorate.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- define "quorate.tlsSecret" -}}
+{{- if .Values.tls.certManager.enabled -}}
+{{ include "quorate.fullname" . }}-tls
+{{- else -}}
+{{ required "tls.existingSecret is needed unless tls.certManager.enabled: make one with `qm pki issue`" .Values.tls.existingSecret }}
+{{- end -}}
+{{- end -}}
+
+{{- define "quorate.sealingSecret" -}}
+{{ .Values.sealing.existingSecret | default (printf "%s-sealing" (include "quorate.fullname" .)) }}
+{{- end -}}
+
+{{- define "quorate.serviceAccount" -}}
+{{ .Values.serviceAccount.name | default (include "quorate.fullname" .) }}
+{{- end -}}
+
+{{- define "quorate.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "quorate.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{/* host of the member with an ordinal: argument (list root ordinal) */}}
+{{- define "quorate.host" -}}
+{{- $root := index . 0 -}}
+{{ include "quorate.fullname" $root }}-{{ index . 1 }}.{{ include "quorate.headless" $root }}.{{ $root.Release.Namespace }}.svc.{{ $root.Values.clusterDomain }}
+{{- end -}}
+
+{{/* what tools of the release need to call the control plane */}}
+{{- define "quorate.clientEnv" -}}
+- name: QM_ENDPOINT
+  value: {{ include "quorate.fullname" . }}-api.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}:1811
+- name: QM_TLS_AUTHORITY
+  value: /etc/quorate/tls/ca.crt
+- name: QM_TLS_CERTIFICATE
+  value: /etc/quorate/tls/tls.crt
+- name: QM_TLS_KEY
+  value: /etc/quorate/tls/tls.key
+{{- end -}}

@@ -1,0 +1,76 @@
+"""Alerts and dashboards speak of metrics that exist, and alerts fire when they should."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from qm.observe.metrics import TABLE, MetricKind
+from tests.chart.rendering import CHART, ROOT
+
+ALERTS = CHART / "files" / "alerts.yaml"
+DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
+RULE_TESTS = Path(__file__).with_name("alerts_test.yaml")
+
+
+def exposed_names() -> set[str]:
+    names = {metric.name for metric in TABLE}
+    for metric in TABLE:
+        if metric.kind is MetricKind.HISTOGRAM:
+            names |= {f"{metric.name}_{part}" for part in ("bucket", "sum", "count")}
+    return names
+
+
+def rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def test_alerts_use_metrics_that_exist() -> None:
+    for rule in rules():
+        used = set(re.findall(r"\bquorate_\w+", rule["expr"]))
+        assert used, rule["alert"]
+        assert used <= exposed_names(), rule["alert"]
+
+
+def test_dashboards_use_metrics_that_exist() -> None:
+    assert {path.stem for path in DASHBOARDS} >= {"cluster", "queues", "sessions"}
+    for path in DASHBOARDS:
+        for panel in json.loads(path.read_text(encoding="utf-8"))["panels"]:
+            for target in panel["targets"]:
+                used = set(re.findall(r"\bquorate_\w+", target["expr"]))
+                assert used, (path.name, panel["title"])
+                assert used <= exposed_names(), (path.name, panel["title"])
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
+def test_every_alert_has_a_section_in_the_runbook(rule: dict[str, Any]) -> None:
+    file, _, anchor = rule["annotations"]["runbook"].partition("#")
+    headings = re.findall(r"^## (.+)$", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+    assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
+
+
+def test_every_alert_has_a_case_in_which_it_fires() -> None:
+    cases = yaml.safe_load(RULE_TESTS.read_text(encoding="utf-8"))["tests"]
+    fired = {
+        check["alertname"]
+        for case in cases
+        for check in case["alert_rule_test"]
+        if check.get("exp_alerts")
+    }
+    assert fired == {rule["alert"] for rule in rules()}
+
+
+def test_promtool_accepts_the_rules_and_their_cases() -> None:
+    checked = subprocess.run(
+        ["promtool", "check", "rules", str(ALERTS)], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    tested = subprocess.run(
+        ["promtool", "test", "rules", str(RULE_TESTS)], capture_output=True, text=True, check=False
+    )
+    assert tested.returncode == 0, tested.stdout + tested.stderr

@@ -1,0 +1,220 @@
+"""What the rendered objects promise."""
+
+import copy
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import msgspec
+import pytest
+
+from tests.chart.custom_kinds import CUSTOM_KINDS
+from tests.chart.rendering import (
+    EXAMPLES,
+    TLS,
+    Object,
+    chart,
+    everything,
+    example,
+    of_kind,
+    one,
+    pod_specs,
+    render,
+)
+
+KUBERNETES = "1.32"
+ALL_VALUES = [pytest.param(example(path), id=path.stem) for path in EXAMPLES] + [
+    pytest.param(everything(), id="everything"),
+    pytest.param(TLS, id="defaults"),
+]
+
+
+@pytest.mark.parametrize("values", ALL_VALUES)
+def test_every_object_is_what_kubernetes_knows(values: Object) -> None:
+    for found in render(values):
+        custom = CUSTOM_KINDS.get((found["apiVersion"], found["kind"]))
+        if custom is not None:
+            msgspec.convert(found, custom, strict=True)
+        else:
+            kubernetes_validate.validate(found, KUBERNETES, strict=True)
+
+
+@pytest.mark.parametrize("values", ALL_VALUES)
+def test_no_container_runs_as_root_or_writes_its_root(values: Object) -> None:
+    specs = pod_specs(render(values))
+    assert specs
+    for spec in specs:
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["runAsUser"] > 0
+        for container in spec["containers"]:
+            context = container["securityContext"]
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert container["resources"]["limits"]["memory"]
+
+
+@pytest.mark.parametrize("values", ALL_VALUES)
+def test_every_port_of_a_service_exists_in_the_pod(values: Object) -> None:
+    objects = render(values)
+    container = one(objects, "StatefulSet")["spec"]["template"]["spec"]["containers"][0]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    for service in of_kind(objects, "Service"):
+        for port in service["spec"]["ports"]:
+            assert ports[port["targetPort"]] == port["port"]
+
+
+@pytest.mark.parametrize("values", ALL_VALUES)
+def test_every_volume_and_claim_that_is_mounted_exists(values: Object) -> None:
+    objects = render(values)
+    claims = {
+        claim["metadata"]["name"]
+        for claim in one(objects, "StatefulSet")["spec"]["volumeClaimTemplates"]
+    }
+    for spec in pod_specs(objects):
+        volumes = {volume["name"] for volume in spec["volumes"]} | claims
+        for container in spec["containers"]:
+            assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+
+
+@pytest.mark.parametrize("values", ALL_VALUES)
+def test_every_configmap_that_is_mounted_is_rendered(values: Object) -> None:
+    objects = render(values)
+    made = {found["metadata"]["name"] for found in of_kind(objects, "ConfigMap")}
+    for spec in pod_specs(objects):
+        used = {v["configMap"]["name"] for v in spec["volumes"] if "configMap" in v}
+        assert used <= made
+
+
+def test_one_member_at_a_time_may_be_away() -> None:
+    assert one(render(TLS), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+
+
+def test_members_never_share_a_worker_node_by_default() -> None:
+    spec = one(render(TLS), "StatefulSet")["spec"]["template"]["spec"]
+    (rule,) = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert rule["topologyKey"] == "kubernetes.io/hostname"
+    labels = one(render(TLS), "StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    assert rule["labelSelector"]["matchLabels"].items() <= labels.items()
+
+
+@pytest.mark.parametrize("drain_s", [0, 60, 600])
+def test_the_grace_period_exceeds_the_drain(drain_s: int) -> None:
+    spec = one(render({**TLS, "drainSeconds": drain_s}), "StatefulSet")["spec"]["template"]["spec"]
+    assert spec["terminationGracePeriodSeconds"] >= drain_s + 30
+    command = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    assert command == ["qm", "node", "prestop", "--drain-seconds", str(drain_s)]
+
+
+def test_a_changed_configuration_rolls_the_pods() -> None:
+    def checksum(values: Object) -> Any:
+        template = one(render(values), "StatefulSet")["spec"]["template"]
+        return template["metadata"]["annotations"]["checksum/config"]
+
+    assert checksum(TLS) == checksum(copy.deepcopy(TLS))
+    assert checksum(TLS) != checksum({**TLS, "logLevel": "debug"})
+
+
+def test_the_probes_mean_different_things() -> None:
+    container = one(render(TLS), "StatefulSet")["spec"]["template"]["spec"]["containers"][0]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
+    startup = container["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] >= 1800
+
+
+def test_peers_find_each_other_before_they_are_ready() -> None:
+    objects = render(TLS)
+    headless = one(objects, "Service", "-nodes")["spec"]
+    assert headless["clusterIP"] == "None"
+    assert headless["publishNotReadyAddresses"] is True
+    assert one(objects, "StatefulSet")["spec"]["podManagementPolicy"] == "Parallel"
+
+
+def test_msmq_keeps_the_address_of_its_peers() -> None:
+    service = one(render(TLS), "Service", "-msmq")["spec"]
+    assert service["type"] == "LoadBalancer"
+    assert service["externalTrafficPolicy"] == "Local"
+    assert {(p["port"], p["protocol"]) for p in service["ports"]} == {(1801, "TCP"), (3527, "UDP")}
+
+
+def test_consensus_is_closed_to_everything_but_members() -> None:
+    rules = one(render(TLS), "NetworkPolicy")["spec"]["ingress"]
+    (rule,) = [rule for rule in rules if {"port": 1812, "protocol": "TCP"} in rule["ports"]]
+    (peer,) = rule["from"]
+    assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "node"
+
+
+def test_the_leader_service_selects_by_label_and_may_only_patch_members() -> None:
+    objects = render(everything())
+    assert one(objects, "Service", "-leader")["spec"]["selector"]["quorate.io/role"] == "leader"
+    (rule,) = one(objects, "Role")["rules"]
+    assert rule["verbs"] == ["patch"]
+    assert all(name.rpartition("-")[2].isdecimal() for name in rule["resourceNames"])
+    assert not of_kind(render(TLS), "Role")
+
+
+def test_the_certificate_names_every_member_with_its_role() -> None:
+    objects = render(example(EXAMPLES[0]))
+    certificate = next(
+        found for found in of_kind(objects, "Certificate") if not found["spec"].get("isCA")
+    )["spec"]
+    names = one(objects, "StatefulSet")["metadata"]["name"]
+    assert {f"{names}-{ordinal}" for ordinal in range(7)} <= set(certificate["dnsNames"])
+    assert "quorate:role/node" in certificate["uris"]
+
+
+def test_the_node_configuration_is_toml_with_all_founders() -> None:
+    objects = render(example(Path(EXAMPLES[0]).with_name("production.yaml")))
+    (text,) = [
+        c["data"]["node.toml"] for c in of_kind(objects, "ConfigMap") if "node.toml" in c["data"]
+    ]
+    config = tomllib.loads(text)
+    assert [member["name"].rpartition("-")[2] for member in config["members"]] == list("01234")
+    assert config["msmq"]["aliases"] == ["orders.example.com"]
+    assert config["birth"]["computer_name"] == "ORDERS"
+
+
+@pytest.mark.parametrize(
+    ("values", "where"),
+    [
+        ({"replica": 3}, "replica"),
+        ({"replicas": "three"}, "replicas"),
+        ({"storage": {"sice": "1Gi"}}, "sice"),
+        ({"queueManager": {"computerName": "A-NAME-OF-MORE-THAN-15"}}, "computerName"),
+        ({"msmq": {"service": {"externalTrafficPolicy": "local"}}}, "externalTrafficPolicy"),
+        ({"audit": {"schedule": "hourly"}}, "schedule"),
+    ],
+)
+def test_a_wrong_value_fails_by_schema_and_is_named(values: Object, where: str) -> None:
+    with pytest.raises(Exception, match=where):
+        render({**TLS, **values})
+
+
+def test_certificates_must_come_from_somewhere() -> None:
+    with pytest.raises(Exception, match=r"tls\.existingSecret"):
+        render({})
+
+
+def test_an_audit_needs_an_archive() -> None:
+    with pytest.raises(Exception, match=r"audit\.archive"):
+        render({**TLS, "audit": {"enabled": True}})
+
+
+def test_every_value_is_in_the_readme_and_in_the_schema() -> None:
+    readme = (Path(EXAMPLES[0]).parents[1] / "README.md").read_text(encoding="utf-8")
+    schema = chart().schema
+    assert schema is not None
+
+    def walk(values: Object, properties: Object, prefix: str) -> None:
+        for key, value in values.items():
+            name = f"{prefix}{key}"
+            assert key in properties, f"{name} is not in the schema"
+            inner = properties[key].get("properties")
+            if isinstance(value, dict) and value and inner and f"`{name}`" not in readme:
+                walk(value, inner, f"{name}.")
+            else:
+                assert f"`{name}`" in readme, f"{name} is not in the README"
+
+    walk(chart().values, schema["properties"], "")
