@@ -6,7 +6,7 @@ message that was read destructively and whose result nobody confirmed goes to th
 when the session ends, in that same apply.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from qm.model.commands import (
@@ -32,13 +32,15 @@ from qm.model.results import (
     RequestResult,
     ResultRow,
     consecutive_runs,
-    held_bodies,
+    count_of,
+    held_upto,
+    number_of,
     unpack_results,
+    without_first,
 )
 from qm.model.rows import (
     LEASE_KEY,
     REQUEST_KEY,
-    RESULT_ENTRY,
     LeaseKind,
     PositionFlag,
     ResultKind,
@@ -51,8 +53,6 @@ MQ_OK: Final = 0
 CLIENT_ID_MAX_BYTES: Final = 128
 LEASE_MAX_MS: Final = 24 * 3600 * 1000
 _NUMBER_MAX: Final = (1 << 64) - 1
-_KIND_OFFSET: Final = 14
-"""Of ResultKind's low byte in a result entry."""
 
 
 def client_key(client_id: str) -> bytes:
@@ -230,6 +230,9 @@ class Clients:
 
     def results(self, client_id: str, first: int, count: int) -> list[RequestResult]:
         """Return the committed results of a range of numbers, ascending."""
+        client = self.client(client_id)
+        if client is None or first > client.highest_number:
+            return []
         prefix = client_key(client_id)
         state = self._ledger.state
         low = prefix + REQUEST_KEY.pack(first)
@@ -265,7 +268,7 @@ class Clients:
         """Commit a packed row of results; see `add_results`."""
         client = self.client(client_id)
         assert client is not None, "results for nobody"
-        client.unconfirmed_bytes += row.body_bytes()
+        client.unconfirmed_bytes += row.body_bytes
         client.unconfirmed_count += len(row)
         first = row.first_number()
         client.highest_number = max(client.highest_number, first + len(row) - 1)
@@ -299,19 +302,38 @@ class Clients:
         upto = min(upto, client.highest_number)
         if upto <= client.confirmed_upto:
             return
-        client.confirmed_upto = upto
-        state, ledger = self._ledger.state, self._ledger
-        for key, row in self._result_rows(client_key(client_id), upto):
-            count, size, bodies = held_bodies(row, upto)
-            client.unconfirmed_count -= count
-            client.unconfirmed_bytes -= size
-            ledger.release_bodies(*bodies)
-            state.delete(Table.RESULT, key)
-            rest = row[count * RESULT_ENTRY.size :]
-            if rest and row[_KIND_OFFSET] != ResultKind.VALUE:
-                rest_key = client_key(client_id) + rest[:8][::-1]
-                state.put(Table.RESULT, rest_key, rest)
+        first, client.confirmed_upto = client.confirmed_upto + 1, upto
+        state, ledger, prefix = self._ledger.state, self._ledger, client_key(client_id)
+        for number, row in self._rows_between(client, prefix, first, upto):
+            held = held_upto(row, upto)
+            client.unconfirmed_count -= held.results
+            client.unconfirmed_bytes -= held.body_bytes
+            ledger.release_bodies(held.body_indexes, held.body_ordinals)
+            state.delete(Table.RESULT, prefix + REQUEST_KEY.pack(number))
+            rest = without_first(row, held.results)
+            if rest:
+                state.put(Table.RESULT, prefix + REQUEST_KEY.pack(number_of(rest)), rest)
         self.put_client(client_id, client)
+
+    def _rows_between(
+        self, client: Client, prefix: bytes, first: int, upto: int
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield the RESULT rows that begin in [first, upto], ascending, by their first number.
+
+        Numbers mostly are answered without a gap; then no row has to be searched for.
+        """
+        state, number = self._ledger.state, first
+        while number <= upto and client.unconfirmed_count:
+            row = state.get(Table.RESULT, prefix + REQUEST_KEY.pack(number))
+            if row is None:
+                low, high = REQUEST_KEY.pack(number), REQUEST_KEY.pack(upto) + b"\0"
+                rows = state.scan(Table.RESULT, prefix + low, prefix + high, 1)
+                if not rows:
+                    return
+                row = rows[0][1]
+                number = number_of(row)
+            yield number, row
+            number += count_of(row)
 
     def _result_rows(self, prefix: bytes, upto: int) -> list[tuple[bytes, bytes]]:
         return self._ledger.state.scan(

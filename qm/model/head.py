@@ -6,7 +6,7 @@ Available but what it holds.
 """
 
 from bisect import bisect_left
-from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from qm.model.rows import POSITION_KEY, PositionState
@@ -14,46 +14,41 @@ from qm.model.state import State, Table
 
 WINDOW_KEYS_MAX: Final = 1_024
 """Per queue and priority level; the rest is found by a scan."""
-_SCAN_ROWS: Final = 256
+_SCAN_ROWS: Final = 32
+"""Read ahead for readers that take one position at a time."""
 
 
 class Window:
     """Available keys of one priority level of one queue, ascending.
 
     Invariant: every Available key below `_scan_from` is held. Held keys may have ceased to be
-    Available; `first` drops them.
+    Available; they are dropped when their turn comes. Arrivals lie above everything that was ever
+    scanned, so that a window need not hear of them.
     """
 
     __slots__ = ("_keys", "_level_end", "_queue_id", "_scan_from")
 
     def __init__(self, queue_id: int, level: int) -> None:
         self._queue_id = queue_id
-        self._keys: deque[int] = deque()
+        self._keys: list[int] = []
         self._scan_from = level << 56
         self._level_end = (level + 1) << 56
 
     def became_available(self, key: int) -> None:
-        """A position arrived, or was unlocked."""
+        """A position was unlocked, or arrived."""
         if key >= self._scan_from:
             return
         keys = self._keys
-        if len(keys) >= WINDOW_KEYS_MAX:
-            if key > keys[-1]:
-                self._scan_from = key
-            else:
-                self._scan_from = min(key, keys[0])
-                keys.clear()
-        elif not keys or key > keys[-1]:
-            keys.append(key)
-        else:
-            at = bisect_left(keys, key)
-            if keys[at] != key:  # a key that was locked meanwhile is still held
-                keys.insert(at, key)
+        at = bisect_left(keys, key)
+        if at < len(keys) and keys[at] == key:  # a key that was locked meanwhile is still held
+            return
+        keys.insert(at, key)
+        if len(keys) > WINDOW_KEYS_MAX:
+            self._scan_from = keys.pop()
 
     def hide_upto(self, key: int) -> None:
         """Nothing of this level at or below `key` is visible any more."""
-        while self._keys and self._keys[0] <= key:
-            self._keys.popleft()
+        del self._keys[: bisect_left(self._keys, key + 1)]
         self._scan_from = max(self._scan_from, min(key + 1, self._level_end))
 
     def first(self, state: State) -> tuple[int, bytes] | None:
@@ -61,30 +56,47 @@ class Window:
         keys = self._keys
         while True:
             while keys:
-                key = keys[0]
-                row = state.get(Table.POSITION, POSITION_KEY.pack(self._queue_id, key))
+                row = state.get(Table.POSITION, POSITION_KEY.pack(self._queue_id, keys[0]))
                 if row is not None and row[0] == PositionState.AVAILABLE:
-                    return key, row
-                keys.popleft()
-            if self._scan_from >= self._level_end:
+                    return keys[0], row
+                del keys[0]
+            rows, is_end = self._scan(state, _SCAN_ROWS)
+            keys += [key for key, _ in rows]
+            if is_end and not keys:
                 return None
-            self._scan(state)
 
-    def take_first(self) -> None:
-        """The position that `first` returned ceases to be Available."""
-        self._keys.popleft()
+    def take(self, state: State, limit: int) -> list[tuple[int, bytes]]:
+        """Return key and row of up to `limit` first Available positions, and hold them no more.
 
-    def _scan(self, state: State) -> None:
+        Whoever leaves one of them Available says so by `give_back`.
+        """
+        held, self._keys = self._keys[:limit], self._keys[limit:]
+        row_keys = [POSITION_KEY.pack(self._queue_id, key) for key in held]
+        found = [
+            (key, row)
+            for key, row in zip(held, state.get_rows(Table.POSITION, row_keys), strict=True)
+            if row is not None and row[0] == PositionState.AVAILABLE
+        ]
+        is_end = bool(self._keys)
+        while len(found) < limit and not is_end:
+            rows, is_end = self._scan(state, limit - len(found))
+            found += rows
+        return found
+
+    def give_back(self, keys: Sequence[int]) -> None:
+        """These of the keys that `take` returned last are Available still."""
+        self._keys[:0] = keys
+
+    def _scan(self, state: State, limit: int) -> tuple[list[tuple[int, bytes]], bool]:
+        """Return Available positions behind those that are held, and whether that is all."""
         rows = state.scan(
             Table.POSITION,
             POSITION_KEY.pack(self._queue_id, self._scan_from),
             POSITION_KEY.pack(self._queue_id, self._level_end),
-            _SCAN_ROWS,
+            limit,
         )
-        self._keys.extend(
-            POSITION_KEY.unpack(key)[1] for key, row in rows if row[0] == PositionState.AVAILABLE
-        )
-        if len(rows) < _SCAN_ROWS:
-            self._scan_from = self._level_end
-        else:
-            self._scan_from = POSITION_KEY.unpack(rows[-1][0])[1] + 1
+        unpack = POSITION_KEY.unpack
+        if rows:
+            self._scan_from = unpack(rows[-1][0])[1] + 1
+        found = [(unpack(key)[1], row) for key, row in rows if row[0] == PositionState.AVAILABLE]
+        return found, len(rows) < limit

@@ -1,23 +1,26 @@
 """The fast lane of destructive reads: plain positions from the head of a queue.
 
 A position is plain when it owes nothing, is not journaled and the read is neither transactional nor
-two-phase. Its body's reference goes over to the result, so nothing is counted; rows, counts and
-effects are settled per run. Everything else ends through `qm.model.endings`.
+two-phase. Its row goes over to the result as it is, and with it the reference to its body; counts
+and effects are settled per run, in columns. Everything else ends through `qm.model.endings`.
 """
 
-from typing import Final
+from itertools import accumulate
+from typing import Any, Final
 
 from qm.model.effects import EffectKind
 from qm.model.ledger import LEVELS, Ledger, QueueInHand
-from qm.model.results import ResultRow
-from qm.model.rows import POSITION_KEY, POSITION_ROW, RESULT_ENTRY, PositionFlag, ResultKind
+from qm.model.results import ResultRow, received_run
+from qm.model.rows import POSITION_KEY, POSITION_ROW, PositionFlag
 from qm.model.state import Table
 from qm.wire.message_class import MessageClass
 
 _NOT_PLAIN: Final = int(
     PositionFlag.HAS_OBLIGATION | PositionFlag.HAS_LOCK | PositionFlag.HAS_OUTGOING
 )
-_RECEIVED: Final = ResultKind.RECEIVED.value
+Columns = list[tuple[Any, ...]]
+"""POSITION_ROW's fields, one tuple each."""
+_FLAGS, _BODY_INDEXES, _SIZES, _DEADLINES, _SOURCES, _ORDINALS = 2, 3, 8, 9, 10, 11
 _EFFECT: Final = bytes((EffectKind.RECEIVED,))
 
 
@@ -28,77 +31,57 @@ def read_plain(
 
     Stops before one that is not plain, and behind the one that fills `room_bytes`. None: none.
     """
-    state = ledger.state
-    queue_id = queue.record.queue_id
-    entries: list[bytes] = []
-    taken: list[tuple[int, tuple[int, ...]]] = []
-    row_keys: list[bytes] = []
-    size = 0
+    found: list[tuple[int, bytes]] = []
     for level in range(LEVELS):
-        available = queue.counts[level] - queue.locked[level]
-        if not available:
-            continue
-        window = queue.window(level)
-        while available and len(entries) < count and size < room_bytes:
-            head = window.first(state)
-            if head is None:
-                break
-            key, row = head
-            fields = POSITION_ROW.unpack(row)
-            flags = fields[2]
-            if flags & _NOT_PLAIN or fields[9]:
-                return _settle(ledger, queue, entries, taken, row_keys, size)
-            entries.append(
-                RESULT_ENTRY.pack(
-                    first_number + len(entries),
-                    0,
-                    flags,
-                    _RECEIVED,
-                    fields[1],
-                    queue_id,
-                    key,
-                    fields[3],
-                    fields[4],
-                    fields[5],
-                    fields[6],
-                    fields[7],
-                    fields[10],
-                    fields[11],
-                    fields[12],
-                )
-            )
-            window.take_first()
-            row_keys.append(POSITION_KEY.pack(queue_id, key))
-            taken.append((key, fields))
-            size += fields[8]
-            available -= 1
-        if len(entries) == count or size >= room_bytes:
-            break
-    return _settle(ledger, queue, entries, taken, row_keys, size)
+        wanted = min(queue.counts[level] - queue.locked[level], count - len(found))
+        if wanted > 0:
+            found += queue.window(level).take(ledger.state, wanted)
+    if not found:
+        return None
+    keys, rows = (list(column) for column in zip(*found, strict=True))
+    packed = b"".join(rows)
+    columns = [*zip(*POSITION_ROW.iter_unpack(packed), strict=True)]
+    plain = _plain(columns, room_bytes)
+    if plain < len(keys):
+        for level in range(LEVELS):
+            left = [key for key in keys[plain:] if key >> 56 == level]
+            if left:
+                queue.window(level).give_back(left)
+        keys, packed = keys[:plain], packed[: plain * POSITION_ROW.size]
+        columns = [column[:plain] for column in columns]
+    if not keys:
+        return None
+    size = sum(columns[_SIZES])
+    _settle(ledger, queue, keys, columns, size)
+    return received_run(first_number, queue.record.queue_id, keys, packed, size)
+
+
+def _plain(columns: Columns, room_bytes: int) -> int:
+    """Return how many of the positions are plain and have room."""
+    flags, sizes, deadlines = columns[_FLAGS], columns[_SIZES], columns[_DEADLINES]
+    count = len(flags)
+    if any(deadlines) or any(flag & _NOT_PLAIN for flag in set(flags)):
+        count = next(k for k in range(count) if deadlines[k] or flags[k] & _NOT_PLAIN)
+    if sum(sizes[:count]) > room_bytes:
+        count = next(k for k, end in enumerate(accumulate(sizes), 1) if end >= room_bytes)
+    return count
 
 
 def _settle(
-    ledger: Ledger,
-    queue: QueueInHand,
-    entries: list[bytes],
-    taken: list[tuple[int, tuple[int, ...]]],
-    row_keys: list[bytes],
-    size: int,
-) -> ResultRow | None:
-    if not entries:
-        return None
-    ledger.state.delete_rows(Table.POSITION, row_keys)
-    for key, _ in taken:
+    ledger: Ledger, queue: QueueInHand, keys: list[int], columns: Columns, size: int
+) -> None:
+    queue_id, count = queue.record.queue_id, len(keys)
+    ledger.state.delete_rows(Table.POSITION, [POSITION_KEY.pack(queue_id, key) for key in keys])
+    for key in keys:
         queue.counts[key >> 56] -= 1
-    queue.removals += len(taken)
+    queue.removals += count
     ledger.discharge_bytes(queue, size)
     effects = ledger.applied.effects
-    effects.kinds += _EFFECT * len(taken)
-    effects.queue_ids.extend([queue.record.queue_id] * len(taken))
-    effects.lookup_identifiers.extend([key for key, _ in taken])
-    effects.reasons.extend([MessageClass.ACK_RECEIVE] * len(taken))
-    effects.message_ordinals.extend([fields[11] for _, fields in taken])
-    effects.source_queue_managers.extend([fields[10] for _, fields in taken])  # type: ignore[misc]
-    effects.sizes_bytes.extend([fields[8] for _, fields in taken])
-    effects.body_indexes.extend([fields[3] for _, fields in taken])
-    return ResultRow(b"".join(entries))
+    effects.kinds += _EFFECT * count
+    effects.queue_ids.extend([queue_id] * count)
+    effects.lookup_identifiers.extend(keys)
+    effects.reasons.extend([MessageClass.ACK_RECEIVE] * count)
+    effects.message_ordinals.extend(columns[_ORDINALS])
+    effects.source_queue_managers.extend(columns[_SOURCES])
+    effects.sizes_bytes.extend(columns[_SIZES])
+    effects.body_indexes.extend(columns[_BODY_INDEXES])

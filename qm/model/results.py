@@ -1,16 +1,31 @@
 """Results of numbered requests, as rows and as values.
 
 A RESULT row holds the results that one command made for one client, ascending by number; its key
-ends with the first number. Entries have a fixed layout, since every receive makes one; the value of
-any other command is appended to its single entry as canonical msgpack.
+ends with the first number. Entries have a fixed layout, and runs of plain receives take over the
+rows of their positions as they are, since every receive makes one; the value of any other command
+is appended to its single entry as canonical msgpack.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from qm.model.rows import RESULT_ENTRY, Position, ResultKind
+from qm.model.rows import (
+    POSITION_BODY,
+    POSITION_ROW,
+    RESULT_ENTRY,
+    RESULT_RUN,
+    Position,
+    ResultKind,
+)
 
+_KIND_AT: Final = 14
+"""Where ResultKind stands in entries and runs."""
+_KEY_BYTES: Final = 8
+_ROW_BYTES: Final = POSITION_ROW.size
+_RUN_ENTRY_BYTES: Final = _KEY_BYTES + _ROW_BYTES
 _VALUES = msgspec.msgpack.Encoder(order="deterministic")
 
 
@@ -85,6 +100,8 @@ def message_result(
 
 def unpack_results(row: bytes) -> list[RequestResult]:
     """Return the results of a RESULT row, ascending by number."""
+    if row[_KIND_AT] == ResultKind.RECEIVED_RUN:
+        return _unpack_run(row)
     first = _result(RESULT_ENTRY.unpack_from(row))
     if first.kind is ResultKind.VALUE:
         value = msgspec.msgpack.decode(row[RESULT_ENTRY.size :])
@@ -92,48 +109,117 @@ def unpack_results(row: bytes) -> list[RequestResult]:
     return [first, *map(_result, RESULT_ENTRY.iter_unpack(row[RESULT_ENTRY.size :]))]
 
 
+class Held(NamedTuple):
+    """What results up to some number keep from being forgotten."""
+
+    results: int
+    """How many they are."""
+    body_bytes: int
+    body_indexes: Sequence[int]
+    body_ordinals: Sequence[int]
+
+
+def held_upto(row: bytes, upto: int) -> Held:
+    """Return what the results of a row up to a number hold."""
+    if row[_KIND_AT] == ResultKind.RECEIVED_RUN:
+        return _held_by_run(row, upto)
+    indexes: list[int] = []
+    ordinals: list[int] = []
+    count = size = 0
+    end = RESULT_ENTRY.size if row[_KIND_AT] == ResultKind.VALUE else len(row)
+    for entry in map(_result, RESULT_ENTRY.iter_unpack(row[:end])):
+        if entry.number > upto:
+            break
+        count += 1
+        if entry.kind in (ResultKind.RECEIVED, ResultKind.BORROWED):
+            size += entry.body_length
+            indexes.append(entry.body_index)
+            ordinals.append(entry.body_ordinal)
+    return Held(count, size, indexes, ordinals)
+
+
+def count_of(row: bytes) -> int:
+    """Return how many results a row holds."""
+    kind = row[_KIND_AT]
+    if kind == ResultKind.VALUE:
+        return 1
+    if kind == ResultKind.RECEIVED_RUN:
+        return (len(row) - RESULT_RUN.size) // _RUN_ENTRY_BYTES
+    return len(row) // RESULT_ENTRY.size
+
+
+def number_of(row: bytes) -> int:
+    """Return the first number of a row."""
+    return int.from_bytes(row[:8], "little")
+
+
+def without_first(row: bytes, count: int) -> bytes:
+    """Return a row without its first results; b"" when none are left."""
+    total = count_of(row)
+    if count >= total:
+        return b""
+    if row[_KIND_AT] != ResultKind.RECEIVED_RUN:
+        return row[count * RESULT_ENTRY.size :]
+    number, *rest = RESULT_RUN.unpack_from(row)
+    keys_at, rows_at = RESULT_RUN.size, RESULT_RUN.size + total * _KEY_BYTES
+    keys = row[keys_at + count * _KEY_BYTES : rows_at]
+    return RESULT_RUN.pack(number + count, *rest) + keys + row[rows_at + count * _ROW_BYTES :]
+
+
+# Runs of received messages -----------------------------------------------------------------
+
+
 class ResultRow:
     """Results of consecutive numbers in their packed form; a sequence of RequestResult."""
 
-    __slots__ = ("packed",)
+    __slots__ = ("body_bytes", "packed")
 
-    def __init__(self, packed: bytes) -> None:
+    def __init__(self, packed: bytes, body_bytes: int) -> None:
         self.packed = packed
         """What the RESULT row holds."""
+        self.body_bytes = body_bytes
+        """Length of all bodies."""
 
     def __len__(self) -> int:
-        return len(self.packed) // RESULT_ENTRY.size
+        return count_of(self.packed)
 
     def first_number(self) -> int:
         """Return the number of the first result."""
-        return int.from_bytes(self.packed[:8], "little")
-
-    def body_bytes(self) -> int:
-        """Return the length of all bodies."""
-        return sum(entry[9] for entry in RESULT_ENTRY.iter_unpack(self.packed))
+        return number_of(self.packed)
 
     def unpack(self) -> list[RequestResult]:
         """Return the results as values."""
         return unpack_results(self.packed)
 
 
-def held_bodies(row: bytes, upto: int) -> tuple[int, int, tuple[list[int], list[int]]]:
-    """Return of the entries up to a number: how many, their bodies' bytes, and their bodies as
-    columns of indexes and ordinals.
-    """
-    indexes: list[int] = []
-    ordinals: list[int] = []
-    count = size = 0
-    end = RESULT_ENTRY.size if row[14] == ResultKind.VALUE else len(row)
-    for entry in RESULT_ENTRY.iter_unpack(row[:end]):
-        if entry[0] > upto:
-            break
-        count += 1
-        if entry[3] in (ResultKind.RECEIVED, ResultKind.BORROWED):
-            size += entry[9]
-            indexes.append(entry[7])
-            ordinals.append(entry[10])
-    return count, size, (indexes, ordinals)
+def received_run(
+    first_number: int, queue_id: int, keys: Sequence[int], rows: bytes, body_bytes: int
+) -> ResultRow:
+    """Return the results of numbers that received these positions; `rows` back to back."""
+    head = RESULT_RUN.pack(first_number, 0, 0, ResultKind.RECEIVED_RUN, 0, queue_id)
+    return ResultRow(head + Struct(f"<{len(keys)}Q").pack(*keys) + rows, body_bytes)
+
+
+def _unpack_run(row: bytes) -> list[RequestResult]:
+    number, _, _, _, _, queue_id = RESULT_RUN.unpack_from(row)
+    count = count_of(row)
+    keys = Struct(f"<{count}Q").unpack_from(row, RESULT_RUN.size)
+    positions = POSITION_ROW.iter_unpack(row[RESULT_RUN.size + count * _KEY_BYTES :])
+    return [
+        message_result(number + k, ResultKind.RECEIVED, queue_id, key, Position(*position))
+        for k, (key, position) in enumerate(zip(keys, positions, strict=True))
+    ]
+
+
+def _held_by_run(row: bytes, upto: int) -> Held:
+    total = count_of(row)
+    count = min(total, upto - number_of(row) + 1)
+    if count < 1:
+        return Held(0, 0, (), ())
+    begin = RESULT_RUN.size + total * _KEY_BYTES
+    rows = row[begin : begin + count * _ROW_BYTES]
+    indexes, lengths, ordinals = zip(*POSITION_BODY.iter_unpack(rows), strict=True)
+    return Held(count, sum(lengths), indexes, ordinals)
 
 
 def consecutive_runs(results: list[RequestResult]) -> list[list[RequestResult]]:

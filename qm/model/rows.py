@@ -25,6 +25,9 @@ POSITION_ROW: Final = Struct("<BBHQIIHIIQ16sII")
 u32, body ordinal u16, body crc32 u32, stored size u32 (charged to quotas), deadline_ms u64 (0 =
 none), source queue manager 16 bytes, message ordinal u32 (together the MessageIdentifier),
 ArrivalTime in epoch seconds u32."""
+POSITION_BODY: Final = Struct("<4xQ4xIH40x")
+"""Of a POSITION row: body index, length, ordinal."""
+assert POSITION_BODY.size == POSITION_ROW.size
 
 STATS_ROW: Final = Struct("<8I8IIQQQQQ")
 """visible positions per priority level (index = 7 - effective priority; locked ones included)
@@ -62,6 +65,11 @@ code u8, queue_id u32, LookupIdentifier u64, body index u64, body offset u32, bo
 ordinal u16, body crc32 u32, source queue manager 16 bytes, message ordinal u32, ArrivalTime in
 epoch seconds u32."""
 
+RESULT_RUN: Final = Struct("<QIHBBI")
+"""A run of received messages with consecutive numbers begins as a result entry does: first number
+u64, status u32, 0 u16, ResultKind u8, 0 u8, queue_id u32. Then come their LookupIdentifiers, each
+u64, and their POSITION rows as they were."""
+
 
 class LeaseKind(IntEnum):
     """What falls due; a LEASE row ends with what it is about."""
@@ -89,6 +97,8 @@ class ResultKind(IntEnum):
     """The message of a two-phase or transactional read; it is still in its queue, locked."""
     VALUE = 3
     """A status and a value, which follows the entry; such a row has one entry."""
+    RECEIVED_RUN = 4
+    """Messages that are out of their queue, as RESULT_RUN lays them out."""
 
 
 class PositionState(IntEnum):

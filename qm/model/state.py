@@ -77,7 +77,7 @@ class State(Protocol):
         """Remove the key; an absent one is no error."""
 
     def delete_rows(self, table: Table, keys: Sequence[bytes]) -> None:
-        """Remove many rows that exist."""
+        """Remove many rows that exist, keys ascending."""
 
     def scan(
         self, table: Table, low: bytes, high: bytes, limit: int, *, backward: bool = False

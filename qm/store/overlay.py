@@ -5,17 +5,20 @@ share their first bytes, since positions are scanned one queue at a time.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 _GROUP_BYTES: Final = 4
 """Keys are grouped by that many leading bytes: a queue_id where a key begins with one."""
+_RUN_KEYS_MIN: Final = 16
+_RUNS_MAX: Final = 64
+"""Long ascending runs are looked through as they are, as long as they are few."""
 
 
 class Changes:
     """Changed rows of one table, keys without the table byte."""
 
-    __slots__ = ("_groups", "_pending", "_unsorted", "fresh", "rows")
+    __slots__ = ("_groups", "_pending", "_runs", "_unsorted", "fresh", "rows")
 
     def __init__(self) -> None:
         self.rows: dict[bytes, bytes | None] = {}
@@ -23,6 +26,7 @@ class Changes:
         self.fresh: dict[bytes, bytes] = {}
         """Rows that the database does not hold."""
         self._pending: list[bytes] = []
+        self._runs: list[Sequence[bytes]] = []
         self._groups: dict[bytes, list[bytes]] = {}
         self._unsorted: set[bytes] = set()
 
@@ -40,7 +44,11 @@ class Changes:
         rows[key] = value
 
     def add(self, rows: Mapping[bytes, bytes]) -> None:
-        """Rows whose keys are new to the state."""
+        """Rows whose keys the state does not hold."""
+        if not self.rows.keys().isdisjoint(rows):  # some were deleted since the last commit
+            for key, value in rows.items():
+                self.put(key, value)
+            return
         self.fresh.update(rows)
         self._pending.extend(rows)
 
@@ -52,29 +60,36 @@ class Changes:
                 self._pending.append(key)
             rows[key] = None
 
-    def delete_all(self, keys: Collection[bytes]) -> None:
-        """Rows that exist go."""
+    def delete_all(self, keys: Sequence[bytes]) -> None:
+        """Rows that exist go; keys ascending."""
         if self.fresh:
             for key in keys:
                 self.delete(key)
+            return
+        self.rows.update(dict.fromkeys(keys))
+        if len(keys) >= _RUN_KEYS_MIN and len(self._runs) < _RUNS_MAX:
+            self._runs.append(keys)
         else:
-            self.rows.update(dict.fromkeys(keys))
             self._pending.extend(keys)
 
     def between(self, low: bytes, high: bytes) -> list[bytes]:
-        """Return the changed keys with low <= key < high, ascending.
+        """Return the changed keys with low <= key < high, in any order, some perhaps twice.
 
         Among them may be keys without a change: those of fresh rows that were deleted.
         """
         if self._pending:
             self._group()
+        found: list[bytes] = []
+        for run in self._runs:
+            if run[0] < high and run[-1] >= low:
+                found += run[bisect_left(run, low) : bisect_left(run, high)]
         first, last = low[:_GROUP_BYTES], high[:_GROUP_BYTES]
         if first == last:
-            return self._slice(first, low, high)
-        found: list[bytes] = []
-        for group in sorted(self._groups):
-            if first <= group <= last:
-                found += self._slice(group, low, high)
+            found += self._slice(first, low, high)
+        else:
+            for group in self._groups:
+                if first <= group <= last:
+                    found += self._slice(group, low, high)
         return found
 
     def _group(self) -> None:
@@ -110,5 +125,6 @@ class Changes:
         self.rows.clear()
         self.fresh.clear()
         self._pending.clear()
+        self._runs.clear()
         self._groups.clear()
         self._unsorted.clear()

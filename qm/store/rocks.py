@@ -7,6 +7,7 @@ survives of it is always one prefix of the batches.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
+from operator import itemgetter
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -132,6 +133,9 @@ class RocksState:
         """See State.get_rows."""
         if self._changes[table]:
             return [self.get(table, key) for key in keys]
+        return self._committed_rows(table, keys)
+
+    def _committed_rows(self, table: int, keys: Iterable[bytes]) -> list[bytes | None]:
         committed, cached = self._committed, self._cache.get
         return [cached(full) or committed(full) for full in map(_PREFIX[table].__add__, keys)]
 
@@ -213,7 +217,7 @@ class RocksState:
         rows = [*islice(items, limit)]
         if table in _SCANNED_AHEAD:
             self._cache.update(rows)
-            self._cached_bytes += sum(len(value) for _, value in rows)
+            self._cached_bytes += sum(map(len, map(itemgetter(1), rows)))
             self._cached_bytes += _ROW_OVERHEAD_BYTES * len(rows)
         return [(key[1:], value) for key, value in rows]
 
@@ -257,12 +261,11 @@ class RocksState:
             self._cached_bytes = 0
 
     def _sum_changes(self, table: int, changes: Changes, added: RowSum, removed: RowSum) -> None:
-        added.add_rows(table, changes.fresh.items())
-        prefix = _PREFIX[table]
         rows = changes.rows
-        added.add_rows(table, ((key, value) for key, value in rows.items() if value is not None))
-        old = ((key, self._committed(prefix + key)) for key in rows)
-        removed.add_rows(table, ((key, value) for key, value in old if value is not None))
+        added.add_rows(table, changes.fresh.items())
+        added.add_rows(table, [(key, value) for key, value in rows.items() if value is not None])
+        old = zip(rows, self._committed_rows(table, rows), strict=True)
+        removed.add_rows(table, [(key, value) for key, value in old if value is not None])
 
     def _write_changes(self, table: int, changes: Changes, batch: WriteBatch) -> None:
         prefix, cache = _PREFIX[table], self._cache

@@ -64,6 +64,22 @@ def test_a_result_keeps_its_body_until_it_is_confirmed(world: World) -> None:
     assert not [key for table, key, _ in world.state.rows() if table == Table.RESULT]
 
 
+def test_answers_with_gaps_between_their_numbers_are_confirmed_together(world: World) -> None:
+    world.create("orders")
+    world.arrive(*(packet(n, time_to_be_received=60) for n in (3, 4)), packet(1), packet(2))
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    for first, count in ((10, 3), (20, 1)):  # of either layout, the numbers between stay open
+        assert len(client.receive(opened, count, first=first)) == count
+    client.number = 30
+    world.one(commands.Confirm("c", 10))
+    assert len(world.state.references()) == 3
+    assert [r.number for r in client.receive(opened, 30, first=1)] == [11, 12, 20]
+    world.one(commands.Confirm("c", 20))
+    assert world.state.references() == {}
+    assert not [key for table, key, _ in world.state.rows() if table == Table.RESULT]
+
+
 def test_a_retried_command_returns_its_first_outcome(world: World) -> None:
     orders = world.create("orders")
     client = world.client()
