@@ -21,6 +21,48 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class EdgeFrames(_message.Message):
+    """What waits travels together: a write of one side is one message, whatever it carries."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FRAMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def frames(self) -> _containers.RepeatedCompositeFieldContainer[Global___EdgeFrame]: ...
+    def __init__(
+        self,
+        *,
+        frames: _abc.Iterable[Global___EdgeFrame] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frames", b"frames"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EdgeFrames: _TypeAlias = EdgeFrames  # noqa: Y015
+
+@_typing.final
+class LeaderFrames(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FRAMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def frames(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderFrame]: ...
+    def __init__(
+        self,
+        *,
+        frames: _abc.Iterable[Global___LeaderFrame] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frames", b"frames"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaderFrames: _TypeAlias = LeaderFrames  # noqa: Y015
+
+@_typing.final
 class EdgeFrame(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -348,60 +390,63 @@ class ProposeReply(_message.Message):
 Global___ProposeReply: _TypeAlias = ProposeReply  # noqa: Y015
 
 @_typing.final
-class MemberChange(_message.Message):
+class Address(_message.Message):
+    """Where a node is reached."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
-    @_typing.final
-    class Replacement(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        LOST_FIELD_NUMBER: _builtins.int
-        FRESH_FIELD_NUMBER: _builtins.int
-        lost: _builtins.str
-        fresh: _builtins.str
-        def __init__(
-            self,
-            *,
-            lost: _builtins.str = ...,
-            fresh: _builtins.str = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["fresh", b"fresh", "lost", b"lost"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    ADD_LEARNER_FIELD_NUMBER: _builtins.int
-    PROMOTE_FIELD_NUMBER: _builtins.int
-    REMOVE_FIELD_NUMBER: _builtins.int
-    REPLACE_FIELD_NUMBER: _builtins.int
-    RAFT_ADDRESS_FIELD_NUMBER: _builtins.int
-    RELAY_ADDRESS_FIELD_NUMBER: _builtins.int
-    add_learner: _builtins.str
-    promote: _builtins.str
-    remove: _builtins.str
-    raft_address: _builtins.str
-    """host:port of the member's consensus endpoint, for add_learner and replace."""
-    relay_address: _builtins.str
-    @_builtins.property
-    def replace(self) -> Global___MemberChange.Replacement: ...
+    HOST_FIELD_NUMBER: _builtins.int
+    RAFT_PORT_FIELD_NUMBER: _builtins.int
+    RELAY_PORT_FIELD_NUMBER: _builtins.int
+    API_PORT_FIELD_NUMBER: _builtins.int
+    host: _builtins.str
+    raft_port: _builtins.int
+    relay_port: _builtins.int
+    api_port: _builtins.int
     def __init__(
         self,
         *,
-        add_learner: _builtins.str = ...,
-        promote: _builtins.str = ...,
-        remove: _builtins.str = ...,
-        replace: Global___MemberChange.Replacement | None = ...,
-        raft_address: _builtins.str = ...,
-        relay_address: _builtins.str = ...,
+        host: _builtins.str = ...,
+        raft_port: _builtins.int = ...,
+        relay_port: _builtins.int = ...,
+        api_port: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["add_learner", b"add_learner", "kind", b"kind", "promote", b"promote", "remove", b"remove", "replace", b"replace"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["add_learner", b"add_learner", "kind", b"kind", "promote", b"promote", "raft_address", b"raft_address", "relay_address", b"relay_address", "remove", b"remove", "replace", b"replace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_port", b"api_port", "host", b"host", "raft_port", b"raft_port", "relay_port", b"relay_port"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["add_learner", "promote", "remove", "replace"]  # noqa: Y015
-    _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Address: _TypeAlias = Address  # noqa: Y015
+
+@_typing.final
+class MemberChange(_message.Message):
+    """kind: ChangeKind of qm.store.membership. incarnation and address: of the node that enters."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    node: _builtins.str
+    incarnation: _builtins.int
+    @_builtins.property
+    def address(self) -> Global___Address: ...
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        node: _builtins.str = ...,
+        incarnation: _builtins.int = ...,
+        address: Global___Address | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["address", b"address"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "incarnation", b"incarnation", "kind", b"kind", "node", b"node"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MemberChange: _TypeAlias = MemberChange  # noqa: Y015
 
@@ -462,7 +507,29 @@ Global___InspectRequest: _TypeAlias = InspectRequest  # noqa: Y015
 
 @_typing.final
 class InspectReply(_message.Message):
+    """A node that belongs to no cluster yet has no raft_id and no cluster."""
+
     DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class MarksEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.bytes
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.bytes = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     NODE_FIELD_NUMBER: _builtins.int
     RAFT_ID_FIELD_NUMBER: _builtins.int
@@ -475,6 +542,12 @@ class InspectReply(_message.Message):
     DIGEST_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     COMMAND_VERSION_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    VOTERS_FIELD_NUMBER: _builtins.int
+    LEARNERS_FIELD_NUMBER: _builtins.int
+    RETIRED_FIELD_NUMBER: _builtins.int
+    IS_PROVISIONED_FIELD_NUMBER: _builtins.int
+    MARKS_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     raft_id: _builtins.str
     role: _builtins.str
@@ -486,6 +559,18 @@ class InspectReply(_message.Message):
     digest: _builtins.bytes
     version: _builtins.str
     command_version: _builtins.int
+    cluster: _builtins.bytes
+    is_provisioned: _builtins.bool
+    @_builtins.property
+    def voters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def learners(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def retired(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def marks(self) -> _containers.ScalarMap[_builtins.int, _builtins.bytes]:
+        """Digests of the last audit marks, of the state as it lies on the disk."""
+
     def __init__(
         self,
         *,
@@ -500,11 +585,65 @@ class InspectReply(_message.Message):
         digest: _builtins.bytes = ...,
         version: _builtins.str = ...,
         command_version: _builtins.int = ...,
+        cluster: _builtins.bytes = ...,
+        voters: _abc.Iterable[_builtins.str] | None = ...,
+        learners: _abc.Iterable[_builtins.str] | None = ...,
+        retired: _abc.Iterable[_builtins.str] | None = ...,
+        is_provisioned: _builtins.bool = ...,
+        marks: _abc.Mapping[_builtins.int, _builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "command_version", b"command_version", "commit", b"commit", "digest", b"digest", "leader", b"leader", "node", b"node", "raft_id", b"raft_id", "role", b"role", "term", b"term", "version", b"version", "wall_clock_ms", b"wall_clock_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "cluster", b"cluster", "command_version", b"command_version", "commit", b"commit", "digest", b"digest", "is_provisioned", b"is_provisioned", "leader", b"leader", "learners", b"learners", "marks", b"marks", "node", b"node", "raft_id", b"raft_id", "retired", b"retired", "role", b"role", "term", b"term", "version", b"version", "voters", b"voters", "wall_clock_ms", b"wall_clock_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___InspectReply: _TypeAlias = InspectReply  # noqa: Y015
+
+@_typing.final
+class AdoptRequest(_message.Message):
+    """founders: consensus ids, the same on all of them; empty for a learner.
+    sealing_key: opens the cluster's private keys; empty where the configuration names one.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    RAFT_ID_FIELD_NUMBER: _builtins.int
+    FOUNDERS_FIELD_NUMBER: _builtins.int
+    SEALING_KEY_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.bytes
+    raft_id: _builtins.str
+    sealing_key: _builtins.bytes
+    @_builtins.property
+    def founders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.bytes = ...,
+        raft_id: _builtins.str = ...,
+        founders: _abc.Iterable[_builtins.str] | None = ...,
+        sealing_key: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "founders", b"founders", "raft_id", b"raft_id", "sealing_key", b"sealing_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdoptRequest: _TypeAlias = AdoptRequest  # noqa: Y015
+
+@_typing.final
+class AdoptReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdoptReply: _TypeAlias = AdoptReply  # noqa: Y015

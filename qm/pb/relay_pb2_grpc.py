@@ -36,8 +36,8 @@ class RelayStub:
         """
         self.Exchange = channel.stream_stream(
                 '/qm.pb.Relay/Exchange',
-                request_serializer=qm_dot_pb_dot_relay__pb2.EdgeFrame.SerializeToString,
-                response_deserializer=qm_dot_pb_dot_relay__pb2.LeaderFrame.FromString,
+                request_serializer=qm_dot_pb_dot_relay__pb2.EdgeFrames.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_relay__pb2.LeaderFrames.FromString,
                 _registered_method=True)
         self.Propose = channel.unary_unary(
                 '/qm.pb.Relay/Propose',
@@ -53,6 +53,11 @@ class RelayStub:
                 '/qm.pb.Relay/Inspect',
                 request_serializer=qm_dot_pb_dot_relay__pb2.InspectRequest.SerializeToString,
                 response_deserializer=qm_dot_pb_dot_relay__pb2.InspectReply.FromString,
+                _registered_method=True)
+        self.Adopt = channel.unary_unary(
+                '/qm.pb.Relay/Adopt',
+                request_serializer=qm_dot_pb_dot_relay__pb2.AdoptRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_relay__pb2.AdoptReply.FromString,
                 _registered_method=True)
 
 
@@ -87,13 +92,20 @@ class RelayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Adopt(self, request, context):
+        """A node without identity becomes a founder or a learner of a cluster.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RelayServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Exchange': grpc.stream_stream_rpc_method_handler(
                     servicer.Exchange,
-                    request_deserializer=qm_dot_pb_dot_relay__pb2.EdgeFrame.FromString,
-                    response_serializer=qm_dot_pb_dot_relay__pb2.LeaderFrame.SerializeToString,
+                    request_deserializer=qm_dot_pb_dot_relay__pb2.EdgeFrames.FromString,
+                    response_serializer=qm_dot_pb_dot_relay__pb2.LeaderFrames.SerializeToString,
             ),
             'Propose': grpc.unary_unary_rpc_method_handler(
                     servicer.Propose,
@@ -109,6 +121,11 @@ def add_RelayServicer_to_server(servicer, server):
                     servicer.Inspect,
                     request_deserializer=qm_dot_pb_dot_relay__pb2.InspectRequest.FromString,
                     response_serializer=qm_dot_pb_dot_relay__pb2.InspectReply.SerializeToString,
+            ),
+            'Adopt': grpc.unary_unary_rpc_method_handler(
+                    servicer.Adopt,
+                    request_deserializer=qm_dot_pb_dot_relay__pb2.AdoptRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_relay__pb2.AdoptReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -136,8 +153,8 @@ class Relay:
             request_iterator,
             target,
             '/qm.pb.Relay/Exchange',
-            qm_dot_pb_dot_relay__pb2.EdgeFrame.SerializeToString,
-            qm_dot_pb_dot_relay__pb2.LeaderFrame.FromString,
+            qm_dot_pb_dot_relay__pb2.EdgeFrames.SerializeToString,
+            qm_dot_pb_dot_relay__pb2.LeaderFrames.FromString,
             options,
             channel_credentials,
             insecure,
@@ -219,6 +236,33 @@ class Relay:
             '/qm.pb.Relay/Inspect',
             qm_dot_pb_dot_relay__pb2.InspectRequest.SerializeToString,
             qm_dot_pb_dot_relay__pb2.InspectReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Adopt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/qm.pb.Relay/Adopt',
+            qm_dot_pb_dot_relay__pb2.AdoptRequest.SerializeToString,
+            qm_dot_pb_dot_relay__pb2.AdoptReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -33,7 +33,7 @@ class RelayStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> RelayAsyncStub: ...
-    Exchange: _grpc.StreamStreamMultiCallable[_relay_pb2.EdgeFrame, _relay_pb2.LeaderFrame]
+    Exchange: _grpc.StreamStreamMultiCallable[_relay_pb2.EdgeFrames, _relay_pb2.LeaderFrames]
     """One edge's ordered stream to one leader in one term. The first frame is a hello."""
     Propose: _grpc.UnaryUnaryMultiCallable[_relay_pb2.ProposeRequest, _relay_pb2.ProposeReply]
     """Commands of clients: propose in order, answer with their outcomes."""
@@ -41,11 +41,13 @@ class RelayStub:
     """Only the leader takes it."""
     Inspect: _grpc.UnaryUnaryMultiCallable[_relay_pb2.InspectRequest, _relay_pb2.InspectReply]
     """Any node: what it knows of itself, for status and for digests of audit marks."""
+    Adopt: _grpc.UnaryUnaryMultiCallable[_relay_pb2.AdoptRequest, _relay_pb2.AdoptReply]
+    """A node without identity becomes a founder or a learner of a cluster."""
 
 @_typing.type_check_only
 class RelayAsyncStub(RelayStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
-    Exchange: _aio.StreamStreamMultiCallable[_relay_pb2.EdgeFrame, _relay_pb2.LeaderFrame]  # type: ignore[assignment]
+    Exchange: _aio.StreamStreamMultiCallable[_relay_pb2.EdgeFrames, _relay_pb2.LeaderFrames]  # type: ignore[assignment]
     """One edge's ordered stream to one leader in one term. The first frame is a hello."""
     Propose: _aio.UnaryUnaryMultiCallable[_relay_pb2.ProposeRequest, _relay_pb2.ProposeReply]  # type: ignore[assignment]
     """Commands of clients: propose in order, answer with their outcomes."""
@@ -53,14 +55,16 @@ class RelayAsyncStub(RelayStub):
     """Only the leader takes it."""
     Inspect: _aio.UnaryUnaryMultiCallable[_relay_pb2.InspectRequest, _relay_pb2.InspectReply]  # type: ignore[assignment]
     """Any node: what it knows of itself, for status and for digests of audit marks."""
+    Adopt: _aio.UnaryUnaryMultiCallable[_relay_pb2.AdoptRequest, _relay_pb2.AdoptReply]  # type: ignore[assignment]
+    """A node without identity becomes a founder or a learner of a cluster."""
 
 class RelayServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def Exchange(
         self,
-        request_iterator: _MaybeAsyncIterator[_relay_pb2.EdgeFrame],
+        request_iterator: _MaybeAsyncIterator[_relay_pb2.EdgeFrames],
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_relay_pb2.LeaderFrame], _abc.AsyncIterator[_relay_pb2.LeaderFrame]]:
+    ) -> _typing.Union[_abc.Iterator[_relay_pb2.LeaderFrames], _abc.AsyncIterator[_relay_pb2.LeaderFrames]]:
         """One edge's ordered stream to one leader in one term. The first frame is a hello."""
 
     @_abc_1.abstractmethod
@@ -86,5 +90,13 @@ class RelayServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_relay_pb2.InspectReply, _abc.Awaitable[_relay_pb2.InspectReply]]:
         """Any node: what it knows of itself, for status and for digests of audit marks."""
+
+    @_abc_1.abstractmethod
+    def Adopt(
+        self,
+        request: _relay_pb2.AdoptRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_relay_pb2.AdoptReply, _abc.Awaitable[_relay_pb2.AdoptReply]]:
+        """A node without identity becomes a founder or a learner of a cluster."""
 
 def add_RelayServicer_to_server(servicer: RelayServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

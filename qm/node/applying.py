@@ -1,0 +1,69 @@
+"""The store as consensus drives it: outcomes for proposers, effects for whoever listens."""
+
+from collections.abc import Callable, Sequence
+
+from qm.model.effects import Applied, Outcome
+from qm.store.store import Store
+from raft.machine import SnapshotSink, SnapshotSource
+from raft.types import Entry, SnapshotMeta
+
+
+class AppliedStore:
+    """Implements `raft.machine.StateMachine` with one Outcome for each command of an entry."""
+
+    def __init__(
+        self,
+        store: Store,
+        on_applied: Callable[[Sequence[Applied]], None],
+        on_installed: Callable[[], None],
+    ) -> None:
+        """`on_applied` hears of every run of entries when its rows are written; `on_installed`
+        of a snapshot that replaced the state, in whatever thread installs.
+        """
+        self.store = store
+        self.is_installing = False
+        """A snapshot is replacing the state, in another thread: nobody may read it."""
+        self._on_applied = on_applied
+        self.on_installed = on_installed
+
+    def applied_index(self) -> int:
+        """See StateMachine.applied_index."""
+        return self.store.applied_index()
+
+    def durable_index(self) -> int:
+        """See StateMachine.durable_index."""
+        return self.store.durable_index()
+
+    def apply(self, entries: Sequence[Entry]) -> Sequence[Sequence[Outcome]]:
+        """See StateMachine.apply."""
+        run = self.store.apply(entries)
+        self._on_applied(run)
+        return [applied.outcomes for applied in run]
+
+    def snapshot(self, meta_index: int) -> SnapshotSource:
+        """See StateMachine.snapshot."""
+        return self.store.snapshot(meta_index)
+
+    def receive_snapshot(self, meta: SnapshotMeta) -> SnapshotSink:
+        """See StateMachine.receive_snapshot."""
+        return _Sink(self, self.store.receive_snapshot(meta))
+
+
+class _Sink:
+    """Says while its snapshot is being installed."""
+
+    def __init__(self, owner: AppliedStore, sink: SnapshotSink) -> None:
+        self._owner = owner
+        self._sink = sink
+        self.offset = sink.offset
+        self.write = sink.write
+        self.abandon = sink.abandon
+
+    def finish(self) -> None:
+        """See SnapshotSink.finish."""
+        self._owner.is_installing = True
+        try:
+            self._sink.finish()
+        finally:
+            self._owner.is_installing = False
+        self._owner.on_installed()

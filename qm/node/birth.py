@@ -1,0 +1,86 @@
+"""A cluster's birth: the queue manager's identity and keys, as the Provision command.
+
+The private keys leave this module only sealed, under a key that the state never holds.
+"""
+
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from qm.model.commands import Provision
+from qm.node.config import StorageSection
+from qm.store.sealing import KEY_BYTES, key_from_command, key_from_file, seal
+from qm.wire.enums import ProviderType, PublicKeyAlgorithm
+from qm.wire.public_key import MqdsPublicKey, PublicKeyBlob, write_mqds_public_keys
+
+RSA_BITS: Final = 2048
+_PUBLIC_EXPONENT: Final = 65_537
+PRIVATE_KEYS_LABEL: Final = b"queue manager keys"
+"""What the seal is for (`qm.store.sealing.unseal`)."""
+SEALING_KEY_FILE: Final = "sealing.key"
+"""In the data folder, where the configuration names neither file nor command."""
+_PROVIDERS: Final = (
+    (ProviderType.RSA_FULL, "Microsoft Enhanced Cryptographic Provider v1.0"),
+    (ProviderType.RSA_AES, "Microsoft Enhanced RSA and AES Cryptographic Provider"),
+)
+"""Under which peers look for a key [MS-MQQB 3.1.7.2]."""
+
+
+def sealing_key(storage: StorageSection, data: Path) -> bytes:
+    """Return the key that opens the private keys. Raises SealingError."""
+    if storage.sealing_key_command:
+        return key_from_command(list(storage.sealing_key_command))
+    return key_from_file(storage.sealing_key_file or data / SEALING_KEY_FILE)
+
+
+def create_sealing_key(path: Path) -> bytes:
+    """Return the key in a file, made if there is none. Raises SealingError, OSError."""
+    if not path.exists():
+        _write_new(path, secrets.token_bytes(KEY_BYTES))
+    return key_from_file(path)
+
+
+def keep_sealing_key(data: Path, key: bytes) -> None:
+    """Keep the key that came with this node's adoption, unless there is one. Raises OSError."""
+    path = data / SEALING_KEY_FILE
+    if not path.exists():
+        _write_new(path, key)
+
+
+def _write_new(path: Path, key: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(key.hex().encode() + b"\n")
+
+
+def provision(computer_name: str, dns_name: str, aliases: tuple[str, ...], key: bytes) -> Provision:
+    """Return the command that makes a queue manager, with fresh identity and keys.
+
+    `key` seals the private keys. Takes a moment: it generates an RSA key.
+    """
+    private = rsa.generate_private_key(_PUBLIC_EXPONENT, RSA_BITS)
+    secret = private.private_bytes(
+        serialization.Encoding.DER,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    modulus = private.public_key().public_numbers().n.to_bytes(RSA_BITS // 8, "little")
+    blob = PublicKeyBlob(RSA_BITS, _PUBLIC_EXPONENT, modulus, PublicKeyAlgorithm.RSA_KEYX)
+    public = write_mqds_public_keys(
+        tuple(MqdsPublicKey(kind, name, blob) for kind, name in _PROVIDERS)
+    )
+    return Provision(
+        queue_manager=secrets.token_bytes(16),
+        computer_name=computer_name,
+        qualified_computer_name=dns_name,
+        aliases=aliases,
+        realm=bytes(16),
+        tx_time_stamp=int(time.time()),
+        sealed_private_keys=seal(key, secrets.token_bytes(12), secret, PRIVATE_KEYS_LABEL),
+        public_keys=public,
+    )

@@ -1,0 +1,79 @@
+"""Cluster time: what the leader stamps and every node estimates (DESIGN section 4, Time).
+
+It is the last stamp plus the time that has passed since, by the monotonic clock of whoever leads.
+Wall clocks only steer it: slowly, towards the median of the members', or by one jump forward after
+a gap without a leader. So a wall clock that steps expires no message and no lease.
+"""
+
+from collections.abc import Callable, Sequence
+from statistics import median_low
+from typing import Final
+
+SLEW_SHARE: Final = 200
+"""At most one part in so many of the time that passes is added or taken: 5 ms in a second."""
+_NS_PER_MS: Final = 1_000_000
+
+
+class ClusterClock:
+    """One node's clock. Times are UTC milliseconds."""
+
+    def __init__(self, monotonic_ns: Callable[[], int]) -> None:
+        """`monotonic_ns`: nanoseconds that never go back and never step."""
+        self._monotonic_ns = monotonic_ns
+        self._time_ns = 0
+        self._read_at_ns = monotonic_ns()
+        self._owed_ns = 0
+        self._told_ms = 0
+        self._leads = False
+
+    def now_ms(self) -> int:
+        """Return cluster time; it never goes back."""
+        self._pass_time()
+        self._told_ms = max(self._told_ms, self._time_ns // _NS_PER_MS)
+        return self._told_ms
+
+    def _pass_time(self) -> None:
+        now = self._monotonic_ns()
+        passed = now - self._read_at_ns
+        self._read_at_ns = now
+        most = passed // SLEW_SHARE
+        slewed = max(-most, min(most, self._owed_ns))
+        self._owed_ns -= slewed
+        self._time_ns += passed + slewed
+
+    def observe(self, stamp_ms: int) -> None:
+        """An entry with this stamp was applied here. A leader's own stamps tell it nothing."""
+        if not self._leads:
+            self._set(stamp_ms)
+
+    def lead(self) -> None:
+        """This node stamps from now on, not before what it told or observed."""
+        self._set(self.now_ms())
+        self._leads = True
+
+    def follow(self) -> None:
+        """Another node stamps."""
+        self._owed_ns = 0
+        self._leads = False
+
+    def steer(self, wall_clocks_ms: Sequence[int]) -> None:
+        """Aim at the median of the members' wall clocks, read a moment ago, while leading."""
+        if self._leads and wall_clocks_ms:
+            self._pass_time()
+            self._owed_ns = median_low(wall_clocks_ms) * _NS_PER_MS - self._time_ns
+
+    def jump(self, wall_clocks_ms: Sequence[int]) -> int:
+        """Jump forward to the median after a gap without leader; return by how much, in ms.
+
+        Of an even number the lower middle one counts: better late than early.
+        """
+        gap = median_low(wall_clocks_ms) - self.now_ms() if wall_clocks_ms else 0
+        if gap <= 0:
+            return 0
+        self._set(self._told_ms + gap)
+        return gap
+
+    def _set(self, time_ms: int) -> None:
+        self._time_ns = time_ms * _NS_PER_MS
+        self._read_at_ns = self._monotonic_ns()
+        self._owed_ns = 0

@@ -1,0 +1,261 @@
+"""The relay endpoint: what other nodes ask of this one (relay.proto)."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol, TypeAlias
+
+import grpc
+import grpc.aio
+
+from qm.model.effects import Outcome
+from qm.node.channels import FRAME_BYTES_SOFT, SERVER_OPTIONS, accept_node, refuse
+from qm.node.forwarding import NotTaken
+from qm.node.lines import Hub, Line, LineEnd
+from qm.node.outcomes import encode_outcome
+from qm.node.streams import BROKEN
+from qm.pb import relay_pb2
+from qm.pb.relay_pb2_grpc import RelayServicer, add_RelayServicer_to_server
+from qm.store.cluster import LatePackets, OutcomeUnknown, SessionFacts, Unavailable
+from qm.store.membership import ChangeRefused
+from raft.tls import TlsIdentity
+
+logger = logging.getLogger(__name__)
+
+CALLS_MAX: Final = 512
+"""Open at once; every one of them authenticated."""
+LATE_QUEUED_MAX: Final = 65_536
+"""Frames that wait for an edge which does not read; then its stream ends."""
+_EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]
+_FRAME_OVERHEAD_BYTES: Final = 64
+
+
+class Leader(Protocol):
+    """What only the leader does."""
+
+    @property
+    def hub(self) -> Hub:
+        """Of the leader's lines."""
+
+    def leads_in(self, term: int) -> bool:
+        """Return whether this node leads in a term, and has begun to serve."""
+
+    async def propose_here(self, payloads: Sequence[bytes]) -> Sequence[Outcome]:
+        """Propose in order. Raises NotTaken, Unavailable, OutcomeUnknown, ValueError."""
+
+
+Lead: TypeAlias = Callable[[relay_pb2.LeadRequest], Awaitable[None]]
+"""`qm.node.members.Members.lead`."""
+
+
+class RelayServer:
+    """One node's relay endpoint. Without a cluster it answers Inspect and Adopt alone."""
+
+    def __init__(
+        self,
+        listen: str,
+        identity: TlsIdentity,
+        inspect: Callable[[], relay_pb2.InspectReply],
+        adopt: Callable[[relay_pb2.AdoptRequest], Awaitable[None]],
+    ) -> None:
+        """`adopt` raises ChangeRefused when this node belongs to a cluster already."""
+        self.leader: Leader | None = None
+        """Set, with `lead`, when this node belongs to a cluster."""
+        self.lead: Lead | None = None
+        self._listen = listen
+        self._identity = identity
+        self.inspect: Final = inspect
+        self.adopt: Final = adopt
+
+    async def start(self) -> None:
+        """Listen. Raises OSError."""
+        self._server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
+        add_RelayServicer_to_server(_Service(self), self._server)
+        try:
+            self._server.add_secure_port(self._listen, self._identity.server_credentials())
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {self._listen}: {error}") from error
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """End every call."""
+        await self._server.stop(grace=None)
+
+
+class _Service(RelayServicer):
+    """Translates calls; refuses whoever is no node."""
+
+    def __init__(self, owner: RelayServer) -> None:
+        self._owner = owner
+
+    async def _leader(self, context: Any) -> Leader:
+        if self._owner.leader is None:
+            await refuse(
+                context,
+                grpc.StatusCode.FAILED_PRECONDITION,
+                "this node belongs to no cluster yet: `qm cluster init` or `qm node join`",
+            )
+        return self._owner.leader
+
+    async def Propose(  # noqa: N802
+        self, request: relay_pb2.ProposeRequest, context: Any
+    ) -> relay_pb2.ProposeReply:
+        await accept_node(context)
+        leader = await self._leader(context)
+        try:
+            outcomes = await leader.propose_here(request.payloads)
+        except tuple(_CODES) as error:
+            await refuse(context, _CODES[type(error)], str(error))
+        return relay_pb2.ProposeReply(outcomes=map(encode_outcome, outcomes))
+
+    async def Lead(  # noqa: N802
+        self, request: relay_pb2.LeadRequest, context: Any
+    ) -> relay_pb2.LeadReply:
+        await accept_node(context)
+        await self._leader(context)
+        try:
+            assert self._owner.lead is not None
+            await self._owner.lead(request)
+        except ChangeRefused as error:
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except tuple(_CODES) as error:
+            await refuse(context, _CODES[type(error)], str(error))
+        return relay_pb2.LeadReply()
+
+    async def Inspect(  # noqa: N802
+        self, request: relay_pb2.InspectRequest, context: Any
+    ) -> relay_pb2.InspectReply:
+        await accept_node(context)
+        return self._owner.inspect()
+
+    async def Adopt(  # noqa: N802
+        self, request: relay_pb2.AdoptRequest, context: Any
+    ) -> relay_pb2.AdoptReply:
+        await accept_node(context)
+        try:
+            await self._owner.adopt(request)
+        except ChangeRefused as error:
+            await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        return relay_pb2.AdoptReply()
+
+    async def Exchange(self, _: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
+        names = await accept_node(context)
+        leader = await self._leader(context)
+        frames = await context.read()
+        hello = None if frames is _EOF else frames.frames[0].hello
+        if hello is None or hello.edge not in names:
+            await refuse(
+                context, grpc.StatusCode.PERMISSION_DENIED, f"the certificate names {names}"
+            )
+        if not leader.leads_in(hello.term):
+            await refuse(
+                context,
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"this node does not lead in term {hello.term}",
+            )
+        reason = await _Carrier(context, leader.hub, hello.edge, hello.term).run(frames)
+        await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, reason)
+
+
+_CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
+    NotTaken: grpc.StatusCode.FAILED_PRECONDITION,
+    Unavailable: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ValueError: grpc.StatusCode.INVALID_ARGUMENT,
+    OutcomeUnknown: grpc.StatusCode.UNKNOWN,
+}
+
+
+class _Carrier:
+    """Carries one line over a gRPC stream."""
+
+    def __init__(self, context: Any, hub: Hub, edge: str, term: int) -> None:
+        self._context = context
+        self._frames: deque[relay_pb2.LeaderFrame] = deque()
+        self._has_frames = asyncio.Event()
+        self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._write(relay_pb2.LeaderFrame(welcome=relay_pb2.Welcome(term=term)))
+        self._line = hub.open(edge, self)
+
+    async def run(self, first: relay_pb2.EdgeFrames) -> str:
+        """Carry until either side ends; return why."""
+        writer = asyncio.create_task(self._write_frames(), name="relay line, writing")
+        reader = asyncio.create_task(self._read_frames(first), name="relay line, reading")
+        try:
+            await asyncio.wait((writer, reader, self._over), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            writer.cancel()
+            reader.cancel()
+            self._line.close()
+        return self._over.result() if self._over.done() else "the stream is broken"
+
+    async def _read_frames(self, frames: Any) -> None:
+        try:
+            for frame in list(frames.frames)[1:]:
+                _take(self._line, frame)
+            while (frames := await self._context.read()) is not _EOF:
+                for frame in frames.frames:
+                    _take(self._line, frame)
+        except LineEnd as error:
+            self.on_end(str(error))
+        except BROKEN as error:
+            self.on_end(repr(error))
+
+    async def _write_frames(self) -> None:
+        frames = self._frames
+        while True:
+            if not frames:
+                self._has_frames.clear()
+                await self._has_frames.wait()
+            together = relay_pb2.LeaderFrames()
+            size = 0
+            while frames and size < FRAME_BYTES_SOFT:
+                frame = frames.popleft()
+                size += sum(map(len, frame.late.packets)) + _FRAME_OVERHEAD_BYTES
+                together.frames.append(frame)
+            try:
+                await self._context.write(together)
+            except BROKEN:
+                return
+
+    def _write(self, frame: relay_pb2.LeaderFrame) -> None:
+        if len(self._frames) >= LATE_QUEUED_MAX:
+            self.on_end("the edge does not read: LATE_QUEUED_MAX is reached")
+            return
+        self._frames.append(frame)
+        self._has_frames.set()
+
+    # LineEvents
+
+    def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
+        """See LineEvents.on_outcome."""
+        told = relay_pb2.BatchOutcome(number=number, index=index, outcome=encode_outcome(outcome))
+        self._write(relay_pb2.LeaderFrame(outcome=told))
+
+    def on_late_packets(self, packets: LatePackets) -> None:
+        """See LineEvents.on_late_packets."""
+        late = relay_pb2.Late(
+            session=packets.session, tokens=packets.tokens, packets=packets.packets
+        )
+        self._write(relay_pb2.LeaderFrame(late=late))
+
+    def on_end(self, reason: str) -> None:
+        """See LineEvents.on_end."""
+        if not self._over.done():
+            self._over.set_result(reason)
+
+
+def _take(line: Line, frame: relay_pb2.EdgeFrame) -> None:
+    """Act on what an edge says. Raises LineEnd."""
+    kind = frame.WhichOneof("kind")
+    if kind == "batch":
+        line.batch(frame.batch.number, frame.batch.payload)
+    elif kind == "session_opened":
+        opened = frame.session_opened
+        line.session_opened(SessionFacts(opened.number, opened.queue_manager, opened.address))
+    elif kind == "session_closed":
+        line.session_closed(frame.session_closed.number)
+    elif kind == "late_result":
+        line.late_result(frame.late_result.tokens, frame.late_result.is_delivered)
+    else:
+        raise LineEnd(f"an unexpected frame: {kind}")

@@ -1,0 +1,261 @@
+"""Relay streams at the edge: `qm.store.cluster.RelayStream` to a leader here or elsewhere."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+import grpc.aio
+
+from qm.model.effects import Outcome
+from qm.node.channels import FRAME_BYTES_SOFT, Unreachable
+from qm.node.lines import Hub, LineEnd
+from qm.node.outcomes import decode_outcome
+from qm.pb import relay_pb2
+from qm.store.cluster import (
+    RELAY_BATCHES_MAX,
+    RELAY_BYTES_MAX,
+    LatePackets,
+    RelayEvents,
+    SessionFacts,
+)
+
+if TYPE_CHECKING:
+    from qm.pb.relay_pb2_grpc import RelayAsyncStub
+
+BROKEN: Final = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError, OSError)
+"""What opening, reading or writing raises when a stream ended under it."""
+_EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]
+
+
+class Room:
+    """How much a stream may still send."""
+
+    def __init__(self) -> None:
+        self._sizes: deque[int] = deque()
+        self._bytes = 0
+
+    def left(self) -> int:
+        """Return how many more batches may be sent."""
+        return 0 if self._bytes >= RELAY_BYTES_MAX else RELAY_BATCHES_MAX - len(self._sizes)
+
+    def take(self, size: int) -> None:
+        """A batch is sent."""
+        self._sizes.append(size)
+        self._bytes += size
+
+    def give_back(self) -> None:
+        """The oldest batch has its outcome."""
+        self._bytes -= self._sizes.popleft()
+
+
+class LocalStream:
+    """The short cut of the edge on the leader's own node. Every call of its events comes from
+    the loop, never from within a call of its own.
+    """
+
+    def __init__(self, hub: Hub, edge: str, events: RelayEvents) -> None:
+        self._events = events
+        self._room = Room()
+        self._loop = asyncio.get_running_loop()
+        self._is_over = False
+        self._line = hub.open(edge, self)
+
+    @property
+    def room(self) -> int:
+        """See RelayStream.room."""
+        return self._room.left()
+
+    def send(self, number: int, payload: bytes) -> None:
+        """See RelayStream.send."""
+        self._room.take(len(payload))
+        self._guarded(self._line.batch, number, payload)
+
+    def session_opened(self, session: SessionFacts) -> None:
+        """See RelayStream.session_opened."""
+        self._guarded(self._line.session_opened, session)
+
+    def session_closed(self, number: int) -> None:
+        """See RelayStream.session_closed."""
+        self._line.session_closed(number)
+
+    def delivered(self, session: int, tokens: Sequence[int]) -> None:
+        """See RelayStream.delivered."""
+        self._line.late_result(tokens, True)
+
+    def undelivered(self, session: int, tokens: Sequence[int]) -> None:
+        """See RelayStream.undelivered."""
+        self._line.late_result(tokens, False)
+
+    def close(self) -> None:
+        """See RelayStream.close."""
+        self._is_over = True
+        self._line.close()
+
+    def _guarded(self, call: Callable[..., None], *arguments: object) -> None:
+        try:
+            call(*arguments)
+        except LineEnd as error:
+            self._line.end(str(error))
+
+    # LineEvents
+
+    def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
+        """Pass it on; the line calls from a task of its own."""
+        if not self._is_over:
+            self._room.give_back()
+            self._events.on_outcome(number, index, outcome)
+
+    def on_late_packets(self, packets: LatePackets) -> None:
+        """Pass it on, but not into the middle of what the edge does now."""
+        self._loop.call_soon(self._tell_late_packets, packets)
+
+    def _tell_late_packets(self, packets: LatePackets) -> None:
+        if not self._is_over:
+            self._events.on_late_packets(packets)
+
+    def on_end(self, reason: str) -> None:
+        """Likewise."""
+        self._loop.call_soon(self._tell_end, reason)
+
+    def _tell_end(self, reason: str) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._events.on_end(reason)
+
+
+class RemoteStream:
+    """A stream to the leader on another node. What waits is written together."""
+
+    def __init__(
+        self,
+        edge: str,
+        term: int,
+        stub: Callable[[], Awaitable["RelayAsyncStub"]],
+        events: RelayEvents,
+        on_over: Callable[["RemoteStream"], None],
+    ) -> None:
+        self.term: Final = term
+        self._events = events
+        self._on_over = on_over
+        self._room = Room()
+        self._frames: deque[relay_pb2.EdgeFrame] = deque()
+        self._has_frames = asyncio.Event()
+        self._is_over = False
+        hello = relay_pb2.Hello(edge=edge, term=term)
+        self._write(relay_pb2.EdgeFrame(hello=hello))
+        self._task = asyncio.create_task(self._run(stub), name=f"relay stream in term {term}")
+
+    @property
+    def room(self) -> int:
+        """See RelayStream.room."""
+        return self._room.left()
+
+    def send(self, number: int, payload: bytes) -> None:
+        """See RelayStream.send."""
+        self._room.take(len(payload))
+        batch = relay_pb2.Batch(number=number, payload=payload)
+        self._write(relay_pb2.EdgeFrame(batch=batch))
+
+    def session_opened(self, session: SessionFacts) -> None:
+        """See RelayStream.session_opened."""
+        opened = relay_pb2.SessionOpened(
+            number=session.number, queue_manager=session.queue_manager, address=session.address
+        )
+        self._write(relay_pb2.EdgeFrame(session_opened=opened))
+
+    def session_closed(self, number: int) -> None:
+        """See RelayStream.session_closed."""
+        closed = relay_pb2.SessionClosed(number=number)
+        self._write(relay_pb2.EdgeFrame(session_closed=closed))
+
+    def delivered(self, session: int, tokens: Sequence[int]) -> None:
+        """See RelayStream.delivered."""
+        self._late_result(session, tokens, True)
+
+    def undelivered(self, session: int, tokens: Sequence[int]) -> None:
+        """See RelayStream.undelivered."""
+        self._late_result(session, tokens, False)
+
+    def _late_result(self, session: int, tokens: Sequence[int], is_delivered: bool) -> None:
+        result = relay_pb2.LateResult(session=session, tokens=tokens, is_delivered=is_delivered)
+        self._write(relay_pb2.EdgeFrame(late_result=result))
+
+    def close(self) -> None:
+        """See RelayStream.close."""
+        if not self._is_over:
+            self._is_over = True
+            self._task.cancel()
+            self._on_over(self)
+
+    def end(self, reason: str) -> None:
+        """The leader, or its term, is over: nothing will come of this stream any more."""
+        if not self._is_over:
+            self.close()
+            self._events.on_end(reason)
+
+    # Frames
+
+    def _write(self, frame: relay_pb2.EdgeFrame) -> None:
+        if not self._is_over:
+            self._frames.append(frame)
+            self._has_frames.set()
+
+    async def _run(self, stub: Callable[[], Awaitable["RelayAsyncStub"]]) -> None:
+        try:
+            call = (await stub()).Exchange(None)
+        except Unreachable as error:
+            self.end(str(error))
+            return
+        writer = asyncio.create_task(self._write_frames(call), name="relay stream, writing")
+        try:
+            reason = await self._read_frames(call)
+        except BROKEN as error:
+            reason = repr(error)
+        finally:
+            writer.cancel()
+            call.cancel()
+        self.end(reason)
+
+    async def _write_frames(self, call: Any) -> None:
+        frames = self._frames
+        while True:
+            if not frames:
+                self._has_frames.clear()
+                await self._has_frames.wait()
+            together = relay_pb2.EdgeFrames()
+            size = 0
+            while frames and size < FRAME_BYTES_SOFT:
+                frame = frames.popleft()
+                size += len(frame.batch.payload) + _FRAME_OVERHEAD_BYTES
+                together.frames.append(frame)
+            try:
+                await call.write(together)
+            except BROKEN:
+                return  # the reader sees the end as well, and its reason
+
+    async def _read_frames(self, call: Any) -> str:
+        while True:
+            message = await call.read()
+            if message is _EOF:
+                return f"{(await call.code()).name}: {await call.details()}"
+            for frame in message.frames:
+                self._take(frame)
+                if self._is_over:
+                    return "closed"
+
+    def _take(self, frame: relay_pb2.LeaderFrame) -> None:
+        kind = frame.WhichOneof("kind")
+        if kind == "outcome":
+            self._room.give_back()
+            outcome = decode_outcome(frame.outcome.outcome)
+            self._events.on_outcome(frame.outcome.number, frame.outcome.index, outcome)
+        elif kind == "late":
+            late = frame.late
+            packets = LatePackets(late.session, tuple(late.tokens), tuple(late.packets))
+            self._events.on_late_packets(packets)
+
+
+_FRAME_OVERHEAD_BYTES: Final = 64
+"""About what a frame takes besides its payload."""

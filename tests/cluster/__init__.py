@@ -1,0 +1,1 @@
+"""Whole nodes: in one loop (`harness`), and as processes."""
