@@ -34,6 +34,15 @@ else
     echo "deps-system: no promtool; test-chart needs it: apt-get install prometheus"
 fi
 
+# `make test-hosts` starts the virtual IP's files on network namespaces.
+for tool in keepalived haproxy nft; do
+    if command -v "$tool" >/dev/null 2>&1 || [ -x "/usr/sbin/$tool" ]; then
+        echo "deps-system: $tool found"
+    else
+        echo "deps-system: no $tool; test-hosts needs it: apt-get install keepalived haproxy nftables"
+    fi
+done
+
 if [ "${#needed[@]}" -eq 0 ]; then
     echo "deps-system: nothing is missing"
 elif [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then

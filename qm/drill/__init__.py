@@ -1,0 +1,1 @@
+"""Failover drills: hosts, faults, scenarios and the verdict on what clients saw."""
