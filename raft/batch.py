@@ -42,18 +42,24 @@ class BatchBuilder:
         """Of all payloads."""
         return self._bytes
 
-    def fits(self, length: int) -> bool:
-        """Return whether a payload of `length` bytes still belongs into this batch."""
-        if not self._payloads:
-            return True
-        has_place = len(self._payloads) < BATCH_PAYLOADS_MAX - 1  # the prologue has the last
-        return has_place and self._bytes + length <= self._soft_max
-
     def add(self, payload: bytes | memoryview) -> int:
         """Take a payload, which must not change before `build`; return its ordinal, from 0."""
-        self._payloads.append(payload)
+        payloads = self._payloads
+        payloads.append(payload)
         self._bytes += len(payload)
-        return len(self._payloads) - 1
+        return len(payloads) - 1
+
+    def offer(self, payload: bytes | memoryview) -> int:
+        """As `add`, if the payload still belongs into this batch; -1 if the batch is full."""
+        payloads, size_bytes = self._payloads, self._bytes + len(payload)
+        if size_bytes > self._soft_max and payloads:
+            return -1
+        ordinal = len(payloads)
+        if ordinal >= BATCH_PAYLOADS_MAX - 1:  # the prologue has the last place
+            return -1
+        payloads.append(payload)
+        self._bytes = size_bytes
+        return ordinal
 
     def build(self, prologue: bytes | None = None) -> bytes:
         """Return the entry's data and start an empty batch. `prologue` becomes its first payload,

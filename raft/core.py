@@ -47,6 +47,9 @@ from raft.validation import is_wellformed
 
 TICK_MS = 5
 """The length of a tick that the defaults of `CoreConfig` assume."""
+COMMIT_STRIDE_ENTRIES = 64
+"""How far the commit index on disk may lag. A record for every batch would cost as much as the
+batch's own; a node that restarts applies that much less before it hears of its leader."""
 
 __all__ = ["TICK_MS", "Busy", "Core", "CoreConfig", "Counters", "FollowerStatus", "NotLeader"]
 
@@ -301,7 +304,8 @@ class Core:
             after = tuple(state.synced)
             state.synced.clear()
             is_voted = (state.term, state.vote) != self._written
-            if is_voted or (entries and state.commit != self._written_commit):
+            is_far = state.commit - self._written_commit >= COMMIT_STRIDE_ENTRIES
+            if is_voted or (entries and is_far):
                 # The commit index rides along; alone it is not worth a write (Raft figure 2).
                 hard_state = HardState(state.term, state.vote, state.commit)
                 self._written = (state.term, state.vote)

@@ -327,9 +327,9 @@ class Driver(Generic[ResultT]):
         for _ in range(POLLS_PER_TURN_MAX):
             if proposals.can_submit:
                 proposals.submit(replica.propose, replica.term)
+            self._take(replica.poll())
             if not replica.has_work():
                 break
-            self._take(replica.poll())
         else:
             self._schedule_turn()
         self._set_timer()

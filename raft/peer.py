@@ -131,7 +131,8 @@ class Peer:
 
     def _end_ride(self) -> None:
         self._ride = None
-        self._wake.set()
+        if self._queue:  # else a frame has taken it along
+            self._wake.set()
 
     async def _pump(self) -> None:
         while True:

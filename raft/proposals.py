@@ -134,16 +134,17 @@ class Proposals(Generic[ResultT]):
 
     def add(self, payload: bytes) -> tuple[Outcome[Sequence[ResultT]], int]:
         """Take a payload; return where its result will be found, and its ordinal. Raises Busy."""
-        size = len(payload)
-        if self.waiting_bytes and self.waiting_bytes + size > self._waiting_bytes_max:
+        waiting_bytes = self.waiting_bytes + len(payload)
+        if waiting_bytes > self._waiting_bytes_max and self.waiting_bytes:
             raise Busy("too many proposals wait: WAITING_BYTES_MAX is reached")
+        self.waiting_bytes = waiting_bytes
         batch = self._open
-        if batch is None or not batch.builder.fits(size):
-            if batch is not None:
-                self._waiting.append(batch)
-            batch = self._open = _Batch()
-        self.waiting_bytes += size
-        batch.size_bytes += size
+        if batch is not None:
+            ordinal = batch.builder.offer(payload)
+            if ordinal >= 0:
+                return batch.outcome, ordinal
+            self._close_open()
+        batch = self._open = _Batch()
         return batch.outcome, batch.builder.add(payload)
 
     def submit(self, propose: Callable[[bytes], int], term: int) -> None:
@@ -154,6 +155,7 @@ class Proposals(Generic[ResultT]):
         while self.can_submit:
             batch = self._waiting[0] if self._waiting else self._close_open()
             if not batch.data:
+                batch.size_bytes = batch.builder.size_bytes
                 batch.data = batch.builder.build(self._prologue and self._prologue())
             try:
                 index = propose(batch.data)

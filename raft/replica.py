@@ -65,6 +65,8 @@ ResultT = TypeVar("ResultT")
 
 FULL_RETRY_TICKS = 20
 """Between two tries to write to a full disk."""
+IDLE_TICKS = 10
+"""Without a sync. Before that, the next entries will say what is synced."""
 COMPACT_TICKS = 200
 """Between two looks at what of the log may go."""
 
@@ -118,7 +120,7 @@ class Replica(Generic[ResultT]):
         self._outbox = Outbox()
         self._needs_sync = False
         self._sync: Sync | None = None
-        self._sync_since = 0
+        self._sync_since = self._synced_at = 0
         self._full: dict[Work, int] = {}
         """What waits for space on the disk, and since which tick."""
         self._full_retry_at = 0
@@ -180,8 +182,9 @@ class Replica(Generic[ResultT]):
         if self._now >= self._compact_at:
             self._compact_at = self._now + COMPACT_TICKS
             self._compact()
-        # Until something follows it, damage to what was synced last passes for a torn write.
-        self._log.mark_synced()
+        if self._now - self._synced_at >= IDLE_TICKS:
+            # Until something follows it, damage to what was synced last passes for a torn write.
+            self._log.mark_synced()
 
     def ticks_until_due(self) -> int:
         """Return after how many ticks `tick` must be called at the latest."""
@@ -270,6 +273,7 @@ class Replica(Generic[ResultT]):
             raise ValueError("this sync is not outstanding")
         durable = self._log.end_sync(self._sync)
         self._sync = None
+        self._synced_at = self._now
         self._core.stable(durable, self._log.term(durable))
         self._outbox.sync_ended()
 

@@ -3,7 +3,7 @@
 from collections import deque
 
 from raft.metrics import PeerMetrics
-from raft.types import Envelope
+from raft.types import Append, Envelope, GroupId, Heartbeat
 from raft.wire_format import FRAME_BYTES_SOFT, FRAME_ENVELOPES_MAX, size_bytes
 
 SEND_QUEUE_BYTES_MAX = 32 << 20
@@ -26,6 +26,8 @@ class SendQueue:
 
     def put(self, envelope: Envelope) -> None:
         """Queue the envelope, or drop and count it; an empty queue takes one of any size."""
+        if type(envelope.body) is Append:
+            self._supersede(envelope.group)
         size = size_bytes(envelope)
         metrics = self._metrics
         if self._waiting and metrics.queued_bytes + size > self._limit_bytes:
@@ -33,6 +35,15 @@ class SendQueue:
             return
         self._waiting.append((envelope, size))
         metrics.queued_bytes += size
+
+    def _supersede(self, group: GroupId) -> None:
+        """Forget heartbeats that wait last: the Append behind them, and its answer, say as much."""
+        while self._waiting:
+            last, size = self._waiting[-1]
+            if type(last.body) is not Heartbeat or last.group != group:
+                return
+            self._waiting.pop()
+            self._metrics.queued_bytes -= size
 
     def take(self) -> list[Envelope]:
         """Remove and return what fits the next frame: at least one envelope."""

@@ -80,19 +80,21 @@ def test_a_prologue_stands_before_the_payloads() -> None:
 def test_a_batch_closes_at_its_soft_limit() -> None:
     """One payload may exceed it, alone."""
     builder = BatchBuilder()
-    assert builder.fits(10 * BATCH_BYTES_SOFT_MAX)
-    builder.add(bytes(BATCH_BYTES_SOFT_MAX - 1))
-    assert builder.fits(1)
-    assert not builder.fits(2)
+    assert builder.offer(bytes(10 * BATCH_BYTES_SOFT_MAX)) == 0
+    assert builder.offer(b"") == -1
+    builder.build()
+    assert builder.offer(bytes(BATCH_BYTES_SOFT_MAX - 1)) == 0
+    assert builder.offer(b"xy") == -1
+    assert builder.offer(b"x") == 1
+    assert [len(payload) for payload in split(builder.build())] == [BATCH_BYTES_SOFT_MAX - 1, 1]
 
 
 def test_a_batch_closes_at_its_count() -> None:
     """BATCH_PAYLOADS_MAX, however small they are, with the prologue."""
     builder = BatchBuilder()
-    for _ in range(BATCH_PAYLOADS_MAX - 1):
-        assert builder.fits(0)
-        builder.add(b"")
-    assert not builder.fits(0)
+    for ordinal in range(BATCH_PAYLOADS_MAX - 1):
+        assert builder.offer(b"") == ordinal
+    assert builder.offer(b"") == -1
     assert len(split(builder.build(b"prologue"))) == BATCH_PAYLOADS_MAX
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from raft.core import COMMIT_STRIDE_ENTRIES
 from raft.transport import PeerState
 from raft.types import (
     Append,
@@ -416,7 +417,12 @@ def test_the_hard_state_is_written_when_it_must_be() -> None:
     assert (second.hard_state, second.must_sync, second.commit) == (None, False, 1)
     b.core.receive(envelope("a", "b", 1, Append(1, 1, 1, (entry(2, 1),))))
     third = b.ready()
-    assert (third.hard_state, third.must_sync) == (HardState(1, None, 1), True)
+    assert (third.hard_state, third.must_sync) == (None, True), "not for every batch"
+    last = 2 + COMMIT_STRIDE_ENTRIES
+    entries = tuple(entry(index, 1) for index in range(3, last + 1))
+    b.core.receive(envelope("a", "b", 1, Append(2, 1, last, entries)))
+    fourth = b.ready()
+    assert (fourth.hard_state, fourth.must_sync) == (HardState(1, None, last), True)
 
 
 def test_a_heartbeat_reply_carries_what_is_applied() -> None:

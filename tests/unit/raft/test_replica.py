@@ -12,7 +12,7 @@ from raft.files import FatalDiskError
 from raft.identity import IdentityRefused
 from raft.membership import AddLearner, PromoteLearner, RemoveMember, ReplaceMember
 from raft.recovery import LogDamaged
-from raft.replica import AlarmKind, Applied, StartRefused
+from raft.replica import IDLE_TICKS, AlarmKind, Applied, StartRefused
 from raft.types import (
     Append,
     AppendReply,
@@ -621,7 +621,7 @@ def test_damage_to_what_was_synced_last_is_refused(tmp_path: Path, cluster: Clus
     """DESIGN 3, Recovery: no acknowledged entry passes for a torn write, not even the last."""
     cluster.elect("a")
     cluster.propose("acknowledged")
-    cluster.tick(1, "b")
+    cluster.tick(IDLE_TICKS, "b")
     copied = tmp_path / "copy"
     shutil.copytree(tmp_path / "b.1", copied)
     for segment in (copied / "raft" / "log").iterdir():

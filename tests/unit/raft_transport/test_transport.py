@@ -100,6 +100,28 @@ class TestTransport:
 
         in_world(scenario)
 
+    def test_an_append_stands_for_heartbeats_that_wait_before_it(self, in_world: InWorld) -> None:
+        async def scenario(world: World) -> None:
+            a, b = await world.add(A, knows=[B]), await world.add(B)
+            await until(lambda: (B, CONNECTED) in a.states)
+            first, last = append(A, B, 5, b"x"), append(A, B, 6, b"y")
+            other_group = Envelope(2, A, B, 7, Heartbeat(1, 0))
+            world.nodes[A].send([heartbeat(A, B, 1), heartbeat(A, B, 2), first])
+            world.nodes[A].send([heartbeat(A, B, 3), other_group, last, heartbeat(A, B, 4)])
+            await until(lambda: heartbeat(A, B, 4) in b.envelopes)
+            assert b.envelopes == [
+                first,
+                heartbeat(A, B, 3),
+                other_group,
+                last,
+                heartbeat(A, B, 4),
+            ]
+            metrics = world.nodes[A].metrics.peer(B)
+            await until(lambda: metrics.envelopes_sent_total == 5)
+            assert (metrics.queued_bytes, metrics.envelopes_dropped_total) == (0, 0)
+
+        in_world(scenario)
+
     def test_a_node_answers_a_peer_that_it_does_not_know(self, in_world: InWorld) -> None:
         async def scenario(world: World) -> None:
             a, b = await world.add(A, knows=[B]), await world.add(B)
