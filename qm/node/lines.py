@@ -74,11 +74,12 @@ class Line:
         """Propose a batch behind all earlier ones."""
         if self._is_over:
             raise LineEnd("the stream is over")
-        self._bytes += len(payload)
         if len(self._held) + len(self._pending) >= RELAY_BATCHES_MAX:
             raise LineEnd("more batches than RELAY_BATCHES_MAX")
-        if self._bytes > RELAY_BYTES_MAX and self._bytes > len(payload):
+        # As `RelayStream.room` counts: the last batch may go beyond the bound.
+        if self._bytes >= RELAY_BYTES_MAX:
             raise LineEnd("more bytes than RELAY_BYTES_MAX")
+        self._bytes += len(payload)
         self._held.append((number, payload))
         self.propose_held()
 
