@@ -1,0 +1,266 @@
+"""The asyncio client: sessions, queues and transactions of one application at a cluster."""
+
+import asyncio
+import contextlib
+import hashlib
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from enum import IntEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+
+from qm.client import names
+from qm.client.errors import ClientError
+from qm.client.memory import Memory
+from qm.client.message import Message, Sent
+from qm.client.queue import Queue
+from qm.client.sending import ask, send
+from qm.client.session import LEASE_MS, Session
+from qm.client.transaction import Transaction
+from qm.client.wire import Tls, Wire
+from qm.pb import data_pb2
+from qm.wire.codes import ErrorCode
+
+CLIENT_ID_MAX_BYTES: Final = 100
+"""Sessions of one client add a suffix to its id."""
+TRANSACTION_TIMEOUT_S: Final = 60.0
+
+
+class Access(IntEnum):
+    """What a queue is opened for ([MS-MQDMPR] 3.1.1.17.3); sending needs no opening."""
+
+    RECEIVE = data_pb2.RECEIVE_ACCESS
+    SEND = data_pb2.SEND_ACCESS
+    PEEK = data_pb2.PEEK_ACCESS
+    MOVE = data_pb2.MOVE_ACCESS
+    RECEIVE_ADMIN = data_pb2.RECEIVE_ADMIN_ACCESS
+    PEEK_ADMIN = data_pb2.PEEK_ADMIN_ACCESS
+
+
+class RecoveredSend(msgspec.Struct, frozen=True):
+    """A send that an earlier process began: it has happened, once, or it failed with `error`."""
+
+    number: int
+    targets: tuple[str, ...]
+    labels: tuple[str, ...]
+    sent: tuple[Sent, ...]
+    error: ClientError | None = None
+
+
+class Client:
+    """Use it as a context, or call `open` and `close`.
+
+    With a `client_id` of its own and a `memory` file, a process that was killed goes on where it
+    was: sends under way are completed, and messages whose receipt was not confirmed come again
+    under the same numbers.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        tls: Tls | None = None,
+        client_id: str = "",
+        memory: Path | None = None,
+        lease_s: float = LEASE_MS / 1000,
+    ) -> None:
+        """`endpoints`: host:port of the nodes; the first that answers is stayed with.
+
+        After `lease_s` without a sign of life the cluster releases what this client holds.
+        """
+        if len(client_id.encode()) > CLIENT_ID_MAX_BYTES:
+            raise ValueError(f"client id {client_id!r} has more than {CLIENT_ID_MAX_BYTES} bytes")
+        self.wire: Final = Wire(endpoints, tls)
+        self.client_id: Final = client_id or f"anonymous-{uuid.uuid4().hex}"
+        self._memory = Memory(memory)
+        self._lease_s = lease_s
+        self._sessions: dict[str, Session] = {}
+        self._idle: list[Session] = []
+        self._transactions = 0
+        self._renewing: asyncio.Task[None] | None = None
+        self.recovered: list[RecoveredSend] = []
+        """Sends of an earlier process, completed by `open`."""
+
+    @property
+    def main(self) -> Session:
+        """The session of sends."""
+        return self._sessions[self.client_id]
+
+    @property
+    def computer_name(self) -> str:
+        """The cluster's, as format names and path names have it."""
+        return self.main.computer_name
+
+    async def open(self) -> None:
+        """Open the session, and complete what an earlier process of this client left undone."""
+        session = await self._session(self.client_id)
+        session.take_unread()
+        for number, payload in self._memory.sends(self.client_id).items():
+            await self._recover(session, number, payload)
+        _finish_all(session)
+        self._renewing = asyncio.get_running_loop().create_task(self._renew(), name="qm-leases")
+
+    async def close(self, *, confirm: bool = True) -> None:
+        """End all sessions.
+
+        Without `confirm`, a client with an id of its own leaves them to be resumed: what it
+        received and did not confirm comes again.
+        """
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+            self._renewing = None
+        sessions, self._sessions = list(self._sessions.values()), {}
+        self._idle.clear()
+        is_anonymous = self.client_id.startswith("anonymous-")
+        try:
+            for session in sessions if confirm or is_anonymous else ():
+                await session.close()
+        finally:
+            await self.wire.close()
+
+    # Queues --------------------------------------------------------------------------------
+
+    def format_name(self, queue: str) -> str:
+        r"""Return a queue's format name; `.\private$\q` is the cluster's own.
+
+        Raises QueueNameError.
+        """
+        if queue.startswith(".\\") and self._sessions:
+            queue = self.computer_name + queue[1:]
+        return names.format_name(queue)
+
+    async def open_queue(
+        self, queue: str, access: Access = Access.RECEIVE, *, exclusive: bool = False
+    ) -> Queue:
+        """Open a queue, by format name or path name, in a session of its own.
+
+        The same queue opened again by the same client is one more reader of it. `exclusive`:
+        nobody else may read it meanwhile. Raises ClientError.
+        """
+        name = self.format_name(queue)
+        share_mode = data_pb2.DENY_RECEIVE if exclusive else data_pb2.DENY_NONE
+        digest = hashlib.blake2b(f"{name.lower()} {access}".encode(), digest_size=6).hexdigest()
+        session = await self._session(self._free_name(digest))
+        try:
+            opened = await session.open_queue(name, access, share_mode)
+        except ClientError:
+            self._sessions.pop(session.client_id, None)
+            with contextlib.suppress(ClientError):
+                await session.close()
+            raise
+        return Queue(session, opened)
+
+    async def close_queue(self, queue: Queue) -> None:
+        """Close a queue; what was received from it is confirmed."""
+        self._sessions.pop(queue.session.client_id, None)
+        await queue.close()
+
+    # Sending -------------------------------------------------------------------------------
+
+    async def send(self, queue: str | Sequence[str], *messages: Message) -> list[Sent]:
+        """Send messages in order to a queue, or each to several queues.
+
+        When it returns, they are on the disks of a quorum. Raises ClientError; after Unavailable
+        they may have been sent, and a client with a memory completes it when it opens again.
+        """
+        queues = [queue] if isinstance(queue, str) else queue
+        return await send(self.main, [self.format_name(each) for each in queues], messages)
+
+    def transaction(self, timeout_s: float = TRANSACTION_TIMEOUT_S) -> "TransactionContext":
+        """Return a context that begins a transaction and ends it."""
+        return TransactionContext(lambda: self.new_transaction(timeout_s))
+
+    async def new_transaction(self, timeout_s: float = TRANSACTION_TIMEOUT_S) -> Transaction:
+        """Return a transaction that has not begun yet, in a session that no other one uses."""
+        if self._idle:
+            session = self._idle.pop()
+        else:
+            self._transactions += 1
+            session = await self._session(f"{self.client_id}/t{self._transactions}")
+            session.take_unread()
+            _finish_all(session)
+        return Transaction(session, self, self._release, timeout_s=timeout_s)
+
+    # ---------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> "Client":
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close(confirm=kind is None)
+
+    async def _session(self, client_id: str) -> Session:
+        session = Session(self.wire, client_id, self._memory, lease_ms=round(self._lease_s * 1000))
+        await session.open()
+        self._sessions[client_id] = session
+        return session
+
+    def _free_name(self, digest: str) -> str:
+        """Name a session after its queue: the first reader of a queue resumes the first one."""
+        ordinal = 1
+        while (name := f"{self.client_id}/{digest}.{ordinal}") in self._sessions:
+            ordinal += 1
+        return name
+
+    async def _release(self, session: Session) -> None:
+        self._idle.append(session)
+
+    async def _recover(self, session: Session, number: int, payload: bytes) -> None:
+        request = data_pb2.SendRequest.FromString(payload)
+        labels = tuple(message.properties.label for message in request.messages)
+        targets = tuple(request.messages[0].targets)
+        try:
+            sent = await ask(session, request)
+        except ClientError as error:
+            self.recovered.append(RecoveredSend(number, targets, labels, (), error))
+        else:
+            self.recovered.append(RecoveredSend(number, targets, labels, tuple(sent)))
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease_s / 3)
+            for client_id, session in list(self._sessions.items()):
+                try:
+                    await session.renew()
+                except ClientError as error:
+                    # A session that has ended says so to whoever uses it next.
+                    if getattr(error, "code", None) == ErrorCode.MQ_ERROR_STALE_HANDLE:
+                        self._sessions.pop(client_id, None)
+
+
+class TransactionContext:
+    """`async with client.transaction() as transaction`."""
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, Transaction]]) -> None:
+        self._make: Callable[[], Awaitable[Transaction]] = make
+        self._transaction: Transaction | None = None
+
+    async def __aenter__(self) -> Transaction:
+        self._transaction = await self._make()
+        return await self._transaction.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._transaction is not None
+        await self._transaction.__aexit__(kind, error, trace)
+
+
+def _finish_all(session: Session) -> None:
+    """Confirm every number so far: nothing that came before is asked for again."""
+    numbers = session.numbers
+    if numbers.open_count:
+        numbers.finish(numbers.confirmed_upto + 1, numbers.open_count)

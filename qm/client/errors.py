@@ -1,0 +1,97 @@
+"""What a call can end with, other than its answer."""
+
+from collections.abc import Iterable
+
+import grpc
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+from qm.wire.codes import ErrorCode, error_code_text
+
+_DOMAIN = "msmq"
+_Code = grpc.StatusCode
+
+
+class ClientError(Exception):
+    """Base of what this package raises."""
+
+
+class MqError(ClientError):
+    """The queue manager refused, with an HRESULT of [MS-MQMQ] 2.4."""
+
+    def __init__(self, code: int, text: str = "") -> None:
+        super().__init__(text or error_code_text(code))
+        self.code = code
+        """An `ErrorCode` where the table has it, else the bare number."""
+
+    @property
+    def name(self) -> str:
+        """The code as the table prints it, such as MQ_ERROR_QUEUE_NOT_FOUND."""
+        return error_code_text(self.code)
+
+
+class InvalidArgument(ClientError):
+    """A field of the request is wrong in itself."""
+
+    def __init__(self, field: str, text: str) -> None:
+        super().__init__(text)
+        self.field = field
+        """Its path in the request, "" if the server does not say."""
+
+
+class NotAllowed(ClientError):
+    """The certificate is missing, unknown, or of a role that may not do this."""
+
+
+class Unavailable(ClientError):
+    """No node answered in time. What was asked for may have happened or may happen yet: the same
+    numbered request, repeated later, tells.
+    """
+
+
+class CallFailed(ClientError):
+    """Any other status: a fault of the cluster, or a call that it does not offer."""
+
+    def __init__(self, status: str, text: str) -> None:
+        super().__init__(f"{status}: {text}")
+        self.status = status
+        """The gRPC status' name."""
+
+
+def check_status(code: int) -> None:
+    """Raise MqError for a status that is a failure."""
+    if code & 0x8000_0000:
+        raise MqError(ErrorCode(code) if code in _KNOWN else code)
+
+
+def error_of(failure: grpc.aio.AioRpcError) -> ClientError | None:
+    """Return what a failed call means, None if another node, or time, may help."""
+    code, text = failure.code(), failure.details() or ""
+    for detail in _details(failure):
+        info, bad = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+        if detail.Is(info.DESCRIPTOR) and detail.Unpack(info) and info.domain == _DOMAIN:
+            hresult = int(info.metadata["code"], 16)
+            is_transient = hresult == ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE
+            return None if is_transient else MqError(hresult, text)
+        if detail.Is(bad.DESCRIPTOR) and detail.Unpack(bad) and bad.field_violations:
+            return InvalidArgument(bad.field_violations[0].field, text)
+    if code in (_Code.UNAVAILABLE, _Code.DEADLINE_EXCEEDED, _Code.CANCELLED):
+        return None
+    if code in (_Code.PERMISSION_DENIED, _Code.UNAUTHENTICATED):
+        return NotAllowed(text)
+    if code is _Code.INVALID_ARGUMENT:
+        return InvalidArgument("", text)
+    return CallFailed(code.name, text)
+
+
+def _details(failure: grpc.aio.AioRpcError) -> Iterable:  # type: ignore[type-arg]
+    try:
+        # It is not a Call, but has what is read of one.
+        status = rpc_status.from_call(failure)  # type: ignore[arg-type]
+    except ValueError:
+        # Two statuses that contradict each other: the outer one is what counts.
+        return ()
+    return status.details if status is not None else ()
+
+
+_KNOWN = frozenset(ErrorCode)

@@ -1,0 +1,106 @@
+"""What a client remembers over its own restart, in a small file that its owner names.
+
+The cluster keeps the numbers and their results; a client that comes back under its id needs to know
+only which queues it has open, since exclusive ones cannot be opened twice, and which sends were
+under way. Both are written before the call that they are about. Without a file the client forgets:
+opens that are left behind end with their session's lease.
+"""
+
+import base64
+import os
+from pathlib import Path
+
+import msgspec
+
+from qm.client.errors import ClientError
+
+
+class MemoryDamaged(ClientError):
+    """The file is none of ours; the text says where it is."""
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A queue that a session has open, or is about to open."""
+
+    queue: str
+    access: int
+    share_mode: int
+    number: int
+    """Of its OpenQueue request."""
+    handle: int = 0
+    queue_id: int = 0
+    is_transactional: bool = False
+    """Those below `number` are 0 until the answer came."""
+
+
+class _Session(msgspec.Struct):
+    opened: list[Opened] = []
+    sends: dict[int, str] = {}
+
+
+class _Content(msgspec.Struct, forbid_unknown_fields=True):
+    version: int = 1
+    sessions: dict[str, _Session] = {}
+
+
+class Memory:
+    """Holds it all; keeps it in a file if there is one."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Read the file if it exists. Raises MemoryDamaged, OSError."""
+        self._path = path
+        self._content = _Content()
+        if path is not None and path.exists():
+            try:
+                self._content = msgspec.json.decode(path.read_bytes(), type=_Content)
+            except msgspec.MsgspecError as error:
+                raise MemoryDamaged(f"{path} is no client memory: {error}") from None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether anything outlives this process."""
+        return self._path is not None
+
+    def opened(self, session: str) -> list[Opened]:
+        """Return the queues that a session has open."""
+        return list(self._session(session).opened)
+
+    def set_opened(self, session: str, opened: list[Opened]) -> None:
+        """Replace them."""
+        if opened != self._session(session).opened:
+            self._session(session).opened = list(opened)
+            self._write()
+
+    def sends(self, session: str) -> dict[int, bytes]:
+        """Return encoded SendRequests that were under way, by their first number."""
+        sends = self._session(session).sends
+        return {number: base64.b64decode(sends[number]) for number in sorted(sends)}
+
+    def begin_send(self, session: str, number: int, request: bytes) -> None:
+        """A send is about to be asked for."""
+        if self.is_kept:
+            self._session(session).sends[number] = base64.b64encode(request).decode()
+            self._write()
+
+    def end_send(self, session: str, number: int) -> None:
+        """Its result is known."""
+        if self._session(session).sends.pop(number, None) is not None:
+            self._write()
+
+    def forget(self, session: str) -> None:
+        """The session was closed."""
+        if self._content.sessions.pop(session, None) is not None:
+            self._write()
+
+    def _session(self, name: str) -> _Session:
+        return self._content.sessions.setdefault(name, _Session())
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        fresh = self._path.with_name(self._path.name + ".new")
+        with fresh.open("wb") as file:
+            file.write(msgspec.json.encode(self._content))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._path)

@@ -1,0 +1,259 @@
+"""Messages as applications see them: one to send, and one that came.
+
+A received message is its packet; what is asked of it is read from there on demand.
+"""
+
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from qm.client.names import format_name_of_wire
+from qm.pb import data_pb2
+from qm.wire.identifiers import MessageIdentifier, write_message_identifier
+from qm.wire.message_class import MessageClass
+from qm.wire.user_message import UserMessage, parse_user_message
+
+INFINITE_S: Final = 0xFFFF_FFFF
+VT_EMPTY: Final = 0
+VT_BSTR: Final = 8
+VT_LPSTR: Final = 30
+VT_BYTES: Final = 0x2011
+"""VT_ARRAY | VT_UI1."""
+
+
+class Message(msgspec.Struct, kw_only=True):
+    """A message to send. Defaults are those of [MS-MQDMPR] 3.1.1.12, but recoverable."""
+
+    body: bytes = b""
+    body_type: int = VT_BYTES
+    """VARTYPE of the body: 8 is UTF-16 text, 0x2011 bytes."""
+    label: str = ""
+    """At most 249 UTF-16 code units."""
+    priority: int | None = None
+    """0 to 7; None: 3, and 0 in transactions."""
+    recoverable: bool = True
+    time_to_reach_queue_s: int | None = None
+    """None: the queue manager's default."""
+    time_to_be_received_s: int | None = None
+    """From its sending; None: infinite."""
+    correlation_id: bytes = b""
+    """20 bytes, or empty."""
+    application_tag: int = 0
+    response_queue: str = ""
+    """Format name."""
+    administration_queue: str = ""
+    """Format name of the queue for acknowledgments."""
+    acknowledgements: int = 0
+    """Wanted ones: 1 positive arrival, 2 positive receive, 4 negative arrival, 8 negative
+    receive.
+    """
+    dead_letter: bool = False
+    """A copy goes to the dead-letter queue if it is not delivered."""
+    journal: bool = False
+    """A copy goes to the journal when it has left."""
+    extension: bytes = b""
+    trace: bool = False
+    application_dead_letter_queue: str = ""
+    """Format name, "": the system's."""
+
+    @staticmethod
+    def of_text(text: str, **properties: object) -> "Message":
+        """Return a message whose body is UTF-16 text, as COM applications send it."""
+        return Message(body=text.encode("utf-16-le"), body_type=VT_BSTR, **properties)  # type: ignore[arg-type]
+
+    def properties(self) -> data_pb2.Properties:
+        """Return it as the data plane carries it."""
+        return data_pb2.Properties(
+            body=self.body,
+            body_type=self.body_type,
+            label=self.label,
+            priority=self.priority,
+            delivery=data_pb2.RECOVERABLE if self.recoverable else data_pb2.EXPRESS,
+            time_to_reach_queue_s=self.time_to_reach_queue_s,
+            time_to_be_received_s=self.time_to_be_received_s,
+            correlation_id=self.correlation_id,
+            application_tag=self.application_tag,
+            response_queue=self.response_queue,
+            administration_queue=self.administration_queue,
+            acknowledgements=self.acknowledgements,
+            dead_letter=self.dead_letter,
+            journal=self.journal,
+            extension=self.extension,
+            trace=self.trace,
+        )
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """What became of one message that was sent."""
+
+    message_id: bytes
+    """20 bytes: GUID of the queue manager, then u32; empty in a transaction that is not over."""
+    places: tuple[tuple[int, int], ...]
+    """(queue_id, LookupIdentifier) per queue of this cluster that it went to."""
+
+
+class ReceivedMessage:
+    """A message that was received or peeked at."""
+
+    __slots__ = (
+        "__dict__",
+        "_arrived_time_s",
+        "flags",
+        "lookup_identifier",
+        "number",
+        "packet",
+        "queue_id",
+        "verdict_class",
+    )
+
+    def __init__(
+        self,
+        packet: bytes,
+        number: int,
+        lookup_identifier: int,
+        queue_id: int,
+        arrived_time_s: int,
+        verdict_class: int,
+        flags: int,
+    ) -> None:
+        self.packet: Final = packet
+        """The whole UserMessage, decrypted."""
+        self.number: Final = number
+        """Request number whose result it is, the same again after a restart; 0 of a peek."""
+        self.lookup_identifier: Final = lookup_identifier
+        self.queue_id: Final = queue_id
+        self.verdict_class: Final = verdict_class
+        """Why a dead letter is one, as MessageClass; 0 if the packet's own class counts."""
+        self.flags: Final = flags
+        self._arrived_time_s = arrived_time_s
+
+    @cached_property
+    def wire(self) -> UserMessage:
+        """The packet's values. Raises ProtocolError for a packet that no release can read."""
+        return parse_user_message(self.packet, 0, len(self.packet))[0]
+
+    @property
+    def body(self) -> bytes:
+        """The payload."""
+        return self.wire.properties.message_body
+
+    @property
+    def body_type(self) -> int:
+        """VARTYPE of the body."""
+        return self.wire.properties.body_type
+
+    @property
+    def text(self) -> str:
+        """The body as text. Raises ValueError when its type says that it is none."""
+        kind = self.body_type
+        if kind == VT_BSTR:
+            return self.body.decode("utf-16-le").rstrip("\0")
+        if kind == VT_LPSTR:
+            return self.body.rstrip(b"\0").decode("utf-8")
+        raise ValueError(f"a body of type 0x{kind:04X} is no text; read `body`")
+
+    @property
+    def label(self) -> str:
+        """The label."""
+        return self.wire.properties.label or ""
+
+    @property
+    def message_class(self) -> int:
+        """Class of the message, or of what the queue manager says about it."""
+        return self.verdict_class or self.wire.properties.message_class
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether an application sent it, rather than a queue manager."""
+        return self.message_class == MessageClass.NORMAL
+
+    @property
+    def priority(self) -> int:
+        """0 to 7."""
+        return 0 if self.is_transactional else self.wire.priority
+
+    @property
+    def is_recoverable(self) -> bool:
+        """Whether it was sent to survive a restart of its sender."""
+        return self.wire.user_header.is_recoverable
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it was sent in a transaction."""
+        return self.wire.transaction is not None
+
+    @property
+    def message_id(self) -> bytes:
+        """20 bytes: GUID of the sender's queue manager, then u32."""
+        header = self.wire.user_header
+        return write_message_identifier(
+            MessageIdentifier(header.source_queue_manager, header.message_id)
+        )
+
+    @property
+    def correlation_id(self) -> bytes:
+        """20 bytes."""
+        return self.wire.properties.correlation_id
+
+    @property
+    def application_tag(self) -> int:
+        """An application's u32."""
+        return self.wire.properties.application_tag
+
+    @property
+    def extension(self) -> bytes:
+        """An application's bytes."""
+        return self.wire.properties.extension_data
+
+    @property
+    def source_machine(self) -> bytes:
+        """GUID of the sender's queue manager, 16 raw bytes."""
+        return self.wire.user_header.source_queue_manager
+
+    @property
+    def sent_time_s(self) -> int:
+        """Epoch seconds, by the sender's clock."""
+        return self.wire.user_header.sent_time
+
+    @property
+    def arrived_time_s(self) -> int:
+        """Epoch seconds, by the cluster's clock."""
+        return self._arrived_time_s
+
+    @property
+    def destination_queue(self) -> str:
+        """Format name that it was sent to, "" if no format name can say it."""
+        header = self.wire.user_header
+        return format_name_of_wire(header.destination_queue, header, is_destination=True)
+
+    @property
+    def response_queue(self) -> str:
+        """Format name of the queue for answers, "" if there is none."""
+        header = self.wire.user_header
+        return format_name_of_wire(header.response_queue, header)
+
+    @property
+    def administration_queue(self) -> str:
+        """Format name of the queue for acknowledgments, "" if there is none."""
+        header = self.wire.user_header
+        return format_name_of_wire(header.admin_queue, header)
+
+
+def messages_of(batch: data_pb2.MessageBatch) -> list[ReceivedMessage]:
+    """Return the messages of a batch in columns; it must hold packets."""
+    packets, offsets = batch.packets, batch.offsets
+    count = max(len(offsets) - 1, 0)
+    return [
+        ReceivedMessage(*columns)
+        for columns in zip(
+            [packets[offsets[k] : offsets[k + 1]] for k in range(count)],
+            batch.numbers or [0] * count,
+            batch.lookup_identifiers,
+            batch.queue_ids,
+            batch.arrived_times_s,
+            batch.message_classes,
+            batch.flags,
+            strict=True,
+        )
+    ]

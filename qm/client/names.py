@@ -1,0 +1,64 @@
+r"""Names of queues: what applications write, and what packets carry."""
+
+from qm.names.conversion import direct_of_path
+from qm.names.errors import QueueNameError
+from qm.names.format_name import (
+    FormatName,
+    PrivateName,
+    PublicName,
+    format_name_text,
+    parse_format_name,
+)
+from qm.names.path_name import parse_path_name
+from qm.wire.queue_name import (
+    DirectQueueFormatName,
+    PrivateQueueFormatName,
+    PrivateQueueFormatNameId,
+    PublicQueueFormatName,
+    QueueHost,
+    QueueName,
+    SameAsAdminQueue,
+)
+from qm.wire.user_header import UserHeader
+
+
+def format_name(name: str) -> str:
+    r"""Return the format name of a queue that is given by format name or path name.
+
+    `host\private$\q` becomes `DIRECT=OS:host\PRIVATE$\q`. Raises QueueNameError.
+    """
+    if "=" in name.split("\\", 1)[0]:
+        return format_name_text(parse_format_name(name))
+    return format_name_text(direct_of_path(parse_path_name(name)))
+
+
+def format_name_of_wire(
+    name: QueueName | None, header: UserHeader, *, is_destination: bool = False
+) -> str:
+    """Return the format name of a name in a packet's header, "" for none."""
+    found: FormatName | None = None
+    match name:
+        case SameAsAdminQueue():
+            return format_name_of_wire(header.admin_queue, header)
+        case DirectQueueFormatName():
+            return _direct(name.direct_format_name)
+        case PublicQueueFormatName():
+            found = PublicName(name.public_queue_identifier)
+        case PrivateQueueFormatName():
+            found = PrivateName(name.source_queue_manager, name.private_queue_identifier)
+        case PrivateQueueFormatNameId():
+            is_source = name.host is QueueHost.SOURCE and not is_destination
+            host = header.source_queue_manager if is_source else header.queue_manager_address
+            found = PrivateName(host, name.private_queue_identifier)
+        case None:
+            pass
+    return format_name_text(found) if found is not None else ""
+
+
+def _direct(text: str) -> str:
+    full = text if text.upper().startswith("DIRECT=") else f"DIRECT={text}"
+    try:
+        return format_name_text(parse_format_name(full))
+    except QueueNameError:
+        # A peer may send what our grammar refuses; the application still learns what it said.
+        return full

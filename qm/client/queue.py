@@ -1,0 +1,208 @@
+"""An open queue: receiving, peeking, two-phase reads, moving."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from qm.client.errors import check_status
+from qm.client.memory import Opened
+from qm.client.message import ReceivedMessage, messages_of
+from qm.client.reading import NOTHING_THERE, WAIT_SLICE_S, Reader, Selection
+from qm.client.session import Session
+from qm.client.stream import Stream
+from qm.pb import data_pb2
+from qm.wire.codes import ErrorCode
+
+if TYPE_CHECKING:
+    from qm.client.transaction import Transaction
+
+FOREVER_S: Final = float("inf")
+FIRST: Final = Selection()
+
+
+def exactly(lookup_identifier: int) -> Selection:
+    """The message with this LookupIdentifier; never waits."""
+    return Selection(data_pb2.EXACT, lookup_identifier)
+
+
+def after(lookup_identifier: int) -> Selection:
+    """The first message behind this LookupIdentifier, which need not exist; waits."""
+    return Selection(data_pb2.AFTER, lookup_identifier)
+
+
+class Queue:
+    """A queue that is open in a session of its own; made by `Client.open`."""
+
+    def __init__(self, session: Session, opened: Opened) -> None:
+        self.session: Final = session
+        self.opened: Final = opened
+        self.reader: Final = Reader(session, opened)
+
+    @property
+    def name(self) -> str:
+        """Its format name."""
+        return self.opened.queue
+
+    @property
+    def queue_id(self) -> int:
+        """The cluster's number of it."""
+        return self.opened.queue_id
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it takes transactional messages only."""
+        return self.opened.is_transactional
+
+    # Receiving -----------------------------------------------------------------------------
+
+    async def receive(
+        self, timeout_s: float = FOREVER_S, *, selection: Selection = FIRST
+    ) -> ReceivedMessage | None:
+        """Take the next message; None if there is none within `timeout_s`.
+
+        The message counts as done when the next one is asked for (`qm.client.reading`); use a
+        transaction or `receive_two_phase` where more hangs on it. Raises ClientError.
+        """
+        messages = await self.receive_many(1, timeout_s, selection=selection)
+        return messages[0] if messages else None
+
+    async def receive_many(
+        self, count: int, timeout_s: float = FOREVER_S, *, selection: Selection = FIRST
+    ) -> list[ReceivedMessage]:
+        """Take at most `count` messages in one step; it waits for the first one only."""
+        messages, status = await self.reader.read(selection, count, timeout_s)
+        _check(messages, status)
+        return messages
+
+    async def receive_two_phase(self, timeout_s: float = FOREVER_S) -> ReceivedMessage | None:
+        """Borrow the next message: it is locked until `accept`, `give_back` or `reject`."""
+        messages, status = await self.reader.read(FIRST, 1, timeout_s, is_two_phase=True)
+        _check(messages, status)
+        return messages[0] if messages else None
+
+    async def accept(self, message: ReceivedMessage) -> None:
+        """A borrowed message is done."""
+        await self._complete(message, data_pb2.CompleteRequest.ACCEPT)
+
+    async def give_back(self, message: ReceivedMessage) -> None:
+        """A borrowed message goes back to its place."""
+        await self._complete(message, data_pb2.CompleteRequest.RETURN)
+
+    async def reject(self, message: ReceivedMessage) -> None:
+        """A borrowed message is refused for good: dead letter and negative acknowledgment, as its
+        sender asked for.
+        """
+        await self._complete(message, data_pb2.CompleteRequest.REJECT)
+
+    def confirm(self) -> None:
+        """Nothing that was received so far is needed again; travels with the next call."""
+        self.reader.confirm()
+
+    @asynccontextmanager
+    async def stream(
+        self, credit: int = 512, *, is_two_phase: bool = False, commit_confirms: bool = False
+    ) -> AsyncIterator[Stream]:
+        """Receive continuously: at most `credit` messages are under way or unconfirmed.
+
+        `commit_confirms`: nothing new is asked for before the confirmation of what was done is
+        committed.
+        """
+        stream = Stream(
+            self.session,
+            self.opened.handle,
+            credit,
+            is_two_phase=is_two_phase,
+            commit_confirms=commit_confirms,
+        )
+        try:
+            yield stream
+        finally:
+            await stream.close()
+
+    # Peeking -------------------------------------------------------------------------------
+
+    async def peek(
+        self, timeout_s: float = 0.0, *, selection: Selection = FIRST
+    ) -> ReceivedMessage | None:
+        """Look at the next message; None if there is none within `timeout_s`."""
+        messages = await self.peek_many(1, timeout_s, selection=selection)
+        return messages[0] if messages else None
+
+    async def peek_many(
+        self, count: int, timeout_s: float = 0.0, *, selection: Selection = FIRST
+    ) -> list[ReceivedMessage]:
+        """Look at most `count` messages from the selection on."""
+        left = timeout_s
+        while True:
+            wait_s = min(left, WAIT_SLICE_S)
+            reply = await self.session.wire.call(
+                lambda stubs: stubs.data.Peek,
+                data_pb2.PeekRequest(
+                    client_id=self.session.client_id,
+                    handle=self.opened.handle,
+                    selector=selection.selector(),
+                    timeout_ms=round(wait_s * 1000),
+                    count=count,
+                    view=data_pb2.PACKETS,
+                ),
+                wait_s=wait_s,
+            )
+            messages = messages_of(reply.messages)
+            left -= wait_s
+            if messages or reply.status != ErrorCode.MQ_ERROR_IO_TIMEOUT or left <= 0:
+                _check(messages, reply.status)
+                return messages
+
+    async def browse(self, page: int = 100) -> AsyncIterator[ReceivedMessage]:
+        """Yield what is in the queue, in its order, without taking or waiting."""
+        selection = FIRST
+        while messages := await self.peek_many(page, selection=selection):
+            for message in messages:
+                yield message
+            selection = after(messages[-1].lookup_identifier)
+
+    # Moving and ending ---------------------------------------------------------------------
+
+    async def move(
+        self, message: ReceivedMessage, target: "Queue", transaction: "Transaction | None" = None
+    ) -> int:
+        """Move a message of this queue to a subqueue, or from one; return its LookupIdentifier."""
+        session = transaction.session if transaction is not None else self.session
+        reply = await session.once(
+            lambda stubs: stubs.data.Move,
+            lambda request: data_pb2.MoveRequest(
+                request=request,
+                source_queue_id=message.queue_id,
+                lookup_identifier=message.lookup_identifier,
+                target_queue_id=target.queue_id,
+                transaction=transaction.identifier if transaction is not None else b"",
+            ),
+        )
+        return reply.lookup_identifier
+
+    async def close(self, *, confirm: bool = True) -> None:
+        """Close the queue and its session.
+
+        What was received is confirmed, or else dead-lettered by the cluster.
+        """
+        if confirm:
+            self.reader.confirm()
+        await self.session.close()
+
+    async def _complete(
+        self, message: ReceivedMessage, decision: data_pb2.CompleteRequest.Decision.ValueType
+    ) -> None:
+        await self.session.once(
+            lambda stubs: stubs.data.Complete,
+            lambda request: data_pb2.CompleteRequest(
+                request=request,
+                queue_id=message.queue_id,
+                lookup_identifier=message.lookup_identifier,
+                decision=decision,
+            ),
+        )
+
+
+def _check(messages: Sequence[ReceivedMessage], status: int) -> None:
+    if not messages and status not in NOTHING_THERE:
+        check_status(status)

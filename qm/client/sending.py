@@ -1,0 +1,95 @@
+"""Sends: a run of messages under consecutive request numbers, each answered once."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from qm.client.errors import ClientError, MqError, Unavailable
+from qm.client.message import Message, Sent
+from qm.client.session import Session
+from qm.pb import data_pb2
+from qm.wire.codes import MQ_OK
+
+BATCH_MESSAGES_MAX: Final = 512
+BATCH_BYTES_MAX: Final = 4 << 20
+"""Bodies of one request; a single message may exceed it alone."""
+
+
+class SendRefused(MqError):
+    """One message of a run was refused, and those behind it were not looked at."""
+
+    def __init__(self, code: int, sent: list[Sent]) -> None:
+        super().__init__(code)
+        self.sent = sent
+        """What became of those before it."""
+
+
+async def send(
+    session: Session,
+    targets: Sequence[str],
+    messages: Sequence[Message],
+    transaction: bytes = b"",
+) -> list[Sent]:
+    """Send messages in order, each to all targets (format names). Raises ClientError."""
+    sent: list[Sent] = []
+    for batch in _batches(messages):
+        first = session.numbers.take(len(batch))
+        request = data_pb2.SendRequest(
+            request=session.request(first),
+            messages=[
+                data_pb2.OutgoingMessage(
+                    targets=targets,
+                    properties=message.properties(),
+                    application_dead_letter_queue=message.application_dead_letter_queue,
+                )
+                for message in batch
+            ],
+            transaction=transaction,
+        )
+        if not transaction:
+            session.memory.begin_send(
+                session.client_id, first, request.SerializeToString(deterministic=True)
+            )
+        sent += await ask(session, request, sent)
+    return sent
+
+
+async def ask(
+    session: Session, request: data_pb2.SendRequest, before: Sequence[Sent] = ()
+) -> list[Sent]:
+    """Make a request whose numbers are its own; what it is about happens once however often."""
+    first, count = request.request.number, len(request.messages)
+    is_known = False
+    try:
+        reply = await session.wire.call(lambda stubs: stubs.data.Send, request)
+        is_known = True
+    except ClientError as error:
+        is_known = not isinstance(error, Unavailable)
+        raise
+    finally:
+        if is_known:
+            session.memory.end_send(session.client_id, first)
+        if is_known or not session.memory.is_kept:
+            # Else the next process of this client asks again, and needs the result.
+            session.numbers.finish(first, count)
+    sent: list[Sent] = []
+    for result in reply.results:
+        if result.status != MQ_OK:
+            raise SendRefused(result.status, [*before, *sent])
+        places = tuple((place.queue_id, place.lookup_identifier) for place in result.places)
+        sent.append(Sent(result.message_id, places))
+    return sent
+
+
+def _batches(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    batch: list[Message] = []
+    size = 0
+    for message in messages:
+        if batch and (
+            len(batch) == BATCH_MESSAGES_MAX or size + len(message.body) > BATCH_BYTES_MAX
+        ):
+            yield batch
+            batch, size = [], 0
+        batch.append(message)
+        size += len(message.body)
+    if batch:
+        yield batch

@@ -1,0 +1,188 @@
+"""A session at the cluster: leased, with numbered requests that are answered once."""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from qm.client.errors import MqError
+from qm.client.memory import Memory, Opened
+from qm.client.numbers import Numbers
+from qm.client.wire import DEADLINE_S, Method, Stubs, Wire
+from qm.pb import data_pb2
+from qm.wire.codes import ErrorCode
+
+LEASE_MS: Final = 60_000
+
+_Q = TypeVar("_Q")
+_R = TypeVar("_R")
+
+
+class Session:
+    """One id at the cluster. Opened by `open`; every other call needs that."""
+
+    def __init__(
+        self, wire: Wire, client_id: str, memory: Memory, *, lease_ms: int = LEASE_MS
+    ) -> None:
+        self.wire = wire
+        self.client_id = client_id
+        self.memory = memory
+        self.lease_ms = lease_ms
+        self.numbers = Numbers(0, 0)
+        self.computer_name = ""
+        self.queue_manager = b""
+        self.unread: list[tuple[int, int]] = []
+        """Runs (first, count) of numbers that may have messages which nobody has seen: from before
+        this process, or from a stream that was left."""
+        self._opened: dict[tuple[str, int, int], Opened] = {}
+        self._resumed: set[tuple[str, int, int]] = set()
+
+    async def open(self) -> None:
+        """Begin, or resume what an earlier process began under the same id."""
+        reply = await self.wire.call(
+            lambda stubs: stubs.data.OpenSession,
+            data_pb2.OpenSessionRequest(client_id=self.client_id, lease_ms=self.lease_ms),
+        )
+        remembered = self.memory.opened(self.client_id)
+        used = max((opened.number for opened in remembered), default=0)
+        used = max(used, *self.memory.sends(self.client_id), reply.highest_number)
+        self.numbers = Numbers(reply.confirmed_upto, used)
+        if used > reply.confirmed_upto:
+            self.unread = [(reply.confirmed_upto + 1, used - reply.confirmed_upto)]
+        self.computer_name = reply.computer_name
+        self.queue_manager = reply.queue_manager
+        self._opened = {(o.queue, o.access, o.share_mode): o for o in remembered}
+        self._resumed = set(self._opened)
+
+    def take_unread(self) -> list[tuple[int, int]]:
+        """Return `unread` to whoever will ask for them now."""
+        unread, self.unread = self.unread, []
+        return unread
+
+    async def close(self) -> None:
+        """End it: the cluster releases opens, locks and transactions, and dead-letters messages
+        whose receipt is not confirmed.
+        """
+        try:
+            await self.confirm()
+            await self.wire.call(
+                lambda stubs: stubs.data.CloseSession,
+                data_pb2.CloseSessionRequest(client_id=self.client_id),
+            )
+        except MqError as error:
+            if error.code != ErrorCode.MQ_ERROR_STALE_HANDLE:
+                raise
+        self.memory.forget(self.client_id)
+
+    async def renew(self) -> None:
+        """Keep the lease alive. Raises MqError when it has ended."""
+        await self.wire.call(
+            lambda stubs: stubs.data.RenewSession,
+            data_pb2.RenewSessionRequest(client_id=self.client_id, lease_ms=self.lease_ms),
+        )
+
+    async def confirm(self) -> None:
+        """Tell the cluster which results are held here; calls do so on their way, too."""
+        await self.wire.call(
+            lambda stubs: stubs.data.Confirm,
+            data_pb2.ConfirmRequest(
+                client_id=self.client_id, confirmed_upto=self.numbers.confirmed_upto
+            ),
+        )
+
+    def request(self, number: int) -> data_pb2.RequestNumber:
+        """Return the head of a numbered request."""
+        return data_pb2.RequestNumber(
+            client_id=self.client_id,
+            number=number,
+            confirmed_upto=min(self.numbers.confirmed_upto, number - 1),
+        )
+
+    async def once(
+        self,
+        method: Callable[[Stubs], Method[_Q, _R]],
+        make: Callable[[data_pb2.RequestNumber], _Q],
+        *,
+        deadline_s: float = DEADLINE_S,
+    ) -> _R:
+        """Make a request of one number whose result needs no keeping."""
+        number = self.numbers.take()
+        try:
+            return await self.wire.call(method, make(self.request(number)), deadline_s=deadline_s)
+        finally:
+            self.numbers.finish(number)
+
+    # Opens ---------------------------------------------------------------------------------
+
+    async def open_queue(self, queue: str, access: int, share_mode: int) -> Opened:
+        """Return the queue's open of this session, opening it if need be."""
+        key = (queue, access, share_mode)
+        opened = self._opened.get(key)
+        if opened is not None and opened.handle:
+            if key not in self._resumed or await self._is_alive(opened):
+                self._resumed.discard(key)
+                return opened
+            self._forget(key)
+            opened = None
+        if opened is None:
+            opened = Opened(queue, access, share_mode, self.numbers.take())
+            self._remember(key, opened)
+        try:
+            reply = await self.wire.call(
+                lambda stubs: stubs.data.OpenQueue,
+                data_pb2.OpenQueueRequest(
+                    request=self.request(opened.number),
+                    queue=queue,
+                    access=data_pb2.QueueAccess.ValueType(access),
+                    share_mode=data_pb2.QueueShareMode.ValueType(share_mode),
+                ),
+            )
+        except MqError:
+            self._forget(key)
+            self.numbers.finish(opened.number)
+            raise
+        opened = Opened(
+            queue,
+            access,
+            share_mode,
+            opened.number,
+            reply.handle,
+            reply.queue_id,
+            reply.is_transactional,
+        )
+        self._remember(key, opened)
+        self.numbers.finish(opened.number)
+        return opened
+
+    async def _is_alive(self, opened: Opened) -> bool:
+        """Whether the cluster still knows an open of an earlier process."""
+        try:
+            await self.wire.call(
+                lambda stubs: stubs.data.Peek,
+                data_pb2.PeekRequest(
+                    client_id=self.client_id,
+                    handle=opened.handle,
+                    view=data_pb2.PROPERTIES_WITHOUT_BODY,
+                ),
+            )
+        except MqError as error:
+            return error.code != ErrorCode.MQ_ERROR_INVALID_HANDLE
+        return True
+
+    async def close_queue(self, opened: Opened) -> None:
+        """Close an open of this session."""
+        self._forget((opened.queue, opened.access, opened.share_mode))
+        await self.once(
+            lambda stubs: stubs.data.CloseQueue,
+            lambda request: data_pb2.CloseQueueRequest(request=request, handle=opened.handle),
+        )
+
+    def lose(self, opened: Opened) -> None:
+        """Forget an open that the cluster no longer knows."""
+        self._forget((opened.queue, opened.access, opened.share_mode))
+
+    def _remember(self, key: tuple[str, int, int], opened: Opened) -> None:
+        self._opened[key] = opened
+        self.memory.set_opened(self.client_id, list(self._opened.values()))
+
+    def _forget(self, key: tuple[str, int, int]) -> None:
+        if self._opened.pop(key, None) is not None:
+            self.memory.set_opened(self.client_id, list(self._opened.values()))

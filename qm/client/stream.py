@@ -1,0 +1,213 @@
+"""Continuous receiving by credit, over whichever node answers.
+
+Each credit is a request number; a number is answered once. When a node is lost the stream opens at
+another one and grants again every number that it holds no message of, so nothing is lost and
+nothing comes twice.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Final, TypeAlias
+
+from grpc import aio
+
+from qm.client.errors import Unavailable, error_of
+from qm.client.message import ReceivedMessage, messages_of
+from qm.client.numbers import runs
+from qm.client.session import Session
+from qm.client.wire import DEADLINE_S, Stubs
+from qm.pb import data_pb2
+
+_PAUSE_FIRST_S: Final = 0.01
+_PAUSE_MAX_S: Final = 0.25
+CREDIT_MAX: Final = 2_048
+"""Half of the results that a session may leave unconfirmed."""
+
+_Call: TypeAlias = "aio.StreamStreamCall[data_pb2.StreamRequest, data_pb2.StreamReply]"
+
+
+class Stream:
+    """Messages of one queue as they come; made by `Queue.stream`. For one task."""
+
+    def __init__(
+        self,
+        session: Session,
+        handle: int,
+        credit: int,
+        *,
+        is_two_phase: bool,
+        commit_confirms: bool,
+    ) -> None:
+        if not 1 <= credit <= CREDIT_MAX:
+            raise ValueError(f"a credit of {credit} is not 1 to {CREDIT_MAX}")
+        self._session = session
+        self._open_frame = data_pb2.StreamRequest(
+            open=data_pb2.StreamOpen(
+                client_id=session.client_id,
+                handle=handle,
+                is_two_phase=is_two_phase,
+                commit_confirms=commit_confirms,
+                view=data_pb2.PACKETS,
+            )
+        )
+        self._credit = credit
+        # Granted and not answered.
+        self._open: dict[int, None] = {}
+        self._ready: deque[ReceivedMessage] = deque()
+        # Returned to the application, which has not come back for more yet.
+        self._held: list[tuple[int, int]] = []
+        self._confirmed_sent = session.numbers.confirmed_upto
+        self._call: _Call | None = None
+        self._stubs: Stubs | None = None
+        self.opened_count = 0
+        """How often the stream was opened at a node."""
+        for first, count in session.take_unread():
+            self._open.update(dict.fromkeys(range(first, first + count)))
+
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        """Return the next message; the one before counts as done. Raises ClientError."""
+        while not self._ready:
+            self._ready.extend(await self.batch())
+        return self._ready.popleft()
+
+    async def batch(self) -> list[ReceivedMessage]:
+        """Return the messages that come next, at least one; those before count as done.
+
+        Do not mix it with iteration over single messages.
+        """
+        while True:
+            messages = await self._read()
+            if messages:
+                return messages
+
+    async def close(self) -> None:
+        """Give back the credit that found nothing; what was returned by then counts as done.
+
+        Messages that were under way come when the queue is read again.
+        """
+        self._leave_call()
+        self._finish_held()
+        self._session.unread += runs(sorted(message.number for message in self._ready))
+        self._ready.clear()
+        for first, count in runs(sorted(self._open)):
+            reply = await self._session.wire.call(
+                lambda stubs: stubs.data.Cancel,
+                data_pb2.CancelRequest(
+                    client_id=self._session.client_id, first_number=first, count=count
+                ),
+            )
+            self._session.unread += runs(sorted(reply.received_numbers))
+            found = set(reply.received_numbers)
+            for number in range(first, first + count):
+                if number not in found:
+                    self._session.numbers.finish(number)
+        self._open.clear()
+
+    # ---------------------------------------------------------------------------------------
+
+    async def _read(self) -> list[ReceivedMessage]:
+        self._finish_held()
+        loop = asyncio.get_running_loop()
+        end, pause = 0.0, _PAUSE_FIRST_S
+        while True:
+            try:
+                call = await self._connected()
+                await self._grant(call)
+                reply = await call.read()
+                if isinstance(reply, data_pb2.StreamReply):
+                    return self._take(reply)
+                failure = await _failure(call)
+            except aio.AioRpcError as raised:
+                failure = raised
+            except asyncio.InvalidStateError:
+                # The call ended while it was written to.
+                assert self._call is not None
+                failure = await _failure(self._call)
+            except BaseException:
+                self._leave_call()
+                raise
+            self._leave_call()
+            if self._stubs is not None:
+                self._session.wire.leave(self._stubs)
+            error = error_of(failure)
+            if error is not None:
+                raise error
+            end = end or loop.time() + DEADLINE_S
+            if loop.time() >= end:
+                raise Unavailable(f"no node goes on with the stream: {failure.details()}")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _PAUSE_MAX_S)
+
+    async def _connected(self) -> _Call:
+        if self._call is None:
+            self._stubs = self._session.wire.stubs()
+            # The stubs' type knows iterators of requests only.
+            self._call = self._stubs.data.StreamReceive()  # type: ignore[call-arg]
+            assert self._call is not None
+            self.opened_count += 1
+            await self._call.write(self._open_frame)
+            for first, count in runs(sorted(self._open)):
+                await self._call.write(_credit(first, count))
+        return self._call
+
+    async def _grant(self, call: _Call) -> None:
+        """Confirm what is done and ask for more, once half of the credit is used."""
+        numbers = self._session.numbers
+        spare = self._credit - len(self._open)
+        if spare < max(1, self._credit // 2):
+            return
+        if numbers.confirmed_upto > self._confirmed_sent:
+            self._confirmed_sent = numbers.confirmed_upto
+            confirm = data_pb2.StreamConfirm(confirmed_upto=numbers.confirmed_upto)
+            await call.write(data_pb2.StreamRequest(confirm=confirm))
+        first = numbers.take(spare)
+        self._open.update(dict.fromkeys(range(first, first + spare)))
+        await call.write(_credit(first, spare))
+
+    def _take(self, reply: data_pb2.StreamReply) -> list[ReceivedMessage]:
+        """Return the messages of a frame that are not here already."""
+        messages = []
+        for message in messages_of(reply.messages):
+            if message.number in self._open:
+                del self._open[message.number]
+                messages.append(message)
+        self._held += runs([message.number for message in messages])
+        for run in reply.cancelled:
+            for number in range(run.first_number, run.first_number + run.count):
+                self._open.pop(number, None)
+            self._held.append((run.first_number, run.count))
+        return messages
+
+    def _finish_held(self) -> None:
+        ready = {message.number for message in self._ready}
+        for first, count in self._held:
+            for number in range(first, first + count) if ready else ():
+                if number not in ready:
+                    self._session.numbers.finish(number)
+            if not ready:
+                self._session.numbers.finish(first, count)
+        self._held.clear()
+
+    def _leave_call(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+
+def _credit(first: int, count: int) -> data_pb2.StreamRequest:
+    return data_pb2.StreamRequest(credit=data_pb2.StreamCredit(first_number=first, count=count))
+
+
+async def _failure(call: _Call) -> aio.AioRpcError:
+    """Return how a call ended that says so only when it is asked."""
+    return aio.AioRpcError(
+        await call.code(),
+        await call.initial_metadata(),
+        await call.trailing_metadata(),
+        await call.details(),
+        None,
+    )
