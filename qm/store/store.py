@@ -114,15 +114,19 @@ class Store:
         results = []
         for entry in entries:
             batch = decode_entry(entry.index, entry.data)
-            results.append(self._machine.apply(batch))
+            results.append(self._machine.apply(batch, settle=False))
             for command in batch.commands:
                 if isinstance(command, AuditMark):
                     self._mark(command, entry)
                 elif isinstance(command, AuditResult):
                     self._compare(command)
         if entries:
-            self._state.commit(entries[-1].index, entries[-1].term)
+            self._commit(entries[-1])
         return results
+
+    def _commit(self, entry: Entry) -> None:
+        self._machine.settle()
+        self._state.commit(entry.index, entry.term)
 
     def snapshot(self, meta_index: int) -> SnapshotSource:
         """See StateMachine.snapshot."""
@@ -150,7 +154,7 @@ class Store:
 
     def _mark(self, command: AuditMark, entry: Entry) -> None:
         """Take a copy of the state at exactly this entry, for `qm.store.audit.prove`."""
-        self._state.commit(entry.index, entry.term)
+        self._commit(entry)
         copy = self._path / _AUDIT_FOLDER / f"{command.number}"
         copy.parent.mkdir(exist_ok=True)
         self._state.checkpoint(copy)

@@ -69,6 +69,7 @@ def test_ordinals_roll_over(sender: Sender) -> None:
     counters = sender.counters()
     counters.message_ordinal = 0xFFFF_FFFE
     sender.state.put(Table.META, META_COUNTERS, encode(counters))
+    sender.machine.forget()
     restart(sender)
     sender.send(3)
     assert ordinals(sender) == [0xFFFF_FFFF, 1, 2]
@@ -130,6 +131,7 @@ def test_a_transaction_tag_is_free_again_when_all_of_it_has_left(sender: Sender)
     counters = sender.counters()
     counters.transaction_tag = TRANSACTION_ID_MAX
     sender.state.put(Table.META, META_COUNTERS, encode(counters))
+    sender.machine.forget()
     sender.order_ack(sender.assign()[0][1], 1)
     sender.session_ack(*sender.keys()[:1])
     sender.send(2, **TRANSACTIONAL)

@@ -34,7 +34,9 @@ class World:
 
     def finish(self) -> list[str]:
         self.duplicates.finish()
-        return self.ledger.finish().alarms
+        self.duplicates.settle()
+        self.ledger.settle()
+        return self.ledger.applied.alarms
 
     def stream(self, source: bytes = SOURCE, name: bytes = NAME) -> Stream:
         stream = self.duplicates.stream(source, name)
