@@ -223,7 +223,7 @@ class ReplicatedStore:
             try:
                 if leadership.is_here:
                     return await self.propose_here(payloads)
-                if self._forwarder is not None:
+                if leadership.node is not None and self._forwarder is not None:
                     return await self._forwarder.propose(payloads)
             except NotTaken as error:
                 logger.debug("proposing again: %s", error)
