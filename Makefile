@@ -89,8 +89,8 @@ fuzz: setup  ## coverage-guided fuzzing of the wire codec (FUZZ_SECONDS=)
 
 SEEDS ?= 0:2000
 STEPS ?= 2000
-sim: setup  ## the Raft simulator over many seeds (SEEDS=first:end, STEPS=)
-	$(BIN)/python -m tests.sim --seeds $(SEEDS) --steps $(STEPS) --json
+sim: setup  ## the Raft simulator over many seeds (SEEDS=first:end, STEPS=, MACHINE=model)
+	$(BIN)/python -m tests.sim --seeds $(SEEDS) --steps $(STEPS) $(if $(MACHINE),--machine $(MACHINE)) --json
 
 mutants: setup  ## planted consensus bugs that the simulator must find
 	$(BIN)/python -m tests.sim.mutants

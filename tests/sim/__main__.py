@@ -3,6 +3,7 @@
     python -m tests.sim --seed 17 --steps 2000 -v      one seed, with its transcript
     python -m tests.sim --seeds 0:200 --steps 2000     many; prints what fails and how to replay it
     python -m tests.sim --seeds 0:200 --json           and the figures, also in build/sim.json
+    python -m tests.sim --machine model --seeds 0:50   the queue manager instead of the toy
 
 Legend of the transcript: virtual microseconds, event, fields.
 
@@ -40,19 +41,26 @@ from typing import Any
 import raft
 from tests.sim.checkers import Violation
 from tests.sim.clients import Outcome
-from tests.sim.world import World
+from tests.sim.machine_world import QUEUES
+from tests.sim.world import REGISTERS, World
 
 STEPS = 2_000
 
 
-def replay_command(seed: int, steps: int) -> str:
+MACHINES = {"registers": REGISTERS, "model": QUEUES}
+
+
+def replay_command(seed: int, steps: int, machine: str = "registers") -> str:
     """Return what replays a seed."""
-    return f"python -m tests.sim --seed {seed} --steps {steps} -v"
+    chosen = f" --machine {machine}" if machine != "registers" else ""
+    return f"python -m tests.sim{chosen} --seed {seed} --steps {steps} -v"
 
 
-def run_seed(seed: int, steps: int, *, is_verbose: bool = False) -> World:
+def run_seed(
+    seed: int, steps: int, machine: str = "registers", *, is_verbose: bool = False
+) -> World:
     """Run one seed; raises what it finds."""
-    world = World(seed, write=print if is_verbose else None)
+    world = World(seed, write=print if is_verbose else None, workload=MACHINES[machine])
     if is_verbose:
         print(world.knobs)
     world.run(steps)
@@ -68,7 +76,9 @@ def describe(error: BaseException) -> str:
     return text
 
 
-def run_seeds(seeds: range, steps: int, *, stop_at_first: bool) -> dict[str, Any]:
+def run_seeds(
+    seeds: range, steps: int, machine: str = "registers", *, stop_at_first: bool
+) -> dict[str, Any]:
     """Run seeds one by one; return the figures."""
     began_s = time.perf_counter()
     failures: dict[int, str] = {}
@@ -77,13 +87,13 @@ def run_seeds(seeds: range, steps: int, *, stop_at_first: bool) -> dict[str, Any
     crashing = run = 0
     for seed in seeds:
         run += 1
-        world = World(seed)
+        world = World(seed, workload=MACHINES[machine])
         try:
             world.run(steps)
         except Exception as error:
             failures[seed] = describe(error)
             print(f"seed {seed} failed: {failures[seed]}", file=sys.stderr)
-            print(f"  {replay_command(seed, steps)}", file=sys.stderr)
+            print(f"  {replay_command(seed, steps, machine)}", file=sys.stderr)
         crashing += world.faults.crashes > 0
         totals["steps"] += world.steps
         totals["crashes"] += world.faults.crashes
@@ -98,6 +108,7 @@ def run_seeds(seeds: range, steps: int, *, stop_at_first: bool) -> dict[str, Any
             break
     wall_s = time.perf_counter() - began_s
     return {
+        "machine": machine,
         "seeds": run,
         "seeds_with_crash": crashing,
         "failed": len(failures),
@@ -124,19 +135,27 @@ def main() -> int:
     parser.add_argument("--seeds", type=seed_range, metavar="A:B", help="run seeds A to B - 1")
     parser.add_argument("--steps", type=int, default=STEPS, help="with faults, per seed")
     parser.add_argument("--json", action="store_true", help="print and write build/sim.json")
+    parser.add_argument(
+        "--machine", choices=sorted(MACHINES), default="registers", help="what is replicated"
+    )
     parser.add_argument("--first", action="store_true", help="stop at the first failure")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the transcript")
     options = parser.parse_args()
     if options.seed is not None:
         try:
-            world = run_seed(options.seed, options.steps, is_verbose=options.verbose)
+            world = run_seed(
+                options.seed, options.steps, options.machine, is_verbose=options.verbose
+            )
         except Exception as error:
             print(f"seed {options.seed} failed: {describe(error)}", file=sys.stderr)
-            print(f"  {replay_command(options.seed, options.steps)}", file=sys.stderr)
+            replay = replay_command(options.seed, options.steps, options.machine)
+            print(f"  {replay}", file=sys.stderr)
             raise
         print(f"seed {options.seed}: {world.steps} steps, transcript {world.transcript_hash()}")
         return 0
-    figures = run_seeds(options.seeds or range(200), options.steps, stop_at_first=options.first)
+    figures = run_seeds(
+        options.seeds or range(200), options.steps, options.machine, stop_at_first=options.first
+    )
     if options.json:
         print(json.dumps(figures, indent=1))
         Path("build").mkdir(exist_ok=True)

@@ -133,8 +133,11 @@ class Model:
             history = self.registers.setdefault(key, [])
             results.append((operation, entry.index, ordinal, history[-1][2] if history else 0))
             history.append((entry.index, ordinal, operation))
-        self.results[entry.index] = tuple(results)
-        self.digest = next_digest(self.digest, entry.index, entry.data)
+        self._note(entry, tuple(results), next_digest(self.digest, entry.index, entry.data))
+
+    def _note(self, entry: Entry, results: tuple[Result, ...], digest: bytes) -> None:
+        self.results[entry.index] = results
+        self.digest = digest
         self.digests[entry.index] = self.digest
         if self.expected.pop(entry.index, self.digest) != self.digest:
             raise Violation(f"a disk held another state at {entry.index} than the log leads to")

@@ -73,6 +73,9 @@ class Clients:
         """Return how many operations ended so."""
         return sum(operation.outcome is outcome for operation in self.history)
 
+    def check(self) -> None:
+        """Hold what the clients know against the model, at the end of a run."""
+
     def _plan(self, client: int) -> None:
         wait_us = self.chance.randint(1, self.faults.think_us)
         self.world.at(self.world.now_us + wait_us, lambda: self._think(client))

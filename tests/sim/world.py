@@ -160,6 +160,7 @@ class World:
                 self.faults.crash_if_none_yet()
         self.settle()
         self.calm()
+        self.clients.check()
 
     def settle(self) -> None:
         """Stop the faults; the group must elect, commit and catch up within a bound."""
