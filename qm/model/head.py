@@ -70,17 +70,21 @@ class Window:
 
         Whoever leaves one of them Available says so by `give_back`.
         """
-        held, self._keys = self._keys[:limit], self._keys[limit:]
-        row_keys = [POSITION_KEY.pack(self._queue_id, key) for key in held]
-        found = [
-            (key, row)
-            for key, row in zip(held, state.get_rows(Table.POSITION, row_keys), strict=True)
-            if row is not None and row[0] == PositionState.AVAILABLE
-        ]
-        is_end = bool(self._keys)
+        found: list[tuple[int, bytes]] = []
+        is_end = False
         while len(found) < limit and not is_end:
-            rows, is_end = self._scan(state, limit - len(found))
-            found += rows
+            wanted = limit - len(found)
+            if self._keys:
+                held, self._keys = self._keys[:wanted], self._keys[wanted:]
+                row_keys = [POSITION_KEY.pack(self._queue_id, key) for key in held]
+                found += [
+                    (key, row)
+                    for key, row in zip(held, state.get_rows(Table.POSITION, row_keys), strict=True)
+                    if row is not None and row[0] == PositionState.AVAILABLE
+                ]
+            else:
+                rows, is_end = self._scan(state, wanted)
+                found += rows
         return found
 
     def give_back(self, keys: Sequence[int]) -> None:

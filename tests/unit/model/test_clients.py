@@ -353,3 +353,17 @@ def test_time_to_be_received_ends_while_available_or_when_given_back(world: Worl
     assert world.one(end).status == 0
     assert ids(world, orders) == [3]
     assert not [row for row in world.state.rows() if row[0] == Table.DEADLINE]
+
+
+def test_what_is_locked_at_the_head_does_not_end_its_priority(world: World) -> None:
+    """More is held of a head than a read wants, and the first of it is locked by then."""
+    orders = world.create("orders")
+    world.arrive(*(packet(number, priority=5) for number in range(1, 6)), packet(6, priority=1))
+    client = world.client()
+    handle = client.open("DIRECT=OS:vhost\\orders", RECEIVE)
+    for result in client.receive(handle, 5, is_two_phase=True):
+        end = commands.ReadEnd(client.request(), orders, result.lookup_identifier, delete=False)
+        assert world.one(end).status == 0
+    client.receive(handle, 2, is_two_phase=True)
+    found = client.receive(handle, 3)
+    assert [one.message_ordinal for one in found] == [3, 4, 5]
