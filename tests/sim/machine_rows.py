@@ -5,7 +5,7 @@ rows refer to; the digest is the product's, kept along the way and computed anew
 or a snapshot brings.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -78,10 +78,8 @@ class SummedState(MemoryState):
         total = sum(row_hash(bytes((table,)) + key, value) for table, key, value in self.rows())
         return digest_bytes(total % MODULUS)
 
-    def follow(self, batch: CommandBatch) -> None:
-        """Note where the bodies of an applied entry lie, and forget those nobody refers to."""
-        for (index, ordinal), place in spans(batch).items():
-            self.places[index, ordinal] = place
+    def drop_the_dead(self) -> None:
+        """Forget the places of bodies to which nothing refers any more."""
         references = self.references()
         for key in [key for key in self.places if key not in references]:
             del self.places[key]
@@ -173,12 +171,24 @@ class QueueMachine(SlottedMachine[RowsState]):
     def before_write(self, state: RowsState) -> None:
         state.rows = [(int(table), key, value) for table, key, value in self.rows.rows()]
 
-    def apply_entry(self, state: RowsState, entry: Entry) -> tuple[Result, ...]:
-        batch = decode_entry(entry.index, entry.data)
-        applied = self.machine.apply(batch)
-        self.rows.follow(batch)
+    def apply_run(self, entries: Sequence[Entry]) -> list[tuple[Result, ...]]:
+        """Apply as the product's store does: what is counted in place is settled once per run."""
+        if not entries:
+            return []
+        results = [self.apply_entry(self._state, entry) for entry in entries]
+        self.machine.settle()
+        state = self._state
+        self.rows.drop_the_dead()
         state.digest = self.rows.digest()
         state.places = list(self.rows.places.values())
+        state.applied = entries[-1].index
+        self.trace.append((state.applied, state.digest))
+        return results
+
+    def apply_entry(self, state: RowsState, entry: Entry) -> tuple[Result, ...]:
+        batch = decode_entry(entry.index, entry.data)
+        applied = self.machine.apply(batch, settle=False)
+        self.rows.places |= spans(batch)
         return answers_of(applied)
 
     def read(self, key: int) -> Result:

@@ -132,7 +132,8 @@ class SlottedMachine(ABC, Generic[StateT]):
         return self._durable_index
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[tuple[Result, ...]]:
-        results = [self._apply(entry) for entry in entries]
+        results = self.apply_run(entries)
+        self._unwritten += len(entries)
         if self._unwritten >= self._faults.write_every:
             self._writes_since_sync += 1
             self._write(is_durable=self._writes_since_sync >= self._faults.sync_every)
@@ -147,13 +148,16 @@ class SlottedMachine(ABC, Generic[StateT]):
 
     # Inner parts
 
+    def apply_run(self, entries: Sequence[Entry]) -> list[tuple[Result, ...]]:
+        """Apply entries in order; the digest is traced where it is known."""
+        return [self._apply(entry) for entry in entries]
+
     def _apply(self, entry: Entry) -> tuple[Result, ...]:
         state = self._state
         assert entry.index > state.applied, f"{entry.index} applied after {state.applied}"
         results = self.apply_entry(state, entry)
         state.applied = entry.index
         self.trace.append((entry.index, state.digest))
-        self._unwritten += 1
         return results
 
     def body(self, place: Body) -> bytes:
