@@ -1,5 +1,6 @@
 """The store as consensus drives it: outcomes for proposers, effects for whoever listens."""
 
+import threading
 from collections.abc import Callable, Sequence
 
 from qm.model.effects import Applied, Outcome
@@ -23,8 +24,12 @@ class AppliedStore:
         self.store = store
         self.is_installing = False
         """A snapshot is replacing the state, in another thread: nobody may read it."""
+        self.applied_bytes = 0
+        """Of entries; whoever flushes resets it."""
+        self._files = threading.Lock()
+        """Held by whoever opens, closes or flushes the state in a thread of its own."""
         self._on_applied = on_applied
-        self.on_installed = on_installed
+        self._on_installed = on_installed
 
     def applied_index(self) -> int:
         """See StateMachine.applied_index."""
@@ -37,8 +42,29 @@ class AppliedStore:
     def apply(self, entries: Sequence[Entry]) -> Sequence[Sequence[Outcome]]:
         """See StateMachine.apply."""
         run = self.store.apply(entries)
+        self.applied_bytes += sum(len(entry.data) for entry in entries)
         self._on_applied(run)
         return [applied.outcomes for applied in run]
+
+    def flush(self) -> None:
+        """Make the state durable; may run beside everything else."""
+        with self._files:
+            self.store.flush()
+
+    def close(self) -> None:
+        """Close the state, once nobody flushes it."""
+        with self._files:
+            self.store.close()
+
+    def install(self, sink: SnapshotSink) -> None:
+        """Let a received snapshot replace the state."""
+        self.is_installing = True
+        try:
+            with self._files:
+                sink.finish()
+        finally:
+            self.is_installing = False
+        self._on_installed()
 
     def snapshot(self, meta_index: int) -> SnapshotSource:
         """See StateMachine.snapshot."""
@@ -61,9 +87,4 @@ class _Sink:
 
     def finish(self) -> None:
         """See SnapshotSink.finish."""
-        self._owner.is_installing = True
-        try:
-            self._sink.finish()
-        finally:
-            self._owner.is_installing = False
-        self._owner.on_installed()
+        self._owner.install(self._sink)

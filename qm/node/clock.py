@@ -6,6 +6,7 @@ a gap without a leader. So a wall clock that steps expires no message and no lea
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 from statistics import median_low
 from typing import Final
 
@@ -25,6 +26,7 @@ class ClusterClock:
         self._owed_ns = 0
         self._told_ms = 0
         self._leads = False
+        self._observed_at_ns: int | None = None
 
     def now_ms(self) -> int:
         """Return cluster time; it never goes back."""
@@ -43,8 +45,19 @@ class ClusterClock:
 
     def observe(self, stamp_ms: int) -> None:
         """An entry with this stamp was applied here. A leader's own stamps tell it nothing."""
+        self._observed_at_ns = self._monotonic_ns()
         if not self._leads:
             self._set(stamp_ms)
+
+    def begin_at(self, stamp_ms: int) -> None:
+        """This process starts from a state with this stamp, however long ago that was."""
+        self._set(stamp_ms)
+
+    def silence_ms(self) -> float:
+        """Return for how long no entry was applied here; infinite before the first one."""
+        if self._observed_at_ns is None:
+            return inf
+        return (self._monotonic_ns() - self._observed_at_ns) / _NS_PER_MS
 
     def lead(self) -> None:
         """This node stamps from now on, not before what it told or observed."""

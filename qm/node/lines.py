@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from qm.model.effects import Outcome
+from qm.node.admission import is_edge_batch, refusal
 from qm.store.cluster import (
     RELAY_BATCHES_MAX,
     RELAY_BYTES_MAX,
@@ -66,6 +67,8 @@ class Line:
         self._pending: deque[tuple[int, int, Pending, int]] = deque()
         """number, bytes, where the outcome will be, ordinal there."""
         self._bytes = 0
+        self._index = 0
+        """Of the last entry with an outcome; a refused batch is in none."""
         self._has_pending = asyncio.Event()
         self._is_over = False
         self._pump = asyncio.create_task(self._hand_out(), name=f"outcomes for {edge}")
@@ -88,7 +91,7 @@ class Line:
         while self._held and not self._is_over:
             number, payload = self._held[0]
             try:
-                pending, ordinal = self._hub.submit(payload)
+                pending, ordinal = self._hub.take(payload)
             except Busy:
                 return
             except (NotLeader, Stopping) as error:
@@ -113,7 +116,8 @@ class Line:
             while self._pending and self._pending[0][2] is pending:
                 number, size, _, ordinal = self._pending.popleft()
                 self._bytes -= size
-                self._events.on_outcome(number, pending.index, outcomes[ordinal])
+                self._index = max(self._index, pending.index)
+                self._events.on_outcome(number, self._index, outcomes[ordinal])
             self.propose_held()
 
     def session_opened(self, session: SessionFacts) -> None:
@@ -157,12 +161,22 @@ class Line:
 class Hub:
     """Implements `qm.store.cluster.RelayHub`: all lines of this node while it leads."""
 
-    def __init__(self, submit: Submit) -> None:
-        self.submit: Final = submit
+    def __init__(self, submit: Submit, admits_messages: Callable[[], bool]) -> None:
+        """`admits_messages`: whether the disk has room for new ones."""
+        self._submit = submit
+        self._admits_messages = admits_messages
         self._lines: dict[str, Line] = {}
         self._claims: dict[bytes, dict[tuple[str, int], SessionFacts]] = {}
         """Open sessions by the GUID that their peer claims, then by edge and number."""
         self._listener: RelayHubEvents | None = None
+
+    def take(self, payload: bytes) -> tuple[Pending, int]:
+        """Submit a batch, or refuse its messages."""
+        if not self._admits_messages() and is_edge_batch(payload):
+            refused: Pending = proposals.Outcome()
+            refused.resolve([refusal(payload)])
+            return refused, 0
+        return self._submit(payload)
 
     def open(self, edge: str, events: LineEvents) -> Line:
         """Return a new line; an older one of the same edge ends."""

@@ -1,7 +1,7 @@
 """Implements `qm.store.membership.Membership`: who belongs to the cluster, and changes of it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import grpc
@@ -10,7 +10,6 @@ import grpc.aio
 from qm.node.channels import Channels, Unreachable
 from qm.node.forwarding import NotTaken
 from qm.node.replicated import ReplicatedStore
-from qm.node.status import inspect_reply
 from qm.pb import relay_pb2
 from qm.store.cluster import OutcomeUnknown, Unavailable
 from qm.store.membership import Change, ChangeKind, ChangeRefused, Member, NodeStatus
@@ -37,9 +36,16 @@ LEAD_TIMEOUT_MS: Final = 15_000
 class Members:
     """See the module."""
 
-    def __init__(self, replicated: ReplicatedStore, channels: Channels) -> None:
+    def __init__(
+        self,
+        replicated: ReplicatedStore,
+        channels: Channels,
+        inspect_here: Callable[[], relay_pb2.InspectReply],
+    ) -> None:
+        """`inspect_here`: this node's own answer to Inspect."""
         self._replicated = replicated
         self._channels = channels
+        self._inspect_here = inspect_here
 
     # Membership
 
@@ -58,6 +64,10 @@ class Members:
         if address is None:
             return Member(name, incarnation, is_voter, "")
         return Member(name, incarnation, is_voter, address.host, address.api_port)
+
+    def majority(self) -> int:
+        """Return how many of the voters are a majority."""
+        return len(self._replicated.configuration.voters) // 2 + 1
 
     async def inspect(self, node: str) -> NodeStatus:
         """See Membership.inspect."""
@@ -80,7 +90,7 @@ class Members:
     async def inspect_reply(self, node: str) -> relay_pb2.InspectReply:
         """Ask a node, this one included. Raises Unavailable."""
         if node == self._replicated.node:
-            return inspect_reply(node, self._replicated)
+            return self._inspect_here()
         try:
             stub = await self._channels.stub(node)
             return await stub.Inspect(relay_pb2.InspectRequest(), timeout=INSPECT_TIMEOUT_MS / 1000)

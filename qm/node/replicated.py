@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from qm.model.effects import Applied, Outcome
 from qm.model.queries import View
 from qm.model.state import State
 from qm.node.addresses import AddressBook
+from qm.node.admission import is_send
 from qm.node.applying import AppliedStore
 from qm.node.channels import Channels
 from qm.node.clock import ClusterClock
@@ -76,6 +77,17 @@ class ReplicatedConfig(msgspec.Struct, frozen=True):
         return ReplicaConfig(core, self.cluster, log_retain_bytes=self.log_retain_bytes)
 
 
+class Hooks(msgspec.Struct, frozen=True):
+    """What the replicated store asks of the node around it."""
+
+    admits_messages: Callable[[], bool]
+    """Whether the disk has room for new messages; asked while this node leads."""
+    on_alarm: Callable[[Alarm], None]
+    """Consensus has something to tell an operator."""
+    die: Callable[[str], None] = end_process
+    """Ends the process; must not return to serving."""
+
+
 def found(config: ReplicatedConfig, founders: Configuration) -> None:
     """Prepare an empty data folder for a founder, or, without founders, for a learner.
 
@@ -100,7 +112,7 @@ class ReplicatedStore:
         addresses: AddressBook,
         channels: Channels,
         clock: ClusterClock,
-        die: Callable[[str], None] = end_process,
+        hooks: Hooks,
     ) -> None:
         """Open what `found` prepared. Raises IdentityRefused, StartRefused, and what opening a
         log or the state raises.
@@ -108,9 +120,9 @@ class ReplicatedStore:
         self.config: Final = config
         self.addresses: Final = addresses
         self.clock: Final = clock
-        self.on_lead: Callable[[], asyncio.Future[None] | None] = lambda: None
-        """Called when this node was elected, before it stamps anything."""
-        self.on_alarm_raised: Callable[[Alarm], None] = lambda _: None
+        self.before_leading: Callable[[], Awaitable[None]] | None = None
+        """Awaited when this node was elected, before it stamps anything."""
+        self._hooks = hooks
         self._name = node_name(config.node)
         self._channels = channels
         self._loop = asyncio.get_running_loop()
@@ -128,11 +140,11 @@ class ReplicatedStore:
             self._raft_address,
             self,
             DriverConfig(GROUP),
-            die,
+            hooks.die,
             self._stamp,
         )
-        self.clock.observe(self.view.counters().clock_ms)
-        self.hub: Final = Hub(self.driver.submit)
+        self.clock.begin_at(self.view.counters().clock_ms)
+        self.hub: Final = Hub(self.driver.submit, hooks.admits_messages)
         self._forwarder: Forwarder | None = None
         self._streams: set[RemoteStream] = set()
         self._state = ReadState(self._current_state)
@@ -163,7 +175,7 @@ class ReplicatedStore:
         self.hub.end_all("this node stops")
         if self._activation is not None:
             self._activation.cancel()
-        self.machine.store.close()
+        await asyncio.to_thread(self.machine.close)
 
     # Cluster
 
@@ -279,6 +291,8 @@ class ReplicatedStore:
         """Propose in order. Raises NotTaken, Unavailable, OutcomeUnknown, ValueError."""
         if not self._leadership.is_here:
             raise NotTaken("this node does not lead")
+        if not self._hooks.admits_messages() and any(map(is_send, payloads)):
+            raise Unavailable("the leader's disk is nearly full: receive or purge messages")
         return await gather_outcomes(submit_all(self.driver.submit, payloads))
 
     # DriverEvents
@@ -328,9 +342,8 @@ class ReplicatedStore:
 
     async def _activate(self, term: int) -> None:
         """Begin to serve as the leader of a term: LeaderActivated is its first command."""
-        prepared = self.on_lead()
-        if prepared is not None:
-            await prepared
+        if self.before_leading is not None:
+            await self.before_leading()
         self.clock.lead()
         command = encode_command(LeaderActivated(term, self._name))
         try:
@@ -348,7 +361,7 @@ class ReplicatedStore:
 
     def on_alarm(self, alarm: Alarm) -> None:
         """See DriverEvents.on_alarm."""
-        self.on_alarm_raised(alarm)
+        self._hooks.on_alarm(alarm)
 
     def _raft_address(self, node: NodeId) -> str | None:
         address = self.addresses.get(node_name(node))

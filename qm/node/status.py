@@ -1,7 +1,9 @@
 """What a node tells of itself to the others."""
 
 import time
+from collections.abc import Mapping
 from importlib import metadata
+from types import MappingProxyType
 from typing import Final
 
 from qm.model.commands import COMMAND_VERSION
@@ -22,8 +24,12 @@ def build_version() -> str:
 VERSION: Final = build_version()
 
 
-def inspect_reply(name: str, replicated: ReplicatedStore | None) -> relay_pb2.InspectReply:
-    """Return a node's answer to Inspect."""
+def inspect_reply(
+    name: str,
+    replicated: ReplicatedStore | None = None,
+    proofs: Mapping[int, bytes] = MappingProxyType({}),
+) -> relay_pb2.InspectReply:
+    """Return a node's answer to Inspect; `proofs`: its digests by audit mark."""
     reply = relay_pb2.InspectReply(
         node=name,
         wall_clock_ms=time.time_ns() // 1_000_000,
@@ -44,6 +50,7 @@ def inspect_reply(name: str, replicated: ReplicatedStore | None) -> relay_pb2.In
     reply.voters.extend(status.configuration.voters)
     reply.learners.extend(status.configuration.learners)
     reply.retired.extend(status.configuration.retired)
+    reply.marks.update(proofs)
     if not replicated.machine.is_installing:
         reply.digest = digest_bytes(replicated.machine.store.applied.digest)
         reply.is_provisioned = replicated.view.ledger.manager is not None

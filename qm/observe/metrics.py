@@ -43,6 +43,7 @@ TABLE: Final[tuple[Metric, ...]] = (
     # MSMQ sessions and edges
     Metric("quorate_sessions", _GAUGE, "Open MSMQ sessions", ("role",)),
     Metric("quorate_sessions_closed_total", _COUNTER, "MSMQ sessions that ended", ("reason",)),
+    Metric("quorate_connections", _GAUGE, "Accepted TCP connections of MSMQ peers"),
     Metric("quorate_connections_refused_total", _COUNTER, "TCP connections refused", ("reason",)),
     Metric("quorate_messages_arrived_total", _COUNTER, "Messages by verdict", ("verdict",)),
     Metric("quorate_bytes_arrived_total", _COUNTER, "Bytes read from MSMQ peers"),
@@ -53,6 +54,11 @@ TABLE: Final[tuple[Metric, ...]] = (
         "quorate_acknowledgement_seconds", _HISTOGRAM,
         "From the arrival of a batch at this edge to its commit", (), SECONDS_BUCKETS,
     ),
+    Metric(
+        "quorate_edge_reading_held_total", _COUNTER,
+        "Times that an edge stopped reading from all peers until the leader caught up",
+    ),
+    Metric("quorate_late_packets_total", _COUNTER, "Order and final acks sent late", ("result",)),
     Metric("quorate_pings_total", _COUNTER, "UDP pings", ("result",)),
     # Outgoing queues, at the leader
     Metric("quorate_outgoing_connects_total", _COUNTER, "Connections to peers", ("result",)),
@@ -67,6 +73,8 @@ TABLE: Final[tuple[Metric, ...]] = (
     Metric("quorate_members", _GAUGE, "Members by state", ("state",)),
     Metric("quorate_alarms_total", _COUNTER, "Alarms raised on this node", ("alarm",)),
     Metric("quorate_clock_offset_seconds", _GAUGE, "Wall clock minus cluster time"),
+    Metric("quorate_clock_steps_total", _COUNTER, "Times that the wall clock was set"),
+    Metric("quorate_duties_failed_total", _COUNTER, "Rounds of own work that failed", ("work",)),
     Metric("quorate_disk_free_bytes", _GAUGE, "Free space under the data folder"),
     Metric("quorate_log_bytes", _GAUGE, "Size of the replicated log on disk"),
     Metric("quorate_certificate_expiry_seconds", _GAUGE, "Until a certificate ends", ("file",)),

@@ -1,0 +1,94 @@
+"""Audit marks: every node proves its rows at the same entry, the leader compares what they tell.
+
+A proof reads the whole state from a copy, in a thread, and its digest waits here to be asked for.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from qm.model.commands import AuditMark, AuditResult
+from qm.pb import relay_pb2
+from qm.store.audit import Mark, prove
+from qm.store.cluster import Cluster
+from qm.store.store import Store
+
+logger = logging.getLogger(__name__)
+
+PROOFS_KEPT_MAX: Final = 16
+"""Digests that wait to be asked for."""
+COLLECT_MAX_S: Final = 1_800.0
+"""Then a mark is compared without the members that have not told, if a majority has."""
+
+InspectAll = Callable[[], Awaitable[dict[str, relay_pb2.InspectReply]]]
+
+
+class Auditor:
+    """One node's part in audits."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Callable[[], Store],
+        inspect_all: InspectAll,
+        members: Callable[[], int],
+        die: Callable[[str], None],
+    ) -> None:
+        """`members`: how many there are; `die` ends a process whose rows are damaged."""
+        self.proofs: Final[dict[int, bytes]] = {}
+        """Digest by mark, newest last."""
+        self._cluster = cluster
+        self._store = store
+        self._inspect_all = inspect_all
+        self._members = members
+        self._die = die
+        self._open: dict[int, float] = {}
+        """Marks without result, since when (loop time)."""
+
+    # Every node
+
+    async def prove_marks(self) -> None:
+        """Prove the marks that were applied here meanwhile."""
+        marks = self._store().marks
+        while marks:
+            mark = marks.pop(0)
+            self._open[mark.number] = asyncio.get_running_loop().time()
+            await self._prove(mark)
+        while len(self._open) > PROOFS_KEPT_MAX:
+            del self._open[next(iter(self._open))]
+
+    async def _prove(self, mark: Mark) -> None:
+        proof = await asyncio.to_thread(prove, mark)
+        self.proofs[mark.number] = proof.digest
+        while len(self.proofs) > PROOFS_KEPT_MAX:
+            del self.proofs[next(iter(self.proofs))]
+        if not proof.is_sound:
+            self._die(
+                f"audit mark {mark.number}: {proof.reason}; remove this node's data and let it"
+                " rejoin under its next incarnation"
+            )
+
+    # The leader
+
+    async def mark(self) -> None:
+        """Have every node prove its state as it is at this entry."""
+        await self._cluster.propose(AuditMark(self._cluster.now_ms()))
+
+    async def collect(self) -> None:
+        """Ask for the oldest open mark's digests; tell all members when enough are known."""
+        if not self._open:
+            return
+        number, since = next(iter(self._open.items()))
+        replies = await self._inspect_all()
+        digests = {
+            name: reply.marks[number] for name, reply in replies.items() if number in reply.marks
+        }
+        is_late = asyncio.get_running_loop().time() - since > COLLECT_MAX_S
+        if len(digests) == self._members() or (is_late and 2 * len(digests) > self._members()):
+            await self._cluster.propose(AuditResult(number, digests))
+            del self._open[number]
+            logger.info("audit mark %d: %d members told their digests", number, len(digests))
+        elif is_late:
+            del self._open[number]
+            logger.warning("audit mark %d: only %d members told", number, len(digests))

@@ -1,0 +1,98 @@
+"""What a leader proposes without being asked: time, purges, audits. Nothing here is per message.
+
+All of it starts from rows, so that a new leader goes on where the last one stopped; each proposal
+is one bounded step (DESIGN section 4).
+"""
+
+import logging
+from typing import Final
+
+from qm.model.commands import ClockTick, PurgeStep
+from qm.model.effects import Applied
+from qm.model.expiry import DEADLINES_PER_TICK_MAX
+from qm.model.queries import work_left
+from qm.model.state import Table
+from qm.node.auditing import Auditor
+from qm.node.rounds import Rounds
+from qm.node.timekeeping import STEER_EVERY_S, Timekeeper
+from qm.observe.metrics import Metrics
+from qm.store.cluster import Cluster, Leadership
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S: Final = 0.1
+"""How late a deadline is noticed at most."""
+TICK_EVERY_MS: Final = 5_000
+"""Cluster time moves in the state at least that often."""
+PURGE_POSITIONS: Final = 1_024
+"""Settled by one PurgeStep."""
+PURGES_TOGETHER_MAX: Final = 16
+"""Queues that are purged at the same time."""
+AUDIT_EVERY_S: Final = 3_600.0
+COLLECT_EVERY_S: Final = 1.0
+
+
+class Duties:
+    """Active while this node leads; a ClusterListener."""
+
+    def __init__(
+        self, cluster: Cluster, timekeeper: Timekeeper, auditor: Auditor, metrics: Metrics
+    ) -> None:
+        self._cluster = cluster
+        self._timekeeper = timekeeper
+        self._auditor = auditor
+        self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
+        self._applied_ms = 0
+        """Cluster time of the last applied entry."""
+        self._is_active = False
+
+    def on_applied(self, applied: Applied) -> None:
+        """See ClusterListener."""
+        self._applied_ms = applied.now_ms
+
+    def on_restored(self, index: int) -> None:
+        """See ClusterListener."""
+
+    def on_leadership(self, leadership: Leadership) -> None:
+        """Begin or end."""
+        if leadership.is_here and not self._is_active:
+            self._begin()
+        elif not leadership.is_here and self._is_active:
+            self._rounds.cancel()
+        self._is_active = leadership.is_here
+
+    def _begin(self) -> None:
+        begin = self._rounds.begin
+        begin("expiry", LOOK_EVERY_S, self._tick)
+        begin("purging", LOOK_EVERY_S, self._purge)
+        begin("steering time", STEER_EVERY_S, self._timekeeper.steer)
+        begin("audit", AUDIT_EVERY_S, self._auditor.mark, first_after_s=AUDIT_EVERY_S)
+        begin("audit result", COLLECT_EVERY_S, self._auditor.collect)
+
+    async def stop(self) -> None:
+        """End."""
+        await self._rounds.stop()
+
+    async def _tick(self) -> None:
+        """Expire what is due, step by step."""
+        now = self._cluster.now_ms()
+        due = work_left(self._cluster.view).next_due_ms
+        if (due is None or due > now) and now - self._applied_ms < TICK_EVERY_MS:
+            return
+        is_left = True
+        while is_left:
+            (outcome,) = await self._cluster.propose(ClockTick(DEADLINES_PER_TICK_MAX))
+            is_left = bool(outcome.value)
+
+    async def _purge(self) -> None:
+        """Settle hidden positions, a step of each queue in turn."""
+        while self._cluster.state.scan(Table.PURGE, b"", _END, 1):
+            queue_ids = work_left(self._cluster.view).purging_queue_ids[:PURGES_TOGETHER_MAX]
+            outcomes = await self._cluster.propose(
+                *(PurgeStep(queue_id, PURGE_POSITIONS) for queue_id in queue_ids)
+            )
+            if all(outcome.status for outcome in outcomes):
+                raise RuntimeError(f"purges of {queue_ids} are refused: {outcomes[0].status:#x}")
+
+
+_END: Final = b"\xff" * 8

@@ -1,0 +1,117 @@
+"""What every node does for its own disk: flushes, sparse blob files, the reserve, certificates."""
+
+import asyncio
+import logging
+import shutil
+import time
+from pathlib import Path
+from typing import Final
+
+from qm.node.applying import AppliedStore
+from qm.node.pki import PkiRefused, ends_at
+from qm.observe.metrics import Metrics
+from qm.store.reserve import DiskLevel, DiskReserve
+from raft.disk import DiskDirectory
+
+logger = logging.getLogger(__name__)
+
+FLUSH_EVERY_S: Final = 60.0
+FLUSH_BYTES: Final = 128 << 20
+"""Of entries applied since the last flush; what is not flushed is replayed at a restart."""
+LOOK_EVERY_S: Final = 1.0
+SPARSE_EVERY_S: Final = 10.0
+CERTIFICATES_EVERY_S: Final = 3_600.0
+CERTIFICATE_WARNING_S: Final = 30 * 24 * 3600
+
+
+class DiskWatch:
+    """Says whether new messages are admitted, and keeps the reserve (DESIGN section 6)."""
+
+    def __init__(self, data: Path, reserve_bytes: int, metrics: Metrics) -> None:
+        self._data = data
+        self._reserve = DiskReserve(DiskDirectory(data), reserve_bytes)
+        self._free = metrics.gauge("quorate_disk_free_bytes")
+        self._alarms = metrics.counter("quorate_alarms_total")
+        self.level = self._reserve.level()
+
+    @property
+    def admits_messages(self) -> bool:
+        """Whether there is room beyond the reserve."""
+        return self.level is DiskLevel.ROOM
+
+    async def look(self) -> None:
+        """See how full the disk is."""
+        self._free.set(self.free_bytes())
+        if self.level is DiskLevel.EXHAUSTED:
+            self._reserve.hold()
+        self._change(self._reserve.level())
+        await asyncio.sleep(0)
+
+    def full(self) -> None:
+        """The log or the state could not be written: give up the reserve, so that they can."""
+        self._reserve.give_up()
+        self._change(self._reserve.level())
+
+    def free_bytes(self) -> int:
+        """Return what is free under the data folder."""
+        return shutil.disk_usage(self._data).free
+
+    def _change(self, level: DiskLevel) -> None:
+        before, self.level = self.level, level
+        if level is before:
+            return
+        if level is DiskLevel.ROOM:
+            logger.info("the disk has room again: new messages are accepted")
+            return
+        self._alarms.labels(alarm=f"disk_{level.name.lower()}").inc()
+        logger.error(
+            "the disk under %s is nearly full: new messages are refused until there is room;"
+            " receive or purge messages, or enlarge it",
+            self._data,
+        )
+
+
+class Housekeeping:
+    """Keeps the store durable and compact."""
+
+    def __init__(self, machine: AppliedStore) -> None:
+        self._machine = machine
+        self._flushed_at = time.monotonic()
+
+    async def flush(self) -> None:
+        """Make the state durable when it is time, in a thread; the log may then be shortened."""
+        machine = self._machine
+        is_due = time.monotonic() - self._flushed_at >= FLUSH_EVERY_S
+        if machine.applied_bytes < FLUSH_BYTES and not is_due:
+            return
+        self._flushed_at = time.monotonic()
+        machine.applied_bytes = 0
+        if machine.applied_index() > machine.durable_index():
+            await asyncio.to_thread(machine.flush)
+
+    async def empty_sparse(self) -> None:
+        """Empty blob files of which little is alive, a bounded step per round of the loop."""
+        while not self._machine.is_installing and self._machine.store.bodies.empty_sparse():
+            await asyncio.sleep(0)
+
+
+class Certificates:
+    """Warns before certificates end."""
+
+    def __init__(self, files: tuple[Path, ...], metrics: Metrics) -> None:
+        self._files = files
+        self._expiry = metrics.gauge("quorate_certificate_expiry_seconds")
+
+    async def look(self) -> None:
+        """See when each ends."""
+        for file in self._files:
+            try:
+                left = ends_at(file).timestamp() - time.time()
+            except PkiRefused as error:
+                logger.warning("%s", error)
+                continue
+            self._expiry.labels(file=file.name).set(left)
+            if left < CERTIFICATE_WARNING_S:
+                days = int(left / 86_400)
+                logger.warning("%s ends in %d days: `qm pki renew` it", file, days)
+        await asyncio.sleep(0)

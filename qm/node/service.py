@@ -1,0 +1,131 @@
+"""What a member of a cluster runs, in the order in which it starts and stops."""
+
+import asyncio
+import logging
+import os
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+from qm.node import housekeeping
+from qm.node.addresses import AddressBook, host_and_port
+from qm.node.auditing import Auditor
+from qm.node.channels import Channels
+from qm.node.clock import ClusterClock
+from qm.node.config import NodeConfig
+from qm.node.duties import Duties
+from qm.node.housekeeping import Certificates, DiskWatch, Housekeeping
+from qm.node.members import Members
+from qm.node.replicated import Hooks, ReplicatedConfig, ReplicatedStore
+from qm.node.rounds import Rounds
+from qm.node.status import inspect_reply
+from qm.node.timekeeping import Timekeeper
+from qm.observe.metrics import Metrics
+from qm.pb import relay_pb2
+from raft.grpc_transport import GrpcConfig, GrpcTransport
+from raft.identity import Identity
+from raft.step import Alarm, AlarmKind
+from raft.tls import TlsFiles
+from raft.transport import TransportEvents
+
+logger = logging.getLogger(__name__)
+
+PROVE_EVERY_S: Final = 1.0
+WATCH_CLOCK_EVERY_S: Final = 5.0
+
+
+class Service:
+    """See the module. Made and used in one loop."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        identity: Identity,
+        addresses: AddressBook,
+        channels: Channels,
+        metrics: Metrics,
+        die: Callable[[str], None],
+    ) -> None:
+        """Open log and state. Raises IdentityRefused, StartRefused, and what opening raises."""
+        self._config = config
+        self._identity = identity
+        self._alarms = metrics.counter("quorate_alarms_total")
+        self.disk: Final = DiskWatch(config.data, config.storage.reserve_mb << 20, metrics)
+        self.replicated: Final = ReplicatedStore(
+            replicated_config(config, identity),
+            self._connect,
+            addresses,
+            channels,
+            ClusterClock(time.monotonic_ns),
+            Hooks(lambda: self.disk.admits_messages, self._on_alarm, die),
+        )
+        self.members: Final = Members(self.replicated, channels, self.inspect)
+        self._auditor = Auditor(
+            self.replicated,
+            lambda: self.replicated.machine.store,
+            self.members.inspect_all,
+            lambda: len(self.members.members),
+            die,
+        )
+        timekeeper = Timekeeper(
+            self.replicated.clock, self.members.inspect_all, self.members.majority, metrics
+        )
+        self.replicated.before_leading = timekeeper.before_leading
+        self._timekeeper = timekeeper
+        self._duties = Duties(self.replicated, timekeeper, self._auditor, metrics)
+        self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
+        self._certificates = Certificates((config.tls.authority, config.tls.certificate), metrics)
+
+    def _connect(self, events: TransportEvents) -> GrpcTransport:
+        config, tls = self._config, self._config.tls
+        listen = host_and_port(config.bind or config.host, config.raft.port)
+        files = TlsFiles(tls.authority, tls.certificate, tls.key)
+        grpc_config = GrpcConfig(self._identity.cluster_id, self._identity.node_id, listen, files)
+        return GrpcTransport(grpc_config, events, random.Random(os.urandom(16)).randrange)
+
+    def _on_alarm(self, alarm: Alarm) -> None:
+        self._alarms.labels(alarm=alarm.kind.name.lower()).inc()
+        if alarm.kind is AlarmKind.DISK_FULL:
+            self.disk.full()
+
+    def inspect(self) -> relay_pb2.InspectReply:
+        """Return what this node knows of itself."""
+        return inspect_reply(self._config.name, self.replicated, self._auditor.proofs)
+
+    async def start(self) -> None:
+        """Take part. Raises OSError when an address cannot be had."""
+        self.replicated.listen(self._duties)
+        await self.replicated.start()
+        keeping = Housekeeping(self.replicated.machine)
+        begin = self._rounds.begin
+        begin("disk", housekeeping.LOOK_EVERY_S, self.disk.look)
+        begin("flush", housekeeping.LOOK_EVERY_S, keeping.flush)
+        begin("blobs", housekeeping.SPARSE_EVERY_S, keeping.empty_sparse)
+        begin("certificates", housekeeping.CERTIFICATES_EVERY_S, self._certificates.look)
+        begin("audit proof", PROVE_EVERY_S, self._auditor.prove_marks)
+        begin("clock", WATCH_CLOCK_EVERY_S, self._timekeeper.watch)
+
+    async def stop(self) -> None:
+        """Finish what was taken, hand leadership over, and close."""
+        await self._end_rounds()
+        await self.replicated.stop()
+
+    async def abort(self) -> None:
+        """Close at once; what is durable stays."""
+        await self._end_rounds()
+        await self.replicated.abort()
+
+    async def _end_rounds(self) -> None:
+        await asyncio.gather(self._rounds.stop(), self._duties.stop())
+
+
+def replicated_config(config: NodeConfig, identity: Identity) -> ReplicatedConfig:
+    """Return which replica a node is and what it may use."""
+    return ReplicatedConfig(
+        node=identity.node_id,
+        cluster=identity.cluster_id,
+        data=config.data,
+        cache_bytes=config.storage.cache_mb << 20,
+        log_retain_bytes=config.raft.log_retain_mb << 20,
+    )
