@@ -51,6 +51,8 @@ from qm.wire.message_class import MessageClass
 
 MQ_OK: Final = 0
 CLIENT_ID_MAX_BYTES: Final = 128
+CLIENTS_IN_HAND_MAX: Final = 4_096
+"""Decoded records kept between runs of entries."""
 LEASE_MAX_MS: Final = 24 * 3600 * 1000
 _NUMBER_MAX: Final = (1 << 64) - 1
 
@@ -66,6 +68,8 @@ class Clients:
     def __init__(self, ledger: Ledger, enqueue: Enqueue) -> None:
         self._ledger = ledger
         self._enqueue = enqueue
+        self._in_hand: dict[str, Client] = {}
+        self._dirty: dict[str, None] = {}
         self.on_close: list[Callable[[str], None]] = []
         """Who else settles what a closed client leaves behind: opens, reads, transactions."""
 
@@ -158,15 +162,36 @@ class Clients:
             self._ledger.state.delete(Table.RESULT, key)
         self._delete_lease(client_id, client)
         self._ledger.state.delete(Table.CLIENT, prefix)
+        self._in_hand.pop(client_id, None)
+        self._dirty.pop(client_id, None)
         self._ledger.counters.client_count -= 1
 
     def client(self, client_id: str) -> Client | None:
-        """Return a client's record, open or not."""
-        return self._ledger.record(Table.CLIENT, client_key(client_id), Client)
+        """Return a client's record, open or not; who changes it calls `put_client`."""
+        client = self._in_hand.get(client_id)
+        if client is None:
+            client = self._ledger.record(Table.CLIENT, client_key(client_id), Client)
+            if client is not None:
+                self._in_hand[client_id] = client
+        return client
 
     def put_client(self, client_id: str, client: Client) -> None:
-        """Write a client's record."""
-        self._ledger.put_record(Table.CLIENT, client_key(client_id), client)
+        """Take a changed record; `settle` writes it."""
+        self._in_hand[client_id] = client
+        self._dirty[client_id] = None
+
+    def settle(self) -> None:
+        """Write back what entries changed."""
+        for client_id in self._dirty:
+            self._ledger.put_record(Table.CLIENT, client_key(client_id), self._in_hand[client_id])
+        self._dirty.clear()
+        if len(self._in_hand) > CLIENTS_IN_HAND_MAX:
+            self._in_hand.clear()
+
+    def forget(self) -> None:
+        """Drop everything derived; only when all is settled."""
+        assert not self._dirty, "clients that were not written back"
+        self._in_hand.clear()
 
     def _put_lease(self, client_id: str, client: Client, kind: LeaseKind, lease_ms: int) -> None:
         client.lease_ms = lease_ms

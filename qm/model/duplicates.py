@@ -161,6 +161,8 @@ class Duplicates:
         self._buckets: dict[tuple[int, int], HistoryBucket] = {}
         self._sources: dict[bytes, Source] = {}
         self._dirty_bitmaps: dict[tuple[int, int, int], None] = {}
+        self._new_bitmaps: set[tuple[int, int, int]] = set()
+        """Of the dirty ones, those that are no rows yet."""
         self._dirty_sequences: dict[int, Stream] = {}
         self._dirty_buckets: dict[tuple[int, int], None] = {}
         self._dirty_sources: dict[bytes, None] = {}
@@ -253,6 +255,7 @@ class Duplicates:
             bucket = self._bucket(stream, history.sent_time)
             bucket.highest = max(bucket.highest, history.high) if bucket.row_count else history.high
             bucket.row_count += 1
+            self._new_bitmaps.add((*key, history.high))
             self._dirty_buckets[key] = None
             self._count_row(stream.source_guid, 1)
             self._grown_sources[stream.source_guid] = None
@@ -424,9 +427,15 @@ class Duplicates:
         for history in list(self._open):
             history.close()
         ledger, state = self._ledger, self._ledger.state
+        new_rows: dict[bytes, bytes] = {}
         for bitmap_key in self._dirty_bitmaps:
+            row_key = HISTORY_KEY.pack(*bitmap_key)
             bitmap = self._bitmaps[bitmap_key].to_bytes(_BITMAP_BYTES, "little")
-            state.put(Table.HISTORY, HISTORY_KEY.pack(*bitmap_key), bitmap)
+            if bitmap_key in self._new_bitmaps:
+                new_rows[row_key] = bitmap
+            else:
+                state.put(Table.HISTORY, row_key, bitmap)
+        state.put_rows(Table.HISTORY, new_rows)
         for bucket_key in self._dirty_buckets:
             ledger.put_record(
                 Table.HISTORY_BUCKET,
@@ -450,5 +459,6 @@ class Duplicates:
             self._dirty_buckets,
             self._dirty_sources,
             self._dirty_sequences,
+            self._new_bitmaps,
         ):
             dirty.clear()

@@ -135,6 +135,7 @@ class Machine:
 
     def settle(self) -> None:
         """Write back what entries changed in place."""
+        self._clients.settle()
         self._duplicates.settle()
         self._ledger.settle()
 
@@ -155,3 +156,4 @@ class Machine:
         self._ledger.forget()
         self._registry.forget()
         self._duplicates.forget()
+        self._clients.forget()

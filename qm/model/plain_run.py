@@ -11,7 +11,7 @@ same; a test compares both ways.
 from array import array
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from qm.model.columns import IntArray
 from qm.model.commands import EdgeBatch, TransferVerdict
@@ -89,6 +89,12 @@ class Lane:
         self.limit_bytes = quota_bytes(queue.record.quota)
 
 
+Packet = tuple[int, int, int, Lane, tuple[Any, ...]]
+"""Number in the batch, offset, size, lane, fields of the head."""
+Taken = tuple[int, int, int, bytes, int, int]
+"""queue_id, LookupIdentifier, MessageID, SourceQueueManager, size, body ordinal."""
+
+
 class Lanes:
     """Lanes as long as what they were concluded from holds. None: one by one."""
 
@@ -119,24 +125,20 @@ class PlainRun:
         self._lanes = lanes
         self._open_lane = open_lane
         self._judge = judge
-        self._now_ms = ledger.now_ms
-        self._now_s = ledger.now_ms // 1000
-        self._latest_ms = ledger.now_ms + CLOCK_SKEW_MAX_MS
         self._horizon_ms = manager.duplicate_horizon_ms
         self._limit_bytes = quota_bytes(manager.queue_manager_quota)
         numbers = lanes.facts_numbers
         self._facts_bits = [
             numbers.setdefault(facts, len(numbers)) << _QUEUE_TYPE_BITS for facts in command.facts
         ]
-        self._rows: dict[bytes, bytes] = {}
-        self._taken: list[tuple[int, int, int, bytes, int, int]] = []
 
     def take_all(self) -> IntArray:
         """Return the verdicts."""
-        command, now_s = self._command, self._now_s
+        command, now_s = self._command, self._ledger.now_ms // 1000
         data, start = _bytes_of(command)
         offsets, facts_bits, known = command.offsets, self._facts_bits, self._lanes.known
         verdicts = array("H", bytes(2 * len(command.facts_of)))
+        run: list[Packet] = []
         begin = 0
         for k, fact in enumerate(command.facts_of):
             at = start + begin
@@ -157,75 +159,83 @@ class PlainRun:
                 if lane is None and key not in known:
                     lane = known[key] = self._open_lane(k)
             size = offsets[k + 1] - begin
-            if lane is None:
-                self.close()
-                verdicts[k] = self._judge(k)
+            if lane is not None:
+                run.append((k, begin, size, lane, head))
             else:
-                verdict = self._take(lane, k, begin, size, head)
-                if verdict:
-                    verdicts[k] = verdict
+                self._take_run(run, verdicts)
+                run = []
+                verdicts[k] = self._judge(k)
             begin += size
-        self.close()
+        self._take_run(run, verdicts)
         return verdicts
 
-    def _take(self, lane: Lane, k: int, begin: int, size: int, head: tuple[int, ...]) -> int:
-        """Enqueue a plain packet unless it is known; without room it is judged by all rules."""
-        _, bits, _, _, reach, _, _, sent, ordinal, flags, _ = head
-        history, queue, ledger = lane.history, lane.queue, self._ledger
-        counters = ledger.counters
-        high = ordinal >> HISTORY_BITS
-        if history.high != high or history.sent_time != sent:
-            history.turn_to(sent, high)
-        bit = 1 << (ordinal & ORDINAL_MASK)
-        if history.bitmap & bit:
-            return _DUPLICATE
-        total = counters.total_bytes + size
-        if (
-            total > self._limit_bytes
-            or queue.total_bytes + queue.subqueue_bytes + size > lane.limit_bytes
-        ):
-            self.close()
-            return self._judge(k)
-        if not history.is_dirty:
-            history.touch()
-        history.bitmap |= bit
-        lifetime_ms = self._horizon_ms if reach == TIME_INFINITE_S else reach * 1000
-        sent_ms = self._now_ms if sent <= self._now_s else min(sent * 1000, self._latest_ms)
-        if sent_ms + lifetime_ms > history.forget_at_ms:
-            history.keep(lifetime_ms)
-        sequential_id = counters.sequential_id = (counters.sequential_id + 1) & SEQUENTIAL_ID_MAX
-        level = 7 - (bits & 7)
-        key = level << 56 | sequential_id
-        command = self._command
-        body = command.first_ordinal + k
-        self._rows[POSITION_KEY.pack(lane.queue_id, key)] = _PLAIN_ROW.pack(
-            _ROW_BEGINS[flags & _FLAGS_MASK],
+    def _take_run(self, run: list[Packet], verdicts: IntArray) -> None:
+        """Enqueue plain packets that are not known; without room one is judged by all rules."""
+        ledger, command = self._ledger, self._command
+        counters, checksums, row_of = ledger.counters, command.checksums, _PLAIN_ROW.pack
+        index, body_offset, first_ordinal = (
             command.body_index,
-            command.body_offset + begin,
-            size,
-            body,
-            command.checksums[k],
-            size,
-            lane.source,
-            ordinal,
-            self._now_s,
+            command.body_offset,
+            command.first_ordinal,
         )
-        counters.total_bytes = total
-        queue.total_bytes += size
-        queue.arrivals += 1
-        queue.counts[level] += 1
-        if not queue.is_dirty:
-            ledger.touch(queue)
-        self._taken.append((lane.queue_id, key, ordinal, lane.source, size, body))
-        return 0
+        now_ms, now_s = ledger.now_ms, ledger.now_ms // 1000
+        rows: dict[bytes, bytes] = {}
+        taken: list[Taken] = []
+        for k, begin, size, lane, head in run:
+            _, bits, _, _, reach, _, _, sent, ordinal, flags, _ = head
+            history, queue = lane.history, lane.queue
+            high = ordinal >> HISTORY_BITS
+            if history.high != high or history.sent_time != sent:
+                history.turn_to(sent, high)
+            bit = 1 << (ordinal & ORDINAL_MASK)
+            if history.bitmap & bit:
+                verdicts[k] = _DUPLICATE
+                continue
+            used = queue.total_bytes + queue.subqueue_bytes + size
+            if used > lane.limit_bytes or counters.total_bytes + size > self._limit_bytes:
+                self._close(rows, taken)
+                rows, taken = {}, []
+                verdicts[k] = self._judge(k)
+                continue
+            if not history.is_dirty:
+                history.touch()
+            history.bitmap |= bit
+            lifetime_ms = self._horizon_ms if reach == TIME_INFINITE_S else reach * 1000
+            sent_ms = now_ms if sent <= now_s else min(sent * 1000, now_ms + CLOCK_SKEW_MAX_MS)
+            if sent_ms + lifetime_ms > history.forget_at_ms:
+                history.keep(lifetime_ms)
+            counters.sequential_id = (counters.sequential_id + 1) & SEQUENTIAL_ID_MAX
+            level = 7 - (bits & 7)
+            key = level << 56 | counters.sequential_id
+            body = first_ordinal + k
+            rows[POSITION_KEY.pack(lane.queue_id, key)] = row_of(
+                _ROW_BEGINS[flags & _FLAGS_MASK],
+                index,
+                body_offset + begin,
+                size,
+                body,
+                checksums[k],
+                size,
+                lane.source,
+                ordinal,
+                now_s,
+            )
+            counters.total_bytes += size
+            queue.total_bytes += size
+            queue.arrivals += 1
+            queue.counts[level] += 1
+            if not queue.is_dirty:
+                ledger.touch(queue)
+            taken.append((lane.queue_id, key, ordinal, lane.source, size, body))
+        self._close(rows, taken)
 
-    def close(self) -> None:
+    def _close(self, rows: dict[bytes, bytes], taken: list[Taken]) -> None:
         """Settle what was taken: rows, bodies, effects."""
-        if not self._taken:
+        if not taken:
             return
         ledger, body_index = self._ledger, self._command.body_index
-        queue_ids, keys, ordinals, sources, sizes, bodies = zip(*self._taken, strict=True)
-        ledger.state.put_rows(Table.POSITION, self._rows)
+        queue_ids, keys, ordinals, sources, sizes, bodies = zip(*taken, strict=True)
+        ledger.state.put_rows(Table.POSITION, rows)
         ledger.state.retain_bodies(body_index, bodies)
         applied = ledger.applied
         applied.woken_queue_ids.update(queue_ids)
@@ -238,8 +248,6 @@ class PlainRun:
         effects.source_queue_managers.extend(sources)
         effects.sizes_bytes.extend(sizes)
         effects.body_indexes.extend([body_index] * len(keys))
-        self._rows = {}
-        self._taken = []
 
 
 def _bytes_of(command: EdgeBatch) -> tuple[bytes, int]:

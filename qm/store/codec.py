@@ -9,7 +9,7 @@ raises `UnknownCommand`: the node stops before it diverges (DESIGN 1.3).
 import sys
 from array import array
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from struct import Struct
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from qm.pb import command_pb2
 from raft import batch
 
 _HEADER_LENGTH: Final = Struct("<I")
+_UNREADABLE: Final = (batch.BatchError, DecodeError, ValueError, IndexError)
 _ARRAY_TYPECODES: Final = {
     "offsets": "I",
     "checksums": "I",
@@ -64,30 +65,59 @@ def encode_command(command: model.Command) -> bytes:
 def decode_entry(index: int, data: bytes) -> model.CommandBatch:
     """Return what the entry at `index` commands. Raises UnknownCommand."""
     try:
-        payloads = batch.split(data)
-        stamp = _decode_stamp(payloads[0])
-        offset = len(data) - sum(len(payload) for payload in payloads) + len(payloads[0])
+        (_, first), *rest = _payloads(data)
+        stamp = _decode_stamp(first)
         ordinal = 0
         commands: list[model.Command] = []
-        for payload in payloads[1:]:
+        for offset, payload in rest:
             command, ordinal = _decode_command(index, payload, offset, ordinal)
             commands.append(command)
-            offset += len(payload)
-    except (batch.BatchError, DecodeError, ValueError, IndexError) as error:
+    except _UNREADABLE as error:
         raise UnknownCommand(f"entry {index}: {error}") from error
     return model.CommandBatch(index, stamp, tuple(commands))
 
 
 def packet_spans(index: int, data: bytes) -> list[tuple[int, int]]:
-    """Return (offset, length) of each body of an entry, by ordinal. Raises UnknownCommand."""
+    """Return (offset, length) of each body of an entry that was applied, by ordinal.
+
+    Raises UnknownCommand.
+    """
     spans: list[tuple[int, int]] = []
-    for command in decode_entry(index, data).commands:
-        if isinstance(command, model.EdgeBatch):
-            ends = command.offsets
-            spans += [(command.body_offset + low, high - low) for low, high in pairwise(ends)]
-        elif isinstance(command, model.Send):
-            spans.append((command.body_offset, len(command.packet)))
+    try:
+        for offset, payload in _payloads(data)[1:]:
+            header, op, blob_at = _header(payload)
+            begin = offset + blob_at
+            if op == "edge_batch":
+                ends = _array_of(_ARRAY_TYPECODES["offsets"], header.edge_batch.offsets)
+                spans += [(begin + low, high - low) for low, high in pairwise(ends)]
+            elif op == "send":
+                spans.append((begin, len(payload) - blob_at))
+    except _UNREADABLE as error:
+        raise UnknownCommand(f"entry {index}: {error}") from error
     return spans
+
+
+def _payloads(data: bytes) -> list[tuple[int, memoryview]]:
+    """Return the payloads of an entry with their offsets."""
+    payloads = batch.split(data)
+    begin = len(data) - sum(map(len, payloads))
+    offsets = accumulate(map(len, payloads), initial=begin)
+    return list(zip(offsets, payloads, strict=False))
+
+
+def _header(payload: memoryview) -> tuple[command_pb2.Command, str, int]:
+    """Return a command's header, its op and where its blob begins."""
+    if len(payload) < _HEADER_LENGTH.size:
+        raise ValueError("a command without header")
+    (length,) = _HEADER_LENGTH.unpack_from(payload)
+    blob_at = _HEADER_LENGTH.size + length
+    if blob_at > len(payload):
+        raise ValueError(f"a header of {length} bytes in a command of {len(payload)}")
+    header = command_pb2.Command.FromString(bytes(payload[_HEADER_LENGTH.size : blob_at]))
+    op = header.WhichOneof("op")
+    if op is None:
+        raise ValueError("an op that this build does not know: upgrade this node")
+    return header, op, blob_at
 
 
 def _decode_stamp(payload: memoryview) -> model.Stamp:
@@ -103,16 +133,7 @@ def _decode_stamp(payload: memoryview) -> model.Stamp:
 def _decode_command(
     index: int, payload: memoryview, offset: int, ordinal: int
 ) -> tuple[model.Command, int]:
-    if len(payload) < _HEADER_LENGTH.size:
-        raise ValueError("a command without header")
-    (length,) = _HEADER_LENGTH.unpack_from(payload)
-    blob_at = _HEADER_LENGTH.size + length
-    if blob_at > len(payload):
-        raise ValueError(f"a header of {length} bytes in a command of {len(payload)}")
-    header = command_pb2.Command.FromString(bytes(payload[_HEADER_LENGTH.size : blob_at]))
-    op = header.WhichOneof("op")
-    if op is None:
-        raise ValueError("an op that this build does not know: upgrade this node")
+    header, op, blob_at = _header(payload)
     fields = _BY_OP[op].read(getattr(header, op))
     used = 0
     if op == "edge_batch":

@@ -38,9 +38,12 @@ class Liveness:
         """
 
     def retain(self, index: int, ordinals: Sequence[int]) -> None:
-        """One more reference to each."""
+        """One more reference to each; ordinals ascending."""
         live = self._load(index)
         mask = 0
+        if not live and len(ordinals) == ordinals[-1] - ordinals[0] + 1:
+            mask = (1 << len(ordinals)) - 1 << ordinals[0]
+            ordinals = ()
         for ordinal in ordinals:
             bit = 1 << ordinal
             if (live | mask) & bit:

@@ -51,7 +51,6 @@ _HOT_TABLES: Final = frozenset(
         Table.HISTORY,
         Table.HISTORY_BUCKET,
         Table.SEQUENCE_IN,
-        Table.BODY_LIVE,
     }
 )
 """Rows that the next batches read or change again: kept from one commit to the next."""
@@ -275,6 +274,8 @@ class RocksState:
         fresh, rows = changes.fresh, changes.rows
         for key in sorted(fresh):
             put(prefix + key, fresh[key])
+            if is_hot:
+                self._keep(prefix + key, fresh[key])
         for key in sorted(rows):
             changed = rows[key]
             full = prefix + key
