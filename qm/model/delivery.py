@@ -206,6 +206,9 @@ class Delivery:
         if len(command.lookup_identifiers) > BATCH_MAX or not is_failure:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         for key, position in self._linked(queue, command.lookup_identifiers):
+            row = self._outgoing.row(command.queue_id, key)
+            if row is not None and row.is_settled:
+                continue  # it arrived meanwhile; what becomes of it there is its end
             self._endings.fail(queue, key, position, command.message_class)
         return Outcome(MQ_OK)
 

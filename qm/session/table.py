@@ -59,6 +59,24 @@ class OutgoingTable:
     def __len__(self) -> int:
         return len(self._state)
 
+    def __contains__(self, token: int) -> bool:
+        return token in self._state
+
+    @property
+    def waiting(self) -> int:
+        """How many entries may be sent now, at most."""
+        return min(len(self._ready), len(self._state))
+
+    @property
+    def sequence(self) -> int:
+        """The live TxSequenceID (u64), 0 before the first."""
+        return self._sequence
+
+    @property
+    def has_transactional(self) -> bool:
+        """Whether any entry is transactional."""
+        return bool(self._numbers)
+
     @property
     def last_ack(self) -> int:
         """LastAck.SeqNo of the live sequence, 0 before the first OrderAck."""

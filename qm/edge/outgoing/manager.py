@@ -1,0 +1,156 @@
+"""What a node does for sending: nothing while another leads, everything while it leads itself."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from qm.edge.outgoing import rows
+from qm.edge.outgoing.alarms import Alarms
+from qm.edge.outgoing.commits import Commits
+from qm.edge.outgoing.inbound import AcknowledgementsOnly, Inbound
+from qm.edge.outgoing.leading import Leading
+from qm.edge.outgoing.order_acks import SendersSeen
+from qm.edge.outgoing.report import LinkReport, link_report
+from qm.edge.outgoing.resolving import Destinations, Resolver, SystemResolver
+from qm.edge.outgoing.surroundings import OutgoingSettings, Surroundings
+from qm.model.effects import Applied
+from qm.observe.logs import LimitedLog
+from qm.observe.metrics import Metrics
+from qm.store.cluster import Cluster, Leadership, SessionFacts
+
+LOGGER = logging.getLogger(__name__)
+
+
+class OutgoingManager:
+    """Starts and ends the sending side with leadership; a listener of the cluster and its hub."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: OutgoingSettings,
+        metrics: Metrics,
+        *,
+        inbound: Inbound | None = None,
+        resolver: Resolver | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`inbound` takes what peers send back over sessions of this side; None: acks alone.
+
+        `clock`: monotonic seconds.
+        """
+        self._cluster = cluster
+        self._settings = settings
+        self._metrics = metrics
+        self._inbound = inbound
+        self._resolver = resolver or SystemResolver()
+        self._clock = clock
+        self._lines = LimitedLog(LOGGER, clock)
+        self._senders = SendersSeen()
+        self._leading: Leading | None = None
+        self._alarms = Alarms(clock)
+        self._unlisten: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """Listen from now on; call it in the node's event loop."""
+        self._unlisten = self._cluster.listen(self)
+        self._cluster.relay_hub.listen(self)
+        self.on_leadership(self._cluster.leadership)
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        if self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+        self._end()
+
+    def run_timers(self) -> None:
+        """Let every timer fire that is due; for clocks that are moved by hand."""
+        self._alarms.run()
+
+    # For administrators ----------------------------------------------------------------------
+
+    def report(self, queue_id: int) -> LinkReport | None:
+        """Return the volatile half of an outgoing queue; None unless this node is sending it.
+
+        The replicated half is `qm.model.queries.outgoing_queue`; pausing and resuming is
+        SetOutgoingAdminState, which this node heeds when it is applied.
+        """
+        sender = self._leading.queues.get(queue_id) if self._leading is not None else None
+        return link_report(sender, self._clock(), self._cluster.now_ms()) if sender else None
+
+    def resend(self, queue_id: int) -> bool:
+        """Send the unacknowledged transactional messages of a queue again, without waiting.
+
+        Return whether this node is sending the queue.
+        """
+        sender = self._leading.queues.get(queue_id) if self._leading is not None else None
+        if sender is None:
+            return False
+        sender.resend_now()
+        return True
+
+    # ClusterListener -------------------------------------------------------------------------
+
+    def on_applied(self, applied: Applied) -> None:
+        """See ClusterListener.on_applied."""
+        if applied.incoming_sequences:
+            self._senders.note(applied.incoming_sequences)
+        if self._leading is not None:
+            self._leading.on_applied(applied)
+        elif self._cluster.leadership.is_here:
+            self._begin()  # the queue manager was born while this node led
+
+    def on_restored(self, index: int) -> None:
+        """See ClusterListener.on_restored."""
+        del index
+        if self._leading is not None:
+            self._end()
+            self._begin()
+
+    def on_leadership(self, leadership: Leadership) -> None:
+        """See ClusterListener.on_leadership. A new term of the same leader changes nothing."""
+        if leadership.is_here and self._leading is None:
+            self._begin()
+        elif not leadership.is_here:
+            self._end()
+
+    # RelayHubEvents --------------------------------------------------------------------------
+
+    def on_session(self, edge: str, session: SessionFacts, is_open: bool) -> None:
+        """See RelayHubEvents.on_session."""
+        if self._leading is not None:
+            self._leading.outbox.on_session(edge, session, is_open)
+
+    def on_late_result(self, edge: str, tokens: Sequence[int], is_delivered: bool) -> None:
+        """See RelayHubEvents.on_late_result."""
+        del edge
+        if self._leading is not None:
+            self._leading.outbox.on_late_result(tokens, is_delivered)
+
+    # -----------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        manager = rows.queue_manager(self._cluster.state)
+        if manager is None:
+            return
+        commits = Commits(self._cluster, self._lines)
+        own_guid = manager.identifier
+        surroundings = Surroundings(
+            cluster=self._cluster,
+            own_guid=own_guid,
+            settings=self._settings,
+            clock=self._clock,
+            alarms=self._alarms,
+            commits=commits,
+            destinations=Destinations(self._resolver, self._settings.peers),
+            inbound=self._inbound or AcknowledgementsOnly(commits, own_guid),
+            metrics=self._metrics,
+            lines=self._lines,
+        )
+        self._leading = Leading(surroundings, self._senders)
+        self._leading.start()
+
+    def _end(self) -> None:
+        if self._leading is not None:
+            leading, self._leading = self._leading, None
+            leading.stop()

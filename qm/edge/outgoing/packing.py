@@ -1,0 +1,100 @@
+"""From keys that a table dispatched to packets on their way [MS-MQQB 3.1.7.1.1 to 3.1.7.1.3].
+
+A transactional message that is skipped must have ended, durably, before its successors leave: they
+would move the receiver's number past it, and a leader who judges it otherwise could never send it
+again. So whatever is skipped ends the run.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from qm.edge.outgoing import rows
+from qm.edge.outgoing.packets import Addressing, plain_packet, transactional_packet
+from qm.model.rows import Position, PositionFlag
+from qm.session import OutgoingTable
+from qm.store.bodies import BodyDamaged, BodyPlace
+from qm.store.cluster import Cluster
+from qm.wire.errors import ProtocolError, ValueOutOfRange
+
+
+class Packed(msgspec.Struct):
+    """What came of dispatched keys; those that are named nowhere are to be dispatched again."""
+
+    keys: list[int]
+    packets: list[bytes]
+    """One per key."""
+    has_transactional: bool = False
+    expired: list[int] = []
+    """Their TimeToReachQueue or TimeToBeReceived is over."""
+    unsendable: list[int] = []
+    """No packet can be made of them."""
+    gone: list[int] = []
+    """Not in the queue any more, or not for sending."""
+    damage: str = ""
+    """Why the next key's body cannot be read on this node."""
+
+
+class Packer:
+    """Makes the packets of one outgoing queue."""
+
+    def __init__(self, cluster: Cluster, queue_id: int, addressing: Addressing) -> None:
+        self._cluster = cluster
+        self._queue_id = queue_id
+        self._addressing = addressing
+
+    def pack(
+        self, keys: Sequence[int], table: OutgoingTable, watermark: int, size_bytes: int
+    ) -> Packed:
+        """Return packets for dispatched keys; the last one may exceed `size_bytes`."""
+        packed = Packed([], [])
+        ready: list[tuple[int, Position]] = []
+        state, now_ms = self._cluster.state, self._cluster.now_ms()
+        for key in keys:
+            position = rows.sendable(state, self._queue_id, key, watermark)
+            if position is None:
+                packed.gone.append(key)
+                table.remove(key)
+            elif position.deadline_ms and position.deadline_ms <= now_ms:
+                packed.expired.append(key)
+            else:
+                ready.append((key, position))
+        if packed.expired:
+            return packed
+        transactional = [key for key, position in ready if _is_transactional(position)]
+        previous = dict(zip(transactional, table.previous_numbers(transactional), strict=True))
+        packed.has_transactional = bool(transactional)
+        for key, position in ready:
+            try:
+                packet = self._packet(key, position, previous.get(key))
+            except (ProtocolError, ValueOutOfRange):
+                packed.unsendable.append(key)
+                break
+            except (BodyDamaged, KeyError) as error:
+                packed.damage = str(error)
+                break
+            packed.keys.append(key)
+            packed.packets.append(packet)
+            size_bytes -= len(packet)
+            if size_bytes <= 0:
+                break
+        return packed
+
+    def _packet(self, key: int, position: Position, previous_number: int | None) -> bytes:
+        place = BodyPlace(
+            position.body_index,
+            position.body_offset,
+            position.body_length,
+            position.body_ordinal,
+            position.body_crc32,
+        )
+        stored = self._addressing.addressed(self._cluster.read_body(place))
+        if previous_number is None:
+            return plain_packet(stored, position)
+        row = rows.numbers(self._cluster.state, self._queue_id, key)
+        assert row is not None, "a transactional position without its numbers"
+        return transactional_packet(stored, position, row, previous_number)
+
+
+def _is_transactional(position: Position) -> bool:
+    return bool(position.flags & PositionFlag.TRANSACTIONAL)

@@ -1,0 +1,324 @@
+"""One outgoing queue while this node leads: from its rows to its peer [MS-MQQB 3.1.1.3.1].
+
+Everything here is derived from rows and may be lost at any moment: a new leader derives it again
+and sends the same messages under the same numbers, which their receivers recognize.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+
+from qm.edge.outgoing import rows
+from qm.edge.outgoing.backlog import Backlog
+from qm.edge.outgoing.commits import KeyBatch
+from qm.edge.outgoing.connections import Connections
+from qm.edge.outgoing.packets import Addressing
+from qm.edge.outgoing.packing import Packed, Packer
+from qm.edge.outgoing.resolving import Unresolved
+from qm.edge.outgoing.surroundings import Surroundings
+from qm.edge.outgoing.user import Turn
+from qm.model.columns import IntArray
+from qm.model.commands import AssignTransfer, Command, TransferAcked, TransferFailed
+from qm.model.effects import Outcome
+from qm.model.elements import OutgoingAdminState
+from qm.model.ledger import QueueInHand
+from qm.names.format_name import format_name_text, parse_format_name
+from qm.session import (
+    Closed,
+    ConnectionStatus,
+    OutgoingLink,
+    OutgoingState,
+    OutgoingTable,
+    ResendSchedule,
+)
+from qm.session.link import Connect, Resolve, SendPing
+from qm.wire.codes import ErrorCode
+from qm.wire.message_class import MessageClass
+
+
+class QueueSender:
+    """Link, table and schedule of one outgoing queue; a `User` of its connection."""
+
+    def __init__(
+        self, surroundings: Surroundings, connections: Connections, queue: QueueInHand
+    ) -> None:
+        self._surroundings = surroundings
+        self._connections = connections
+        self._queue_id = queue.record.queue_id
+        self._name = parse_format_name(queue.record.pathname)
+        self._packer = Packer(
+            surroundings.cluster, self._queue_id, Addressing(self._name, surroundings.own_guid)
+        )
+        self._watermark = queue.watermark
+        self._is_held = False
+        self._is_stopped = False
+        self._turn: Turn | None = None
+        self._resolving: asyncio.Task[None] | None = None
+        commits = surroundings.commits
+        self._acked = KeyBatch(commits, lambda keys: TransferAcked(self._queue_id, keys))
+        self._expired = KeyBatch(commits, self._failure(MessageClass.NACK_REACH_QUEUE_TIMEOUT))
+        self._unsendable = KeyBatch(commits, self._failure(MessageClass.NACK_DELETED))
+        self.link = OutgoingLink(surroundings.settings.session)
+        self.table = OutgoingTable()
+        self.resend = ResendSchedule(surroundings.clock())
+        self.time_of_last_ack_s = 0
+        """Cluster time of the last order ack that acknowledged something; 0 = none since."""
+        self._backlog = Backlog(self._queue_id, self.table, self._is_over)
+
+    # What the rows say ---------------------------------------------------------------------
+
+    def refresh(self, arrived: Iterable[int] = (), left: Iterable[int] = ()) -> None:
+        """The queue's rows changed: these keys became ready, those left or were locked."""
+        for key in left:
+            self.table.remove(key)
+            self._backlog.left(key)
+        for key in arrived:
+            self._backlog.arrived(key)
+        queue = rows.queue(self._surroundings.cluster.state, self._queue_id)
+        if queue is None or queue.record.is_deleting:
+            self.stop()
+            return
+        self._watermark = queue.watermark
+        self._heed_order_acks()
+        self._heed_admin_state(queue.record.admin_state is not OutgoingAdminState.NORMAL)
+        self._go_on()
+
+    def resend_now(self) -> None:
+        """An administrator does not want to wait for timers (EOD resend, [MS-MQMQ] 2.3.12)."""
+        self.table.resend_transactional()
+        if self.link.is_waiting_reconnect:
+            self.link.handle_timer(inf, has_backlog=self._has_backlog)
+        self._go_on()
+
+    def stop(self) -> None:
+        """The queue is gone, or leadership is over."""
+        self._is_stopped = True
+        self._surroundings.alarms.forget(self)
+        if self._resolving is not None:
+            self._resolving.cancel()
+        if self._turn is not None:
+            self._turn.leave(self)
+            self._turn = None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it sends nothing any more."""
+        return self._is_stopped
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has nothing to send and no connection, so that it may be forgotten."""
+        is_quiet = self._turn is None and self.link.next_timer() is None
+        return is_quiet and not self._has_backlog and not self._acked
+
+    def _heed_order_acks(self) -> None:
+        sequence = rows.sequence(self._surroundings.cluster.state, self._queue_id)
+        acked = sequence.last_acked_number
+        if sequence.sequence_identifier == self.table.sequence and acked > self.table.last_ack:
+            effect = self.table.order_acked(sequence.sequence_identifier, acked)
+            if effect.is_progress:
+                self.time_of_last_ack_s = self._surroundings.utc_s()
+                now = self._surroundings.clock()
+                self.resend.order_acked(now, progress=True, unacked=effect.unacked)
+        if not self.table.has_transactional:
+            self.resend.stop()
+
+    def _heed_admin_state(self, is_held: bool) -> None:
+        """Pause and resume [MS-MQQB 3.1.7.13, 3.1.7.14]."""
+        if is_held == self._is_held:
+            return
+        self._is_held = is_held
+        if self._turn is not None:
+            self._turn.set_held(self, is_held)
+        if is_held:
+            self.link.pause()
+        else:
+            self.link.resume(has_backlog=self._has_backlog)
+
+    def _is_over(self, key: int) -> bool:
+        return key in self._acked or key in self._expired or key in self._unsendable
+
+    @property
+    def _has_backlog(self) -> bool:
+        return len(self.table) > 0 or self._backlog.has_unnumbered
+
+    # Going on ------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Load, number, connect, offer: whatever is next."""
+        if self._is_stopped:
+            return
+        if self._load() and not self.table.waiting:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        if self._has_backlog:
+            self.link.message_available()
+        while (action := self.link.next_action()) is not None:
+            match action:
+                case Resolve():
+                    task = asyncio.get_running_loop().create_task(self._resolve())
+                    self._resolving = task
+                case Connect():
+                    self._connections.acquire(action.hop, self)
+                case SendPing():
+                    raise AssertionError("links here do not ping: later Windows does not answer")
+        if self._turn is not None and self.table.waiting:
+            self._turn.ready(self)
+        self._surroundings.alarms.watch(self)
+
+    def _load(self) -> bool:
+        """Bring a page into the table; return whether there is more and room for it."""
+        is_more = self._backlog.load(self._surroundings.cluster.state, self._watermark)
+        # A number is for good: it is given when the peer is there to hear it.
+        if self.link.state is OutgoingState.CONNECTED:
+            keys = self._backlog.take_unnumbered()
+            if keys is not None:
+                self._number(keys)
+        return is_more
+
+    def _number(self, keys: IntArray) -> None:
+        def then(outcomes: Sequence[Outcome] | None) -> None:
+            self._backlog.assigned(keys, outcomes is not None)
+            self._go_on()
+
+        self._surroundings.commits.ask([AssignTransfer(self._queue_id, keys)], then)
+
+    async def _resolve(self) -> None:
+        around = self._surroundings
+        try:
+            hops = await around.destinations.next_hops(self._name)
+        except Unresolved as error:
+            around.lines.warning(
+                f"unresolved_{error.status.value}",
+                "an outgoing queue has nowhere to connect to",
+                queue=format_name_text(self._name),
+                error=str(error),
+            )
+            self.link.resolve_failed(
+                error.status,
+                ErrorCode.MQ_ERROR,
+                around.clock(),
+                around.utc_s(),
+                has_backlog=self._has_backlog,
+            )
+        else:
+            self.link.resolved(hops)
+        self._go_on()
+
+    # Alarmed -------------------------------------------------------------------------------
+
+    def next_timer(self) -> float | None:
+        """See Alarmed.next_timer."""
+        return min(
+            (at for at in (self.link.next_timer(), self.resend.next_timer()) if at is not None),
+            default=None,
+        )
+
+    def handle_timer(self, now: float) -> None:
+        """See Alarmed.handle_timer."""
+        self.link.handle_timer(now, has_backlog=self._has_backlog)
+        if self.resend.handle_timer(now):
+            self.table.resend_transactional()
+        self._go_on()
+
+    # User ----------------------------------------------------------------------------------
+
+    @property
+    def number(self) -> int:
+        """See User.number."""
+        return self._queue_id
+
+    def on_connected(self, turn: Turn) -> None:
+        """See User.on_connected."""
+        self._turn = turn
+        self.link.connected(self._surroundings.utc_s())
+
+    def on_connect_failed(self, status: ConnectionStatus) -> None:
+        """See User.on_connect_failed."""
+        around = self._surroundings
+        self.link.connect_failed(
+            status,
+            ErrorCode.MQ_ERROR,
+            around.clock(),
+            around.utc_s(),
+            has_backlog=self._has_backlog,
+        )
+        self._go_on()
+
+    def on_establish_received(self) -> None:
+        """See User.on_establish_received."""
+        self.link.establish_received(self._surroundings.utc_s())
+
+    def on_established(self) -> None:
+        """See User.on_established."""
+        self.link.established(self._surroundings.utc_s())
+        if self._turn is not None:
+            self._turn.set_held(self, self._is_held)
+        self._go_on()
+
+    def take_turn(self, count: int, size_bytes: int) -> tuple[list[int], list[bytes]]:
+        """See User.take_turn. Bodies are read here, just before they leave."""
+        if self._expired or self._unsendable:
+            return [], []  # nothing overtakes what is about to end (packing)
+        self._load()
+        dispatched = self.table.dispatch(count)
+        packed = self._packer.pack(dispatched, self.table, self._watermark, size_bytes)
+        if len(packed.keys) < len(dispatched):
+            self._take_back(dispatched, packed)
+        if packed.keys and packed.has_transactional:
+            self.resend.sent(self._surroundings.clock())
+        self._count("sent", len(packed.keys))
+        return packed.keys, packed.packets
+
+    def _take_back(self, dispatched: Sequence[int], packed: Packed) -> None:
+        """Some that were dispatched do not leave: their time is over, or it is not their turn."""
+        for key in (*packed.expired, *packed.unsendable):
+            self.table.remove(key)
+        left = set(packed.keys)
+        self.table.withdrawn([key for key in dispatched if key not in left])
+        self._expired.add(packed.expired)
+        self._unsendable.add(packed.unsendable)
+        self._count("expired", len(packed.expired))
+        self._count("unsendable", len(packed.unsendable))
+        if packed.damage:
+            # Another replica has it: it is sent when that one leads.
+            self._count("damaged", 1)
+            self._surroundings.lines.warning(
+                "outgoing_damaged",
+                "a queue is not sent from this node: a body in it is damaged here;"
+                " transfer leadership and let this node rejoin from its peers",
+                queue=format_name_text(self._name),
+                error=packed.damage,
+            )
+            self.stop()
+
+    def on_acknowledged(self, released: Sequence[int], retained: Sequence[int]) -> None:
+        """See User.on_acknowledged: kept until it is committed (guide 6.2)."""
+        known = [key for key in (*released, *retained) if key in self.table]
+        self.table.session_acked(list(released), list(retained))
+        self._acked.add(known)
+        self._count("acknowledged", len(known))
+
+    def on_withdrawn(self, keys: Sequence[int]) -> None:
+        """See User.on_withdrawn."""
+        self.table.withdrawn(keys)
+
+    def on_closed(self, closed: Closed) -> None:
+        """See User.on_closed [MS-MQQB 3.1.5.9]."""
+        self._turn = None
+        self.table.session_ended()
+        self.resend.stop()
+        around = self._surroundings
+        self.link.closing()
+        self.link.closed(
+            closed.reason, around.clock(), around.utc_s(), has_backlog=self._has_backlog
+        )
+        self._go_on()
+
+    def _failure(self, message_class: MessageClass) -> Callable[[IntArray], Command]:
+        return lambda keys: TransferFailed(self._queue_id, keys, message_class)
+
+    def _count(self, result: str, count: int) -> None:
+        if count:
+            self._surroundings.metrics.counter("quorate_outgoing_messages_total").labels(
+                result=result
+            ).inc(count)

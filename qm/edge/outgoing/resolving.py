@@ -1,0 +1,92 @@
+"""From a destination to the addresses where its queue manager may be [MS-MQQB 3.1.5.2.1, 3.1.7.4].
+
+Format names carry no port (DESIGN section 7): addresses are all that is looked for. A direct name
+says the host; a private name says the queue manager's GUID, which the configuration maps to an
+address. Routing by other servers is not offered.
+"""
+
+import asyncio
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from qm.edge.outgoing.limits import RESOLVE_TIMEOUT_S
+from qm.names.direct import AnyDirectName, DirectProtocol
+from qm.names.format_name import FormatName, PrivateName
+from qm.names.guid import guid_text
+from qm.session import ConnectionStatus, NextHop
+from qm.wire.guid import GUID_NULL, Guid
+
+
+class Unresolved(Exception):
+    """No next hop; the text says what to do about it."""
+
+    def __init__(self, status: ConnectionStatus, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Resolver(Protocol):
+    """Looks host names up."""
+
+    async def addresses(self, host: str) -> Sequence[str]:
+        """Return the addresses of a host name or address, best first. Raises OSError."""
+
+
+class SystemResolver:
+    """Asks the operating system."""
+
+    async def addresses(self, host: str) -> Sequence[str]:
+        """See Resolver.addresses. Raises TimeoutError, an OSError, after RESOLVE_TIMEOUT_S."""
+        loop = asyncio.get_running_loop()
+        asked = loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        found = await asyncio.wait_for(asked, RESOLVE_TIMEOUT_S)
+        return list(dict.fromkeys(str(place[0]) for *_, place in found))
+
+
+class Destinations:
+    """Finds the next hops of outgoing queues and of peers that something is owed to."""
+
+    def __init__(self, resolver: Resolver, peers: Mapping[Guid, str]) -> None:
+        """`peers`: queue manager GUID -> host name or address, from the configuration."""
+        self._resolver = resolver
+        self._peers = peers
+
+    def address_of(self, guid: Guid) -> str:
+        """Return where the configuration says that a queue manager is, "" if it does not."""
+        return self._peers.get(guid, "")
+
+    async def next_hops(self, name: FormatName) -> list[NextHop]:
+        """Return the next hops of a destination. Raises Unresolved."""
+        if isinstance(name, AnyDirectName):
+            host = name.address.host
+            if name.address.protocol is DirectProtocol.TCP:
+                return [NextHop(host, host)]
+            return await self.hops_at(host)
+        if isinstance(name, PrivateName):
+            return await self.hops_of(name.guid, "")
+        raise Unresolved(
+            ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE,
+            "only direct and private format names have a destination of their own",
+        )
+
+    async def hops_of(self, guid: Guid, address: str) -> list[NextHop]:
+        """Return the next hops of a queue manager that is known by GUID, seen at `address`."""
+        host = self.address_of(guid) or address
+        if not host:
+            raise Unresolved(
+                ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE,
+                f"nobody knows where queue manager {guid_text(guid)} is: add it to [peers]",
+            )
+        return await self.hops_at(host, guid)
+
+    async def hops_at(self, host: str, guid: Guid = GUID_NULL) -> list[NextHop]:
+        """Return the next hops of a host. Raises Unresolved."""
+        try:
+            found = await self._resolver.addresses(host)
+        except OSError as error:
+            text = f"host {host!r} has no address: {error}"
+            raise Unresolved(ConnectionStatus.DNS_FAILURE, text) from None
+        if not found:
+            raise Unresolved(ConnectionStatus.DNS_FAILURE, f"host {host!r} has no address")
+        return [NextHop(address, host, guid) for address in found]

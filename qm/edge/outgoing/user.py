@@ -1,0 +1,61 @@
+"""Who sends over a connection: an outgoing queue, or what is owed to a peer.
+
+Several users share one connection to a queue manager (QB-A36), each in its turn. A user sees its
+own keys only; on the session's tokens its number stands above them.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from qm.session import Closed, ConnectionStatus
+
+KEY_BITS: Final = 64
+KEY_MASK: Final = (1 << KEY_BITS) - 1
+
+
+class Turn(Protocol):
+    """A connection as its users see it."""
+
+    def ready(self, user: "User") -> None:
+        """The user has something to send; `take_turn` will be called."""
+
+    def set_held(self, user: "User", is_held: bool) -> None:
+        """The user is on hold, or no longer [MS-MQQB 3.1.7.13, 3.1.7.14]."""
+
+    def leave(self, user: "User") -> None:
+        """Call the user no more."""
+
+
+class User(Protocol):
+    """See the module."""
+
+    @property
+    def number(self) -> int:
+        """Different from every other user's, not negative."""
+
+    def on_connected(self, turn: Turn) -> None:
+        """EstablishConnection has been sent."""
+
+    def on_connect_failed(self, status: ConnectionStatus) -> None:
+        """No transport connection came about."""
+
+    def on_establish_received(self) -> None:
+        """The peer's answer came."""
+
+    def on_established(self) -> None:
+        """The session is open."""
+
+    def take_turn(self, count: int, size_bytes: int) -> tuple[list[int], list[bytes]]:
+        """Return keys and packets to send now, both empty when nothing is ready.
+
+        `count` is a limit; the last packet may exceed `size_bytes`.
+        """
+
+    def on_acknowledged(self, released: Sequence[int], retained: Sequence[int]) -> None:
+        """The session acknowledged keys (`qm.session.AcksReceived`)."""
+
+    def on_withdrawn(self, keys: Sequence[int]) -> None:
+        """These were taken and have not left after all: the session was paused."""
+
+    def on_closed(self, closed: Closed) -> None:
+        """The session is over; what it did not acknowledge is to be sent again."""
