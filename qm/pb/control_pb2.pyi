@@ -185,10 +185,8 @@ class Member(_message.Message):
     IS_LEADER_FIELD_NUMBER: _builtins.int
     IS_REACHABLE_FIELD_NUMBER: _builtins.int
     APPLIED_INDEX_FIELD_NUMBER: _builtins.int
-    RAFT_ADDRESS_FIELD_NUMBER: _builtins.int
-    RELAY_ADDRESS_FIELD_NUMBER: _builtins.int
-    API_ADDRESS_FIELD_NUMBER: _builtins.int
-    IS_DRAINING_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    API_PORT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     COMMAND_VERSION_FIELD_NUMBER: _builtins.int
     CLOCK_OFFSET_MS_FIELD_NUMBER: _builtins.int
@@ -201,10 +199,9 @@ class Member(_message.Message):
     is_reachable: _builtins.bool
     """As the leader or, else, the answering node sees it."""
     applied_index: _builtins.int
-    raft_address: _builtins.str
-    relay_address: _builtins.str
-    api_address: _builtins.str
-    is_draining: _builtins.bool
+    host: _builtins.str
+    """Under which it is reached."""
+    api_port: _builtins.int
     version: _builtins.str
     command_version: _builtins.int
     """Newest command that it can apply."""
@@ -219,17 +216,15 @@ class Member(_message.Message):
         is_leader: _builtins.bool = ...,
         is_reachable: _builtins.bool = ...,
         applied_index: _builtins.int = ...,
-        raft_address: _builtins.str = ...,
-        relay_address: _builtins.str = ...,
-        api_address: _builtins.str = ...,
-        is_draining: _builtins.bool = ...,
+        host: _builtins.str = ...,
+        api_port: _builtins.int = ...,
         version: _builtins.str = ...,
         command_version: _builtins.int = ...,
         clock_offset_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_address", b"api_address", "applied_index", b"applied_index", "clock_offset_ms", b"clock_offset_ms", "command_version", b"command_version", "is_draining", b"is_draining", "is_leader", b"is_leader", "is_reachable", b"is_reachable", "name", b"name", "raft_address", b"raft_address", "raft_id", b"raft_id", "relay_address", b"relay_address", "role", b"role", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_port", b"api_port", "applied_index", b"applied_index", "clock_offset_ms", b"clock_offset_ms", "command_version", b"command_version", "host", b"host", "is_leader", b"is_leader", "is_reachable", b"is_reachable", "name", b"name", "raft_id", b"raft_id", "role", b"role", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -360,29 +355,57 @@ class ListMembersReply(_message.Message):
 Global___ListMembersReply: _TypeAlias = ListMembersReply  # noqa: Y015
 
 @_typing.final
+class MemberPlace(_message.Message):
+    """Where a member is. Ports of 0 are the defaults."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOST_FIELD_NUMBER: _builtins.int
+    RAFT_PORT_FIELD_NUMBER: _builtins.int
+    RELAY_PORT_FIELD_NUMBER: _builtins.int
+    API_PORT_FIELD_NUMBER: _builtins.int
+    host: _builtins.str
+    raft_port: _builtins.int
+    relay_port: _builtins.int
+    api_port: _builtins.int
+    def __init__(
+        self,
+        *,
+        host: _builtins.str = ...,
+        raft_port: _builtins.int = ...,
+        relay_port: _builtins.int = ...,
+        api_port: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_port", b"api_port", "host", b"host", "raft_port", b"raft_port", "relay_port", b"relay_port"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MemberPlace: _TypeAlias = MemberPlace  # noqa: Y015
+
+@_typing.final
 class AddMemberRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
-    RAFT_ADDRESS_FIELD_NUMBER: _builtins.int
-    RELAY_ADDRESS_FIELD_NUMBER: _builtins.int
-    API_ADDRESS_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    raft_address: _builtins.str
-    """host:port."""
-    relay_address: _builtins.str
-    api_address: _builtins.str
+    incarnation: _builtins.int
+    """Of its consensus id; 0: the first that was never used."""
+    @_builtins.property
+    def place(self) -> Global___MemberPlace: ...
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
-        raft_address: _builtins.str = ...,
-        relay_address: _builtins.str = ...,
-        api_address: _builtins.str = ...,
+        place: Global___MemberPlace | None = ...,
+        incarnation: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_address", b"api_address", "name", b"name", "raft_address", b"raft_address", "relay_address", b"relay_address"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "name", b"name", "place", b"place"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -431,15 +454,21 @@ class ReplaceMemberRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    @_builtins.property
+    def place(self) -> Global___MemberPlace:
+        """Its host unset: where it was."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        place: Global___MemberPlace | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "place", b"place"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

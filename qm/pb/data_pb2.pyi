@@ -942,10 +942,13 @@ class ReceiveReply(_message.Message):
 
     MESSAGES_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
+    ASK_AGAIN_FROM_FIELD_NUMBER: _builtins.int
     status: _builtins.int
     """Why there are not more: MQ_OK, MQ_ERROR_IO_TIMEOUT, MQ_ERROR_MESSAGE_NOT_FOUND,
     MQ_ERROR_OPERATION_CANCELLED, MQ_ERROR_MESSAGE_ALREADY_RECEIVED, ...
     """
+    ask_again_from: _builtins.int
+    """The answer was full: call again with the numbers from here on; 0 = it is complete."""
     @_builtins.property
     def messages(self) -> Global___MessageBatch: ...
     def __init__(
@@ -953,10 +956,11 @@ class ReceiveReply(_message.Message):
         *,
         messages: Global___MessageBatch | None = ...,
         status: _builtins.int = ...,
+        ask_again_from: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask_again_from", b"ask_again_from", "messages", b"messages", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1321,7 +1325,7 @@ class StreamReply(_message.Message):
 
     @_builtins.property
     def cancelled(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamCredit]:
-        """In the last frame: numbers that ended without a message."""
+        """Numbers that ended without a message: cancelled, or used by another call."""
 
     def __init__(
         self,

@@ -41,6 +41,7 @@ class ClientInfo(msgspec.Struct, frozen=True):
     epoch: int
     lease_deadline_ms: int
     """Cluster time at which its session, or the memory of it, ends."""
+    lease_ms: int
     confirmed_upto: int
     highest_number: int
     unconfirmed_count: int
@@ -118,6 +119,7 @@ def _client(client_id: str, record: Client) -> ClientInfo:
         record.is_open,
         record.epoch,
         record.lease_deadline_ms,
+        record.lease_ms,
         record.confirmed_upto,
         record.highest_number,
         record.unconfirmed_count,

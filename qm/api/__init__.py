@@ -1,0 +1,1 @@
+"""The control and data planes over gRPC, on every node (DESIGN section 2)."""

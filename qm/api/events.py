@@ -1,0 +1,90 @@
+"""What happened on this node, kept for a while: control calls, changes of leader, alarms."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+EVENTS_KEPT_MAX: Final = 10_000
+"""Older ones go first; numbers tell a reader that it missed some."""
+TEXT_MAX_CHARS: Final = 500
+DETAILS_MAX: Final = 16
+"""Entries of `Event.details`."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One event."""
+
+    number: int
+    """From 1 on, without gaps on one node since it started."""
+    time_ms: int
+    """UTC."""
+    kind: str
+    """control, leadership, member, alarm or session."""
+    name: str
+    """Stable: a method, or what happened."""
+    principal: str
+    """Who asked for it; "" = nobody."""
+    text: str
+    details: Mapping[str, str]
+
+
+class EventLog:
+    """The last events, and who follows them."""
+
+    def __init__(self, clock_ms: Callable[[], int], kept_max: int = EVENTS_KEPT_MAX) -> None:
+        """`clock_ms`: UTC milliseconds."""
+        self._clock_ms = clock_ms
+        self._events: deque[Event] = deque(maxlen=kept_max)
+        self._number = 0
+        self._news = asyncio.Event()
+
+    def add(
+        self,
+        kind: str,
+        name: str,
+        text: str,
+        *,
+        principal: str = "",
+        details: Mapping[str, str] | None = None,
+    ) -> None:
+        """Append an event; too much text is cut."""
+        self._number += 1
+        kept = {
+            key: value[:TEXT_MAX_CHARS]
+            for key, value in list((details or {}).items())[:DETAILS_MAX]
+        }
+        self._events.append(
+            Event(
+                self._number,
+                self._clock_ms(),
+                kind,
+                name,
+                principal,
+                text[:TEXT_MAX_CHARS],
+                kept,
+            )
+        )
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def after(self, number: int) -> list[Event]:
+        """Return the kept events behind a number, oldest first."""
+        wanted = self._number - number
+        if wanted <= 0:
+            return []
+        return list(islice(self._events, max(0, len(self._events) - wanted), None))
+
+    async def read(self, after: int, *, follow: bool) -> AsyncIterator[Event]:
+        """Yield events behind a number; with `follow`, go on as they happen."""
+        while True:
+            news = self._news
+            for event in self.after(after):
+                after = event.number
+                yield event
+            if not follow:
+                return
+            await news.wait()

@@ -1,0 +1,81 @@
+"""What the control plane needs of the node around it; `qm.node` implements `Operations`.
+
+Everything replicated goes through `qm.store.cluster.Cluster`, members through
+`qm.store.membership.Membership`; here is what belongs to a process: its drain, its disk, its log,
+its links to peers. All calls are made in the node's event loop.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import msgspec
+
+from qm.model.elements import OutgoingQueueState
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How this node is."""
+
+    disk_free_bytes: int
+    disk_total_bytes: int
+    alarms: tuple[str, ...]
+    """Stable names of what wants attention."""
+    is_draining: bool
+    session_count: int
+    """Open MSMQ sessions."""
+
+
+class Link(msgspec.Struct, frozen=True):
+    """What the leader knows of one outgoing queue's connection."""
+
+    state: OutgoingQueueState
+    next_hops: tuple[str, ...] = ()
+    connection_history: tuple[str, ...] = ()
+    """Newest last, one line each."""
+    resend_count: int = 0
+    next_resend_ms: int = 0
+    """Cluster time; 0 = none is due."""
+    last_error: str = ""
+
+
+class BackupPart(msgspec.Struct, frozen=True):
+    """Some bytes of a backup, in order."""
+
+    data: bytes
+    total_bytes: int
+    """Of the whole archive; 0 = not known."""
+    index: int
+    """The log index that the backup is of."""
+
+
+class NotOffered(Exception):
+    """This node cannot do it as it was built or started; the text says why."""
+
+
+class Operations(Protocol):
+    """See the module. Raises `qm.store.cluster.Unavailable` where another node cannot be asked."""
+
+    @property
+    def version(self) -> str:
+        """Of this build."""
+
+    def health(self) -> Health:
+        """Return how this node is now."""
+
+    async def drain(self, node: str, *, is_draining: bool) -> Health:
+        """Have a node take no new sessions and hand over leadership, or serve again.
+
+        Raises KeyError for a node that is no member.
+        """
+
+    async def link(self, queue_id: int) -> Link | None:
+        """Return what the leader knows of an outgoing queue's link, None if it never tried."""
+
+    async def resend(self, queue_id: int) -> None:
+        """Have the leader send now what waits for an order acknowledgement."""
+
+    def set_log_level(self, level: str, logger: str, expires_after_s: int) -> str:
+        """Set the level of a logger ("" = all) and return the one before; 0 = for good."""
+
+    def backup(self) -> AsyncIterator[BackupPart]:
+        """Yield a consistent copy of this node's state. Raises NotOffered."""

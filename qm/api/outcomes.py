@@ -1,0 +1,45 @@
+"""What commands return, read back with its types; from another node sequences come as lists."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from qm.model.effects import Outcome
+from qm.model.results import RequestResult, ResultRow
+from qm.model.rows import ResultKind
+
+_MESSAGES = (ResultKind.RECEIVED, ResultKind.BORROWED)
+
+
+def numbers_of(outcome: Outcome) -> tuple[int, ...]:
+    """Return a value that is a row of integers."""
+    value: Any = outcome.value
+    return tuple(value)
+
+
+def number_of(outcome: Outcome) -> int:
+    """Return a value that is one integer, 0 for none."""
+    value: Any = outcome.value
+    return int(value or 0)
+
+
+def sent(outcome: Outcome) -> tuple[int, list[tuple[int, int]]]:
+    """Return (MessageID, [(queue_id, LookupIdentifier), ...]) of a Send, (0, []) for none."""
+    value: Any = outcome.value
+    if value is None:
+        return 0, []
+    ordinal, places = value
+    return ordinal, [(queue_id, key) for queue_id, key in places]
+
+
+def results_of(outcome: Outcome) -> Sequence[RequestResult]:
+    """Return the results of a ReceiveRun or CancelRequests, ascending by number."""
+    value: Any = outcome.value
+    if value is None:
+        return ()
+    results: Sequence[RequestResult] = value.unpack() if isinstance(value, ResultRow) else value
+    return results
+
+
+def has_message(result: RequestResult) -> bool:
+    """Whether a number got a message, rather than a status alone."""
+    return result.kind in _MESSAGES

@@ -1,0 +1,302 @@
+"""Messages that clients send, as packets: attributes checked, names made absolute.
+
+MessageID is assigned in apply, sequence numbers when a packet leaves; what is stored has zeros in
+their places. Attributes that need keys (signing, encrypting) are refused until they are offered.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from qm.api.errors import InvalidArgument, Unsupported
+from qm.api.names import absolute_name, absolute_text
+from qm.model.limits import (
+    MESSAGE_LABEL_MAX_CHARS,
+    PACKET_MAX_BYTES,
+    TARGETS_PER_SEND_MAX,
+)
+from qm.model.message import (
+    TIME_TO_REACH_QUEUE_DEFAULT_S,
+    AdministrationQueueType,
+    DeliveryGuarantee,
+    DestinationQueueType,
+    EncryptionAlgorithm,
+    HashAlgorithm,
+    Message,
+    ResponseQueueType,
+    serialize_message_to_buffer,
+)
+from qm.model.queries import View
+from qm.model.records import GUID_NULL, QueueManager
+from qm.names.direct import AnyDirectName
+from qm.names.errors import QueueNameError
+from qm.names.format_name import FormatName, PrivateName, PublicName, format_name_text
+from qm.pb import data_pb2
+from qm.wire.base_header import BASE_HEADER_SIZE_BYTES
+from qm.wire.errors import ProtocolError, ValueOutOfRange
+from qm.wire.identifiers import ObjectId, parse_object_id
+from qm.wire.limits import (
+    CORRELATION_ID_SIZE_BYTES,
+    MQF_ELEMENTS_MAX,
+    PRIORITY_DEFAULT,
+    TIME_INFINITE_S,
+    TRANSACTION_ID_MAX,
+    U16_MAX,
+)
+from qm.wire.message_class import AcknowledgeFlags, MessageClass
+from qm.wire.patch import patch_message_id, patch_sent_time
+from qm.wire.peek import is_transactional, peek_head
+from qm.wire.user_message import parse_user_message
+
+PRIORITY_MAX: Final = 7
+_GUID_BYTES: Final = 16
+_ACKNOWLEDGEMENTS_MAX: Final = int(
+    AcknowledgeFlags.PA | AcknowledgeFlags.PR | AcknowledgeFlags.NA | AcknowledgeFlags.NR
+)
+_NO_CORRELATION: Final = ObjectId(GUID_NULL, 0)
+
+
+class PacketBuilder:
+    """Builds packets for one call: one view, one time, perhaps one transaction."""
+
+    def __init__(self, view: View, now_ms: int, transaction: bytes | None) -> None:
+        """`now_ms`: SentTime, cluster time."""
+        manager = view.ledger.manager
+        assert manager is not None, "a client of no queue manager"
+        self._view = view
+        self._manager: QueueManager = manager
+        self._sent_time = now_ms // 1000
+        self._transaction = transaction
+
+    def targets(self, message: data_pb2.OutgoingMessage) -> tuple[str, ...]:
+        """Return the destinations as absolute format names."""
+        if not 1 <= len(message.targets) <= TARGETS_PER_SEND_MAX:
+            raise InvalidArgument("targets", f"1 to {TARGETS_PER_SEND_MAX} format names")
+        return tuple(
+            absolute_text(self._view, _given(text, f"targets[{place}]"), f"targets[{place}]")
+            for place, text in enumerate(message.targets)
+        )
+
+    def packet(self, message: data_pb2.OutgoingMessage, target: str) -> bytes:
+        """Return the packet of a message whose first destination is `target`.
+
+        Raises InvalidArgument, Unsupported.
+        """
+        kind = message.WhichOneof("content")
+        if kind == "packet":
+            return self._adopted(message.packet)
+        if kind is None:
+            raise InvalidArgument("properties", "a message has properties or is a packet")
+        destination = absolute_name(self._view, target, "targets[0]")
+        destination_type = _destination_type(destination)
+        try:
+            _check(message.properties)
+            packet = self._built(message.properties, destination, destination_type)
+        except InvalidArgument as error:
+            raise error.within("properties") from None
+        if len(packet) > PACKET_MAX_BYTES:
+            raise InvalidArgument(
+                "properties.body",
+                f"the packet would have {len(packet)} bytes; {PACKET_MAX_BYTES} are allowed,"
+                " headers included",
+            )
+        return packet
+
+    # Packets that callers bring ----------------------------------------------------------
+
+    def _adopted(self, given: bytes) -> bytes:
+        """Make a whole packet one of this queue manager's."""
+        try:
+            _, end = parse_user_message(given, 0, len(given))
+        except ProtocolError as error:
+            raise InvalidArgument("packet", str(error)) from None
+        if end != len(given) or end > PACKET_MAX_BYTES:
+            raise InvalidArgument("packet", f"{len(given)} bytes; the message in it has {end}")
+        if is_transactional(peek_head(given, 0)) != (self._transaction is not None):
+            raise InvalidArgument(
+                "packet", "a TransactionHeader belongs to messages of transactions, and to them all"
+            )
+        packet = bytearray(given)
+        start = BASE_HEADER_SIZE_BYTES
+        packet[start : start + _GUID_BYTES] = self._manager.identifier
+        patch_message_id(packet, 0, 0)
+        patch_sent_time(packet, 0, self._sent_time)
+        return bytes(packet)
+
+    # Packets from attributes -------------------------------------------------------------
+
+    def _built(
+        self,
+        given: data_pb2.Properties,
+        destination: FormatName,
+        destination_type: DestinationQueueType,
+    ) -> bytes:
+        try:
+            message = self._message(given, destination, destination_type)
+            return serialize_message_to_buffer(message)
+        except (ValueOutOfRange, QueueNameError) as error:
+            raise InvalidArgument(_field_of(error), str(error)) from None
+
+    def _message(
+        self,
+        given: data_pb2.Properties,
+        destination: FormatName,
+        destination_type: DestinationQueueType,
+    ) -> Message:
+        administration = self._reference(given.administration_queue, "administration_queue")
+        response = self._reference(given.response_queue, "response_queue")
+        return Message(
+            message_class=given.message_class,
+            delivery_guarantee=DeliveryGuarantee(
+                given.delivery if self._transaction is None else DeliveryGuarantee.RECOVERABLE
+            ),
+            tracing_requested=given.trace,
+            tracing_queue_identifier=given.tracing_queue or GUID_NULL,
+            priority=_priority(given),
+            positive_journaling_requested=given.journal,
+            negative_journaling_requested=given.dead_letter,
+            response_queue_format_name=response,
+            response_queue_type=ResponseQueueType(self._reference_type(response)),
+            administration_queue_format_name=administration,
+            administration_queue_type=AdministrationQueueType(self._reference_type(administration)),
+            destination_queue_format_name=format_name_text(destination),
+            destination_queue_type=destination_type,
+            destination_queue_manager_identifier=(
+                destination.guid if isinstance(destination, PrivateName) else GUID_NULL
+            ),
+            destination_multi_queue_format_name=self._list(given.destinations, "destinations"),
+            administration_multi_queue_format_name=self._list(
+                given.administration_queues, "administration_queues"
+            ),
+            response_multi_queue_format_name=self._list(given.response_queues, "response_queues"),
+            application_tag=given.application_tag,
+            body_type=given.body_type,
+            body=given.body,
+            extension=given.extension,
+            label=given.label,
+            source_machine_identifier=self._manager.identifier,
+            correlation_identifier=_correlation(given.correlation_id),
+            acknowledgements_requested=given.acknowledgements,
+            sent_time=self._sent_time,
+            time_to_reach_queue=_time(
+                given, "time_to_reach_queue_s", TIME_TO_REACH_QUEUE_DEFAULT_S
+            ),
+            time_to_be_received=_time(given, "time_to_be_received_s", TIME_INFINITE_S),
+            hash_algorithm=given.hash_algorithm or HashAlgorithm.SHA1,
+            encryption_algorithm=given.encryption_algorithm or EncryptionAlgorithm.RC4,
+            connector_type_identifier=given.connector_type or GUID_NULL,
+            transaction_identifier=self._transaction_identifier(),
+        )
+
+    def _transaction_identifier(self) -> int | None:
+        """The 20 bits that group a transaction's messages; others replace them on the way."""
+        if self._transaction is None:
+            return None
+        return int.from_bytes(self._transaction, "little") & TRANSACTION_ID_MAX
+
+    def _reference(self, text: str, field: str) -> str:
+        name = absolute_text(self._view, text, field)
+        if name and self._reference_type(name) == ResponseQueueType.NONE:
+            raise InvalidArgument(field, f"{name!r} is no queue that a message can name")
+        return name
+
+    def _reference_type(self, text: str) -> int:
+        """Return how a packet refers to a queue, by the codes of RQ and AQ."""
+        if not text:
+            return ResponseQueueType.NONE
+        name = absolute_name(self._view, text, "")
+        if isinstance(name, AnyDirectName):
+            return ResponseQueueType.DIRECT_QUEUE
+        if isinstance(name, PublicName) and not name.journal:
+            return ResponseQueueType.PUBLIC_QUEUE
+        if isinstance(name, PrivateName) and not name.journal:
+            is_own = name.guid == self._manager.identifier
+            return (
+                ResponseQueueType.PRIVATE_QUEUE_ON_SOURCE
+                if is_own
+                else ResponseQueueType.PRIVATE_QUEUE_ON_OTHER
+            )
+        return ResponseQueueType.NONE
+
+    def _list(self, texts: Sequence[str], field: str) -> tuple[str, ...]:
+        if len(texts) > MQF_ELEMENTS_MAX:
+            raise InvalidArgument(field, f"{len(texts)} names; {MQF_ELEMENTS_MAX} are allowed")
+        return tuple(
+            absolute_text(self._view, _given(text, f"{field}[{place}]"), f"{field}[{place}]")
+            for place, text in enumerate(texts)
+        )
+
+
+def _given(text: str, field: str) -> str:
+    if not text:
+        raise InvalidArgument(field, "a name is missing")
+    return text
+
+
+def _check(given: data_pb2.Properties) -> None:
+    """Refuse attributes whose values no message may have."""
+    label_chars = len(given.label.encode("utf-16-le", "surrogatepass")) // 2
+    if label_chars > MESSAGE_LABEL_MAX_CHARS or "\0" in given.label:
+        raise InvalidArgument(
+            "label",
+            f"{label_chars} UTF-16 code units; {MESSAGE_LABEL_MAX_CHARS} without NUL are allowed",
+        )
+    if given.priority > PRIORITY_MAX:
+        raise InvalidArgument("priority", f"{given.priority}; 0 to {PRIORITY_MAX} are allowed")
+    if given.delivery not in (data_pb2.EXPRESS, data_pb2.RECOVERABLE):
+        raise InvalidArgument("delivery", f"{given.delivery}; EXPRESS or RECOVERABLE")
+    if given.acknowledgements & ~_ACKNOWLEDGEMENTS_MAX:
+        raise InvalidArgument("acknowledgements", f"{given.acknowledgements:#x}; bits 1, 2, 4, 8")
+    if given.acknowledgements and not given.administration_queue:
+        raise InvalidArgument("administration_queue", "acknowledgements need a queue to go to")
+    for field in ("tracing_queue", "connector_type"):
+        value: bytes = getattr(given, field)
+        if len(value) not in (0, _GUID_BYTES):
+            raise InvalidArgument(field, f"{len(value)} bytes; a GUID has {_GUID_BYTES}")
+    if given.message_class > U16_MAX:
+        raise InvalidArgument("message_class", f"{given.message_class}; at most {U16_MAX}")
+    if given.message_class != MessageClass.NORMAL and not given.connector_type:
+        raise InvalidArgument("connector_type", "only connectors choose a message's class")
+    if given.privacy_level or given.authentication_level or given.sender_certificate:
+        raise Unsupported(
+            "signing and encrypting are not offered yet: leave privacy_level,"
+            " authentication_level and sender_certificate unset"
+        )
+
+
+def _priority(given: data_pb2.Properties) -> int:
+    return given.priority if given.HasField("priority") else PRIORITY_DEFAULT
+
+
+def _time(given: data_pb2.Properties, field: str, default: int) -> int:
+    value: int = getattr(given, field)
+    return value if given.HasField(field) else default  # type: ignore[arg-type]
+
+
+def _correlation(raw: bytes) -> ObjectId:
+    if not raw:
+        return _NO_CORRELATION
+    if len(raw) != CORRELATION_ID_SIZE_BYTES:
+        raise InvalidArgument(
+            "correlation_id", f"{len(raw)} bytes; it has {CORRELATION_ID_SIZE_BYTES}, or none"
+        )
+    return parse_object_id(raw, 0, len(raw))[0]
+
+
+def _destination_type(name: FormatName) -> DestinationQueueType:
+    if isinstance(name, AnyDirectName):
+        return DestinationQueueType.DIRECT_QUEUE
+    if isinstance(name, PublicName) and not name.journal:
+        return DestinationQueueType.PUBLIC_QUEUE
+    if isinstance(name, PrivateName) and not name.journal:
+        return DestinationQueueType.PRIVATE_QUEUE
+    raise InvalidArgument("targets[0]", f"nobody can send to {format_name_text(name)!r}")
+
+
+def _field_of(error: ValueOutOfRange | QueueNameError) -> str:
+    """Return our name of the field that has no encoding."""
+    field = error.field if isinstance(error, ValueOutOfRange) else ""
+    return {
+        "MessagePropertiesHeader.Label": "label",
+        "MessagePropertiesHeader.ExtensionData": "extension",
+        "MessagePropertiesHeader.MessageBody": "body",
+    }.get(field, field or "properties")

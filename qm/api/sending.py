@@ -1,0 +1,95 @@
+"""Send: a call's messages as numbered commands, all in one proposal."""
+
+from typing import Final
+from zlib import crc32
+
+from qm.api.errors import InvalidArgument
+from qm.api.identity import Principal
+from qm.api.names import absolute_text
+from qm.api.outcomes import sent
+from qm.api.packets import PacketBuilder
+from qm.api.properties import message_id
+from qm.api.proposing import Proposer
+from qm.api.sessions import Sessions
+from qm.model.commands import Request, Send, Target
+from qm.model.effects import Outcome
+from qm.model.transactions import TRANSACTION_ID_BYTES
+from qm.pb import data_pb2
+from qm.store.cluster import Cluster
+
+MESSAGES_PER_SEND_MAX: Final = 1_024
+
+
+class Sending:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, proposer: Proposer, sessions: Sessions) -> None:
+        self._cluster = cluster
+        self._proposer = proposer
+        self._sessions = sessions
+
+    async def send(self, request: data_pb2.SendRequest, who: Principal) -> data_pb2.SendReply:
+        """Send; the reply leaves when every message is committed or refused."""
+        count = len(request.messages)
+        if not 1 <= count <= MESSAGES_PER_SEND_MAX:
+            raise InvalidArgument("messages", f"{count}; 1 to {MESSAGES_PER_SEND_MAX} per call")
+        transaction = checked_transaction(request.transaction)
+        first = await self._sessions.numbered(request.request, who, count)
+        builder = PacketBuilder(self._cluster.view, self._cluster.now_ms(), transaction)
+        commands = []
+        for place, message in enumerate(request.messages):
+            number = Request(first.client_id, first.number + place, first.confirmed_upto)
+            try:
+                commands.append(self._command(builder, message, number, who, transaction))
+            except InvalidArgument as error:
+                raise error.within(f"messages[{place}]") from None
+        outcomes = await self._proposer.repeat(*commands)
+        return data_pb2.SendReply(results=[self._result(outcome) for outcome in outcomes])
+
+    def _command(
+        self,
+        builder: PacketBuilder,
+        message: data_pb2.OutgoingMessage,
+        number: Request,
+        who: Principal,
+        transaction: bytes | None,
+    ) -> Send:
+        targets = builder.targets(message)
+        packet = builder.packet(message, targets[0])
+        return Send(
+            number,
+            memoryview(packet),
+            body_index=0,
+            body_offset=0,
+            body_ordinal=0,
+            checksum=crc32(packet),
+            targets=tuple(map(Target, targets)),
+            sender_sids=who.sids,
+            transaction=transaction,
+            application_deadletter_queue=absolute_text(
+                self._cluster.view,
+                message.application_dead_letter_queue,
+                "application_dead_letter_queue",
+            ),
+        )
+
+    def _result(self, outcome: Outcome) -> data_pb2.SendResult:
+        ordinal, places = sent(outcome)
+        result = data_pb2.SendResult(status=outcome.status)
+        manager = self._cluster.view.ledger.manager
+        if ordinal and manager is not None:
+            result.message_id = message_id(manager.identifier, ordinal)
+        for queue_id, key in places:
+            result.places.add(queue_id=queue_id, lookup_identifier=key)
+        return result
+
+
+def checked_transaction(raw: bytes) -> bytes | None:
+    """Return a transaction's id, None for none. Raises InvalidArgument."""
+    if not raw:
+        return None
+    if len(raw) != TRANSACTION_ID_BYTES or not any(raw):
+        raise InvalidArgument(
+            "transaction", f"{len(raw)} bytes; a transaction is a GUID of {TRANSACTION_ID_BYTES}"
+        )
+    return raw

@@ -1,0 +1,130 @@
+"""The gRPC server of a node: control and data plane, health, reflection."""
+
+from ipaddress import ip_address
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+import msgspec
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from qm.api.calls import CallGate
+from qm.api.control import Control
+from qm.api.data import Data
+from qm.api.events import EventLog
+from qm.api.operations import Operations
+from qm.observe.metrics import Metrics
+from qm.pb import control_pb2, data_pb2, data_pb2_grpc
+from qm.store.cluster import Cluster
+from qm.store.membership import Membership
+
+MESSAGE_BYTES_MAX: Final = 32 << 20
+"""Of one gRPC message: several packets of 4 MiB."""
+CALLS_MAX: Final = 16_384
+"""Open at once on a node, waits and streams included."""
+STREAMS_PER_CONNECTION_MAX: Final = 4_096
+KEEPALIVE_MS: Final = 10_000
+"""Between pings of an idle connection; a client that is gone frees its waits soon."""
+STOP_GRACE_S: Final = 2.0
+"""For calls that run when the server stops; clients repeat the others elsewhere."""
+
+_OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
+    ("grpc.so_reuseport", 0),  # a second process on the same port must fail, not share it
+)
+
+
+class ApiConfig(msgspec.Struct, frozen=True):
+    """Where a node serves its API."""
+
+    host: str
+    port: int
+    """0 takes any, see `ApiServer.port`."""
+    is_insecure: bool = False
+    """No certificates: everybody who reaches the port is an admin. Loopback addresses only."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address literal can be reached from this machine alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class ApiServer:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: ApiConfig,
+        cluster: Cluster,
+        membership: Membership,
+        operations: Operations,
+        metrics: Metrics,
+        events: EventLog,
+        credentials: grpc.ServerCredentials | None = None,
+    ) -> None:
+        """`credentials`: of a server that requires certificates; None with `is_insecure` only.
+
+        Raises ValueError for an insecure server that is not on a loopback address.
+        """
+        if config.is_insecure != (credentials is None):
+            raise ValueError("an API server has either credentials or the insecure mode")
+        if config.is_insecure and not is_loopback(config.host):
+            raise ValueError(
+                f"the insecure API may listen on loopback addresses only, not on {config.host!r}"
+            )
+        self.port = 0
+        self._config = config
+        self._credentials = credentials
+        self._gate = CallGate(metrics, events, is_insecure=config.is_insecure)
+        self._data = Data(cluster, metrics)
+        self._control = Control(cluster, membership, operations, events, self._data)
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen. Raises OSError."""
+        server = grpc.aio.server(
+            interceptors=(self._gate,), options=_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX
+        )
+        data_pb2_grpc.add_DataServicer_to_server(self._data, server)
+        self._control.register(server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        files = (data_pb2.DESCRIPTOR, control_pb2.DESCRIPTOR)
+        names = [one.full_name for file in files for one in file.services_by_name.values()]
+        reflection.enable_server_reflection(
+            [*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server
+        )
+        host = f"[{self._config.host}]" if ":" in self._config.host else self._config.host
+        address = f"{host}:{self._config.port}"
+        try:
+            if self._credentials is None:
+                self.port = server.add_insecure_port(address)
+            else:
+                self.port = server.add_secure_port(address, self._credentials)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {address}: {error}") from error
+        await server.start()
+        self._server = server
+        await self.set_serving(is_serving=True)
+
+    async def set_serving(self, *, is_serving: bool) -> None:
+        """Say through gRPC health whether clients should come here; calls are answered anyway."""
+        status = health_pb2.HealthCheckResponse
+        await self._health.set("", status.SERVING if is_serving else status.NOT_SERVING)
+
+    async def stop(self, grace_s: float | None = STOP_GRACE_S) -> None:
+        """End waits and streams, let calls finish for a moment, close; None: end them all now."""
+        await self.set_serving(is_serving=False)
+        self._data.stop()
+        if self._server is not None:
+            await self._server.stop(grace_s)
+        await self._data.close()

@@ -1,0 +1,228 @@
+"""StreamReceive: continuous receiving by credit. Credit is request numbers, so whatever breaks
+between node and client, the same numbers granted again yield the same messages.
+
+A stream is one reader in its queue's line. Each round it asks for as many messages as it has
+credit for, in one command; the runs of all streams of a round travel together (`Proposer`).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from qm.api.batches import BATCH_BYTES_MAX, Bodies, batches_of_results
+from qm.api.credit import Credit
+from qm.api.errors import InvalidArgument, MsmqError, TryAgain, check
+from qm.api.handles import RECEIVING, Handles
+from qm.api.identity import Principal
+from qm.api.outcomes import has_message, results_of
+from qm.api.proposing import Proposer
+from qm.api.sessions import Sessions
+from qm.api.waits import Reader, Waits
+from qm.model.commands import CancelRequests, Confirm, ReceiveRun
+from qm.model.queries import get_client
+from qm.model.results import RequestResult
+from qm.pb import data_pb2
+from qm.store.cluster import Cluster
+from qm.wire.codes import ErrorCode
+
+RUN_MAX: Final = 1_024
+"""Messages of one command, and so of one entry."""
+
+Frames = AsyncIterator[data_pb2.StreamRequest]
+Replies = AsyncIterator[data_pb2.StreamReply]
+
+
+class _Stream:
+    """What a client asked of one stream so far."""
+
+    def __init__(self, opened: data_pb2.StreamOpen, queue_id: int) -> None:
+        self.client_id = opened.client_id
+        self.handle = opened.handle
+        self.queue_id = queue_id
+        self.is_two_phase = opened.is_two_phase
+        self.commits_confirms = opened.commit_confirms
+        self.view: int = opened.view
+        self.credit = Credit()
+        self.confirm_upto = 0
+        """What the client says it holds."""
+        self.confirmed_upto = 0
+        """What of that is committed."""
+        self.is_ended = False
+        """The client has closed its side."""
+        self.fault: Exception | None = None
+        """What was wrong with a frame."""
+        self.news = asyncio.Event()
+        self.reader = Reader(self.client_id, self.handle, 0, is_destructive=True, news=self.news)
+
+    def run(self) -> ReceiveRun:
+        """Return a command that uses what credit is next."""
+        first, count = self.credit.head(RUN_MAX)
+        return ReceiveRun(
+            self.client_id,
+            self.handle,
+            self.queue_id,
+            first,
+            count,
+            self.confirm_upto,
+            is_two_phase=self.is_two_phase,
+        )
+
+    def credit_changed(self) -> None:
+        """Tell the reader how much it can take, and for which number it waits."""
+        self.reader.wanted = self.credit.count
+        self.reader.number = self.credit.head(1)[0]
+
+
+class Streaming:
+    """See the module."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        proposer: Proposer,
+        sessions: Sessions,
+        handles: Handles,
+        waits: Waits,
+        bodies: Bodies,
+    ) -> None:
+        self._cluster = cluster
+        self._proposer = proposer
+        self._sessions = sessions
+        self._handles = handles
+        self._waits = waits
+        self._bodies = bodies
+
+    async def stream(self, frames: Frames, who: Principal) -> Replies:
+        """Serve one stream until its client ends it."""
+        first = await anext(frames, None)
+        if first is None or first.WhichOneof("kind") != "open":
+            raise InvalidArgument("open", "the first frame opens the stream")
+        opened = first.open
+        await self._sessions.admit(opened.client_id, who)
+        handle = await self._handles.find(opened.client_id, opened.handle)
+        if handle.access not in RECEIVING:
+            raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED, "the queue is not open to receive")
+        # From here on this node knows which of the client's numbers have results.
+        await self._cluster.read_barrier()
+        stream = _Stream(opened, handle.queue_id)
+        self._waits.join(stream.queue_id, stream.reader)
+        listening = asyncio.ensure_future(self._listen(stream, frames))
+        try:
+            with self._sessions.hold(stream.client_id):
+                async for reply in self._rounds(stream):
+                    yield reply
+                async for reply in self._wind_down(stream):
+                    yield reply
+        finally:
+            listening.cancel()
+            self._waits.leave(stream.queue_id, stream.reader)
+
+    # What the client says ----------------------------------------------------------------
+
+    async def _listen(self, stream: _Stream, frames: Frames) -> None:
+        try:
+            async for frame in frames:
+                kind = frame.WhichOneof("kind")
+                if kind == "credit":
+                    self._grant(stream, frame.credit)
+                elif kind == "confirm":
+                    self._confirm(stream, frame.confirm.confirmed_upto)
+                else:
+                    raise InvalidArgument("kind", "behind the first frame: credit or confirm")
+        except Exception as error:
+            stream.fault = error
+        stream.is_ended = True
+        stream.news.set()
+
+    def _grant(self, stream: _Stream, given: data_pb2.StreamCredit) -> None:
+        stream.credit.grant(given.first_number, given.count)
+        stream.credit_changed()
+        client = get_client(self._cluster.view, stream.client_id)
+        may_have_result = client is not None and given.first_number <= client.highest_number
+        if may_have_result or self._waits.available(stream.queue_id) > 0:
+            stream.reader.call()
+
+    def _confirm(self, stream: _Stream, upto: int) -> None:
+        stream.confirm_upto = max(stream.confirm_upto, upto)
+        stream.news.set()
+        if stream.credit.count and self._waits.available(stream.queue_id) > 0:
+            stream.reader.call()  # it may have been short of room for results
+
+    # Rounds ------------------------------------------------------------------------------
+
+    async def _rounds(self, stream: _Stream) -> Replies:
+        reader = stream.reader
+        while not stream.is_ended:
+            stream.news.clear()
+            if reader.is_closed:
+                raise self._closed()
+            if stream.commits_confirms and stream.confirm_upto > stream.confirmed_upto:
+                await self._commit_confirm(stream)
+                yield data_pb2.StreamReply(confirmed_upto=stream.confirmed_upto)
+            elif reader.is_called and stream.credit.count:
+                async for reply in self._round(stream):
+                    yield reply
+            elif stream.confirm_upto > stream.confirmed_upto:
+                await self._commit_confirm(stream)  # no run will carry it soon
+            else:
+                await stream.news.wait()
+
+    async def _round(self, stream: _Stream) -> Replies:
+        stream.reader.begin()
+        run = stream.run()
+        (outcome,) = await self._proposer.repeat(run)
+        results = results_of(outcome)
+        if not results:
+            check(outcome.status)
+        if not stream.commits_confirms:
+            stream.confirmed_upto = max(stream.confirmed_upto, run.confirmed_upto)
+        stream.credit.answered(results)
+        stream.credit_changed()
+        if len(results) < run.count:
+            stream.reader.missed()
+        async for reply in self._replies(stream, results):
+            yield reply
+
+    async def _replies(self, stream: _Stream, results: Sequence[RequestResult]) -> Replies:
+        messages = [result for result in results if has_message(result)]
+        await self._bodies.ready(messages)
+        for batch, _ in batches_of_results(self._bodies, messages, stream.view, BATCH_BYTES_MAX):
+            yield data_pb2.StreamReply(messages=batch)
+        if len(messages) < len(results):
+            cancelled = [
+                data_pb2.StreamCredit(first_number=result.number, count=1)
+                for result in results
+                if not has_message(result)
+            ]
+            yield data_pb2.StreamReply(cancelled=cancelled)
+
+    async def _commit_confirm(self, stream: _Stream) -> None:
+        upto = stream.confirm_upto
+        (outcome,) = await self._proposer.repeat(Confirm(stream.client_id, upto))
+        check(outcome.status)
+        stream.confirmed_upto = upto
+
+    def _closed(self) -> Exception:
+        if self._waits.is_stopped:
+            return TryAgain("this node stops: go on at another with the same numbers")
+        return MsmqError(ErrorCode.MQ_ERROR_OPERATION_CANCELLED, "the queue was closed")
+
+    # The end -----------------------------------------------------------------------------
+
+    async def _wind_down(self, stream: _Stream) -> Replies:
+        """Answer every number that is left: with what it found before, or as cancelled."""
+        if stream.fault is not None:
+            raise stream.fault
+        if stream.confirm_upto > stream.confirmed_upto:
+            await self._commit_confirm(stream)
+        while stream.credit.count:
+            first, count = stream.credit.head(RUN_MAX)
+            command = CancelRequests(
+                stream.client_id, first, count, ErrorCode.MQ_ERROR_OPERATION_CANCELLED
+            )
+            (outcome,) = await self._proposer.repeat(command)
+            results = results_of(outcome)
+            check(outcome.status)
+            stream.credit.answered(results)
+            async for reply in self._replies(stream, results):
+                yield reply
