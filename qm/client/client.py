@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import hashlib
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -170,20 +170,23 @@ class Client:
         queues = [queue] if isinstance(queue, str) else queue
         return await send(self.main, [self.format_name(each) for each in queues], messages)
 
-    def transaction(self, timeout_s: float = TRANSACTION_TIMEOUT_S) -> "TransactionContext":
-        """Return a context that begins a transaction and ends it."""
-        return TransactionContext(lambda: self.new_transaction(timeout_s))
+    def transaction(self, timeout_s: float = TRANSACTION_TIMEOUT_S) -> Transaction:
+        """Return a transaction: `async with client.transaction() as transaction`."""
+        return Transaction(self, timeout_s=timeout_s)
 
-    async def new_transaction(self, timeout_s: float = TRANSACTION_TIMEOUT_S) -> Transaction:
-        """Return a transaction that has not begun yet, in a session that no other one uses."""
+    async def lend(self) -> Session:
+        """Return a session that no other transaction uses."""
         if self._idle:
-            session = self._idle.pop()
-        else:
-            self._transactions += 1
-            session = await self._session(f"{self.client_id}/t{self._transactions}")
-            session.take_unread()
-            _finish_all(session)
-        return Transaction(session, self, self._release, timeout_s=timeout_s)
+            return self._idle.pop()
+        self._transactions += 1
+        session = await self._session(f"{self.client_id}/t{self._transactions}")
+        session.take_unread()
+        _finish_all(session)
+        return session
+
+    def give_back(self, session: Session) -> None:
+        """A transaction has ended."""
+        self._idle.append(session)
 
     # ---------------------------------------------------------------------------------------
 
@@ -212,9 +215,6 @@ class Client:
             ordinal += 1
         return name
 
-    async def _release(self, session: Session) -> None:
-        self._idle.append(session)
-
     async def _recover(self, session: Session, number: int, payload: bytes) -> None:
         request = data_pb2.SendRequest.FromString(payload)
         labels = tuple(message.properties.label for message in request.messages)
@@ -236,27 +236,6 @@ class Client:
                     # A session that has ended says so to whoever uses it next.
                     if getattr(error, "code", None) == ErrorCode.MQ_ERROR_STALE_HANDLE:
                         self._sessions.pop(client_id, None)
-
-
-class TransactionContext:
-    """`async with client.transaction() as transaction`."""
-
-    def __init__(self, make: Callable[[], Coroutine[Any, Any, Transaction]]) -> None:
-        self._make: Callable[[], Awaitable[Transaction]] = make
-        self._transaction: Transaction | None = None
-
-    async def __aenter__(self) -> Transaction:
-        self._transaction = await self._make()
-        return await self._transaction.__aenter__()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._transaction is not None
-        await self._transaction.__aexit__(kind, error, trace)
 
 
 def _finish_all(session: Session) -> None:

@@ -49,6 +49,11 @@ class Queue:
         return self.opened.queue_id
 
     @property
+    def is_exclusive(self) -> bool:
+        """Whether nobody else may read it meanwhile."""
+        return self.opened.share_mode == data_pb2.DENY_RECEIVE
+
+    @property
     def is_transactional(self) -> bool:
         """Whether it takes transactional messages only."""
         return self.opened.is_transactional
@@ -167,7 +172,7 @@ class Queue:
         self, message: ReceivedMessage, target: "Queue", transaction: "Transaction | None" = None
     ) -> int:
         """Move a message of this queue to a subqueue, or from one; return its LookupIdentifier."""
-        session = transaction.session if transaction is not None else self.session
+        session = await transaction.session() if transaction is not None else self.session
         reply = await session.once(
             lambda stubs: stubs.data.Move,
             lambda request: data_pb2.MoveRequest(

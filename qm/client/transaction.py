@@ -1,12 +1,12 @@
 """Transactions: messages that are sent and received together, or not at all."""
 
 import uuid
-from collections.abc import Awaitable, Callable
 from enum import Enum
 from types import TracebackType
 from typing import Final, Protocol
 
 from qm.client.errors import ClientError, MqError, Unavailable, check_status
+from qm.client.memory import Opened
 from qm.client.message import Message, ReceivedMessage, Sent, messages_of
 from qm.client.queue import FIRST, FOREVER_S, Queue
 from qm.client.reading import NOTHING_THERE, WAIT_SLICE_S, Selection
@@ -25,52 +25,62 @@ class Outcome(Enum):
     """No node answered; the cluster has decided or will, and asking again tells."""
 
 
-class Opener(Protocol):
-    """Turns what an application names a queue by into a format name."""
+class Lender(Protocol):
+    """The client behind transactions."""
 
     def format_name(self, queue: str) -> str:
-        """Return it. Raises QueueNameError."""
+        """Return a queue's format name. Raises QueueNameError."""
+
+    async def lend(self) -> Session:
+        """Return a session that no other transaction uses."""
+
+    def give_back(self, session: Session) -> None:
+        """The transaction has ended."""
 
 
 class Transaction:
     """Use it as a context: it commits at the end, and aborts when an exception leaves it.
 
-    All of its calls are made by one task, one after another.
+    It begins with its first call, in a session of its own; if that call reads a queue that is open
+    exclusively, in the queue's session. All calls are made by one task, one after another.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        opener: Opener,
-        release: Callable[[Session], Awaitable[None]],
-        *,
-        timeout_s: float,
-    ) -> None:
-        """`release` gets the session back at the end; the cluster aborts after `timeout_s`."""
-        self.session: Final = session
+    def __init__(self, lender: Lender, *, timeout_s: float) -> None:
+        """The cluster aborts it `timeout_s` after its beginning."""
         self.identifier: Final = uuid.uuid4().bytes_le
         """16 raw bytes."""
-        self._opener = opener
-        self._release = release
+        self._lender = lender
         self._timeout_s = timeout_s
+        self._session: Session | None = None
+        self._is_lent = False
         self.outcome: Outcome | None = None
         """None while it runs."""
 
-    async def begin(self) -> None:
-        """Create it at the cluster; entering the context does so."""
-        await self.session.once(
-            lambda stubs: stubs.data.BeginTransaction,
-            lambda request: data_pb2.BeginTransactionRequest(
-                request=request,
-                transaction=self.identifier,
-                timeout_ms=round(self._timeout_s * 1000),
-            ),
-        )
+    async def session(self, queue: "Queue | None" = None) -> Session:
+        """Return the session it runs in, beginning it there if it has not begun.
+
+        `queue` is what the caller is about to read. Raises MQ_ERROR_TRANSACTION_ENLIST when that
+        is open exclusively in a session that is not the transaction's.
+        """
+        exclusive = queue if queue is not None and queue.is_exclusive else None
+        if self.outcome is not None:
+            raise MqError(ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE)
+        if self._session is None:
+            self._is_lent = exclusive is None
+            self._session = exclusive.session if exclusive else await self._lender.lend()
+            await self._begin(self._session)
+        if exclusive is not None and exclusive.session is not self._session:
+            raise MqError(
+                ErrorCode.MQ_ERROR_TRANSACTION_ENLIST,
+                f"{exclusive.name} is open exclusively: read it before the transaction does"
+                " anything else",
+            )
+        return self._session
 
     async def send(self, queue: "Queue | str", *messages: Message) -> list[Sent]:
         """Send messages that appear when the transaction commits."""
-        targets = [queue.name if isinstance(queue, Queue) else self._opener.format_name(queue)]
-        return await send(self.session, targets, messages, self.identifier)
+        targets = [queue.name if isinstance(queue, Queue) else self._lender.format_name(queue)]
+        return await send(await self.session(), targets, messages, self.identifier)
 
     async def receive(
         self,
@@ -92,17 +102,16 @@ class Transaction:
         selection: Selection = FIRST,
     ) -> list[ReceivedMessage]:
         """Take at most `count` messages; it waits for the first one only."""
-        name = queue.name if isinstance(queue, Queue) else self._opener.format_name(queue)
-        opened = await self.session.open_queue(name, data_pb2.RECEIVE_ACCESS, data_pb2.DENY_NONE)
+        session, opened = await self._reader(queue)
         left = timeout_s
         while True:
             wait_s = min(left, WAIT_SLICE_S)
-            first = self.session.numbers.take(count)
+            first = session.numbers.take(count)
             try:
-                reply = await self.session.wire.call(
+                reply = await session.wire.call(
                     lambda stubs: stubs.data.Receive,
                     data_pb2.ReceiveRequest(
-                        request=self.session.request(first),
+                        request=session.request(first),
                         handle=opened.handle,
                         selector=selection.selector(),
                         timeout_ms=round(wait_s * 1000),
@@ -112,13 +121,9 @@ class Transaction:
                     ),
                     wait_s=wait_s,
                 )
-            except MqError as error:
-                if error.code == ErrorCode.MQ_ERROR_INVALID_HANDLE:
-                    self.session.lose(opened)
-                raise
             finally:
                 # Whatever it holds is settled by the outcome of the transaction.
-                self.session.numbers.finish(first, count)
+                session.numbers.finish(first, count)
             messages, left = messages_of(reply.messages), left - wait_s
             if messages or reply.status != ErrorCode.MQ_ERROR_IO_TIMEOUT or left <= 0:
                 if not messages and reply.status not in NOTHING_THERE:
@@ -133,12 +138,38 @@ class Transaction:
         """Undo it all."""
         await self._end(Outcome.ABORTED, commits=False)
 
+    async def _reader(self, queue: "Queue | str") -> tuple[Session, Opened]:
+        if not isinstance(queue, Queue):
+            session, name = await self.session(), self._lender.format_name(queue)
+        else:
+            session, name = await self.session(queue), queue.name
+            if session is queue.session:
+                return session, queue.opened
+        return session, await session.open_queue(name, data_pb2.RECEIVE_ACCESS, data_pb2.DENY_NONE)
+
+    async def _begin(self, session: Session) -> None:
+        try:
+            await session.once(
+                lambda stubs: stubs.data.BeginTransaction,
+                lambda request: data_pb2.BeginTransactionRequest(
+                    request=request,
+                    transaction=self.identifier,
+                    timeout_ms=round(self._timeout_s * 1000),
+                ),
+            )
+        except ClientError:
+            self._leave(Outcome.ABORTED)
+            raise
+
     async def _end(self, outcome: Outcome, *, commits: bool) -> None:
+        session = self._session
         if self.outcome not in (None, Outcome.UNKNOWN):
             raise MqError(ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE)
-        self.outcome = Outcome.UNKNOWN
+        if session is None:
+            self.outcome = outcome
+            return
         try:
-            await self.session.once(
+            await session.once(
                 lambda stubs: (
                     stubs.data.CommitTransaction if commits else stubs.data.AbortTransaction
                 ),
@@ -147,17 +178,23 @@ class Transaction:
                 ),
             )
         except Unavailable:
+            self.outcome = Outcome.UNKNOWN
             raise
         except ClientError:
-            self.outcome = Outcome.ABORTED
+            self._leave(Outcome.ABORTED)
             raise
-        else:
-            self.outcome = outcome
-        finally:
-            await self._release(self.session)
+        except BaseException:
+            self.outcome = Outcome.UNKNOWN
+            raise
+        self._leave(outcome)
+
+    def _leave(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        if self._is_lent and self._session is not None:
+            self._lender.give_back(self._session)
+            self._is_lent = False
 
     async def __aenter__(self) -> "Transaction":
-        await self.begin()
         return self
 
     async def __aexit__(

@@ -22,6 +22,9 @@ _MESSAGE_MAX_BYTES: Final = 64 << 20
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", _MESSAGE_MAX_BYTES),
     ("grpc.max_send_message_length", _MESSAGE_MAX_BYTES),
+    # A node that hangs, or is gone without a word, is noticed by calls that wait.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),

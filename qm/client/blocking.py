@@ -1,0 +1,246 @@
+"""The client for programs without an event loop: the same calls, each waiting for its answer.
+
+One loop in a thread of its own carries all calls of a client; methods may be called from any
+thread. A call that is interrupted (KeyboardInterrupt) is cancelled and can be asked again.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from qm.client.client import TRANSACTION_TIMEOUT_S, Access, Client, RecoveredSend
+from qm.client.message import Message, ReceivedMessage, Sent
+from qm.client.queue import FIRST, FOREVER_S, Queue
+from qm.client.reading import Selection
+from qm.client.transaction import Transaction
+from qm.client.wire import DEADLINE_S, Method, Stubs, Tls
+
+_T = TypeVar("_T")
+_Q = TypeVar("_Q")
+_R = TypeVar("_R")
+
+
+class LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="qm-client", daemon=True)
+        self._thread.start()
+
+    def call(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine there and return its result."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """End the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+
+class BlockingClient:
+    """See `qm.client.client.Client`. Opened by its construction; use it as a context."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        tls: Tls | None = None,
+        client_id: str = "",
+        memory: Path | None = None,
+    ) -> None:
+        """Connect. Raises ClientError when no node answers."""
+        self._thread = LoopThread()
+        self._client = Client(endpoints, tls=tls, client_id=client_id, memory=memory)
+        try:
+            self._thread.call(self._client.open())
+        except BaseException:
+            self._thread.call(self._client.wire.close())
+            self._thread.close()
+            raise
+
+    @property
+    def client(self) -> Client:
+        """The client behind it; its coroutines belong to another thread (`run`)."""
+        return self._client
+
+    @property
+    def computer_name(self) -> str:
+        """The cluster's."""
+        return self._client.computer_name
+
+    @property
+    def recovered(self) -> list[RecoveredSend]:
+        """Sends of an earlier process that were completed."""
+        return self._client.recovered
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine of the client behind it and return its result."""
+        return self._thread.call(work)
+
+    def call(
+        self,
+        method: Callable[[Stubs], Method[_Q, _R]],
+        request: _Q,
+        *,
+        deadline_s: float = DEADLINE_S,
+    ) -> _R:
+        """Make a call of any service (`Wire.call`)."""
+        return self.run(self._client.wire.call(method, request, deadline_s=deadline_s))
+
+    def format_name(self, queue: str) -> str:
+        """See `Client.format_name`."""
+        return self._client.format_name(queue)
+
+    def open_queue(
+        self, queue: str, access: Access = Access.RECEIVE, *, exclusive: bool = False
+    ) -> "BlockingQueue":
+        """See `Client.open_queue`."""
+        return BlockingQueue(
+            self, self.run(self._client.open_queue(queue, access, exclusive=exclusive))
+        )
+
+    def send(self, queue: str | Sequence[str], *messages: Message) -> list[Sent]:
+        """See `Client.send`."""
+        return self.run(self._client.send(queue, *messages))
+
+    @contextmanager
+    def transaction(
+        self, timeout_s: float = TRANSACTION_TIMEOUT_S
+    ) -> Iterator["BlockingTransaction"]:
+        """See `Client.transaction`."""
+        transaction = self.begin_transaction(timeout_s)
+        try:
+            yield transaction
+        except BaseException as error:
+            self.run(transaction.transaction.__aexit__(type(error), error, None))
+            raise
+        self.run(transaction.transaction.__aexit__(None, None, None))
+
+    def begin_transaction(self, timeout_s: float = TRANSACTION_TIMEOUT_S) -> "BlockingTransaction":
+        """Return a transaction that the caller commits or aborts."""
+        return BlockingTransaction(self, self._client.transaction(timeout_s))
+
+    def close(self, *, confirm: bool = True) -> None:
+        """See `Client.close`."""
+        try:
+            self.run(self._client.close(confirm=confirm))
+        finally:
+            self._thread.close()
+
+    def __enter__(self) -> "BlockingClient":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close(confirm=kind is None)
+
+
+class BlockingQueue:
+    """See `qm.client.queue.Queue`."""
+
+    def __init__(self, client: BlockingClient, queue: Queue) -> None:
+        self._client = client
+        self.queue = queue
+        """The queue behind it."""
+
+    @property
+    def name(self) -> str:
+        """Its format name."""
+        return self.queue.name
+
+    def receive(
+        self, timeout_s: float = FOREVER_S, *, selection: Selection = FIRST
+    ) -> ReceivedMessage | None:
+        """See `Queue.receive`."""
+        return self._client.run(self.queue.receive(timeout_s, selection=selection))
+
+    def receive_many(self, count: int, timeout_s: float = FOREVER_S) -> list[ReceivedMessage]:
+        """See `Queue.receive_many`."""
+        return self._client.run(self.queue.receive_many(count, timeout_s))
+
+    def receive_two_phase(self, timeout_s: float = FOREVER_S) -> ReceivedMessage | None:
+        """See `Queue.receive_two_phase`."""
+        return self._client.run(self.queue.receive_two_phase(timeout_s))
+
+    def accept(self, message: ReceivedMessage) -> None:
+        """See `Queue.accept`."""
+        self._client.run(self.queue.accept(message))
+
+    def give_back(self, message: ReceivedMessage) -> None:
+        """See `Queue.give_back`."""
+        self._client.run(self.queue.give_back(message))
+
+    def reject(self, message: ReceivedMessage) -> None:
+        """See `Queue.reject`."""
+        self._client.run(self.queue.reject(message))
+
+    def peek(
+        self, timeout_s: float = 0.0, *, selection: Selection = FIRST
+    ) -> ReceivedMessage | None:
+        """See `Queue.peek`."""
+        return self._client.run(self.queue.peek(timeout_s, selection=selection))
+
+    def peek_many(
+        self, count: int, timeout_s: float = 0.0, *, selection: Selection = FIRST
+    ) -> list[ReceivedMessage]:
+        """See `Queue.peek_many`."""
+        return self._client.run(self.queue.peek_many(count, timeout_s, selection=selection))
+
+    def move(self, message: ReceivedMessage, target: "BlockingQueue") -> int:
+        """See `Queue.move`."""
+        return self._client.run(self.queue.move(message, target.queue))
+
+    def close(self) -> None:
+        """See `Client.close_queue`."""
+        self._client.run(self._client.client.close_queue(self.queue))
+
+
+class BlockingTransaction:
+    """See `qm.client.transaction.Transaction`."""
+
+    def __init__(self, client: BlockingClient, transaction: Transaction) -> None:
+        self._client = client
+        self.transaction = transaction
+        """The transaction behind it."""
+
+    def send(self, queue: str, *messages: Message) -> list[Sent]:
+        """See `Transaction.send`."""
+        return self._client.run(self.transaction.send(queue, *messages))
+
+    def receive(
+        self,
+        queue: BlockingQueue | str,
+        timeout_s: float = FOREVER_S,
+        *,
+        selection: Selection = FIRST,
+    ) -> ReceivedMessage | None:
+        """See `Transaction.receive`."""
+        source = queue.queue if isinstance(queue, BlockingQueue) else queue
+        return self._client.run(self.transaction.receive(source, timeout_s, selection=selection))
+
+    def commit(self) -> None:
+        """See `Transaction.commit`."""
+        self._client.run(self.transaction.commit())
+
+    def abort(self) -> None:
+        """See `Transaction.abort`."""
+        self._client.run(self.transaction.abort())
