@@ -47,8 +47,9 @@ class Subject(msgspec.Struct, gc=False):
     destination: str
     """Its destination format name; the acknowledgement's response queue."""
     obligation: Obligation
-    body: tuple[int, int] | None = None
-    """(index, ordinal) of its packet, if a negative acknowledgement may return its body."""
+    body: tuple[int, int, int, int, int] | None = None
+    """Index, offset, length, ordinal, crc32 of its packet, if a negative acknowledgement may return
+    its body."""
 
 
 class Acknowledgements:

@@ -376,7 +376,7 @@ class Administration:
             manager, command.sender_sids, MachineAccess.SET_MACHINE_PROPERTIES
         ):
             return Outcome(ErrorCode.MQ_ERROR_ACCESS_DENIED)
-        if queue.record.admin_state is OutgoingAdminState.LOCKED:
+        if manager.hardened_security:
             return Outcome(ErrorCode.MQ_ERROR_ILLEGAL_OPERATION)
         queue.record.admin_state = OutgoingAdminState(command.admin_state)
         self._ledger.put_queue(queue.record)

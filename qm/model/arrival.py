@@ -138,11 +138,19 @@ class Arrival:
         obligation = self.obligation()
         is_recoverable = (self.head[10] & FLAG_DM) >> DM_SHIFT == DM_RECOVERABLE
         is_sealed = self.facts.was_encrypted or self.security_flags() & FLAG_EB
+        command, k = self.command, self.k
+        body = (
+            command.body_index,
+            command.body_offset + self.offset,
+            self.size_bytes,
+            command.first_ordinal + k,
+            command.checksums[k],
+        )
         return Subject(
             self.head[5],
             self.head[9],
             is_recoverable,
             obligation.destination,
             obligation,
-            None if is_sealed else (self.command.body_index, self.command.first_ordinal + self.k),
+            None if is_sealed else body,
         )

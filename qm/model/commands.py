@@ -144,6 +144,8 @@ class Send(msgspec.Struct, frozen=True, gc=False):
     transaction: bytes | None = None
     application_deadletter_queue: str = ""
     """Format name, "" for the system's; it stays with the sender [MS-MQDMPR 3.1.1.12]."""
+    allow_peek_when_locked: bool = False
+    """AllowPeekWhenLocked (3.1.1.12): a property of the queue's message, in no packet."""
 
 
 class ReceiveRun(msgspec.Struct, frozen=True, gc=False):

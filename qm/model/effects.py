@@ -100,6 +100,8 @@ class Applied(msgspec.Struct, gc=False):
     incoming_sequences: dict[int, SequenceSeen]
     """Stream id -> who sent a transactional message of it, accepted or not: an order ack is due
     [MS-MQQB 3.1.5.8.6]."""
+    is_manager_changed: bool = False
+    """An attribute of the queue manager changed: names, locks of outgoing queues, limits."""
 
 
 def no_effects() -> PositionEffects:

@@ -95,7 +95,10 @@ class OutgoingQueueState(IntEnum):
 
 
 class OutgoingAdminState(IntEnum):
-    """The replicated half of OutgoingQueue.State; the link's half is the leader's own."""
+    """The replicated half of OutgoingQueue.State; the link's half is the leader's own.
+
+    LOCKED is never stored: it follows from HardenedSecurity (`qm.model.outgoing.admin_state_of`).
+    """
 
     NORMAL = 0
     ON_HOLD = 1

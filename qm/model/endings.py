@@ -219,11 +219,18 @@ class Endings:
 def _subject(position: Position, obligation: Obligation) -> Subject:
     """Return a position as the subject of an acknowledgement; sealed bodies are not returned."""
     is_sealed = bool(position.flags & PositionFlag.WAS_ENCRYPTED)
+    body = (
+        position.body_index,
+        position.body_offset,
+        position.body_length,
+        position.body_ordinal,
+        position.body_crc32,
+    )
     return Subject(
         position.source_queue_manager,
         position.message_ordinal,
         bool(position.flags & PositionFlag.RECOVERABLE),
         obligation.destination,
         obligation,
-        None if is_sealed else (position.body_index, position.body_ordinal),
+        None if is_sealed else body,
     )

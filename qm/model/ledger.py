@@ -189,6 +189,7 @@ class Ledger:
     def put_manager(self, manager: QueueManager) -> None:
         """Write the queue manager's record."""
         self._manager = manager
+        self.applied.is_manager_changed = True
         self.version += 1
         self.put_record(Table.META, META_QUEUE_MANAGER, manager)
 
@@ -397,15 +398,19 @@ class Ledger:
         for index, ordinal in zip(indexes, ordinals, strict=True):
             self.release_body(index, ordinal)
 
-    def synthetic(self, packet: bytes, body_of: tuple[int, int] | None) -> tuple[int, int]:
+    def synthetic(
+        self, packet: bytes, body_of: tuple[int, int, int, int, int] | None
+    ) -> tuple[int, int]:
         """Keep a packet that apply made while rows refer to it; return its (index, ordinal).
 
-        `body_of`: whose MessageBody it returns; that body is kept as long as the packet.
+        `body_of`: whose MessageBody it returns (`SyntheticPacket.body_of`); that body is kept as
+        long as the packet.
         """
         ordinal = BODY_ORDINAL_SYNTHETIC_FIRST + self._synthetic_count
         self._synthetic_count += 1
         if body_of is not None:
-            self.retain_body(*body_of)
+            index, _, _, body_ordinal, _ = body_of
+            self.retain_body(index, body_ordinal)
         key = rows.BODY_KEY.pack(self.index, ordinal)
         self.put_record(Table.SYNTHETIC, key, records.SyntheticPacket(packet, body_of))
         return self.index, ordinal
@@ -420,7 +425,8 @@ class Ledger:
             return
         self.state.delete(Table.SYNTHETIC, key)
         if synthetic.body_of is not None:
-            self.release_body(*synthetic.body_of)
+            body_index, _, _, body_ordinal, _ = synthetic.body_of
+            self.release_body(body_index, body_ordinal)
 
     def next_message_ordinal(self) -> int:
         """Return a MessageID that was never given; 0 is never given (QB-A12)."""

@@ -7,7 +7,7 @@ from typing import Final
 from qm.model.elements import OutgoingAdminState, QueueKind, QueueType
 from qm.model.ledger import Ledger, QueueInHand
 from qm.model.limits import QUEUES_MAX
-from qm.model.records import OutgoingPosition, OutgoingTransferInfo, Queue
+from qm.model.records import OutgoingPosition, OutgoingTransferInfo, Queue, QueueManager
 from qm.model.registry import Registry, Route, outgoing_key
 from qm.model.rows import POSITION_KEY, QUEUE_KEY, Position, PositionFlag
 from qm.model.state import Table
@@ -40,6 +40,15 @@ def number_key(queue_id: int, sequence_identifier: int, number: int) -> bytes:
 def sequence_key(sequence_identifier: int) -> bytes:
     """Return the SEQUENCE_OUT key under which a sequence's queue is found."""
     return _SEQUENCE_KEY.pack(_BY_IDENTIFIER, sequence_identifier)
+
+
+def admin_state_of(manager: QueueManager, record: Queue) -> OutgoingAdminState:
+    """Return the administrative half of OutgoingQueue.State.
+
+    HardenedSecurity locks what would not leave over HTTP ([MS-MQDMPR] 3.1.3), which is all there
+    is: the lock follows from the queue manager, and ends with it.
+    """
+    return OutgoingAdminState.LOCKED if manager.hardened_security else record.admin_state
 
 
 def sequence_of(ledger: Ledger, queue_id: int) -> OutgoingTransferInfo:
@@ -88,11 +97,6 @@ class OutgoingQueues:
             pathname=format_name_text(name),
             create_time=self._ledger.now_ms // 1000,
             modify_time=self._ledger.now_ms // 1000,
-            admin_state=(
-                OutgoingAdminState.LOCKED
-                if manager.hardened_security
-                else OutgoingAdminState.NORMAL
-            ),
             outgoing_key=key,
         )
         self._ledger.put_queue(record)

@@ -249,10 +249,11 @@ class FinalAckRow(Record):
 
 
 class SyntheticPacket(Record):
-    """A packet that apply made; `body_of` (index, ordinal) lends its MessageBody."""
+    """A packet that apply made."""
 
     packet: bytes
-    body_of: tuple[int, int] | None = None
+    body_of: tuple[int, int, int, int, int] | None = None
+    """Whose MessageBody it returns: index, offset, length, ordinal, crc32 of that packet."""
     reference_count: int = 0
 
 

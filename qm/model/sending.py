@@ -133,7 +133,7 @@ class Sending:
             command.body_ordinal,
             command.checksum,
             0 if command.transaction is not None else message.priority,
-            _flags(message, queue, command.transaction is not None),
+            _flags(message, queue, command),
             manager.identifier,
             ordinal,
             ledger.now_ms // 1000 if is_outgoing else message.user_header.sent_time,
@@ -174,13 +174,15 @@ def _is_service(message: UserMessage, queue: QueueInHand) -> bool:
     return is_outgoing and is_service_queue(parse_format_name(queue.record.pathname))
 
 
-def _flags(message: UserMessage, queue: QueueInHand, is_transactional: bool) -> int:
+def _flags(message: UserMessage, queue: QueueInHand, command: Send) -> int:
     header = message.user_header
     flags = PositionFlag.FROM_THIS_MANAGER
     if header.is_recoverable:
         flags |= PositionFlag.RECOVERABLE
-    if is_transactional:
+    if command.transaction is not None:
         flags |= PositionFlag.TRANSACTIONAL
+    if command.allow_peek_when_locked:
+        flags |= PositionFlag.ALLOW_PEEK_WHEN_LOCKED
     is_journaled = header.has_negative_journaling or header.has_positive_journaling
     if is_journaled and not _is_service(message, queue):
         if header.has_negative_journaling:

@@ -202,9 +202,11 @@ class Send(_message.Message):
     SENDER_SIDS_FIELD_NUMBER: _builtins.int
     TRANSACTION_FIELD_NUMBER: _builtins.int
     APPLICATION_DEADLETTER_QUEUE_FIELD_NUMBER: _builtins.int
+    ALLOW_PEEK_WHEN_LOCKED_FIELD_NUMBER: _builtins.int
     checksum: _builtins.int
     transaction: _builtins.bytes
     application_deadletter_queue: _builtins.str
+    allow_peek_when_locked: _builtins.bool
     @_builtins.property
     def request(self) -> Global___Request: ...
     @_builtins.property
@@ -220,10 +222,11 @@ class Send(_message.Message):
         sender_sids: _abc.Iterable[_builtins.bytes] | None = ...,
         transaction: _builtins.bytes | None = ...,
         application_deadletter_queue: _builtins.str = ...,
+        allow_peek_when_locked: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "request", b"request", "transaction", b"transaction"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "application_deadletter_queue", b"application_deadletter_queue", "checksum", b"checksum", "request", b"request", "sender_sids", b"sender_sids", "targets", b"targets", "transaction", b"transaction"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "allow_peek_when_locked", b"allow_peek_when_locked", "application_deadletter_queue", b"application_deadletter_queue", "checksum", b"checksum", "request", b"request", "sender_sids", b"sender_sids", "targets", b"targets", "transaction", b"transaction"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__transaction: _TypeAlias = _typing.Literal["transaction"]  # noqa: Y015
     _WhichOneofArgType__transaction: _TypeAlias = _typing.Literal["_transaction", b"_transaction"]  # noqa: Y015

@@ -72,18 +72,7 @@ class Bodies:
         synthetic = records.decode(SyntheticPacket, row)
         if synthetic.body_of is None:
             return synthetic.packet
-        return _with_body(synthetic.packet, self._any(*synthetic.body_of))
-
-    def _any(self, index: int, ordinal: int) -> bytes:
-        """Return a packet by its name alone."""
-        if ordinal >= BODY_ORDINAL_SYNTHETIC_FIRST:
-            return self._synthetic(index, ordinal)
-        try:
-            data = self._entry(index)
-        except Compacted:
-            return self._from_blob(index, ordinal)
-        offset, length = packet_spans(index, data)[ordinal]
-        return data[offset : offset + length]
+        return _with_body(synthetic.packet, self.read(BodyPlace(*synthetic.body_of)))
 
     def _entry(self, index: int) -> bytes:
         return whole_entry(self._log, index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from array import array
 from typing import Any
 
@@ -278,5 +279,10 @@ def test_a_negative_acknowledgement_returns_the_body(
         remove(world, orders, cause)
     made = synthetic(world, admin)
     is_returned = cause in ("purged", "expired", "full") and not was_encrypted
-    assert made.body_of == ((index, 0) if is_returned else None)
+    assert (made.body_of is not None) == is_returned
+    if made.body_of is not None:
+        place, offset, length, ordinal, checksum = made.body_of
+        assert (place, ordinal) == (index, 0)
+        returned = world.bodies[place, ordinal]
+        assert (offset, length, checksum) == (100, len(returned), zlib.crc32(returned))
     assert world.state.references().get((index, 0), 0) >= is_returned

@@ -16,6 +16,7 @@ from qm.model.message import deserialize_message_from_buffer
 from qm.model.records import Transaction, TransactionalOperation, decode, encode
 from qm.model.state import Table
 from qm.session.outgoing import Numbers, own_packet
+from qm.wire.codes import ErrorCode
 from qm.wire.identifiers import TxSequenceId
 from qm.wire.limits import TRANSACTION_ID_MAX
 from qm.wire.message_class import MessageClass
@@ -271,14 +272,32 @@ def test_resuming_a_queue(sender: Sender) -> None:
     assert sender.one(local).status != 0
 
 
-@pytest.mark.spec("DM-3.1.7.1.5-16")
-@pytest.mark.parametrize("is_hardened", [True, False])
-def test_a_hardened_queue_manager_locks_what_it_makes(sender: Sender, is_hardened: bool) -> None:
-    changes = {"hardened_security": encode_attribute(is_hardened)}
-    sender.one(commands.SetQueueManager(request(), changes, ()))
+@pytest.mark.spec("DM-3.1.7.1.5-16", "DM-3.1.1.3-04", "DM-3.1.3-18", "DM-3.1.3-19")
+def test_a_hardened_queue_manager_locks_its_outgoing_queues(sender: Sender) -> None:
+    """None of them speaks HTTP, so all are locked, those that exist and those to come."""
     sender.send(1)
-    expected = OutgoingAdminState.LOCKED if is_hardened else OutgoingAdminState.NORMAL
-    assert sender.record(sender.queue_id).admin_state is expected
+    old = sender.queue_id
+    pause = commands.SetOutgoingAdminState(request(), old, OutgoingAdminState.ON_HOLD, ())
+    assert sender.one(pause).status == 0
+
+    def harden(is_hardened: bool) -> None:
+        changes = {"hardened_security": encode_attribute(is_hardened)}
+        applied = sender.apply(commands.SetQueueManager(request(), changes, ()))
+        assert applied.is_manager_changed
+        restart(sender)
+
+    def state(queue_id: int) -> OutgoingAdminState:
+        found = queries.outgoing_queue(sender.machine.view, queue_id)
+        assert found is not None
+        return found.admin_state
+
+    harden(True)
+    ((new, _),) = sender.c.send("DIRECT=OS:other\\q").value[1]  # type: ignore[index]
+    assert [state(old), state(new)] == [OutgoingAdminState.LOCKED] * 2
+    refused = sender.one(pause).status
+    assert refused == ErrorCode.MQ_ERROR_ILLEGAL_OPERATION
+    harden(False)
+    assert [state(old), state(new)] == [OutgoingAdminState.ON_HOLD, OutgoingAdminState.NORMAL]
 
 
 # Persistence -------------------------------------------------------------------------------

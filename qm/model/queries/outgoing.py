@@ -8,7 +8,7 @@ import msgspec
 
 from qm.model.elements import OutgoingAdminState, QueueKind
 from qm.model.ledger import QueueInHand
-from qm.model.outgoing import OUTGOING_RECORD, number_key, sequence_of
+from qm.model.outgoing import OUTGOING_RECORD, admin_state_of, number_key, sequence_of
 from qm.model.queries.messages import PositionInfo, browse
 from qm.model.queries.queues import list_queues
 from qm.model.queries.view import SCANNED_ROWS_MAX, Page, View
@@ -89,6 +89,7 @@ def outgoing_queue(view: View, queue_id: int) -> OutgoingQueueInfo | None:
     queue = view.queue(queue_id)
     if queue is None or queue.record.kind is not QueueKind.OUTGOING:
         return None
+    assert view.ledger.manager is not None, "a queue without its queue manager"
     sequence = sequence_of(view.ledger, queue_id)
     identifier, acked = sequence.sequence_identifier, sequence.last_acked_number
     is_live = bool(identifier)
@@ -96,7 +97,7 @@ def outgoing_queue(view: View, queue_id: int) -> OutgoingQueueInfo | None:
     return OutgoingQueueInfo(
         queue_id,
         queue.record.pathname,
-        queue.record.admin_state,
+        admin_state_of(view.ledger.manager, queue.record),
         queue.count(),
         queue.total_bytes,
         queue.record.is_deleting,

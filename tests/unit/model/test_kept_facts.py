@@ -2,7 +2,7 @@
 
 import pytest
 
-from qm.model import commands
+from qm.model import commands, queries
 from qm.model.elements import QueueAccessType
 from qm.model.rows import class_code, class_of
 from qm.wire.message_class import MessageClass
@@ -62,3 +62,26 @@ def test_a_dead_letter_says_why_it_is_one(world: World) -> None:
 def test_every_acknowledgement_class_fits_its_code(message_class: MessageClass) -> None:
     if message_class is not MessageClass.ORDER_ACK:
         assert class_of(class_code(message_class)) == message_class
+
+
+def test_a_sender_may_let_its_message_be_peeked_at_while_it_is_locked(world: World) -> None:
+    orders = world.create("orders")
+    client = world.client()
+    for is_allowed in (False, True):
+        raw = packet(0)
+        world.one(
+            commands.Send(
+                client.request(),
+                memoryview(raw),
+                world.index + 1,
+                100,
+                0,
+                0,
+                (commands.Target("DIRECT=OS:vhost\\orders"),),
+                (),
+                allow_peek_when_locked=is_allowed,
+            )
+        )
+    client.receive(client.open("DIRECT=OS:vhost\\orders", RECEIVE), 2, is_two_phase=True)
+    status, found = queries.peek(world.machine.view, orders, commands.Selector())
+    assert (status, found and found.message_ordinal) == (0, 2)
