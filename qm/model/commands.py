@@ -451,6 +451,16 @@ class AuditResult(msgspec.Struct, frozen=True, gc=False):
     digests: dict[str, bytes]
 
 
+class SetMember(msgspec.Struct, frozen=True, gc=False):
+    """Where a node is reached, by name; an empty host forgets it."""
+
+    node: str
+    host: str
+    raft_port: int
+    relay_port: int
+    api_port: int
+
+
 class RaiseApplyVersion(msgspec.Struct, frozen=True, gc=False):
     """Every member supports it: entries above behave in the new way."""
 
@@ -506,6 +516,7 @@ Command: TypeAlias = (
     | AuditMark
     | AuditResult
     | RaiseApplyVersion
+    | SetMember
     | DirectoryWrite
 )
 

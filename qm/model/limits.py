@@ -19,6 +19,9 @@ PROPERTIES_PER_CALL_MAX: Final = 128
 """MQ_ERROR_TOO_MANY_PROPERTIES, [MS-MQMQ] 2.4."""
 OPERATIONS_PER_TRANSACTION_MAX: Final = 2_048
 """A move touches two positions, so a commit stays below POSITIONS_PER_ENTRY_MAX."""
+MEMBERS_MAX: Final = 64
+"""Nodes whose address is kept."""
+MEMBER_NAME_MAX_BYTES: Final = 255
 QUEUES_MAX: Final = 100_000
 SUBQUEUES_PER_QUEUE_MAX: Final = 1_024
 CURSORS_PER_CLIENT_MAX: Final = 1_024

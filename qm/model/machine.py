@@ -17,6 +17,7 @@ from qm.model.endings import Endings
 from qm.model.enqueue import Enqueue
 from qm.model.expiry import Expiry
 from qm.model.ledger import Ledger
+from qm.model.members import Members
 from qm.model.moving import Moving
 from qm.model.opens import Opens
 from qm.model.outgoing import OutgoingQueues
@@ -104,6 +105,7 @@ class Machine:
             commands.RemoveOutgoingQueue: administration.apply_remove_outgoing_queue,
             commands.LeaderActivated: administration.apply_leader_activated,
             commands.RaiseApplyVersion: administration.apply_raise_apply_version,
+            commands.SetMember: Members(ledger).apply_set_member,
             commands.DirectoryWrite: self.directory.apply_directory_write,
             commands.AssignTransfer: delivery.apply_assign_transfer,
             commands.TransferAcked: delivery.apply_transfer_acked,

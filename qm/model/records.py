@@ -257,6 +257,15 @@ class SyntheticPacket(Record):
     reference_count: int = 0
 
 
+class MemberAddress(Record):
+    """Where a node is reached."""
+
+    host: str
+    raft_port: int
+    relay_port: int
+    api_port: int
+
+
 class Source(Record):
     """A queue manager that sends to us."""
 

@@ -1241,6 +1241,37 @@ class AuditResult(_message.Message):
 Global___AuditResult: _TypeAlias = AuditResult  # noqa: Y015
 
 @_typing.final
+class SetMember(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    RAFT_PORT_FIELD_NUMBER: _builtins.int
+    RELAY_PORT_FIELD_NUMBER: _builtins.int
+    API_PORT_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    host: _builtins.str
+    raft_port: _builtins.int
+    relay_port: _builtins.int
+    api_port: _builtins.int
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        host: _builtins.str = ...,
+        raft_port: _builtins.int = ...,
+        relay_port: _builtins.int = ...,
+        api_port: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_port", b"api_port", "host", b"host", "node", b"node", "raft_port", b"raft_port", "relay_port", b"relay_port"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetMember: _TypeAlias = SetMember  # noqa: Y015
+
+@_typing.final
 class RaiseApplyVersion(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1378,6 +1409,7 @@ class Command(_message.Message):
     AUDIT_MARK_FIELD_NUMBER: _builtins.int
     AUDIT_RESULT_FIELD_NUMBER: _builtins.int
     RAISE_APPLY_VERSION_FIELD_NUMBER: _builtins.int
+    SET_MEMBER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def leader_activated(self) -> Global___LeaderActivated: ...
     @_builtins.property
@@ -1456,6 +1488,8 @@ class Command(_message.Message):
     def audit_result(self) -> Global___AuditResult: ...
     @_builtins.property
     def raise_apply_version(self) -> Global___RaiseApplyVersion: ...
+    @_builtins.property
+    def set_member(self) -> Global___SetMember: ...
     def __init__(
         self,
         *,
@@ -1498,12 +1532,13 @@ class Command(_message.Message):
         audit_mark: Global___AuditMark | None = ...,
         audit_result: Global___AuditResult | None = ...,
         raise_apply_version: Global___RaiseApplyVersion | None = ...,
+        set_member: Global___SetMember | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "ensure_outgoing_queue", b"ensure_outgoing_queue", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "send", b"send", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_forget", b"tx_forget", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "ensure_outgoing_queue", b"ensure_outgoing_queue", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "send", b"send", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_forget", b"tx_forget", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "ensure_outgoing_queue", b"ensure_outgoing_queue", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "send", b"send", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_forget", b"tx_forget", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "ensure_outgoing_queue", b"ensure_outgoing_queue", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "send", b"send", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_forget", b"tx_forget", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "ensure_outgoing_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "tx_forget", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "directory_write", "audit_mark", "audit_result", "raise_apply_version"]  # noqa: Y015
+    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "ensure_outgoing_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "tx_forget", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "directory_write", "audit_mark", "audit_result", "raise_apply_version", "set_member"]  # noqa: Y015
     _WhichOneofArgType_op: _TypeAlias = _typing.Literal["op", b"op"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_op) -> _WhichOneofReturnType_op | None: ...
 

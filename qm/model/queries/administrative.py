@@ -7,11 +7,14 @@ import msgspec
 from qm.model.clients import client_key
 from qm.model.directory import DirectoryObject, Filter, SortKey
 from qm.model.elements import DirectoryObjectType, DirectoryOperationResult, OutboxKind
+from qm.model.limits import MEMBERS_MAX
+from qm.model.members import META_MEMBER, META_MEMBER_END
 from qm.model.opens import OPEN_RECORD, OPEN_RECORD_KEY
 from qm.model.queries.view import SCANNED_ROWS_MAX, Page, View, page_size
 from qm.model.records import (
     Client,
     Counters,
+    MemberAddress,
     OpenQueueRow,
     OutboxRow,
     QueueManager,
@@ -96,6 +99,13 @@ def queue_manager(view: View) -> QueueManagerInfo | None:
     if manager is None:
         return None
     return QueueManagerInfo(msgspec.structs.replace(manager), view.counters())
+
+
+def member_addresses(view: View) -> dict[str, MemberAddress]:
+    """Return where nodes are reached, by name."""
+    rows = view.ledger.state.scan(Table.META, META_MEMBER, META_MEMBER_END, MEMBERS_MAX)
+    names = (key.removeprefix(META_MEMBER).decode() for key, _ in rows)
+    return dict(zip(names, (decode(MemberAddress, row) for _, row in rows), strict=True))
 
 
 def list_clients(view: View, *, after: str = "", limit: int = 100) -> Page[ClientInfo, str]:
