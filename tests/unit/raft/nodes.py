@@ -198,6 +198,10 @@ class FullFile:
         """As the file."""
         self._inner.fdatasync()
 
+    def descriptor(self) -> int | None:
+        """As the file."""
+        return self._inner.descriptor()
+
     def allocate(self, length: int) -> None:
         """Fail when full."""
         self._check()

@@ -324,6 +324,12 @@ class TestMembers:
             await joining.start()
             await leader.driver.change_members(AddLearner("d.1"))
             await until(lambda: joining.machine.payloads == ["x"])
+
+            def places() -> set[int]:
+                status = leader.driver.status()
+                return {status.last_index} | {follower.match for follower in status.followers}
+
+            await until(lambda: len(places()) == 1, places)
             await leader.driver.change_members(PromoteLearner("d.1"))
             assert leader.configurations[-1].voters == ("a.1", "b.1", "c.1", "d.1")
             gone = (await group.followers())[0]
