@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from qm.client import names
-from qm.client.errors import ClientError
+from qm.client.errors import ClientError, MqError
 from qm.client.memory import Memory
 from qm.client.message import Message, Sent
 from qm.client.queue import Queue
@@ -139,12 +139,14 @@ class Client:
         """Open a queue, by format name or path name, in a session of its own.
 
         The same queue opened again by the same client is one more reader of it. `exclusive`:
-        nobody else may read it meanwhile. Raises ClientError.
+        nobody else may read it meanwhile; read it either in transactions or outside of them, if
+        its messages are to survive a restart of this client. Raises ClientError.
         """
         name = self.format_name(queue)
         share_mode = data_pb2.DENY_RECEIVE if exclusive else data_pb2.DENY_NONE
         digest = hashlib.blake2b(f"{name.lower()} {access}".encode(), digest_size=6).hexdigest()
         session = await self._session(self._free_name(digest))
+        await self._settle_transaction(session)
         try:
             opened = await session.open_queue(name, access, share_mode)
         except ClientError:
@@ -157,6 +159,8 @@ class Client:
     async def close_queue(self, queue: Queue) -> None:
         """Close a queue; what was received from it is confirmed."""
         self._sessions.pop(queue.session.client_id, None)
+        for session in self._idle:
+            await session.close_shared(queue.name)
         await queue.close()
 
     # Sending -------------------------------------------------------------------------------
@@ -214,6 +218,21 @@ class Client:
         while (name := f"{self.client_id}/{digest}.{ordinal}") in self._sessions:
             ordinal += 1
         return name
+
+    async def _settle_transaction(self, session: Session) -> None:
+        """Abort what an earlier process left open; its reads were borrowed, and are not ours."""
+        transaction = self._memory.transaction(session.client_id)
+        if not transaction:
+            return
+        session.take_unread()
+        _finish_all(session)
+        with contextlib.suppress(MqError):
+            await session.once(
+                lambda stubs: stubs.data.AbortTransaction,
+                lambda request: data_pb2.EndTransactionRequest(
+                    request=request, transaction=transaction
+                ),
+            )
 
     async def _recover(self, session: Session, number: int, payload: bytes) -> None:
         request = data_pb2.SendRequest.FromString(payload)

@@ -30,12 +30,13 @@ class Opened(msgspec.Struct, frozen=True):
     handle: int = 0
     queue_id: int = 0
     is_transactional: bool = False
-    """Those below `number` are 0 until the answer came."""
+    """What follows `number` is 0 until the answer came."""
 
 
 class _Session(msgspec.Struct):
     opened: list[Opened] = []
     sends: dict[int, str] = {}
+    transaction: str = ""
 
 
 class _Content(msgspec.Struct, forbid_unknown_fields=True):
@@ -85,6 +86,16 @@ class Memory:
     def end_send(self, session: str, number: int) -> None:
         """Its result is known."""
         if self._session(session).sends.pop(number, None) is not None:
+            self._write()
+
+    def transaction(self, session: str) -> bytes:
+        """Return the last transaction that ran in a queue's session, b"" if none ever did."""
+        return bytes.fromhex(self._session(session).transaction)
+
+    def set_transaction(self, session: str, identifier: bytes) -> None:
+        """A transaction is about to begin there."""
+        if self.is_kept:
+            self._session(session).transaction = identifier.hex()
             self._write()
 
     def forget(self, session: str) -> None:

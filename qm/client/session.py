@@ -152,6 +152,17 @@ class Session:
         self.numbers.finish(opened.number)
         return opened
 
+    def has_open(self, queue: str, access: int, share_mode: int) -> bool:
+        """Whether the session has a queue open."""
+        opened = self._opened.get((queue, access, share_mode))
+        return opened is not None and opened.handle != 0
+
+    async def close_shared(self, queue: str) -> None:
+        """Close what transactions left open of a queue that the application closes."""
+        for opened in list(self._opened.values()):
+            if opened.queue == queue and opened.handle:
+                await self.close_queue(opened)
+
     async def _is_alive(self, opened: Opened) -> bool:
         """Whether the cluster still knows an open of an earlier process."""
         try:
@@ -174,10 +185,6 @@ class Session:
             lambda stubs: stubs.data.CloseQueue,
             lambda request: data_pb2.CloseQueueRequest(request=request, handle=opened.handle),
         )
-
-    def lose(self, opened: Opened) -> None:
-        """Forget an open that the cluster no longer knows."""
-        self._forget((opened.queue, opened.access, opened.share_mode))
 
     def _remember(self, key: tuple[str, int, int], opened: Opened) -> None:
         self._opened[key] = opened

@@ -15,6 +15,8 @@ from qm.client.session import Session
 from qm.pb import data_pb2
 from qm.wire.codes import ErrorCode
 
+_SHARED: Final = (data_pb2.RECEIVE_ACCESS, data_pb2.DENY_NONE)
+
 
 class Outcome(Enum):
     """How a transaction ended."""
@@ -53,6 +55,7 @@ class Transaction:
         self._timeout_s = timeout_s
         self._session: Session | None = None
         self._is_lent = False
+        self._opened: list[Opened] = []
         self.outcome: Outcome | None = None
         """None while it runs."""
 
@@ -68,6 +71,10 @@ class Transaction:
         if self._session is None:
             self._is_lent = exclusive is None
             self._session = exclusive.session if exclusive else await self._lender.lend()
+            if exclusive is not None:
+                exclusive.session.memory.set_transaction(
+                    exclusive.session.client_id, self.identifier
+                )
             await self._begin(self._session)
         if exclusive is not None and exclusive.session is not self._session:
             raise MqError(
@@ -139,13 +146,18 @@ class Transaction:
         await self._end(Outcome.ABORTED, commits=False)
 
     async def _reader(self, queue: "Queue | str") -> tuple[Session, Opened]:
-        if not isinstance(queue, Queue):
-            session, name = await self.session(), self._lender.format_name(queue)
-        else:
-            session, name = await self.session(queue), queue.name
+        if isinstance(queue, Queue):
+            session = await self.session(queue)
             if session is queue.session:
                 return session, queue.opened
-        return session, await session.open_queue(name, data_pb2.RECEIVE_ACCESS, data_pb2.DENY_NONE)
+            # Stays open there for the next transaction: the application has it open, too.
+            return session, await session.open_queue(queue.name, *_SHARED)
+        session, name = await self.session(), self._lender.format_name(queue)
+        was_open = session.has_open(name, *_SHARED)
+        opened = await session.open_queue(name, *_SHARED)
+        if not was_open:
+            self._opened.append(opened)
+        return session, opened
 
     async def _begin(self, session: Session) -> None:
         try:
@@ -169,6 +181,7 @@ class Transaction:
             self.outcome = outcome
             return
         try:
+            await self._close_opened(session)
             await session.once(
                 lambda stubs: (
                     stubs.data.CommitTransaction if commits else stubs.data.AbortTransaction
@@ -187,6 +200,11 @@ class Transaction:
             self.outcome = Outcome.UNKNOWN
             raise
         self._leave(outcome)
+
+    async def _close_opened(self, session: Session) -> None:
+        """Close what was opened for this transaction alone; what was read stays read."""
+        while self._opened:
+            await session.close_queue(self._opened.pop())
 
     def _leave(self, outcome: Outcome) -> None:
         self.outcome = outcome
