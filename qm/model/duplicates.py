@@ -28,6 +28,7 @@ from qm.model.rows import (
     SEQUENCE_IN_ROW,
 )
 from qm.model.state import Table
+from qm.names.guid import GUID_SIZE_BYTES
 
 ROWS_IN_HAND_MAX: Final = 16_384
 """Bitmaps, buckets and sequences kept decoded between entries."""
@@ -41,6 +42,7 @@ _BITMAP_BYTES: Final = (1 << HISTORY_BITS) // 8
 
 _SOURCE_PREFIX: Final = b"\x00"
 _STREAM_PREFIX: Final = b"\x01"
+_NAME_PREFIX: Final = b"\x02"
 
 
 class Stream:
@@ -209,8 +211,33 @@ class Duplicates:
         self._dirty_sources[source_guid] = None
         ledger.counters.stream_id += 1
         stream_id = ledger.counters.stream_id
-        ledger.state.put(Table.STREAM, key, QUEUE_KEY.pack(stream_id))
+        row = QUEUE_KEY.pack(stream_id)
+        ledger.state.put(Table.STREAM, key, row)
+        ledger.state.put(Table.STREAM, _NAME_PREFIX + row, source_guid + wire_name)
         return Stream(source_guid, stream_id, None)
+
+    def _forget_stream(self, stream_id: int) -> None:
+        """Forget a stream of which nothing is remembered any more: its source may use others.
+
+        A sequence is remembered without bound in time (DESIGN section 4, Duplicates).
+        """
+        state, row = self._ledger.state, QUEUE_KEY.pack(stream_id)
+        low = BUCKET_RECORD_KEY.pack(b"\x01", stream_id, 0)
+        high = BUCKET_RECORD_KEY.pack(b"\x01", stream_id, 0xFFFF_FFFF) + b"\0"
+        has_history = state.scan(Table.HISTORY_BUCKET, low, high, 1)
+        if has_history or state.get(Table.SEQUENCE_IN, row) is not None:
+            return
+        name = state.get(Table.STREAM, _NAME_PREFIX + row)
+        assert name is not None, "a history of no stream"
+        state.delete(Table.STREAM, _NAME_PREFIX + row)
+        state.delete(Table.STREAM, _STREAM_PREFIX + name)
+        source_guid, wire_name = name[:GUID_SIZE_BYTES], name[GUID_SIZE_BYTES:]
+        self._known_source(source_guid).stream_count -= 1
+        self._dirty_sources[source_guid] = None
+        self._streams.pop((source_guid, wire_name), None)
+        self._streams_by_id.pop(stream_id, None)
+        # Whoever holds the stream in hand must look it up again: it would get another number.
+        self._ledger.version += 1
 
     def advance(self, stream: Stream, sequence: int, number: int) -> None:
         """A message of the sequence was accepted, or refused for good: its number is used."""
@@ -401,6 +428,7 @@ class Duplicates:
             state.delete(Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key))
             source_id = self._known_source(bucket.source_guid).source_id
             self._delete_indexes(source_id, key, bucket.forget_at_ms)
+            self._forget_stream(key[0])
         else:
             self._ledger.put_record(
                 Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key), bucket

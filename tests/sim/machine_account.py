@@ -52,6 +52,7 @@ from qm.model.rows import (
     unpack_position,
 )
 from qm.model.state import Table
+from qm.wire.message_class import MessageClass
 from qm.wire.user_message import parse_user_message
 from tests.sim.checkers import Violation
 from tests.sim.machine_rows import SummedState, answer_of
@@ -138,7 +139,8 @@ class Account:
             header = message.user_header
             ident = (header.source_queue_manager, header.message_id)
             is_known = ident in self.life
-            self.counts[TransferVerdict(verdict).name] += 1
+            name = (MessageClass if verdict & 0x8000 else TransferVerdict)(verdict).name
+            self.counts[name] += 1
             if verdict == TransferVerdict.ACCEPTED:
                 if is_known:
                     raise Violation(f"{ident} is accepted twice")

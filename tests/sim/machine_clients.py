@@ -22,6 +22,7 @@ from qm.model.results import RequestResult
 from qm.model.rows import PositionState, ResultKind
 from qm.store.codec import encode_command, encode_stamp
 from qm.wire.codes import ErrorCode
+from qm.wire.message_class import MESSAGE_CLASS_NEGATIVE_BIT as NEGATIVE_BIT
 from tests.sim.checkers import Violation
 from tests.sim.clients import ClientFaults, Clients, Operation, Outcome
 from tests.sim.machine_account import OWN, Ident, Life
@@ -61,6 +62,8 @@ class QueueClients(Clients):
 
     def __init__(self, world: "World", chance: random.Random, faults: ClientFaults) -> None:
         super().__init__(world, chance, faults)
+        self.leapt_ms = 0
+        """Time in which nobody did anything: deadlines, leases and memories end."""
         self.is_ready = False
         """The queues exist."""
         self.received: dict[Ident, str] = {}
@@ -115,7 +118,11 @@ class QueueClients(Clients):
 
     def _stamp(self, host: "Host") -> Stamp:
         skew_ms = self.chance.randint(-SKEW_MS_MAX, SKEW_MS_MAX)
-        return Stamp(EPOCH_MS + self.world.now_us // 1_000 + skew_ms, host.node)
+        return Stamp(self.now_ms() + skew_ms, host.node)
+
+    def now_ms(self) -> int:
+        """Return what clocks show, about."""
+        return EPOCH_MS + self.leapt_ms + self.world.now_us // 1_000
 
     def acknowledged(
         self,
@@ -425,7 +432,8 @@ class Peer:
             body=bytes(size),
             priority=self._chance.randrange(8),
             has_negative_journaling=self._chance.random() < 0.2,
-            sent_time=(EPOCH_MS + self._users.world.now_us // 1_000) // 1_000,
+            sent_time=self._users.now_ms() // 1_000,
+            time_to_reach_queue=self._chance.choice((0xFFFF_FFFF, 20)),
             time_to_be_received=self._chance.choice((0xFFFF_FFFF, 0xFFFF_FFFF, 2)),
         )
 
@@ -436,8 +444,13 @@ class Peer:
             if verdict in (Verdict.ACCEPTED, Verdict.DUPLICATE)
         }
         self._users.acknowledged_sends |= {(PEER, ordinal) for ordinal in done}
+        refused = {
+            ordinal
+            for ordinal, verdict in zip(ordinals, verdicts, strict=True)
+            if verdict & NEGATIVE_BIT
+        }
         self._old += [one for one in self._waiting if one[0] in done]
-        self._waiting = [one for one in self._waiting if one[0] not in done]
+        self._waiting = [one for one in self._waiting if one[0] not in done | refused]
 
 
 class Administration:
@@ -458,11 +471,13 @@ class Administration:
                 self._told = leader.replica_now.term
                 yield [commands.LeaderActivated(self._told, leader.node)]
             do: Callable[[], Asking] = self._chance.choice(
-                (self._tick, self._tick, self._tick, self._purge, self._move, self._rest)
+                (self._tick, self._tick, self._tick, self._purge, self._move, self._leap)
             )
             yield from do()
 
-    def _rest(self) -> Asking:
+    def _leap(self) -> Asking:
+        if self._chance.random() < 0.1:
+            self._users.leapt_ms += 90_000
         yield []
 
     def _tick(self) -> Asking:

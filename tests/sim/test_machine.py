@@ -70,6 +70,7 @@ def test_the_workload_reaches_what_it_is_for() -> None:
             assert type(host.machine.machine) is Machine
     wanted = {"ACCEPTED", "DUPLICATE", "ARRIVED", "PENDING", "RECEIVED", "MOVED_IN", "EXPIRED"}
     wanted |= {"PURGED", "DEAD_LETTERED", "ROLLED_BACK", "UNLOCKED", "TxCommit", "TxAbort"}
+    wanted |= {"NACK_REACH_QUEUE_TIMEOUT"}
     assert not {name for name in wanted | {"crashes", "snapshots", "reads"} if not total[name]}
 
 

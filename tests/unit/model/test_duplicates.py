@@ -199,6 +199,31 @@ def test_a_source_uses_no_more_names_than_it_may(monkeypatch: pytest.MonkeyPatch
     assert world.duplicates.stream(SOURCE, b"c") is None
 
 
+def test_a_name_that_is_no_longer_remembered_makes_room_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "STREAMS_PER_SOURCE_MAX", 2)
+    world = World()
+    sent = T0_MS // 1000
+    assert world.take(SOURCE, b"a", sent, 1, T0_MS)
+    world.begin(T0_MS)
+    exact = world.stream(SOURCE, b"exact")
+    world.duplicates.advance(exact, 5, 1)
+    world.finish()
+    assert not world.take(SOURCE, b"a", sent, 1, T0_MS)
+    world.begin(T0_MS + 3 * HOUR_MS)
+    held = world.stream(SOURCE, b"a")
+    version = world.ledger.version
+    world.duplicates.forget_due()
+    assert world.ledger.version != version, "what was concluded of a stream is void"
+    assert world.stream(SOURCE, b"b").stream_id > held.stream_id
+    assert world.duplicates.stream(SOURCE, b"a") is None
+    assert world.stream(SOURCE, b"exact") is exact, "a sequence is remembered for ever"
+    world.finish()
+    names = [value for table, key, value in world.state.rows() if key[:1] == b"\2"]
+    assert names == [SOURCE + b"exact", SOURCE + b"b"]
+
+
 def test_a_source_beyond_the_last_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SOURCES_MAX", 1)
     world = World()
