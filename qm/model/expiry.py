@@ -24,7 +24,7 @@ from qm.model.unlocking import is_purge_pending
 from qm.wire.codes import ErrorCode
 
 MQ_OK: Final = 0
-DEADLINES_PER_TICK_MAX: Final = 1_024
+DEADLINES_PER_TICK_MAX: Final = 256
 LEASES_PER_TICK_MAX: Final = 1
 """One client or transaction at a time: each may touch thousands of positions."""
 

@@ -17,8 +17,8 @@ from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MessageClass
 
 MQ_OK: Final = 0
-STEP_POSITIONS_MAX: Final = 1_024
-"""Each may cause an acknowledgement and rows of its own: below POSITIONS_PER_ENTRY_MAX."""
+STEP_POSITIONS_MAX: Final = 256
+"""Each may cause an acknowledgement and rows of its own: an entry stays far below 100 ms."""
 _DEADLETTER_KINDS: Final = (QueueKind.DEADLETTER, QueueKind.TRANSACTIONAL_DEADLETTER)
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from qm.model.commands import ClockTick, PurgeStep
 from qm.model.effects import Applied
 from qm.model.expiry import DEADLINES_PER_TICK_MAX
+from qm.model.purging import STEP_POSITIONS_MAX
 from qm.model.queries import work_left
 from qm.model.state import Table
 from qm.node.auditing import Auditor
@@ -24,10 +25,8 @@ LOOK_EVERY_S: Final = 0.1
 """How late a deadline is noticed at most."""
 TICK_EVERY_MS: Final = 5_000
 """Cluster time moves in the state at least that often."""
-PURGE_POSITIONS: Final = 1_024
-"""Settled by one PurgeStep."""
 PURGES_TOGETHER_MAX: Final = 16
-"""Queues that are purged at the same time."""
+"""Queues that are purged at the same time; together they settle what one step may."""
 AUDIT_EVERY_S: Final = 3_600.0
 COLLECT_EVERY_S: Final = 1.0
 
@@ -88,8 +87,9 @@ class Duties:
         """Settle hidden positions, a step of each queue in turn."""
         while self._cluster.state.scan(Table.PURGE, b"", _END, 1):
             queue_ids = work_left(self._cluster.view).purging_queue_ids[:PURGES_TOGETHER_MAX]
+            count = STEP_POSITIONS_MAX // max(len(queue_ids), 1)
             outcomes = await self._cluster.propose(
-                *(PurgeStep(queue_id, PURGE_POSITIONS) for queue_id in queue_ids)
+                *(PurgeStep(queue_id, count) for queue_id in queue_ids)
             )
             if all(outcome.status for outcome in outcomes):
                 raise RuntimeError(f"purges of {queue_ids} are refused: {outcomes[0].status:#x}")

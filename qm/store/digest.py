@@ -33,11 +33,13 @@ class RowSum:
         self._low = 0
         self._high = 0
 
-    def add_rows(self, table: int, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """Add rows of one table, given as (key without the table byte, value)."""
+    def add_rows(self, table: int, rows: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Add rows of one table, given as (key without the table byte, value; None: no row)."""
         low, high = self._low, self._high
         head, length = b"", -1
         for key, value in rows:
+            if value is None:
+                continue
             if len(key) != length:
                 length = len(key)
                 head = _HEAD.pack(table, length)

@@ -262,9 +262,8 @@ class RocksState:
     def _sum_changes(self, table: int, changes: Changes, added: RowSum, removed: RowSum) -> None:
         rows = changes.rows
         added.add_rows(table, changes.fresh.items())
-        added.add_rows(table, [(key, value) for key, value in rows.items() if value is not None])
-        old = zip(rows, self._committed_rows(table, rows), strict=True)
-        removed.add_rows(table, [(key, value) for key, value in old if value is not None])
+        added.add_rows(table, rows.items())
+        removed.add_rows(table, zip(rows, self._committed_rows(table, rows), strict=True))
 
     def _write_changes(self, table: int, changes: Changes, batch: WriteBatch) -> None:
         prefix, cache = _PREFIX[table], self._cache
