@@ -46,9 +46,15 @@ class AddressBook:
         address = self.get(name)
         return None if address is None else address.relay
 
-    def replace(self, replicated: dict[str, NodeAddress]) -> None:
-        """The replicated rows changed."""
+    def replicated(self, name: str) -> NodeAddress | None:
+        """Return a node's address as the cluster replicated it."""
+        return self._replicated.get(name)
+
+    def replace(self, replicated: dict[str, NodeAddress]) -> bool:
+        """Take over the replicated rows; return whether they changed."""
+        has_changed = replicated != self._replicated
         self._replicated = replicated
+        return has_changed
 
 
 def host_and_port(host: str, port: int) -> str:

@@ -35,21 +35,26 @@ def sealing_key(storage: StorageSection, data: Path) -> bytes:
     """Return the key that opens the private keys. Raises SealingError."""
     if storage.sealing_key_command:
         return key_from_command(list(storage.sealing_key_command))
-    return key_from_file(storage.sealing_key_file or data / SEALING_KEY_FILE)
+    return key_from_file(_sealing_key_file(storage, data))
 
 
-def create_sealing_key(path: Path) -> bytes:
-    """Return the key in a file, made if there is none. Raises SealingError, OSError."""
-    if not path.exists():
-        _write_new(path, secrets.token_bytes(KEY_BYTES))
-    return key_from_file(path)
+def create_sealing_key(storage: StorageSection, data: Path) -> bytes:
+    """Return the key, made if there is none where the configuration says. Raises SealingError."""
+    if not storage.sealing_key_command:
+        keep_sealing_key(storage, data, secrets.token_bytes(KEY_BYTES))
+    return sealing_key(storage, data)
 
 
-def keep_sealing_key(data: Path, key: bytes) -> None:
-    """Keep the key that came with this node's adoption, unless there is one. Raises OSError."""
-    path = data / SEALING_KEY_FILE
-    if not path.exists():
+def keep_sealing_key(storage: StorageSection, data: Path, key: bytes) -> None:
+    """Keep a key where the configuration says, unless there is one. Raises OSError."""
+    path = _sealing_key_file(storage, data)
+    if not storage.sealing_key_command and not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
         _write_new(path, key)
+
+
+def _sealing_key_file(storage: StorageSection, data: Path) -> Path:
+    return storage.sealing_key_file or data / SEALING_KEY_FILE
 
 
 def _write_new(path: Path, key: bytes) -> None:

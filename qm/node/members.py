@@ -7,6 +7,8 @@ from typing import Final
 import grpc
 import grpc.aio
 
+from qm.node.addresses import NodeAddress
+from qm.node.announcing import Announcer
 from qm.node.channels import Channels, Unreachable
 from qm.node.forwarding import NotTaken
 from qm.node.replicated import ReplicatedStore
@@ -40,9 +42,11 @@ class Members:
         self,
         replicated: ReplicatedStore,
         channels: Channels,
+        announcer: Announcer,
         inspect_here: Callable[[], relay_pb2.InspectReply],
     ) -> None:
         """`inspect_here`: this node's own answer to Inspect."""
+        self._announcer = announcer
         self._replicated = replicated
         self._channels = channels
         self._inspect_here = inspect_here
@@ -123,23 +127,27 @@ class Members:
                 address=address,
             )
         )
-        await self._ask_leader(request)
+        await self.ask_leader(request)
 
     async def transfer(self, to: str) -> None:
         """See Membership.transfer."""
         try:
-            await self._ask_leader(relay_pb2.LeadRequest(transfer_to=to))
+            await self.ask_leader(relay_pb2.LeadRequest(transfer_to=to))
         except OutcomeUnknown as error:
             raise Unavailable(f"it is not known whether {to} took over: {error}") from error
 
-    async def _ask_leader(self, request: relay_pb2.LeadRequest) -> None:
+    async def ask_leader(self, request: relay_pb2.LeadRequest) -> None:
+        """Have it done by the leader. Raises Unavailable, OutcomeUnknown, ChangeRefused."""
         leadership = self._replicated.leadership
         if leadership.node is None:
             raise Unavailable("there is no leader")
         try:
             if leadership.is_here:
-                await self.lead(request)
+                await self._lead(request)
                 return
+            if request.is_passed_on:
+                raise Unavailable(f"{self._replicated.node} does not lead")
+            request.is_passed_on = True
             stub = await self._channels.stub(leadership.node)
             await stub.Lead(request, timeout=LEAD_TIMEOUT_MS / 1000)
         except (NotTaken, Unreachable) as error:
@@ -150,14 +158,13 @@ class Members:
 
     # The leader's side
 
-    async def lead(self, request: relay_pb2.LeadRequest) -> None:
-        """Do it here. Raises NotTaken, Unavailable, OutcomeUnknown, ChangeRefused."""
+    async def _lead(self, request: relay_pb2.LeadRequest) -> None:
         driver = self._replicated.driver
         try:
             if request.WhichOneof("kind") == "transfer_to":
                 await driver.transfer(self._member_id(request.transfer_to))
             else:
-                await driver.change_members(self._change(request.change_members))
+                await self._change_members(request.change_members)
         except (NotLeader, Stopping, ProposalLost) as error:
             raise NotTaken(str(error)) from error
         except BadChange as error:
@@ -166,6 +173,19 @@ class Members:
             raise Unavailable(str(error)) from error
         except ChangeUnknown as error:
             raise OutcomeUnknown(str(error)) from error
+
+    async def _change_members(self, wanted: relay_pb2.MemberChange) -> None:
+        change = self._change(wanted)
+        if isinstance(change, AddLearner | ReplaceMember):
+            where = wanted.address
+            if not (where.host and where.raft_port and where.relay_port):
+                raise ChangeRefused(f"where is {wanted.node}? Give its host and its ports")
+            # First, so that this node and the next leader know where to send entries.
+            address = NodeAddress(where.host, where.raft_port, where.relay_port, where.api_port)
+            await self._announcer.set_address(wanted.node, address)
+        await self._replicated.driver.change_members(change)
+        if isinstance(change, RemoveMember):
+            await self._announcer.forget(wanted.node)
 
     def _change(self, change: relay_pb2.MemberChange) -> MemberChange:
         try:

@@ -15,6 +15,7 @@ from qm.node import birth
 from qm.node.addresses import AddressBook, host_and_port
 from qm.node.channels import Channels
 from qm.node.config import NodeConfig
+from qm.node.http import HttpServer
 from qm.node.relay_server import RelayServer
 from qm.node.replicated import RAFT_FOLDER, ReplicatedStore, found
 from qm.node.service import Service, replicated_config
@@ -48,8 +49,13 @@ class Node:
         tls = TlsIdentity(files, TransportMetrics())
         self._addresses = AddressBook(config.members)
         self._channels = Channels(tls, self._addresses.relay_of)
-        listen = host_and_port(config.bind or config.host, config.raft.relay_port)
+        bind = config.bind or config.host
+        listen = host_and_port(bind, config.raft.relay_port)
         self._relay = RelayServer(listen, tls, self._inspect, self._adopt)
+        http = config.http
+        self._http = HttpServer(
+            http.listen or bind, http.port, self, self.metrics.registry, self._refresh
+        )
 
     @property
     def replicated(self) -> ReplicatedStore | None:
@@ -60,6 +66,7 @@ class Node:
         """Begin to serve. Raises OSError when an address cannot be had, IdentityRefused when the
         data folder is not this node's, and what opening log and state raises.
         """
+        await self._http.start()
         await self._relay.start()
         known = self._identity()
         if known is not None and known.is_started:
@@ -79,7 +86,7 @@ class Node:
         service = Service(
             self.config, known, self._addresses, self._channels, self.metrics, self._die
         )
-        self._relay.leader, self._relay.lead = service.replicated, service.members.lead
+        self._relay.leader, self._relay.lead = service.replicated, service.members.ask_leader
         await service.start()
         self.service = service
 
@@ -97,7 +104,28 @@ class Node:
 
     async def _close(self) -> None:
         await self._relay.stop()
+        await self._http.stop()
         await self._channels.close()
+
+    # Health
+
+    def not_ready_reason(self) -> str | None:
+        """Return why nobody should come here now; None when everybody may."""
+        if self.service is None:
+            return "this node belongs to no cluster yet: `qm cluster init` or `qm node join`"
+        return self.service.not_ready_reason()
+
+    def leader(self) -> str | None:
+        """Return who leads, as far as this node knows."""
+        return None if self.replicated is None else self.replicated.leadership.node
+
+    def leads(self) -> bool:
+        """Return whether this node leads and serves."""
+        return self.replicated is not None and self.replicated.leadership.is_here
+
+    def _refresh(self) -> None:
+        if self.service is not None:
+            self.service.gauges.refresh()
 
     # Relay endpoint
 
@@ -129,4 +157,4 @@ class Node:
         except IdentityRefused as error:
             raise ChangeRefused(str(error)) from error
         if request.sealing_key:
-            birth.keep_sealing_key(self.config.data, request.sealing_key)
+            birth.keep_sealing_key(self.config.storage, self.config.data, request.sealing_key)

@@ -46,7 +46,7 @@ class Leader(Protocol):
 
 
 Lead: TypeAlias = Callable[[relay_pb2.LeadRequest], Awaitable[None]]
-"""`qm.node.members.Members.lead`."""
+"""`qm.node.members.Members.ask_leader`."""
 
 
 class RelayServer:

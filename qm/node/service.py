@@ -10,11 +10,13 @@ from typing import Final
 
 from qm.node import housekeeping
 from qm.node.addresses import AddressBook, host_and_port
+from qm.node.announcing import REFRESH_EVERY_S, Announcer
 from qm.node.auditing import Auditor
 from qm.node.channels import Channels
 from qm.node.clock import ClusterClock
 from qm.node.config import NodeConfig
 from qm.node.duties import Duties
+from qm.node.gauges import Gauges
 from qm.node.housekeeping import Certificates, DiskWatch, Housekeeping
 from qm.node.members import Members
 from qm.node.replicated import Hooks, ReplicatedConfig, ReplicatedStore
@@ -60,7 +62,8 @@ class Service:
             ClusterClock(time.monotonic_ns),
             Hooks(lambda: self.disk.admits_messages, self._on_alarm, die),
         )
-        self.members: Final = Members(self.replicated, channels, self.inspect)
+        self._announcer = Announcer(self.replicated, addresses, config)
+        self.members: Final = Members(self.replicated, channels, self._announcer, self.inspect)
         self._auditor = Auditor(
             self.replicated,
             lambda: self.replicated.machine.store,
@@ -74,6 +77,8 @@ class Service:
         self.replicated.before_leading = timekeeper.before_leading
         self._timekeeper = timekeeper
         self._duties = Duties(self.replicated, timekeeper, self._auditor, metrics)
+        self.gauges: Final = Gauges(self.replicated, metrics)
+        self._is_stopping = False
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
         self._certificates = Certificates((config.tls.authority, config.tls.certificate), metrics)
 
@@ -89,6 +94,18 @@ class Service:
         if alarm.kind is AlarmKind.DISK_FULL:
             self.disk.full()
 
+    def not_ready_reason(self) -> str | None:
+        """Return why nobody should come here now; None when everybody may."""
+        if self._is_stopping:
+            return "this node is stopping"
+        if self.replicated.machine.is_installing:
+            return "a snapshot from the leader is replacing this node's state"
+        if self.replicated.leadership.node is None:
+            return "there is no leader: is a majority of the nodes up and connected?"
+        if self.replicated.view.ledger.manager is None:
+            return "the cluster is no queue manager yet: run `qm cluster init` again"
+        return None
+
     def inspect(self) -> relay_pb2.InspectReply:
         """Return what this node knows of itself."""
         return inspect_reply(self._config.name, self.replicated, self._auditor.proofs)
@@ -96,6 +113,7 @@ class Service:
     async def start(self) -> None:
         """Take part. Raises OSError when an address cannot be had."""
         self.replicated.listen(self._duties)
+        self.replicated.listen(self.gauges)
         await self.replicated.start()
         keeping = Housekeeping(self.replicated.machine)
         begin = self._rounds.begin
@@ -103,6 +121,7 @@ class Service:
         begin("flush", housekeeping.LOOK_EVERY_S, keeping.flush)
         begin("blobs", housekeeping.SPARSE_EVERY_S, keeping.empty_sparse)
         begin("certificates", housekeeping.CERTIFICATES_EVERY_S, self._certificates.look)
+        begin("announcing", REFRESH_EVERY_S, self._announcer.announce)
         begin("audit proof", PROVE_EVERY_S, self._auditor.prove_marks)
         begin("clock", WATCH_CLOCK_EVERY_S, self._timekeeper.watch)
 
@@ -117,6 +136,7 @@ class Service:
         await self.replicated.abort()
 
     async def _end_rounds(self) -> None:
+        self._is_stopping = True
         await asyncio.gather(self._rounds.stop(), self._duties.stop())
 
 

@@ -84,6 +84,14 @@ TABLE: Final[tuple[Metric, ...]] = (
     Metric("quorate_queue_oldest_seconds", _GAUGE, "Age of the oldest message", ("queue",)),
     Metric("quorate_queue_quota_ratio", _GAUGE, "Bytes over quota", ("queue",)),
     Metric("quorate_deadletter_messages", _GAUGE, "Dead letters", ("queue",)),
+    # Names that existing MSMQ dashboards use (windows_exporter's collector msmq)
+    Metric("windows_msmq_messages_in_queue", _GAUGE, "Messages in a queue", ("name",)),
+    Metric("windows_msmq_bytes_in_queue", _GAUGE, "Bytes in a queue", ("name",)),
+    Metric(
+        "windows_msmq_messages_in_journal_queue", _GAUGE, "Messages in a queue's journal",
+        ("name",),
+    ),
+    Metric("windows_msmq_bytes_in_journal_queue", _GAUGE, "Bytes in a queue's journal", ("name",)),
     # API
     Metric("quorate_api_calls_total", _COUNTER, "gRPC calls", ("method", "code")),
     Metric(

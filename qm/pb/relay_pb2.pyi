@@ -456,7 +456,9 @@ class LeadRequest(_message.Message):
 
     CHANGE_MEMBERS_FIELD_NUMBER: _builtins.int
     TRANSFER_TO_FIELD_NUMBER: _builtins.int
+    IS_PASSED_ON_FIELD_NUMBER: _builtins.int
     transfer_to: _builtins.str
+    is_passed_on: _builtins.bool
     @_builtins.property
     def change_members(self) -> Global___MemberChange: ...
     def __init__(
@@ -464,10 +466,11 @@ class LeadRequest(_message.Message):
         *,
         change_members: Global___MemberChange | None = ...,
         transfer_to: _builtins.str = ...,
+        is_passed_on: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["change_members", b"change_members", "kind", b"kind", "transfer_to", b"transfer_to"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_members", b"change_members", "kind", b"kind", "transfer_to", b"transfer_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_members", b"change_members", "is_passed_on", b"is_passed_on", "kind", b"kind", "transfer_to", b"transfer_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["change_members", "transfer_to"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015

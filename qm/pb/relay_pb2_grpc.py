@@ -79,7 +79,7 @@ class RelayServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Lead(self, request, context):
-        """Only the leader takes it.
+        """Only the leader does it; another node passes it on, once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -38,7 +38,7 @@ class RelayStub:
     Propose: _grpc.UnaryUnaryMultiCallable[_relay_pb2.ProposeRequest, _relay_pb2.ProposeReply]
     """Commands of clients: propose in order, answer with their outcomes."""
     Lead: _grpc.UnaryUnaryMultiCallable[_relay_pb2.LeadRequest, _relay_pb2.LeadReply]
-    """Only the leader takes it."""
+    """Only the leader does it; another node passes it on, once."""
     Inspect: _grpc.UnaryUnaryMultiCallable[_relay_pb2.InspectRequest, _relay_pb2.InspectReply]
     """Any node: what it knows of itself, for status and for digests of audit marks."""
     Adopt: _grpc.UnaryUnaryMultiCallable[_relay_pb2.AdoptRequest, _relay_pb2.AdoptReply]
@@ -52,7 +52,7 @@ class RelayAsyncStub(RelayStub):
     Propose: _aio.UnaryUnaryMultiCallable[_relay_pb2.ProposeRequest, _relay_pb2.ProposeReply]  # type: ignore[assignment]
     """Commands of clients: propose in order, answer with their outcomes."""
     Lead: _aio.UnaryUnaryMultiCallable[_relay_pb2.LeadRequest, _relay_pb2.LeadReply]  # type: ignore[assignment]
-    """Only the leader takes it."""
+    """Only the leader does it; another node passes it on, once."""
     Inspect: _aio.UnaryUnaryMultiCallable[_relay_pb2.InspectRequest, _relay_pb2.InspectReply]  # type: ignore[assignment]
     """Any node: what it knows of itself, for status and for digests of audit marks."""
     Adopt: _aio.UnaryUnaryMultiCallable[_relay_pb2.AdoptRequest, _relay_pb2.AdoptReply]  # type: ignore[assignment]
@@ -81,7 +81,7 @@ class RelayServicer(metaclass=_abc_1.ABCMeta):
         request: _relay_pb2.LeadRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_relay_pb2.LeadReply, _abc.Awaitable[_relay_pb2.LeadReply]]:
-        """Only the leader takes it."""
+        """Only the leader does it; another node passes it on, once."""
 
     @_abc_1.abstractmethod
     def Inspect(

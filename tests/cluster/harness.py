@@ -231,7 +231,8 @@ def prepare(harness: Harness) -> None:
 
 async def make_queue_manager(harness: Harness) -> None:
     """Propose the birth of the queue manager."""
-    key = create_sealing_key(harness.folder / "sealing.key")
+    config = next(iter(harness.nodes.values())).config
+    key = create_sealing_key(config.storage, config.data)
     hosts = tuple(node.host for node in harness.nodes.values())
     command = provision(COMPUTER_NAME, f"{COMPUTER_NAME.lower()}.example", hosts, key)
     leader = await harness.leader()

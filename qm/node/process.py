@@ -1,0 +1,71 @@
+"""`qm node run`: one node as a process, from its configuration to its end."""
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from qm.node.config import NodeConfig
+from qm.node.loading import ConfigError, load
+from qm.node.node import Node
+from qm.observe import logs
+from raft.driver import EXIT_STATUS_FATAL
+from raft.identity import IdentityRefused
+from raft.process import prepare
+from raft.replica import StartRefused
+from raft.tls import TlsError
+
+logger = logging.getLogger(__name__)
+
+EXIT_STATUS_CONFIG: Final = 78
+"""EX_CONFIG: the file, or the data folder it names, must be corrected."""
+EXIT_STATUS_UNAVAILABLE: Final = 69
+"""EX_UNAVAILABLE: an address cannot be had."""
+STOP_MAX_S: Final = 25.0
+"""For draining, handing over and closing; then whatever is left is cut off."""
+
+
+def run(path: Path) -> int:
+    """Run a node until it is told to stop; return the exit status.
+
+    A configuration that cannot be used is one line on stderr, before any port opens.
+    """
+    try:
+        config = load(path)
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_STATUS_CONFIG
+    logs.set_up(config.name, config.log.level)
+    prepare()
+    return uvloop.run(_serve(config))
+
+
+async def _serve(config: NodeConfig) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        node = Node(config)
+        await node.start()
+    except (IdentityRefused, StartRefused, TlsError) as error:
+        logger.critical("this node cannot start: %s", error)
+        return EXIT_STATUS_CONFIG
+    except OSError as error:
+        logger.critical("this node cannot start: %s", error)
+        return EXIT_STATUS_UNAVAILABLE
+    except Exception:
+        logger.critical("this node cannot start", exc_info=True)
+        return EXIT_STATUS_FATAL
+    logger.info("node %s runs", config.name)
+    await stop.wait()
+    logger.info("node %s stops", config.name)
+    try:
+        await asyncio.wait_for(node.stop(), STOP_MAX_S)
+    except TimeoutError:
+        logger.warning("not everything was finished within %d s", STOP_MAX_S)
+    return 0
