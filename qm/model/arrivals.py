@@ -22,8 +22,10 @@ from qm.model.ledger import Ledger, QueueInHand
 from qm.model.limits import ALARM_STREAM_LIMIT, POSITIONS_PER_ENTRY_MAX
 from qm.model.plain_run import Lane, Lanes, PlainRun
 from qm.model.registry import Registry
+from qm.model.reports import Reports
 from qm.model.rows import PositionFlag
 from qm.wire.access_mask import QueueAccess
+from qm.wire.base_header import FLAG_TR
 from qm.wire.limits import TIME_INFINITE_S
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
 from qm.wire.peek import Head, peek_transaction
@@ -51,6 +53,7 @@ class Arrivals:
         enqueue: Enqueue,
         endings: Endings,
         acknowledgements: Acknowledgements,
+        reports: Reports,
     ) -> None:
         self._ledger = ledger
         self._registry = registry
@@ -58,6 +61,7 @@ class Arrivals:
         self._enqueue = enqueue
         self._endings = endings
         self._acknowledgements = acknowledgements
+        self._reports = reports
         self._lanes = Lanes()
         self._lanes_version = -1
 
@@ -217,6 +221,8 @@ class Arrivals:
         message = arrival.new_message(0 if is_transactional else head[1] & 7, int(flags))
         message.obligation = obligation
         key, position = self._enqueue.insert(queue, message)
+        if head[1] & FLAG_TR:
+            self._reports.received(arrival.message())
         if acknowledgements & AcknowledgeFlags.PA:
             self._acknowledgements.acknowledge(arrival.subject(), MessageClass.ACK_REACH_QUEUE)
         if position.deadline_ms and position.deadline_ms <= self._ledger.now_ms:

@@ -26,6 +26,7 @@ from qm.model.queries.view import View
 from qm.model.reads import Reads
 from qm.model.records import QueueManager
 from qm.model.registry import Registry
+from qm.model.reports import Reports
 from qm.model.rows import LeaseKind
 from qm.model.sending import Sending
 from qm.model.state import State
@@ -50,7 +51,15 @@ class Machine:
         acknowledgements = Acknowledgements(ledger, registry, enqueue, outgoing)
         endings = Endings(ledger, registry, enqueue, acknowledgements, outgoing)
         moving = Moving(ledger, enqueue)
-        arrivals = Arrivals(ledger, registry, duplicates, enqueue, endings, acknowledgements)
+        arrivals = Arrivals(
+            ledger,
+            registry,
+            duplicates,
+            enqueue,
+            endings,
+            acknowledgements,
+            Reports(ledger, registry, enqueue),
+        )
         administration = Administration(ledger, registry, outgoing)
         purging = Purging(ledger, registry, endings)
         clients = Clients(ledger, enqueue)

@@ -1,11 +1,11 @@
 """Runs of plain arrivals: the fast lane of the hot path.
 
 A message is plain when it is neither transactional nor signed, sealed or from a named sender, asks
-for no acknowledgement, lives forever and goes to a queue that takes all messages of its sender. Of
-those the lane (source, destination, facts) is resolved once for many batches, and what each costs
-is a few dictionary and integer operations; rows and effects are settled per run. Everything else
-is judged one by one (`qm.model.arrivals`), behind a closed run, so that order and outcome are the
-same; a test compares both ways.
+for no acknowledgement and no report, lives forever and goes to a queue that takes all messages of
+its sender. Of those the lane (source, destination, facts) is resolved once for many batches, and
+what each costs is a few dictionary and integer operations; rows and effects are settled per run.
+Everything else is judged one by one (`qm.model.arrivals`), behind a closed run, so that order and
+outcome are the same; a test compares both ways.
 """
 
 from array import array
@@ -28,6 +28,7 @@ from qm.model.rows import (
     PositionState,
 )
 from qm.model.state import Table
+from qm.wire.base_header import FLAG_TR
 from qm.wire.limits import TIME_INFINITE_S
 from qm.wire.queue_name import QUEUE_TYPE_DIRECT
 from qm.wire.user_header import (
@@ -143,11 +144,12 @@ class PlainRun:
         for k, fact in enumerate(command.facts_of):
             at = start + begin
             head = _HEAD.unpack_from(data, at)
-            _, _, _, _, reach, guids, life, sent, _, flags, name_bytes = head
+            _, bits, _, _, reach, guids, life, sent, _, flags, name_bytes = head
             lane = None
             if (
                 life == TIME_INFINITE_S
                 and not flags & NOT_PLAIN
+                and not bits & FLAG_TR
                 and (reach == TIME_INFINITE_S or now_s - sent <= reach)
             ):
                 queue_type = flags >> DQ_SHIFT & QUEUE_TYPE_MASK

@@ -14,6 +14,7 @@ from qm.model.message import deserialize_message_from_buffer
 from qm.model.records import FinalAckRow, OutboxRow, decode
 from qm.model.rows import SEQUENCE_IN_ROW
 from qm.model.state import Table
+from qm.names.guid import guid_text
 from qm.security.descriptor import Acl, SecurityDescriptor, write_descriptor
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
 from qm.wire.queue_name import PrivateQueueFormatNameId, QueueHost
@@ -362,3 +363,29 @@ def test_arrival_is_acknowledged_unless_the_queue_is_a_service_queue(world: Worl
         to_service = packet(10 + number, to=name, queue_manager_address=OWN, **asking(PA))
         assert world.arrive(to_service) == [TransferVerdict.IGNORED]
     assert len(classes(world, admin)) == 2
+
+
+@pytest.mark.spec("QB-3.1.5.8.9-04", "QB-3.1.5.8.9-01")
+@pytest.mark.parametrize("kind", ["plain", "transactional"])
+def test_an_arrival_is_reported_to_the_queue_that_a_traced_message_names(
+    world: World, kind: str
+) -> None:
+    is_transactional = kind == "transactional"
+    reports, exact = world.create("reports"), world.create("exact", transactional=True)
+    world.create("orders", transactional=is_transactional)
+    queue = world.record(reports).identifier
+    sequence = (SEQUENCE, 1, 0) if is_transactional else None
+    raw = packet(0x1AB, report_to=queue, sequence=sequence)
+    assert world.arrive(raw, raw) == [TransferVerdict.ACCEPTED, TransferVerdict.DUPLICATE]
+    (report,) = world.messages(reports)
+    assert report.properties.message_class == MessageClass.REPORT
+    assert not report.user_header.is_recoverable
+    assert report.user_header.source_queue_manager == OWN
+    assert (report.properties.label or "").startswith(f"{guid_text(PEER)[:4]}:000001AB:00 received")
+    body = bytes(report.properties.message_body).decode("utf-16-le")
+    assert "<TARGET QUEUE>DIRECT=OS:vhost\\orders</TARGET QUEUE>\r\n" in body
+    # What cannot be opened for sending drops the report, not the message.
+    for unfit in (b"?" * 16, world.record(exact).identifier):
+        more = packet(7 + unfit[0], report_to=unfit, sequence=sequence and (SEQUENCE, unfit[0], 1))
+        assert world.arrive(more) == [TransferVerdict.ACCEPTED]
+    assert (len(world.messages(reports)), len(world.messages(exact))) == (1, 0)

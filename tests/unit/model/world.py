@@ -18,6 +18,7 @@ from qm.model.records import Counters, Queue, SyntheticPacket, decode
 from qm.model.results import RequestResult, ResultRow
 from qm.model.rows import BODY_KEY, POSITION_KEY, QUEUE_KEY, Position, unpack_position
 from qm.model.state import BODY_ORDINAL_SYNTHETIC_FIRST, MemoryState, Table
+from qm.wire.debug_header import DebugHeader
 from qm.wire.identifiers import TxSequenceId
 from qm.wire.message_properties import MessagePropertiesHeader
 from qm.wire.queue_name import DirectQueueFormatName, QueueName
@@ -48,6 +49,7 @@ def packet(
     body: bytes = b"body",
     sequence: tuple[int, int, int] | None = None,
     final_ack: bool = False,
+    report_to: bytes | None = None,
     properties: dict[str, Any] | None = None,
     priority: int = 3,
     time_to_reach_queue: int = 0xFFFF_FFFF,
@@ -76,6 +78,8 @@ def packet(
             transaction,
             priority=0 if sequence else priority,
             time_to_reach_queue=time_to_reach_queue,
+            is_traced=report_to is not None,
+            debug=None if report_to is None else DebugHeader(report_to),
         )
     )
 
