@@ -161,6 +161,11 @@ class Session:
         return self._receiving.uncommitted
 
     @property
+    def incomplete_bytes(self) -> int:
+        """Bytes kept of a packet that has not arrived whole."""
+        return self._stream.kept_bytes
+
+    @property
     def acknowledged(self) -> int:
         """The last position that an acknowledgement taken for writing covers, for ack marks."""
         return self._receiving.acked

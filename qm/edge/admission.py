@@ -1,0 +1,68 @@
+"""How many connections and sessions a node takes, in all, per address and per queue manager.
+
+Before the handshake a peer is an address; after it, a claimed GUID. Both are the peer's word, so
+the limits guard this node's memory, not anybody's identity.
+"""
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Final, TypeVar
+
+from qm.edge.settings import EdgeSettings
+from qm.wire.guid import Guid
+
+TOO_MANY: Final = "sessions_max"
+TOO_MANY_OF_ADDRESS: Final = "sessions_per_address_max"
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+class Admission:
+    """Counts what is there and says what may come."""
+
+    def __init__(self, settings: EdgeSettings) -> None:
+        self._settings = settings
+        self._connections = 0
+        self._by_address: Counter[str] = Counter()
+        self._by_queue_manager: Counter[Guid] = Counter()
+
+    def refusal(self, address: str) -> str | None:
+        """Return the limit that keeps another connection of an address out, or None."""
+        if self._connections >= self._settings.sessions_max:
+            return TOO_MANY
+        if self._by_address.get(address, 0) >= self._settings.sessions_per_address_max:
+            return TOO_MANY_OF_ADDRESS
+        return None
+
+    def enter(self, address: str) -> None:
+        """A connection is there."""
+        self._connections += 1
+        self._by_address[address] += 1
+
+    def leave(self, address: str) -> None:
+        """It is gone."""
+        self._connections -= 1
+        _decrement(self._by_address, address)
+
+    def admit(self, queue_manager: Guid, pinged: bool) -> bool:
+        """Whether another session may claim this GUID; `SessionConfig.admit`."""
+        del pinged
+        limit = self._settings.sessions_per_queue_manager_max
+        return self._by_queue_manager.get(queue_manager, 0) < limit
+
+    def join(self, queue_manager: Guid) -> bool:
+        """A session is open; False, and not counted, if others were faster to reach the limit."""
+        if not self.admit(queue_manager, False):
+            return False
+        self._by_queue_manager[queue_manager] += 1
+        return True
+
+    def part(self, queue_manager: Guid) -> None:
+        """A session that joined has ended."""
+        _decrement(self._by_queue_manager, queue_manager)
+
+
+def _decrement(counter: Counter[KeyT], key: KeyT) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]

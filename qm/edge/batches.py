@@ -1,0 +1,146 @@
+"""From runs of packets to the numbered batches that a leader gets (DESIGN section 7).
+
+What arrives waits as items, in the order of arrival, and keeps its raw bytes as they were read. A
+batch is a few items; its payload is made when it is sent, and made anew when it is sent again
+without the items of sessions that have closed meanwhile.
+"""
+
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from qm.edge.limits import BATCH_FACTS_MAX_COUNT, BATCH_MAX_COUNT, BATCH_SOFT_MAX_BYTES
+from qm.model.commands import EdgeBatch, Facts, FinalAcked, OrderAcked
+from qm.store.codec import encode_command
+
+if TYPE_CHECKING:
+    from qm.edge.flow import Flow
+
+
+class Run:
+    """Consecutive packets of one session, each found sound; at least one."""
+
+    __slots__ = ("block", "checksums", "flow", "last_position", "offsets", "other_facts")
+
+    def __init__(
+        self,
+        flow: "Flow",
+        last_position: int,
+        block: bytes,
+        offsets: list[int],
+        checksums: list[int],
+        other_facts: dict[int, Facts],
+    ) -> None:
+        self.flow = flow
+        self.last_position = last_position
+        """The session's position of the last packet."""
+        self.block = block
+        self.offsets = offsets
+        """n + 1 boundaries in `block`, which may go on behind the last."""
+        self.checksums = checksums
+        """n values."""
+        self.other_facts = other_facts
+        """k -> facts of packet k, where they are not the session's plain ones."""
+
+    @property
+    def count(self) -> int:
+        """Messages."""
+        return len(self.checksums)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the packets."""
+        return self.offsets[-1]
+
+    @property
+    def facts_count(self) -> int:
+        """Different facts in it."""
+        return 1 + len(set(self.other_facts.values())) if self.other_facts else 1
+
+
+class Note:
+    """An OrderAck or FinalAck for this queue manager: one position, one command of its own."""
+
+    __slots__ = ("command", "flow", "last_position")
+
+    count = 1
+    size_bytes = 64
+    """Roughly what it holds; its packet is gone."""
+
+    def __init__(self, flow: "Flow", last_position: int, command: OrderAcked | FinalAcked) -> None:
+        self.flow = flow
+        self.last_position = last_position
+        self.command = command
+
+
+Item = Run | Note
+
+
+class Batch:
+    """Items that travel together: runs, or one note."""
+
+    __slots__ = ("arrived_at", "items", "number", "size_bytes")
+
+    def __init__(self, number: int, items: list[Item], arrived_at: float) -> None:
+        self.number = number
+        self.items = items
+        self.arrived_at = arrived_at
+        """Monotonic seconds of the first arrival in it, or before."""
+        self.size_bytes = sum(item.size_bytes for item in items)
+
+    def drop_closed(self) -> None:
+        """Leave out what belongs to closed sessions: their peers send it again elsewhere."""
+        self.items = [item for item in self.items if item.flow.is_open]
+        self.size_bytes = sum(item.size_bytes for item in self.items)
+
+    def payload(self, edge: str) -> bytes:
+        """Return the encoded command."""
+        first = self.items[0]
+        if isinstance(first, Note):
+            return encode_command(first.command)
+        runs = [item for item in self.items if isinstance(item, Run)]
+        return encode_command(edge_batch(edge, self.number, runs))
+
+
+def cut(waiting: deque[Item]) -> list[Item]:
+    """Take the items of the next batch; `waiting` is not empty."""
+    first = waiting.popleft()
+    items, count, size = [first], first.count, first.size_bytes
+    if isinstance(first, Note):
+        return items
+    facts = first.facts_count
+    while waiting and size < BATCH_SOFT_MAX_BYTES:
+        item = waiting[0]
+        if isinstance(item, Note):
+            break
+        count += item.count
+        size += item.size_bytes
+        facts += item.facts_count
+        if count > BATCH_MAX_COUNT or size > BATCH_SOFT_MAX_BYTES or facts > BATCH_FACTS_MAX_COUNT:
+            break
+        items.append(waiting.popleft())
+    return items
+
+
+def edge_batch(edge: str, number: int, runs: Sequence[Run]) -> EdgeBatch:
+    """Return the command that carries the runs' packets."""
+    offsets, checksums = array("I", (0,)), array("I")
+    numbers: dict[Facts, int] = {}
+    facts_of = bytearray()
+    base = 0
+    for run in runs:
+        offsets.extend([base + offset for offset in run.offsets[1:]] if base else run.offsets[1:])
+        checksums.extend(run.checksums)
+        base += run.size_bytes
+        plain = numbers.setdefault(run.flow.facts.plain, len(numbers))
+        facts_at = len(facts_of)
+        facts_of += bytes((plain,)) * run.count
+        for k, facts in run.other_facts.items():
+            facts_of[facts_at + k] = numbers.setdefault(facts, len(numbers))
+    blocks = [memoryview(run.block)[: run.size_bytes] for run in runs]
+    packets = blocks[0] if len(blocks) == 1 else memoryview(b"".join(blocks))
+    # Where the packets will lie is for whoever reads the entry to say.
+    return EdgeBatch(
+        edge, number, packets, 0, offsets, checksums, bytes(facts_of), tuple(numbers), 0, 0
+    )

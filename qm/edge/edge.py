@@ -1,0 +1,233 @@
+"""A node's MSMQ endpoint: TCP 1801 and UDP 3527 in front, the leader behind (DESIGN section 7).
+
+It serves while it knows its own GUID and has a relay stream. Without a leader for
+`no_leader_max_s` it closes its sessions and its listeners, and opens them again with a leader.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from qm.edge.ack_marks import AckMark
+from qm.edge.admission import Admission
+from qm.edge.connection import Connection
+from qm.edge.initiated import InitiatedSessions
+from qm.edge.limits import LINGER_MAX_S
+from qm.edge.listeners import Listeners, bind
+from qm.edge.pings import PingAnswerer
+from qm.edge.relay import Relay
+from qm.edge.settings import EdgeSettings
+from qm.edge.shared import Shared
+from qm.edge.watch import Watch
+from qm.model.effects import Applied
+from qm.model.ledger import META_QUEUE_MANAGER
+from qm.model.records import QueueManager, decode
+from qm.model.state import Table
+from qm.observe.metrics import Metrics
+from qm.session import CloseReason
+from qm.store.cluster import Cluster, Leadership
+from qm.wire.guid import Guid
+
+LISTEN_RETRY_S: Final = 1.0
+"""Between attempts to take an address again."""
+
+
+class Edge:
+    """See the module. Make, start and stop it in the node's event loop."""
+
+    def __init__(self, cluster: Cluster, settings: EdgeSettings, metrics: Metrics) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._watch = Watch(metrics, self._loop)
+        self._admission = Admission(settings)
+        self._session = msgspec.structs.replace(
+            settings.session, admit=self._admission.admit
+        ).check()
+        self.relay: Final = Relay(cluster, self._watch, self._loop, self._on_relay_change)
+        """Where all sessions bring what arrives on them."""
+        self.initiated: Final = InitiatedSessions(self.relay)
+        """Takes what arrives on sessions that this node opens to deliver."""
+        self._listeners = Listeners(settings.addresses, settings.port, self._loop)
+        self._pings: list[asyncio.DatagramTransport] = []
+        self._shared = Shared(self._loop, self.relay, self._watch, self._admission, self._session)
+        self._is_wanted = False
+        self._changed = asyncio.Event()
+        self._supervisor: asyncio.Task[None] | None = None
+        self._no_leader: asyncio.TimerHandle | None = None
+        self._is_leaving = False
+        self._unlisten: Callable[[], None] | None = None
+
+    # What the node asks --------------------------------------------------------------------
+
+    @property
+    def not_ready_reason(self) -> str | None:
+        """Why peers are not served at this moment; None when they are."""
+        if self._is_leaving:
+            return "the edge is stopping"
+        if self.relay.queue_manager is None:
+            return "the cluster has no identity yet: run `qm cluster init`"
+        if not self.relay.is_connected:
+            return "no leader is known"
+        return None if self._listeners.is_open else "the MSMQ listeners are not open yet"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether peers are served."""
+        return self.not_ready_reason is None
+
+    @property
+    def endpoints(self) -> list[tuple[str, int]]:
+        """Address and TCP port of each listener."""
+        return self._listeners.endpoints
+
+    @property
+    def ping_endpoints(self) -> list[tuple[str, int]]:
+        """Address and UDP port of each."""
+        return [ping.get_extra_info("sockname")[:2] for ping in self._pings]
+
+    def drain_ack_marks(self) -> list[AckMark]:
+        """Return what acknowledgements depended on, since the last call; for the archive."""
+        return self._shared.marks.drain()
+
+    # Life ----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Take the addresses and serve as soon as there is a leader. Raises OSError."""
+        self._listeners.bind()
+        try:
+            await self._start_pings()
+        except OSError:
+            self._listeners.close()
+            raise
+        self._unlisten = self._cluster.listen(self)
+        self._learn_identity()
+        self._supervisor = self._loop.create_task(self._supervise())
+        self.relay.connect()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Accept nobody and read no more; let what was read be committed and acknowledged."""
+        self._leave()
+        for connection in list(self._shared.connections):
+            connection.hold(True)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.relay.idle(), timeout_s)
+
+    async def stop(self) -> None:
+        """Close everything. Without `drain` before, what has no outcome is left to the peers."""
+        self._leave()
+        if self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+        if self._supervisor is not None:
+            self._supervisor.cancel()
+            await asyncio.gather(self._supervisor, return_exceptions=True)
+        self._close_sessions(CloseReason.STOPPED, "this node stops")
+        self.relay.stop()
+        for ping in self._pings:
+            ping.close()
+        await self._shared.wait_until_empty(LINGER_MAX_S)
+        self._shared.deadlines.stop()
+
+    def _leave(self) -> None:
+        self._is_leaving = True
+        self._is_wanted = False
+        self._listeners.close()
+        if self._no_leader is not None:
+            self._no_leader.cancel()
+
+    async def _start_pings(self) -> None:
+        if not self._settings.answer_pings:
+            return
+        for address in self._settings.addresses:
+            bound = bind(address, self._settings.ping_port, socket.SOCK_DGRAM)
+            transport, _ = await self._loop.create_datagram_endpoint(self._answerer, sock=bound)
+            self._pings.append(transport)
+
+    def _answerer(self) -> PingAnswerer:
+        return PingAnswerer(
+            lambda: self.relay.queue_manager, self._is_accepting, self._watch, self._loop.time
+        )
+
+    def _is_accepting(self, address: str) -> bool:
+        return self.is_ready and self._admission.refusal(address) is None
+
+    # Serving or not ------------------------------------------------------------------------
+
+    async def _supervise(self) -> None:
+        """Open and close the listeners as `_is_wanted` says."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if self._is_wanted == self._listeners.is_open:
+                continue
+            if not self._is_wanted:
+                self._listeners.close()
+            else:
+                try:
+                    await self._listeners.open(lambda: Connection(self._shared))
+                except OSError as error:
+                    self._watch.not_listening(error)
+                    self._loop.call_later(LISTEN_RETRY_S, self._changed.set)
+                    continue
+            self._watch.serving(self._is_wanted)
+
+    def _on_relay_change(self) -> None:
+        if self._is_leaving:
+            return
+        if not self.relay.is_connected:
+            if self._no_leader is None:
+                self._no_leader = self._loop.call_later(
+                    self._settings.no_leader_max_s, self._on_no_leader
+                )
+        elif self.relay.queue_manager is not None:
+            self._is_wanted = True
+            self._changed.set()
+
+    def _on_no_leader(self) -> None:
+        """The time is over in which a leader's successor is awaited."""
+        self._no_leader = None
+        if self.relay.is_connected:
+            return
+        self._is_wanted = False
+        self._changed.set()
+        self._close_sessions(CloseReason.NO_LEADER, "")
+        self.relay.drop_closed()
+
+    def _close_sessions(self, reason: CloseReason, detail: str) -> None:
+        for connection in list(self._shared.connections):
+            connection.close(reason, detail)
+
+    def _learn_identity(self) -> None:
+        """Read our GUID; sessions under another one, of before a restore, are closed."""
+        row = self._cluster.state.get(Table.META, META_QUEUE_MANAGER)
+        identifier: Guid | None = None if row is None else decode(QueueManager, row).identifier
+        if identifier == self.relay.queue_manager:
+            return
+        if self.relay.queue_manager is not None:
+            self._close_sessions(CloseReason.STOPPED, "the queue manager was restored")
+        self.relay.queue_manager = identifier
+        if self.relay.is_connected:
+            self._on_relay_change()
+
+    # ClusterListener -----------------------------------------------------------------------
+
+    def on_applied(self, applied: Applied) -> None:
+        """See ClusterListener."""
+        del applied
+        if self.relay.queue_manager is None:
+            self._learn_identity()
+
+    def on_restored(self, index: int) -> None:
+        """See ClusterListener."""
+        del index
+        self._learn_identity()
+
+    def on_leadership(self, leadership: Leadership) -> None:
+        """See ClusterListener."""
+        del leadership
+        self.relay.connect()

@@ -1,0 +1,52 @@
+"""Every bound that peers can push on at an edge; the unit comes last.
+
+Limits of one session are in `qm.session.limits`, of one packet in `qm.wire.limits`, of a relay
+stream in `qm.store.cluster`.
+"""
+
+from typing import Final
+
+from qm.model.limits import POSITIONS_PER_ENTRY_MAX
+
+# Packets that were read and have no outcome yet, of all sessions together. Above, nothing more is
+# read from any peer until half of it is answered. Each session may exceed it by what one read
+# returns.
+HELD_MAX_BYTES: Final = 64 << 20
+# Incomplete packets of all sessions together. Above, the session that adds to them is closed:
+# waiting would be for ever, since none of them can be completed without reading more.
+INCOMPLETE_MAX_BYTES: Final = 128 << 20
+
+# A batch is closed when one of these is reached; the first run may exceed the bytes alone.
+BATCH_SOFT_MAX_BYTES: Final = 1 << 20
+BATCH_MAX_COUNT: Final = POSITIONS_PER_ENTRY_MAX
+BATCH_FACTS_MAX_COUNT: Final = 256
+# While so many batches have no outcome, only full ones follow: under load batches grow by
+# themselves, and each costs less per message.
+EAGER_BATCHES_COUNT: Final = 8
+
+# Late packets of one session without an outcome, whatever its window is.
+LATE_MAX_COUNT: Final = 1_024
+
+# Bytes that a connection's transport may hold for a peer that does not read.
+WRITE_BUFFER_MAX_BYTES: Final = 64 << 10
+# How long it may stay full, and how long the last bytes of a closed session may take.
+WRITE_STALL_MAX_S: Final = 60.0
+LINGER_MAX_S: Final = 5.0
+
+LISTEN_BACKLOG_COUNT: Final = 1_024
+
+# DESIGN section 7: without a leader for so long, sessions are closed.
+NO_LEADER_MAX_S: Final = 5.0
+# Between attempts to open a relay stream while a leader is known.
+RELAY_RETRY_S: Final = 0.1
+
+# Pings answered per second: of one address, and of all. Addresses are counted per second.
+PINGS_PER_ADDRESS_MAX_COUNT: Final = 16
+PINGS_MAX_COUNT: Final = 4_096
+
+# Ack marks that wait for the archive; the oldest go first.
+ACK_MARKS_MAX_COUNT: Final = 65_536
+
+assert BATCH_MAX_COUNT <= POSITIONS_PER_ENTRY_MAX
+assert BATCH_FACTS_MAX_COUNT <= 1 << 8  # one byte per message names its facts
+assert BATCH_SOFT_MAX_BYTES < HELD_MAX_BYTES

@@ -1,0 +1,158 @@
+"""What operators see of an edge: counters without cost per message, and lines that cannot flood."""
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Final
+
+from qm.model.columns import IntArray
+from qm.model.commands import TransferVerdict
+from qm.model.effects import Outcome
+from qm.observe.logs import LimitedLog
+from qm.observe.metrics import Metrics
+from qm.session import Blame, Closed, Role
+from qm.wire.message_class import MessageClass
+
+_LOGGER: Final = logging.getLogger(__name__)
+_VERDICTS: Final = {int(verdict): verdict.name.lower() for verdict in TransferVerdict} | {
+    int(refusal): refusal.name.lower() for refusal in MessageClass if refusal & 0x8000
+}
+_OTHER: Final = "other"
+_ACKNOWLEDGEMENT: Final = "acknowledgement"
+
+
+class Watch:
+    """Metrics and log lines of one edge."""
+
+    def __init__(self, metrics: Metrics, loop: asyncio.AbstractEventLoop) -> None:
+        self._log = LimitedLog(_LOGGER, loop.time)
+        self._sessions = metrics.gauge("quorate_sessions").labels(Role.ACCEPTOR.value)
+        self._closed = metrics.counter("quorate_sessions_closed_total")
+        self._connections = metrics.gauge("quorate_connections")
+        self._refused = metrics.counter("quorate_connections_refused_total")
+        self._arrived = metrics.counter("quorate_messages_arrived_total")
+        self._accepted = self._arrived.labels(_VERDICTS[TransferVerdict.ACCEPTED])
+        self._bytes_arrived = metrics.counter("quorate_bytes_arrived_total")
+        self._bytes_sent = metrics.counter("quorate_bytes_sent_total")
+        self._batches = metrics.counter("quorate_edge_batches_total")
+        self._batches_sent = self._batches.labels("sent")
+        self._seconds = metrics.histogram("quorate_acknowledgement_seconds")
+        self._streams_ended = metrics.counter("quorate_relay_streams_ended_total")
+        self._holds = metrics.counter("quorate_edge_reading_held_total")
+        self._late = metrics.counter("quorate_late_packets_total")
+        self._pings = metrics.counter("quorate_pings_total")
+
+    # Connections and sessions --------------------------------------------------------------
+
+    def connected_peer(self, change: int) -> None:
+        """A TCP connection was accepted (+1), or is gone (-1)."""
+        self._connections.inc(change)
+
+    def refused_peer(self, reason: str, address: str) -> None:
+        """A TCP connection was closed at once."""
+        self._refused.labels(reason).inc()
+        self._log.warning(
+            f"refused:{reason}",
+            "refused a connection: see the limits of [msmq] in the configuration",
+            reason=reason,
+            peer=address,
+        )
+
+    def opened(self) -> None:
+        """A handshake is complete."""
+        self._sessions.inc()
+
+    def closed(self, event: Closed, address: str, *, was_open: bool) -> None:
+        """A session has ended, perhaps before it was open."""
+        if was_open:
+            self._sessions.dec()
+        reason = event.reason.value
+        self._closed.labels(reason).inc()
+        if event.blame is Blame.NOBODY:
+            return
+        self._log.warning(
+            f"closed:{reason}",
+            "closed an MSMQ session",
+            reason=reason,
+            blame=event.blame.value,
+            detail=event.detail,
+            peer=address,
+        )
+
+    def arrived(self, size_bytes: int) -> None:
+        """Bytes were read."""
+        self._bytes_arrived.inc(size_bytes)
+
+    def sent(self, size_bytes: int) -> None:
+        """Bytes were written."""
+        self._bytes_sent.inc(size_bytes)
+
+    # The relay -----------------------------------------------------------------------------
+
+    def batch_sent(self) -> None:
+        """A batch went to the leader, for the first time or once more."""
+        self._batches_sent.inc()
+
+    def answered(self, seconds: float, outcome: Outcome) -> None:
+        """A batch is applied, so long after its first message arrived."""
+        self._seconds.observe(seconds)
+        verdicts = outcome.verdicts
+        if verdicts is None:
+            self._arrived.labels(_ACKNOWLEDGEMENT).inc()
+        elif not any(verdicts):
+            self._accepted.inc(len(verdicts))
+        else:
+            self._count(verdicts)
+
+    def _count(self, verdicts: IntArray) -> None:
+        for verdict, count in Counter(verdicts).items():
+            self._arrived.labels(_VERDICTS.get(verdict, _OTHER)).inc(count)
+
+    def holds(self, held_bytes: int) -> None:
+        """Nothing more is read for a while."""
+        self._holds.inc()
+        self._log.warning(
+            "holds",
+            "stopped reading from MSMQ peers until the leader catches up",
+            held_bytes=held_bytes,
+        )
+
+    def connected(self, leader: str, term: int) -> None:
+        """A relay stream is open."""
+        _LOGGER.info("relays to a leader", extra={"fields": {"leader": leader, "term": term}})
+
+    def disconnected(self, reason: str, unanswered: int) -> None:
+        """A relay stream is over, and so many batches go again on the next."""
+        self._streams_ended.labels("new_term" if reason == NEW_TERM else "lost").inc()
+        self._batches.labels("unanswered").inc(unanswered)
+        self._log.warning(
+            "stream", "a relay stream ended", detail=reason, unanswered_batches=unanswered
+        )
+
+    def late(self, count: int, *, is_delivered: bool) -> None:
+        """What became of late packets of the leader."""
+        self._late.labels("delivered" if is_delivered else "undelivered").inc(count)
+
+    def not_offered(self, detail: str) -> None:
+        """The leader sent late packets that no session can send."""
+        self._log.warning("not_offered", "late packets cannot be sent", detail=detail)
+
+    # The endpoint --------------------------------------------------------------------------
+
+    def ping(self, result: str) -> None:
+        """A datagram arrived."""
+        self._pings.labels(result).inc()
+
+    def serving(self, is_serving: bool) -> None:
+        """The listeners were opened, or closed for want of a leader."""
+        _LOGGER.info("accepts MSMQ sessions" if is_serving else "accepts no MSMQ sessions")
+
+    def not_listening(self, error: OSError) -> None:
+        """An address could not be listened on again."""
+        self._log.warning(
+            "listen", "cannot listen for MSMQ; trying again", detail=error.strerror or str(error)
+        )
+
+
+NEW_TERM: Final = "a new term"
+"""Why a stream ends when leadership has moved."""

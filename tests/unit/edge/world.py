@@ -1,0 +1,439 @@
+"""Edges on real sockets, in front of a consensus that does what a test says.
+
+`Consensus` is the one double: a log in memory and who leads. What goes through it is real: the
+codec, `qm.model.Machine`, positions and bodies. It answers from the event loop, never from within a
+call, as the product does. `Peer` is another queue manager: a `Session` on a TCP connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, TypeVar, cast
+
+import uvloop
+from prometheus_client import CollectorRegistry
+
+from qm.edge import Edge, EdgeSettings
+from qm.model import commands
+from qm.model.attributes import encode_attribute
+from qm.model.commands import Command, Stamp
+from qm.model.effects import Outcome
+from qm.model.machine import Machine
+from qm.model.queries import View
+from qm.model.rows import POSITION_KEY, unpack_position
+from qm.model.state import MemoryState, Table
+from qm.observe.metrics import Metrics
+from qm.session import (
+    Closed,
+    CloseReason,
+    Established,
+    Event,
+    PacketsArrived,
+    Role,
+    Session,
+    SessionConfig,
+)
+from qm.store.bodies import BodyPlace
+from qm.store.cluster import (
+    RELAY_BATCHES_MAX,
+    RELAY_BYTES_MAX,
+    ClusterListener,
+    LatePackets,
+    Leadership,
+    RelayEvents,
+    RelayHub,
+    RelayStream,
+    SessionFacts,
+    Unavailable,
+)
+from qm.store.codec import decode_entry, encode_command, encode_stamp
+from qm.wire.user_message import UserMessage, parse_user_message
+from raft.batch import BatchBuilder
+from tests.unit.model.world import HOST, NOW_MS, OWN, PEER, packet
+
+__all__ = ["HOST", "OWN", "PEER", "packet"]
+
+WAIT_S = 20.0
+OTHER = b"OTHR" * 4
+T = TypeVar("T")
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    """Run a scenario in the production loop, with a bound."""
+    uvloop.run(asyncio.wait_for(scenario, 60.0))
+
+
+async def until(condition: Callable[[], object], last_seen: Callable[[], object] = str) -> None:
+    """Wait until the condition holds; fail with what was seen last."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + WAIT_S
+    while not condition():
+        assert loop.time() < end, f"not within {WAIT_S} s; last seen: {last_seen()}"
+        await asyncio.sleep(0.002)
+
+
+# Consensus ---------------------------------------------------------------------------------
+
+
+class Stream:
+    """A relay stream to the leader of one term."""
+
+    def __init__(self, consensus: Consensus, edge: str, events: RelayEvents) -> None:
+        self.edge = edge
+        self.events = events
+        self.sessions: dict[int, SessionFacts] = {}
+        self.sent: deque[tuple[int, bytes]] = deque()
+        self.is_over = False
+        self._consensus = consensus
+
+    @property
+    def room(self) -> int:
+        if self._consensus.has_no_room or sum(len(p) for _, p in self.sent) >= RELAY_BYTES_MAX:
+            return 0
+        return RELAY_BATCHES_MAX - len(self.sent)
+
+    def send(self, number: int, payload: bytes) -> None:
+        assert self.room > 0
+        assert not self.sent or number > self.sent[-1][0], "numbers rise"
+        self.sent.append((number, payload))
+        self._consensus.batches += 1
+        if self._consensus.is_working:
+            asyncio.get_running_loop().call_soon(self._consensus.work)
+
+    def session_opened(self, session: SessionFacts) -> None:
+        self.sessions[session.number] = session
+
+    def session_closed(self, number: int) -> None:
+        del self.sessions[number]
+
+    def delivered(self, session: int, tokens: Sequence[int]) -> None:
+        self._consensus.late += [(token, True) for token in tokens]
+
+    def undelivered(self, session: int, tokens: Sequence[int]) -> None:
+        self._consensus.late += [(token, False) for token in tokens]
+
+    def close(self) -> None:
+        self.is_over = True
+        self._consensus.streams.remove(self)
+
+
+class Consensus:
+    """The log, the machine, and who leads."""
+
+    def __init__(self) -> None:
+        self.state = MemoryState()
+        self.machine = Machine(self.state)
+        self.leader: str | None = "n1"
+        self.term = 1
+        self.is_working = True
+        """Whether batches are applied as they come; `work` applies them else."""
+        self.has_no_room = False
+        self.batches = 0
+        self.late: list[tuple[int, bool]] = []
+        """Leader's tokens of late packets, and whether each was delivered."""
+        self.streams: list[Stream] = []
+        self.listeners: list[ClusterListener] = []
+        self.entries: list[bytes] = []
+        self.now_ms = NOW_MS
+
+    def apply(self, *payloads: bytes) -> list[Outcome]:
+        """Commit one entry and apply it."""
+        builder = BatchBuilder()
+        builder.add(encode_stamp(Stamp(self.now_ms, "n1")))
+        for payload in payloads:
+            builder.add(payload)
+        self.entries.append(builder.build())
+        applied = self.machine.apply(decode_entry(len(self.entries), self.entries[-1]))
+        for listener in list(self.listeners):
+            listener.on_applied(applied)
+        return applied.outcomes
+
+    def one(self, command: Command) -> Outcome:
+        """Commit one command."""
+        (outcome,) = self.apply(encode_command(command))
+        return outcome
+
+    def work(self, batches: int = 1 << 30) -> None:
+        """Apply what streams have sent, and answer."""
+        for stream in list(self.streams):
+            while stream.sent and batches and not stream.is_over:
+                batches -= 1
+                number, payload = stream.sent.popleft()
+                (outcome,) = self.apply(payload)
+                stream.events.on_outcome(number, len(self.entries), outcome)
+
+    def apply_unanswered(self, batches: int = 1 << 30) -> None:
+        """Apply what streams have sent, but let the answers be lost."""
+        for stream in self.streams:
+            for _, payload in list(stream.sent)[:batches]:
+                self.apply(payload)
+
+    def lose_leader(self) -> None:
+        """Streams end; what they carried is not applied unless it was before."""
+        self.leader = None
+        self._tell()
+        for stream in list(self.streams):
+            self.streams.remove(stream)
+            stream.is_over = True
+            stream.events.on_end("the leader is gone")
+
+    def elect(self, leader: str) -> None:
+        """Begin a new term."""
+        self.term += 1
+        self.leader = leader
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in list(self.listeners):
+            listener.on_leadership(Leadership(self.leader, self.term, False))
+
+    def send_late(self, tokens: Sequence[int], packets: Sequence[bytes]) -> None:
+        """Send packets by the only open session."""
+        ((stream, number),) = [(s, n) for s in self.streams for n in s.sessions]
+        stream.events.on_late_packets(LatePackets(number, tuple(tokens), tuple(packets)))
+
+    # Queues
+
+    def provision(self) -> None:
+        """Make it a queue manager."""
+        born = commands.Provision(OWN, HOST, f"{HOST}.example", (), bytes(16), 7, b"", b"")
+        assert self.one(born).status == 0
+
+    def create(self, name: str, **attributes: Any) -> int:
+        """Create a queue; return its queue_id."""
+        identifier = name.encode().ljust(16, b"\0")[:16]
+        outcome = self.one(
+            commands.CreateQueue(
+                commands.Request("", 1, 0),
+                identifier,
+                identifier[::-1],
+                f".\\{name}",
+                {key: encode_attribute(value) for key, value in attributes.items()},
+                b"",
+                (),
+            )
+        )
+        assert isinstance(outcome.value, int), hex(outcome.status)
+        return outcome.value
+
+    def messages(self, queue_id: int) -> list[UserMessage]:
+        """Return the messages of a queue, in order, read where their positions say."""
+        rows = self.state.scan(
+            Table.POSITION,
+            POSITION_KEY.pack(queue_id, 0),
+            POSITION_KEY.pack(queue_id + 1, 0),
+            1 << 30,
+        )
+        found = []
+        for _, row in rows:
+            position = unpack_position(row)
+            start = position.body_offset
+            stop = start + position.body_length
+            raw = self.entries[position.body_index - 1][start:stop]
+            found.append(parse_user_message(raw, 0, len(raw))[0])
+        return found
+
+    def ids(self, queue_id: int) -> list[int]:
+        """Return the MessageIDs of a queue, in order."""
+        return [message.user_header.message_id for message in self.messages(queue_id)]
+
+
+class Face:
+    """One node's `Cluster`."""
+
+    def __init__(self, consensus: Consensus, node: str) -> None:
+        self.node = node
+        self._consensus = consensus
+
+    @property
+    def leadership(self) -> Leadership:
+        consensus = self._consensus
+        return Leadership(consensus.leader, consensus.term, consensus.leader == self.node)
+
+    @property
+    def state(self) -> MemoryState:
+        return self._consensus.state
+
+    @property
+    def view(self) -> View:
+        return self._consensus.machine.view
+
+    @property
+    def relay_hub(self) -> RelayHub:
+        raise NotImplementedError
+
+    def now_ms(self) -> int:
+        return self._consensus.now_ms
+
+    def read_body(self, place: BodyPlace) -> bytes:
+        raise NotImplementedError
+
+    def listen(self, listener: ClusterListener) -> Callable[[], None]:
+        self._consensus.listeners.append(listener)
+        return lambda: self._consensus.listeners.remove(listener)
+
+    async def propose(self, *commands: Command) -> Sequence[Outcome]:
+        raise NotImplementedError
+
+    async def read_barrier(self) -> int:
+        raise NotImplementedError
+
+    def open_relay(self, events: RelayEvents) -> RelayStream:
+        consensus = self._consensus
+        if consensus.leader is None:
+            raise Unavailable("there is no leader")
+        stream = Stream(consensus, self.node, events)
+        consensus.streams.append(stream)
+        return stream
+
+
+# A world -----------------------------------------------------------------------------------
+
+
+class World:
+    """One edge in front of a consensus."""
+
+    def __init__(self, consensus: Consensus, edge: Edge, registry: CollectorRegistry) -> None:
+        self.consensus = consensus
+        self.edge = edge
+        self._registry = registry
+        self._peers: list[Peer] = []
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Return a metric's value, 0 for one that has none."""
+        return self._registry.get_sample_value(name, labels) or 0.0
+
+    async def peer(self, guid: bytes = PEER, config: SessionConfig | None = None) -> Peer:
+        """Connect a queue manager and shake hands."""
+        peer = await self.stranger(guid, config)
+        await until(lambda: peer.is_open, lambda: peer.closed)
+        return peer
+
+    async def stranger(self, guid: bytes = PEER, config: SessionConfig | None = None) -> Peer:
+        """Connect a queue manager."""
+        host, port = self.edge.endpoints[0]
+        loop = asyncio.get_running_loop()
+        _, peer = await loop.create_connection(lambda: Peer(guid, config), host, port)
+        self._peers.append(peer)
+        return peer
+
+    async def raw(self) -> Raw:
+        """Connect and say nothing."""
+        host, port = self.edge.endpoints[0]
+        return Raw(*await asyncio.open_connection(host, port))
+
+    def close(self) -> None:
+        for peer in self._peers:
+            peer.transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def world(
+    *, is_provisioned: bool = True, session: SessionConfig | None = None, **settings: Any
+) -> AsyncIterator[World]:
+    """Start an edge on a loopback address and a port of its own."""
+    consensus = Consensus()
+    if is_provisioned:
+        consensus.provision()
+    registry = CollectorRegistry()
+    values: dict[str, Any] = {"addresses": ("127.0.0.1",), "port": 0, "ping_port": 0} | settings
+    if session is not None:
+        values["session"] = session
+    edge = Edge(Face(consensus, "n1"), EdgeSettings(**values), Metrics(registry))
+    await edge.start()
+    made = World(consensus, edge, registry)
+    try:
+        if is_provisioned:
+            await until(lambda: edge.is_ready, lambda: edge.not_ready_reason)
+        yield made
+    finally:
+        made.close()
+        await edge.stop()
+
+
+class Peer(asyncio.Protocol):
+    """Another queue manager, as initiator; what arrives at it is committed at once."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, guid: bytes = PEER, config: SessionConfig | None = None) -> None:
+        self._guid = guid
+        self._config = config or SessionConfig(window_size=1024)
+        self._loop = asyncio.get_running_loop()
+        self.acked: list[int] = []
+        """Tokens that the edge acknowledged, in order."""
+        self.arrived: list[bytes] = []
+        self.is_open = False
+        self.closed: Closed | None = None
+        self.is_gone = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.session = Session(
+            self._config, Role.INITIATOR, self._guid, self._loop.time(), remote_guid=OWN
+        )
+        self._attend()
+
+    def data_received(self, data: bytes) -> None:
+        self.session.receive(data, self._loop.time())
+        self._attend()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_gone = True
+        self.session.close(CloseReason.DISCONNECTED)
+        self._attend()
+
+    def send(self, *packets: bytes, first_token: int | None = None) -> None:
+        """Send packets; their tokens are their MessageIDs, or count from `first_token`."""
+        tokens = [
+            parse_user_message(raw, 0, len(raw))[0].user_header.message_id
+            if first_token is None
+            else first_token + number
+            for number, raw in enumerate(packets)
+        ]
+        self.session.offer(tokens, packets)
+        self._attend()
+
+    async def acknowledged(self, *tokens: int) -> None:
+        """Wait until exactly these are acknowledged, in order."""
+        await until(lambda: self.acked == list(tokens), lambda: (self.acked, self.closed))
+
+    def _attend(self) -> None:
+        while (event := self.session.next_event()) is not None:
+            self._on_event(event)
+        while data := self.session.take_outgoing(self._loop.time()):
+            self.transport.write(data)
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case Established():
+                self.is_open = True
+            case PacketsArrived():
+                bounds = zip(event.offsets, event.offsets[1:], strict=False)
+                self.arrived += [event.block[start:stop] for start, stop in bounds]
+                self.session.commit(event.first_position + len(event.kinds) - 1)
+            case Closed():
+                self.closed = event
+            case _:
+                self.acked += getattr(event, "released", []) + getattr(event, "retained", [])
+
+
+class Raw:
+    """A connection that writes what a test says."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def write(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def read_to_end(self) -> bytes:
+        """Return everything that comes until the edge closes the connection."""
+        try:
+            return await asyncio.wait_for(self.reader.read(), WAIT_S)
+        except ConnectionResetError:
+            return b""
