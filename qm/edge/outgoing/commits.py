@@ -85,9 +85,16 @@ class Commits:
 class KeyBatch:
     """Numbers for commands of one kind: those that come while one is under way share the next."""
 
-    def __init__(self, commits: Commits, make: Callable[[IntArray], Command]) -> None:
+    def __init__(
+        self,
+        commits: Commits,
+        make: Callable[[IntArray], Command],
+        done: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`done` is called whenever keys were committed."""
         self._commits = commits
         self._make = make
+        self._done = done
         self._pending: dict[int, None] = {}
         self._is_asking = False
 
@@ -113,6 +120,7 @@ class KeyBatch:
             if outcomes is not None:
                 for key in asked:
                     del self._pending[key]
+                self._done()
             self._ask()
 
         self._commits.ask([self._make(asked)], then)

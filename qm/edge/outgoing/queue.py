@@ -5,7 +5,7 @@ and sends the same messages under the same numbers, which their receivers recogn
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 
 from qm.edge.outgoing import rows
@@ -54,10 +54,11 @@ class QueueSender:
         self._is_stopped = False
         self._turn: Turn | None = None
         self._resolving: asyncio.Task[None] | None = None
-        commits = surroundings.commits
-        self._acked = KeyBatch(commits, lambda keys: TransferAcked(self._queue_id, keys))
-        self._expired = KeyBatch(commits, self._failure(MessageClass.NACK_REACH_QUEUE_TIMEOUT))
-        self._unsendable = KeyBatch(commits, self._failure(MessageClass.NACK_DELETED))
+        self._acked = KeyBatch(
+            surroundings.commits, lambda keys: TransferAcked(self._queue_id, keys)
+        )
+        self._expired = self._failing(MessageClass.NACK_REACH_QUEUE_TIMEOUT)
+        self._unsendable = self._failing(MessageClass.NACK_DELETED)
         self.link = OutgoingLink(surroundings.settings.session)
         self.table = OutgoingTable()
         self.resend = ResendSchedule(surroundings.clock())
@@ -69,17 +70,19 @@ class QueueSender:
 
     def refresh(self, arrived: Iterable[int] = (), left: Iterable[int] = ()) -> None:
         """The queue's rows changed: these keys became ready, those left or were locked."""
+        self._heed_order_acks()
         for key in left:
             self.table.remove(key)
             self._backlog.left(key)
         for key in arrived:
             self._backlog.arrived(key)
+        if not self.table.has_transactional:
+            self.resend.stop()
         queue = rows.queue(self._surroundings.cluster.state, self._queue_id)
         if queue is None or queue.record.is_deleting:
             self.stop()
             return
         self._watermark = queue.watermark
-        self._heed_order_acks()
         self._heed_admin_state(queue.record.admin_state is not OutgoingAdminState.NORMAL)
         self._go_on()
 
@@ -120,8 +123,6 @@ class QueueSender:
                 self.time_of_last_ack_s = self._surroundings.utc_s()
                 now = self._surroundings.clock()
                 self.resend.order_acked(now, progress=True, unacked=effect.unacked)
-        if not self.table.has_transactional:
-            self.resend.stop()
 
     def _heed_admin_state(self, is_held: bool) -> None:
         """Pause and resume [MS-MQQB 3.1.7.13, 3.1.7.14]."""
@@ -314,8 +315,11 @@ class QueueSender:
         )
         self._go_on()
 
-    def _failure(self, message_class: MessageClass) -> Callable[[IntArray], Command]:
-        return lambda keys: TransferFailed(self._queue_id, keys, message_class)
+    def _failing(self, message_class: MessageClass) -> KeyBatch:
+        def make(keys: IntArray) -> Command:
+            return TransferFailed(self._queue_id, keys, message_class)
+
+        return KeyBatch(self._surroundings.commits, make, self._go_on)
 
     def _count(self, result: str, count: int) -> None:
         if count:

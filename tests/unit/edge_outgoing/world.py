@@ -17,6 +17,7 @@ from typing import Any, Self
 from prometheus_client import CollectorRegistry
 
 from qm.edge.outgoing import Inbound, OutgoingManager, OutgoingSettings
+from qm.model import commands
 from qm.model.commands import Command
 from qm.model.effects import Applied, Outcome
 from qm.model.queries.view import View
@@ -31,6 +32,7 @@ from qm.session import (
     Established,
     FinalAckArrived,
     OrderAckArrived,
+    OutgoingState,
     PacketsArrived,
     Role,
     Session,
@@ -60,6 +62,8 @@ from qm.wire.user_message import UserMessage, parse_user_message
 from tests.unit.model.world import ClientInWorld, World, packet
 
 PATIENCE_S = 20.0
+RETRY_S = 5.1
+"""Session Retry Connect Timer [MS-MQQB 3.1.2.3], and a little."""
 PEER_GUID = b"FAR-" * 4
 TRANSACTIONAL = (1, 1, 0)
 
@@ -324,13 +328,27 @@ class SendingCluster:
             sequence = TRANSACTIONAL if is_transactional else None
             raw = packet(0, body=b"%d" % number, sequence=sequence, **fields)
             transaction = self.client.begin(f"t{number}") if is_transactional else None
+            if self.client.number % 1_000 > 990:
+                self.world.one(commands.Confirm(self.client.client_id, self.client.number))
             outcome = self.client.send(destination, raw=raw, transaction=transaction)
             assert outcome.status == 0, hex(outcome.status)
             assert isinstance(outcome.value, tuple)
             queue_id = outcome.value[1][0][0]
             if transaction is not None:
                 assert self.client.commit(transaction) == 0
+        self.world.one(commands.Confirm(self.client.client_id, self.client.number))
         return queue_id
+
+    async def retry(self, queue_id: int) -> None:
+        """Wait until a queue waits for its retry timer, and let it fire."""
+
+        def is_waiting() -> bool:
+            report = self.manager.report(queue_id)
+            failed = (OutgoingState.DISCONNECTED, OutgoingState.NEED_VALIDATION)
+            return report is not None and report.state in failed
+
+        await until(is_waiting, lambda: self.manager.report(queue_id))
+        self.advance(RETRY_S)
 
     def waiting(self, queue_id: int) -> int:
         """How many messages are in a queue."""
@@ -409,7 +427,9 @@ class PeerConnection(asyncio.Protocol):
                     self.peer.established += 1
                 case Closed():
                     self.peer.closed.append(event)
-                    self.drop()
+                    self.write()
+                    assert self.transport is not None
+                    self.transport.close()
                 case _:
                     pass
         if self.peer.is_acknowledging:
@@ -527,8 +547,10 @@ class Peer:
                 )
             )  # fmt: skip
 
-    def send_final_ack(self, message: UserMessage, message_class: int) -> None:
-        """Say what became of a message."""
+    def send_final_ack(
+        self, message: UserMessage, message_class: int, *, of: bytes | None = None
+    ) -> None:
+        """Say what became of a message, or of one of another queue manager with its MessageID."""
         transaction = message.transaction
         assert transaction is not None
         source = message.user_header.source_queue_manager
@@ -536,7 +558,7 @@ class Peer:
             write_final_ack(
                 FinalAck(
                     self.guid, source, ORDER_QUEUE, 1, 2, transaction.tx_sequence_id,
-                    transaction.tx_sequence_number, 0, message_class, source,
+                    transaction.tx_sequence_number, 0, message_class, of or source,
                     message.user_header.message_id,
                 )
             )

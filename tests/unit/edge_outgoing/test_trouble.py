@@ -1,0 +1,339 @@
+"""Peers that refuse, lie, break off or cannot be found; each has its reason, and others go on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from qm.edge.outgoing import Arrival, InboundFlow, InboundPort
+from qm.names.guid import guid_text
+from qm.session import (
+    CloseReason,
+    ConnectionStatus,
+    OutgoingState,
+    PacketsArrived,
+    SessionConfig,
+)
+from tests.unit.edge_outgoing.world import (
+    PEER_GUID,
+    Peer,
+    SendingCluster,
+    free_port,
+    run,
+    settled,
+    until,
+)
+from tests.unit.model.world import packet
+
+HOST, OTHER_HOST = "127.0.0.43", "127.0.0.44"
+
+
+def last_status(cluster: SendingCluster, queue: int) -> ConnectionStatus | None:
+    report = cluster.manager.report(queue)
+    if report is None or not report.connection_history:
+        return None
+    return report.connection_history[-1].status
+
+
+def state(cluster: SendingCluster, queue: int) -> OutgoingState | None:
+    report = cluster.manager.report(queue)
+    return None if report is None else report.state
+
+
+def test_a_peer_that_does_not_run_is_tried_again() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with SendingCluster(port) as cluster:
+            queue = cluster.send(f"DIRECT=TCP:{HOST}\\q", 3)
+            await until(
+                lambda: last_status(cluster, queue) is ConnectionStatus.SOCKET_CONNECT_FAILURE
+            )
+            assert state(cluster, queue) is OutgoingState.DISCONNECTED
+            assert cluster.metric("quorate_outgoing_connects_total", result="failed") == 1
+            async with Peer(HOST, port) as peer:
+                await settled()
+                assert not peer.connections
+                await cluster.retry(queue)
+                await until(lambda: not cluster.waiting(queue))
+                assert peer.bodies == [0, 1, 2]
+
+    run(scenario())
+
+
+def test_a_peer_that_refuses_is_tried_again() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            peer.config = SessionConfig(admit=lambda guid, pinged: False)
+            queue = cluster.send(peer.address, 3)
+            await until(lambda: last_status(cluster, queue) is ConnectionStatus.CONNECTION_REFUSED)
+            assert cluster.metric("quorate_sessions_closed_total", reason="refused_by_peer") == 1
+            peer.config = SessionConfig()
+            await cluster.retry(queue)
+            await until(lambda: not cluster.waiting(queue))
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n" * 40, b"\x00" * 600])
+def test_nonsense_ends_a_session_with_its_reason_and_leaves_others_alone(greeting: bytes) -> None:
+    async def scenario() -> None:
+        port = free_port(HOST, OTHER_HOST)
+        async with (
+            Peer(HOST, port) as bad,
+            Peer(OTHER_HOST, port, b"OTHR" * 4) as good,
+            SendingCluster(port) as cluster,
+        ):
+            bad.greeting = greeting
+            first = cluster.send(bad.address, 3)
+            second = cluster.send(good.address, 3)
+            await until(lambda: not cluster.waiting(second))
+            await until(
+                lambda: cluster.metric("quorate_sessions_closed_total", reason="malformed_packet")
+            )
+            assert cluster.waiting(first) == 3
+            bad.greeting = b""
+            await cluster.retry(first)
+            await until(lambda: not cluster.waiting(first))
+            assert bad.bodies == [0, 1, 2]
+
+    run(scenario())
+
+
+def test_a_peer_that_answers_with_another_guid_gets_nothing() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with (
+            Peer(HOST, port, b"LIAR" * 4) as peer,
+            SendingCluster(port, peers={PEER_GUID: HOST}) as cluster,
+        ):
+            queue = cluster.send(f"PRIVATE={guid_text(PEER_GUID)}\\00000009", 3)
+            await until(
+                lambda: cluster.metric("quorate_sessions_closed_total", reason="refused_by_peer")
+            )
+            assert not peer.raw
+            assert cluster.waiting(queue) == 3
+            peer.guid = PEER_GUID
+            await cluster.retry(queue)
+            await until(lambda: not cluster.waiting(queue))
+
+    run(scenario())
+
+
+def test_a_host_that_nobody_knows_is_looked_up_again() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            queue = cluster.send("DIRECT=OS:far\\q", 3)
+            await until(lambda: last_status(cluster, queue) is ConnectionStatus.DNS_FAILURE)
+            assert state(cluster, queue) is OutgoingState.NEED_VALIDATION
+            cluster.names.known["far"] = ["127.0.0.45", HOST]
+            await cluster.retry(queue)
+            await until(
+                lambda: last_status(cluster, queue) is ConnectionStatus.SOCKET_CONNECT_FAILURE
+            )
+            # The next hop is tried without asking again.
+            cluster.names.known.clear()
+            await cluster.retry(queue)
+            await until(lambda: not cluster.waiting(queue))
+            assert peer.bodies == [0, 1, 2]
+            report = cluster.manager.report(queue)
+            assert report is not None
+            assert report.next_hops == (f"IP={HOST}",)
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-3.1.7.4-03")
+def test_a_private_name_needs_its_queue_manager_in_the_configuration() -> None:
+    async def scenario() -> None:
+        async with SendingCluster(1801) as cluster:
+            queue = cluster.send(f"PRIVATE={guid_text(PEER_GUID)}\\00000009", 1)
+            await until(
+                lambda: last_status(cluster, queue) is ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE
+            )
+            assert state(cluster, queue) is OutgoingState.NEED_VALIDATION
+
+    run(scenario())
+
+
+def test_a_cut_connection_is_made_again_and_what_was_under_way_is_repeated() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            peer.is_acknowledging = False
+            queue = cluster.send(peer.address, 200, is_recoverable=True)
+            await until(lambda: len(peer.raw) == 64)
+            first = list(peer.raw)
+            peer.cut()
+            peer.is_acknowledging = True
+            await until(lambda: state(cluster, queue) is OutgoingState.DISCONNECTED)
+            await cluster.retry(queue)
+            await until(lambda: not cluster.waiting(queue))
+            # Byte for byte the same, so that a receiver recognizes them.
+            assert peer.raw[64:128] == first
+            assert peer.bodies == list(range(200))
+
+    run(scenario())
+
+
+def test_a_silent_peer_is_given_up_after_the_ack_wait() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            queue = cluster.send(peer.address, 1)
+            await until(lambda: not cluster.waiting(queue))
+            peer.is_deaf = True
+            cluster.send(peer.address, 3)
+            await settled()
+            cluster.advance(41)
+            cluster.advance(41)
+            await until(
+                lambda: cluster.metric("quorate_sessions_closed_total", reason="ack_timeout")
+            )
+            peer.is_deaf = False
+            await cluster.retry(queue)
+            await until(lambda: not cluster.waiting(queue))
+
+    run(scenario())
+
+
+def test_user_messages_are_refused_where_nobody_takes_them() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            queue = cluster.send(peer.address, 1)
+            await until(lambda: not cluster.waiting(queue))
+            peer.connections[0].offer(1, packet(1, to="orders"))
+            await until(lambda: cluster.metric("quorate_sessions_closed_total", reason="limit"))
+
+    run(scenario())
+
+
+class Taking:
+    """An `Inbound` that commits when it is told to."""
+
+    def __init__(self) -> None:
+        self.port: InboundPort | None = None
+        self.claimed = b""
+        self.address = ""
+        self.events: list[Arrival] = []
+        self.is_closed = False
+
+    def open_flow(
+        self, owner: InboundPort, claimed_guid: bytes, address: str, *, is_announced: bool
+    ) -> InboundFlow:
+        assert not is_announced
+        self.port, self.claimed, self.address = owner, claimed_guid, address
+        return self
+
+    def arrived(self, event: Arrival) -> None:
+        self.events.append(event)
+
+    def close(self, tokens: object) -> None:
+        self.is_closed = True
+
+
+def test_what_peers_send_back_goes_into_the_inbound_flow() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        inbound = Taking()
+        async with Peer(HOST, port) as peer, SendingCluster(port, inbound=inbound) as cluster:
+            queue = cluster.send(peer.address, 1)
+            await until(lambda: not cluster.waiting(queue))
+            assert (inbound.claimed, inbound.address) == (PEER_GUID, HOST)
+            connection = peer.connections[0]
+            connection.offer(1, packet(1, to="orders", is_recoverable=True))
+            await until(lambda: inbound.events)
+            (event,) = inbound.events
+            assert isinstance(event, PacketsArrived)
+            assert connection.session.in_flight == 1
+            assert inbound.port is not None
+            assert not inbound.port.offer([1], [b""])
+            inbound.port.commit(1)
+            await until(lambda: connection.released == [1])
+            inbound.port.hold(True)
+            connection.offer(2, packet(2, to="orders"))
+            await settled()
+            assert len(inbound.events) == 1
+            inbound.port.hold(False)
+            await until(lambda: len(inbound.events) == 2)
+            inbound.port.close(CloseReason.MALFORMED_PACKET, "said by the flow")
+            await until(lambda: inbound.is_closed)
+            assert cluster.metric("quorate_sessions", role="initiator") == 0
+
+    run(scenario())
+
+
+def test_an_idle_connection_makes_room_and_a_busy_one_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("qm.edge.outgoing.connections.CONNECTIONS_MAX", 1)
+
+    async def scenario() -> None:
+        port = free_port(HOST, OTHER_HOST)
+        async with (
+            Peer(HOST, port) as first,
+            Peer(OTHER_HOST, port, b"OTHR" * 4) as second,
+            SendingCluster(port) as cluster,
+        ):
+            queue = cluster.send(first.address, 1)
+            await until(lambda: not cluster.waiting(queue))
+            other = cluster.send(second.address, 1)
+            await until(lambda: not cluster.waiting(other))
+            assert cluster.metric("quorate_sessions", role="initiator") == 1
+            second.is_acknowledging = False
+            cluster.send(second.address, 1)
+            await until(lambda: len(second.raw) == 2)
+            cluster.send(first.address, 1)
+            await until(
+                lambda: last_status(cluster, queue) is ConnectionStatus.CONNECTION_LIMIT_REACHED
+            )
+            second.acknowledge()
+            await until(lambda: not cluster.waiting(other))
+            await cluster.retry(queue)
+            await until(lambda: not cluster.waiting(queue))
+            assert not cluster.waiting(other)
+
+    run(scenario())
+
+
+def test_queues_with_nothing_to_send_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qm.edge.outgoing.leading.SENDERS_MAX", 2)
+
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            queue = cluster.send(peer.address, 1)
+            await until(lambda: not cluster.waiting(queue))
+            cluster.advance(301)
+            cluster.advance(301)
+            await until(lambda: cluster.metric("quorate_sessions_closed_total", reason="idle") == 1)
+            for number in range(3):
+                other = cluster.send(f"DIRECT=TCP:{HOST}\\other{number}", 1)
+                await until(lambda other=other: not cluster.waiting(other))  # type: ignore[misc]
+            assert cluster.manager.report(queue) is None
+            cluster.send(peer.address, 1)
+            await until(lambda: not cluster.waiting(queue))
+            assert len(peer.raw) == 5
+
+    run(scenario())
+
+
+def test_nothing_is_sent_by_a_node_that_does_not_lead() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            cluster.lead(None)
+            queue = cluster.send(peer.address, 3)
+            await settled()
+            assert not peer.connections
+            assert cluster.waiting(queue) == 3
+            cluster.lead("n2")
+            await until(lambda: not cluster.waiting(queue))
+            await asyncio.sleep(0)
+            cluster.lead("n1")
+            await until(lambda: cluster.metric("quorate_sessions", role="initiator") == 0)
+
+    run(scenario())
