@@ -236,6 +236,21 @@ def test_an_address_in_use_is_an_error(tmp_path: Path) -> None:
     in_world(tmp_path, scenario)
 
 
+def test_the_end_of_a_peer_leaves_nothing_on_stderr(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Operators' logs are lines of one format; gRPC would put its own between them."""
+
+    async def scenario(world: GrpcWorld) -> None:
+        a, _ = await world.add(A, knows=[B]), await world.add(B)
+        await until(lambda: (B, CONNECTED) in a.states)
+        await world.nodes.pop(B).close()
+        await until(lambda: (B, LOST) in a.states)
+
+    in_world(tmp_path, scenario)
+    assert capfd.readouterr().err == ""
+
+
 def test_the_service_is_the_one_of_peer_proto() -> None:
     service = DESCRIPTOR.services_by_name["Peer"]
     assert service.full_name == SERVICE
