@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants baseline model-check bench-wire bench-log bench-raft \
-	bench-model bench-session test-chart test-hosts
+	bench-model bench-session test-chart test-hosts test-spark
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -66,11 +66,14 @@ proto-check: setup  ## fail if generated code is not current
 	$(BIN)/python -m tests.proto_check
 
 unit: setup  ## all tests but the slow suites
-	$(BIN)/python -m pytest -q --ignore=tests/chart --ignore=tests/drills
+	$(BIN)/python -m pytest -q --ignore=tests/chart --ignore=tests/drills --ignore=tests/spark
 
 test-chart: $(CHART)  ## render the Helm chart and check its objects, alerts and dashboards (needs promtool)
 	$(BIN)/yamllint -s -c helm/.yamllint helm/quorate/values.yaml helm/quorate/examples helm/quorate/files tests/chart
 	$(BIN)/python -m pytest -q tests/chart
+
+test-spark: $(SPARK)  ## the data pipeline's jobs on an embedded Spark (Java 17)
+	$(BIN)/python -m pytest -q --timeout 900 tests/spark
 
 test-hosts: setup  ## keepalived and HAProxy of deploy/ on network namespaces (root, keepalived, haproxy, nft)
 	$(BIN)/python -m pytest -q tests/drills

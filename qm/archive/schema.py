@@ -66,7 +66,6 @@ SCHEMAS: Final[dict[Part, pa.Schema]] = {
         queue_id=_required(_I64),
         queue=_required(_TEXT),
         lookup_identifier=_required(_I64),
-        residence=_required(_I64),
         source_queue_manager=_required(_GUID),
         message_ordinal=_required(_I64),
         sender_sequence_id=_optional(_I64),

@@ -1,0 +1,71 @@
+"""The manifest of a range: written last, so that a range exists when its manifest does."""
+
+from typing import Final
+
+import msgspec
+
+MANIFEST_NAME: Final = "manifest.json"
+RANGES_FOLDER: Final = "ranges"
+_INDEX_DIGITS: Final = 20
+
+
+class ManifestError(ValueError):
+    """The bytes are no manifest that this build understands."""
+
+
+class ManifestFile(msgspec.Struct, frozen=True):
+    """One file of a range."""
+
+    part: str
+    """Part's value."""
+    name: str
+    size_bytes: int
+    sha256: str
+    """Hexadecimal."""
+    rows: int
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What one node exported of its log between two indexes."""
+
+    schema: int
+    cluster: str
+    """Hexadecimal."""
+    node: str
+    """name.incarnation."""
+    group: int
+    first: int
+    last: int
+    """Both ends belong to the range."""
+    previous_index: int
+    """Of the last DATA entry before the range, 0 if there is none."""
+    chain_before: str
+    chain_after: str
+    """Hexadecimal; equal for a range without DATA entries."""
+    files: tuple[ManifestFile, ...]
+    is_gap_before: bool = False
+    """The entries before `first` left the log before they were exported."""
+    restored_at: int = 0
+    """Index of the snapshot that this node installed before the range, 0 for none."""
+
+
+_DECODER: Final = msgspec.json.Decoder(Manifest)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Return the file's bytes."""
+    return msgspec.json.format(msgspec.json.encode(manifest))
+
+
+def decode_manifest(data: bytes) -> Manifest:
+    """Return a file's manifest. Raises ManifestError."""
+    try:
+        return _DECODER.decode(data)
+    except msgspec.DecodeError as error:
+        raise ManifestError(str(error)) from error
+
+
+def range_folder(cluster: str, node: str, first: int, last: int) -> str:
+    """Return a range's folder within the archive; sorting names sorts indexes."""
+    digits = _INDEX_DIGITS
+    return f"{cluster}/{RANGES_FOLDER}/{node}/{first:0{digits}}-{last:0{digits}}"

@@ -1,0 +1,81 @@
+"""The log is whole: no entry edited, missing, or exported twice by one node."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark.findings import findings
+from spark.tables import Tables
+
+
+def _u64(column: str) -> Column:
+    """Return the 8 big-endian bytes of a 64-bit column."""
+    return F.unhex(F.lpad(F.hex(F.col(column)), 16, "0"))
+
+
+def edited_entries(tables: Tables) -> DataFrame:
+    """Find entries whose chain value, or whose data's hash, is not what their bytes give."""
+    chain = F.unhex(
+        F.sha2(F.concat("chain_before", _u64("index"), _u64("term"), F.col("data_sha256")), 256)
+    )
+    is_data_wrong = F.col("data").isNotNull() & (
+        F.unhex(F.sha2(F.col("data"), 256)) != F.col("data_sha256")
+    )
+    wrong = tables.entries.withColumn("recomputed", chain)
+    return findings(
+        wrong.where((F.col("recomputed") != F.col("chain")) | is_data_wrong),
+        "entry_edited",
+        "the entry is not what the chain says that it was",
+        subject=F.lit("entry"),
+        evidence=["term", "data_sha256", "chain_before", "chain", "recomputed"],
+        node="node",
+    )
+
+
+def broken_links(tables: Tables, ends: DataFrame) -> DataFrame:
+    """Find entries whose predecessor is missing, or ended with another chain value.
+
+    `ends`: (group, index, chain) at which the last audit ended. A predecessor below the indexes
+    under audit that no audit saw cannot be judged: nothing is said of it.
+    """
+    entries = tables.one_copy_of_entries()
+    before = (
+        entries.select("group", "index", "chain")
+        .unionByName(ends.select("group", "index", "chain"))
+        .select(
+            "group",
+            F.col("index").alias("previous_index"),
+            F.col("chain").alias("chain_of_previous"),
+        )
+    )
+    joined = entries.join(before, ["group", "previous_index"], "left")
+    first = entries.groupBy("group").agg(F.min("index").alias("first_index"))
+    known = joined.join(F.broadcast(first), ["group"])
+    is_missing = F.col("chain_of_previous").isNull() & (F.col("index") > F.col("first_index"))
+    is_after_audit = (
+        F.col("chain_of_previous").isNull()
+        & (F.col("index") == F.col("first_index"))
+        & F.lit(tables.base_index > 0)
+    )
+    is_broken = F.col("chain_of_previous") != F.col("chain_before")
+    return findings(
+        known.where(is_missing | is_after_audit | is_broken),
+        "chain_broken",
+        "the entry before this one is missing from every node, or is not the one it names",
+        subject=F.lit("entry"),
+        evidence=["previous_index", "chain_before", "chain_of_previous"],
+    )
+
+
+def repeated_entries(tables: Tables) -> DataFrame:
+    """Find entries that one node exported in more than one range."""
+    counted = tables.entries.groupBy("group", "index", "node").agg(
+        F.count("*").alias("copies"), F.collect_set("range_first").alias("ranges")
+    )
+    return findings(
+        counted.where("copies > 1"),
+        "ranges_overlap",
+        "one node exported this entry more than once",
+        subject=F.lit("entry"),
+        evidence=["copies", "ranges"],
+        node="node",
+    )

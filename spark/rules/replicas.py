@@ -1,0 +1,75 @@
+"""Replicas agree: the same entry, the same effects and the same digest at the same index."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark.findings import findings
+from spark.tables import COPY, Tables
+
+_ENTRY = ["term", "data_sha256", "chain"]
+_NOT_EFFECTS = {"node", "range_first", "body_sha256"}
+
+
+def different_entries(tables: Tables) -> DataFrame:
+    """Find indexes at which nodes exported different entries."""
+    versions = tables.entries.groupBy("group", "index").agg(
+        F.countDistinct(*_ENTRY).alias("versions"),
+        F.collect_set(F.struct("node", "term", F.hex("data_sha256").alias("data"))).alias("nodes"),
+    )
+    return findings(
+        versions.where("versions > 1"),
+        "replicas_differ",
+        "nodes exported different entries at this index",
+        subject=F.lit("entry"),
+        evidence=["nodes"],
+    )
+
+
+def different_effects(tables: Tables) -> DataFrame:
+    """Find entries whose effects differ between nodes."""
+    columns = [name for name in tables.operations.columns if name not in _NOT_EFFECTS]
+    per_node = tables.operations.groupBy(*COPY).agg(
+        F.count("*").alias("operations"),
+        F.sum(F.xxhash64(*columns).cast("decimal(38,0)")).alias("sum"),
+    )
+    versions = per_node.groupBy("group", "index").agg(
+        F.countDistinct("operations", "sum").alias("versions"),
+        F.collect_set(F.struct("node", "operations", "sum")).alias("nodes"),
+    )
+    return findings(
+        versions.where("versions > 1"),
+        "effects_differ",
+        "nodes say that this entry had different effects",
+        subject=F.lit("entry"),
+        evidence=["nodes"],
+    )
+
+
+def missing_effects(tables: Tables) -> DataFrame:
+    """Find entries that say how many operations they had, and have another number of rows."""
+    counted = tables.operations.groupBy(*COPY).agg(F.count("*").alias("rows"))
+    joined = tables.entries.join(counted, COPY, "left").fillna(0, ["rows"])
+    return findings(
+        joined.where("operations != rows"),
+        "operations_missing",
+        "an entry has another number of operations than it says",
+        subject=F.lit("entry"),
+        evidence=["operations", "rows"],
+        node="node",
+    )
+
+
+def different_digests(tables: Tables) -> DataFrame:
+    """Find audit marks at which nodes reported different digests of their state."""
+    marks = tables.entries.where("audit_mark is not null and digest is not null")
+    versions = marks.groupBy("group", "index", "audit_mark").agg(
+        F.countDistinct("digest").alias("versions"),
+        F.collect_set(F.struct("node", F.hex("digest").alias("digest"))).alias("nodes"),
+    )
+    return findings(
+        versions.where("versions > 1"),
+        "digests_differ",
+        "nodes had different states at this audit mark",
+        subject=F.concat(F.lit("mark "), F.col("audit_mark")),
+        evidence=["nodes"],
+    )

@@ -1,0 +1,64 @@
+"""Transactional streams are in order: per source and destination, prev <= last accepted < number.
+
+Numbers may have gaps: what expired at the sender leaves one, and `prev` bridges it.
+"""
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark.findings import findings
+from spark.tables import Tables
+
+STREAM: Final = ["group", "source_queue_manager", "destination"]
+_ORDER: Final = ["index", "ordinal"]
+_NUMBERS: Final = ["sender_sequence_id", "sender_sequence", "sender_previous"]
+
+
+def accepted(tables: Tables, lasts: DataFrame) -> DataFrame:
+    """Return what each stream accepted, in order, behind what earlier audits saw last.
+
+    `lasts`: the rows that `last_of_each` returned then.
+    """
+    begun = tables.one_copy_of_operations().where(
+        F.col("sender_sequence").isNotNull() & F.col("operation").isin("arrived", "pending")
+    )
+    # A commit makes `arrived` of what was `pending`: the first of both is the acceptance.
+    by_message = Window.partitionBy("group", "queue_id", "lookup_identifier").orderBy(*_ORDER)
+    first = begun.withColumn("n", F.row_number().over(by_message)).where("n = 1")
+    columns = [*STREAM, *_ORDER, *_NUMBERS]
+    whole = first.select(*columns).unionByName(lasts.select(*columns))
+    by_stream = Window.partitionBy(*STREAM).orderBy(*_ORDER)
+    for name in ("sender_sequence_id", "sender_sequence"):
+        whole = whole.withColumn(f"last_{name}", F.lag(name).over(by_stream))
+    return whole
+
+
+def disordered(streams: DataFrame) -> DataFrame:
+    """Find messages that were accepted out of their stream's order."""
+    same = F.col("sender_sequence_id") == F.col("last_sender_sequence_id")
+    in_order = (F.col("sender_previous") <= F.col("last_sender_sequence")) & (
+        F.col("last_sender_sequence") < F.col("sender_sequence")
+    )
+    is_later = F.col("sender_sequence_id") > F.col("last_sender_sequence_id")
+    starts = is_later & (F.col("sender_previous") == 0)
+    wrong = streams.where(F.col("last_sender_sequence").isNotNull()).where(
+        ~F.when(same, in_order).otherwise(starts)
+    )
+    return findings(
+        wrong,
+        "stream_disordered",
+        "a message was accepted out of the order of its sender",
+        subject=F.col("destination"),
+        evidence=[
+            "source_queue_manager", *_NUMBERS, "last_sender_sequence_id", "last_sender_sequence",
+        ],
+    )  # fmt: skip
+
+
+def last_of_each(streams: DataFrame) -> DataFrame:
+    """Return each stream's last acceptance, to be carried on."""
+    by_stream = Window.partitionBy(*STREAM).orderBy(F.desc("index"), F.desc("ordinal"))
+    ranked = streams.withColumn("n", F.row_number().over(by_stream))
+    return ranked.where("n = 1").select(*STREAM, *_ORDER, *_NUMBERS)

@@ -1,0 +1,130 @@
+"""Small archives, row by row, for the rules: three nodes that agree, until a test breaks them."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from qm.archive.chain import CHAIN_START, chained
+from qm.archive.schema import SCHEMAS, Part
+from spark.tables import Tables
+
+NODES = ("n1.1", "n2.1", "n3.1")
+SOURCE = bytes(range(16))
+QUEUE = "private$\\orders"
+TRANSACTION = b"t" * 16
+
+Row = dict[str, Any]
+
+
+class Archive:
+    """What every node exports; `rows` of a part can be changed before `tables` is asked."""
+
+    def __init__(self, group: int = 1) -> None:
+        self.group = group
+        self.index = 0
+        self._previous = 0
+        self._chain = CHAIN_START
+        self.rows: dict[Part, list[Row]] = {part: [] for part in Part}
+
+    def entry(self, *operations: Row, mark: int | None = None) -> int:
+        """Append an entry with operations, on all nodes; return its index."""
+        self.index += 1
+        data = f"entry {self.index}".encode()
+        digest = sha256(data).digest()
+        chain = chained(self._chain, self.index, 1, digest)
+        place = {"group": self.group, "index": self.index, "term": 1, "time_ms": self.index * 10}
+        row = {
+            **place, "previous_index": self._previous, "leader": "n1", "data_bytes": len(data),
+            "data": data, "data_sha256": digest, "chain_before": self._chain, "chain": chain,
+            "operations": len(operations), "commands": 1, "audit_mark": mark,
+            "digest": None if mark is None else sha256(chain).digest()[:16],
+        }  # fmt: skip
+        for node in NODES:
+            self.rows[Part.ENTRIES].append({**row, "node": node, "range_first": 1})
+            for ordinal, given in enumerate(operations):
+                full = {**operation(""), **place, "ordinal": ordinal, **given}
+                self.rows[Part.OPERATIONS].append({**full, "node": node, "range_first": 1})
+        self._previous, self._chain = self.index, chain
+        return self.index
+
+    def report(self, mark: int, messages: int, size_bytes: int, quota_kb: int = 0xFFFFFFFF) -> None:
+        """Have every node report what the queue holds at the last entry."""
+        row = {
+            "group": self.group, "index": self.index, "audit_mark": mark,
+            "queue_id": 7, "queue": QUEUE, "messages": messages, "bytes": size_bytes,
+            "quota_kb": quota_kb,
+        }  # fmt: skip
+        for node in NODES:
+            self.rows[Part.QUEUES].append({**row, "node": node, "range_first": 1})
+
+    def ack(self, depends_on: int, known: int) -> None:
+        """Have an edge acknowledge a message."""
+        self.rows[Part.ACKS].append(
+            {
+                "group": self.group, "edge": "n2", "session": 4, "position": 1, "node": "n2.1",
+                "depends_on_index": depends_on, "commit_index_known": known, "range_first": 1,
+            }
+        )  # fmt: skip
+
+    def of(self, part: Part, **wanted: Any) -> list[Row]:
+        """Return the rows with these values, to be changed in place."""
+        return [
+            row
+            for row in self.rows[part]
+            if all(row[name] == value for name, value in wanted.items())
+        ]
+
+    def drop(self, part: Part, **wanted: Any) -> None:
+        """Remove the rows with these values."""
+        gone = [id(row) for row in self.of(part, **wanted)]
+        assert gone, wanted
+        self.rows[part] = [row for row in self.rows[part] if id(row) not in gone]
+
+    def tables(self, spark: SparkSession, base_index: int = 0) -> Tables:
+        """Return it as the job reads it."""
+        return tables(spark, [self], base_index)
+
+
+def tables(spark: SparkSession, archives: list[Archive], base_index: int = 0) -> Tables:
+    """Return several archives, of different groups, as one."""
+    frames = {
+        part.value: frame(spark, part, [row for archive in archives for row in archive.rows[part]])
+        for part in Part
+    }
+    return Tables(base_index=base_index, **frames)
+
+
+def frame(spark: SparkSession, part: Part, rows: list[Row]) -> DataFrame:
+    """Return rows of a part, with the columns that reading adds."""
+    schema = SCHEMAS[part].append(pa.field("node", pa.string()))
+    schema = schema.append(pa.field("range_first", pa.int64()))
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema))
+
+
+def operation(name: str, lookup_identifier: int = 1, **more: Any) -> Row:
+    """Return an operation on the queue; `more` replaces columns."""
+    return {
+        "operation": name, "queue_id": 7, "queue": QUEUE, "lookup_identifier": lookup_identifier,
+        "source_queue_manager": SOURCE, "message_ordinal": lookup_identifier,
+        "sender_sequence_id": None, "sender_sequence": None, "sender_previous": None,
+        "destination": None, "transaction": None, "reason": 0, "size_bytes": 100,
+        "body_index": 1, "body_sha256": None, **more,
+    }  # fmt: skip
+
+
+def sent(
+    number: int, previous: int | None = None, sequence: int = 9, key: int | None = None
+) -> Row:
+    """Return the acceptance of a transactional message of one stream."""
+    return operation(
+        "arrived",
+        number if key is None else key,
+        sender_sequence_id=sequence,
+        sender_sequence=number,
+        sender_previous=number - 1 if previous is None else previous,
+        destination="DIRECT=OS:q\\private$\\orders",
+    )
