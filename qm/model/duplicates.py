@@ -35,7 +35,7 @@ ROWS_IN_HAND_MAX: Final = 16_384
 ROWS_FORGOTTEN_PER_STEP_MAX: Final = 1_024
 _FORGET_GRAIN_MS: Final = 60_000
 """A bucket's end is rounded up to whole minutes, so that it is seldom moved."""
-CLOCK_SKEW_MAX_MS: Final = 24 * 3600 * 1000
+_CLOCK_SKEW_MAX_MS: Final = 24 * 3600 * 1000
 """A SentTime further in our future prolongs no memory."""
 ORDINAL_MASK: Final = (1 << HISTORY_BITS) - 1
 _BITMAP_BYTES: Final = (1 << HISTORY_BITS) // 8
@@ -88,17 +88,22 @@ class History:
 
     __slots__ = (
         "_duplicates",
-        "_stream",
         "bitmap",
+        "bucket",
         "forget_at_ms",
         "high",
         "is_dirty",
+        "key",
         "sent_time",
+        "stream",
     )
 
     def __init__(self, duplicates: "Duplicates", stream: Stream) -> None:
         self._duplicates = duplicates
-        self._stream = stream
+        self.stream = stream
+        self.bucket = HistoryBucket(stream.source_guid, 0, 0)
+        self.key = (stream.stream_id, -1, -1)
+        """Of the bitmap in hand."""
         self.sent_time = -1
         self.high = -1
         """Ordinal >> HISTORY_BITS of the bitmap in hand."""
@@ -127,23 +132,28 @@ class History:
     def turn_to(self, sent_time: int, high: int) -> None:
         """Take another bitmap in hand."""
         self.close()
+        if self.sent_time != sent_time:
+            self.bucket = self._duplicates.bucket(self.stream, sent_time)
+            self.forget_at_ms = self.bucket.forget_at_ms
         self.sent_time, self.high = sent_time, high
-        self.bitmap, self.forget_at_ms = self._duplicates.load(self._stream, sent_time, high)
+        self.key = (self.stream.stream_id, sent_time, high)
+        self.bitmap = self._duplicates.load(self.key, self.bucket)
 
     def touch(self) -> None:
         """The bitmap in hand is about to change; an empty one is about to become a row."""
         self.is_dirty = True
-        self._duplicates.changed(self._stream, self)
+        self._duplicates.changed(self)
 
     def keep(self, lifetime_ms: int) -> None:
         """Keep the bucket in hand for as long as the sender may repeat."""
-        self.forget_at_ms = self._duplicates.keep(self._stream, self.sent_time, lifetime_ms)
+        self._duplicates.keep(self, lifetime_ms)
+        self.forget_at_ms = self.bucket.forget_at_ms
 
     def close(self) -> None:
         """Put the bitmap in hand back; it stays in hand."""
         if self.is_dirty:
             self.is_dirty = False
-            self._duplicates.store(self._stream.stream_id, self)
+            self._duplicates.store(self)
 
     def leave(self) -> None:
         """The rows in hand are no more."""
@@ -259,55 +269,47 @@ class Duplicates:
             stream.history = History(self, stream)
         return stream.history
 
-    def load(self, stream: Stream, sent_time: int, high: int) -> tuple[int, int]:
-        """Return the bitmap of a SentTime and an ordinal >> HISTORY_BITS, and until when the
-        bucket of the SentTime is kept.
-        """
-        bucket = self._bucket(stream, sent_time)
-        key = (stream.stream_id, sent_time, high)
+    def load(self, key: tuple[int, int, int], bucket: HistoryBucket) -> int:
+        """Return the bitmap of (stream id, SentTime, ordinal >> HISTORY_BITS)."""
         bitmap = self._bitmaps.get(key)
         if bitmap is None:
             bitmap = 0
             # Mostly ordinals rise, and then there is nothing to look for.
-            if bucket.row_count and high <= bucket.highest:
+            if bucket.row_count and key[2] <= bucket.highest:
                 row = self._ledger.state.get(Table.HISTORY, HISTORY_KEY.pack(*key))
                 bitmap = int.from_bytes(row, "little") if row else 0
-        return bitmap, bucket.forget_at_ms
+        return bitmap
 
-    def changed(self, stream: Stream, history: History) -> None:
+    def changed(self, history: History) -> None:
         """The bitmap in hand is about to gain an ordinal; its first makes it a row."""
         self._open[history] = None
-        if history.bitmap == 0:
-            key = (stream.stream_id, history.sent_time)
-            bucket = self._bucket(stream, history.sent_time)
-            bucket.highest = max(bucket.highest, history.high) if bucket.row_count else history.high
-            bucket.row_count += 1
-            self._new_bitmaps.add((*key, history.high))
-            self._dirty_buckets[key] = None
-            self._count_row(stream.source_guid, 1)
-            self._grown_sources[stream.source_guid] = None
+        if history.bitmap:
+            return
+        bucket, source_guid = history.bucket, history.stream.source_guid
+        if not bucket.row_count or history.high > bucket.highest:
+            bucket.highest = history.high
+        bucket.row_count += 1
+        self._new_bitmaps.add(history.key)
+        self._dirty_buckets[history.key[:2]] = None
+        self._count_row(source_guid, 1)
+        self._grown_sources[source_guid] = None
 
-    def store(self, stream_id: int, history: History) -> None:
+    def store(self, history: History) -> None:
         """Take a changed bitmap back."""
         del self._open[history]
-        key = (stream_id, history.sent_time, history.high)
-        self._bitmaps[key] = history.bitmap
-        self._dirty_bitmaps[key] = None
+        self._bitmaps[history.key] = history.bitmap
+        self._dirty_bitmaps[history.key] = None
 
-    def keep(self, stream: Stream, sent_time: int, lifetime_ms: int) -> int:
-        """Keep the bucket of a SentTime for as long after it as the sender may repeat; return
-        until when that is.
-        """
-        now_ms = self._ledger.now_ms
-        begin_ms = min(max(sent_time * 1000, now_ms), now_ms + CLOCK_SKEW_MAX_MS)
+    def keep(self, history: History, lifetime_ms: int) -> None:
+        """Keep the bucket in hand for as long after its SentTime as the sender may repeat."""
+        now_ms, bucket = self._ledger.now_ms, history.bucket
+        begin_ms = min(max(history.sent_time * 1000, now_ms), now_ms + _CLOCK_SKEW_MAX_MS)
         end_ms = -(-(begin_ms + lifetime_ms) // _FORGET_GRAIN_MS) * _FORGET_GRAIN_MS
-        bucket = self._bucket(stream, sent_time)
         if end_ms > bucket.forget_at_ms:
-            key = (stream.stream_id, sent_time)
-            self._move_bucket(stream.source_guid, key, bucket, end_ms)
-        return bucket.forget_at_ms
+            self._move_bucket(history.stream.source_guid, history.key[:2], bucket, end_ms)
 
-    def _bucket(self, stream: Stream, sent_time: int) -> HistoryBucket:
+    def bucket(self, stream: Stream, sent_time: int) -> HistoryBucket:
+        """Return the bucket of one SentTime, made if there is none."""
         key = (stream.stream_id, sent_time)
         bucket = self._buckets.get(key)
         if bucket is None:

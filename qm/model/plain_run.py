@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from qm.model.columns import IntArray
 from qm.model.commands import EdgeBatch, TransferVerdict
-from qm.model.duplicates import CLOCK_SKEW_MAX_MS, ORDINAL_MASK, History
+from qm.model.duplicates import ORDINAL_MASK, History
 from qm.model.effects import EffectKind
 from qm.model.ledger import Ledger, QueueInHand
 from qm.model.records import QueueManager, quota_bytes
@@ -203,7 +203,7 @@ class PlainRun:
                 history.touch()
             history.bitmap |= bit
             lifetime_ms = self._horizon_ms if reach == TIME_INFINITE_S else reach * 1000
-            sent_ms = now_ms if sent <= now_s else min(sent * 1000, now_ms + CLOCK_SKEW_MAX_MS)
+            sent_ms = now_ms if sent <= now_s else sent * 1000
             if sent_ms + lifetime_ms > history.forget_at_ms:
                 history.keep(lifetime_ms)
             counters.sequential_id = (counters.sequential_id + 1) & SEQUENTIAL_ID_MAX
