@@ -1,6 +1,8 @@
 """The entry point `qm`: one group of commands per noun, each in its own module, loaded when used.
 
-Exit codes of every command: 0 done, 1 done and something was found wrong, 2 wrong usage.
+Exit codes of every command: 0 done, 1 done and something was found wrong, 2 wrong usage; and of
+those that ask a cluster: 3 it refused, 4 no node answered, 5 the caller may not. Commands that have
+others say so in their help.
 """
 
 import io
@@ -10,9 +12,27 @@ from typing import Final
 
 import click
 
-# Noun -> module and name of its group. Modules are imported late, so that one noun's dependencies
-# do not slow down the others.
-_NOUNS: Final = {"packet": "qm.cli.packet:packet"}
+# Noun -> module and name of its group or command. Modules are imported late, so that one noun's
+# dependencies do not slow down the others.
+_NOUNS: Final = {
+    "acl": "qm.cli.acl:acl",
+    "check": "qm.cli.cluster_control:check",
+    "cluster": "qm.cli.cluster:cluster",
+    "completion": "qm.cli.completion:completion",
+    "config": "qm.cli.config:config",
+    "deadletter": "qm.cli.kept:deadletter",
+    "defs": "qm.cli.defs:defs",
+    "dev": "qm.cli.dev:dev",
+    "events": "qm.cli.watching:events",
+    "journal": "qm.cli.kept:journal",
+    "message": "qm.cli.message:message",
+    "node": "qm.cli.node:node",
+    "outgoing": "qm.cli.outgoing:outgoing",
+    "packet": "qm.cli.packet:packet",
+    "pki": "qm.cli.pki:pki",
+    "queue": "qm.cli.queue:queue",
+    "top": "qm.cli.watching:top",
+}
 
 
 class _Nouns(click.Group):

@@ -92,11 +92,7 @@ class Steps:
 
     async def _provision(self, leader: str, provision: Provision) -> None:
         request = relay_pb2.ProposeRequest(payloads=[encode_command(provision)])
-        stub = await self._stub(leader)
-        try:
-            reply = await stub.Propose(request, timeout=CALL_TIMEOUT_S)
-        except grpc.aio.AioRpcError as error:
-            raise JoinRefused(f"{leader}: {error.details()}; run it again") from error
+        reply = await self._propose(leader, request)
         outcome = decode_outcome(reply.outcomes[0])
         if outcome.status == ErrorCode.MQ_ERROR_MACHINE_EXISTS:
             raise JoinRefused("the cluster is a queue manager already")
@@ -105,6 +101,21 @@ class Steps:
                 f"the queue manager is refused with {outcome.status:#010x}: are its name and its"
                 " aliases valid?"
             )
+
+    async def _propose(
+        self, leader: str, request: relay_pb2.ProposeRequest
+    ) -> relay_pb2.ProposeReply:
+        """Propose, as soon as the leader serves."""
+        end = asyncio.get_running_loop().time() + LEADER_WAIT_S
+        while True:
+            stub = await self._stub(leader)
+            try:
+                return await stub.Propose(request, timeout=CALL_TIMEOUT_S)
+            except grpc.aio.AioRpcError as error:
+                is_early = error.code() is grpc.StatusCode.FAILED_PRECONDITION
+                if not is_early or asyncio.get_running_loop().time() > end:
+                    raise JoinRefused(f"{leader}: {error.details()}; run it again") from error
+            await asyncio.sleep(POLL_S)
 
     # Joining
 

@@ -1,0 +1,67 @@
+"""`qm dev`: a cluster on this machine, for development and for looking around."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+FOLDER_OPTION = click.option(
+    "-f",
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="QM_DEV_FOLDER",
+    default=".quorate-dev",
+    show_default=True,
+    help="Where the cluster keeps everything.  [env: QM_DEV_FOLDER]",
+)
+
+
+@click.group()
+def dev() -> None:
+    """Run a cluster on this machine."""
+
+
+@dev.command()
+@FOLDER_OPTION
+@click.option("--nodes", type=click.IntRange(1, 9), default=3, show_default=True)
+@click.option(
+    "--network",
+    default="127.0.0",
+    show_default=True,
+    help="First three numbers of the nodes' loopback addresses; the last are 11, 12, ...",
+)
+def up(folder: Path, nodes: int, network: str) -> None:
+    """Run three nodes on loopback addresses until Ctrl-C or `qm dev down`.
+
+    The first run makes certificates and configurations and gives birth to the cluster; later ones
+    go on with its data. A node that dies is started again.
+
+    Exit code: 0 stopped; 1 the cluster did not come up.
+    """
+    from qm.node.dev.layout import Layout
+    from qm.node.dev.manager import DevFailed, Manager
+    from qm.node.dev.pids import StillRunning
+
+    layout = Layout(folder.absolute())
+
+    async def main() -> None:
+        await Manager(layout, layout.make(nodes, network), click.echo).run()
+
+    try:
+        asyncio.run(main())
+    except (DevFailed, StillRunning) as error:
+        raise click.ClickException(str(error)) from error
+
+
+@dev.command()
+@FOLDER_OPTION
+def down(folder: Path) -> None:
+    """Stop the cluster of a folder; its data stays."""
+    from qm.node.dev.layout import Layout
+    from qm.node.dev.manager import DevFailed, stop
+
+    try:
+        found = asyncio.run(stop(Layout(folder.absolute())))
+    except DevFailed as error:
+        raise click.ClickException(str(error)) from error
+    click.echo("stopped" if found else "nothing runs there")

@@ -1,0 +1,1 @@
+"""Three nodes on one machine, as child processes of one manager: `qm dev`."""

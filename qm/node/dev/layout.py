@@ -1,0 +1,126 @@
+"""The folder of a dev cluster: certificates, configurations, data, logs, process ids."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from qm.node.config import API_PORT, HTTP_PORT, MSMQ_PORT
+from qm.node.pki import AUTHORITY_CERTIFICATE, create_authority, issue
+from qm.node.roles import Role
+
+NODES_MAX: Final = 9
+HOST_FIRST: Final = 11
+"""Last number of the first node's address: 127.0.0.11."""
+PRINCIPALS: Final = {"admin": Role.ADMIN, "operator": Role.OPERATOR, "client": Role.CLIENT}
+"""Certificates for callers, by name."""
+
+_TEMPLATE: Final = """\
+# Made by `qm dev up`; kept as it is from then on.
+name = "{name}"
+host = "{host}"
+data = "{name}"
+
+[tls]
+authority = "pki/{authority}"
+certificate = "pki/{name}.pem"
+key = "pki/{name}.key"
+
+[storage]
+cache_mb = 64
+reserve_mb = 64
+sealing_key_file = "sealing.key"
+
+[raft]
+log_retain_mb = 256
+"""
+_MEMBER: Final = """
+[[members]]
+name = "{name}"
+host = "{host}"
+"""
+
+
+class DevNode(msgspec.Struct, frozen=True):
+    """A node of the dev cluster."""
+
+    name: str
+    host: str
+
+    @property
+    def msmq(self) -> str:
+        """Where MSMQ peers connect."""
+        return f"{self.host}:{MSMQ_PORT}"
+
+    @property
+    def api(self) -> str:
+        """Where clients connect, gRPC."""
+        return f"{self.host}:{API_PORT}"
+
+    @property
+    def http(self) -> str:
+        """Health and metrics."""
+        return f"http://{self.host}:{HTTP_PORT}"
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """Where everything is."""
+
+    folder: Path
+
+    @property
+    def pki(self) -> Path:
+        """Authority and certificates."""
+        return self.folder / "pki"
+
+    @property
+    def born(self) -> Path:
+        """Exists once the cluster was born."""
+        return self.folder / "born"
+
+    @property
+    def manager_pid(self) -> Path:
+        """Process id of the manager, locked by it."""
+        return self.folder / "manager.pid"
+
+    def config(self, node: str) -> Path:
+        """Configuration of a node."""
+        return self.folder / f"{node}.toml"
+
+    def log(self, node: str) -> Path:
+        """What a node says on stderr."""
+        return self.folder / f"{node}.log"
+
+    def pid(self, node: str) -> Path:
+        """Process id of a node, locked by it."""
+        return self.folder / f"{node}.pid"
+
+    def nodes(self) -> list[DevNode]:
+        """Return the nodes whose configurations are there."""
+        found = []
+        for path in sorted(self.folder.glob("n[1-9].toml")):
+            for line in path.read_text().splitlines():
+                if line.startswith("host = "):
+                    found.append(DevNode(path.stem, line.partition("= ")[2].strip('"')))
+                    break
+        return found
+
+    def make(self, count: int, network: str) -> list[DevNode]:
+        """Make certificates and configurations for `count` nodes unless they are there.
+
+        `network`: first three numbers of the nodes' addresses.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.nodes():
+            return self.nodes()
+        nodes = [DevNode(f"n{k + 1}", f"{network}.{HOST_FIRST + k}") for k in range(count)]
+        create_authority(self.pki, "quorate dev authority")
+        for node in nodes:
+            issue(self.pki, node.name, Role.NODE, [node.host])
+        for name, role in PRINCIPALS.items():
+            issue(self.pki, name, role)
+        members = "".join(_MEMBER.format(name=node.name, host=node.host) for node in nodes)
+        for node in nodes:
+            text = _TEMPLATE.format(name=node.name, host=node.host, authority=AUTHORITY_CERTIFICATE)
+            self.config(node.name).write_text(text + members)
+        return nodes

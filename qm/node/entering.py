@@ -1,0 +1,77 @@
+"""`qm cluster init` and `qm node join` from a node's configuration: its certificate, its keys."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from qm.node.addresses import AddressBook
+from qm.node.birth import create_sealing_key, provision, sealing_key
+from qm.node.channels import Channels
+from qm.node.config import MemberSection, NodeConfig
+from qm.node.joining import JoinRefused, Say, Steps
+from qm.node.loading import ConfigError, load
+from qm.store.sealing import SealingError
+from raft.metrics import TransportMetrics
+from raft.tls import TlsError, TlsFiles, TlsIdentity
+
+
+async def init_cluster(path: Path, computer_name: str, dns_name: str, say: Say) -> None:
+    """Make the members that a configuration names a cluster and a queue manager.
+
+    `say` hears of each step. Raises JoinRefused.
+    """
+    config = _load(path)
+    try:
+        key = create_sealing_key(config.storage, config.data)
+    except (SealingError, OSError) as error:
+        raise JoinRefused(str(error)) from error
+    hosts = (member.host for member in config.members)
+    aliases = tuple(dict.fromkeys((*config.msmq.aliases, *hosts)))
+    command = provision(computer_name, dns_name or computer_name.lower(), aliases, key)
+    async with _steps(config, say) as steps:
+        cluster = await steps.init(command, key)
+    say(f"cluster {cluster.hex()} is born: queue manager {computer_name}")
+
+
+async def join_cluster(path: Path, say: Say) -> None:
+    """Make the running node of a configuration a voter of its seeds' cluster.
+
+    `say` hears of each step. Raises JoinRefused.
+    """
+    config = _load(path)
+    try:
+        key = sealing_key(config.storage, config.data)
+    except SealingError as error:
+        say(f"the node will not open private keys: {error}")
+        key = b""
+    async with _steps(config, say) as steps:
+        await steps.join(key)
+
+
+def _load(path: Path) -> NodeConfig:
+    try:
+        return load(path)
+    except ConfigError as error:
+        raise JoinRefused(str(error)) from error
+
+
+@contextlib.asynccontextmanager
+async def _steps(config: NodeConfig, say: Say) -> AsyncIterator[Steps]:
+    tls = config.tls
+    try:
+        identity = TlsIdentity(
+            TlsFiles(tls.authority, tls.certificate, tls.key), TransportMetrics()
+        )
+    except TlsError as error:
+        raise JoinRefused(str(error)) from error
+    own = MemberSection(
+        name=config.name,
+        host=config.host,
+        raft_port=config.raft.port,
+        relay_port=config.raft.relay_port,
+    )
+    channels = Channels(identity, AddressBook((*config.members, own)).relay_of)
+    try:
+        yield Steps(config, channels, say)
+    finally:
+        await channels.close()
