@@ -124,6 +124,7 @@ class Replica(Generic[ResultT]):
         self._full: dict[Work, int] = {}
         """What waits for space on the disk, and since which tick."""
         self._full_retry_at = 0
+        self._is_short_of_space = False
         self._install: Install | None = None
         self._new_install: Install | None = None
         self._restored_index = 0
@@ -276,6 +277,8 @@ class Replica(Generic[ResultT]):
         self._synced_at = self._now
         self._core.stable(durable, self._log.term(durable))
         self._outbox.sync_ended()
+        if self._log.is_short_of_space != self._is_short_of_space:
+            self._note_shortage()
 
     def install_done(self, install: Install) -> None:
         """`install.run()` returned."""
@@ -385,6 +388,7 @@ class Replica(Generic[ResultT]):
             core.durable_index,
             self._log.first_index(),
             core.last_index,
+            self._is_short_of_space,
             core.configuration,
             core.followers(),
             core.counters,
@@ -432,6 +436,14 @@ class Replica(Generic[ResultT]):
         if not self._full:
             self._alarm(AlarmKind.DISK_FULL, str(error))
         self._full.setdefault(work, self._now)
+
+    def _note_shortage(self) -> None:
+        self._is_short_of_space = self._log.is_short_of_space
+        if self._is_short_of_space:
+            text = "no space for the log's next segment: free some before this one is full"
+            self._alarm(AlarmKind.DISK_SHORT, text)
+        else:
+            self._alarm(AlarmKind.DISK_ROOM, "there is space for the log's next segment again")
 
     def _note_room(self, work: Work) -> None:
         if self._full.pop(work, None) is not None and not self._full:

@@ -42,7 +42,7 @@ class AlarmKind(IntEnum):
 
     DISK_FULL = 0
     DISK_ROOM = 1
-    """Space has returned after DISK_FULL."""
+    """Space has returned after DISK_FULL or DISK_SHORT."""
     RETIRED = 2
     """This id is no longer a member: remove its data, join with the next incarnation."""
     ID_REUSED = 3
@@ -51,6 +51,8 @@ class AlarmKind(IntEnum):
     """A received snapshot did not prove itself and was dropped."""
     STUCK = 5
     """The disk did not write or sync for `stuck_ticks`; leadership was handed over."""
+    DISK_SHORT = 6
+    """There is no space for the log's next segment: writing goes on until this one is full."""
 
 
 class Alarm(msgspec.Struct, frozen=True):
@@ -124,6 +126,8 @@ class ReplicaStatus(msgspec.Struct, frozen=True):
     durable: int
     first_index: int
     last_index: int
+    is_short_of_space: bool
+    """Since DISK_SHORT, until there is space."""
     configuration: Configuration
     followers: tuple[FollowerStatus, ...]
     counters: Counters

@@ -134,15 +134,18 @@ class ListSink:
 
 
 class FullDirectory:
-    """A folder whose disk can be full."""
+    """A folder whose disk can be full, or have no space for another segment."""
 
-    def __init__(self, inner: Directory, full: list[bool]) -> None:
+    def __init__(
+        self, inner: Directory, full: list[bool], short: Sequence[bool] = (False,)
+    ) -> None:
         self._inner = inner
         self.full = full
+        self._short = short
 
     def open(self, name: str, *, create: bool = False) -> "File":
         """Open, with writes that may fail."""
-        return FullFile(self._inner.open(name, create=create), self.full)
+        return FullFile(self._inner.open(name, create=create), self.full, self._short)
 
     def names(self) -> list[str]:
         """As the folder."""
@@ -158,7 +161,7 @@ class FullDirectory:
 
     def subdirectory(self, name: str) -> "FullDirectory":
         """Return a folder on the same disk."""
-        return FullDirectory(self._inner.subdirectory(name), self.full)
+        return FullDirectory(self._inner.subdirectory(name), self.full, self._short)
 
     def sync(self) -> None:
         """As the folder."""
@@ -166,18 +169,19 @@ class FullDirectory:
 
     def free_bytes(self) -> int:
         """Return nothing when full."""
-        return 0 if self.full[0] else self._inner.free_bytes()
+        return 0 if self.full[0] or self._short[0] else self._inner.free_bytes()
 
 
 class FullFile:
     """A file on such a disk."""
 
-    def __init__(self, inner: File, full: list[bool]) -> None:
+    def __init__(self, inner: File, full: list[bool], short: Sequence[bool]) -> None:
         self._inner = inner
         self._full = full
+        self._short = short
 
-    def _check(self) -> None:
-        if self._full[0]:
+    def _check(self, *, is_larger: bool = False) -> None:
+        if self._full[0] or (is_larger and self._short[0]):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     def pread(self, length: int, offset: int) -> bytes:
@@ -203,8 +207,8 @@ class FullFile:
         return self._inner.descriptor()
 
     def allocate(self, length: int) -> None:
-        """Fail when full."""
-        self._check()
+        """Fail when full or short."""
+        self._check(is_larger=True)
         self._inner.allocate(length)
 
     def size(self) -> int:
@@ -225,6 +229,7 @@ class Node:
     options: dict[str, int] = field(default_factory=dict)
     """Of ReplicaConfig; the core's are prefixed with `core_`."""
     full: list[bool] = field(default_factory=lambda: [False])
+    short: list[bool] = field(default_factory=lambda: [False])
     auto_sync: bool = True
     auto_install: bool = True
     jitter: int = 40
@@ -252,7 +257,8 @@ class Node:
 
     def directory(self) -> FullDirectory:
         """The folder of the replica."""
-        return FullDirectory(DiskDirectory(self.path).subdirectory("raft"), self.full)
+        disk = DiskDirectory(self.path).subdirectory("raft")
+        return FullDirectory(disk, self.full, self.short)
 
     def random(self, n: int) -> int:
         """What the replica draws."""

@@ -441,6 +441,25 @@ def test_a_full_disk_stops_acknowledging_and_says_so(cluster: Cluster) -> None:
     assert [alarm.kind for alarm in b.alarms] == [AlarmKind.DISK_FULL, AlarmKind.DISK_ROOM]
 
 
+def test_shortage_is_told_before_it_hurts(tmp_path: Path) -> None:
+    """While the segment that is written has room: nothing has failed yet."""
+    cluster = Cluster(tmp_path, "a", segment_bytes=4096)
+    node = cluster.elect("a")
+    node.short[0] = True
+    written = 0
+    while not node.alarms:
+        cluster.propose("x" * 100)
+        written += 1
+    assert [alarm.kind for alarm in node.alarms] == [AlarmKind.DISK_SHORT]
+    assert node.replica.status().is_short_of_space
+    cluster.propose("still written")
+    assert len(node.machine.data()) == written + 1
+    node.short[0] = False
+    cluster.propose("again")
+    assert [alarm.kind for alarm in node.alarms] == [AlarmKind.DISK_SHORT, AlarmKind.DISK_ROOM]
+    assert not node.replica.status().is_short_of_space
+
+
 def test_a_leader_with_a_full_disk_hands_over(cluster: Cluster) -> None:
     """DESIGN 6: after one second; nothing that it acknowledged is lost."""
     leader = cluster.elect("a")
