@@ -116,6 +116,7 @@ QUEUE_MANAGER_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
     "connected_network_identifier_list": Attribute(_GUIDS),
     "public_encryption_key_list": Attribute(bytes),
     "public_signing_key_list": Attribute(bytes),
+    "sealed_private_keys": Attribute(bytes),
     "security": Attribute(bytes, _descriptor),
     "hardened_security": Attribute(bool),
     "connection_active": Attribute(bool),
