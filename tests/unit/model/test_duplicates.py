@@ -1,5 +1,7 @@
 """Duplicate detection: history, sequences, forgetting and the limit per source."""
 
+from unittest import mock
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +21,9 @@ HOUR_MS = 3_600_000
 class World:
     """A state with its duplicates; each `entry` is one Raft entry."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, settles: bool = True) -> None:
+        """`settles`: whether rows are written back after every entry."""
+        self.settles = settles
         self.state = MemoryState()
         self.index = 0
         self.reopen()
@@ -34,9 +38,13 @@ class World:
 
     def finish(self) -> list[str]:
         self.duplicates.finish()
+        if self.settles:
+            self.settle()
+        return self.ledger.applied.alarms
+
+    def settle(self) -> None:
         self.duplicates.settle()
         self.ledger.settle()
-        return self.ledger.applied.alarms
 
     def stream(self, source: bytes = SOURCE, name: bytes = NAME) -> Stream:
         stream = self.duplicates.stream(source, name)
@@ -51,7 +59,6 @@ class World:
         known = history.is_known(sent, ordinal)
         if not known:
             history.remember(ordinal, HOUR_MS)
-        history.close()
         self.finish()
         return not known
 
@@ -89,6 +96,20 @@ def test_agrees_with_a_set(plan: list[tuple[tuple[bytes, bytes, int, int], bool]
             world.reopen()
         assert world.take(*message, now_ms=T0_MS) == (message not in seen)
         seen.add(message)
+
+
+@given(st.lists(messages, min_size=5, max_size=60), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_when_rows_are_written_back_decides_nothing(
+    plan: list[tuple[bytes, bytes, int, int]], limit: int
+) -> None:
+    at_once, late = World(), World(settles=False)
+    with mock.patch.object(module, "HISTORY_ROWS_PER_SOURCE_MAX", limit):
+        for world in (at_once, late):
+            for number, message in enumerate(plan):
+                world.take(*message, now_ms=T0_MS + number * 60_000)
+            world.settle()
+    assert list(late.state.rows()) == list(at_once.state.rows())
 
 
 def test_memory_ends_after_the_lifetime_and_leaves_no_row() -> None:
@@ -143,7 +164,6 @@ def test_eviction_raises_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     for ordinal in (1, 600):
         assert not history.is_known(T0_MS // 1000, ordinal)
         history.remember(ordinal, HOUR_MS)
-    history.close()
     assert world.finish() == [ALARM_HISTORY_EVICTED]
 
 

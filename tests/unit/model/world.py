@@ -93,6 +93,8 @@ class World:
         self.index = 0
         self.now_ms = NOW_MS
         self.forgets = forgets
+        self.settles = True
+        """Whether rows are written back after every entry."""
         self.bodies: dict[tuple[int, int], bytes] = {}
         self.requests = 0
         self.one(
@@ -106,7 +108,8 @@ class World:
     def apply(self, *batch: Command) -> Applied:
         """Apply one entry."""
         self.index += 1
-        applied = self.machine.apply(CommandBatch(self.index, Stamp(self.now_ms, "n1.1"), batch))
+        entry = CommandBatch(self.index, Stamp(self.now_ms, "n1.1"), batch)
+        applied = self.machine.apply(entry, settle=self.settles)
         if self.forgets:
             self.machine.forget()
         return applied
