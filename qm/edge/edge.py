@@ -90,6 +90,11 @@ class Edge:
         """Address and UDP port of each."""
         return [ping.get_extra_info("sockname")[:2] for ping in self._pings]
 
+    @property
+    def held_bytes(self) -> int:
+        """Of packets that were read and have no outcome yet."""
+        return self.relay.held_bytes
+
     def drain_ack_marks(self) -> list[AckMark]:
         """Return what acknowledgements depended on, since the last call; for the archive."""
         return self._shared.marks.drain()

@@ -88,6 +88,11 @@ class Relay:
         if not self._is_holding and self._pipeline.held_bytes > HELD_MAX_BYTES:
             self._hold(True)
 
+    @property
+    def held_bytes(self) -> int:
+        """Of packets without an outcome."""
+        return self._pipeline.held_bytes
+
     # Batches and outcomes ------------------------------------------------------------------
 
     def _schedule_pump(self) -> None:

@@ -23,7 +23,7 @@ from qm.model.commands import Command, Stamp
 from qm.model.effects import Outcome
 from qm.model.machine import Machine
 from qm.model.queries import View
-from qm.model.rows import POSITION_KEY, unpack_position
+from qm.model.rows import POSITION_KEY, Position, unpack_position
 from qm.model.state import MemoryState, Table
 from qm.observe.metrics import Metrics
 from qm.session import (
@@ -31,7 +31,7 @@ from qm.session import (
     CloseReason,
     Established,
     Event,
-    PacketsArrived,
+    OrderAckArrived,
     Role,
     Session,
     SessionConfig,
@@ -50,11 +50,16 @@ from qm.store.cluster import (
     Unavailable,
 )
 from qm.store.codec import decode_entry, encode_command, encode_stamp
+from qm.wire.ack import OrderAck
+from qm.wire.internal import ConnectionParameters, EstablishConnection
+from qm.wire.packet import write_packet
 from qm.wire.user_message import UserMessage, parse_user_message
 from raft.batch import BatchBuilder
 from tests.unit.model.world import HOST, NOW_MS, OWN, PEER, packet
 
 __all__ = ["HOST", "OWN", "PEER", "packet"]
+
+ADDRESS = "127.0.0.1"
 
 WAIT_S = 20.0
 OTHER = b"OTHR" * 4
@@ -195,6 +200,12 @@ class Consensus:
         ((stream, number),) = [(s, n) for s in self.streams for n in s.sessions]
         stream.events.on_late_packets(LatePackets(number, tuple(tokens), tuple(packets)))
 
+    def set_manager(self, **changes: Any) -> None:
+        """Change attributes of the queue manager."""
+        encoded = {name: encode_attribute(value) for name, value in changes.items()}
+        command = commands.SetQueueManager(commands.Request("", 1, 0), encoded, ())
+        assert self.one(command).status == 0
+
     # Queues
 
     def provision(self) -> None:
@@ -219,17 +230,20 @@ class Consensus:
         assert isinstance(outcome.value, int), hex(outcome.status)
         return outcome.value
 
-    def messages(self, queue_id: int) -> list[UserMessage]:
-        """Return the messages of a queue, in order, read where their positions say."""
+    def positions(self, queue_id: int) -> list[tuple[int, Position]]:
+        """Return (key, position) of a queue, in order."""
         rows = self.state.scan(
             Table.POSITION,
             POSITION_KEY.pack(queue_id, 0),
             POSITION_KEY.pack(queue_id + 1, 0),
             1 << 30,
         )
+        return [(POSITION_KEY.unpack(key)[1], unpack_position(row)) for key, row in rows]
+
+    def messages(self, queue_id: int) -> list[UserMessage]:
+        """Return the messages of a queue, in order, read where their positions say."""
         found = []
-        for _, row in rows:
-            position = unpack_position(row)
+        for _, position in self.positions(queue_id):
             start = position.body_offset
             stop = start + position.body_length
             raw = self.entries[position.body_index - 1][start:stop]
@@ -238,7 +252,7 @@ class Consensus:
 
     def ids(self, queue_id: int) -> list[int]:
         """Return the MessageIDs of a queue, in order."""
-        return [message.user_header.message_id for message in self.messages(queue_id)]
+        return [position.message_ordinal for _, position in self.positions(queue_id)]
 
 
 class Face:
@@ -301,6 +315,7 @@ class World:
         self.edge = edge
         self._registry = registry
         self._peers: list[Peer] = []
+        self._raws: list[Raw] = []
 
     def metric(self, name: str, **labels: str) -> float:
         """Return a metric's value, 0 for one that has none."""
@@ -320,14 +335,42 @@ class World:
         self._peers.append(peer)
         return peer
 
-    async def raw(self) -> Raw:
-        """Connect and say nothing."""
+    async def raw(self, *, is_open: bool = False) -> Raw:
+        """Connect, and shake hands or say nothing."""
         host, port = self.edge.endpoints[0]
-        return Raw(*await asyncio.open_connection(host, port))
+        raw = Raw(*await asyncio.open_connection(host, port))
+        self._raws.append(raw)
+        if is_open:
+            raw.write(HANDSHAKE)
+            await asyncio.wait_for(raw.reader.readexactly(HANDSHAKE_ANSWER_BYTES), WAIT_S)
+        return raw
+
+    async def closed(self, reason: str, count: int = 1) -> None:
+        """Wait until so many sessions were closed for a reason."""
+        name = "quorate_sessions_closed_total"
+        await until(
+            lambda: self.metric(name, reason=reason) == count,
+            lambda: {
+                sample.labels["reason"]: sample.value
+                for metric in self._registry.collect()
+                for sample in metric.samples
+                if sample.name == name
+            },
+        )
+
+    async def is_unharmed(self, queue_id: int) -> None:
+        """Assert that another queue manager still sends as if nothing had happened."""
+        before = self.consensus.ids(queue_id)
+        peer = await self.peer(OTHER)
+        peer.send(packet(999_999, source_queue_manager=OTHER))
+        await peer.acknowledged(999_999)
+        assert self.consensus.ids(queue_id) == [*before, 999_999]
 
     def close(self) -> None:
         for peer in self._peers:
             peer.transport.abort()
+        for raw in self._raws:
+            raw.writer.transport.abort()
 
 
 @contextlib.asynccontextmanager
@@ -339,7 +382,7 @@ async def world(
     if is_provisioned:
         consensus.provision()
     registry = CollectorRegistry()
-    values: dict[str, Any] = {"addresses": ("127.0.0.1",), "port": 0, "ping_port": 0} | settings
+    values: dict[str, Any] = {"addresses": (ADDRESS,), "port": 0, "ping_port": 0} | settings
     if session is not None:
         values["session"] = session
     edge = Edge(Face(consensus, "n1"), EdgeSettings(**values), Metrics(registry))
@@ -355,7 +398,7 @@ async def world(
 
 
 class Peer(asyncio.Protocol):
-    """Another queue manager, as initiator; what arrives at it is committed at once."""
+    """Another queue manager, as initiator; OrderAcks that arrive at it are committed at once."""
 
     transport: asyncio.Transport
 
@@ -364,8 +407,9 @@ class Peer(asyncio.Protocol):
         self._config = config or SessionConfig(window_size=1024)
         self._loop = asyncio.get_running_loop()
         self.acked: list[int] = []
-        """Tokens that the edge acknowledged, in order."""
-        self.arrived: list[bytes] = []
+        """Tokens that the edge acknowledged."""
+        self.order_acks: list[OrderAck] = []
+        self.is_committing = True
         self.is_open = False
         self.closed: Closed | None = None
         self.is_gone = False
@@ -398,8 +442,8 @@ class Peer(asyncio.Protocol):
         self._attend()
 
     async def acknowledged(self, *tokens: int) -> None:
-        """Wait until exactly these are acknowledged, in order."""
-        await until(lambda: self.acked == list(tokens), lambda: (self.acked, self.closed))
+        """Wait until exactly these are acknowledged, each once."""
+        await until(lambda: sorted(self.acked) == list(tokens), lambda: (self.acked, self.closed))
 
     def _attend(self) -> None:
         while (event := self.session.next_event()) is not None:
@@ -411,14 +455,21 @@ class Peer(asyncio.Protocol):
         match event:
             case Established():
                 self.is_open = True
-            case PacketsArrived():
-                bounds = zip(event.offsets, event.offsets[1:], strict=False)
-                self.arrived += [event.block[start:stop] for start, stop in bounds]
-                self.session.commit(event.first_position + len(event.kinds) - 1)
+            case OrderAckArrived():
+                self.order_acks.append(event.order_ack)
+                if self.is_committing:
+                    self.session.commit(event.position)
             case Closed():
                 self.closed = event
             case _:
                 self.acked += getattr(event, "released", []) + getattr(event, "retained", [])
+
+
+HANDSHAKE = write_packet(EstablishConnection(PEER, OWN)) + write_packet(
+    ConnectionParameters(500, 20_000, 64)
+)
+"""What an initiator may write without waiting for answers."""
+HANDSHAKE_ANSWER_BYTES = 572 + 32
 
 
 class Raw:
