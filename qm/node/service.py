@@ -16,6 +16,7 @@ from qm.node.channels import Channels
 from qm.node.clock import ClusterClock
 from qm.node.config import NodeConfig
 from qm.node.duties import Duties
+from qm.node.endpoints import MsmqEndpoint
 from qm.node.gauges import Gauges
 from qm.node.housekeeping import Certificates, DiskWatch, Housekeeping
 from qm.node.members import Members
@@ -77,6 +78,7 @@ class Service:
         self.replicated.before_leading = timekeeper.before_leading
         self._timekeeper = timekeeper
         self._duties = Duties(self.replicated, timekeeper, self._auditor, metrics)
+        self.msmq: Final = MsmqEndpoint(config, self.replicated, metrics)
         self.gauges: Final = Gauges(self.replicated, metrics)
         self._is_stopping = False
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
@@ -104,7 +106,7 @@ class Service:
             return "there is no leader: is a majority of the nodes up and connected?"
         if self.replicated.view.ledger.manager is None:
             return "the cluster is no queue manager yet: run `qm cluster init` again"
-        return None
+        return self.msmq.not_ready_reason()
 
     def inspect(self) -> relay_pb2.InspectReply:
         """Return what this node knows of itself."""
@@ -115,6 +117,7 @@ class Service:
         self.replicated.listen(self._duties)
         self.replicated.listen(self.gauges)
         await self.replicated.start()
+        await self.msmq.start()
         keeping = Housekeeping(self.replicated.machine)
         begin = self._rounds.begin
         begin("disk", housekeeping.LOOK_EVERY_S, self.disk.look)
@@ -127,16 +130,20 @@ class Service:
 
     async def stop(self) -> None:
         """Finish what was taken, hand leadership over, and close."""
+        self._is_stopping = True
+        await self.msmq.drain()
+        await self.msmq.stop()
         await self._end_rounds()
         await self.replicated.stop()
 
     async def abort(self) -> None:
         """Close at once; what is durable stays."""
+        self._is_stopping = True
+        await self.msmq.stop()
         await self._end_rounds()
         await self.replicated.abort()
 
     async def _end_rounds(self) -> None:
-        self._is_stopping = True
         await asyncio.gather(self._rounds.stop(), self._duties.stop())
 
 
