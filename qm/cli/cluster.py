@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from qm.cli.cluster_control import COMMANDS
 from qm.cli.node import CONFIG_OPTION
 
 
@@ -29,3 +30,7 @@ def init(path: Path, name: str, dns_name: str) -> None:
         asyncio.run(init_cluster(path, name.upper(), dns_name, click.echo))
     except JoinRefused as error:
         raise click.ClickException(str(error)) from error
+
+
+for command in COMMANDS:
+    cluster.add_command(command)

@@ -1,0 +1,190 @@
+"""The verbs of `qm cluster` that a running cluster answers."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from qm.cli.connection import Connection, connected
+from qm.cli.output import confirm, output_option, show_one, show_rows, yes_option
+
+MEMBER_COLUMNS = ("name", "role", "leader", "reachable", "applied_index", "host", "version")
+
+
+@click.command()
+@output_option
+@connected
+def status(connection: Connection, output: str) -> None:
+    """Show who leads, how far the log is, who the members are. Exit code 1: nobody leads."""
+    found = connection.run(get_status)
+    show_one(status_row(found), output)
+    if not found.leader:
+        sys.exit(1)
+
+
+@click.command()
+@output_option
+@connected
+def members(connection: Connection, output: str) -> None:
+    """List the members."""
+    from qm.pb import control_pb2
+
+    async def work(wire: Any) -> Any:
+        request = control_pb2.ListMembersRequest()
+        return await wire.call(lambda stubs: stubs.cluster.ListMembers, request)
+
+    show_rows(map(_member_row, connection.run(work).members), MEMBER_COLUMNS, output)
+
+
+@click.command()
+@click.option("--to", default="", help="A member; else the one nearest to the leader's log.")
+@output_option
+@connected
+def transfer(connection: Connection, to: str, output: str) -> None:
+    """Hand leadership over; nothing that clients do is lost by it."""
+    from qm.pb import control_pb2
+
+    async def work(wire: Any) -> Any:
+        request = control_pb2.TransferLeadershipRequest(to=to)
+        return await wire.call(lambda stubs: stubs.cluster.TransferLeadership, request)
+
+    reply = connection.run(work)
+    show_one({"leader": reply.leader, "term": reply.term}, output)
+
+
+@click.command()
+@click.argument("node")
+@yes_option
+@output_option
+@connected
+def drain(connection: Connection, node: str, yes: bool, output: str) -> None:
+    """Have NODE take no new sessions and hand over leadership, before it stops."""
+    confirm(f"Drain {node}?", yes=yes)
+    show_one(_drained(connection, node, "Drain"), output)
+
+
+@click.command()
+@click.argument("node")
+@output_option
+@connected
+def undrain(connection: Connection, node: str, output: str) -> None:
+    """Have NODE serve again."""
+    show_one(_drained(connection, node, "Undrain"), output)
+
+
+@click.command("can-stop")
+@click.argument("node")
+@output_option
+@connected
+def can_stop(connection: Connection, node: str, output: str) -> None:
+    """Say whether NODE can stop without loss of the quorum. Exit code 1: no."""
+    from qm.pb import control_pb2
+
+    async def work(wire: Any) -> Any:
+        request = control_pb2.CanStopRequest(node=node)
+        return await wire.call(lambda stubs: stubs.cluster.CanStop, request)
+
+    reply = connection.run(work)
+    show_one({"can_stop": reply.can_stop, "reason": reply.reason}, output)
+    if not reply.can_stop:
+        sys.exit(1)
+
+
+@click.command()
+@output_option
+@connected
+def check(connection: Connection, output: str) -> None:
+    """Ask every endpoint how it is. Exit code 1: something wants attention."""
+    rows = []
+    for endpoint in connection.endpoints:
+        one = Connection((endpoint,), connection.authority, connection.certificate, connection.key)
+        rows.append({"endpoint": endpoint} | one.run(_health))
+    show_rows(rows, ("endpoint", "node", "leader", "applied_index", "problems"), output)
+    if any(row["problems"] for row in rows):
+        sys.exit(1)
+
+
+COMMANDS: Sequence[click.Command] = (status, members, transfer, drain, undrain, can_stop)
+
+
+async def get_status(wire: Any) -> Any:
+    """Return the ClusterStatus of the node that answers."""
+    from qm.pb import control_pb2
+
+    return await wire.call(lambda stubs: stubs.cluster.GetStatus, control_pb2.GetStatusRequest())
+
+
+def status_row(found: Any) -> dict[str, Any]:
+    """Return a ClusterStatus for output."""
+    from qm.names.guid import guid_text
+
+    return {
+        "computer_name": found.computer_name,
+        "queue_manager": guid_text(found.queue_manager) if found.queue_manager else "",
+        "node": found.node,
+        "leader": found.leader,
+        "term": found.term,
+        "epoch": found.epoch,
+        "commit_index": found.commit_index,
+        "applied_index": found.applied_index,
+        "message_bytes": found.message_bytes,
+        "journal_bytes": found.journal_bytes,
+        "disk_free_bytes": found.disk_free_bytes,
+        "disk_total_bytes": found.disk_total_bytes,
+        "alarms": list(found.alarms),
+        "draining": found.is_draining,
+        "members": [_member_row(member) for member in found.members],
+    }
+
+
+async def _health(wire: Any) -> dict[str, Any]:
+    from qm.client.errors import Unavailable
+    from qm.pb import control_pb2
+
+    try:
+        found = await wire.call(
+            lambda stubs: stubs.cluster.GetStatus, control_pb2.GetStatusRequest(), deadline_s=2.0
+        )
+    except Unavailable:
+        return {"node": "", "leader": "", "applied_index": None, "problems": ["does not answer"]}
+    problems = list(found.alarms)
+    if not found.leader:
+        problems.append("nobody leads")
+    if found.is_draining:
+        problems.append("draining")
+    problems += [f"{m.name} is not reachable" for m in found.members if not m.is_reachable]
+    return {
+        "node": found.node,
+        "leader": found.leader,
+        "applied_index": found.applied_index,
+        "problems": problems,
+    }
+
+
+def _drained(connection: Connection, node: str, method: str) -> dict[str, Any]:
+    from qm.pb import control_pb2
+
+    async def work(wire: Any) -> Any:
+        request = control_pb2.DrainRequest(node=node)
+        return await wire.call(lambda stubs: getattr(stubs.cluster, method), request)
+
+    reply = connection.run(work)
+    return {"sessions": reply.sessions, "leader": reply.is_leader}
+
+
+def _member_row(member: Any) -> dict[str, Any]:
+    from qm.pb import control_pb2
+
+    return {
+        "name": member.name,
+        "raft_id": member.raft_id,
+        "role": control_pb2.MemberRole.Name(member.role).lower(),
+        "leader": member.is_leader,
+        "reachable": member.is_reachable,
+        "applied_index": member.applied_index,
+        "host": member.host,
+        "api_port": member.api_port,
+        "version": member.version,
+        "clock_offset_ms": member.clock_offset_ms,
+    }

@@ -1,0 +1,115 @@
+"""Results on paper: a table for people, JSON or YAML for programs; and questions before harm."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+
+from qm.cli.render import printable, terminal
+
+Row = Mapping[str, Any]
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+FORMATS = ("table", "json", "yaml")
+
+
+def output_option(command: _Command) -> _Command:
+    """Give a command `-o`; it gets the format as `output`."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(FORMATS),
+        default="table",
+        show_default=True,
+        help="A table for people, JSON or YAML for programs.",
+    )(command)
+
+
+def yes_option(command: _Command) -> _Command:
+    """Give a command `--yes`, which answers its question beforehand."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def dry_run_option(command: _Command) -> _Command:
+    """Give a command `--dry-run`."""
+    return click.option("--dry-run", is_flag=True, help="Only say what would happen.")(command)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something that cannot be undone; a No ends the command with exit code 1."""
+    if not yes:
+        click.confirm(question, abort=True, err=True)
+
+
+def show_rows(rows: Iterable[Row], columns: Sequence[str], output: str) -> None:
+    """Print several things. A table has `columns`; the other formats everything."""
+    items = list(rows)
+    if output == "json":
+        click.echo(json.dumps([_plain(item) for item in items], indent=1))
+    elif output == "yaml":
+        click.echo(_yaml([_plain(item) for item in items]), nl=False)
+    else:
+        from rich.table import Table  # slow to load, and wanted here only
+
+        table = Table(box=None, pad_edge=False)
+        for column in columns:
+            is_number = bool(items) and all(isinstance(i.get(column), int) for i in items)
+            table.add_column(
+                column.upper().replace("_", " "), justify="right" if is_number else "left"
+            )
+        for item in items:
+            table.add_row(*(_cell(item.get(column)) for column in columns))
+        terminal().print(table, soft_wrap=True)
+
+
+def show_one(item: Row, output: str) -> None:
+    """Print one thing with all that is known of it."""
+    if output == "json":
+        click.echo(json.dumps(_plain(item), indent=1))
+    elif output == "yaml":
+        click.echo(_yaml(_plain(item)), nl=False)
+    else:
+        width = max((len(name) for name in item), default=0)
+        for name, value in item.items():
+            click.echo(f"{name:<{width}}  {_cell(value)}")
+
+
+def instant(epoch_s: int | None) -> str:
+    """Return a time for people and programs alike; "" for none."""
+    if not epoch_s:
+        return ""
+    return datetime.fromtimestamp(epoch_s, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case list() | tuple():
+            return ", ".join(_cell(each) for each in value)
+        case dict():
+            return ", ".join(f"{name}={_cell(each)}" for name, each in value.items())
+        case bytes():
+            return value.hex()
+    return printable(str(value))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case bytes():
+            return value.hex()
+        case Mapping():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+    return value
+
+
+def _yaml(value: Any) -> str:
+    import yaml
+
+    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))

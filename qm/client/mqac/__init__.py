@@ -1,0 +1,56 @@
+r"""The object names of [MC-MQAC] over the data plane, for programs written for COM.
+
+    service = connect(["127.0.0.11:1811"], tls=...)
+    info = MSMQQueueInfo(service)
+    info.PathName = r".\private$\orders"
+    queue = info.Open(MQACCESS.MQ_RECEIVE_ACCESS, MQSHARE.MQ_DENY_NONE)
+    message = queue.Receive(ReceiveTimeout=1000)
+
+Names, arguments, defaults, orders of checks and HRESULTs are the document's. There is no DCOM:
+interface pointers, revisions and dispatch identifiers have no counterpart, VARIANTs are Python
+values, and [out] parameters are results. Failures raise MqError.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from qm.client.blocking import BlockingClient
+from qm.client.mqac.destination import MSMQDestination
+from qm.client.mqac.message import MSMQMessage
+from qm.client.mqac.queue import MSMQQueue
+from qm.client.mqac.queue_info import MSMQQueueInfo
+from qm.client.mqac.service import MSMQService
+from qm.client.mqac.transaction import (
+    MSMQCoordinatedTransactionDispenser,
+    MSMQTransaction,
+    MSMQTransactionDispenser,
+)
+from qm.client.wire import Tls
+
+__all__ = [
+    "MSMQCoordinatedTransactionDispenser",
+    "MSMQDestination",
+    "MSMQMessage",
+    "MSMQQueue",
+    "MSMQQueueInfo",
+    "MSMQService",
+    "MSMQTransaction",
+    "MSMQTransactionDispenser",
+    "connect",
+]
+
+
+def connect(
+    endpoints: Sequence[str],
+    *,
+    tls: Tls | None = None,
+    client_id: str = "",
+    memory: Path | None = None,
+    null_on_empty: bool = False,
+) -> MSMQService:
+    """Return what the objects are made with; `service.client.close()` ends it.
+
+    Arguments are those of `qm.client.client.Client` and `MSMQService`. Raises ClientError.
+    """
+    client = BlockingClient(endpoints, tls=tls, client_id=client_id, memory=memory)
+    return MSMQService(client, null_on_empty=null_on_empty)

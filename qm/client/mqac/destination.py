@@ -1,0 +1,75 @@
+"""MSMQDestination [MC-MQAC 3.12]: one or several queues to send to."""
+
+from typing import NoReturn
+
+from qm.client.errors import MqError
+from qm.client.mqac.constants import E_NOTIMPL
+from qm.client.mqac.queue_info import MSMQQueueInfo
+from qm.client.mqac.service import MSMQService
+from qm.names.errors import QueueNameError
+from qm.names.format_name import parse_format_name
+from qm.wire.codes import ErrorCode
+
+
+class MSMQDestination:
+    """The last name that was put counts, and closes it."""
+
+    def __init__(self, service: MSMQService) -> None:
+        self._service = service
+        self._info = MSMQQueueInfo(service)
+        self._name = ""
+
+    @property
+    def PathName(self) -> str:
+        """Path name of one queue."""
+        return self._info.PathName or ""
+
+    @PathName.setter
+    def PathName(self, value: str) -> None:
+        self._info.PathName = value
+        self._name = ""
+
+    @property
+    def FormatName(self) -> str:
+        """Format name, of several queues if need be."""
+        return self._info.FormatName or ""
+
+    @FormatName.setter
+    def FormatName(self, value: str) -> None:
+        self._info.FormatName = value
+        self._name = ""
+
+    @property
+    def IsOpen(self) -> bool:
+        """Whether it is open for sending."""
+        return bool(self._name)
+
+    @property
+    def Properties(self) -> NoReturn:
+        """Not implemented."""
+        raise MqError(E_NOTIMPL)
+
+    def Open(self) -> bool:
+        """Open it for sending; False (S_FALSE) if it is open already."""
+        if self._name:
+            return False
+        name = self._info.FormatName
+        if not name:
+            raise MqError(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        try:
+            parse_format_name(name)
+        except QueueNameError as error:
+            raise MqError(error.code, str(error)) from error
+        self._name = name
+        return True
+
+    def Close(self) -> None:
+        """Close it. Raises MQ_ERROR_INVALID_HANDLE if it is not open."""
+        if not self._name:
+            raise MqError(ErrorCode.MQ_ERROR_INVALID_HANDLE)
+        self._name = ""
+
+    def opened_name(self) -> str:
+        """Return the format name for Send, which opens it if need be."""
+        self.Open()
+        return self._name

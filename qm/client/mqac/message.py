@@ -1,0 +1,457 @@
+"""MSMQMessage [MC-MQAC 3.17]: a message to send, or one that was read.
+
+Properties that only connector applications may put, and what the queue manager alone fills in, are
+kept here until Send, which checks them. The same object may be sent again and gets a new Id.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from qm.client.errors import ClientError, MqError
+from qm.client.message import INFINITE_S, Message, ReceivedMessage, Sent
+from qm.client.mqac.constants import (
+    E_INVALIDARG,
+    E_NOTIMPL,
+    MQACCESS,
+    MQCALG,
+    MQMSGAUTHENTICATION,
+    MQMSGAUTHLEVEL,
+    MQMSGCLASS,
+    MQMSGDELIVERY,
+    MQMSGJOURNAL,
+    MQMSGPRIVLEVEL,
+    MQMSGSENDERIDTYPE,
+    MQMSGTRACE,
+    MQTRANSACTION,
+)
+from qm.client.mqac.queue_info import MSMQQueueInfo
+from qm.client.mqac.service import MSMQService, hresult_of
+from qm.client.mqac.transaction import MSMQTransaction
+from qm.client.mqac.variant import date_of, from_body, to_body
+from qm.names.guid import guid_from_text, guid_text
+from qm.wire.codes import ErrorCode
+
+if TYPE_CHECKING:
+    from qm.client.mqac.destination import MSMQDestination
+    from qm.client.mqac.queue import MSMQQueue
+
+SENDER_VERSION: Final = 0x10
+"""AC-A35: whatever the packet's own version."""
+_LABEL_MAX_CHARS: Final = 249
+_ID_BYTES: Final = 20
+_CONNECTOR_ONLY: Final = ("Class", "SenderId", "DestinationSymmetricKey", "Signature")
+_DEFAULTS: Final[dict[str, Any]] = {
+    "Class": MQMSGCLASS.MQMSG_CLASS_NORMAL,
+    "PrivLevel": MQMSGPRIVLEVEL.MQMSG_PRIV_LEVEL_NONE,
+    "AuthLevel": MQMSGAUTHLEVEL.MQMSG_AUTH_LEVEL_NONE,
+    "Delivery": MQMSGDELIVERY.MQMSG_DELIVERY_EXPRESS,
+    "Trace": MQMSGTRACE.MQMSG_TRACE_NONE,
+    "Priority": 3,
+    "Journal": MQMSGJOURNAL.MQMSG_JOURNAL_NONE,
+    "Ack": 0,
+    "AppSpecific": 0,
+    "SenderIdType": MQMSGSENDERIDTYPE.MQMSG_SENDERID_TYPE_SID,
+    "HashAlgorithm": MQCALG.MQMSG_CALG_SHA,
+    # AC-A24: what the queue manager uses, not what the older text says.
+    "EncryptAlgorithm": MQCALG.MQMSG_CALG_RC4,
+    "MaxTimeToReachQueue": -1,
+    "MaxTimeToReceive": -1,
+    "LookupId": 0,
+    "Label": "",
+    "Id": b"",
+    "CorrelationId": bytes(_ID_BYTES),
+    "Extension": b"",
+    "SenderCertificate": b"",
+    "SenderId": b"",
+    "Signature": b"",
+    "DestinationSymmetricKey": b"",
+    "AuthenticationProviderType": 0,
+    "AuthenticationProviderName": "",
+    "ConnectorTypeGuid": "",
+    "ResponseQueue": "",
+    "AdminQueue": "",
+    "TransactionId": bytes(_ID_BYTES),
+    "IsFirstInTransaction": False,
+    "IsLastInTransaction": False,
+    "ReceivedAuthenticationLevel": MQMSGAUTHENTICATION.MQMSG_AUTHENTICATION_NOT_REQUESTED,
+    "SourceMachineGuid": "",
+    "SoapHeader": "",
+    "SoapBody": "",
+}
+
+
+def _checked(name: str, text: str, check: Callable[[Any], bool], code: int) -> Any:
+    """Return a property that refuses what `check` does not accept, with `code`."""
+
+    def read(self: "MSMQMessage") -> Any:
+        return self._values[name]
+
+    def write(self: "MSMQMessage", value: Any) -> None:
+        if not check(value):
+            raise MqError(code, f"{name}: {value!r}")
+        self._values[name] = value
+        self._put.add(name)
+
+    return property(read, write, doc=text)
+
+
+def _plain(name: str, text: str) -> Any:
+    return _checked(name, text, lambda value: True, 0)
+
+
+def _among(name: str, text: str, allowed: object) -> Any:
+    return _checked(
+        name,
+        text,
+        lambda value: value in allowed,  # type: ignore[operator]
+        ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE,
+    )
+
+
+def _read_only(name: str, text: str) -> Any:
+    return property(lambda self: self._values[name], doc=text)
+
+
+class MSMQMessage:
+    """See the module. Errors are MqError with the HRESULT as `code`."""
+
+    def __init__(self, service: MSMQService) -> None:
+        """An application's new message."""
+        self._service = service
+        self._values: dict[str, Any] = dict(_DEFAULTS)
+        self._put: set[str] = set()
+        self._body: tuple[bytes, int] = (b"", 0)
+        self._received: ReceivedMessage | None = None
+        self._wants_destination = False
+
+    # Plain properties [MC-MQAC 3.17.4.1] ---------------------------------------------------
+
+    Class = _read_only("Class", "MQMSGCLASS.")
+    MsgClass = _plain("Class", "MQMSGCLASS; putting it is for connector applications.")
+    PrivLevel = _among("PrivLevel", "MQMSGPRIVLEVEL.", tuple(MQMSGPRIVLEVEL))
+    AuthLevel = _among("AuthLevel", "MQMSGAUTHLEVEL; other than 0 is not supported by Send.",
+                       tuple(MQMSGAUTHLEVEL))  # fmt: skip
+    Delivery = _among("Delivery", "MQMSGDELIVERY.", (0, 1))
+    Trace = _among("Trace", "MQMSGTRACE.", (0, 1))
+    Priority = _among("Priority", "0 to 7; 0 in a transaction.", range(8))
+    Journal = _among("Journal", "MQMSGJOURNAL.", range(4))
+    Ack = _among("Ack", "MQMSGACKNOWLEDGEMENT.", range(16))
+    AppSpecific = _among("AppSpecific", "Any 32 bits.", range(-(1 << 31), 1 << 32))
+    HashAlgorithm = _plain("HashAlgorithm", "MQCALG.")
+    EncryptAlgorithm = _plain("EncryptAlgorithm", "MQCALG.")
+    MaxTimeToReachQueue = _plain("MaxTimeToReachQueue", "Seconds, -1 infinite.")
+    MaxTimeToReceive = _plain("MaxTimeToReceive", "Seconds, -1 infinite.")
+    SenderCertificate = _plain("SenderCertificate", "X.509, DER.")
+    SenderId = _plain("SenderId", "SID; putting it is for connector applications.")
+    SenderIdType = _among("SenderIdType", "MQMSGSENDERIDTYPE.", (0, 1))
+    Extension = _plain("Extension", "Bytes of the application's own.")
+    DestinationSymmetricKey = _plain("DestinationSymmetricKey", "For connector applications.")
+    Signature = _plain("Signature", "For connector applications.")
+    AuthenticationProviderType = _plain("AuthenticationProviderType", "Needs the name, too.")
+    AuthenticationProviderName = _plain("AuthenticationProviderName", "Needs the type, too.")
+    Label = _checked(
+        "Label",
+        "At most 249 UTF-16 code units.",
+        lambda value: len(value.encode("utf-16-le")) <= 2 * _LABEL_MAX_CHARS,
+        ErrorCode.MQ_ERROR_LABEL_TOO_LONG,
+    )
+    CorrelationId = _checked(
+        "CorrelationId",
+        "20 bytes.",
+        lambda value: len(value) == _ID_BYTES,
+        ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_SIZE,
+    )
+    Id = _read_only("Id", "20 bytes, b'' before Send.")
+    TransactionId = _read_only("TransactionId", "20 bytes: GUID of the sender, and its number.")
+    SourceMachineGuid = _read_only("SourceMachineGuid", "Without braces.")
+    ReceivedAuthenticationLevel = _read_only("ReceivedAuthenticationLevel", "MQMSGAUTHENTICATION.")
+    IsFirstInTransaction2 = _read_only("IsFirstInTransaction", "Whether it began a transaction.")
+    IsLastInTransaction2 = _read_only("IsLastInTransaction", "Whether it ended a transaction.")
+
+    @property
+    def Body(self) -> Any:
+        """The body as a value of its type (`qm.client.mqac.variant`)."""
+        return from_body(*self._body)
+
+    @Body.setter
+    def Body(self, value: Any) -> None:
+        self._body = to_body(value)
+
+    @property
+    def BodyLength(self) -> int:
+        """Bytes of the body."""
+        return len(self._body[0])
+
+    @property
+    def IsAuthenticated(self) -> int:
+        """1 or 0."""
+        return int(self.IsAuthenticated2)
+
+    @property
+    def IsAuthenticated2(self) -> bool:
+        """Whether a signature was found valid."""
+        level = self._values["ReceivedAuthenticationLevel"]
+        return bool(level != MQMSGAUTHENTICATION.MQMSG_AUTHENTICATION_NOT_REQUESTED)
+
+    @property
+    def IsFirstInTransaction(self) -> int:
+        """1 or 0."""
+        return int(self._values["IsFirstInTransaction"])
+
+    @property
+    def IsLastInTransaction(self) -> int:
+        """1 or 0."""
+        return int(self._values["IsLastInTransaction"])
+
+    @property
+    def SenderVersion(self) -> int:
+        """Always the same."""
+        return SENDER_VERSION
+
+    @property
+    def LookupId(self) -> str:
+        """Decimal digits of the LookupIdentifier."""
+        return str(self._values["LookupId"])
+
+    @property
+    def SentTime(self) -> datetime | None:
+        """UTC, by the sender's clock; None before it was sent."""
+        return date_of(self._received.sent_time_s) if self._received is not None else None
+
+    @property
+    def ArrivedTime(self) -> datetime | None:
+        """UTC, by the cluster's clock."""
+        return date_of(self._received.arrived_time_s) if self._received is not None else None
+
+    @property
+    def ConnectorTypeGuid(self) -> str:
+        """GUID without braces, "" for none."""
+        return str(self._values["ConnectorTypeGuid"])
+
+    @ConnectorTypeGuid.setter
+    def ConnectorTypeGuid(self, value: str) -> None:
+        raw = guid_from_text(value.strip("{}"))
+        if raw is None:
+            raise MqError(ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE)
+        self._values["ConnectorTypeGuid"] = guid_text(raw)
+
+    @property
+    def Properties(self) -> NoReturn:
+        """Not implemented [MC-MQAC 3.17.4.1.67]."""
+        raise MqError(E_NOTIMPL)
+
+    @property
+    def SoapEnvelope(self) -> str:
+        """Of messages that came by SRMP: none do."""
+        return ""
+
+    @property
+    def CompoundMessage(self) -> bytes:
+        """Of messages that came by SRMP: none do."""
+        return b""
+
+    def _set_soap(self, name: str, value: str) -> None:
+        self._values[name] = value
+
+    SoapHeader = property(None, lambda self, value: self._set_soap("SoapHeader", value))
+    SoapBody = property(None, lambda self, value: self._set_soap("SoapBody", value))
+
+    # Queues --------------------------------------------------------------------------------
+
+    @property
+    def ResponseQueueInfo(self) -> MSMQQueueInfo | None:
+        """Where answers go."""
+        return self._queue_info(self._values["ResponseQueue"])
+
+    @ResponseQueueInfo.setter
+    def ResponseQueueInfo(self, value: MSMQQueueInfo | None) -> None:
+        self._values["ResponseQueue"] = _format_name_of(value)
+
+    @property
+    def AdminQueueInfo(self) -> MSMQQueueInfo | None:
+        """Where acknowledgments go."""
+        return self._queue_info(self._values["AdminQueue"])
+
+    @AdminQueueInfo.setter
+    def AdminQueueInfo(self, value: MSMQQueueInfo | None) -> None:
+        self._values["AdminQueue"] = _format_name_of(value)
+
+    ResponseQueueInfo_v1 = ResponseQueueInfo
+    ResponseQueueInfo_v2 = ResponseQueueInfo
+    AdminQueueInfo_v1 = AdminQueueInfo
+    AdminQueueInfo_v2 = AdminQueueInfo
+
+    @property
+    def DestinationQueueInfo(self) -> MSMQQueueInfo | None:
+        """Where it was sent, if the read wanted to know."""
+        if self._received is None or not self._wants_destination:
+            return None
+        return self._queue_info(self._received.destination_queue)
+
+    @property
+    def TransactionStatusQueueInfo(self) -> MSMQQueueInfo | None:
+        """For connector applications; nothing here sets it."""
+        return None
+
+    # Methods -------------------------------------------------------------------------------
+
+    def Send(
+        self,
+        DestinationQueue: "MSMQQueue | MSMQDestination",
+        Transaction: "MSMQTransaction | int" = MQTRANSACTION.MQ_MTS_TRANSACTION,
+    ) -> None:
+        """Send the message [MC-MQAC 3.17.4.1.48]; Id is the new one afterwards."""
+        format_name = self._destination(DestinationQueue)
+        self._check_providers()
+        message = self._message()
+        client = self._service.client
+        try:
+            if isinstance(Transaction, MSMQTransaction):
+                sent = Transaction.attached().transaction.send(format_name, message)
+            elif not isinstance(Transaction, int):
+                raise MqError(E_INVALIDARG)
+            elif Transaction == MQTRANSACTION.MQ_SINGLE_MESSAGE:
+                with client.transaction() as single:
+                    sent = single.send(format_name, message)
+            else:
+                # AC-A21: there is no ambient transaction.
+                sent = client.send(format_name, message)
+        except ClientError as error:
+            raise hresult_of(error) from error
+        self._sent(sent)
+
+    def AttachCurrentSecurityContext(self) -> None:
+        """The caller is whoever holds the client's certificate; nothing is cached."""
+
+    def AttachCurrentSecurityContext2(self) -> None:
+        """The caller is whoever holds the client's certificate; nothing is cached."""
+
+    # ---------------------------------------------------------------------------------------
+
+    @staticmethod
+    def received(
+        service: MSMQService,
+        message: ReceivedMessage,
+        *,
+        wants_destination: bool,
+        wants_body: bool,
+        wants_connector: bool,
+    ) -> "MSMQMessage":
+        """Return the object of a message that was read."""
+        self = MSMQMessage(service)
+        wire, header = message.wire, message.wire.user_header
+        properties, transaction = wire.properties, wire.transaction
+        values = self._values
+        values["Class"] = message.message_class
+        values["PrivLevel"] = properties.privacy_level
+        values["Delivery"] = int(message.is_recoverable)
+        values["Trace"] = int(wire.is_traced)
+        values["Priority"] = message.priority
+        values["Journal"] = (
+            MQMSGJOURNAL.MQMSG_DEADLETTER * header.has_negative_journaling
+            | MQMSGJOURNAL.MQMSG_JOURNAL * header.has_positive_journaling
+        )
+        values["Ack"] = properties.flags
+        values["AppSpecific"] = properties.application_tag
+        values["HashAlgorithm"] = properties.hash_algorithm
+        values["EncryptAlgorithm"] = properties.encryption_algorithm
+        values["MaxTimeToReachQueue"] = _seconds(wire.time_to_reach_queue)
+        values["MaxTimeToReceive"] = _seconds(header.time_to_be_received)
+        values["LookupId"] = message.lookup_identifier
+        values["Label"] = message.label
+        values["Id"] = message.message_id
+        values["CorrelationId"] = message.correlation_id
+        values["Extension"] = message.extension
+        values["SourceMachineGuid"] = guid_text(message.source_machine)
+        values["ResponseQueue"] = message.response_queue
+        values["AdminQueue"] = message.administration_queue
+        if wants_connector and header.connector_type is not None:
+            values["ConnectorTypeGuid"] = guid_text(header.connector_type)
+        if transaction is not None:
+            values["IsFirstInTransaction"] = transaction.is_first
+            values["IsLastInTransaction"] = transaction.is_last
+            number = transaction.transaction_id.to_bytes(4, "little")
+            values["TransactionId"] = header.source_queue_manager + number
+        if wire.security is not None:
+            values["SenderId"] = wire.security.security_id
+            values["SenderCertificate"] = wire.security.sender_cert
+            values["Signature"] = wire.security.signature
+        else:
+            values["SenderIdType"] = MQMSGSENDERIDTYPE.MQMSG_SENDERID_TYPE_NONE
+        if wants_body:
+            self._body = (message.body, message.body_type)
+        self._received = message
+        self._wants_destination = wants_destination
+        return self
+
+    def _queue_info(self, format_name: str) -> MSMQQueueInfo | None:
+        if not format_name:
+            return None
+        info = MSMQQueueInfo(self._service)
+        info.FormatName = format_name
+        return info
+
+    def _destination(self, destination: object) -> str:
+        from qm.client.mqac.destination import MSMQDestination
+        from qm.client.mqac.queue import MSMQQueue
+
+        match destination:
+            case MSMQQueue():
+                if destination.Access != MQACCESS.MQ_SEND_ACCESS:
+                    raise MqError(ErrorCode.MQ_ERROR_ACCESS_DENIED)
+                return destination.require_open().name
+            case MSMQDestination():
+                return destination.opened_name()
+        raise MqError(E_INVALIDARG)
+
+    def _check_providers(self) -> None:
+        is_connector = bool(self._values["ConnectorTypeGuid"])
+        name = "AuthenticationProviderName"
+        if not is_connector and self._put & {*_CONNECTOR_ONLY, name}:
+            raise MqError(ErrorCode.MQ_ERROR_MISSING_CONNECTOR_TYPE)
+        if (name in self._put) != ("AuthenticationProviderType" in self._put):
+            raise MqError(ErrorCode.MQ_ERROR_INSUFFICIENT_PROPERTIES)
+        if self._values["AuthLevel"] or self._values["SoapHeader"] or self._values["SoapBody"]:
+            # Signing needs a private key, which stays with whoever calls; SRMP has no transport.
+            raise MqError(ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION)
+
+    def _message(self) -> Message:
+        values = self._values
+        body, body_type = self._body
+        reach = values["MaxTimeToReachQueue"] % (1 << 32)
+        receive = values["MaxTimeToReceive"] % (1 << 32)
+        return Message(
+            body=body,
+            body_type=body_type,
+            label=values["Label"],
+            priority=values["Priority"],
+            recoverable=values["Delivery"] == MQMSGDELIVERY.MQMSG_DELIVERY_RECOVERABLE,
+            time_to_reach_queue_s=reach,
+            # AC-A23: infinite is the largest value, so the larger of both is the rule.
+            time_to_be_received_s=max(reach, receive) if receive != INFINITE_S else None,
+            correlation_id=values["CorrelationId"],
+            application_tag=values["AppSpecific"] % (1 << 32),
+            response_queue=values["ResponseQueue"],
+            administration_queue=values["AdminQueue"],
+            acknowledgements=int(values["Ack"]),
+            dead_letter=bool(values["Journal"] & MQMSGJOURNAL.MQMSG_DEADLETTER),
+            journal=bool(values["Journal"] & MQMSGJOURNAL.MQMSG_JOURNAL),
+            extension=values["Extension"],
+            trace=bool(values["Trace"]),
+        )
+
+    def _sent(self, sent: list[Sent]) -> None:
+        self._values["Id"] = sent[0].message_id
+        places = sent[0].places
+        self._values["LookupId"] = places[0][1] if len(places) == 1 else 0
+
+
+def _seconds(value: int) -> int:
+    return -1 if value == INFINITE_S else value
+
+
+def _format_name_of(info: MSMQQueueInfo | None) -> str:
+    if info is None:
+        return ""
+    return info.FormatName or ""

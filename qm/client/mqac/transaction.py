@@ -1,0 +1,146 @@
+"""Transactions [MC-MQAC 3.6 to 3.9]: begun by a dispenser, used by sends and reads, ended once."""
+
+from typing import Final, NoReturn
+
+import msgspec
+
+from qm.client.blocking import BlockingTransaction
+from qm.client.errors import ClientError, MqError
+from qm.client.mqac.constants import E_INVALIDARG, E_NOTIMPL, XACT_E_NOTSUPPORTED, XACTTC
+from qm.client.mqac.service import MSMQService, hresult_of
+from qm.wire.codes import ErrorCode
+
+
+class XACTTRANSINFO(msgspec.Struct, frozen=True):
+    """[MC-MQAC] 2.2.3.2."""
+
+    uow: bytes
+    """BOID: 16 raw bytes of the transaction's GUID."""
+    isoLevel: int = 0
+    isoFlags: int = 0
+    grfTCSupported: int = 0
+    grfRMSupported: int = 0
+    grfTCSupportedRetaining: int = 0
+    grfRMSupportedRetaining: int = 0
+
+
+class TransactionImpl:
+    """A transaction of the queue manager [MC-MQAC 3.8]; several objects may share one."""
+
+    def __init__(self, transaction: BlockingTransaction) -> None:
+        self.transaction: Final = transaction
+        self._is_ended = False
+
+    def Commit(
+        self, fRetaining: bool = False, grfTC: int = XACTTC.XACTTC_SYNC, grfRM: int = 0
+    ) -> None:
+        """Commit it; nothing but the defaults is supported."""
+        if fRetaining or grfTC != XACTTC.XACTTC_SYNC or grfRM:
+            raise MqError(XACT_E_NOTSUPPORTED)
+        self._end(commits=True)
+
+    def Abort(
+        self, pboidReason: bytes | None = None, fRetaining: bool = False, fAsync: bool = False
+    ) -> None:
+        """Abort it; the reason is for nobody."""
+        del pboidReason
+        if fRetaining or fAsync:
+            raise MqError(XACT_E_NOTSUPPORTED)
+        self._end(commits=False)
+
+    def GetTransactionInfo(self) -> XACTTRANSINFO:
+        """Return its unit of work; everything else is zero."""
+        return XACTTRANSINFO(self.transaction.transaction.identifier)
+
+    def _end(self, *, commits: bool) -> None:
+        if self._is_ended:
+            raise MqError(ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE)
+        try:
+            if commits:
+                self.transaction.commit()
+            else:
+                self.transaction.abort()
+        except ClientError as error:
+            raise hresult_of(error) from error
+        self._is_ended = True
+
+
+class MSMQTransaction:
+    """What applications hold; made by a dispenser, or empty for InitNew."""
+
+    def __init__(self, inner: TransactionImpl | None = None) -> None:
+        self._inner = inner
+
+    @property
+    def Transaction(self) -> NoReturn:
+        """Deprecated and not implemented [MC-MQAC 3.9.4.1.1]."""
+        raise MqError(E_NOTIMPL)
+
+    @property
+    def ITransaction(self) -> TransactionImpl | None:
+        """The transaction behind it, None if there is none."""
+        return self._inner
+
+    @property
+    def Properties(self) -> NoReturn:
+        """Not implemented [MC-MQAC 3.9.4.2.2]."""
+        raise MqError(E_NOTIMPL)
+
+    def InitNew(self, varTransaction: object) -> None:
+        """Attach a transaction; AC-A31: pointers that are numbers mean nothing here."""
+        if self._inner is not None:
+            raise MqError(ErrorCode.MQ_ERROR_TRANSACTION_USAGE)
+        if not isinstance(varTransaction, TransactionImpl):
+            raise MqError(E_INVALIDARG)
+        self._inner = varTransaction
+
+    def Commit(
+        self, fRetaining: bool = False, grfTC: int = XACTTC.XACTTC_SYNC, grfRM: int = 0
+    ) -> None:
+        """Commit the transaction."""
+        self.attached().Commit(fRetaining, grfTC, grfRM)
+
+    def Abort(self, fRetaining: bool = False, fAsync: bool = False) -> None:
+        """Abort the transaction."""
+        self.attached().Abort(None, fRetaining, fAsync)
+
+    def attached(self) -> TransactionImpl:
+        """Return the transaction behind it. Raises E_INVALIDARG if there is none."""
+        if self._inner is None:
+            raise MqError(E_INVALIDARG)
+        return self._inner
+
+
+class MSMQTransactionDispenser:
+    """Begins transactions of the queue manager [MC-MQAC 3.6]."""
+
+    def __init__(self, service: MSMQService) -> None:
+        self._service = service
+
+    @property
+    def Properties(self) -> NoReturn:
+        """Not implemented [MC-MQAC 3.6.4.1.2]."""
+        raise MqError(E_NOTIMPL)
+
+    def BeginTransaction(self) -> MSMQTransaction:
+        """Begin a transaction; one that nobody ends is aborted by the cluster after a time."""
+        try:
+            return MSMQTransaction(TransactionImpl(self._service.client.begin_transaction()))
+        except ClientError as error:
+            raise hresult_of(error) from error
+
+
+class MSMQCoordinatedTransactionDispenser:
+    """Would begin transactions of a distributed transaction coordinator [MC-MQAC 3.7]."""
+
+    def __init__(self, service: MSMQService) -> None:
+        del service
+
+    @property
+    def Properties(self) -> NoReturn:
+        """Not implemented [MC-MQAC 3.7.4.1.2]."""
+        raise MqError(E_NOTIMPL)
+
+    def BeginTransaction(self) -> NoReturn:
+        """There is no coordinator that could be asked."""
+        raise MqError(ErrorCode.MQ_ERROR_DTC_CONNECT)

@@ -1,0 +1,25 @@
+"""Attributes of queues and of the queue manager, as the control plane carries them."""
+
+from typing import Any
+
+from qm.pb import control_pb2
+
+
+def python_value(value: control_pb2.Value) -> Any:
+    """Return an attribute's value from the control plane."""
+    kind = value.WhichOneof("kind")
+    found = getattr(value, kind) if kind else None
+    return list(found.items) if kind in ("texts", "datas") and found is not None else found
+
+
+def value_of(value: bool | int | str | bytes) -> control_pb2.Value:
+    """Return an attribute's value as the control plane carries it."""
+    match value:
+        case bool():
+            return control_pb2.Value(flag=value)
+        case int():
+            return control_pb2.Value(number=value)
+        case str():
+            return control_pb2.Value(text=value)
+        case _:
+            return control_pb2.Value(data=value)

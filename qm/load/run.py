@@ -1,0 +1,182 @@
+"""One run of a load: senders at a rate, receivers, a history, and the verdict at its end."""
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic_ns
+from types import TracebackType
+from typing import Final
+
+import msgspec
+
+from qm.client.client import Client
+from qm.client.wire import Tls
+from qm.load.checker import judge
+from qm.load.history import EventKind, HistoryEvent, HistoryWriter, read_history
+from qm.load.receiver import Mode, RecordingReceiver, record_remaining
+from qm.load.sender import Address, RecordingSender
+from qm.load.verdict import Verdict
+from qm.load.workload import Workload, plan
+from qm.session.limits import RETRY_CONNECT_TIMEOUT_MS
+
+TICK_S: Final = 0.02
+BACKLOG_MAX_COUNT: Final = 20_000
+"""Messages added and unacknowledged, above which a sender adds no more: it is behind its rate."""
+_POLL_S: Final = 0.02
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run does."""
+
+    workload: Workload
+    rate_per_s: float
+    """Messages of each sender."""
+    senders: Sequence[Sequence[Address]]
+    """MSMQ endpoints of each sender, in the order of its attempts."""
+    receivers: Sequence[tuple[str, Mode]]
+    """Queue (path name or format name) and mode of each receiver."""
+    endpoints: Sequence[str]
+    """The nodes' APIs, for receivers; each begins at another one."""
+    tls: Tls | None = None
+    reconnect_s: float = RETRY_CONNECT_TIMEOUT_MS / 1000
+    history: Path
+
+
+class Run:
+    """Use it as a context: entering connects everybody, leaving disconnects them.
+
+    The verdict rests on the file that clients wrote, not on counters here.
+    """
+
+    def __init__(self, plan_: Plan) -> None:
+        self._plan = plan_
+        plan_.history.parent.mkdir(parents=True, exist_ok=True)
+        plan_.history.unlink(missing_ok=True)
+        self._writer = HistoryWriter(plan_.history)
+        self.senders: list[RecordingSender] = []
+        self.receivers: list[RecordingReceiver] = []
+        self._clients: list[Client] = []
+        self._reading: list[asyncio.Task[None]] = []
+
+    # What a display wants to know ----------------------------------------------------------
+
+    @property
+    def sent(self) -> int:
+        """Messages that have left at least once."""
+        return sum(sender.sent for sender in self.senders)
+
+    @property
+    def acknowledged(self) -> int:
+        """Messages that their senders know to be safe."""
+        return sum(sender.acknowledged for sender in self.senders)
+
+    @property
+    def received(self) -> int:
+        """Messages whose read took effect."""
+        return sum(receiver.received for receiver in self.receivers)
+
+    @property
+    def sessions(self) -> int:
+        """MSMQ sessions that the senders have had."""
+        return sum(sender.link.sessions for sender in self.senders)
+
+    # The run -------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> "Run":
+        plan_ = self._plan
+        for number, (queue, mode) in enumerate(plan_.receivers):
+            turn = number % len(plan_.endpoints)
+            endpoints = [*plan_.endpoints[turn:], *plan_.endpoints[:turn]]
+            client = Client(endpoints, tls=plan_.tls, client_id=f"load-{uuid.uuid4().hex}")
+            self._clients.append(client)
+            await client.open()
+            receiver = RecordingReceiver(
+                f"receiver-{number + 1}", client, queue, self._writer.write, mode=mode
+            )
+            self.receivers.append(receiver)
+            self._reading.append(asyncio.create_task(receiver.run()))
+        for number, addresses in enumerate(plan_.senders):
+            sender = RecordingSender(
+                f"sender-{number + 1}",
+                uuid.uuid4().bytes_le,
+                addresses,
+                plan_.workload.targets,
+                self._writer.write,
+                reconnect_s=plan_.reconnect_s,
+            )
+            self.senders.append(sender)
+            sender.link.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for sender in self.senders:
+            await sender.link.stop()
+        for task in self._reading:
+            task.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
+        for client in self._clients:
+            await client.close(confirm=kind is None)
+        self._writer.close()
+
+    async def send(self, duration_s: float) -> None:
+        """Send at the plan's rate for a time. Raises what ended a receiver early."""
+        loop = asyncio.get_running_loop()
+        plans = [plan(self._plan.workload, sender.client) for sender in self.senders]
+        start = loop.time()
+        added = 0
+        while (passed := loop.time() - start) < duration_s:
+            due = int(passed * self._plan.rate_per_s) - added
+            for sender, messages in zip(self.senders, plans, strict=True):
+                if sender.unacknowledged < BACKLOG_MAX_COUNT:
+                    sender.add([next(messages) for _ in range(due)])
+            added += due
+            self._raise_failures()
+            await asyncio.sleep(TICK_S)
+
+    async def settle(self, bound_s: float) -> bool:
+        """Wait until everything sent is acknowledged and received; tell whether it came to that.
+
+        Receivers then stop. What is not settled shows in the verdict.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + bound_s
+        while loop.time() < end and not self._is_settled():
+            self._raise_failures()
+            await asyncio.sleep(_POLL_S)
+        is_settled = self._is_settled()
+        for receiver in self.receivers:
+            receiver.stop()
+        await asyncio.gather(*self._reading)
+        return is_settled
+
+    def fault(self, detail: str) -> None:
+        """Record that a fault begins now."""
+        self._mark(EventKind.FAULT, detail)
+
+    def healed(self, detail: str) -> None:
+        """Record that it is over."""
+        self._mark(EventKind.HEALED, detail)
+
+    async def verdict(self) -> Verdict:
+        """Look what remains in the queues, and judge the histories."""
+        queues = sorted({queue for queue, _ in self._plan.receivers})
+        await record_remaining(self._clients[0], queues, self._writer.write)
+        self._writer.flush()
+        return judge(read_history(self._plan.history))
+
+    def _is_settled(self) -> bool:
+        return self.received >= self.sent and not any(s.unacknowledged for s in self.senders)
+
+    def _raise_failures(self) -> None:
+        for task in self._reading:
+            if task.done():
+                task.result()
+
+    def _mark(self, kind: EventKind, detail: str) -> None:
+        self._writer.write(HistoryEvent(monotonic_ns(), "runner", kind, detail=detail))
