@@ -3,6 +3,7 @@
 Rates: payloads of 1 KiB, proposed singly by concurrent tasks of the leader's process over gRPC with
 mutual TLS, each node syncing before it acknowledges. CPU is that of all three processes. Gaps: from
 the moment the leader is killed (or stopped by SIGSTOP) to the first commit under another one.
+Lag: how fast a follower comes back that missed 1 GiB, or that needs a snapshot.
 """
 
 import argparse
@@ -14,13 +15,15 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
+from tests.bench.log import compare
 from tests.bench.raft_cluster import Cluster, NodeProcess
+from tests.bench.raft_lag import catch_up, snapshot
 
 OUTSTANDING = (64, 512)
 PAYLOAD_BYTES = 1024
 LIFETIME_S = 900.0
+LOG_ROUNDS = 15
 GAP_WAIT_S = 60.0
 
 
@@ -103,30 +106,47 @@ async def gaps(cluster: Cluster, kills: int, pauses: int) -> dict[str, float]:
 
 
 async def measure(options: argparse.Namespace) -> dict[str, float]:
-    """Run a cluster for the rates and the gaps."""
+    """Measure the log alone, then a cluster's rates and gaps, then followers that lag."""
+    folder = Path(tempfile.mkdtemp(prefix="bench-raft-", dir=_build()))
+    try:
+        _, ratio = compare(_fresh(folder, "log"), LOG_ROUNDS)
+        figures: dict[str, float] = {"ratio_log_vs_fdatasync": ratio}
+        cluster = Cluster(_fresh(folder, "cluster"), lifetime_s=LIFETIME_S)
+        try:
+            await cluster.start()
+            figures |= await rates(cluster, options.seconds)
+            figures |= await gaps(cluster, options.kills, options.pauses)
+        finally:
+            await cluster.stop()
+        figures |= await catch_up(_fresh(folder, "lag"))
+        return figures | await snapshot(_fresh(folder, "snapshot"))
+    finally:
+        shutil.rmtree(folder)
+
+
+def _build() -> Path:
     build = Path("build")
     build.mkdir(exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="bench-raft-", dir=build))
-    settings: dict[str, Any] = {"lifetime_s": LIFETIME_S}
-    cluster = Cluster(folder, **settings)
-    try:
-        await cluster.start()
-        figures = await rates(cluster, options.seconds)
-        return figures | await gaps(cluster, options.kills, options.pauses)
-    finally:
-        await cluster.stop()
-        shutil.rmtree(folder)
+    return build
+
+
+def _fresh(folder: Path, name: str) -> Path:
+    """Make a folder of that name and remove those made before, which may be large."""
+    for earlier in folder.iterdir():
+        shutil.rmtree(earlier)
+    (folder / name).mkdir()
+    return folder / name
 
 
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=10.0, help="of load at each rate")
-    parser.add_argument("--kills", type=int, default=50, help="rounds of kill -9")
-    parser.add_argument("--pauses", type=int, default=5, help="rounds of SIGSTOP")
+    parser.add_argument("--kills", type=int, default=50, help="rounds of kill -9, at least 1")
+    parser.add_argument("--pauses", type=int, default=5, help="rounds of SIGSTOP, at least 1")
     text = json.dumps(asyncio.run(measure(parser.parse_args())), indent=1)
     print(text)
-    (Path("build") / "bench-raft.json").write_text(text + "\n", encoding="utf-8")
+    (_build() / "bench-raft.json").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -50,6 +50,8 @@ class CountingMachine:
         return results
 
     def persist(self) -> None:
+        if self._persisting is not None:
+            self._persisting.join()
         self._persist(self._index, self.count)
 
     def _persist(self, index: int, count: int) -> None:

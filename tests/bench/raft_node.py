@@ -108,6 +108,7 @@ class Node:
             "leader": status.leader,
             "commit": status.commit,
             "applied": status.applied,
+            "first": status.first_index,
             "last": status.last_index,
             "count": self.machine.count,
             "counters": msgspec.to_builtins(status.counters),
@@ -198,11 +199,15 @@ class Node:
             await asyncio.sleep(0.002)
 
     async def ballast(self, total_bytes: int) -> dict[str, Any]:
-        """Make snapshots this large."""
+        """Make snapshots this large. On the disk before it returns, so that nothing measured
+        afterwards competes with it.
+        """
         block = os.urandom(1 << 20)
         with self.machine.ballast.open("wb") as file:
             for _ in range(total_bytes >> 20):
                 file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
         return {}
 
     async def persist(self) -> dict[str, Any]:
