@@ -20,10 +20,9 @@ from qm.wire.patch import patch_message_id, patch_transaction
 from qm.wire.peek import is_transactional, peek_head, transaction_header_offset
 from qm.wire.transaction_header import ID_SHIFT
 
-BATCH_BYTES_MAX: Final = 4 << 20
-"""Of packets in one MessageBatch, softly: one message may be that large alone."""
-ANSWER_BYTES_MAX: Final = 16 << 20
-"""Of packets in a unary answer, softly; below the server's limit of a message."""
+BATCH_BYTES_MAX: Final = 1 << 20
+"""Of packets in one answer, softly: one message may be larger alone. Twice that, where a view shows
+bodies twice, is well below the 4 MiB that gRPC's clients take unless told otherwise."""
 SHOWN_FLAGS: Final = int(
     PositionFlag.RECOVERABLE | PositionFlag.TRANSACTIONAL | PositionFlag.WAS_ENCRYPTED
 )

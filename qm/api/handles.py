@@ -3,9 +3,9 @@
 import secrets
 from typing import Final
 
-from qm.api.errors import LimitReached, MsmqError, check
+from qm.api.errors import InvalidArgument, LimitReached, MsmqError, check
 from qm.api.identity import Principal
-from qm.api.names import absolute_name
+from qm.api.names import absolute_text
 from qm.api.outcomes import numbers_of
 from qm.api.proposing import Proposer
 from qm.api.sessions import Sessions
@@ -17,7 +17,6 @@ from qm.model.limits import CURSORS_PER_CLIENT_MAX
 from qm.model.opens import OPEN_RECORD, OPEN_RECORD_KEY
 from qm.model.records import OpenQueueRow, decode
 from qm.model.state import Table
-from qm.names.format_name import format_name_text
 from qm.pb import data_pb2
 from qm.store.cluster import Cluster
 from qm.wire.codes import ErrorCode
@@ -59,8 +58,9 @@ class Handles:
     ) -> data_pb2.OpenQueueReply:
         """Open a queue."""
         numbered = await self._sessions.numbered(request.request, who)
-        name = absolute_name(self._cluster.view, request.queue, "queue")
-        format_name = format_name_text(name)
+        if not request.queue:
+            raise InvalidArgument("queue", "say which: a format name or a path name")
+        format_name = absolute_text(self._cluster.view, request.queue, "queue")
         command = OpenQueue(
             numbered, format_name, int(request.access), int(request.share_mode), who.sids
         )

@@ -44,8 +44,12 @@ def absolute_name(view: View, text: str, field: str) -> FormatName:
 
 
 def absolute_text(view: View, text: str, field: str) -> str:
-    """Return `absolute_name` as text; "" stays ""."""
-    return format_name_text(absolute_name(view, text, field)) if text else ""
+    """Return `absolute_name` as text: letter for letter as given, where that is absolute."""
+    if not text:
+        return ""
+    name = absolute_name(view, text, field)
+    is_as_given = is_format_name(text) and parse_format_name(text) == name
+    return text if is_as_given else format_name_text(name)
 
 
 def queue_id_of(view: View, queue: control_pb2.QueueName, field: str = "queue") -> int:

@@ -5,7 +5,7 @@ Everything replicated goes through `qm.store.cluster.Cluster`, members through
 its links to peers. All calls are made in the node's event loop.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -68,8 +68,8 @@ class Operations(Protocol):
         Raises KeyError for a node that is no member.
         """
 
-    async def link(self, queue_id: int) -> Link | None:
-        """Return what the leader knows of an outgoing queue's link, None if it never tried."""
+    async def links(self, queue_ids: Sequence[int]) -> Mapping[int, Link]:
+        """Return what the leader knows of outgoing queues' links; those never tried are missing."""
 
     async def resend(self, queue_id: int) -> None:
         """Have the leader send now what waits for an order acknowledgement."""

@@ -7,8 +7,10 @@ their places. Attributes that need keys (signing, encrypting) are refused until 
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from qm.api.errors import InvalidArgument, Unsupported
-from qm.api.names import absolute_name, absolute_text
+from qm.api.names import absolute_text
 from qm.model.limits import (
     MESSAGE_LABEL_MAX_CHARS,
     PACKET_MAX_BYTES,
@@ -29,7 +31,11 @@ from qm.model.queries import View
 from qm.model.records import GUID_NULL, QueueManager
 from qm.names.direct import AnyDirectName
 from qm.names.errors import QueueNameError
-from qm.names.format_name import FormatName, PrivateName, PublicName, format_name_text
+from qm.names.format_name import (
+    PrivateName,
+    PublicName,
+    parse_format_name,
+)
 from qm.pb import data_pb2
 from qm.wire.base_header import BASE_HEADER_SIZE_BYTES
 from qm.wire.errors import ProtocolError, ValueOutOfRange
@@ -86,11 +92,10 @@ class PacketBuilder:
             return self._adopted(message.packet)
         if kind is None:
             raise InvalidArgument("properties", "a message has properties or is a packet")
-        destination = absolute_name(self._view, target, "targets[0]")
-        destination_type = _destination_type(destination)
+        destination_type = _destination_type(target)
         try:
             _check(message.properties)
-            packet = self._built(message.properties, destination, destination_type)
+            packet = self._built(message.properties, target, destination_type)
         except InvalidArgument as error:
             raise error.within("properties") from None
         if len(packet) > PACKET_MAX_BYTES:
@@ -127,7 +132,7 @@ class PacketBuilder:
     def _built(
         self,
         given: data_pb2.Properties,
-        destination: FormatName,
+        destination: str,
         destination_type: DestinationQueueType,
     ) -> bytes:
         try:
@@ -139,9 +144,10 @@ class PacketBuilder:
     def _message(
         self,
         given: data_pb2.Properties,
-        destination: FormatName,
+        destination: str,
         destination_type: DestinationQueueType,
     ) -> Message:
+        own = self._manager.identifier
         administration = self._reference(given.administration_queue, "administration_queue")
         response = self._reference(given.response_queue, "response_queue")
         return Message(
@@ -155,14 +161,12 @@ class PacketBuilder:
             positive_journaling_requested=given.journal,
             negative_journaling_requested=given.dead_letter,
             response_queue_format_name=response,
-            response_queue_type=ResponseQueueType(self._reference_type(response)),
+            response_queue_type=ResponseQueueType(_reference_type(response, own)),
             administration_queue_format_name=administration,
-            administration_queue_type=AdministrationQueueType(self._reference_type(administration)),
-            destination_queue_format_name=format_name_text(destination),
+            administration_queue_type=AdministrationQueueType(_reference_type(administration, own)),
+            destination_queue_format_name=destination,
             destination_queue_type=destination_type,
-            destination_queue_manager_identifier=(
-                destination.guid if isinstance(destination, PrivateName) else GUID_NULL
-            ),
+            destination_queue_manager_identifier=_host(destination),
             destination_multi_queue_format_name=self._list(given.destinations, "destinations"),
             administration_multi_queue_format_name=self._list(
                 given.administration_queues, "administration_queues"
@@ -195,27 +199,9 @@ class PacketBuilder:
 
     def _reference(self, text: str, field: str) -> str:
         name = absolute_text(self._view, text, field)
-        if name and self._reference_type(name) == ResponseQueueType.NONE:
+        if name and _reference_type(name, self._manager.identifier) == ResponseQueueType.NONE:
             raise InvalidArgument(field, f"{name!r} is no queue that a message can name")
         return name
-
-    def _reference_type(self, text: str) -> int:
-        """Return how a packet refers to a queue, by the codes of RQ and AQ."""
-        if not text:
-            return ResponseQueueType.NONE
-        name = absolute_name(self._view, text, "")
-        if isinstance(name, AnyDirectName):
-            return ResponseQueueType.DIRECT_QUEUE
-        if isinstance(name, PublicName) and not name.journal:
-            return ResponseQueueType.PUBLIC_QUEUE
-        if isinstance(name, PrivateName) and not name.journal:
-            is_own = name.guid == self._manager.identifier
-            return (
-                ResponseQueueType.PRIVATE_QUEUE_ON_SOURCE
-                if is_own
-                else ResponseQueueType.PRIVATE_QUEUE_ON_OTHER
-            )
-        return ResponseQueueType.NONE
 
     def _list(self, texts: Sequence[str], field: str) -> tuple[str, ...]:
         if len(texts) > MQF_ELEMENTS_MAX:
@@ -224,6 +210,49 @@ class PacketBuilder:
             absolute_text(self._view, _given(text, f"{field}[{place}]"), f"{field}[{place}]")
             for place, text in enumerate(texts)
         )
+
+
+def sent_again(message: Message, destination: str, own: bytes, now_ms: int) -> Message:
+    """Return a stored message as a new one of this queue manager, whose GUID is `own`.
+
+    Names stay what they are; only how a packet refers to them depends on who sends it.
+    """
+    response = message.response_queue_format_name
+    administration = message.administration_queue_format_name
+    return msgspec.structs.replace(
+        message,
+        identifier=ObjectId(own, 0),
+        source_machine_identifier=own,
+        sent_time=now_ms // 1000,
+        destination_queue_format_name=destination,
+        destination_queue_type=_destination_type(destination),
+        destination_queue_manager_identifier=_host(destination),
+        response_queue_type=ResponseQueueType(_reference_type(response, own)),
+        administration_queue_type=AdministrationQueueType(_reference_type(administration, own)),
+    )
+
+
+def _host(destination: str) -> bytes:
+    """Return QueueManagerAddress: known for private queues, looked up for public ones."""
+    name = parse_format_name(destination)
+    return name.guid if isinstance(name, PrivateName) else GUID_NULL
+
+
+def _reference_type(text: str, own: bytes) -> int:
+    """Return how a packet refers to a queue, by the codes of RQ and AQ; `own`: its sender."""
+    name = parse_format_name(text) if text else None
+    if isinstance(name, AnyDirectName):
+        return ResponseQueueType.DIRECT_QUEUE
+    if isinstance(name, PublicName) and not name.journal:
+        return ResponseQueueType.PUBLIC_QUEUE
+    if isinstance(name, PrivateName) and not name.journal:
+        is_own = name.guid == own
+        return (
+            ResponseQueueType.PRIVATE_QUEUE_ON_SOURCE
+            if is_own
+            else ResponseQueueType.PRIVATE_QUEUE_ON_OTHER
+        )
+    return ResponseQueueType.NONE
 
 
 def _given(text: str, field: str) -> str:
@@ -282,14 +311,15 @@ def _correlation(raw: bytes) -> ObjectId:
     return parse_object_id(raw, 0, len(raw))[0]
 
 
-def _destination_type(name: FormatName) -> DestinationQueueType:
+def _destination_type(destination: str) -> DestinationQueueType:
+    name = parse_format_name(destination)
     if isinstance(name, AnyDirectName):
         return DestinationQueueType.DIRECT_QUEUE
     if isinstance(name, PublicName) and not name.journal:
         return DestinationQueueType.PUBLIC_QUEUE
     if isinstance(name, PrivateName) and not name.journal:
         return DestinationQueueType.PRIVATE_QUEUE
-    raise InvalidArgument("targets[0]", f"nobody can send to {format_name_text(name)!r}")
+    raise InvalidArgument("targets[0]", f"nobody can send to {destination!r}")
 
 
 def _field_of(error: ValueOutOfRange | QueueNameError) -> str:
@@ -299,4 +329,5 @@ def _field_of(error: ValueOutOfRange | QueueNameError) -> str:
         "MessagePropertiesHeader.Label": "label",
         "MessagePropertiesHeader.ExtensionData": "extension",
         "MessagePropertiesHeader.MessageBody": "body",
+        "BaseHeader.PacketSize": "body",
     }.get(field, field or "properties")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final
 
-from qm.api.batches import ANSWER_BYTES_MAX, Bodies, batch_of_positions
+from qm.api.batches import BATCH_BYTES_MAX, Bodies, batch_of_positions
 from qm.api.errors import InvalidArgument, MsmqError, check
 from qm.api.handles import PEEKING, Handles
 from qm.api.identity import Principal
@@ -89,7 +89,7 @@ class Peeking:
             if found is None:
                 return (MQ_OK if positions else status), positions
             size += found.body_length
-            if positions and size > ANSWER_BYTES_MAX:
+            if positions and size > BATCH_BYTES_MAX:
                 break
             positions.append(found)
             if selector.kind not in (SelectorKind.FIRST, SelectorKind.AFTER):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Final
 
-from qm.api.batches import ANSWER_BYTES_MAX, Bodies, batches_of_results
+from qm.api.batches import BATCH_BYTES_MAX, Bodies, batches_of_results
 from qm.api.errors import InvalidArgument, MsmqError, check
 from qm.api.handles import Handles, OpenCursor
 from qm.api.identity import Principal
@@ -162,7 +162,7 @@ class Receiving:
         reply = data_pb2.ReceiveReply(status=missed[0] if missed and len(taken) < count else MQ_OK)
         if taken:
             await self._bodies.ready(taken)
-            batch, fitted = next(batches_of_results(self._bodies, taken, view, ANSWER_BYTES_MAX))
+            batch, fitted = next(batches_of_results(self._bodies, taken, view, BATCH_BYTES_MAX))
             reply.messages.CopyFrom(batch)
             if fitted < len(taken):
                 reply.ask_again_from = taken[fitted].number

@@ -1,45 +1,592 @@
 """The data plane on one node: every call and its refusals."""
 
-from qm.model.attributes import encode_attribute
-from qm.model.commands import CreateQueue, Request
-from tests.cluster.harness import run
-from tests.unit.api.world import World, bodies, world
+import asyncio
+import secrets
+from typing import Any
+
+import grpc
+
+from qm.pb import control_pb2, data_pb2
+from qm.wire.codes import ErrorCode
+from tests.cluster.harness import run, until
+from tests.unit.api.world import Client, bodies, refused, world
 
 ORDERS = r"DIRECT=OS:QUORATE\private$\orders"
+PATH = r".\private$\orders"
+INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def create(made: World, name: str = "orders", **attributes: object) -> int:
-    leader = await made.leader()
-    (outcome,) = await leader.node.cluster.propose(
-        CreateQueue(
-            Request("", 0, 0),
-            name.encode().ljust(16, b"-"),
-            name.encode().ljust(16, b"+"),
-            rf".\private$\{name}",
-            {key: encode_attribute(value) for key, value in attributes.items()},
-            b"",
-            (),
-        )
+async def create(client: Client, path: str = PATH, **attributes: object) -> control_pb2.Queue:
+    values = {
+        name: control_pb2.Value(flag=value)
+        if isinstance(value, bool)
+        else control_pb2.Value(number=value)  # type: ignore[arg-type]
+        for name, value in attributes.items()
+    }
+    queue: control_pb2.Queue = await client.queues.CreateQueue(
+        control_pb2.CreateQueueRequest(path_name=path, attributes=values)
     )
-    assert outcome.status == 0, hex(outcome.status)
-    assert isinstance(outcome.value, int)
-    return outcome.value
+    return queue
 
 
 def test_a_message_goes_in_and_out_once() -> None:
     async def scenario() -> None:
         async with world() as made, made.client(await made.leader()) as client:
-            await create(made)
+            await create(client)
             results = await client.send(ORDERS, b"one", b"two", label="hello")
             assert [result.status for result in results] == [0, 0]
             queue = await client.open(ORDERS)
             number = client.next()
             first = await client.receive(queue, request=number)
             assert bodies(first) == [b"one"]
-            assert first.messages.properties[0].label == "hello"
-            assert first.messages.properties[0].message_id == results[0].message_id
-            again = await client.receive(queue, request=number)
-            assert again == first
+            properties = first.messages.properties[0]
+            assert properties.label == "hello"
+            assert properties.message_id == results[0].message_id
+            assert properties.lookup_identifier == results[0].places[0].lookup_identifier
+            assert properties.destination_queue == ORDERS
+            assert await client.receive(queue, request=number) == first
             assert bodies(await client.receive(queue)) == [b"two"]
+            empty = await client.receive(queue)
+            assert (len(empty.messages.numbers), empty.status) == (
+                0,
+                ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND,
+            )
+
+    run(scenario())
+
+
+def test_a_repeated_send_has_its_first_result_and_a_confirmed_number_none() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            message = data_pb2.OutgoingMessage(
+                targets=[ORDERS], properties=data_pb2.Properties(body=b"x")
+            )
+            request = data_pb2.SendRequest(request=client.next(), messages=[message])
+            first = await client.data.Send(request)
+            assert await client.data.Send(request) == first
+            queue = await client.open(ORDERS)
+            assert len((await client.receive(queue, 5)).messages.numbers) == 1
+            await client.data.Confirm(
+                data_pb2.ConfirmRequest(client_id=client.client_id, confirmed_upto=2)
+            )
+            (late,) = (await client.data.Send(request)).results
+            assert late.status == ErrorCode.MQ_ERROR_STALE_HANDLE
+
+    run(scenario())
+
+
+def test_several_come_at_once_and_large_answers_in_parts() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            large = [bytes([k]) * (300 << 10) for k in range(8)]
+            for body in large:
+                await client.send(ORDERS, body)
+            queue = await client.open(ORDERS)
+            number = client.next(10)
+            taken: list[bytes] = []
+            first, parts = number.number, 0
+            while first:
+                count = number.number + 10 - first
+                reply = await client.receive(
+                    queue, count, request=client.numbered(first), view=data_pb2.PROPERTIES
+                )
+                taken += bodies(reply)
+                first, parts = reply.ask_again_from, parts + 1
+            assert taken == large
+            assert parts > 1
+            assert reply.status == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+
+    run(scenario())
+
+
+def test_a_receive_waits_for_an_arrival_or_its_timeout() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            queue = await client.open(ORDERS)
+            late = await client.receive(queue, timeout_ms=50)
+            assert late.status == ErrorCode.MQ_ERROR_IO_TIMEOUT
+            waiting = asyncio.ensure_future(client.receive(queue, timeout_ms=20_000))
+            gauge = (await made.leader()).metrics.gauge("quorate_waiting_readers")
+            await until(lambda: gauge._value.get() == 1)
+            await client.send(ORDERS, b"now")
+            assert bodies(await waiting) == [b"now"]
+            assert gauge._value.get() == 0
+
+    run(scenario())
+
+
+def test_waiting_readers_are_served_in_the_order_in_which_they_came() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            queue = await client.open(ORDERS)
+            gauge = (await made.leader()).metrics.gauge("quorate_waiting_readers")
+            readers = []
+            for _ in range(5):
+                call = client.receive(queue, timeout_ms=0xFFFF_FFFF)
+                readers.append(asyncio.ensure_future(call))
+                await until(lambda: gauge._value.get() == len(readers))
+            for body in (b"1", b"2", b"3", b"4", b"5"):
+                await client.send(ORDERS, body)
+            replies = await asyncio.gather(*readers)
+            assert [bodies(reply) for reply in replies] == [[b"1"], [b"2"], [b"3"], [b"4"], [b"5"]]
+
+    run(scenario())
+
+
+def test_cancel_is_a_result_and_leaves_what_was_found() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            queue = await client.open(ORDERS)
+            number = client.next()
+            waiting = asyncio.ensure_future(
+                client.receive(queue, request=number, timeout_ms=0xFFFF_FFFF)
+            )
+            gauge = (await made.leader()).metrics.gauge("quorate_waiting_readers")
+            await until(lambda: gauge._value.get() == 1)
+            cancel = data_pb2.CancelRequest(
+                client_id=client.client_id, first_number=number.number, count=1
+            )
+            assert list((await client.data.Cancel(cancel)).received_numbers) == []
+            assert (await waiting).status == ErrorCode.MQ_ERROR_OPERATION_CANCELLED
+            await client.send(ORDERS, b"kept")
+            again = await client.receive(queue, request=number)
+            assert again.status == ErrorCode.MQ_ERROR_OPERATION_CANCELLED
+            taken = client.next()
+            assert bodies(await client.receive(queue, request=taken)) == [b"kept"]
+            cancel.first_number = taken.number
+            assert list((await client.data.Cancel(cancel)).received_numbers) == [taken.number]
+
+    run(scenario())
+
+
+def test_closing_a_handle_ends_its_waits() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            queue = await client.open(ORDERS)
+            waiting = asyncio.ensure_future(client.receive(queue, timeout_ms=0xFFFF_FFFF))
+            gauge = (await made.leader()).metrics.gauge("quorate_waiting_readers")
+            await until(lambda: gauge._value.get() == 1)
+            await client.data.CloseQueue(
+                data_pb2.CloseQueueRequest(request=client.next(), handle=queue.handle)
+            )
+            assert (await waiting).status == ErrorCode.MQ_ERROR_OPERATION_CANCELLED
+            with refused(grpc.StatusCode.FAILED_PRECONDITION, "MQ_ERROR_INVALID_HANDLE"):
+                await client.receive(queue)
+
+    run(scenario())
+
+
+def test_deleting_a_queue_ends_the_waits_in_it() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            made_queue = await create(client)
+            queue = await client.open(ORDERS)
+            waiting = asyncio.ensure_future(client.receive(queue, timeout_ms=0xFFFF_FFFF))
+            gauge = (await made.leader()).metrics.gauge("quorate_waiting_readers")
+            await until(lambda: gauge._value.get() == 1)
+            await client.queues.DeleteQueue(
+                control_pb2.DeleteQueueRequest(
+                    queue=control_pb2.QueueName(queue_id=made_queue.queue_id)
+                )
+            )
+            with refused(grpc.StatusCode.NOT_FOUND, "MQ_ERROR_QUEUE_NOT_AVAILABLE"):
+                await waiting
+
+    run(scenario())
+
+
+def test_reads_by_lookup_identifier_never_wait() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            sent = await client.send(ORDERS, b"a", b"b", b"c")
+            keys = [result.places[0].lookup_identifier for result in sent]
+            queue = await client.open(ORDERS)
+
+            def selector(kind: Any, key: int = 0) -> data_pb2.Selector:
+                return data_pb2.Selector(kind=kind, lookup_identifier=key)
+
+            peeked = await client.peek(queue, selector=selector(data_pb2.SEEK_NEXT, keys[0]))
+            assert bodies(peeked) == [b"b"]
+            peeked = await client.peek(queue, selector=selector(data_pb2.SEEK_PREVIOUS, keys[2]))
+            assert bodies(peeked) == [b"b"]
+            peeked = await client.peek(queue, selector=selector(data_pb2.SEEK_LAST))
+            assert bodies(peeked) == [b"c"]
+            exact = selector(data_pb2.EXACT, keys[1])
+            assert bodies(await client.receive(queue, selector=exact)) == [b"b"]
+            again = await client.receive(queue, selector=exact, timeout_ms=10_000)
+            assert again.status == ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED
+            after = await client.receive(queue, selector=selector(data_pb2.AFTER, keys[0]))
+            assert bodies(after) == [b"c"]
+
+    run(scenario())
+
+
+def test_peeks_take_nothing_and_may_wait() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            queue = await client.open(ORDERS, data_pb2.PEEK_ACCESS)
+            nothing = await client.peek(queue)
+            assert nothing.status == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+            assert (await client.peek(queue, timeout_ms=30)).status == ErrorCode.MQ_ERROR_IO_TIMEOUT
+            waiting = asyncio.ensure_future(client.peek(queue, timeout_ms=20_000))
+            gauge = (await made.leader()).metrics.gauge("quorate_waiting_readers")
+            await until(lambda: gauge._value.get() == 1)
+            await client.send(ORDERS, b"a", b"b")
+            assert bodies(await waiting) == [b"a"]
+            both = await client.peek(queue, count=10)
+            assert bodies(both) == [b"a", b"b"]
+            assert len(both.messages.packets) == 0
+            with refused(grpc.StatusCode.PERMISSION_DENIED, "MQ_ERROR_ACCESS_DENIED"):
+                await client.receive(queue)
+
+    run(scenario())
+
+
+def test_a_cursor_walks_waits_and_notices_what_others_took() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            queue = await client.open(ORDERS)
+            cursor = (
+                await client.data.CreateCursor(
+                    data_pb2.CreateCursorRequest(client_id=client.client_id, handle=queue.handle)
+                )
+            ).cursor
+            ahead = data_pb2.PEEK_NEXT
+            early = await client.peek(queue, cursor=cursor, action=ahead)
+            assert early.status == ErrorCode.MQ_ERROR_ILLEGAL_CURSOR_ACTION
+            await client.send(ORDERS, b"a", b"b")
+            assert bodies(await client.peek(queue, cursor=cursor)) == [b"a"]
+            assert bodies(await client.peek(queue, cursor=cursor)) == [b"a"]
+            assert bodies(await client.peek(queue, cursor=cursor, action=ahead)) == [b"b"]
+            waiting = asyncio.ensure_future(
+                client.peek(queue, cursor=cursor, action=ahead, timeout_ms=20_000)
+            )
+            gauge = (await made.leader()).metrics.gauge("quorate_waiting_readers")
+            await until(lambda: gauge._value.get() == 1)
+            await client.send(ORDERS, b"c")
+            assert bodies(await waiting) == [b"c"]
+            assert bodies(await client.receive(queue, cursor=cursor)) == [b"c"]
+            assert bodies(await client.receive(queue, 2)) == [b"a", b"b"]
+            await client.send(ORDERS, b"d")
+            assert bodies(await client.peek(queue, cursor=cursor)) == [b"d"]
+            assert bodies(await client.receive(queue)) == [b"d"]
+            gone = await client.peek(queue, cursor=cursor)
+            assert gone.status == ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED
+            gone_too = await client.receive(queue, cursor=cursor)
+            assert gone_too.status == ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED
+            request = data_pb2.CloseCursorRequest(client_id=client.client_id, cursor=cursor)
+            await client.data.CloseCursor(request)
+            with refused(grpc.StatusCode.FAILED_PRECONDITION, "MQ_ERROR_INVALID_HANDLE"):
+                await client.data.CloseCursor(request)
+
+    run(scenario())
+
+
+def test_a_two_phase_receive_is_accepted_returned_or_rejected() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            await client.send(ORDERS, b"a", b"b", dead_letter=True)
+            queue = await client.open(ORDERS)
+
+            async def complete(
+                key: int, decision: data_pb2.CompleteRequest.Decision.ValueType
+            ) -> None:
+                await client.data.Complete(
+                    data_pb2.CompleteRequest(
+                        request=client.next(),
+                        queue_id=queue.queue_id,
+                        lookup_identifier=key,
+                        decision=decision,
+                    )
+                )
+
+            lent = await client.receive(queue, is_two_phase=True)
+            assert bodies(lent) == [b"a"]
+            key = lent.messages.lookup_identifiers[0]
+            assert bodies(await client.peek(queue)) == [b"b"]
+            await complete(key, data_pb2.CompleteRequest.RETURN)
+            lent = await client.receive(queue, is_two_phase=True)
+            assert bodies(lent) == [b"a"]
+            await complete(key, data_pb2.CompleteRequest.REJECT)
+            lent = await client.receive(queue, is_two_phase=True)
+            assert bodies(lent) == [b"b"]
+            await complete(lent.messages.lookup_identifiers[0], data_pb2.CompleteRequest.ACCEPT)
+            with refused(grpc.StatusCode.FAILED_PRECONDITION, "MQ_ERROR_TRANSACTION_SEQUENCE"):
+                await complete(key, data_pb2.CompleteRequest.ACCEPT)
+
+    run(scenario())
+
+
+def test_transactions_hide_until_commit_and_undo_on_abort() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client, transactional=True)
+            queue = await client.open(PATH)
+            assert queue.is_transactional
+
+            async def begin(**more: Any) -> bytes:
+                transaction = secrets.token_bytes(16)
+                await client.data.BeginTransaction(
+                    data_pb2.BeginTransactionRequest(
+                        request=client.next(), transaction=transaction, **more
+                    )
+                )
+                return transaction
+
+            def ending(transaction: bytes) -> data_pb2.EndTransactionRequest:
+                return data_pb2.EndTransactionRequest(
+                    request=client.next(), transaction=transaction
+                )
+
+            first = await begin()
+            results = await client.send(ORDERS, b"a", b"b", transaction=first)
+            assert [result.status for result in results] == [0, 0]
+            assert (await client.peek(queue)).status == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+            await client.data.CommitTransaction(ending(first))
+            seen = await client.peek(queue, count=2)
+            ends = [
+                (one.is_first_in_transaction, one.is_last_in_transaction)
+                for one in seen.messages.properties
+            ]
+            assert ends == [(True, False), (False, True)]
+            second = await begin()
+            assert bodies(await client.receive(queue, transaction=second)) == [b"a"]
+            await client.data.AbortTransaction(ending(second))
+            third = await begin(is_two_phase=True, coordinator="somebody")
+            assert bodies(await client.receive(queue, transaction=third)) == [b"a"]
+            with refused(grpc.StatusCode.FAILED_PRECONDITION, "MQ_ERROR_TRANSACTION_SEQUENCE"):
+                await client.data.CommitTransaction(ending(third))
+            await client.data.PrepareTransaction(ending(third))
+            await client.data.CommitTransaction(ending(third))
+            assert bodies(await client.receive(queue)) == [b"b"]
+            (refusal,) = await client.send(ORDERS, b"alone")
+            assert refusal.status == ErrorCode.MQ_ERROR_TRANSACTION_USAGE
+
+    run(scenario())
+
+
+def test_nobody_else_ends_a_transaction() -> None:
+    async def scenario() -> None:
+        async with world() as made:
+            leader = await made.leader()
+            async with made.client(leader) as one, made.client(leader) as other:
+                transaction = secrets.token_bytes(16)
+                await one.data.BeginTransaction(
+                    data_pb2.BeginTransactionRequest(request=one.next(), transaction=transaction)
+                )
+                with refused(grpc.StatusCode.FAILED_PRECONDITION, "MQ_ERROR_TRANSACTION_SEQUENCE"):
+                    await other.data.AbortTransaction(
+                        data_pb2.EndTransactionRequest(
+                            request=other.next(), transaction=transaction
+                        )
+                    )
+
+    run(scenario())
+
+
+def test_a_message_moves_to_a_subqueue_and_back() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            sent = (await client.send(ORDERS, b"a"))[0].places[0]
+            sub = await client.open(ORDERS + ";retry", data_pb2.MOVE_ACCESS)
+            move = data_pb2.MoveRequest(
+                request=client.next(),
+                source_queue_id=sent.queue_id,
+                lookup_identifier=sent.lookup_identifier,
+                target_queue_id=sub.queue_id,
+            )
+            moved = await client.data.Move(move)
+            assert await client.data.Move(move) == moved
+            queue = await client.open(ORDERS)
+            assert (await client.receive(queue)).status == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+            back = await client.data.Move(
+                data_pb2.MoveRequest(
+                    request=client.next(),
+                    source_queue_id=sub.queue_id,
+                    lookup_identifier=moved.lookup_identifier,
+                    target_queue_id=sent.queue_id,
+                )
+            )
+            assert back.lookup_identifier
+            assert bodies(await client.receive(queue)) == [b"a"]
+
+    run(scenario())
+
+
+def test_share_modes_exclude() -> None:
+    async def scenario() -> None:
+        async with world() as made:
+            leader = await made.leader()
+            async with made.client(leader) as one, made.client(leader) as other:
+                await create(one)
+                alone = await one.open(ORDERS, share_mode=data_pb2.DENY_RECEIVE)
+                with refused(grpc.StatusCode.FAILED_PRECONDITION, "MQ_ERROR_SHARING_VIOLATION"):
+                    await other.open(ORDERS)
+                await other.open(ORDERS, data_pb2.PEEK_ACCESS)
+                await one.data.CloseQueue(
+                    data_pb2.CloseQueueRequest(request=one.next(), handle=alone.handle)
+                )
+                await other.open(ORDERS)
+
+    run(scenario())
+
+
+def test_sessions_resume_and_their_end_dead_letters_what_was_not_confirmed() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            await client.send(ORDERS, b"a", b"b")
+            queue = await client.open(ORDERS)
+            assert bodies(await client.receive(queue)) == [b"a"]
+            resumed = await client.open_session()
+            assert resumed.highest_number == client.number
+            client.confirmed_upto = client.number
+            assert bodies(await client.receive(queue)) == [b"b"]
+            ending = data_pb2.CloseSessionRequest(client_id=client.client_id)
+            await client.data.CloseSession(ending)
+            await client.data.CloseSession(ending)
+            with refused(grpc.StatusCode.FAILED_PRECONDITION, "MQ_ERROR_STALE_HANDLE"):
+                await client.receive(queue)
+            await client.open_session()
+            dead = await client.open(r".\system$;DEADLETTER")
+            assert bodies(await client.receive(dead)) == [b"b"]
+            renew = data_pb2.RenewSessionRequest(client_id=client.client_id, lease_ms=5_000)
+            await client.data.RenewSession(renew)
+
+    run(scenario())
+
+
+def test_properties_travel_and_packets_are_taken_as_they_are() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            given = data_pb2.Properties(
+                body="text".encode("utf-16-le"),
+                body_type=8,
+                label="a label",
+                priority=6,
+                delivery=data_pb2.RECOVERABLE,
+                time_to_reach_queue_s=60,
+                time_to_be_received_s=3_600,
+                correlation_id=bytes(range(20)),
+                application_tag=77,
+                response_queue=ORDERS,
+                administration_queue=PATH,
+                acknowledgements=8,
+                dead_letter=True,
+                extension=b"ext",
+            )
+            message = data_pb2.OutgoingMessage(targets=[PATH], properties=given)
+            request = data_pb2.SendRequest(request=client.next(), messages=[message])
+            sent = (await client.data.Send(request)).results[0]
+            queue = await client.open(ORDERS)
+            reply = await client.receive(queue)
+            got = reply.messages.properties[0]
+            for name in (
+                "body",
+                "body_type",
+                "label",
+                "priority",
+                "delivery",
+                "time_to_reach_queue_s",
+                "time_to_be_received_s",
+                "correlation_id",
+                "application_tag",
+                "response_queue",
+                "acknowledgements",
+                "dead_letter",
+                "extension",
+            ):
+                assert getattr(got, name) == getattr(given, name), name
+            assert got.administration_queue.startswith("PRIVATE=")
+            offsets = reply.messages.offsets
+            packet = reply.messages.packets[offsets[0] : offsets[1]]
+            copy = data_pb2.OutgoingMessage(targets=[ORDERS], packet=packet)
+            request = data_pb2.SendRequest(request=client.next(), messages=[copy])
+            again = (await client.data.Send(request)).results[0]
+            assert again.message_id != sent.message_id
+            got_again = (await client.receive(queue)).messages.properties[0]
+            assert got_again.message_id == again.message_id
+            assert got_again.label == "a label"
+
+    run(scenario())
+
+
+def test_wrong_arguments_name_their_field() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            wrong: dict[str, tuple[Any, str]] = {
+                "label": ("x" * 250, "messages[0].properties.label"),
+                "priority": (8, "messages[0].properties.priority"),
+                "correlation_id": (b"x", "messages[0].properties.correlation_id"),
+                "acknowledgements": (0x10, "messages[0].properties.acknowledgements"),
+                "tracing_queue": (b"x", "messages[0].properties.tracing_queue"),
+                "message_class": (3, "messages[0].properties.connector_type"),
+                "response_queue": ("nonsense", "messages[0].properties.response_queue"),
+            }
+            for name, (value, field) in wrong.items():
+                with refused(INVALID, field=field):
+                    await client.send(ORDERS, b"", **{name: value})
+            with refused(INVALID, field="messages[0].properties.body"):
+                await client.send(ORDERS, bytes((4 << 20) - 100))
+            with refused(INVALID, field="messages[0].targets[0]"):
+                await client.send("DIRECT=NONSENSE:x", b"")
+            with refused(INVALID, field="messages"):
+                await client.send(ORDERS)
+            with refused(INVALID, field="transaction"):
+                await client.send(ORDERS, b"", transaction=b"short")
+            with refused(grpc.StatusCode.UNIMPLEMENTED):
+                await client.send(ORDERS, b"", privacy_level=1)
+            with refused(INVALID, field="queue"):
+                await client.open("nonsense")
+            with refused(grpc.StatusCode.NOT_FOUND, "MQ_ERROR_QUEUE_NOT_FOUND"):
+                await client.open(r".\private$\missing")
+            with refused(INVALID, field="client_id"):
+                await client.data.OpenSession(data_pb2.OpenSessionRequest(client_id=""))
+            with refused(INVALID, field="lease_ms"):
+                await client.open_session(lease_ms=1)
+            queue = await client.open(ORDERS)
+            used = client.numbered(client.number)
+            with refused(INVALID, field="request.number"):
+                await client.receive(queue, request=client.numbered(0))
+            with refused(INVALID, field="count"):
+                await client.receive(queue, 5_000)
+            client.confirmed_upto = 10_000
+            with refused(INVALID, field="request.confirmed_upto"):
+                await client.receive(queue)
+            client.confirmed_upto = 0
+            with refused(INVALID, field="request.number"):
+                await client.receive(queue, request=used)
+            stranger = Client.__new__(Client)
+            stranger.__dict__ |= client.__dict__ | {"client_id": "never-opened"}
+            with refused(grpc.StatusCode.FAILED_PRECONDITION, "MQ_ERROR_STALE_HANDLE"):
+                await stranger.receive(queue)
+
+    run(scenario())
+
+
+def test_a_lease_lives_as_long_as_its_client_waits() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            await client.open_session(lease_ms=3_000)
+            queue = await client.open(ORDERS)
+            waiting = asyncio.ensure_future(client.receive(queue, timeout_ms=7_000))
+            reply = await waiting
+            assert reply.status == ErrorCode.MQ_ERROR_IO_TIMEOUT
+            await client.send(ORDERS, b"still there")
+            assert bodies(await client.receive(queue)) == [b"still there"]
 
     run(scenario())

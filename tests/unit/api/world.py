@@ -3,7 +3,7 @@
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +36,7 @@ class PlainOperations:
         self.drained: dict[str, bool] = {}
         self.resent: list[int] = []
         self.levels: dict[str, str] = {}
-        self.links: dict[int, Link] = {}
+        self.known_links: dict[int, Link] = {}
 
     def health(self) -> Health:
         return Health(1 << 30, 1 << 31, (), is_draining=any(self.drained.values()), session_count=0)
@@ -45,8 +45,8 @@ class PlainOperations:
         self.drained[node] = is_draining
         return self.health()
 
-    async def link(self, queue_id: int) -> Link | None:
-        return self.links.get(queue_id)
+    async def links(self, queue_ids: Sequence[int]) -> Mapping[int, Link]:
+        return {one: self.known_links[one] for one in queue_ids if one in self.known_links}
 
     async def resend(self, queue_id: int) -> None:
         self.resent.append(queue_id)

@@ -1,0 +1,65 @@
+"""NodeControl: this node's events, log level and backups."""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from qm.api.calls import Context
+from qm.api.errors import InvalidArgument, Unsupported
+from qm.api.events import EventLog
+from qm.api.operations import NotOffered, Operations
+from qm.pb import control_pb2 as pb
+from qm.pb import control_pb2_grpc
+from qm.store.cluster import Cluster
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+EXPIRY_MAX_S: Final = 7 * 24 * 3600
+
+
+class NodeControl(control_pb2_grpc.NodeControlServicer):
+    """Implements `quorate.control.v1.NodeControl`."""
+
+    def __init__(self, cluster: Cluster, operations: Operations, events: EventLog) -> None:
+        self._cluster = cluster
+        self._operations = operations
+        self._events = events
+
+    async def StreamEvents(
+        self, request: pb.StreamEventsRequest, context: Context
+    ) -> AsyncIterator[pb.Event]:
+        """See control.proto."""
+        kinds = frozenset(request.kinds)
+        async for event in self._events.read(request.after, follow=request.follow):
+            if not kinds or event.kind in kinds:
+                yield pb.Event(
+                    number=event.number,
+                    time_ms=event.time_ms,
+                    node=self._cluster.node,
+                    kind=event.kind,
+                    name=event.name,
+                    principal=event.principal,
+                    text=event.text,
+                    details=event.details,
+                )
+
+    async def SetLogLevel(
+        self, request: pb.SetLogLevelRequest, context: Context
+    ) -> pb.SetLogLevelReply:
+        """See control.proto."""
+        if request.level not in LEVELS:
+            raise InvalidArgument("level", f"{request.level[:32]!r}; one of {', '.join(LEVELS)}")
+        if request.expires_after_s > EXPIRY_MAX_S:
+            raise InvalidArgument("expires_after_s", f"at most {EXPIRY_MAX_S}, or 0")
+        previous = self._operations.set_log_level(
+            request.level, request.logger, request.expires_after_s
+        )
+        return pb.SetLogLevelReply(previous_level=previous)
+
+    async def CreateBackup(
+        self, request: pb.CreateBackupRequest, context: Context
+    ) -> AsyncIterator[pb.BackupChunk]:
+        """See control.proto."""
+        try:
+            async for part in self._operations.backup():
+                yield pb.BackupChunk(data=part.data, total_bytes=part.total_bytes, index=part.index)
+        except NotOffered as error:
+            raise Unsupported(str(error)) from None

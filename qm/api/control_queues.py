@@ -1,0 +1,399 @@
+"""QueueControl: the queue manager, queues, their attributes and access lists."""
+
+from enum import IntFlag
+from fnmatch import fnmatch
+from typing import Any, Final
+from uuid import uuid4
+
+import msgspec
+
+from qm.api.acl import changed_descriptor, default_descriptor, names_of, shown_acl
+from qm.api.calls import Context, caller
+from qm.api.deciding import UNNUMBERED, Decider
+from qm.api.errors import InvalidArgument, MsmqError, NotPermitted, check
+from qm.api.identity import Principal, Role
+from qm.api.names import queue_id_of
+from qm.api.outcomes import number_of
+from qm.api.paging import number_after, page_size, token_of
+from qm.api.values import encode_values, shown_value
+from qm.model.attributes import (
+    QUEUE_ATTRIBUTES,
+    QUEUE_MANAGER_ATTRIBUTES,
+    encode_attribute,
+)
+from qm.model.commands import CreateQueue, DeleteQueue, PurgeQueue, SetQueue, SetQueueManager
+from qm.model.elements import QueueKind
+from qm.model.granting import is_granted_on_manager, is_granted_on_queue
+from qm.model.ledger import QueueInHand
+from qm.model.queries import (
+    QueueInfo,
+    View,
+    find_by_path,
+    list_clients,
+    list_opens,
+    list_queues,
+    queue_manager,
+    queue_properties,
+    queue_statistics,
+)
+from qm.model.records import Queue, QueueManager
+from qm.names.errors import QueueNameError
+from qm.names.path_name import parse_path_name
+from qm.pb import control_pb2 as pb
+from qm.pb import control_pb2_grpc
+from qm.store.cluster import Cluster
+from qm.wire.access_mask import MachineAccess, QueueAccess
+from qm.wire.codes import ErrorCode
+
+PATTERN_MAX_CHARS: Final = 256
+PRINCIPALS_SHOWN_MAX: Final = 1_000
+OPENS_COUNTED_MAX: Final = 1_000
+_SECRET: Final = frozenset({"sealed_private_keys"})
+_INTERNAL: Final = frozenset({"outgoing_key", "queue_id", "kind", "is_deleting"})
+_SECURITY: Final = "security"
+_READERS_OF_ALL: Final = frozenset({Role.ADMIN, Role.OPERATOR})
+
+
+class QueueControl(control_pb2_grpc.QueueControlServicer):
+    """Implements `quorate.control.v1.QueueControl`."""
+
+    def __init__(self, cluster: Cluster, decider: Decider) -> None:
+        self._cluster = cluster
+        self._decider = decider
+
+    @property
+    def _view(self) -> View:
+        return self._cluster.view
+
+    # The queue manager -------------------------------------------------------------------
+
+    async def GetQueueManager(
+        self, request: pb.GetQueueManagerRequest, context: Context
+    ) -> pb.QueueManager:
+        """See control.proto."""
+        await self._cluster.read_barrier()
+        found = queue_manager(self._view)
+        if found is None:
+            raise MsmqError(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
+        record, counters = found.attributes, found.counters
+        return pb.QueueManager(
+            identifier=record.identifier,
+            computer_name=record.computer_name,
+            qualified_computer_name=record.qualified_computer_name,
+            attributes=_shown(record),
+            settable=sorted(QUEUE_MANAGER_ATTRIBUTES),
+            version=record.version,
+            total_bytes=counters.total_bytes,
+            journal_bytes=counters.journal_bytes,
+            queue_count=counters.queue_count,
+        )
+
+    async def SetQueueManager(
+        self, request: pb.SetQueueManagerRequest, context: Context
+    ) -> pb.SetReply:
+        """See control.proto."""
+        changes = encode_values(QUEUE_MANAGER_ATTRIBUTES, request.changes, "changes")
+        return await self._set_manager(changes, _version(request))
+
+    async def _set_manager(self, changes: dict[str, bytes], if_version: int | None) -> pb.SetReply:
+        command = SetQueueManager(UNNUMBERED, changes, caller().sids, if_version)
+        outcome = await self._decider.decide(
+            command, lambda: _has(self._manager_record(), QUEUE_MANAGER_ATTRIBUTES, changes)
+        )
+        check(outcome.status)
+        return pb.SetReply(version=number_of(outcome) or self._manager_record().version)
+
+    def _manager_record(self) -> QueueManager:
+        manager = self._view.ledger.manager
+        if manager is None:
+            raise MsmqError(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
+        return manager
+
+    # Queues ------------------------------------------------------------------------------
+
+    async def CreateQueue(self, request: pb.CreateQueueRequest, context: Context) -> pb.Queue:
+        """See control.proto."""
+        try:
+            parse_path_name(request.path_name)
+        except QueueNameError as error:
+            raise InvalidArgument("path_name", error.reason) from None
+        who = caller()
+        attributes = encode_values(QUEUE_ATTRIBUTES, request.attributes, "attributes")
+        security = request.security_descriptor
+        if not security and _SECURITY not in attributes:
+            security = default_descriptor(who)
+        identifier = uuid4().bytes_le
+        command = CreateQueue(
+            UNNUMBERED,
+            identifier,
+            uuid4().bytes_le,
+            request.path_name,
+            attributes,
+            security,
+            who.sids,
+        )
+        outcome = await self._decider.decide(
+            command, lambda: self._identifier_at(request.path_name) == identifier
+        )
+        if outcome.status == ErrorCode.MQ_ERROR_QUEUE_EXISTS and request.if_not_exists:
+            return self._existing(request.path_name, attributes)
+        check(outcome.status)
+        return self._shown_queue(self._id_at(request.path_name))
+
+    def _id_at(self, path_name: str) -> int:
+        found = find_by_path(self._view, path_name)
+        check(found.status)
+        return found.queue_id
+
+    def _identifier_at(self, path_name: str) -> bytes:
+        found = find_by_path(self._view, path_name)
+        queue = self._view.ledger.queue(found.queue_id) if found.queue_id else None
+        return b"" if queue is None else queue.record.identifier
+
+    def _existing(self, path_name: str, wanted: dict[str, bytes]) -> pb.Queue:
+        """Return the queue that is there, if it is as wanted."""
+        queue_id = self._id_at(path_name)
+        queue = self._view.ledger.queue(queue_id)
+        assert queue is not None, "a name without its queue"
+        if not _has(queue.record, QUEUE_ATTRIBUTES, wanted):
+            raise MsmqError(
+                ErrorCode.MQ_ERROR_QUEUE_EXISTS, "the queue exists with other attributes"
+            )
+        return self._shown_queue(queue_id)
+
+    async def ListQueues(
+        self, request: pb.ListQueuesRequest, context: Context
+    ) -> pb.ListQueuesReply:
+        """See control.proto."""
+        if len(request.pattern) > PATTERN_MAX_CHARS:
+            raise InvalidArgument("pattern", f"at most {PATTERN_MAX_CHARS} characters")
+        size = page_size(request.page_size)
+        after = number_after(request.page_token)
+        kinds = _kinds(request)
+        await self._cluster.read_barrier()
+        page = list_queues(self._view, after=after or 0, limit=size, kinds=kinds)
+        pattern = request.pattern.lower()
+        shown = [
+            _listed(one)
+            for one in page.items
+            if (not pattern or fnmatch(one.pathname.lower(), pattern))
+            and self._may_see(one.queue_id, caller())
+        ]
+        return pb.ListQueuesReply(queues=shown, page_token=token_of(page.next))
+
+    async def GetQueue(self, request: pb.GetQueueRequest, context: Context) -> pb.Queue:
+        """See control.proto."""
+        queue_id = await self._readable(request.queue, QueueAccess.GET_QUEUE_PROPERTIES)
+        return self._shown_queue(queue_id)
+
+    async def SetQueue(self, request: pb.SetQueueRequest, context: Context) -> pb.SetReply:
+        """See control.proto."""
+        changes = encode_values(QUEUE_ATTRIBUTES, request.changes, "changes")
+        await self._cluster.read_barrier()
+        queue_id = queue_id_of(self._view, request.queue)
+        return await self._set_queue(queue_id, changes, _version(request))
+
+    async def _set_queue(
+        self, queue_id: int, changes: dict[str, bytes], if_version: int | None
+    ) -> pb.SetReply:
+        def is_done() -> bool:
+            queue = self._view.ledger.queue(queue_id)
+            return queue is not None and _has(queue.record, QUEUE_ATTRIBUTES, changes)
+
+        command = SetQueue(UNNUMBERED, queue_id, changes, caller().sids, if_version)
+        outcome = await self._decider.decide(command, is_done)
+        check(outcome.status)
+        queue = self._queue(queue_id)
+        return pb.SetReply(version=number_of(outcome) or queue.record.version)
+
+    async def DeleteQueue(
+        self, request: pb.DeleteQueueRequest, context: Context
+    ) -> pb.DeleteQueueReply:
+        """See control.proto."""
+        await self._cluster.read_barrier()
+        queue_id = queue_id_of(self._view, request.queue)
+        count = self._queue(queue_id).count()
+
+        def is_gone() -> bool:
+            queue = self._view.ledger.queue(queue_id)
+            return queue is None or queue.record.is_deleting
+
+        command = DeleteQueue(UNNUMBERED, queue_id, caller().sids)
+        outcome = await self._decider.decide(command, is_gone)
+        check(outcome.status)
+        return pb.DeleteQueueReply(message_count=count)
+
+    async def PurgeQueue(
+        self, request: pb.PurgeQueueRequest, context: Context
+    ) -> pb.PurgeQueueReply:
+        """See control.proto."""
+        await self._cluster.read_barrier()
+        queue_id = queue_id_of(self._view, request.queue)
+        if request.dry_run:
+            queue = self._queue(queue_id)
+            return pb.PurgeQueueReply(message_count=queue.count() - sum(queue.locked))
+        outcome = await self._decider.decide(PurgeQueue(UNNUMBERED, queue_id, caller().sids))
+        check(outcome.status)
+        return pb.PurgeQueueReply(message_count=number_of(outcome))
+
+    # Access lists ------------------------------------------------------------------------
+
+    async def GetAcl(self, request: pb.GetAclRequest, context: Context) -> pb.Acl:
+        """See control.proto."""
+        if not request.HasField("queue"):
+            await self._cluster.read_barrier()
+            manager = self._manager_record()
+            who = caller()
+            if who.role not in _READERS_OF_ALL and not is_granted_on_manager(
+                manager, who.sids, MachineAccess.GET_MACHINE_PERMISSIONS
+            ):
+                raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED)
+            return self._acl(manager.security, manager.version, MachineAccess)
+        queue_id = await self._readable(request.queue, QueueAccess.GET_QUEUE_PERMISSIONS)
+        record = self._queue(queue_id).record
+        return self._acl(record.security, record.version, QueueAccess)
+
+    def _acl(self, security: bytes, version: int, access: type[IntFlag]) -> pb.Acl:
+        clients = list_clients(self._view, limit=PRINCIPALS_SHOWN_MAX).items
+        names = names_of({client.principal for client in clients} | {caller().name})
+        return shown_acl(security, version, access, names)
+
+    async def SetAcl(self, request: pb.SetAclRequest, context: Context) -> pb.SetReply:
+        """See control.proto."""
+        await self._cluster.read_barrier()
+        if not request.HasField("queue"):
+            if caller().role is not Role.ADMIN:
+                raise NotPermitted("the queue manager's access list is for admins to change")
+            security = changed_descriptor(
+                self._manager_record().security, request.entries, request.owner, MachineAccess
+            )
+            changes = {_SECURITY: encode_attribute(security)}
+            return await self._set_manager(changes, _version(request))
+        queue_id = queue_id_of(self._view, request.queue)
+        security = changed_descriptor(
+            self._queue(queue_id).record.security, request.entries, request.owner, QueueAccess
+        )
+        return await self._set_queue(
+            queue_id, {_SECURITY: encode_attribute(security)}, _version(request)
+        )
+
+    # What callers see --------------------------------------------------------------------
+
+    def _queue(self, queue_id: int) -> QueueInHand:
+        queue = self._view.ledger.queue(queue_id)
+        if queue is None:
+            raise MsmqError(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
+        return queue
+
+    async def _readable(self, name: pb.QueueName, access: QueueAccess) -> int:
+        """Return the queue_id of a queue that the caller may look at."""
+        await self._cluster.read_barrier()
+        queue_id = queue_id_of(self._view, name)
+        if not self._may_see(queue_id, caller(), access):
+            raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED)
+        return queue_id
+
+    def _may_see(
+        self, queue_id: int, who: Principal, access: QueueAccess = QueueAccess.GET_QUEUE_PROPERTIES
+    ) -> bool:
+        if who.role in _READERS_OF_ALL:
+            return True
+        queue = self._queue(queue_id)
+        if queue.record.parent_queue:
+            queue = self._queue(queue.record.parent_queue)
+        return is_granted_on_queue(queue, who.sids, access)
+
+    def _shown_queue(self, queue_id: int) -> pb.Queue:
+        found = queue_properties(self._view, queue_id)
+        statistics = queue_statistics(self._view, queue_id)
+        if found is None or statistics is None:
+            raise MsmqError(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
+        record = found.attributes
+        opens = list_opens(self._view, queue_id=queue_id, limit=OPENS_COUNTED_MAX)
+        shown = pb.QueueStatistics(
+            locked_count=statistics.locked_count,
+            hidden_count=statistics.hidden_count,
+            count_by_priority=statistics.count_by_priority,
+            subqueue_bytes=statistics.subqueue_bytes,
+            quota_used_bytes=statistics.quota_used_bytes,
+            quota_bytes=statistics.quota_bytes,
+            arrival_count=statistics.arrival_count,
+            removal_count=statistics.removal_count,
+            oldest_arrival_time_s=statistics.oldest_arrival_time,
+            open_count=len(opens.items),
+        )
+        return pb.Queue(
+            queue_id=queue_id,
+            identifier=record.identifier,
+            kind=_KINDS[record.kind],
+            type=_TYPES[record.queue_type],
+            path_name=record.pathname,
+            format_name=found.format_name,
+            label=record.label,
+            is_transactional=record.transactional,
+            is_journaling=record.journaling,
+            is_deleting=record.is_deleting,
+            parent_queue_id=record.parent_queue,
+            message_count=statistics.message_count,
+            total_bytes=statistics.total_bytes,
+            attributes=_shown(record),
+            statistics=shown,
+            subqueue_ids=found.subqueues,
+            journal_queue_id=record.journal_queue,
+            is_active=found.is_active,
+            version=record.version,
+        )
+
+
+_KINDS: Final = dict(zip(QueueKind, pb.QueueKind.values(), strict=True))
+_TYPES: Final = pb.QueueType.values()
+
+
+def _kinds(request: pb.ListQueuesRequest) -> frozenset[QueueKind]:
+    try:
+        wanted = frozenset(QueueKind(int(kind)) for kind in request.kinds)
+    except ValueError as error:
+        raise InvalidArgument("kinds", str(error)) from None
+    return wanted or frozenset({QueueKind.APPLICATION})
+
+
+def _listed(info: QueueInfo) -> pb.Queue:
+    return pb.Queue(
+        queue_id=info.queue_id,
+        identifier=info.identifier,
+        kind=_KINDS[info.kind],
+        type=_TYPES[info.queue_type],
+        path_name=info.pathname,
+        label=info.label,
+        is_transactional=info.transactional,
+        is_journaling=info.journaling,
+        is_deleting=info.is_deleting,
+        parent_queue_id=info.parent_queue,
+        message_count=info.message_count,
+        total_bytes=info.total_bytes,
+    )
+
+
+def _shown(record: Queue | QueueManager) -> dict[str, pb.Value]:
+    """Return a record's attributes by name, none of them secret."""
+    hidden = _SECRET | _INTERNAL
+    return {
+        name: shown_value(value)
+        for name, value in msgspec.structs.asdict(record).items()
+        if name not in hidden
+    }
+
+
+def _has(record: Queue | QueueManager, known: Any, wanted: dict[str, bytes]) -> bool:
+    """Whether a record's attributes have these values already."""
+    return all(
+        encode_attribute(getattr(record, name)) == value
+        for name, value in wanted.items()
+        if name in known
+    )
+
+
+def _version(
+    request: pb.SetQueueManagerRequest | pb.SetQueueRequest | pb.SetAclRequest,
+) -> int | None:
+    return request.if_version if request.HasField("if_version") else None

@@ -1,0 +1,247 @@
+"""Streams by credit, on one node."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from qm.pb import data_pb2
+from tests.cluster.harness import run, until
+from tests.unit.api.test_data import ORDERS, create
+from tests.unit.api.world import Client, refused, world
+
+
+class Stream:
+    """The client's side of one stream."""
+
+    def __init__(self, client: Client, handle: int, **options: Any) -> None:
+        self._call = client.data.StreamReceive()
+        self._open = data_pb2.StreamOpen(client_id=client.client_id, handle=handle, **options)
+        self.numbers: list[int] = []
+        self.keys: list[int] = []
+        self.confirmed = 0
+        self.cancelled: list[int] = []
+        self._reading: asyncio.Task[None] | None = None
+
+    async def begin(self) -> None:
+        await self._call.write(data_pb2.StreamRequest(open=self._open))
+        self._reading = asyncio.ensure_future(self._read())
+
+    async def _read(self) -> None:
+        replies: AsyncIterator[data_pb2.StreamReply] = self._call
+        async for reply in replies:
+            self.numbers += reply.messages.numbers
+            self.keys += reply.messages.lookup_identifiers
+            self.confirmed = max(self.confirmed, reply.confirmed_upto)
+            self.cancelled += [one.first_number for one in reply.cancelled]
+
+    async def grant(self, first: int, count: int) -> None:
+        credit = data_pb2.StreamCredit(first_number=first, count=count)
+        await self._call.write(data_pb2.StreamRequest(credit=credit))
+
+    async def confirm(self, upto: int) -> None:
+        confirm = data_pb2.StreamConfirm(confirmed_upto=upto)
+        await self._call.write(data_pb2.StreamRequest(confirm=confirm))
+
+    async def got(self, count: int) -> None:
+        await until(lambda: len(self.numbers) >= count or self._is_over, lambda: self.numbers)
+        if len(self.numbers) < count:
+            await self.end()
+
+    @property
+    def _is_over(self) -> bool:
+        return self._reading is not None and self._reading.done()
+
+    async def end(self) -> None:
+        """Close this side and wait for the other's end."""
+        await self._call.done_writing()
+        await self.over()
+
+    async def over(self) -> None:
+        """Wait for the other side's end."""
+        assert self._reading is not None
+        await self._reading
+
+    def drop(self) -> None:
+        """Break the call as a lost connection would."""
+        self._call.cancel()
+
+
+async def opened(client: Client, **options: Any) -> Stream:
+    queue = await client.open(ORDERS)
+    stream = Stream(client, queue.handle, **options)
+    await stream.begin()
+    return stream
+
+
+def test_credit_k_is_request_number_k() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            await client.send(ORDERS, *(b"%d" % k for k in range(5)))
+            stream = await opened(client)
+            first = client.next(8).number
+            await stream.grant(first, 8)
+            await stream.got(5)
+            assert stream.numbers == list(range(first, first + 5))
+            await client.send(ORDERS, b"5", b"6")
+            await stream.got(7)
+            await stream.end()
+            assert stream.numbers == list(range(first, first + 7))
+            assert stream.cancelled == [first + 7]
+            assert stream.keys == sorted(stream.keys)
+
+    run(scenario())
+
+
+def test_numbers_granted_again_yield_the_same_messages() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            await client.send(ORDERS, *(b"%d" % k for k in range(20)))
+            stream = await opened(client)
+            first = client.next(20).number
+            await stream.grant(first, 10)
+            await stream.got(10)
+            stream.drop()
+            again = await opened(client)
+            await again.grant(first, 20)
+            await again.got(20)
+            assert again.keys[:10] == stream.keys
+            await again.end()
+            assert len(set(again.keys)) == 20
+
+    run(scenario())
+
+
+def test_a_committed_confirm_is_told_before_more_credit_is_given() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            await client.send(ORDERS, *(b"%d" % k for k in range(30)))
+            stream = await opened(client, commit_confirms=True)
+            for round_ in range(3):
+                first = client.next(10).number
+                await stream.grant(first, 10)
+                await stream.got(10 * (round_ + 1))
+                await stream.confirm(first + 9)
+                await until(lambda: stream.confirmed == client.number, lambda: stream.confirmed)
+            state = await client.open_session()
+            assert state.confirmed_upto == client.number
+            await stream.end()
+
+    run(scenario())
+
+
+def test_confirms_are_committed_when_no_run_carries_them() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            await client.send(ORDERS, b"only")
+            stream = await opened(client)
+            first = client.next().number
+            await stream.grant(first, 1)
+            await stream.got(1)
+            await stream.confirm(first)
+
+            async def confirmed() -> int:
+                return (await client.open_session()).confirmed_upto
+
+            seen = 0
+            for _ in range(200):
+                seen = await confirmed()
+                if seen == first:
+                    break
+            assert seen == first
+            await stream.end()
+
+    run(scenario())
+
+
+def test_two_streams_share_a_queue_without_loss_or_double() -> None:
+    async def scenario() -> None:
+        async with world() as made:
+            leader = await made.leader()
+            async with made.client(leader) as one, made.client(leader) as other:
+                await create(one)
+                streams = [await opened(client) for client in (one, other)]
+                for stream, client in zip(streams, (one, other), strict=True):
+                    await stream.grant(client.next(500).number, 500)
+                for k in range(10):
+                    await one.send(ORDERS, *(b"%d" % k for _ in range(60)))
+                await until(
+                    lambda: sum(len(stream.numbers) for stream in streams) == 600,
+                    lambda: [len(stream.numbers) for stream in streams],
+                )
+                keys = [key for stream in streams for key in stream.keys]
+                assert len(set(keys)) == 600
+                for stream in streams:
+                    await stream.end()
+
+    run(scenario())
+
+
+def test_a_two_phase_stream_lends() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            await client.send(ORDERS, b"a", b"b")
+            stream = await opened(client, is_two_phase=True)
+            await stream.grant(client.next(2).number, 2)
+            await stream.got(2)
+            queue = await client.open(ORDERS)
+            assert not (await client.peek(queue)).messages.lookup_identifiers
+            for key in stream.keys:
+                await client.data.Complete(
+                    data_pb2.CompleteRequest(
+                        request=client.next(), queue_id=queue.queue_id, lookup_identifier=key
+                    )
+                )
+            await stream.end()
+
+    run(scenario())
+
+
+def test_bad_frames_end_a_stream_with_their_reason() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            stream = await opened(client)
+            with refused(grpc.StatusCode.INVALID_ARGUMENT, field="credit"):
+                await stream.grant(0, 1)
+                await stream.end()
+            stream = await opened(client)
+            with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
+                await stream.grant(client.next().number, 1_000_000)
+                await stream.end()
+            call = client.data.StreamReceive()
+            with refused(grpc.StatusCode.INVALID_ARGUMENT, field="open"):
+                await call.write(data_pb2.StreamRequest(credit=data_pb2.StreamCredit()))
+                await call.read()
+            sending = await client.open(ORDERS, data_pb2.SEND_ACCESS)
+            stream = Stream(client, sending.handle)
+            with refused(grpc.StatusCode.PERMISSION_DENIED, "MQ_ERROR_ACCESS_DENIED"):
+                await stream.begin()
+                await stream.end()
+
+    run(scenario())
+
+
+def test_a_stopping_node_sends_its_streams_elsewhere() -> None:
+    async def scenario() -> None:
+        async with world() as made:
+            leader = await made.leader()
+            async with made.client(leader) as client:
+                await create(client)
+                stream = await opened(client)
+                await stream.grant(client.next().number, 1)
+                gauge = leader.metrics.gauge("quorate_waiting_readers")
+                await until(lambda: gauge._value.get() == 1)
+                stopping = asyncio.ensure_future(leader.server.stop())
+                with refused(grpc.StatusCode.UNAVAILABLE):
+                    await stream.over()
+                await stopping
+                made.apis.clear()
+
+    run(scenario())
