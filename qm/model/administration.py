@@ -23,6 +23,7 @@ from qm.model.commands import (
     SetQueue,
     SetQueueManager,
 )
+from qm.model.directory import manager_full_path, queue_paths
 from qm.model.effects import Outcome
 from qm.model.elements import OutgoingAdminState, QueueKind, QueuePrivacyLevel, QueueType
 from qm.model.granting import is_granted_on_manager, is_granted_on_queue
@@ -82,6 +83,7 @@ class Administration:
         except QueueNameError:
             self._registry.forget()
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        manager.full_path = manager_full_path(manager)
         self._ledger.put_manager(manager)
         host = command.computer_name
         manager.system_journal_queue = self._system(
@@ -258,6 +260,8 @@ class Administration:
             parent_queue=record.queue_id,
         )
         record.journal_queue = journal.queue_id
+        if not number:
+            record.full_path, record.directory_path = queue_paths(manager, record)
         self._ledger.put_queue(journal)
         self._ledger.put_queue(record)
         self._registry.bind_queue(record)

@@ -4,7 +4,10 @@ Names are the specification's ([MS-MQDMPR] 3.1.1.1, 3.1.1.2) in snake case, as i
 travel as canonical msgpack. A refusal is the MQ_ERROR code of the property rules.
 """
 
+import functools
+import operator
 from collections.abc import Callable, Mapping
+from enum import IntFlag
 from typing import Any, Final
 
 import msgspec
@@ -15,10 +18,19 @@ from qm.names.alias import LocalAliases
 from qm.names.errors import QueueNameError
 from qm.names.format_name import MulticastName, parse_format_name
 from qm.security.descriptor import parse_descriptor
+from qm.wire.access_mask import (
+    GENERIC_ALL,
+    GENERIC_EXECUTE,
+    GENERIC_READ,
+    GENERIC_WRITE,
+    MachineAccess,
+)
 from qm.wire.codes import ErrorCode
 from qm.wire.errors import ProtocolError
+from qm.wire.public_key import parse_mqds_public_keys
 
 U32_MAX: Final = 0xFFFF_FFFF
+GENERIC_RIGHTS: Final = GENERIC_READ | GENERIC_WRITE | GENERIC_EXECUTE | GENERIC_ALL
 _MULTICAST_PREFIX: Final = "MULTICAST="
 
 Check = Callable[[Any], int]
@@ -68,6 +80,30 @@ def _descriptor(value: Any) -> int:
     return 0
 
 
+def descriptor_of(rights: type[IntFlag]) -> Check:
+    """Return the check of a descriptor whose entries grant and deny nothing but these rights."""
+    known = int(functools.reduce(operator.or_, rights)) | GENERIC_RIGHTS
+
+    def check(value: Any) -> int:
+        try:
+            dacl = parse_descriptor(value).dacl
+        except ProtocolError:
+            return ErrorCode.MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR
+        is_sound = dacl is None or not any(entry.mask & ~known for entry in dacl.entries)
+        return 0 if is_sound else ErrorCode.MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR
+
+    return check
+
+
+def _public_keys(value: Any) -> int:
+    """MQDSPUBLICKEYS ([MS-MQMQ] 2.2.2); empty: none yet."""
+    try:
+        _, end = parse_mqds_public_keys(value, 0, len(value)) if value else ((), 0)
+    except ProtocolError:
+        return ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE
+    return 0 if end == len(value) else ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE
+
+
 def _aliases(value: Any) -> int:
     try:
         LocalAliases(value)
@@ -114,10 +150,10 @@ QUEUE_MANAGER_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
     "out_routing_server_identifier_list": Attribute(_GUIDS),
     "in_routing_server_identifier_list": Attribute(_GUIDS),
     "connected_network_identifier_list": Attribute(_GUIDS),
-    "public_encryption_key_list": Attribute(bytes),
-    "public_signing_key_list": Attribute(bytes),
+    "public_encryption_key_list": Attribute(bytes, _public_keys),
+    "public_signing_key_list": Attribute(bytes, _public_keys),
     "sealed_private_keys": Attribute(bytes),
-    "security": Attribute(bytes, _descriptor),
+    "security": Attribute(bytes, descriptor_of(MachineAccess)),
     "hardened_security": Attribute(bool),
     "connection_active": Attribute(bool),
     "send_insecure_nacks": Attribute(bool),

@@ -14,9 +14,9 @@ import msgspec
 
 from qm.model.attributes import (
     QUEUE_ATTRIBUTES,
-    QUEUE_MANAGER_ATTRIBUTES,
     Attribute,
     decode_attributes,
+    descriptor_of,
     encode_attribute,
 )
 from qm.model.commands import DirectoryWrite
@@ -29,9 +29,15 @@ from qm.model.elements import (
 )
 from qm.model.granting import is_granted_on_manager
 from qm.model.ledger import Ledger
-from qm.model.records import DirectoryObjectRow, Queue, decode
+from qm.model.records import DirectoryObjectRow, Queue, QueueManager, decode
 from qm.model.state import Table
-from qm.wire.access_mask import MachineAccess
+from qm.names.guid import guid_text
+from qm.wire.access_mask import (
+    ConnectedNetworkAccess,
+    EnterpriseAccess,
+    MachineAccess,
+    SiteAccess,
+)
 from qm.wire.codes import ErrorCode
 
 MQ_OK: Final = 0
@@ -54,7 +60,7 @@ OBJECT_ATTRIBUTES: Final[Mapping[DirectoryObjectType, Mapping[str, Attribute]]] 
         "non_ldap_capable_queue_manager_notification": Attribute(bool),
         "default_time_to_live": Attribute(int),
         "old_directory": Attribute(bool),
-        "security": QUEUE_ATTRIBUTES["security"],
+        "security": Attribute(bytes, descriptor_of(EnterpriseAccess)),
     },
     DirectoryObjectType.SITE: {
         "name": Attribute(str),
@@ -65,7 +71,7 @@ OBJECT_ATTRIBUTES: Final[Mapping[DirectoryObjectType, Mapping[str, Attribute]]] 
         "foreign_site": Attribute(bool),
         "public_signing_key_list": Attribute(bytes),
         "migrated_from_msmq10": Attribute(bool),
-        "security": QUEUE_ATTRIBUTES["security"],
+        "security": Attribute(bytes, descriptor_of(SiteAccess)),
     },
     DirectoryObjectType.ROUTING_LINK: {
         "description": Attribute(str),
@@ -77,7 +83,7 @@ OBJECT_ATTRIBUTES: Final[Mapping[DirectoryObjectType, Mapping[str, Attribute]]] 
     },
     DirectoryObjectType.CONNECTED_NETWORK: {
         "name": Attribute(str),
-        "security": QUEUE_ATTRIBUTES["security"],
+        "security": Attribute(bytes, descriptor_of(ConnectedNetworkAccess)),
     },
     DirectoryObjectType.USER: {
         "security_identifier": Attribute(bytes),
@@ -93,20 +99,33 @@ _UNIQUE: Final = {
     DirectoryObjectType.USER: "security_identifier",
 }
 _COST_MAX: Final = 999_999
-_ALSO_PUBLISHED_OF_MANAGER: Final = (
+_PUBLISHED_OF_MANAGER: Final = (
     "computer_name",
     "qualified_computer_name",
+    "queue_manager_version",
+    "operating_system_version",
     "operating_system_type",
     "create_time",
     "modify_time",
+    "queue_manager_quota",
+    "journal_quota",
+    "foreign_system",
     "remote_access_server",
     "supporting_server",
     "directory_server",
     "directory_server_type",
     "routing_server",
     "full_path",
+    "site_identifier_list",
+    "out_routing_server_identifier_list",
+    "in_routing_server_identifier_list",
+    "connected_network_identifier_list",
+    "public_encryption_key_list",
+    "public_signing_key_list",
+    "security",
     "clustered",
 )
+"""Directory attributes of 3.1.1.1, and no other: what is sealed stays here."""
 _ALSO_PUBLISHED_OF_QUEUE: Final = (
     "create_time",
     "modify_time",
@@ -116,7 +135,7 @@ _ALSO_PUBLISHED_OF_QUEUE: Final = (
     "full_path",
     "directory_path",
 )
-"""Directory attributes that nobody sets by name (3.1.1.1, 3.1.1.2)."""
+"""Directory attributes that nobody sets by name (3.1.1.2)."""
 
 
 class Operator(Enum):
@@ -161,6 +180,20 @@ class SortKey(msgspec.Struct, frozen=True):
     priority: int
     """Higher goes first; 0 is no sort key."""
     is_ascending: bool = True
+
+
+def manager_full_path(manager: QueueManager) -> str:
+    """Return FullPath of the queue manager's object (guide 9.1)."""
+    realm = guid_text(manager.machine_domain_id)
+    return f"CN=msmq,CN={manager.computer_name},DC={realm}"
+
+
+def queue_paths(manager: QueueManager, record: Queue) -> tuple[str, str]:
+    """Return FullPath and DirectoryPath of a public queue's object (guide 9.1)."""
+    name = record.pathname.rpartition("\\")[2]
+    realm = guid_text(manager.machine_domain_id)
+    full_path = f"CN={name},{manager_full_path(manager)}"
+    return full_path, f"raft://{realm}/{guid_text(record.identifier)}"
 
 
 class Directory:
@@ -289,8 +322,7 @@ class Directory:
         if object_type is DirectoryObjectType.QUEUE_MANAGER:
             manager = self._ledger.manager
             if manager is not None:
-                names = (*QUEUE_MANAGER_ATTRIBUTES, *_ALSO_PUBLISHED_OF_MANAGER)
-                values = {name: getattr(manager, name) for name in names}
+                values = {name: getattr(manager, name) for name in _PUBLISHED_OF_MANAGER}
                 values["identifier"] = manager.identifier
                 yield DirectoryObject(manager.identifier, object_type, values)
             return

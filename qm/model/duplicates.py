@@ -42,7 +42,8 @@ _BITMAP_BYTES: Final = (1 << HISTORY_BITS) // 8
 
 _SOURCE_PREFIX: Final = b"\x00"
 _STREAM_PREFIX: Final = b"\x01"
-_NAME_PREFIX: Final = b"\x02"
+STREAM_NAME: Final = b"\x02"
+"""Before the stream id, in the key of the row that names a stream."""
 
 
 class Stream:
@@ -223,7 +224,7 @@ class Duplicates:
         stream_id = ledger.counters.stream_id
         row = QUEUE_KEY.pack(stream_id)
         ledger.state.put(Table.STREAM, key, row)
-        ledger.state.put(Table.STREAM, _NAME_PREFIX + row, source_guid + wire_name)
+        ledger.state.put(Table.STREAM, STREAM_NAME + row, source_guid + wire_name)
         return Stream(source_guid, stream_id, None)
 
     def _forget_stream(self, stream_id: int) -> None:
@@ -237,9 +238,9 @@ class Duplicates:
         has_history = state.scan(Table.HISTORY_BUCKET, low, high, 1)
         if has_history or state.get(Table.SEQUENCE_IN, row) is not None:
             return
-        name = state.get(Table.STREAM, _NAME_PREFIX + row)
+        name = state.get(Table.STREAM, STREAM_NAME + row)
         assert name is not None, "a history of no stream"
-        state.delete(Table.STREAM, _NAME_PREFIX + row)
+        state.delete(Table.STREAM, STREAM_NAME + row)
         state.delete(Table.STREAM, _STREAM_PREFIX + name)
         source_guid, wire_name = name[:GUID_SIZE_BYTES], name[GUID_SIZE_BYTES:]
         self._known_source(source_guid).stream_count -= 1

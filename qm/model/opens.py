@@ -13,6 +13,7 @@ from qm.model.clients import Clients, client_key
 from qm.model.commands import CloseQueue, OpenQueue
 from qm.model.effects import Outcome
 from qm.model.elements import QueueAccessType, QueueKind, QueueShareMode
+from qm.model.expanding import expand_format_name
 from qm.model.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.ledger import Ledger, QueueInHand
 from qm.model.limits import OPEN_QUEUES_PER_CLIENT_MAX
@@ -86,6 +87,10 @@ class Opens:
             name = parse_format_name(command.format_name)
         except QueueNameError as error:
             return Outcome(error.code)
+        expanded = expand_format_name(name)
+        if expanded is None:
+            return Outcome(ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION)
+        name = expanded
         refusal = _refusal_by_name(name, access, share_mode)
         if refusal:
             return Outcome(refusal)

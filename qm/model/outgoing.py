@@ -95,6 +95,7 @@ class OutgoingQueues:
             kind=QueueKind.OUTGOING,
             queue_type=QueueType.SYSTEM,
             pathname=format_name_text(name),
+            label=format_name_text(name),
             create_time=self._ledger.now_ms // 1000,
             modify_time=self._ledger.now_ms // 1000,
             outgoing_key=key,

@@ -54,8 +54,21 @@ REQUIRED = (
     "mqqb:ack",
     "mqqb:expiry",
     "mqqb:journal",
-    "mqdmpr:serialize",
+    "mqdmpr:model",
+    "mqdmpr:directory",
+    "mqdmpr:persistence",
+    "mqdmpr:flow",
+    "mqdmpr:journal",
+    "mqdmpr:routing",
+    "mqdmpr:security",
+    "mqdmpr:transaction",
+    "mqdmpr:timer",
+    "mqdmpr:message",
+    "mqdmpr:queue",
+    "mqdmpr:dispatch",
     "mqdmpr:cursor",
+    "mqdmpr:dtc",
+    "mqdmpr:serialize",
 )
 
 COLUMNS = ("covered", "not_applicable", "later", "open")

@@ -220,6 +220,8 @@ def test_what_is_not_given_at_creation_is_the_default(world: World) -> None:
         "journal_queue",
         "label",
         "quota",
+        "full_path",
+        "directory_path",
     }
     assert (two.label, two.quota) == ("", 0xFFFF_FFFF)
     # The directory is not skipped.

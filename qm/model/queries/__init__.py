@@ -11,6 +11,7 @@ from qm.model.queries.administrative import (
     OutboxItem,
     QueueManagerInfo,
     WorkLeft,
+    default_time_to_reach_queue,
     get_client,
     list_clients,
     list_opens,
@@ -20,6 +21,7 @@ from qm.model.queries.administrative import (
     read_directory,
     work_left,
 )
+from qm.model.queries.incoming import IncomingSequence, list_incoming_sequences
 from qm.model.queries.messages import (
     ClassCounts,
     PositionInfo,
@@ -37,6 +39,7 @@ from qm.model.queries.outgoing import (
     outgoing_messages,
     outgoing_queue,
 )
+from qm.model.queries.paths import QueuePath, get_queue_path
 from qm.model.queries.queues import (
     QueueInfo,
     QueueLookup,
@@ -65,6 +68,7 @@ __all__ = [
     "ClassCounts",
     "ClientInfo",
     "DirectoryAnswer",
+    "IncomingSequence",
     "OpenInfo",
     "OperationInfo",
     "OutboxItem",
@@ -75,6 +79,7 @@ __all__ = [
     "QueueInfo",
     "QueueLookup",
     "QueueManagerInfo",
+    "QueuePath",
     "QueueProperties",
     "QueueStatistics",
     "SequencePlace",
@@ -83,14 +88,17 @@ __all__ = [
     "WorkLeft",
     "browse",
     "count_classes",
+    "default_time_to_reach_queue",
     "find_by_format_name",
     "find_by_path",
     "find_queue",
     "format_name_of_queue",
     "get_client",
+    "get_queue_path",
     "get_transaction",
     "last_key",
     "list_clients",
+    "list_incoming_sequences",
     "list_opens",
     "list_outbox",
     "list_outgoing_queues",

@@ -9,6 +9,7 @@ from qm.model.directory import DirectoryObject, Filter, SortKey
 from qm.model.elements import DirectoryObjectType, DirectoryOperationResult, OutboxKind
 from qm.model.limits import MEMBERS_MAX
 from qm.model.members import META_MEMBER, META_MEMBER_END
+from qm.model.message import TIME_TO_REACH_QUEUE_DEFAULT_S
 from qm.model.opens import OPEN_RECORD, OPEN_RECORD_KEY
 from qm.model.queries.view import SCANNED_ROWS_MAX, Page, View, page_size
 from qm.model.records import (
@@ -208,6 +209,14 @@ def work_left(view: View) -> WorkLeft:
         min(due, default=None),
         OUTBOX_KEY.unpack(outbox[0][0])[0] if outbox else None,
     )
+
+
+def default_time_to_reach_queue(view: View) -> int:
+    """Return TimeToReachQueue in seconds of a message that names none (3.1.1.6)."""
+    status, found = view.directory.read(DirectoryObjectType.ENTERPRISE, [])
+    if status is DirectoryOperationResult.SUCCESS and found is not None:
+        return int(found.attributes.get("default_time_to_live", TIME_TO_REACH_QUEUE_DEFAULT_S))
+    return TIME_TO_REACH_QUEUE_DEFAULT_S
 
 
 def read_directory(

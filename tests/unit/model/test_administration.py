@@ -347,7 +347,7 @@ def test_names_and_modes_that_do_not_go_together(world: World) -> None:
     client = world.client()
     unsupported = ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
     machine = "MACHINE=00000000-0000-0000-0000-000000000001;JOURNAL"
-    several = ORDERS + "," + ORDERS
+    several = ORDERS + ",DIRECT=OS:vhost\\other"
     assert status_of(client, several, RECEIVE) == unsupported
     assert status_of(client, several, SEND, DENY) == ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE
     assert status_of(client, "DIRECT=HTTP://web/MSMQ\\q", RECEIVE) == unsupported

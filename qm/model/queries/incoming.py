@@ -1,0 +1,59 @@
+"""Transactional streams from other queue managers (3.1.1.5, [MS-MQQB] 3.1.1.5)."""
+
+import msgspec
+
+from qm.model.duplicates import STREAM_NAME
+from qm.model.queries.view import Page, View, page_size
+from qm.model.rows import QUEUE_KEY, SEQUENCE_IN_ROW
+from qm.model.state import Table
+from qm.names.guid import GUID_SIZE_BYTES
+
+_STREAM_ID_MAX = (1 << 32) - 1
+
+
+class IncomingSequence(msgspec.Struct, frozen=True):
+    """IncomingTransactionalTransferInfo: the last message of one stream."""
+
+    stream_id: int
+    sender_identifier: bytes
+    """Of the sending queue manager."""
+    queue_id: int
+    """QueueReference; 0 when the name no longer leads to a queue of ours."""
+    wire_name: bytes
+    """FormatName that the sender used: its type and its bytes, as in packets."""
+    sequence_identifier: int
+    """u64, TimeStamp high."""
+    sequence_number: int
+    reject_count: int
+    """Rejections since the last acceptance."""
+    last_access_ms: int
+    """Cluster time of the last acceptance or rejection."""
+
+
+def list_incoming_sequences(
+    view: View, *, after: int = 0, limit: int = 100
+) -> Page[IncomingSequence, int]:
+    """Return the streams that ever carried a transactional message, by ascending stream id."""
+    low = QUEUE_KEY.pack(min(max(after, 0) + 1, _STREAM_ID_MAX))
+    rows, has_more = view.rows_after(Table.SEQUENCE_IN, low, b"\xff" * 5, page_size(limit))
+    manager = view.ledger.manager
+    own = manager.identifier if manager is not None else bytes(GUID_SIZE_BYTES)
+    items = []
+    for key, row in rows:
+        name = view.ledger.state.get(Table.STREAM, STREAM_NAME + key)
+        assert name is not None, "a sequence of no stream"
+        source, wire_name = name[:GUID_SIZE_BYTES], name[GUID_SIZE_BYTES:]
+        sequence, number, rejects, last_access_ms = SEQUENCE_IN_ROW.unpack(row)
+        items.append(
+            IncomingSequence(
+                QUEUE_KEY.unpack(key)[0],
+                source,
+                max(view.registry.wire(wire_name, own), 0),
+                wire_name,
+                sequence,
+                number,
+                rejects,
+                last_access_ms,
+            )
+        )
+    return Page(items, items[-1].stream_id if has_more else None)

@@ -1,0 +1,297 @@
+"""Objects of the embedded directory and what is published of them [MS-MQDMPR 3.1.1, 3.1.7.1]."""
+
+from __future__ import annotations
+
+from enum import IntFlag
+
+import msgspec
+import pytest
+
+from qm.model import commands, queries
+from qm.model.attributes import encode_attribute
+from qm.model.directory import OBJECT_ATTRIBUTES, DirectoryObject, Filter, Operator
+from qm.model.elements import (
+    DirectoryObjectType,
+    DirectoryOperationResult,
+    DirectoryServerType,
+    QueueAccessType,
+)
+from qm.model.records import OutgoingPosition, Queue, QueueManager
+from qm.model.state import Table
+from qm.names.guid import guid_from_text, guid_text
+from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
+from qm.security.sid import EVERYONE
+from qm.wire.access_mask import (
+    ConnectedNetworkAccess,
+    EnterpriseAccess,
+    MachineAccess,
+    SiteAccess,
+)
+from qm.wire.codes import ErrorCode
+from qm.wire.public_key import write_mqds_public_keys
+from tests.unit.model.test_directory import write
+from tests.unit.model.world import HOST, OWN, World, request
+
+SUCCESS = DirectoryOperationResult.SUCCESS
+NOT_FOUND = DirectoryOperationResult.OBJECT_NOT_FOUND
+Type = DirectoryObjectType
+
+
+@pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
+def world(request: pytest.FixtureRequest) -> World:
+    return World(forgets=request.param)
+
+
+def read(world: World, kind: DirectoryObjectType, identifier: bytes) -> DirectoryObject | None:
+    wanted = [Filter("identifier", Operator.EQUALS, identifier)]
+    return world.machine.directory.read(kind, wanted)[1]
+
+
+def allowing(mask: int) -> bytes:
+    return write_descriptor(SecurityDescriptor(dacl=Acl((Ace(ACE_ALLOWED, 0, mask, EVERYONE),))))
+
+
+def set_manager(world: World, **values: object) -> int:
+    changes = {name: encode_attribute(value) for name, value in values.items()}
+    return world.one(commands.SetQueueManager(request(), changes, ())).status
+
+
+# Objects -----------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("DM-3.1.1.1-09", "DM-3.1.7.1.3-10")
+def test_the_directory_says_where_an_object_stands(world: World) -> None:
+    manager = read(world, Type.QUEUE_MANAGER, OWN)
+    assert manager is not None
+    realm = guid_text(bytes(16))
+    assert manager.attributes["full_path"] == f"CN=msmq,CN={HOST},DC={realm}"
+    record = world.record(world.create("orders"))
+    assert record.full_path == f"CN=orders,CN=msmq,CN={HOST},DC={realm}"
+    assert record.directory_path == f"raft://{realm}/{guid_text(record.identifier)}"
+    found = read(world, Type.QUEUE, record.identifier)
+    assert found is not None
+    assert found.attributes["full_path"] == record.full_path
+    private = world.record(world.create("private$\\secret"))
+    assert (private.full_path, private.directory_path) == ("", "")
+
+
+@pytest.mark.spec("DM-3.1.7.1.3-11", "DM-3.1.7.1.4-04")
+def test_a_queue_and_its_object_come_and_go_together(world: World) -> None:
+    first = world.create("orders")
+    identifier = world.record(first).identifier
+    again = commands.CreateQueue(request(), identifier, b"j" * 16, ".\\other", {}, b"", ())
+    assert world.one(again).status == ErrorCode.MQ_ERROR_QUEUE_EXISTS
+    other = queries.find_by_path(world.machine.view, f"{HOST}\\other")
+    assert other.status == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, "its object could not be created"
+    assert world.one(commands.DeleteQueue(request(), first, ())).status == 0
+    assert read(world, Type.QUEUE, identifier) is None
+    private = world.create("private$\\secret")
+    assert world.one(commands.DeleteQueue(request(), private, ())).status == 0
+
+
+@pytest.mark.spec("DM-3.1.1.1-12")
+def test_roles_of_a_directory_server(world: World) -> None:
+    assert [kind.name for kind in DirectoryServerType] == [
+        "STANDALONE",
+        "BACKUP_SITE_CONTROLLER",
+        "PRIMARY_SITE_CONTROLLER",
+        "PRIMARY_ENTERPRISE_CONTROLLER",
+    ]
+    found = read(world, Type.QUEUE_MANAGER, OWN)
+    assert found is not None
+    assert not found.attributes["directory_server"]
+    refused = set_manager(world, directory_server_type=2)
+    assert refused == ErrorCode.MQ_ERROR_ILLEGAL_PROPID, "nothing sets it while it has no meaning"
+
+
+@pytest.mark.spec("DM-3.1.1.1-10", "DM-3.1.1.1-11")
+def test_lists_of_a_new_queue_manager_are_empty(world: World) -> None:
+    found = read(world, Type.QUEUE_MANAGER, OWN)
+    assert found is not None
+    for name in (
+        "site_identifier_list",
+        "out_routing_server_identifier_list",
+        "in_routing_server_identifier_list",
+        "connected_network_identifier_list",
+    ):
+        assert found.attributes[name] == ()
+
+
+@pytest.mark.spec(
+    "DM-3.1.1.6-01", "DM-3.1.1.7-02", "DM-3.1.1.8-03", "DM-3.1.1.9-01", "DM-3.1.7.1.18-02"
+)
+def test_attributes_of_objects(world: World) -> None:
+    values: dict[DirectoryObjectType, dict[str, object]] = {
+        Type.ENTERPRISE: {
+            "name": "us",
+            "weakened_security": True,
+            "non_ldap_capable_queue_manager_notification": False,
+            "default_time_to_live": 90,
+            "old_directory": False,
+            "security": allowing(EnterpriseAccess.ENTERPRISE_GENERIC_ALL),
+        },
+        Type.SITE: {
+            "name": "North",
+            "primary_site_controller": "psc",
+            "intra_site_replication_interval": 2,
+            "inter_site_replication_interval": 10,
+            "full_path": "CN=North",
+            "foreign_site": False,
+            "public_signing_key_list": b"",
+            "migrated_from_msmq10": False,
+            "security": allowing(SiteAccess.SITE_GENERIC_ALL),
+        },
+        Type.ROUTING_LINK: {
+            "description": "slow",
+            "full_path": "CN=link",
+            "actual_cost": 5,
+            "site1_identifier": b"1" * 16,
+            "site2_identifier": b"2" * 16,
+            "site_gate_identifier_list": (OWN,),
+        },
+        Type.CONNECTED_NETWORK: {
+            "name": "lan",
+            "security": allowing(ConnectedNetworkAccess.CN_GENERIC_ALL),
+        },
+    }
+    for number, (kind, attributes) in enumerate(values.items(), start=1):
+        assert set(attributes) == set(OBJECT_ATTRIBUTES[kind])
+        assert write(world, number, kind, **attributes) is SUCCESS
+        found = read(world, kind, bytes([number]) * 16)
+        assert found is not None
+        identity = {"identifier": bytes([number]) * 16}
+        plain = msgspec.msgpack.decode(msgspec.msgpack.encode(attributes))
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(found.attributes)) == plain | identity
+        # What is not given is not there.
+        first = next(iter(attributes))
+        other = attributes[first] if kind is Type.ROUTING_LINK else f"other {number}"
+        assert write(world, 100 + number, kind, **{first: other}) is SUCCESS
+        bare = read(world, kind, bytes([100 + number]) * 16)
+        assert bare is not None
+        assert set(bare.attributes) == {first, "identifier"}
+
+
+@pytest.mark.spec("DM-3.1.1.8-01")
+@pytest.mark.parametrize(
+    ("cost", "is_legal"), [(0, False), (1, True), (999_999, True), (1_000_000, False), (-5, False)]
+)
+def test_cost_of_a_routing_link(world: World, cost: int, is_legal: bool) -> None:
+    said = write(world, 1, Type.ROUTING_LINK, actual_cost=cost)
+    assert said == (SUCCESS if is_legal else ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE)
+
+
+@pytest.mark.spec("DM-3.1.1.6-03")
+def test_the_enterprise_says_how_long_a_message_may_take(world: World) -> None:
+    assert queries.default_time_to_reach_queue(world.machine.view) == 0x54600
+    write(world, 1, Type.ENTERPRISE, default_time_to_live=90)
+    assert queries.default_time_to_reach_queue(world.machine.view) == 90
+
+
+# Rights ------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("DM-3.1.1.1-14", "DM-3.1.1.6-01", "DM-3.1.1.7-02", "DM-3.1.1.9-01")
+@pytest.mark.parametrize(
+    ("kind", "rights"),
+    [
+        (Type.QUEUE_MANAGER, MachineAccess),
+        (Type.ENTERPRISE, EnterpriseAccess),
+        (Type.SITE, SiteAccess),
+        (Type.CONNECTED_NETWORK, ConnectedNetworkAccess),
+    ],
+)
+def test_a_descriptor_speaks_of_rights_that_exist(
+    world: World, kind: DirectoryObjectType, rights: type[IntFlag]
+) -> None:
+    unknown = next(1 << bit for bit in range(28) if not any(1 << bit & one for one in rights))
+    for mask, is_legal in ((int(next(iter(rights))), True), (unknown, False)):
+        if kind is Type.QUEUE_MANAGER:
+            status: object = set_manager(
+                world, security=allowing(mask | MachineAccess.MACHINE_GENERIC_ALL)
+            )
+            status = SUCCESS if status == 0 else status
+        else:
+            status = write(world, 1, kind, security=allowing(mask))
+        illegal = ErrorCode.MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR
+        assert status == (SUCCESS if is_legal else illegal)
+
+
+@pytest.mark.spec("DM-3.1.1.1-13")
+def test_public_keys_of_a_queue_manager(world: World) -> None:
+    found = read(world, Type.QUEUE_MANAGER, OWN)
+    assert found is not None
+    assert found.attributes["public_encryption_key_list"] == b""
+    assert found.attributes["public_signing_key_list"] == b""
+    none = write_mqds_public_keys(())
+    for name in ("public_encryption_key_list", "public_signing_key_list"):
+        assert set_manager(world, **{name: none}) == 0
+        illegal = ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE
+        assert set_manager(world, **{name: b"\x01"}) == illegal
+        assert set_manager(world, **{name: none + b"\0"}) == illegal
+    assert set_manager(world, sealed_private_keys=b"sealed") == 0
+    published = read(world, Type.QUEUE_MANAGER, OWN)
+    assert published is not None
+    assert "sealed_private_keys" not in published.attributes
+
+
+# What survives -----------------------------------------------------------------------------
+
+
+@pytest.mark.spec("DM-3.1.1-04", "DM-3.1.1.3-01")
+def test_nothing_volatile_is_stored_and_nothing_of_outgoing_queues_published(world: World) -> None:
+    volatile = {"active", "next_hops", "state", "connection_history", "dispatch_collection"}
+    volatile |= {"directory_offline", "throttled", "queue_manager_state", "send_in_progress"}
+    for kind in (Queue, QueueManager, OutgoingPosition):
+        assert not volatile & {field.name for field in msgspec.structs.fields(kind)}
+    made = world.one(commands.EnsureOutgoingQueue(bytes(16), "DIRECT=OS:far\\q")).value
+    assert isinstance(made, int)
+    before = world.record(made)
+    world.machine.forget()
+    properties = queries.queue_properties(world.machine.view, made)
+    assert properties is not None
+    assert properties.attributes == before
+    assert before.pathname == "DIRECT=OS:far\\q"
+    assert not before.multicast
+    assert world.machine.directory.read(Type.QUEUE, [])[0] is NOT_FOUND
+
+
+@pytest.mark.spec("DM-2-01")
+def test_identifiers_have_the_layout_of_data_types(world: World) -> None:
+    text = "00112233-4455-6677-8899-AABBCCDDEEFF"
+    raw = bytes.fromhex("33221100554477668899aabbccddeeff")
+    assert guid_from_text(text) == raw
+    outcome = world.one(commands.CreateQueue(request(), raw, b"j" * 16, ".\\orders", {}, b"", ()))
+    assert queries.find_queue(world.machine.view, f"PUBLIC={text}").queue_id == outcome.value
+    assert EVERYONE == bytes.fromhex("010100000000000100000000")
+    rows = [key for table, key, _ in world.state.rows() if table == Table.QUEUE_NAME]
+    assert any(key.endswith(raw) for key in rows)
+
+
+@pytest.mark.spec("DM-1.8-01", "DM-1.8-02")
+def test_no_code_is_of_our_own_making() -> None:
+    customer_bit, facility_win32 = 0x2000_0000, 0x0007_0000
+    for code in ErrorCode:
+        assert not code & customer_bit, code.name
+        assert code & 0x0FFF_0000 != facility_win32, "a Win32 code must keep its meaning"
+
+
+@pytest.mark.spec("DM-3.1.3-01")
+def test_provisioning_happens_once(world: World) -> None:
+    before = queries.queue_manager(world.machine.view)
+    again = commands.Provision(b"x" * 16, "other", "", (), bytes(16), 9, b"", b"")
+    assert world.one(again).status == ErrorCode.MQ_ERROR_MACHINE_EXISTS
+    world.one(commands.LeaderActivated(2, "n2"))
+    after = queries.queue_manager(world.machine.view)
+    assert before is not None
+    assert after is not None
+    assert after.attributes == before.attributes, "a new leader initializes nothing anew"
+    assert after.counters.epoch == before.counters.epoch + 1
+
+
+@pytest.mark.spec("DM-3.1.7.1.5-11")
+def test_a_public_name_that_the_directory_does_not_know(world: World) -> None:
+    client = world.client()
+    unknown = f"PUBLIC={guid_text(b'?' * 16)}"
+    opening = commands.OpenQueue(client.request(), unknown, QueueAccessType.SEND_ACCESS, 0, ())
+    unsupported = ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
+    assert world.one(opening).status == unsupported
