@@ -238,7 +238,7 @@ class Driver(Generic[ResultT]):
             async with asyncio.timeout(DRAIN_MS / 1000):
                 while self._proposals and self._soft_state.role is Role.LEADER:
                     await asyncio.sleep(_TICK_S)
-                heir = self._heir()
+                heir = self.heir()
                 if heir is not None:
                     await self.transfer(heir)
         except (TimeoutError, Busy, NotLeader) as error:
@@ -457,8 +457,10 @@ class Driver(Generic[ResultT]):
             return Stopping()
         return NotLeader(self._soft_state.leader)
 
-    def _heir(self) -> NodeId | None:
-        """Return the voter that would need the least to lead in this one's place."""
+    def heir(self) -> NodeId | None:
+        """Return the voter that would need the least to lead in this one's place; None if this
+        one does not lead, or nobody else could.
+        """
         status = self._replica.status()
         if status.role is not Role.LEADER:
             return None

@@ -95,6 +95,11 @@ class Edge:
         """Of packets that were read and have no outcome yet."""
         return self.relay.held_bytes
 
+    @property
+    def connection_count(self) -> int:
+        """How many peers are connected."""
+        return len(self._shared.connections)
+
     def drain_ack_marks(self) -> list[AckMark]:
         """Return what acknowledgements depended on, since the last call; for the archive."""
         return self._shared.marks.drain()

@@ -72,6 +72,10 @@ class MsmqEndpoint:
         """Return why peers are not served now; None when they are."""
         return "the MSMQ endpoint is starting" if self.edge is None else self.edge.not_ready_reason
 
+    def session_count(self) -> int:
+        """Return how many peers are connected here."""
+        return 0 if self.edge is None else self.edge.connection_count
+
     async def drain(self) -> None:
         """Take nothing more from peers; acknowledge what was taken."""
         if self.edge is not None:
@@ -81,5 +85,7 @@ class MsmqEndpoint:
         """Close every session."""
         if self.outgoing is not None:
             self.outgoing.stop()
+            self.outgoing = None
         if self.edge is not None:
             await self.edge.stop()
+            self.edge = None

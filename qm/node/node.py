@@ -16,7 +16,7 @@ from qm.node.addresses import AddressBook, host_and_port
 from qm.node.channels import Channels
 from qm.node.config import NodeConfig
 from qm.node.http import HttpServer
-from qm.node.relay_server import RelayServer
+from qm.node.relay_server import Member, RelayServer
 from qm.node.replicated import RAFT_FOLDER, ReplicatedStore, found
 from qm.node.service import Service, replicated_config
 from qm.node.status import inspect_reply
@@ -46,7 +46,7 @@ class Node:
         self._die = die
         self._adopting = asyncio.Lock()
         files = TlsFiles(config.tls.authority, config.tls.certificate, config.tls.key)
-        tls = TlsIdentity(files, TransportMetrics())
+        self._tls = tls = TlsIdentity(files, TransportMetrics())
         self._addresses = AddressBook(config.members)
         self._channels = Channels(tls, self._addresses.relay_of)
         bind = config.bind or config.host
@@ -84,9 +84,17 @@ class Node:
                 f" {self.config.name}: correct the configuration, or use an empty folder"
             )
         service = Service(
-            self.config, known, self._addresses, self._channels, self.metrics, self._die
+            self.config,
+            known,
+            self._addresses,
+            self._channels,
+            self._tls,
+            self.metrics,
+            self._die,
         )
-        self._relay.leader, self._relay.lead = service.replicated, service.members.ask_leader
+        self._relay.member = Member(
+            service.replicated, service.members.ask_leader, service.operations
+        )
         await service.start()
         self.service = service
 

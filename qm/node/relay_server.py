@@ -4,11 +4,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import grpc
 import grpc.aio
+import msgspec
 
+from qm.api.operations import Health
 from qm.model.effects import Outcome
 from qm.node.channels import FRAME_BYTES_SOFT, SERVER_OPTIONS, accept_node, refuse
 from qm.node.forwarding import NotTaken
@@ -45,8 +47,29 @@ class Leader(Protocol):
         """Propose in order. Raises NotTaken, Unavailable, OutcomeUnknown, ValueError."""
 
 
-Lead: TypeAlias = Callable[[relay_pb2.LeadRequest], Awaitable[None]]
-"""`qm.node.members.Members.ask_leader`."""
+class Operator(Protocol):
+    """What one node does for operators of another (`qm.node.operations`)."""
+
+    def health(self) -> Health:
+        """Return how this node is."""
+
+    async def drain_here(self, is_draining: bool) -> None:
+        """Drain this node, or let it serve again."""
+
+    def links_here(self, request: relay_pb2.LinksRequest) -> relay_pb2.LinksReply:
+        """Return what this node knows of links."""
+
+    def resend_here(self, queue_id: int) -> bool:
+        """Send again what waits for an order acknowledgement."""
+
+
+class Member(msgspec.Struct, frozen=True):
+    """What a node has only while it belongs to a cluster."""
+
+    leader: Leader
+    lead: Callable[[relay_pb2.LeadRequest], Awaitable[None]]
+    """`qm.node.members.Members.ask_leader`."""
+    operator: Operator
 
 
 class RelayServer:
@@ -60,9 +83,8 @@ class RelayServer:
         adopt: Callable[[relay_pb2.AdoptRequest], Awaitable[None]],
     ) -> None:
         """`adopt` raises ChangeRefused when this node belongs to a cluster already."""
-        self.leader: Leader | None = None
-        """Set, with `lead`, when this node belongs to a cluster."""
-        self.lead: Lead | None = None
+        self.member: Member | None = None
+        """Set when this node belongs to a cluster."""
         self._listen = listen
         self._identity = identity
         self.inspect: Final = inspect
@@ -89,20 +111,21 @@ class _Service(RelayServicer):
     def __init__(self, owner: RelayServer) -> None:
         self._owner = owner
 
-    async def _leader(self, context: Any) -> Leader:
-        if self._owner.leader is None:
+    async def _member(self, context: Any) -> Member:
+        """Return what the caller, a node, may ask for; or refuse."""
+        await accept_node(context)
+        if self._owner.member is None:
             await refuse(
                 context,
                 grpc.StatusCode.FAILED_PRECONDITION,
                 "this node belongs to no cluster yet: `qm cluster init` or `qm node join`",
             )
-        return self._owner.leader
+        return self._owner.member
 
     async def Propose(  # noqa: N802
         self, request: relay_pb2.ProposeRequest, context: Any
     ) -> relay_pb2.ProposeReply:
-        await accept_node(context)
-        leader = await self._leader(context)
+        leader = (await self._member(context)).leader
         try:
             outcomes = await leader.propose_here(request.payloads)
         except tuple(_CODES) as error:
@@ -112,11 +135,9 @@ class _Service(RelayServicer):
     async def Lead(  # noqa: N802
         self, request: relay_pb2.LeadRequest, context: Any
     ) -> relay_pb2.LeadReply:
-        await accept_node(context)
-        await self._leader(context)
+        member = await self._member(context)
         try:
-            assert self._owner.lead is not None
-            await self._owner.lead(request)
+            await member.lead(request)
         except ChangeRefused as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except tuple(_CODES) as error:
@@ -139,9 +160,37 @@ class _Service(RelayServicer):
             await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return relay_pb2.AdoptReply()
 
+    async def Drain(  # noqa: N802
+        self, request: relay_pb2.DrainRequest, context: Any
+    ) -> relay_pb2.HealthReply:
+        operator = (await self._member(context)).operator
+        try:
+            await operator.drain_here(request.is_draining)
+        except OSError as error:
+            await refuse(context, grpc.StatusCode.UNAVAILABLE, str(error))
+        health = operator.health()
+        return relay_pb2.HealthReply(
+            disk_free_bytes=health.disk_free_bytes,
+            disk_total_bytes=health.disk_total_bytes,
+            alarms=health.alarms,
+            is_draining=health.is_draining,
+            session_count=health.session_count,
+        )
+
+    async def Links(  # noqa: N802
+        self, request: relay_pb2.LinksRequest, context: Any
+    ) -> relay_pb2.LinksReply:
+        return (await self._member(context)).operator.links_here(request)
+
+    async def Resend(  # noqa: N802
+        self, request: relay_pb2.ResendRequest, context: Any
+    ) -> relay_pb2.ResendReply:
+        operator = (await self._member(context)).operator
+        return relay_pb2.ResendReply(is_sending=operator.resend_here(request.queue_id))
+
     async def Exchange(self, _: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
+        leader = (await self._member(context)).leader
         names = await accept_node(context)
-        leader = await self._leader(context)
         frames = await context.read()
         hello = None if frames is _EOF else frames.frames[0].hello
         if hello is None or hello.edge not in names:

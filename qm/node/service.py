@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from qm.api.events import EventLog
+from qm.api.server import ApiConfig, ApiServer
 from qm.node import housekeeping
 from qm.node.addresses import AddressBook, host_and_port
 from qm.node.announcing import REFRESH_EVERY_S, Announcer
@@ -15,11 +17,14 @@ from qm.node.auditing import Auditor
 from qm.node.channels import Channels
 from qm.node.clock import ClusterClock
 from qm.node.config import NodeConfig
+from qm.node.draining import Drain
 from qm.node.duties import Duties
 from qm.node.endpoints import MsmqEndpoint
 from qm.node.gauges import Gauges
 from qm.node.housekeeping import Certificates, DiskWatch, Housekeeping
+from qm.node.journal import Journal
 from qm.node.members import Members
+from qm.node.operations import NodeOperations
 from qm.node.replicated import Hooks, ReplicatedConfig, ReplicatedStore
 from qm.node.rounds import Rounds
 from qm.node.status import inspect_reply
@@ -29,11 +34,12 @@ from qm.pb import relay_pb2
 from raft.grpc_transport import GrpcConfig, GrpcTransport
 from raft.identity import Identity
 from raft.step import Alarm, AlarmKind
-from raft.tls import TlsFiles
+from raft.tls import TlsFiles, TlsIdentity
 from raft.transport import TransportEvents
 
 logger = logging.getLogger(__name__)
 
+KEEP_FOLLOWING_EVERY_S: Final = 1.0
 PROVE_EVERY_S: Final = 1.0
 WATCH_CLOCK_EVERY_S: Final = 5.0
 
@@ -47,6 +53,7 @@ class Service:
         identity: Identity,
         addresses: AddressBook,
         channels: Channels,
+        tls: TlsIdentity,
         metrics: Metrics,
         die: Callable[[str], None],
     ) -> None:
@@ -79,6 +86,26 @@ class Service:
         self._timekeeper = timekeeper
         self._duties = Duties(self.replicated, timekeeper, self._auditor, metrics)
         self.msmq: Final = MsmqEndpoint(config, self.replicated, metrics)
+        drain = Drain(self.replicated, self.msmq)
+        self._drain = drain
+        self.operations: Final = NodeOperations(
+            self.replicated, channels, self.disk, drain, self.msmq, config.data
+        )
+        self._events = EventLog(self.replicated.now_ms)
+        self._journal = Journal(self._events)
+        self.api: Final = ApiServer(
+            ApiConfig(
+                config.api.listen or config.bind or config.host,
+                config.api.port,
+                config.api.insecure,
+            ),
+            self.replicated,
+            self.members,
+            self.operations,
+            metrics,
+            self._events,
+            None if config.api.insecure else tls.server_credentials(),
+        )
         self.gauges: Final = Gauges(self.replicated, metrics)
         self._is_stopping = False
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
@@ -93,6 +120,7 @@ class Service:
 
     def _on_alarm(self, alarm: Alarm) -> None:
         self._alarms.labels(alarm=alarm.kind.name.lower()).inc()
+        self._journal.alarm(alarm.kind.name.lower(), alarm.text)
         if alarm.kind is AlarmKind.DISK_FULL:
             self.disk.full()
 
@@ -100,6 +128,8 @@ class Service:
         """Return why nobody should come here now; None when everybody may."""
         if self._is_stopping:
             return "this node is stopping"
+        if self._drain.is_draining:
+            return "this node drains: `qm cluster drain --end` lets it serve again"
         if self.replicated.machine.is_installing:
             return "a snapshot from the leader is replacing this node's state"
         if self.replicated.leadership.node is None:
@@ -117,7 +147,9 @@ class Service:
         self.replicated.listen(self._duties)
         self.replicated.listen(self.gauges)
         await self.replicated.start()
+        self.replicated.listen(self._journal)
         await self.msmq.start()
+        await self.api.start()
         keeping = Housekeeping(self.replicated.machine)
         begin = self._rounds.begin
         begin("disk", housekeeping.LOOK_EVERY_S, self.disk.look)
@@ -125,6 +157,7 @@ class Service:
         begin("blobs", housekeeping.SPARSE_EVERY_S, keeping.empty_sparse)
         begin("certificates", housekeeping.CERTIFICATES_EVERY_S, self._certificates.look)
         begin("announcing", REFRESH_EVERY_S, self._announcer.announce)
+        begin("draining", KEEP_FOLLOWING_EVERY_S, self._drain.keep_following)
         begin("audit proof", PROVE_EVERY_S, self._auditor.prove_marks)
         begin("clock", WATCH_CLOCK_EVERY_S, self._timekeeper.watch)
 
@@ -132,6 +165,7 @@ class Service:
         """Finish what was taken, hand leadership over, and close."""
         self._is_stopping = True
         await self.msmq.drain()
+        await self.api.stop()
         await self.msmq.stop()
         await self._end_rounds()
         await self.replicated.stop()
@@ -139,6 +173,7 @@ class Service:
     async def abort(self) -> None:
         """Close at once; what is durable stays."""
         self._is_stopping = True
+        await self.api.stop(None)
         await self.msmq.stop()
         await self._end_rounds()
         await self.replicated.abort()

@@ -59,6 +59,21 @@ class RelayStub:
                 request_serializer=qm_dot_pb_dot_relay__pb2.AdoptRequest.SerializeToString,
                 response_deserializer=qm_dot_pb_dot_relay__pb2.AdoptReply.FromString,
                 _registered_method=True)
+        self.Drain = channel.unary_unary(
+                '/qm.pb.Relay/Drain',
+                request_serializer=qm_dot_pb_dot_relay__pb2.DrainRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_relay__pb2.HealthReply.FromString,
+                _registered_method=True)
+        self.Links = channel.unary_unary(
+                '/qm.pb.Relay/Links',
+                request_serializer=qm_dot_pb_dot_relay__pb2.LinksRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_relay__pb2.LinksReply.FromString,
+                _registered_method=True)
+        self.Resend = channel.unary_unary(
+                '/qm.pb.Relay/Resend',
+                request_serializer=qm_dot_pb_dot_relay__pb2.ResendRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_relay__pb2.ResendReply.FromString,
+                _registered_method=True)
 
 
 class RelayServicer:
@@ -99,6 +114,27 @@ class RelayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Drain(self, request, context):
+        """Any node: take no new work and hand over leadership, or serve again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Links(self, request, context):
+        """The leader: its links to other queue managers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Resend(self, request, context):
+        """The leader: send unacknowledged transactional messages of an outgoing queue again, now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RelayServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -126,6 +162,21 @@ def add_RelayServicer_to_server(servicer, server):
                     servicer.Adopt,
                     request_deserializer=qm_dot_pb_dot_relay__pb2.AdoptRequest.FromString,
                     response_serializer=qm_dot_pb_dot_relay__pb2.AdoptReply.SerializeToString,
+            ),
+            'Drain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Drain,
+                    request_deserializer=qm_dot_pb_dot_relay__pb2.DrainRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_relay__pb2.HealthReply.SerializeToString,
+            ),
+            'Links': grpc.unary_unary_rpc_method_handler(
+                    servicer.Links,
+                    request_deserializer=qm_dot_pb_dot_relay__pb2.LinksRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_relay__pb2.LinksReply.SerializeToString,
+            ),
+            'Resend': grpc.unary_unary_rpc_method_handler(
+                    servicer.Resend,
+                    request_deserializer=qm_dot_pb_dot_relay__pb2.ResendRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_relay__pb2.ResendReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -263,6 +314,87 @@ class Relay:
             '/qm.pb.Relay/Adopt',
             qm_dot_pb_dot_relay__pb2.AdoptRequest.SerializeToString,
             qm_dot_pb_dot_relay__pb2.AdoptReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Drain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/qm.pb.Relay/Drain',
+            qm_dot_pb_dot_relay__pb2.DrainRequest.SerializeToString,
+            qm_dot_pb_dot_relay__pb2.HealthReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Links(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/qm.pb.Relay/Links',
+            qm_dot_pb_dot_relay__pb2.LinksRequest.SerializeToString,
+            qm_dot_pb_dot_relay__pb2.LinksReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Resend(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/qm.pb.Relay/Resend',
+            qm_dot_pb_dot_relay__pb2.ResendRequest.SerializeToString,
+            qm_dot_pb_dot_relay__pb2.ResendReply.FromString,
             options,
             channel_credentials,
             insecure,

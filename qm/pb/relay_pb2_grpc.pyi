@@ -43,6 +43,12 @@ class RelayStub:
     """Any node: what it knows of itself, for status and for digests of audit marks."""
     Adopt: _grpc.UnaryUnaryMultiCallable[_relay_pb2.AdoptRequest, _relay_pb2.AdoptReply]
     """A node without identity becomes a founder or a learner of a cluster."""
+    Drain: _grpc.UnaryUnaryMultiCallable[_relay_pb2.DrainRequest, _relay_pb2.HealthReply]
+    """Any node: take no new work and hand over leadership, or serve again."""
+    Links: _grpc.UnaryUnaryMultiCallable[_relay_pb2.LinksRequest, _relay_pb2.LinksReply]
+    """The leader: its links to other queue managers."""
+    Resend: _grpc.UnaryUnaryMultiCallable[_relay_pb2.ResendRequest, _relay_pb2.ResendReply]
+    """The leader: send unacknowledged transactional messages of an outgoing queue again, now."""
 
 @_typing.type_check_only
 class RelayAsyncStub(RelayStub):
@@ -57,6 +63,12 @@ class RelayAsyncStub(RelayStub):
     """Any node: what it knows of itself, for status and for digests of audit marks."""
     Adopt: _aio.UnaryUnaryMultiCallable[_relay_pb2.AdoptRequest, _relay_pb2.AdoptReply]  # type: ignore[assignment]
     """A node without identity becomes a founder or a learner of a cluster."""
+    Drain: _aio.UnaryUnaryMultiCallable[_relay_pb2.DrainRequest, _relay_pb2.HealthReply]  # type: ignore[assignment]
+    """Any node: take no new work and hand over leadership, or serve again."""
+    Links: _aio.UnaryUnaryMultiCallable[_relay_pb2.LinksRequest, _relay_pb2.LinksReply]  # type: ignore[assignment]
+    """The leader: its links to other queue managers."""
+    Resend: _aio.UnaryUnaryMultiCallable[_relay_pb2.ResendRequest, _relay_pb2.ResendReply]  # type: ignore[assignment]
+    """The leader: send unacknowledged transactional messages of an outgoing queue again, now."""
 
 class RelayServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -98,5 +110,29 @@ class RelayServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_relay_pb2.AdoptReply, _abc.Awaitable[_relay_pb2.AdoptReply]]:
         """A node without identity becomes a founder or a learner of a cluster."""
+
+    @_abc_1.abstractmethod
+    def Drain(
+        self,
+        request: _relay_pb2.DrainRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_relay_pb2.HealthReply, _abc.Awaitable[_relay_pb2.HealthReply]]:
+        """Any node: take no new work and hand over leadership, or serve again."""
+
+    @_abc_1.abstractmethod
+    def Links(
+        self,
+        request: _relay_pb2.LinksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_relay_pb2.LinksReply, _abc.Awaitable[_relay_pb2.LinksReply]]:
+        """The leader: its links to other queue managers."""
+
+    @_abc_1.abstractmethod
+    def Resend(
+        self,
+        request: _relay_pb2.ResendRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_relay_pb2.ResendReply, _abc.Awaitable[_relay_pb2.ResendReply]]:
+        """The leader: send unacknowledged transactional messages of an outgoing queue again, now."""
 
 def add_RelayServicer_to_server(servicer: RelayServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -29,6 +29,7 @@ from qm.node.node import Node
 from qm.node.pki import AUTHORITY_CERTIFICATE, create_authority, issue
 from qm.node.replicated import ReplicatedConfig, ReplicatedStore, found
 from qm.node.roles import Role
+from qm.node.service import Service
 from raft.tls import TlsFiles
 from raft.types import Configuration
 
@@ -56,8 +57,9 @@ async def until(
 class HarnessNode:
     """A node that can be killed and restarted."""
 
-    def __init__(self, config: NodeConfig, deaths: list[str]) -> None:
+    def __init__(self, config: NodeConfig, deaths: list[str], *, has_edge: bool) -> None:
         self.config = config
+        self._has_edge = has_edge
         self._deaths = deaths
         self.node: Node | None = None
 
@@ -75,17 +77,24 @@ class HarnessNode:
         return self.node is not None
 
     @property
+    def service(self) -> Service:
+        """Everything that it runs."""
+        assert self.node is not None, f"{self.name} is down"
+        assert self.node.service is not None, f"{self.name} belongs to no cluster"
+        return self.node.service
+
+    @property
     def cluster(self) -> ReplicatedStore:
         """Its `qm.store.cluster.Cluster`."""
-        assert self.node is not None, f"{self.name} is down"
-        assert self.node.replicated is not None
-        return self.node.replicated
+        return self.service.replicated
 
     async def start(self) -> None:
         assert self.node is None
         node = Node(self.config, self._deaths.append)
         await node.start()
         self.node = node
+        if not self._has_edge:
+            await self.service.msmq.stop()
 
     async def kill(self) -> None:
         """End it as a crash would: nothing is finished, handed over or told."""
@@ -103,11 +112,13 @@ class HarnessNode:
 class Harness:
     """A cluster's nodes, by name: n1, n2, ..."""
 
-    def __init__(self, folder: Path, configs: list[NodeConfig]) -> None:
+    def __init__(self, folder: Path, configs: list[NodeConfig], *, has_edges: bool) -> None:
         self.folder = folder
         self.deaths: list[str] = []
         """What made a node end its process; a scenario that leaves any here fails."""
-        self.nodes = {config.name: HarnessNode(config, self.deaths) for config in configs}
+        self.nodes = {
+            config.name: HarnessNode(config, self.deaths, has_edge=has_edges) for config in configs
+        }
 
     def __getitem__(self, name: str) -> HarnessNode:
         return self.nodes[name]
@@ -171,17 +182,20 @@ async def cluster(
     *,
     folder: Path | None = None,
     is_provisioned: bool = True,
+    has_edges: bool = True,
     change: Callable[[NodeConfig], NodeConfig] = lambda config: config,
 ) -> AsyncIterator[Harness]:
     """Start `count` nodes as one cluster; kill what is left of them at the end.
 
     `folder` must be empty; without one a temporary folder is used. `change` edits each node's
-    configuration. With `is_provisioned` the cluster is a queue manager already.
+    configuration. With `is_provisioned` the cluster is a queue manager already. Without
+    `has_edges` nodes leave the MSMQ side, and their names in relay streams, to the test.
     """
     with contextlib.ExitStack() as stack:
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quorate-")))
-        harness = Harness(folder, [change(config) for config in configure(folder, count)])
+        configs = [change(config) for config in configure(folder, count)]
+        harness = Harness(folder, configs, has_edges=has_edges)
         prepare(harness)
         try:
             for node in harness.nodes.values():

@@ -83,7 +83,7 @@ async def has_outcomes(edge: Edge, count: int) -> None:
 
 def test_every_node_proposes_and_reads_what_was_answered_before() -> None:
     async def scenario() -> None:
-        async with cluster(3) as nodes:
+        async with cluster(3, has_edges=False) as nodes:
             for count, node in enumerate(await everybody(nodes), 1):
                 opened, _ = await node.cluster.propose(
                     OpenClient(f"at {node.name}", "somebody", 60_000), ClockTick(1)
@@ -99,7 +99,7 @@ def test_every_node_proposes_and_reads_what_was_answered_before() -> None:
 
 def test_many_proposals_through_a_follower_share_calls_and_entries() -> None:
     async def scenario() -> None:
-        async with cluster(3) as nodes:
+        async with cluster(3, has_edges=False) as nodes:
             (follower, _) = await nodes.followers()
             before = await nodes.agree()
             outcomes = await asyncio.gather(
@@ -113,7 +113,7 @@ def test_many_proposals_through_a_follower_share_calls_and_entries() -> None:
 
 def test_a_stream_answers_in_order_and_carries_late_packets_both_ways() -> None:
     async def scenario() -> None:
-        async with cluster(3) as nodes:
+        async with cluster(3, has_edges=False) as nodes:
             leader, *_ = everyone = await everybody(nodes)
             dispatcher = Dispatcher()
             leader.cluster.relay_hub.listen(dispatcher)
@@ -152,7 +152,7 @@ def test_a_stream_answers_in_order_and_carries_late_packets_both_ways() -> None:
 
 def test_room_falls_with_what_is_unanswered_and_returns() -> None:
     async def scenario() -> None:
-        async with cluster(3) as nodes:
+        async with cluster(3, has_edges=False) as nodes:
             for node in await everybody(nodes):
                 edge = Edge()
                 stream = node.cluster.open_relay(edge)
@@ -189,7 +189,7 @@ async def resend(node: HarnessNode, edge: Edge, sent: int) -> tuple[RelayStream,
 
 def test_when_the_leader_dies_streams_end_and_calls_go_to_the_next() -> None:
     async def scenario() -> None:
-        async with cluster(3) as nodes:
+        async with cluster(3, has_edges=False) as nodes:
             leader, survivor, _ = await everybody(nodes)
             edge = Edge()
             stream = survivor.cluster.open_relay(edge)
@@ -227,7 +227,7 @@ def test_when_the_leader_dies_streams_end_and_calls_go_to_the_next() -> None:
 
 def test_without_a_majority_nothing_is_promised() -> None:
     async def scenario() -> None:
-        async with cluster(3) as nodes:
+        async with cluster(3, has_edges=False) as nodes:
             leader, one, other = await everybody(nodes)
             await one.kill()
             await leader.kill()
@@ -247,7 +247,7 @@ def test_without_a_majority_nothing_is_promised() -> None:
 
 def test_listeners_hear_of_every_entry_once_and_in_order() -> None:
     async def scenario() -> None:
-        async with cluster(3) as nodes:
+        async with cluster(3, has_edges=False) as nodes:
             listener = Listener()
             (follower, _) = await nodes.followers()
             stop = follower.cluster.listen(listener)
@@ -268,7 +268,7 @@ def test_listeners_hear_of_every_entry_once_and_in_order() -> None:
 
 def test_a_stopping_leader_hands_over_at_once() -> None:
     async def scenario() -> None:
-        async with cluster(3) as nodes:
+        async with cluster(3, has_edges=False) as nodes:
             leader, other, _ = await everybody(nodes)
             listener = Listener()
             other.cluster.listen(listener)
@@ -283,7 +283,7 @@ def test_a_stopping_leader_hands_over_at_once() -> None:
 
 def test_cluster_time_goes_on_from_leader_to_leader() -> None:
     async def scenario() -> None:
-        async with cluster(3) as nodes:
+        async with cluster(3, has_edges=False) as nodes:
             leader, other, _ = await everybody(nodes)
             told = leader.cluster.now_ms()
             await nodes.agree()

@@ -1,0 +1,191 @@
+"""Implements `qm.api.operations.Operations`: what the control plane asks of the process around it.
+
+What another node must do or knows is asked of it over its relay endpoint.
+"""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from qm.api.operations import BackupPart, Health, Link, NotOffered
+from qm.edge.outgoing import LinkReport
+from qm.model.elements import OutgoingQueueState
+from qm.node.channels import Channels, Unreachable
+from qm.node.draining import Drain
+from qm.node.endpoints import MsmqEndpoint
+from qm.node.housekeeping import DiskWatch
+from qm.node.replicated import ReplicatedStore
+from qm.node.status import VERSION
+from qm.pb import relay_pb2
+from qm.store.cluster import Unavailable
+
+logger = logging.getLogger(__name__)
+
+ASK_TIMEOUT_S: Final = 5.0
+DRAIN_TIMEOUT_S: Final = 30.0
+BACKUP_PART_BYTES: Final = 1 << 20
+LINKS_MAX: Final = 1_000
+"""In one question."""
+
+
+class NodeOperations:
+    """See the module."""
+
+    def __init__(
+        self,
+        replicated: ReplicatedStore,
+        channels: Channels,
+        disk: DiskWatch,
+        drain: Drain,
+        msmq: MsmqEndpoint,
+        data: Path,
+    ) -> None:
+        self._msmq = msmq
+        self._replicated = replicated
+        self._channels = channels
+        self._disk = disk
+        self._drain = drain
+        self._data = data
+
+    # Operations
+
+    @property
+    def version(self) -> str:
+        """See Operations.version."""
+        return VERSION
+
+    def health(self) -> Health:
+        """See Operations.health."""
+        usage = shutil.disk_usage(self._data)
+        alarms = () if self._disk.admits_messages else (f"disk_{self._disk.level.name.lower()}",)
+        return Health(
+            usage.free, usage.total, alarms, self._drain.is_draining, self._msmq.session_count()
+        )
+
+    async def drain(self, node: str, *, is_draining: bool) -> Health:
+        """See Operations.drain."""
+        if node == self._replicated.node:
+            await self.drain_here(is_draining)
+            return self.health()
+        request = relay_pb2.DrainRequest(is_draining=is_draining)
+        reply = await self._ask(node, "Drain", request, DRAIN_TIMEOUT_S)
+        return Health(
+            reply.disk_free_bytes,
+            reply.disk_total_bytes,
+            tuple(reply.alarms),
+            reply.is_draining,
+            reply.session_count,
+        )
+
+    async def links(self, queue_ids: Sequence[int]) -> Mapping[int, Link]:
+        """See Operations.links."""
+        request = relay_pb2.LinksRequest(queue_ids=queue_ids[:LINKS_MAX])
+        leadership = self._replicated.leadership
+        if leadership.is_here or leadership.node is None:
+            reply = self.links_here(request)
+        else:
+            reply = await self._ask(leadership.node, "Links", request, ASK_TIMEOUT_S)
+        return {
+            link.queue_id: Link(
+                OutgoingQueueState(link.state),
+                tuple(link.next_hops),
+                tuple(link.connection_history),
+                link.resend_count,
+                link.next_resend_ms,
+            )
+            for link in reply.links
+        }
+
+    async def resend(self, queue_id: int) -> None:
+        """See Operations.resend."""
+        leadership = self._replicated.leadership
+        if leadership.is_here:
+            self.resend_here(queue_id)
+        elif leadership.node is None:
+            raise Unavailable("there is no leader")
+        else:
+            request = relay_pb2.ResendRequest(queue_id=queue_id)
+            await self._ask(leadership.node, "Resend", request, ASK_TIMEOUT_S)
+
+    async def _ask(self, node: str, method: str, request: Any, timeout_s: float) -> Any:
+        """Call another node. Raises KeyError for a stranger, Unavailable."""
+        if self._replicated.addresses.get(node) is None:
+            raise KeyError(node)
+        try:
+            stub = await self._channels.stub(node)
+            return await getattr(stub, method)(request, timeout=timeout_s)
+        except (Unreachable, grpc.aio.AioRpcError) as error:
+            raise Unavailable(f"{node} does not answer: {error}") from error
+
+    def set_log_level(self, level: str, logger: str, expires_after_s: int) -> str:
+        """See Operations.set_log_level."""
+        target = logging.getLogger(logger or None)
+        before = logging.getLevelName(target.level).lower()
+        target.setLevel(level.upper())
+        if expires_after_s:
+            loop = asyncio.get_running_loop()
+            loop.call_later(expires_after_s, target.setLevel, before.upper())
+        return before
+
+    async def backup(self) -> AsyncIterator[BackupPart]:
+        """See Operations.backup."""
+        machine = self._replicated.machine
+        if machine.is_installing:
+            raise NotOffered("a snapshot is replacing this node's state: ask another node")
+        index = machine.applied_index()
+        source = machine.snapshot(index)
+        try:
+            total, offset = source.size_bytes(), 0
+            while part := await asyncio.to_thread(source.read, offset, BACKUP_PART_BYTES):
+                offset += len(part)
+                yield BackupPart(part, total, index)
+        finally:
+            source.close()
+
+    # Asked by other nodes
+
+    async def drain_here(self, is_draining: bool) -> None:
+        """Drain this node, or let it serve again."""
+        if is_draining:
+            await self._drain.begin()
+        else:
+            await self._drain.end()
+
+    def links_here(self, request: relay_pb2.LinksRequest) -> relay_pb2.LinksReply:
+        """Return what this node knows of links; nothing unless it leads."""
+        reply = relay_pb2.LinksReply()
+        for queue_id in request.queue_ids:
+            outgoing = self._msmq.outgoing
+            report = None if outgoing is None else outgoing.report(queue_id)
+            if report is not None:
+                reply.links.append(_link(queue_id, report))
+        return reply
+
+    def resend_here(self, queue_id: int) -> bool:
+        """Send again what waits for an order acknowledgement; return whether there is a link."""
+        outgoing = self._msmq.outgoing
+        return outgoing is not None and outgoing.resend(queue_id)
+
+
+def _link(queue_id: int, report: LinkReport) -> relay_pb2.Link:
+    history = (
+        f"{datetime.fromtimestamp(entry.connection_history_time, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        f" {entry.status.value} {entry.address_list}"
+        + (f" error {entry.error:#010x}" if entry.error else "")
+        for entry in report.connection_history
+    )
+    return relay_pb2.Link(
+        queue_id=queue_id,
+        state=OutgoingQueueState[report.state.name],
+        next_hops=report.next_hops,
+        connection_history=history,
+        resend_count=report.eod_resend_count,
+        next_resend_ms=report.eod_resend_time * 1000,
+    )
