@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Final
 from qm.client.errors import check_status
 from qm.client.memory import Opened
 from qm.client.message import ReceivedMessage, messages_of
-from qm.client.reading import NOTHING_THERE, WAIT_SLICE_S, Reader, Selection
+from qm.client.reading import NOTHING_THERE, Found, Reader, Selection, wait_in_slices
 from qm.client.session import Session
 from qm.client.stream import Stream
 from qm.pb import data_pb2
-from qm.wire.codes import ErrorCode
 
 if TYPE_CHECKING:
     from qm.client.transaction import Transaction
@@ -137,9 +136,8 @@ class Queue:
         self, count: int, timeout_s: float = 0.0, *, selection: Selection = FIRST
     ) -> list[ReceivedMessage]:
         """Look at most `count` messages from the selection on."""
-        left = timeout_s
-        while True:
-            wait_s = min(left, WAIT_SLICE_S)
+
+        async def ask(wait_s: float) -> Found:
             reply = await self.session.wire.call(
                 lambda stubs: stubs.data.Peek,
                 data_pb2.PeekRequest(
@@ -152,11 +150,11 @@ class Queue:
                 ),
                 wait_s=wait_s,
             )
-            messages = messages_of(reply.messages)
-            left -= wait_s
-            if messages or reply.status != ErrorCode.MQ_ERROR_IO_TIMEOUT or left <= 0:
-                _check(messages, reply.status)
-                return messages
+            return messages_of(reply.messages), reply.status
+
+        messages, status = await wait_in_slices(timeout_s, ask)
+        _check(messages, status)
+        return messages
 
     async def browse(self, page: int = 100) -> AsyncIterator[ReceivedMessage]:
         """Yield what is in the queue, in its order, without taking or waiting."""

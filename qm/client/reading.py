@@ -7,11 +7,13 @@ A read that was interrupted, by a cancelled task or by a cluster that did not an
 again first.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
 
-from qm.client.errors import ClientError, Unavailable
+from qm.client.errors import ClientError, InvalidArgument, Unavailable
 from qm.client.memory import Opened
 from qm.client.message import ReceivedMessage, messages_of
 from qm.client.session import Session
@@ -20,16 +22,28 @@ from qm.wire.codes import MQ_OK, ErrorCode
 
 WAIT_SLICE_S: Final = 10.0
 """Longer waits are several requests, so that a node that hangs is noticed."""
+COUNT_MAX: Final = 1_024
+"""Messages of one read."""
 RECOVERED_AT_ONCE_MAX: Final = 256
 NOTHING_THERE: Final = frozenset(
     {
         MQ_OK,
         ErrorCode.MQ_ERROR_IO_TIMEOUT,
         ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND,
+        ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED,
         ErrorCode.MQ_ERROR_OPERATION_CANCELLED,
     }
 )
 """Statuses of a read that say no more than that there was no message."""
+_WAITED_IN_VAIN: Final = (
+    ErrorCode.MQ_ERROR_IO_TIMEOUT,
+    # The node stops, or somebody ended the wait: another node waits on.
+    ErrorCode.MQ_ERROR_OPERATION_CANCELLED,
+)
+_MS: Final = 1_000
+
+Found = tuple[list[ReceivedMessage], int]
+"""Messages, and why there are not more."""
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -37,16 +51,38 @@ class Selection(msgspec.Struct, frozen=True):
 
     kind: data_pb2.SelectorKind.ValueType = data_pb2.FIRST
     lookup_identifier: int = 0
-    cursor: int = 0
 
     def selector(self) -> data_pb2.Selector:
         """Return it as the data plane carries it."""
         return data_pb2.Selector(kind=self.kind, lookup_identifier=self.lookup_identifier)
 
 
-class _Unfinished(msgspec.Struct, frozen=True):
-    request: data_pb2.ReceiveRequest
-    count: int
+async def wait_in_slices(timeout_s: float, ask: Callable[[float], Awaitable[Found]]) -> Found:
+    """Ask with waits of at most WAIT_SLICE_S until something is found or the time is over."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + timeout_s
+    left = timeout_s
+    while True:
+        messages, status = await ask(max(0.0, min(left, WAIT_SLICE_S)))
+        left = end - loop.time()
+        if messages or status not in _WAITED_IN_VAIN or left <= 1 / _MS:
+            return messages, status
+
+
+async def receive(session: Session, request: data_pb2.ReceiveRequest) -> Found:
+    """Make a read, and ask on where its answer was full."""
+    messages: list[ReceivedMessage] = []
+    wait_s = request.timeout_ms / _MS
+    while True:
+        reply = await session.wire.call(lambda stubs: stubs.data.Receive, request, wait_s=wait_s)
+        messages += messages_of(reply.messages)
+        if not reply.ask_again_from:
+            return messages, reply.status
+        rest = data_pb2.ReceiveRequest()
+        rest.CopyFrom(request)
+        rest.count = request.request.number + request.count - reply.ask_again_from
+        rest.request.number = reply.ask_again_from
+        request, wait_s = rest, 0.0
 
 
 class Reader:
@@ -55,7 +91,7 @@ class Reader:
     def __init__(self, session: Session, opened: Opened) -> None:
         self._session = session
         self.opened = opened
-        self._unfinished: list[_Unfinished] = []
+        self._unfinished: list[data_pb2.ReceiveRequest] = []
         # Numbers whose messages the application has, and may still be working on.
         self._held: list[tuple[int, int]] = []
 
@@ -66,66 +102,64 @@ class Reader:
         self._held.clear()
 
     async def read(
-        self,
-        selection: Selection,
-        count: int,
-        timeout_s: float,
-        *,
-        transaction: bytes = b"",
-        is_two_phase: bool = False,
-    ) -> tuple[list[ReceivedMessage], int]:
+        self, selection: Selection, count: int, timeout_s: float, *, is_two_phase: bool = False
+    ) -> Found:
         """Return at most `count` messages, and why there are not more.
 
-        It waits `timeout_s` for the first one. What an interrupted read found comes first.
+        It waits `timeout_s` for the first one. What an interrupted read found comes first, and may
+        be more than `count`.
         """
         self._adopt()
         while self._unfinished:
-            messages, _ = await self._ask(self._unfinished.pop(0), 0.0)
+            messages, _ = await self._ask(self._unfinished.pop(0), is_recovering=True)
             if messages:
                 return messages, MQ_OK
         self.confirm()
-        left = timeout_s
-        while True:
-            wait_s = min(left, WAIT_SLICE_S)
+
+        async def ask(wait_s: float) -> Found:
+            first = self._session.numbers.take(count)
             request = data_pb2.ReceiveRequest(
+                request=self._session.request(first),
                 handle=self.opened.handle,
                 selector=selection.selector(),
-                cursor=selection.cursor,
-                timeout_ms=round(wait_s * 1000),
+                timeout_ms=round(wait_s * _MS),
                 count=count,
-                transaction=transaction,
                 is_two_phase=is_two_phase,
                 view=data_pb2.PACKETS,
             )
-            first = self._session.numbers.take(count)
-            request.request.CopyFrom(self._session.request(first))
-            messages, status = await self._ask(_Unfinished(request, count), wait_s)
-            left -= wait_s
-            if messages or status != ErrorCode.MQ_ERROR_IO_TIMEOUT or left <= 0:
-                return messages, status
+            return await self._ask(request)
 
-    async def _ask(self, read: _Unfinished, wait_s: float) -> tuple[list[ReceivedMessage], int]:
+        return await wait_in_slices(timeout_s, ask)
+
+    async def _ask(self, request: data_pb2.ReceiveRequest, *, is_recovering: bool = False) -> Found:
+        first, count = request.request.number, request.count
         try:
-            reply = await self._session.wire.call(
-                lambda stubs: stubs.data.Receive, read.request, wait_s=wait_s
-            )
-        except Exception as error:
-            if _is_refusal(error):
-                self._session.numbers.finish(read.request.request.number, read.count)
+            messages, status = await receive(self._session, request)
+        except InvalidArgument:
+            # Among what an earlier process left are numbers of other calls.
+            if count > 1 and is_recovering:
+                self._unfinished[:0] = _halves(request)
+                return [], MQ_OK
+            self._session.numbers.finish(first, count)
+            if is_recovering:
+                return [], MQ_OK
+            raise
+        except ClientError as error:
+            if isinstance(error, Unavailable):
+                self._unfinished.append(request)
             else:
-                self._unfinished.append(read)
+                self._session.numbers.finish(first, count)
             raise
         except BaseException:
             # The task was cancelled: the cluster may have given a message to this number.
-            self._unfinished.append(_without_wait(read))
+            request.timeout_ms = 0
+            self._unfinished.append(request)
             raise
-        messages = messages_of(reply.messages)
-        first = read.request.request.number
         if messages:
-            self._held.append((first, read.count))
+            self._held.append((first, count))
         else:
-            self._session.numbers.finish(first, read.count)
-        return messages, reply.status
+            self._session.numbers.finish(first, count)
+        return messages, status
 
     def _adopt(self) -> None:
         """Ask again for what an earlier process, or a stream, may have received."""
@@ -133,19 +167,20 @@ class Reader:
             while count > 0:
                 part = min(count, RECOVERED_AT_ONCE_MAX)
                 request = data_pb2.ReceiveRequest(
-                    handle=self.opened.handle, count=part, view=data_pb2.PACKETS
+                    request=self._session.request(first),
+                    handle=self.opened.handle,
+                    count=part,
+                    view=data_pb2.PACKETS,
                 )
-                request.request.CopyFrom(self._session.request(first))
-                self._unfinished.append(_Unfinished(request, part))
+                self._unfinished.append(request)
                 first, count = first + part, count - part
 
 
-def _without_wait(read: _Unfinished) -> _Unfinished:
-    request = data_pb2.ReceiveRequest()
-    request.CopyFrom(read.request)
-    request.timeout_ms = 0
-    return _Unfinished(request, read.count)
-
-
-def _is_refusal(error: Exception) -> bool:
-    return isinstance(error, ClientError) and not isinstance(error, Unavailable)
+def _halves(request: data_pb2.ReceiveRequest) -> list[data_pb2.ReceiveRequest]:
+    first, second = data_pb2.ReceiveRequest(), data_pb2.ReceiveRequest()
+    first.CopyFrom(request)
+    second.CopyFrom(request)
+    first.count = request.count // 2
+    second.count = request.count - first.count
+    second.request.number = request.request.number + first.count
+    return [first, second]

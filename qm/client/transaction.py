@@ -7,9 +7,9 @@ from typing import Final, Protocol
 
 from qm.client.errors import ClientError, MqError, Unavailable, check_status
 from qm.client.memory import Opened
-from qm.client.message import Message, ReceivedMessage, Sent, messages_of
+from qm.client.message import Message, ReceivedMessage, Sent
 from qm.client.queue import FIRST, FOREVER_S, Queue
-from qm.client.reading import NOTHING_THERE, WAIT_SLICE_S, Selection
+from qm.client.reading import NOTHING_THERE, Found, Selection, receive, wait_in_slices
 from qm.client.sending import send
 from qm.client.session import Session
 from qm.pb import data_pb2
@@ -110,32 +110,28 @@ class Transaction:
     ) -> list[ReceivedMessage]:
         """Take at most `count` messages; it waits for the first one only."""
         session, opened = await self._reader(queue)
-        left = timeout_s
-        while True:
-            wait_s = min(left, WAIT_SLICE_S)
+
+        async def ask(wait_s: float) -> Found:
             first = session.numbers.take(count)
+            request = data_pb2.ReceiveRequest(
+                request=session.request(first),
+                handle=opened.handle,
+                selector=selection.selector(),
+                timeout_ms=round(wait_s * 1000),
+                count=count,
+                transaction=self.identifier,
+                view=data_pb2.PACKETS,
+            )
             try:
-                reply = await session.wire.call(
-                    lambda stubs: stubs.data.Receive,
-                    data_pb2.ReceiveRequest(
-                        request=session.request(first),
-                        handle=opened.handle,
-                        selector=selection.selector(),
-                        timeout_ms=round(wait_s * 1000),
-                        count=count,
-                        transaction=self.identifier,
-                        view=data_pb2.PACKETS,
-                    ),
-                    wait_s=wait_s,
-                )
+                return await receive(session, request)
             finally:
                 # Whatever it holds is settled by the outcome of the transaction.
                 session.numbers.finish(first, count)
-            messages, left = messages_of(reply.messages), left - wait_s
-            if messages or reply.status != ErrorCode.MQ_ERROR_IO_TIMEOUT or left <= 0:
-                if not messages and reply.status not in NOTHING_THERE:
-                    check_status(reply.status)
-                return messages
+
+        messages, status = await wait_in_slices(timeout_s, ask)
+        if not messages and status not in NOTHING_THERE:
+            check_status(status)
+        return messages
 
     async def commit(self) -> None:
         """Make it so. Raises MqError when it has been aborted, Unavailable when nobody answers."""

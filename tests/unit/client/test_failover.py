@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from qm.client.client import Client
+from qm.client.message import Message
+from tests.unit.client.world import (
+    PLAIN,
+    TRANSACTIONAL,
+    Clients,
+    abandon,
+    scenario,
+)
+
+COUNT = 600
+
+
+@scenario(3)
+async def test_sends_happen_once_while_the_leader_dies(made: Clients) -> None:
+    leader = (await made.world.leader()).node.name
+    async with made.client(first=leader) as client:
+        queue = await client.open_queue(PLAIN)
+        sending = [
+            asyncio.ensure_future(client.send(PLAIN, Message(body=b"%d" % number)))
+            for number in range(100)
+        ]
+        await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+        await made.kill_leader()
+        sending += [
+            asyncio.ensure_future(client.send(PLAIN, Message(body=b"%d" % number)))
+            for number in range(100, 200)
+        ]
+        await asyncio.gather(*sending)
+        bodies = [message.body async for message in queue.browse()]
+        assert sorted(bodies) == sorted(b"%d" % number for number in range(200))
+
+
+@scenario(3)
+async def test_a_stream_goes_on_at_another_node_and_gives_each_message_once(made: Clients) -> None:
+    leader = (await made.world.leader()).node.name
+    async with made.client(first=leader) as client, made.client(first=leader) as sender:
+        queue = await client.open_queue(PLAIN)
+        got: list[bytes] = []
+
+        async def read() -> int:
+            async with queue.stream(64) as stream:
+                while len(got) < COUNT:
+                    got.extend(message.body for message in await stream.batch())
+                return stream.opened_count
+
+        reading = asyncio.ensure_future(read())
+        for first in range(0, COUNT, 50):
+            messages = [Message(body=b"%d" % n) for n in range(first, first + 50)]
+            await sender.send(PLAIN, *messages)
+            if first == COUNT // 2:
+                await made.kill_leader()
+        assert await reading >= 2
+        assert got == [b"%d" % number for number in range(COUNT)]
+
+
+@scenario(3)
+async def test_a_waiting_receive_goes_on_at_another_node(made: Clients) -> None:
+    leader = (await made.world.leader()).node.name
+    async with made.client(first=leader) as client:
+        queue = await client.open_queue(PLAIN)
+        waiting = asyncio.ensure_future(queue.receive(60))
+        await asyncio.sleep(0.05)
+        await made.kill_leader()
+        await client.send(PLAIN, Message(body=b"late"))
+        message = await waiting
+        assert message is not None
+        assert message.body == b"late"
+
+
+@scenario(3)
+async def test_transactions_survive_the_leader_and_take_effect_once(made: Clients) -> None:
+    leader = (await made.world.leader()).node.name
+    async with made.client(first=leader) as client:
+        async with client.transaction() as first:
+            await first.send(TRANSACTIONAL, Message(body=b"1"), Message(body=b"2"))
+            await made.kill_leader()
+            await first.send(TRANSACTIONAL, Message(body=b"3"))
+        queue = await client.open_queue(TRANSACTIONAL)
+        async with client.transaction() as second:
+            found = await second.receive_many(queue, 9, 10)
+            assert [message.body for message in found] == [b"1", b"2", b"3"]
+        assert await queue.peek() is None
+
+
+@scenario()
+async def test_a_killed_client_gets_its_unconfirmed_messages_again(made: Clients) -> None:
+    with TemporaryDirectory() as folder:
+        memory = Path(folder) / "memory"
+        async with made.client() as sender:
+            await sender.send(PLAIN, *[Message(body=b"%d" % n) for n in range(5)])
+        killed = Client(made.endpoints, client_id="me", memory=memory)
+        await killed.open()
+        queue = await killed.open_queue(PLAIN, exclusive=True)
+        first = await queue.receive(5)
+        second = await queue.receive(5)  # confirms the first one
+        assert first is not None
+        assert second is not None
+        await abandon(killed)
+
+        async with made.client("me", memory=memory) as again:
+            queue = await again.open_queue(PLAIN, exclusive=True)
+            repeated = await queue.receive(5)
+            assert repeated is not None
+            assert (repeated.number, repeated.body) == (second.number, second.body)
+            rest = [await queue.receive(5) for _ in range(3)]
+            assert [m.body for m in rest if m is not None] == [b"2", b"3", b"4"]
+            assert await queue.receive(0) is None
+
+
+@scenario()
+async def test_without_a_memory_the_cluster_s_numbers_are_enough(made: Clients) -> None:
+    async with made.client() as sender:
+        await sender.send(PLAIN, *[Message(body=b"%d" % n) for n in range(3)])
+    killed = Client(made.endpoints, client_id="me")
+    await killed.open()
+    queue = await killed.open_queue(PLAIN)
+    message = await queue.receive(5)
+    assert message is not None
+    await abandon(killed)
+    async with made.client("me") as again:
+        queue = await again.open_queue(PLAIN)
+        bodies = []
+        while found := await queue.receive(0):
+            bodies.append(found.body)
+        assert bodies == [b"0", b"1", b"2"]
+
+
+@scenario()
+async def test_a_killed_client_s_send_is_completed_once(made: Clients) -> None:
+    with TemporaryDirectory() as folder:
+        memory = Path(folder) / "memory"
+        killed = Client(made.endpoints, client_id="me", memory=memory)
+        await killed.open()
+        await killed.send(PLAIN, Message(body=b"done"))
+        # Killed between the sending of the request and the arrival of the answer.
+        kept = memory.read_bytes()
+        sending = asyncio.ensure_future(killed.send(PLAIN, Message(body=b"under way", label="w")))
+        while b'sends":{}' in memory.read_bytes() or memory.read_bytes() == kept:
+            await asyncio.sleep(0)
+        torn = memory.read_bytes()
+        await sending
+        await abandon(killed)
+        memory.write_bytes(torn)
+
+        async with made.client("me", memory=memory) as again:
+            assert [(r.labels, r.error) for r in again.recovered] == [(("w",), None)]
+            queue = await again.open_queue(PLAIN)
+            bodies = [message.body async for message in queue.browse()]
+            assert bodies == [b"done", b"under way"]
+        async with made.client("me", memory=memory) as third:
+            assert third.recovered == []
+
+
+@scenario()
+async def test_a_killed_client_s_transaction_leaves_its_messages_in_the_queue(
+    made: Clients,
+) -> None:
+    with TemporaryDirectory() as folder:
+        memory = Path(folder) / "memory"
+        async with made.client() as sender, sender.transaction() as transaction:
+            await transaction.send(TRANSACTIONAL, Message(body=b"x"))
+        killed = Client(made.endpoints, client_id="me", memory=memory)
+        await killed.open()
+        queue = await killed.open_queue(TRANSACTIONAL, exclusive=True)
+        assert await killed.transaction().receive(queue, 5) is not None
+        await abandon(killed)
+
+        async with made.client("me", memory=memory) as again:
+            queue = await again.open_queue(TRANSACTIONAL, exclusive=True)
+            async with again.transaction() as transaction:
+                found = await transaction.receive(queue, 5)
+                assert found is not None
+                assert found.body == b"x"
+            assert await queue.peek() is None

@@ -1,0 +1,107 @@
+"""Clients of a real cluster in one process, over real gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from qm.client.client import Client
+from qm.model.commands import CreateQueue, Request
+from tests.cluster.harness import run, until
+from tests.unit.api.world import World, world
+
+__all__ = ["Clients", "clients", "run", "until"]
+
+PLAIN = "QUORATE\\private$\\plain"
+TRANSACTIONAL = "QUORATE\\private$\\transactional"
+OTHER = "QUORATE\\private$\\other"
+
+
+class Clients:
+    """Makes clients and queues; kills nodes."""
+
+    def __init__(self, world_: World) -> None:
+        self.world = world_
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [api.address for api in self.world.apis.values()]
+
+    @contextlib.asynccontextmanager
+    async def client(
+        self, client_id: str = "", *, memory: Path | None = None, first: str = ""
+    ) -> AsyncIterator[Client]:
+        """An open client; `first` names the node that it asks first."""
+        async with Client(self.ordered(first), client_id=client_id, memory=memory) as client:
+            yield client
+
+    def ordered(self, first: str = "") -> list[str]:
+        names = sorted(self.world.apis, key=lambda name: (name != first, name))
+        return [self.world.apis[name].address for name in names]
+
+    async def create(self, path: str, *, is_transactional: bool = False) -> None:
+        leader = await self.world.harness.leader()
+        (outcome,) = await leader.cluster.propose(
+            CreateQueue(
+                Request("", 0, 0),
+                secrets.token_bytes(16),
+                secrets.token_bytes(16),
+                path,
+                {"transactional": msgspec.msgpack.encode(is_transactional)},
+                b"",
+                (),
+            )
+        )
+        assert outcome.status == 0, hex(outcome.status)
+
+    async def kill_leader(self) -> str:
+        leader = await self.world.harness.leader()
+        await self.world.kill(leader.name)
+        return leader.name
+
+
+@contextlib.asynccontextmanager
+async def clients(count: int = 1) -> AsyncIterator[Clients]:
+    async with world(count) as made:
+        found = Clients(made)
+        await found.create(PLAIN)
+        await found.create(OTHER)
+        await found.create(TRANSACTIONAL, is_transactional=True)
+        yield found
+
+
+def scenario(
+    count: int = 1,
+) -> Callable[[Callable[[Clients], Coroutine[Any, Any, None]]], Callable[[], None]]:
+    """Make a test of a coroutine that wants a cluster of `count` nodes."""
+
+    def decorate(work: Callable[[Clients], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+        async def main() -> None:
+            async with clients(count) as made:
+                await work(made)
+
+        def test() -> None:
+            run(main())
+
+        test.__name__ = work.__name__
+        test.__qualname__ = work.__qualname__
+        test.__module__ = work.__module__
+        test.__dict__.update(work.__dict__)
+        return test
+
+    return decorate
+
+
+async def abandon(client: Client) -> None:
+    """Let a client end as a killed process would: no goodbye."""
+    renewing = client._renewing
+    if renewing is not None:
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
+    await client.wire.close()
