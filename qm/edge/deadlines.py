@@ -35,6 +35,10 @@ class Deadlines:
         self._handle: asyncio.TimerHandle | None = None
         self._armed_at = inf
 
+    def __len__(self) -> int:
+        """Entries of the heap, those out of date included."""
+        return len(self._heap)
+
     def expect(self, waiter: Waiter, at: float) -> None:
         """Wake a waiter at `at` or before."""
         if at >= waiter.deadline:

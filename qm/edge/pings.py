@@ -43,12 +43,13 @@ class PingAnswerer(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
         """Answer to exactly the address and port that asked [MS-MQQB 2.1.2]."""
-        local_guid = self._queue_manager()
-        if self._transport is None or local_guid is None:
-            return
         host: str = addr[0]
         if not self._is_affordable(host):
             self._watch.ping("limited")
+            return
+        local_guid = self._queue_manager()
+        if self._transport is None or local_guid is None:
+            self._watch.ping("unanswered")
             return
         is_accepting = self._is_accepting(host)
         answer = answer_ping(data, local_guid, is_accepting=is_accepting)

@@ -314,8 +314,8 @@ class World:
         self.consensus = consensus
         self.edge = edge
         self._registry = registry
-        self._peers: list[Peer] = []
-        self._raws: list[Raw] = []
+        self.at_end: list[Callable[[], object]] = []
+        """What closes a test's own transports; uvloop does not end well while any is open."""
 
     def metric(self, name: str, **labels: str) -> float:
         """Return a metric's value, 0 for one that has none."""
@@ -332,14 +332,14 @@ class World:
         host, port = self.edge.endpoints[0]
         loop = asyncio.get_running_loop()
         _, peer = await loop.create_connection(lambda: Peer(guid, config), host, port)
-        self._peers.append(peer)
+        self.at_end.append(peer.transport.abort)
         return peer
 
     async def raw(self, *, is_open: bool = False) -> Raw:
         """Connect, and shake hands or say nothing."""
         host, port = self.edge.endpoints[0]
         raw = Raw(*await asyncio.open_connection(host, port))
-        self._raws.append(raw)
+        self.at_end.append(raw.abort)
         if is_open:
             raw.write(HANDSHAKE)
             await asyncio.wait_for(raw.reader.readexactly(HANDSHAKE_ANSWER_BYTES), WAIT_S)
@@ -367,10 +367,8 @@ class World:
         assert self.consensus.ids(queue_id) == [*before, 999_999]
 
     def close(self) -> None:
-        for peer in self._peers:
-            peer.transport.abort()
-        for raw in self._raws:
-            raw.writer.transport.abort()
+        for close in self.at_end:
+            close()
 
 
 @contextlib.asynccontextmanager
@@ -481,6 +479,9 @@ class Raw:
 
     def write(self, data: bytes) -> None:
         self.writer.write(data)
+
+    def abort(self) -> None:
+        self.writer.transport.abort()
 
     async def read_to_end(self) -> bytes:
         """Return everything that comes until the edge closes the connection."""
