@@ -28,7 +28,7 @@ async def init_cluster(path: Path, computer_name: str, dns_name: str, say: Say) 
     hosts = (member.host for member in config.members)
     aliases = tuple(dict.fromkeys((*config.msmq.aliases, *hosts)))
     command = provision(computer_name, dns_name or computer_name.lower(), aliases, key)
-    async with _steps(config, say) as steps:
+    async with open_steps(config, say) as steps:
         cluster = await steps.init(command, key)
     say(f"cluster {cluster.hex()} is born: queue manager {computer_name}")
 
@@ -44,7 +44,7 @@ async def join_cluster(path: Path, say: Say) -> None:
     except SealingError as error:
         say(f"the node will not open private keys: {error}")
         key = b""
-    async with _steps(config, say) as steps:
+    async with open_steps(config, say) as steps:
         await steps.join(key)
 
 
@@ -56,7 +56,8 @@ def _load(path: Path) -> NodeConfig:
 
 
 @contextlib.asynccontextmanager
-async def _steps(config: NodeConfig, say: Say) -> AsyncIterator[Steps]:
+async def open_steps(config: NodeConfig, say: Say) -> AsyncIterator[Steps]:
+    """Yield the steps with a node's certificate and addresses. Raises JoinRefused."""
     tls = config.tls
     try:
         identity = TlsIdentity(

@@ -67,7 +67,7 @@ class Steps:
                 founders=founders,
                 sealing_key=sealing_key,
             )
-            await self._adopt(name, request)
+            await self.adopt(name, request)
             self._say(f"{name} is a founder")
         leader = await self._leader(names)
         self._say(f"{leader} leads")
@@ -135,7 +135,7 @@ class Steps:
                 f"{name} belongs to cluster {own.cluster.hex()}, the seeds to"
                 f" {seed.cluster.hex()}: empty its data folder if that is meant"
             )
-        await self._adopt(
+        await self.adopt(
             name,
             relay_pb2.AdoptRequest(cluster=seed.cluster, raft_id=raft_id, sealing_key=sealing_key),
         )
@@ -242,7 +242,8 @@ class Steps:
         except grpc.aio.AioRpcError as error:
             raise JoinRefused(f"{name}: {error.details()}") from error
 
-    async def _adopt(self, name: str, request: relay_pb2.AdoptRequest) -> None:
+    async def adopt(self, name: str, request: relay_pb2.AdoptRequest) -> None:
+        """Give a running node an identity. Raises JoinRefused."""
         stub = await self._stub(name)
         try:
             await stub.Adopt(request, timeout=CALL_TIMEOUT_S)

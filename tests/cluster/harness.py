@@ -93,7 +93,7 @@ class HarnessNode:
         node = Node(self.config, self._deaths.append)
         await node.start()
         self.node = node
-        if not self._has_edge:
+        if not self._has_edge and node.service is not None:
             await self.service.msmq.stop()
 
     async def kill(self) -> None:
@@ -168,6 +168,23 @@ class Harness:
         await until(lambda: len(points()) == 1, points)
         return points().pop()[0]
 
+    async def add(self, name: str) -> HarnessNode:
+        """Start one more node, which belongs to no cluster yet and has the others for seeds."""
+        configs = [node.config for node in self.nodes.values()]
+        network = configs[0].host.rpartition(".")[0]
+        host = f"{network}.{10 + int(name.removeprefix('n'))}"
+        certificate, key = issue(self.folder / "pki", name, Role.NODE, [host])
+        config = msgspec.structs.replace(
+            configs[0],
+            name=name,
+            host=host,
+            data=self.folder / name,
+            tls=msgspec.structs.replace(configs[0].tls, certificate=certificate, key=key),
+        )
+        node = self.nodes[name] = HarnessNode(config, self.deaths, has_edge=True)
+        await node.start()
+        return node
+
     def certificate(self, name: str, role: Role = Role.ADMIN) -> TlsFiles:
         """Return the files of a caller's certificate, issued when first asked for."""
         pki = self.folder / "pki"
@@ -182,25 +199,28 @@ async def cluster(
     *,
     folder: Path | None = None,
     is_provisioned: bool = True,
+    is_founded: bool = True,
     has_edges: bool = True,
     change: Callable[[NodeConfig], NodeConfig] = lambda config: config,
 ) -> AsyncIterator[Harness]:
     """Start `count` nodes as one cluster; kill what is left of them at the end.
 
     `folder` must be empty; without one a temporary folder is used. `change` edits each node's
-    configuration. With `is_provisioned` the cluster is a queue manager already. Without
-    `has_edges` nodes leave the MSMQ side, and their names in relay streams, to the test.
+    configuration. With `is_provisioned` the cluster is a queue manager already; without
+    `is_founded` the nodes belong to no cluster yet. Without `has_edges` nodes leave the MSMQ side,
+    and their names in relay streams, to the test.
     """
     with contextlib.ExitStack() as stack:
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quorate-")))
         configs = [change(config) for config in configure(folder, count)]
         harness = Harness(folder, configs, has_edges=has_edges)
-        prepare(harness)
+        if is_founded:
+            prepare(harness)
         try:
             for node in harness.nodes.values():
                 await node.start()
-            if is_provisioned:
+            if is_founded and is_provisioned:
                 await make_queue_manager(harness)
             yield harness
         finally:
