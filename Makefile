@@ -41,8 +41,8 @@ $(CHART): requirements-chart.lock $(DEV)
 
 setup: $(DEV)  ## virtual environment with everything the tests need
 
-demo: $(RUNTIME)  ## show what the product does, on this machine, in two minutes
-	@$(BIN)/python -m qm packet demo
+demo: $(RUNTIME)  ## three nodes, real MSMQ bytes, the leader killed, a verdict; in two minutes
+	@$(BIN)/python -m qm demo
 
 test: setup lint type proto-check conformance unit  ## everything CI checks (under 15 minutes on 2 cores)
 

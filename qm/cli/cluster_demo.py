@@ -9,9 +9,11 @@ import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 import click
 from rich.console import Group
 from rich.live import Live
@@ -20,7 +22,6 @@ from rich.text import Text
 
 from qm.cli.connection import Connection, dev_connection, exiting
 from qm.cli.render import printable, terminal
-from qm.client.errors import ClientError
 from qm.client.wire import Wire
 from qm.load.receiver import Mode
 from qm.load.run import Plan, Run
@@ -84,7 +85,7 @@ async def _demo(folder: Path, network: str, rate: int, seconds: int, seed: int) 
         assert connection is not None
         computer = await _make_queues(connection)
         nodes = {node.name: node for node in layout.nodes()}
-        watch = _LeaderWatch(connection, display)
+        watch = _LeaderWatch(layout.nodes(), display)
         watching = asyncio.create_task(watch.run())
         try:
             leader = await watch.leader()
@@ -215,12 +216,11 @@ async def _kill(
 
 
 class _LeaderWatch:
-    """Asks every node who leads, again and again."""
+    """Asks every node whether it leads, again and again."""
 
-    def __init__(self, connection: Connection, display: "_Display") -> None:
-        self._wires = [Wire((endpoint,), connection.tls()) for endpoint in connection.endpoints]
+    def __init__(self, nodes: list[DevNode], display: "_Display") -> None:
+        self._nodes = nodes
         self._display = display
-        self._term = 0
         self._leader = ""
         self._dead = ""
         self._dead_since = 0.0
@@ -228,44 +228,39 @@ class _LeaderWatch:
 
     async def leader(self) -> str:
         """Return the leader that is known, waiting for one if need be."""
-        while not self._leader:
-            self._changed.clear()
-            await asyncio.wait_for(self._changed.wait(), UP_WAIT_S)
+        async with asyncio.timeout(UP_WAIT_S):
+            while not self._leader:
+                self._changed.clear()
+                await self._changed.wait()
         return self._leader
 
     def killed(self, name: str) -> None:
         """The leader is dead from now on."""
-        self._dead, self._dead_since, self._leader = name, time.monotonic(), ""
+        self._dead, self._dead_since = name, time.monotonic()
+        self._leader = self._display.leader = ""
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        try:
-            await asyncio.gather(*(self._watch(wire) for wire in self._wires))
-        finally:
-            for wire in self._wires:
-                await wire.close()
+        timeout = aiohttp.ClientTimeout(total=STATUS_DEADLINE_S)
+        async with aiohttp.ClientSession(timeout=timeout) as http:
+            await asyncio.gather(*(self._watch(http, node) for node in self._nodes))
 
-    async def _watch(self, wire: Wire) -> None:
-        request = control_pb2.GetStatusRequest()
+    async def _watch(self, http: aiohttp.ClientSession, node: DevNode) -> None:
         while True:
-            with contextlib.suppress(ClientError):
-                status = await wire.call(
-                    lambda stubs: stubs.cluster.GetStatus, request, deadline_s=STATUS_DEADLINE_S
-                )
-                self._take(status.leader, status.term)
+            with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+                async with http.get(f"{node.http}/leader") as response:
+                    if response.status == HTTPStatus.OK:
+                        self._take(node.name)
             await asyncio.sleep(LEADER_POLL_S)
 
-    def _take(self, leader: str, term: int) -> None:
-        if not leader or term < self._term or (term == self._term and self._leader):
-            return
-        if term == self._term and leader == self._dead:
+    def _take(self, leader: str) -> None:
+        if leader in (self._leader, self._dead):
             return
         if self._dead:
             after_ms = (time.monotonic() - self._dead_since) * 1000
-            self._display.say(f"{leader} leads, term {term}, after {after_ms:.0f} ms", "bold green")
+            self._display.say(f"{leader} leads, {after_ms:.0f} ms after the kill", "bold green")
             self._dead = ""
-        self._term, self._leader = term, leader
-        self._display.leader = f"{leader}, term {term}"
+        self._leader = self._display.leader = leader
         self._changed.set()
 
 
@@ -314,7 +309,7 @@ class _Display:
             names = ("sent", "acknowledged", "received")
             for name, count, rate in zip(names, counts, self._rates, strict=True):
                 table.add_row(name, f"{count:,}", f"{rate:,.0f}")
-            table.add_row("leader", self.leader, "")
+            table.add_row("leader", self.leader or "nobody", "")
             table.add_row("sender's sessions", str(run.sessions), "")
         return Group(*self._lines, Text(), table)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic_ns
 from types import TracebackType
@@ -17,7 +17,7 @@ from qm.load.history import EventKind, HistoryEvent, HistoryWriter, read_history
 from qm.load.receiver import Mode, RecordingReceiver, record_remaining
 from qm.load.sender import Address, RecordingSender
 from qm.load.verdict import Verdict
-from qm.load.workload import Workload, plan
+from qm.load.workload import Planned, Workload, plan
 from qm.session.limits import RETRY_CONNECT_TIMEOUT_MS
 
 TICK_S: Final = 0.02
@@ -56,6 +56,7 @@ class Run:
         self._writer = HistoryWriter(plan_.history)
         self.senders: list[RecordingSender] = []
         self.receivers: list[RecordingReceiver] = []
+        self._messages: list[Iterator[Planned]] = []
         self._clients: list[Client] = []
         self._reading: list[asyncio.Task[None]] = []
 
@@ -106,6 +107,7 @@ class Run:
                 reconnect_s=plan_.reconnect_s,
             )
             self.senders.append(sender)
+            self._messages.append(plan(plan_.workload, sender.client))
             sender.link.start()
         return self
 
@@ -127,12 +129,11 @@ class Run:
     async def send(self, duration_s: float) -> None:
         """Send at the plan's rate for a time. Raises what ended a receiver early."""
         loop = asyncio.get_running_loop()
-        plans = [plan(self._plan.workload, sender.client) for sender in self.senders]
         start = loop.time()
         added = 0
         while (passed := loop.time() - start) < duration_s:
             due = int(passed * self._plan.rate_per_s) - added
-            for sender, messages in zip(self.senders, plans, strict=True):
+            for sender, messages in zip(self.senders, self._messages, strict=True):
                 if sender.unacknowledged < BACKLOG_MAX_COUNT:
                     sender.add([next(messages) for _ in range(due)])
             added += due
