@@ -1,0 +1,45 @@
+"""New messages are told from everything else by an encoded command's first bytes."""
+
+from array import array
+
+from qm.model.commands import (
+    ClockTick,
+    Command,
+    Confirm,
+    EdgeBatch,
+    Facts,
+    OrderAcked,
+    Request,
+    Send,
+    Target,
+    TransferVerdict,
+)
+from qm.node.admission import is_edge_batch, is_send, refusal
+from qm.store.codec import encode_command
+
+FACTS = Facts(1, bytes(16), "192.0.2.1", ())
+BATCH = EdgeBatch(
+    "n1", 1, memoryview(b"abcdef"), 0, array("I", [0, 2, 4, 6]), array("I", [1, 2, 3]),
+    bytes(3), (FACTS,), 0, 0,
+)  # fmt: skip
+SEND = Send(
+    Request("client", 1, 0), memoryview(b"packet"), 0, 0, 0, 0, (Target("DIRECT=OS:a\\b"),), ()
+)
+OTHERS: tuple[Command, ...] = (ClockTick(1), Confirm("client", 3), OrderAcked(1, 2))
+
+
+def test_only_messages_are_new_messages() -> None:
+    assert is_edge_batch(encode_command(BATCH))
+    assert is_send(encode_command(SEND))
+    assert not is_send(encode_command(BATCH))
+    assert not is_edge_batch(encode_command(SEND))
+    for command in OTHERS:
+        payload = encode_command(command)
+        assert not is_send(payload)
+        assert not is_edge_batch(payload)
+
+
+def test_a_refused_batch_ends_its_sessions_message_by_message() -> None:
+    outcome = refusal(encode_command(BATCH))
+    assert outcome.status == 0
+    assert outcome.verdicts == array("H", [TransferVerdict.CLOSE_SESSION] * 3)
