@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from qm.api.errors import InvalidArgument
-from qm.api.identity import ADMINISTRATORS, PRINCIPAL_MAX_CHARS, Principal, principal_sid
+from qm.api.identity import ADMINISTRATORS, PRINCIPAL_MAX_CHARS, Principal, Role, principal_sid
 from qm.pb import control_pb2
 from qm.security.access import default_queue_descriptor
 from qm.security.descriptor import (
@@ -55,6 +55,16 @@ def default_descriptor(who: Principal) -> bytes:
         Ace(ACE_ALLOWED, 0, int(QueueAccess.QUEUE_GENERIC_ALL), ADMINISTRATORS),
     )
     return write_descriptor(msgspec.structs.replace(descriptor, dacl=Acl(entries)))
+
+
+def sids_to_change(who: Principal, security: bytes) -> tuple[Sid, ...]:
+    """Return the SIDs by which a caller changes an access list: admins do so in the owner's place,
+    as who may take ownership.
+    """
+    owner = parse_descriptor(security).owner if security else None
+    if who.role is not Role.ADMIN or owner is None:
+        return who.sids
+    return (*who.sids, owner)
 
 
 def sid_of(name: str, field: str) -> Sid:
@@ -141,10 +151,15 @@ def changed_descriptor(
     if not is_in_order:
         raise InvalidArgument("entries", "DENY comes before ALLOW, or it would have no effect")
     descriptor = parse_descriptor(security) if security else SecurityDescriptor()
-    if owner:
-        descriptor = msgspec.structs.replace(descriptor, owner=_sid_or_name(owner, "owner"))
+    # An owner may always change the list; without one nobody might.
+    kept = descriptor.owner or ADMINISTRATORS
+    changed = msgspec.structs.replace(
+        descriptor,
+        owner=_sid_or_name(owner, "owner") if owner else kept,
+        dacl=Acl(entries),
+    )
     try:
-        return write_descriptor(msgspec.structs.replace(descriptor, dacl=Acl(entries)))
+        return write_descriptor(changed)
     except ValueOutOfRange as error:
         raise InvalidArgument("entries", str(error)) from None
 

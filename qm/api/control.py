@@ -14,7 +14,6 @@ from qm.api.deciding import Decider
 from qm.api.events import EventLog
 from qm.api.operations import Operations
 from qm.api.returning import Returning
-from qm.api.watching import ClusterWatch
 from qm.pb import control_pb2_grpc as stubs
 from qm.store.cluster import Cluster
 from qm.store.membership import Membership
@@ -40,7 +39,6 @@ class Control:
         self._clients = ClientControl(cluster, decider)
         self._definitions = DefinitionControl(cluster, self._queues)
         self._node = NodeControl(cluster, operations, events)
-        self._watch = ClusterWatch(cluster, events)
 
     def register(self, server: grpc.aio.Server) -> None:
         """Offer every service on a server."""
@@ -51,7 +49,3 @@ class Control:
         stubs.add_ClientControlServicer_to_server(self._clients, server)
         stubs.add_DefinitionControlServicer_to_server(self._definitions, server)
         stubs.add_NodeControlServicer_to_server(self._node, server)
-
-    def stop(self) -> None:
-        """Follow the cluster no more."""
-        self._watch.close()

@@ -7,7 +7,13 @@ from uuid import uuid4
 
 import msgspec
 
-from qm.api.acl import changed_descriptor, default_descriptor, names_of, shown_acl
+from qm.api.acl import (
+    changed_descriptor,
+    default_descriptor,
+    names_of,
+    shown_acl,
+    sids_to_change,
+)
 from qm.api.calls import Context, caller
 from qm.api.deciding import UNNUMBERED, Decider
 from qm.api.errors import InvalidArgument, MsmqError, NotPermitted, check
@@ -96,7 +102,10 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         return await self._set_manager(changes, _version(request))
 
     async def _set_manager(self, changes: dict[str, bytes], if_version: int | None) -> pb.SetReply:
-        command = SetQueueManager(UNNUMBERED, changes, caller().sids, if_version)
+        sids = caller().sids
+        if changes.keys() == {_SECURITY}:
+            sids = sids_to_change(caller(), self._manager_record().security)
+        command = SetQueueManager(UNNUMBERED, changes, sids, if_version)
         outcome = await self._decider.decide(
             command, lambda: _has(self._manager_record(), QUEUE_MANAGER_ATTRIBUTES, changes)
         )
@@ -200,7 +209,10 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
             queue = self._view.ledger.queue(queue_id)
             return queue is not None and _has(queue.record, QUEUE_ATTRIBUTES, changes)
 
-        command = SetQueue(UNNUMBERED, queue_id, changes, caller().sids, if_version)
+        sids = caller().sids
+        if changes.keys() == {_SECURITY}:
+            sids = sids_to_change(caller(), self._queue(queue_id).record.security)
+        command = SetQueue(UNNUMBERED, queue_id, changes, sids, if_version)
         outcome = await self._decider.decide(command, is_done)
         check(outcome.status)
         queue = self._queue(queue_id)

@@ -30,6 +30,7 @@ _NOT_SETTINGS: Final = frozenset(
         "security",  # told as `access`
         "public_encryption_key_list",  # the cluster's own
         "public_signing_key_list",
+        "sealed_private_keys",
     }
 )
 

@@ -124,7 +124,6 @@ class ApiServer:
     async def stop(self, grace_s: float | None = STOP_GRACE_S) -> None:
         """End waits and streams, let calls finish for a moment, close; None: end them all now."""
         await self.set_serving(is_serving=False)
-        self._control.stop()
         self._data.stop()
         if self._server is not None:
             await self._server.stop(grace_s)

@@ -1094,7 +1094,7 @@ class CompleteRequest(_message.Message):
         RETURN: CompleteRequest._Decision.ValueType  # 1
         """It goes back to its place."""
         REJECT: CompleteRequest._Decision.ValueType  # 2
-        """It is refused for good: dead letter, negative acknowledgement, as it asked for."""
+        """It is refused for good: gone, with the negative acknowledgement that it asked for."""
 
     class Decision(_Decision, metaclass=_DecisionEnumTypeWrapper): ...
     ACCEPT: CompleteRequest.Decision.ValueType  # 0
@@ -1102,7 +1102,7 @@ class CompleteRequest(_message.Message):
     RETURN: CompleteRequest.Decision.ValueType  # 1
     """It goes back to its place."""
     REJECT: CompleteRequest.Decision.ValueType  # 2
-    """It is refused for good: dead letter, negative acknowledgement, as it asked for."""
+    """It is refused for good: gone, with the negative acknowledgement that it asked for."""
 
     REQUEST_FIELD_NUMBER: _builtins.int
     QUEUE_ID_FIELD_NUMBER: _builtins.int

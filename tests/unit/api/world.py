@@ -167,6 +167,7 @@ class Client:
     """Speaks the data plane, numbering its requests."""
 
     def __init__(self, channel: grpc.aio.Channel, client_id: str) -> None:
+        self.channel = channel
         self.client_id = client_id
         self.number = 0
         self.confirmed_upto = 0

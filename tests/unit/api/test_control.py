@@ -1,0 +1,497 @@
+"""The control plane on one node."""
+
+import asyncio
+import secrets
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from qm.api.operations import Link
+from qm.model.elements import OutgoingQueueState
+from qm.pb import control_pb2 as pb
+from qm.pb import control_pb2_grpc, data_pb2
+from qm.wire.codes import ErrorCode
+from tests.cluster.harness import run
+from tests.unit.api.test_data import ORDERS, PATH, create
+from tests.unit.api.world import bodies, refused, world
+
+INVALID = grpc.StatusCode.INVALID_ARGUMENT
+ELSEWHERE = r"DIRECT=TCP:127.0.0.250\private$\far"
+
+
+class Operator:
+    """Stubs of every control service."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.cluster: Any = control_pb2_grpc.ClusterControlStub(channel)
+        self.queues: Any = control_pb2_grpc.QueueControlStub(channel)
+        self.outgoing: Any = control_pb2_grpc.OutgoingControlStub(channel)
+        self.messages: Any = control_pb2_grpc.MessageControlStub(channel)
+        self.clients: Any = control_pb2_grpc.ClientControlStub(channel)
+        self.definitions: Any = control_pb2_grpc.DefinitionControlStub(channel)
+        self.node: Any = control_pb2_grpc.NodeControlStub(channel)
+
+    async def create(self, path: str, **values: pb.Value) -> pb.Queue:
+        request = pb.CreateQueueRequest(path_name=path, attributes=values)
+        queue: pb.Queue = await self.queues.CreateQueue(request)
+        return queue
+
+
+def number(value: int) -> pb.Value:
+    return pb.Value(number=value)
+
+
+def text(value: str) -> pb.Value:
+    return pb.Value(text=value)
+
+
+def flag(value: bool) -> pb.Value:
+    return pb.Value(flag=value)
+
+
+def test_queues_are_created_listed_changed_and_deleted() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.channel(await made.leader()) as channel:
+            operator = Operator(channel)
+            created = await operator.create(
+                PATH, label=text("all orders"), journaling=flag(True), quota=number(100)
+            )
+            assert (created.path_name, created.label) == (r"QUORATE\private$\orders", "all orders")
+            assert created.format_name.startswith("PRIVATE=")
+            assert created.attributes["quota"].number == 100
+            assert created.statistics.quota_bytes == 100 * 1024
+            with refused(grpc.StatusCode.ALREADY_EXISTS, "MQ_ERROR_QUEUE_EXISTS"):
+                await operator.create(PATH)
+            again = pb.CreateQueueRequest(
+                path_name=PATH, attributes={"quota": number(100)}, if_not_exists=True
+            )
+            assert (await operator.queues.CreateQueue(again)).queue_id == created.queue_id
+            again.attributes["quota"].number = 7
+            with refused(grpc.StatusCode.ALREADY_EXISTS, "MQ_ERROR_QUEUE_EXISTS"):
+                await operator.queues.CreateQueue(again)
+
+            name = pb.QueueName(name=PATH)
+            change = pb.SetQueueRequest(queue=name, changes={"label": text("new")}, if_version=1)
+            assert (await operator.queues.SetQueue(change)).version == 2
+            with refused(grpc.StatusCode.ABORTED, "MQ_ERROR_PROPERTIES_CONFLICT"):
+                await operator.queues.SetQueue(change)
+            got = await operator.queues.GetQueue(pb.GetQueueRequest(queue=name))
+            assert (got.label, got.version) == ("new", 2)
+
+            deletion = pb.DeleteQueueRequest(queue=name)
+            await operator.queues.DeleteQueue(deletion)
+            with refused(grpc.StatusCode.NOT_FOUND, "MQ_ERROR_QUEUE_NOT_FOUND"):
+                await operator.queues.DeleteQueue(deletion)
+
+    run(scenario())
+
+
+def test_lists_come_in_pages_of_what_matches() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.channel(await made.leader()) as channel:
+            operator = Operator(channel)
+            for k in range(7):
+                await operator.create(rf".\private$\q{k}")
+            await operator.create(r".\public", label=text("in the directory"))
+            names: list[str] = []
+            request = pb.ListQueuesRequest(page_size=3, pattern=r"*\Q?")
+            while True:
+                reply = await operator.queues.ListQueues(request)
+                assert len(reply.queues) <= 3
+                names += [queue.path_name for queue in reply.queues]
+                if not reply.page_token:
+                    break
+                request.page_token = reply.page_token
+            assert names == [rf"QUORATE\private$\q{k}" for k in range(7)]
+            journals = await operator.queues.ListQueues(pb.ListQueuesRequest(kinds=[pb.JOURNAL]))
+            assert len(journals.queues) == 8
+            with refused(INVALID, field="page_token"):
+                await operator.queues.ListQueues(pb.ListQueuesRequest(page_token="x"))
+            with refused(INVALID, field="page_size"):
+                await operator.queues.ListQueues(pb.ListQueuesRequest(page_size=5_000))
+
+    run(scenario())
+
+
+def test_wrong_queue_arguments_name_their_field() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.channel(await made.leader()) as channel:
+            operator = Operator(channel)
+            with refused(INVALID, field="path_name"):
+                await operator.create("nonsense")
+            with refused(INVALID, field="attributes[colour]"):
+                await operator.create(PATH, colour=text("red"))
+            with refused(INVALID, field="attributes[quota]"):
+                await operator.create(PATH, quota=text("much"))
+            with refused(INVALID, "MQ_ERROR_LABEL_TOO_LONG"):
+                await operator.create(PATH, label=text("x" * 125))
+            with refused(INVALID, field="queue"):
+                await operator.queues.GetQueue(pb.GetQueueRequest())
+            with refused(INVALID, field="queue.name"):
+                await operator.queues.GetQueue(pb.GetQueueRequest(queue=pb.QueueName(name="?")))
+
+    run(scenario())
+
+
+def test_a_purge_says_how_many() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            await client.send(ORDERS, b"a", b"b", b"c")
+            purge = pb.PurgeQueueRequest(queue=pb.QueueName(name=PATH), dry_run=True)
+            assert (await client.queues.PurgeQueue(purge)).message_count == 3
+            purge.dry_run = False
+            assert (await client.queues.PurgeQueue(purge)).message_count == 3
+            assert (await client.queues.PurgeQueue(purge)).message_count == 0
+
+    run(scenario())
+
+
+def test_the_queue_manager_is_shown_without_its_secrets_and_changed() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.channel(await made.leader()) as channel:
+            operator = Operator(channel)
+            manager = await operator.queues.GetQueueManager(pb.GetQueueManagerRequest())
+            assert manager.computer_name == "QUORATE"
+            assert "sealed_private_keys" not in manager.attributes
+            change = pb.SetQueueManagerRequest(changes={"queue_manager_quota": number(4_096)})
+            await operator.queues.SetQueueManager(change)
+            manager = await operator.queues.GetQueueManager(pb.GetQueueManagerRequest())
+            assert manager.attributes["queue_manager_quota"].number == 4_096
+            assert "queue_manager_quota" in manager.settable
+
+    run(scenario())
+
+
+def test_access_lists_are_words_and_keep_their_order() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.channel(await made.leader()) as channel:
+            operator = Operator(channel)
+            await operator.create(PATH)
+            name = pb.QueueName(name=PATH)
+            free = await operator.queues.GetAcl(pb.GetAclRequest(queue=name))
+            assert [(ace.principal, "queue_generic_all" in ace.rights) for ace in free.entries] == [
+                ("Everyone", True)
+            ]
+            wanted = [
+                pb.Ace(type=pb.DENY, principal="Anonymous", rights=["write_message"]),
+                pb.Ace(type=pb.ALLOW, principal="alice", rights=["receive_message"]),
+                pb.Ace(type=pb.ALLOW, sid="S-1-1-0", mask=0x24),
+            ]
+            request = pb.SetAclRequest(queue=name, entries=wanted, owner="alice")
+            await operator.queues.SetAcl(request)
+            acl = await operator.queues.GetAcl(pb.GetAclRequest(queue=name))
+            assert [(ace.type, ace.mask) for ace in acl.entries] == [
+                (pb.DENY, 0x4),
+                (pb.ALLOW, 0x3),
+                (pb.ALLOW, 0x24),
+            ]
+            assert acl.owner_sid == acl.entries[1].sid
+            assert acl.entries[2].principal == "Everyone"
+            with refused(INVALID, field="entries"):
+                await operator.queues.SetAcl(
+                    pb.SetAclRequest(queue=name, entries=[wanted[1], wanted[0]])
+                )
+            bad = pb.Ace(type=pb.ALLOW, principal="bob", rights=["fly"])
+            with refused(INVALID, field="entries[0].rights"):
+                await operator.queues.SetAcl(pb.SetAclRequest(queue=name, entries=[bad]))
+
+    run(scenario())
+
+
+def test_definitions_go_round_and_say_what_they_would_do() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.channel(await made.leader()) as channel:
+            operator = Operator(channel)
+            await operator.create(PATH, journaling=flag(True))
+            await operator.create(r".\private$\tx", transactional=flag(True))
+            acl = [
+                pb.Ace(type=pb.ALLOW, principal="Everyone", rights=["write_message"]),
+                pb.Ace(type=pb.ALLOW, principal="Administrators", rights=["queue_generic_all"]),
+            ]
+            await operator.queues.SetAcl(
+                pb.SetAclRequest(queue=pb.QueueName(name=PATH), entries=acl)
+            )
+            document = (await operator.definitions.Export(pb.ExportRequest())).document
+            same = await operator.definitions.Diff(pb.ImportRequest(document=document, prune=True))
+            assert list(same.changes) == []
+
+            edited = document.replace("journaling: true", "quota: 9") + (
+                "- path_name: .\\private$\\fresh\n  attributes: {label: 'new'}\n"
+            )
+            request = pb.ImportRequest(document=edited, prune=True)
+            kinds = pb.DefinitionChange
+            diff = await operator.definitions.Diff(request)
+            assert [(one.kind, one.path_name) for one in diff.changes] == [
+                (kinds.CHANGE, r".\private$\orders"),
+                (kinds.CREATE, r".\private$\fresh"),
+            ]
+            assert list((await operator.definitions.Import(request)).changes) == list(diff.changes)
+            assert not (await operator.definitions.Import(request)).changes
+
+            without = "version: 1\nqueues:\n- path_name: .\\private$\\orders\n"
+            pruned = await operator.definitions.Import(
+                pb.ImportRequest(document=without, prune=True)
+            )
+            assert {one.kind for one in pruned.changes} == {kinds.DELETE}
+            await operator.create(r".\private$\tx")
+            conflict = pb.ImportRequest(document=document)
+            with refused(grpc.StatusCode.FAILED_PRECONDITION):
+                await operator.definitions.Import(conflict)
+            with refused(INVALID, field="document"):
+                await operator.definitions.Import(pb.ImportRequest(document="version: 2"))
+            with refused(INVALID, field="document"):
+                await operator.definitions.Import(
+                    pb.ImportRequest(document=without + "  attributes: {color: red}\n")
+                )
+
+    run(scenario())
+
+
+def test_messages_are_browsed_with_their_reason_and_returned() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            operator = Operator(client.channel)
+            await create(client)
+            await client.send(
+                ORDERS, b"a", b"b", label="x", dead_letter=True, time_to_be_received_s=2
+            )
+            queue = await client.open(ORDERS)
+            dead = pb.QueueName(name=r".\system$;DEADLETTER")
+            letters = await client.open(dead.name, data_pb2.PEEK_ACCESS)
+            waiting = data_pb2.Selector(
+                kind=data_pb2.AFTER,
+                lookup_identifier=(
+                    await client.peek(letters, timeout_ms=20_000)
+                ).messages.lookup_identifiers[0],
+            )
+            await client.peek(letters, selector=waiting, timeout_ms=20_000)
+            view = data_pb2.PROPERTIES
+            first = await operator.messages.Browse(
+                pb.BrowseRequest(queue=dead, page_size=1, view=view)
+            )
+            (letter,) = first.messages
+            assert letter.reason == "nobody received it in time"
+            assert letter.properties.body == b"a"
+            second = await operator.messages.Browse(
+                pb.BrowseRequest(
+                    queue=dead,
+                    page_token=first.page_token,
+                    view=view,
+                    reason_classes=[letter.reason_class],
+                )
+            )
+            assert [one.properties.body for one in second.messages] == [b"b"]
+            counts = await operator.messages.CountClasses(pb.CountClassesRequest(queue=dead))
+            assert [(one.message_class, one.count) for one in counts.counts] == [(0xC002, 2)]
+
+            back = pb.ReturnToSourceRequest(queue=dead, lookup_identifier=letter.lookup_identifier)
+            reply = await operator.messages.ReturnToSource(back)
+            assert reply.target == ORDERS
+            with refused(grpc.StatusCode.NOT_FOUND, "MQ_ERROR_MESSAGE_NOT_FOUND"):
+                await operator.messages.ReturnToSource(back)
+            returned = await client.receive(queue)
+            assert bodies(returned) == [b"a"]
+            assert returned.messages.properties[0].label == "x"
+            assert returned.messages.properties[0].message_id == reply.message_id
+            get = pb.GetMessageRequest(
+                queue=dead, lookup_identifier=second.messages[0].lookup_identifier
+            )
+            assert (await operator.messages.GetMessage(get)).packet
+            get.lookup_identifier = letter.lookup_identifier
+            with refused(grpc.StatusCode.NOT_FOUND, "MQ_ERROR_MESSAGE_NOT_FOUND"):
+                await operator.messages.GetMessage(get)
+
+    run(scenario())
+
+
+def test_a_transactional_dead_letter_is_returned_in_one_step() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            operator = Operator(client.channel)
+            await create(client, transactional=True)
+            transaction = secrets.token_bytes(16)
+            await client.data.BeginTransaction(
+                data_pb2.BeginTransactionRequest(request=client.next(), transaction=transaction)
+            )
+            await client.send(
+                ORDERS,
+                b"tx",
+                transaction=transaction,
+                dead_letter=True,
+                time_to_be_received_s=0,
+            )
+            await client.data.CommitTransaction(
+                data_pb2.EndTransactionRequest(request=client.next(), transaction=transaction)
+            )
+            dead = pb.QueueName(name=r".\system$;DEADXACT")
+            (letter,) = (await operator.messages.Browse(pb.BrowseRequest(queue=dead))).messages
+            await create(client, r".\private$\other", transactional=True)
+            reply = await operator.messages.ReturnToSource(
+                pb.ReturnToSourceRequest(
+                    queue=dead,
+                    lookup_identifier=letter.lookup_identifier,
+                    target=r".\private$\other",
+                )
+            )
+            assert reply.target.startswith("PRIVATE=")
+            # Its time to be received is over still: it dies again, never twice at once.
+            left = (await operator.messages.Browse(pb.BrowseRequest(queue=dead))).messages
+            assert len(left) == 1
+            assert left[0].message_id == reply.message_id
+
+    run(scenario())
+
+
+def test_a_message_in_a_subqueue_goes_back_as_it_is() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            operator = Operator(client.channel)
+            await create(client)
+            sent = (await client.send(ORDERS, b"a"))[0]
+            sub = await client.open(ORDERS + ";poison", data_pb2.MOVE_ACCESS)
+            moved = await client.data.Move(
+                data_pb2.MoveRequest(
+                    request=client.next(),
+                    source_queue_id=sent.places[0].queue_id,
+                    lookup_identifier=sent.places[0].lookup_identifier,
+                    target_queue_id=sub.queue_id,
+                )
+            )
+            reply = await operator.messages.ReturnToSource(
+                pb.ReturnToSourceRequest(
+                    queue=pb.QueueName(queue_id=sub.queue_id),
+                    lookup_identifier=moved.lookup_identifier,
+                )
+            )
+            assert reply.message_id == sent.message_id
+            queue = await client.open(ORDERS)
+            assert bodies(await client.receive(queue)) == [b"a"]
+
+    run(scenario())
+
+
+def test_clients_and_their_transactions_are_seen_and_ended() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            operator = Operator(client.channel)
+            await create(client)
+            await client.open(ORDERS)
+            transaction = secrets.token_bytes(16)
+            await client.data.BeginTransaction(
+                data_pb2.BeginTransactionRequest(
+                    request=client.next(), transaction=transaction, is_two_phase=True
+                )
+            )
+            end = data_pb2.EndTransactionRequest(request=client.next(), transaction=transaction)
+            resolve = pb.ResolveTransactionRequest(identifier=transaction, commit=True)
+            with refused(grpc.StatusCode.FAILED_PRECONDITION):
+                await operator.clients.ResolveTransaction(resolve)
+            await client.data.PrepareTransaction(end)
+            listed = await operator.clients.ListTransactions(pb.ListTransactionsRequest())
+            (found,) = listed.transactions
+            assert (found.identifier, found.is_in_doubt) == (transaction, True)
+            await operator.clients.ResolveTransaction(resolve)
+            await operator.clients.ResolveTransaction(resolve)
+            undecided = await operator.clients.ListTransactions(pb.ListTransactionsRequest())
+            assert not undecided.transactions
+
+            clients = (await operator.clients.ListClients(pb.ListClientsRequest())).clients
+            (known,) = [one for one in clients if one.client_id == client.client_id]
+            assert (known.is_open, known.principal) == (True, "loopback")
+            opens = pb.ListOpensRequest(client_id=client.client_id)
+            assert len((await operator.clients.ListOpens(opens)).opens) == 1
+            closing = pb.CloseClientRequest(client_id=client.client_id)
+            await operator.clients.CloseClient(closing)
+            await operator.clients.CloseClient(closing)
+            assert not (await operator.clients.ListOpens(opens)).opens
+
+    run(scenario())
+
+
+def test_outgoing_queues_are_seen_paused_and_resumed() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            leader = await made.leader()
+            operator = Operator(client.channel)
+            (sent,) = await client.send(ELSEWHERE, b"far away")
+            queue_id = sent.places[0].queue_id
+            leader.operations.known_links[queue_id] = Link(
+                OutgoingQueueState.WAITING, ("127.0.0.250",), last_error="refused"
+            )
+            listed = await operator.outgoing.ListOutgoing(pb.ListOutgoingRequest())
+            (one,) = listed.queues
+            assert (one.state, one.message_count) == (pb.WAITING, 1)
+            assert one.last_error == "refused"
+            get = pb.GetOutgoingRequest(queue=pb.QueueName(name=ELSEWHERE))
+            assert (await operator.outgoing.Pause(get)).state == pb.ON_HOLD
+            assert (await operator.outgoing.Resume(get)).state == pb.WAITING
+            await operator.outgoing.Resend(get)
+            assert leader.operations.resent == [queue_id]
+            await create(client)
+            get.queue.name = PATH
+            with refused(grpc.StatusCode.NOT_FOUND, "MQ_ERROR_QUEUE_NOT_FOUND"):
+                await operator.outgoing.GetOutgoing(get)
+
+    run(scenario())
+
+
+def test_a_node_tells_its_state_events_and_takes_orders() -> None:
+    async def scenario() -> None:
+        async with world() as made:
+            leader = await made.leader()
+            async with made.channel(leader) as channel:
+                operator = Operator(channel)
+                status = await operator.cluster.GetStatus(pb.GetStatusRequest())
+                assert (status.node, status.leader, len(status.members)) == ("n1", "n1", 1)
+                assert status.computer_name == "QUORATE"
+                stop = await operator.cluster.CanStop(pb.CanStopRequest())
+                assert not stop.can_stop
+                await operator.cluster.Drain(pb.DrainRequest())
+                assert leader.operations.drained == {"n1": True}
+                await operator.cluster.Undrain(pb.DrainRequest(node="n1"))
+                with refused(INVALID, field="name"):
+                    await operator.cluster.Drain(pb.DrainRequest(node="n9"))
+                mark = await operator.cluster.MarkAudit(pb.MarkAuditRequest())
+                assert mark.number
+                level = pb.SetLogLevelRequest(level="debug", logger="qm.api")
+                assert (await operator.node.SetLogLevel(level)).previous_level == "info"
+                level.level = "loud"
+                with refused(INVALID, field="level"):
+                    await operator.node.SetLogLevel(level)
+                chunks = [
+                    chunk.data
+                    async for chunk in operator.node.CreateBackup(pb.CreateBackupRequest())
+                ]
+                assert b"".join(chunks) == b"onetwo"
+
+                events = [
+                    event
+                    async for event in operator.node.StreamEvents(
+                        pb.StreamEventsRequest(kinds=["control"])
+                    )
+                ]
+                told = [(one.name, one.principal, one.details["code"]) for one in events]
+                assert ("Drain", "loopback", "OK") in told
+                assert ("Drain", "loopback", "INVALID_ARGUMENT") in told
+                assert told[-1] == ("CreateBackup", "loopback", "OK")
+                following = operator.node.StreamEvents(
+                    pb.StreamEventsRequest(after=events[-1].number, follow=True)
+                )
+                reading = asyncio.ensure_future(following.read())
+                await operator.cluster.MarkAudit(pb.MarkAuditRequest())
+                assert (await reading).name == "MarkAudit"
+                following.cancel()
+
+    run(scenario())
+
+
+def test_quotas_refuse_with_their_code() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client, quota=1)
+            (refusal,) = await client.send(ORDERS, bytes(5_000))
+            assert refusal.status == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+
+    run(scenario())
