@@ -308,6 +308,8 @@ class SendingCluster:
     def lead(self, name: str | None) -> None:
         """Change the leader; None: there is none."""
         self.term += 1
+        for node in self.nodes.values():
+            node.hub.late.clear()
         for node in sorted(self.nodes.values(), key=lambda node: node.node == name):
             node.lead(Leadership(name, self.term, node.node == name))
 
@@ -441,6 +443,13 @@ class PeerConnection(asyncio.Protocol):
         while data := self.session.take_outgoing(time.monotonic()):
             if not self.peer.is_mute:
                 self.transport.write(data)
+
+    def handle_all_timers(self) -> None:
+        """Let the session acknowledge what it has committed without waiting."""
+        due = self.session.next_timer()
+        assert due is not None
+        self.session.handle_timer(due)
+        self.write()
 
     def offer(self, token: int, raw: bytes) -> None:
         self.session.offer([token], [raw])
