@@ -15,7 +15,6 @@ import msgspec
 from qm.edge.ack_marks import AckMark
 from qm.edge.admission import Admission
 from qm.edge.connection import Connection
-from qm.edge.initiated import InitiatedSessions
 from qm.edge.limits import LINGER_MAX_S
 from qm.edge.listeners import Listeners, bind
 from qm.edge.pings import PingAnswerer
@@ -49,9 +48,7 @@ class Edge:
             settings.session, admit=self._admission.admit
         ).check()
         self.relay: Final = Relay(cluster, self._watch, self._loop, self._on_relay_change)
-        """Where all sessions bring what arrives on them."""
-        self.initiated: Final = InitiatedSessions(self.relay)
-        """Takes what arrives on sessions that this node opens to deliver."""
+        """Where all sessions bring what arrives on them, those too that this node opens."""
         self._listeners = Listeners(settings.addresses, settings.port, self._loop)
         self._pings: list[asyncio.DatagramTransport] = []
         self._shared = Shared(self._loop, self.relay, self._watch, self._admission, self._session)
