@@ -113,12 +113,11 @@ def list_deadletter(
 @connected
 def reasons(connection: Connection, transactional: bool, output: str) -> None:
     """Count dead letters by reason. Exit code 1: there are some."""
-    from qm.cli.queue import queue_name
     from qm.pb import control_pb2
 
     async def work(wire: Any) -> Any:
         name = await _dead_letter_name(wire, transactional=transactional)
-        request = control_pb2.CountClassesRequest(queue=await queue_name(wire, name))
+        request = control_pb2.CountClassesRequest(queue=name)
         return await wire.call(lambda stubs: stubs.messages.CountClasses, request)
 
     reply = connection.run(work)
@@ -179,20 +178,25 @@ def _class_of(reason: str) -> int:
         raise click.UsageError(f"{reason!r} is no reason; known are {names}") from None
 
 
-async def _journal_name(wire: Any, queue: str) -> str:
-    """Return the format name of a queue's journal, or of the system's."""
-    from qm.cli.queue import get_queue, queues_like
+async def _journal_name(wire: Any, queue: str) -> Any:
+    """Return the QueueName of a queue's journal, or of the system's."""
+    from qm.cli.queue import get_queue
+    from qm.pb import control_pb2
 
-    if queue:
-        found = await get_queue(wire, queue)
-        return f"{found.format_name};JOURNAL"
-    (system,) = await queues_like(wire, kinds=("system_journal",))
-    return str(system.format_name)
+    if not queue:
+        return await _system_queue(wire, "system_journal")
+    return control_pb2.QueueName(queue_id=(await get_queue(wire, queue)).journal_queue_id)
 
 
-async def _dead_letter_name(wire: Any, *, transactional: bool) -> str:
+async def _dead_letter_name(wire: Any, *, transactional: bool) -> Any:
+    return await _system_queue(
+        wire, "transactional_dead_letter" if transactional else "dead_letter"
+    )
+
+
+async def _system_queue(wire: Any, kind: str) -> Any:
     from qm.cli.queue import queues_like
+    from qm.pb import control_pb2
 
-    kind = "transactional_dead_letter" if transactional else "dead_letter"
     (found,) = await queues_like(wire, kinds=(kind,))
-    return str(found.format_name)
+    return control_pb2.QueueName(queue_id=found.queue_id)

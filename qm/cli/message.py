@@ -270,7 +270,13 @@ def return_messages(
         raise click.UsageError("give either LOOKUP_IDS or --all")
     if is_all:
         confirm(f"Return every message of {queue}?", yes=yes)
-    rows = connection.run(lambda wire: return_to_source(wire, queue, lookup_ids, target))
+
+    async def work(wire: Any) -> list[dict[str, Any]]:
+        from qm.cli.queue import queue_name
+
+        return await return_to_source(wire, await queue_name(wire, queue), lookup_ids, target)
+
+    rows = connection.run(work)
     show_rows(rows, ("lookup_id", "target", "message_id"), output)
 
 
@@ -287,10 +293,12 @@ def trace(connection: Connection, message_id: str, output: str) -> None:
 
     async def work(wire: Any) -> list[dict[str, Any]]:
         from qm.cli.queue import queues_like
+        from qm.pb import control_pb2
 
         found = []
         for each in await queues_like(wire, kinds=_TRACED):
-            for entry in await browse(wire, queue_id=each.queue_id) if each.message_count else ():
+            where = control_pb2.QueueName(queue_id=each.queue_id)
+            for entry in await browse(wire, where) if each.message_count else ():
                 if entry.message_id == wanted:
                     found.append(browsed_row(entry, "none") | {"queue": each.path_name})
         return found
@@ -305,13 +313,11 @@ def trace(connection: Connection, message_id: str, output: str) -> None:
 
 
 async def browse(
-    wire: Any, name: str = "", *, queue_id: int = 0, limit: int = 0, reasons: Sequence[int] = ()
+    wire: Any, where: Any, *, limit: int = 0, reasons: Sequence[int] = ()
 ) -> list[Any]:
-    """Return messages of a queue without taking them; `limit` 0 is all."""
-    from qm.cli.queue import queue_name
+    """Return messages of a queue (a QueueName) without taking them; `limit` 0 is all."""
     from qm.pb import control_pb2, data_pb2
 
-    where = control_pb2.QueueName(queue_id=queue_id) if queue_id else await queue_name(wire, name)
     found: list[Any] = []
     token = ""
     while True:
@@ -343,16 +349,14 @@ async def get_message(wire: Any, name: str, lookup_id: int) -> Any:
 
 
 async def return_to_source(
-    wire: Any, name: str, lookup_ids: Sequence[int], target: str
+    wire: Any, where: Any, lookup_ids: Sequence[int], target: str
 ) -> list[dict[str, Any]]:
-    """Return messages, all of the queue if none is named."""
-    from qm.cli.queue import queue_name
+    """Return messages of a queue (a QueueName), all of them if none is named."""
     from qm.pb import control_pb2
 
-    where = await queue_name(wire, name)
     wanted = list(lookup_ids)
     if not wanted:
-        wanted = [entry.lookup_identifier for entry in await browse(wire, name)]
+        wanted = [entry.lookup_identifier for entry in await browse(wire, where)]
     rows = []
     for lookup_id in wanted:
         reply = await wire.call(

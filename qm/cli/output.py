@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from qm.cli.render import printable, terminal
+from qm.cli.render import printable
 
 Row = Mapping[str, Any]
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -51,17 +51,7 @@ def show_rows(rows: Iterable[Row], columns: Sequence[str], output: str) -> None:
     elif output == "yaml":
         click.echo(_yaml([_plain(item) for item in items]), nl=False)
     else:
-        from rich.table import Table  # slow to load, and wanted here only
-
-        table = Table(box=None, pad_edge=False)
-        for column in columns:
-            is_number = bool(items) and all(isinstance(i.get(column), int) for i in items)
-            table.add_column(
-                column.upper().replace("_", " "), justify="right" if is_number else "left"
-            )
-        for item in items:
-            table.add_row(*(_cell(item.get(column)) for column in columns))
-        terminal().print(table, soft_wrap=True)
+        _print_table(items, columns)
 
 
 def show_one(item: Row, output: str) -> None:
@@ -73,7 +63,13 @@ def show_one(item: Row, output: str) -> None:
     else:
         width = max((len(name) for name in item), default=0)
         for name, value in item.items():
-            click.echo(f"{name:<{width}}  {_cell(value)}")
+            if isinstance(value, dict):
+                inner = max((len(key) for key in value), default=0)
+                click.echo(name)
+                for key, each in value.items():
+                    click.echo(f"  {key:<{inner}}  {_cell(each)}".rstrip())
+            else:
+                click.echo(f"{name:<{width}}  {_cell(value)}".rstrip())
 
 
 def instant(epoch_s: int | None) -> str:
@@ -81,6 +77,22 @@ def instant(epoch_s: int | None) -> str:
     if not epoch_s:
         return ""
     return datetime.fromtimestamp(epoch_s, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _print_table(items: Sequence[Row], columns: Sequence[str]) -> None:
+    """Print columns as wide as what stands in them: nothing is cut, so that it can be copied."""
+    from rich.cells import cell_len  # slow to load, and wanted here only
+
+    numbers = [bool(items) and all(type(i.get(c)) is int for i in items) for c in columns]
+    lines = [[column.upper().replace("_", " ") for column in columns]]
+    lines += [[_cell(item.get(column)) for column in columns] for item in items]
+    widths = [max(cell_len(line[k]) for line in lines) for k in range(len(columns))]
+    for line in lines:
+        cells = []
+        for text, width, is_number in zip(line, widths, numbers, strict=True):
+            space = " " * (width - cell_len(text))
+            cells.append(space + text if is_number else text + space)
+        click.echo("  ".join(cells).rstrip())
 
 
 def _cell(value: Any) -> str:

@@ -268,5 +268,6 @@ def _details(found: Any) -> dict[str, Any]:
         "opened": statistics.open_count,
         "version": found.version,
     }
-    attributes = {name: python_value(found.attributes[name]) for name in sorted(found.attributes)}
-    return details | {"attributes": attributes}
+    # `qm acl get` shows the security descriptor in words.
+    names = sorted(set(found.attributes) - {"security"})
+    return details | {"attributes": {n: python_value(found.attributes[n]) for n in names}}

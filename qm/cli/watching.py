@@ -139,5 +139,4 @@ def _print(event: Any, output: str) -> None:
 
         click.echo("---\n" + yaml.safe_dump(fields, sort_keys=False), nl=False)
     else:
-        who = f" by {event.principal}" if event.principal else ""
-        click.echo(printable(f"{fields['time']} {event.node} {event.kind}: {event.text}{who}"))
+        click.echo(printable(f"{fields['time']} {event.node} {event.kind}: {event.text}"))
