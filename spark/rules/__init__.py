@@ -17,6 +17,8 @@ class Audit:
 
     findings: DataFrame
     carried: Carried
+    stays: DataFrame
+    """`stays.steps`, for the report."""
 
 
 def all_findings(tables: Tables, carried: Carried) -> Audit:
@@ -49,4 +51,5 @@ def all_findings(tables: Tables, carried: Carried) -> Audit:
             streams.last_of_each(accepted),
             ends.select("group", "index", "chain"),
         ),
+        steps,
     )

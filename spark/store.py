@@ -1,0 +1,67 @@
+"""Where an archive is: small files by pyarrow, tables by Spark, under one URL."""
+
+from typing import Final
+
+from pyarrow import fs
+
+_SPARK_SCHEMES: Final = {"s3": "s3a", "gs": "gs", "abfs": "abfs", "file": "file"}
+"""Spark's names of the file systems that pyarrow calls otherwise."""
+
+
+class ArchiveStore:
+    """Paths are relative to the archive's root and use "/"."""
+
+    def __init__(self, url: str) -> None:
+        """`url`: a folder, or what `pyarrow.fs.FileSystem.from_uri` takes. Raises ValueError."""
+        self.url: Final = url.rstrip("/")
+        try:
+            if "://" in url:
+                self._files, self._root = fs.FileSystem.from_uri(self.url)
+            else:
+                self._files, self._root = fs.LocalFileSystem(), self.url
+        except (fs.FileSystem.__class__, OSError, ValueError) as error:
+            raise ValueError(
+                f"{url!r} is no archive that this machine can reach: {error}"
+            ) from error
+
+    def spark_path(self, path: str) -> str:
+        """Return a path as Spark's readers and writers want it."""
+        scheme, separator, rest = self.url.partition("://")
+        if not separator:
+            return f"{self.url}/{path}"
+        return f"{_SPARK_SCHEMES.get(scheme, scheme)}://{rest}/{path}"
+
+    def names(self, folder: str, base: str) -> list[str]:
+        """Return the paths of all files called `base` below a folder, sorted."""
+        selector = fs.FileSelector(self._full(folder), recursive=True, allow_not_found=True)
+        found = [info for info in self._files.get_file_info(selector) if info.base_name == base]
+        return sorted(info.path[len(self._root) :].lstrip("/") for info in found)
+
+    def size_bytes(self, path: str) -> int | None:
+        """Return a file's length, None when there is none."""
+        info = self._files.get_file_info(self._full(path))
+        return None if info.type is not fs.FileType.File else int(info.size)
+
+    def read(self, path: str) -> bytes:
+        """Return a small file. Raises OSError."""
+        with self._files.open_input_stream(self._full(path)) as stream:
+            data: bytes = stream.read()
+            return data
+
+    def open(self, path: str) -> object:
+        """Return a file for random access, for a Parquet footer. Raises OSError."""
+        return self._files.open_input_file(self._full(path))
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a small file, whole."""
+        self._files.create_dir(self._full(path).rpartition("/")[0], recursive=True)
+        with self._files.open_output_stream(self._full(path)) as stream:
+            stream.write(data)
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder if there is one."""
+        if self._files.get_file_info(self._full(folder)).type is fs.FileType.Directory:
+            self._files.delete_dir(self._full(folder))
+
+    def _full(self, path: str) -> str:
+        return f"{self._root}/{path}"

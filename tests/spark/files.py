@@ -1,0 +1,56 @@
+"""Writes small archives as files, as nodes do: Parquet by range, then the manifest."""
+
+import itertools
+from hashlib import sha256
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from qm.archive.manifest import (
+    MANIFEST_NAME,
+    Manifest,
+    ManifestFile,
+    encode_manifest,
+    range_folder,
+)
+from qm.archive.schema import METADATA_CLUSTER, METADATA_NODE, METADATA_SCHEMA, SCHEMAS, Part
+from tests.spark.archives import NODES, Archive
+
+CLUSTER = "ab" * 16
+
+
+def write_range(root: Path, archive: Archive, node: str, first: int, last: int) -> Path:
+    """Write what a node exports of first to last; return the folder."""
+    folder = root / range_folder(CLUSTER, node, first, last)
+    folder.mkdir(parents=True)
+    files = []
+    for part in Part:
+        column = "depends_on_index" if part is Part.ACKS else "index"
+        rows = [r for r in archive.of(part, node=node) if first <= r[column] <= last]
+        metadata = {
+            METADATA_SCHEMA: b"1",
+            METADATA_CLUSTER: CLUSTER.encode(),
+            METADATA_NODE: node.encode(),
+        }
+        schema = SCHEMAS[part].with_metadata(metadata)
+        path = folder / f"{part.value}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+        data = path.read_bytes()
+        digest = sha256(data).hexdigest()
+        files.append(ManifestFile(part.value, path.name, len(data), digest, len(rows)))
+    entries = sorted(archive.of(Part.ENTRIES, node=node), key=lambda row: int(row["index"]))
+    inside = [row for row in entries if first <= row["index"] <= last]
+    manifest = Manifest(
+        1, CLUSTER, node, archive.group, first, last, inside[0]["previous_index"],
+        inside[0]["chain_before"].hex(), inside[-1]["chain"].hex(), tuple(files),
+    )  # fmt: skip
+    (folder / MANIFEST_NAME).write_bytes(encode_manifest(manifest))
+    return folder
+
+
+def write_archive(root: Path, archive: Archive, *bounds: int) -> None:
+    """Write ranges of all nodes, each from behind one bound to the next."""
+    for node in NODES:
+        for below, last in itertools.pairwise(bounds):
+            write_range(root, archive, node, below + 1, last)
