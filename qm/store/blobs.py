@@ -22,7 +22,8 @@ BLOB_FILE_BYTES: Final = 64 * 1024 * 1024
 """A file is closed for writing beyond this size."""
 SPARSE_SHARE: Final = 0.25
 """A file with a smaller share of live bytes is emptied into the current one."""
-SPARSE_ENTRIES_PER_STEP: Final = 256
+SPARSE_BYTES_PER_STEP: Final = 4 * 1024 * 1024
+FILES_OPEN_MAX: Final = 256
 ORDINALS_IN_HAND_MAX: Final = 1 << 20
 """Of the entries whose row is kept decoded, four bytes each."""
 
@@ -30,8 +31,8 @@ PLACE: Final = Struct("<IQ")
 """file u32, offset u64 of the first packet; then per ordinal, and once more for the end, how many
 bytes of packets lie before it, u32. A body that was dead when its entry moved has no bytes."""
 FILE_KEY: Final = Struct(">I")
-FILE_ROW: Final = Struct("<QQ")
-"""live bytes u64, written bytes u64."""
+FILE_ROW: Final = Struct("<QQQQ")
+"""live bytes u64, written bytes u64, lowest and highest index of its entries u64."""
 FILE_NAME: Final = "blob-{:08d}"
 _PREFIX: Final = "blob-"
 _FILES_MAX: Final = 1 << 20
@@ -92,6 +93,29 @@ def _little_endian(column: IntArray) -> IntArray:
     return column
 
 
+class FileUse:
+    """How much of a file is alive, and which entries may lie there."""
+
+    __slots__ = ("first", "last", "live", "written")
+
+    def __init__(self, live: int = 0, written: int = 0, first: int = 0, last: int = 0) -> None:
+        self.live = live
+        self.written = written
+        self.first = first
+        self.last = last
+
+    def add(self, index: int, size: int) -> None:
+        """The packets of an entry were appended."""
+        self.live += size
+        self.first = min(self.first, index) if self.written else index
+        self.last = max(self.last, index)
+        self.written += size
+
+    def pack(self) -> bytes:
+        """Return the BLOB_FILE row."""
+        return FILE_ROW.pack(self.live, self.written, self.first, self.last)
+
+
 class Blobs:
     """The files, and how much of each is alive."""
 
@@ -101,10 +125,13 @@ class Blobs:
         self._files: dict[int, File] = {}
         self._entries: dict[int, MovedEntry | None] = {}
         self._ordinals_in_hand = 0
-        self._usage: dict[int, tuple[int, int]] = {}
+        self._placed: dict[int, MovedEntry] = {}
+        """Entries whose bytes are written and not yet synced: no row says so."""
+        self._vacated: dict[int, int] = {}
+        """Bytes by file that were copied elsewhere, and are alive there until that is durable."""
+        self._usage: dict[int, FileUse] = {}
         for key, row in state.scan(Table.BLOB_FILE, b"", _LAST_KEY, _FILES_MAX):
-            live, written = FILE_ROW.unpack(row)
-            self._usage[FILE_KEY.unpack(key)[0]] = (live, written)
+            self._usage[FILE_KEY.unpack(key)[0]] = FileUse(*FILE_ROW.unpack(row))
         self._current = max(self._usage, default=0)
         self._remove_strangers()
         last = state.scan(Table.BLOB, b"", _LAST_KEY, 1, backward=True)
@@ -121,7 +148,7 @@ class Blobs:
 
     def entry(self, index: int) -> MovedEntry | None:
         """Return where the packets of an entry lie, None: in no file."""
-        entry = self._entries.get(index)
+        entry = self._entries.get(index) or self._placed.get(index)
         if entry is None and index <= self._moved_upto:
             row = self._state.get(Table.BLOB, ENTRY_KEY.pack(index))
             if row is not None:
@@ -135,20 +162,18 @@ class Blobs:
         `packets` together have the bytes of all packets; `lengths` by ordinal, 0 for one that is
         left out.
         """
-        live, written = self._usage.get(self._current, (0, 0))
-        if self._current == 0 or written >= BLOB_FILE_BYTES:
+        use = self._usage.get(self._current)
+        if use is None or use.written >= BLOB_FILE_BYTES:
             self._current += 1
+            use = self._usage[self._current] = FileUse()
             self._files[self._current] = self._directory.open(
                 FILE_NAME.format(self._current), create=True
             )
-            live, written = 0, 0
-        self._file(self._current).pwritev(packets, written)
-        entry = moved_entry(self._current, written, lengths)
-        self._state.put(Table.BLOB, ENTRY_KEY.pack(index), pack_entry(entry))
+        self._file(self._current).pwritev(packets, use.written)
+        entry = self._placed[index] = moved_entry(self._current, use.written, lengths)
         self._entries.pop(index, None)
         self._moved_upto = max(self._moved_upto, index)
-        size = entry.starts[-1]
-        self._usage[self._current] = (live + size, written + size)
+        use.add(index, entry.starts[-1])
 
     def _died(self, dead: Mapping[int, Sequence[int]]) -> None:
         """Nothing refers to these bodies any more."""
@@ -160,7 +185,8 @@ class Blobs:
             freed[entry.file] = freed.get(entry.file, 0) + entry.bytes_of(ordinals)
             if not self._state.liveness.is_any_live(index):
                 self._state.delete(Table.BLOB, ENTRY_KEY.pack(index))
-                del self._entries[index]
+                self._entries.pop(index, None)
+                self._placed.pop(index, None)
         for file, length in freed.items():
             self._free(file, length)
         if self._ordinals_in_hand > ORDINALS_IN_HAND_MAX:
@@ -168,63 +194,65 @@ class Blobs:
             self._ordinals_in_hand = 0
 
     def _free(self, file: int, length: int) -> None:
-        live, written = self._usage[file]
-        self._usage[file] = (live - length, written)
-        row = FILE_ROW.pack(live - length, written)
-        self._state.put(Table.BLOB_FILE, FILE_KEY.pack(file), row)
+        self._usage[file].live -= length
+        self._put_use(file)
 
     def empty_sparse(self) -> int:
-        """Copy bodies out of sparse files, of a bounded number of entries; return of how many."""
-        sparse = {
-            file
-            for file, (live, written) in self._usage.items()
-            if file != self._current and 0 < live < written * SPARSE_SHARE
-        }
-        if not sparse:
-            return 0
-        moved = 0
-        low = b""
-        while moved < SPARSE_ENTRIES_PER_STEP:
-            rows = self._state.scan(Table.BLOB, low, _LAST_KEY, _SCAN_ROWS)
-            for key, row in rows:
-                if PLACE.unpack_from(row)[0] in sparse:
-                    self._move(ENTRY_KEY.unpack(key)[0], unpack_entry(row))
-                    moved += 1
-            if len(rows) < _SCAN_ROWS:
-                break
-            low = rows[-1][0] + b"\0"
-        self.settle()
+        """Copy bodies out of sparse files, a bounded number of bytes; return of how many entries.
+
+        Raises what reading and writing files does.
+        """
+        moved = copied = 0
+        for file, use in list(self._usage.items()):
+            if file == self._current or not 0 < use.live < use.written * SPARSE_SHARE:
+                continue
+            low, high = ENTRY_KEY.pack(use.first), ENTRY_KEY.pack(use.last + 1)
+            while copied < SPARSE_BYTES_PER_STEP:
+                rows = self._state.scan(Table.BLOB, low, high, _SCAN_ROWS)
+                for key, row in rows:
+                    if copied < SPARSE_BYTES_PER_STEP and PLACE.unpack_from(row)[0] == file:
+                        copied += self._move(ENTRY_KEY.unpack(key)[0], unpack_entry(row))
+                        moved += 1
+                if len(rows) < _SCAN_ROWS:
+                    break
+                low = rows[-1][0] + b"\0"
+        if moved:
+            self.settle()
         return moved
 
-    def _move(self, index: int, entry: MovedEntry) -> None:
-        """Copy what is alive of a moved entry into the current file."""
+    def _move(self, index: int, entry: MovedEntry) -> int:
+        """Copy what is alive of a moved entry into the current file; return its bytes."""
         packets: list[Buffer] = []
         lengths = [0] * (len(entry.starts) - 1)
         for ordinal in self._state.liveness.live_ordinals(index):
             offset, lengths[ordinal] = entry.span(ordinal)
             packets.append(self._file(entry.file).pread(lengths[ordinal], offset))
-        self._free(entry.file, sum(lengths))
+        self._vacated[entry.file] = self._vacated.get(entry.file, 0) + sum(lengths)
         self.append(index, packets, lengths)
+        return sum(lengths)
 
     def settle(self) -> None:
         """Make copies and state durable, then remove files that nothing refers to."""
-        for number in sorted(self._files):
-            if number in self._usage:
-                self._files[number].fdatasync()
+        for number in sorted({entry.file for entry in self._placed.values()}):
+            self._file(number).fdatasync()
+            self._put_use(number)
         self._directory.sync()
-        self._put_usage()
+        for index, entry in self._placed.items():
+            self._state.put(Table.BLOB, ENTRY_KEY.pack(index), pack_entry(entry))
+        self._placed.clear()
+        for number, size in self._vacated.items():
+            self._free(number, size)
+        self._vacated.clear()
+        for number, use in list(self._usage.items()):
+            if use.live == 0 and number != self._current:
+                self._state.delete(Table.BLOB_FILE, FILE_KEY.pack(number))
+                del self._usage[number]
         self._state.commit(self._state.applied.index, self._state.applied.term)
         self._state.flush()
         self._remove_strangers()
 
-    def _put_usage(self) -> None:
-        for file, (live, written) in list(self._usage.items()):
-            key = FILE_KEY.pack(file)
-            if live == 0 and file != self._current:
-                self._state.delete(Table.BLOB_FILE, key)
-                del self._usage[file]
-            else:
-                self._state.put(Table.BLOB_FILE, key, FILE_ROW.pack(live, written))
+    def _put_use(self, number: int) -> None:
+        self._state.put(Table.BLOB_FILE, FILE_KEY.pack(number), self._usage[number].pack())
 
     def _remove_strangers(self) -> None:
         """Remove files that the durable state does not know: left by a crash, or emptied."""
@@ -239,8 +267,16 @@ class Blobs:
     def _file(self, number: int) -> File:
         file = self._files.get(number)
         if file is None:
+            if len(self._files) >= FILES_OPEN_MAX:
+                self._close_some()
             file = self._files[number] = self._directory.open(FILE_NAME.format(number))
         return file
+
+    def _close_some(self) -> None:
+        """Close the files that were opened first."""
+        for number in list(self._files)[: FILES_OPEN_MAX // 2]:
+            if number != self._current:
+                self._files.pop(number).close()
 
     def close(self) -> None:
         """Close the files."""

@@ -18,6 +18,7 @@ from rocksdict import (
     BlockBasedOptions,
     Cache,
     Checkpoint,
+    DBCompactionStyle,
     DBCompressionType,
     Options,
     Rdict,
@@ -34,6 +35,8 @@ from qm.store.overlay import Changes
 BLOCK_CACHE_BYTES: Final = 256 * 1024 * 1024
 WRITE_BUFFER_BYTES: Final = 64 * 1024 * 1024
 WRITE_BUFFERS: Final = 3
+_RUNS: Final = 12
+"""Sorted runs before some are merged: merging costs as much as the flushes, seeking little."""
 _BLOCK_BYTES: Final = 16 * 1024
 _BLOOM_BITS_PER_KEY: Final = 10
 _PREFIX: Final = tuple(bytes((table,)) for table in range(256))
@@ -84,7 +87,11 @@ def open_database(path: Path, *, cache_bytes: int = BLOCK_CACHE_BYTES) -> Rdict:
     options.set_block_based_table_factory(table)
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_max_write_buffer_number(WRITE_BUFFERS)
-    options.set_level_compaction_dynamic_level_bytes(True)
+    # Positions of all queues lie in every flushed file, so that levels would be rewritten whole.
+    options.set_compaction_style(DBCompactionStyle.universal())
+    options.set_level_zero_file_num_compaction_trigger(_RUNS)
+    options.set_level_zero_slowdown_writes_trigger(3 * _RUNS)
+    options.set_level_zero_stop_writes_trigger(5 * _RUNS)
     options.set_compression_type(DBCompressionType.lz4())
     options.set_max_background_jobs(2)
     options.set_paranoid_checks(True)

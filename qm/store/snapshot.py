@@ -20,7 +20,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from qm.model.state import Table
-from qm.store.blobs import FILE_KEY, FILE_NAME, FILE_ROW, moved_entry, pack_entry
+from qm.store.blobs import FILE_KEY, FILE_NAME, FileUse, moved_entry, pack_entry
 from qm.store.bodies import whole_entry
 from qm.store.codec import packet_spans
 from qm.store.digest import digest_bytes
@@ -212,15 +212,14 @@ def _take_bodies(state: RocksState, stream: BinaryIO, blobs: Path, manifest: Man
         return
     numbers = [int(path.name.removeprefix("blob-")) for path in blobs.glob("blob-*")]
     number = max(numbers, default=0) + 1
-    written = 0
+    use = FileUse()
     with (blobs / FILE_NAME.format(number)).open("wb") as file:
         for index, bodies in groupby(manifest.bodies, key=itemgetter(0)):
             lengths: list[int] = []
-            offset = written
             for _, ordinal, _, length in bodies:
                 _copy(stream, file, length)
                 lengths += [0] * (ordinal - len(lengths)) + [length]
-                written += length
-            row = pack_entry(moved_entry(number, offset, lengths))
+            row = pack_entry(moved_entry(number, use.written, lengths))
             state.put(Table.BLOB, ENTRY_KEY.pack(index), row)
-    state.put(Table.BLOB_FILE, FILE_KEY.pack(number), FILE_ROW.pack(written, written))
+            use.add(index, sum(lengths))
+    state.put(Table.BLOB_FILE, FILE_KEY.pack(number), use.pack())

@@ -21,7 +21,6 @@ import json
 import os
 import resource
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -204,17 +203,16 @@ def deep(path: Path, messages: int) -> dict[str, float]:
     }
 
 
-def _rate(node: Node, load: Load, messages: int = 100_000) -> float:
-    """Return messages in and out per CPU second, with what they cost the database."""
-    found = []
-    for _ in range(3):
-        node.reset_clock()
+def _rate(node: Node, load: Load, rounds: int = 6, messages: int = 100_000) -> float:
+    """Return messages in and out per CPU second of all threads, flushed as a node does."""
+    node.reset_clock()
+    for _ in range(rounds):
         load.enqueue(messages)
         load.dequeue(messages)
         begin = time.process_time()
         node.store.flush()
-        found.append(2 * messages / (node.cpu_s + time.process_time() - begin))
-    return statistics.median(found)
+        node.cpu_s += time.process_time() - begin
+    return 2 * messages * rounds / node.cpu_s
 
 
 def _read_bodies(node: Node, load: Load, count: int = 1_000) -> int:

@@ -1,9 +1,11 @@
 """The store over a real log: bodies wherever they are, replay, batch sizes, audit marks."""
 
+import errno
 import zlib
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +18,7 @@ from qm.model.results import RequestResult
 from qm.model.state import Table
 from qm.store import blobs as blobs_module
 from qm.store.audit import prove
+from qm.store.blobs import Blobs
 from qm.store.bodies import BodyDamaged, BodyPlace
 from qm.store.codec import encode_command, encode_stamp
 from qm.store.snapshot import Manifest
@@ -183,6 +186,37 @@ def test_living_bodies_outlive_their_segment_and_dead_ones_do_not(node: Node) ->
         [],
         ["blob-00000001"],
     )
+    node.close()
+
+
+def test_a_move_that_failed_is_made_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    packets = {n: packet(n, body=n.to_bytes(4, "big") * 300) for n in range(1, 121)}
+    for n in range(1, 121, 10):
+        node.put([arrivals(*(packets[k] for k in range(n, n + 10)))])
+    blobs = node.store.bodies._blobs
+    moved: list[int] = []
+
+    def append(index: int, *arguments: Any) -> None:
+        if len(moved) == 2:
+            raise OSError(errno.ENOSPC, "the disk is full")
+        moved.append(index)
+        Blobs.append(blobs, index, *arguments)
+
+    monkeypatch.setattr(blobs, "append", append)
+    with pytest.raises(OSError, match="full"):
+        node.compact()
+    monkeypatch.undo()
+    node.put([arrivals(packet(999))])
+    tables = {key[0] for key, _ in node.store._state.rows()}
+    assert Table.BLOB not in tables, "a row must not name bytes that were not synced"
+    node.compact()
+    assert node.log.first_index() > max(moved)
+    node = node.reopen()
+    (applied,) = node.put([receive(2, 120)])
+    results = received(applied)
+    assert [r.message_ordinal for r in results] == list(range(1, 121))
+    for result in results:
+        assert node.store.bodies.read(place(result)) == packets[result.message_ordinal]
     node.close()
 
 
