@@ -50,9 +50,9 @@ def init(folder: Path, name: str, days: int | None) -> None:
 @DAYS_OPTION
 def issue(folder: Path, name: str, role: str, hosts: tuple[str, ...], days: int | None) -> None:
     """Issue a certificate to NAME: a node by its name, or a principal of the API."""
+    from qm.api.identity import Role
     from qm.node.pki import CERTIFICATE_DAYS, PkiRefused
     from qm.node.pki import issue as issue_certificate
-    from qm.node.roles import Role
 
     if role == Role.NODE.value and not hosts:
         raise click.UsageError("a node needs --host: clients check the address that they call")

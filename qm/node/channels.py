@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import grpc
 import grpc.aio
 
-from qm.node.roles import Role, role_uri
+from qm.api.identity import Role, role_uri
 from qm.pb.relay_pb2_grpc import RelayStub
 from qm.store.cluster import RELAY_BYTES_MAX
 from raft.tls import SAN_PROPERTY, TlsIdentity

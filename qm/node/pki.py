@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from qm.node.roles import Role, role_uri
+from qm.api.identity import Role, role_uri
 
 AUTHORITY_DAYS: Final = 3_650
 CERTIFICATE_DAYS: Final = 398

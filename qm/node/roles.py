@@ -1,21 +1,5 @@
-"""Roles that certificates carry, as a URI among the subject alternative names."""
+"""Roles of certificates are the API's (`qm.api.identity`)."""
 
-from enum import Enum
+from qm.api.identity import Role, role_uri
 
-
-class Role(Enum):
-    """What the holder of a certificate may do."""
-
-    ADMIN = "admin"
-    """Everything that the API offers."""
-    OPERATOR = "operator"
-    """Looks at everything, changes nothing that loses messages."""
-    CLIENT = "client"
-    """Sends and receives as queues' access lists allow."""
-    NODE = "node"
-    """A member: consensus and relay."""
-
-
-def role_uri(role: Role) -> str:
-    """Return the alternative name that gives a role."""
-    return f"quorate:role/{role.value}"
+__all__ = ["Role", "role_uri"]

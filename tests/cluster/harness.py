@@ -23,12 +23,12 @@ from typing import Any
 import msgspec
 import uvloop
 
+from qm.api.identity import Role
 from qm.node.birth import create_sealing_key, provision
 from qm.node.config import RAFT_PORT, MemberSection, NodeConfig, StorageSection, TlsSection
 from qm.node.node import Node
 from qm.node.pki import AUTHORITY_CERTIFICATE, create_authority, issue
 from qm.node.replicated import ReplicatedConfig, ReplicatedStore, found
-from qm.node.roles import Role
 from qm.node.service import Service
 from raft.tls import TlsFiles
 from raft.types import Configuration

@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
+from qm.api.identity import Role
 from qm.node.config import API_PORT, HTTP_PORT, MSMQ_PORT
 from qm.node.pki import AUTHORITY_CERTIFICATE, create_authority, issue
-from qm.node.roles import Role
 
 NODES_MAX: Final = 9
 HOST_FIRST: Final = 11

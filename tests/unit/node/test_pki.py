@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from qm.api.identity import Role
 from qm.node.pki import PkiRefused, create_authority, ends_at, issue, renew
-from qm.node.roles import Role
 
 
 def names(path: Path) -> list[object]:
