@@ -78,7 +78,7 @@ class Application:
         (opened,) = await self.call(
             commands.OpenQueue(self.request(), queue, QueueAccessType.RECEIVE_ACCESS, 0, ())
         )
-        assert isinstance(opened.value, tuple)
+        assert isinstance(opened.value, tuple | list)
         handle, count = opened.value[0], 0
         while True:
             first = self.number + 1
