@@ -7,7 +7,7 @@ entry:
 One place            a message that was acknowledged is in exactly one queue, or in one client's
                      unconfirmed result, or its end is known; copies for journals and dead letters
                      are counted apart
-Once                 no message is accepted twice, and a duplicate is one of something accepted
+Once                 no message is accepted twice; a duplicate is of something accepted or refused
 Order                a first read takes the first available ones; the key has the priority of the
                      packet, and SequentialIDs rise with arrival
 All or nothing       what a transaction sent is invisible as a whole until it is committed, and
@@ -37,6 +37,7 @@ from qm.model.ledger import LEVELS
 from qm.model.queries import (
     ClientInfo,
     View,
+    find_by_format_name,
     get_client,
     get_transaction,
     list_queues,
@@ -56,8 +57,11 @@ from qm.wire.message_class import MessageClass
 from qm.wire.user_message import parse_user_message
 from tests.sim.checkers import Violation
 from tests.sim.machine_rows import SummedState, answer_of
+from tests.unit.model.world import HOST
 
 OWN = bytes(range(16))
+ACKS = f"DIRECT=OS:{HOST}\\acks"
+ALL = 1 << 30
 Ident = tuple[bytes, int]
 """MessageIdentifier: source queue manager, ordinal."""
 Residence = tuple[int, int]
@@ -73,6 +77,9 @@ class Life(Enum):
     RECEIVED = "received"
     PURGED = "purged"
     EXPIRED = "expired"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    DELETED = "deleted"
     ROLLED_BACK = "rolled back"
 
 
@@ -82,6 +89,9 @@ _ENDS = {
     EffectKind.PURGED: Life.PURGED,
     EffectKind.EXPIRED: Life.EXPIRED,
     EffectKind.ROLLED_BACK: Life.ROLLED_BACK,
+    EffectKind.DELIVERED: Life.DELIVERED,
+    EffectKind.FAILED: Life.FAILED,
+    EffectKind.QUEUE_DELETED: Life.DELETED,
 }
 _COPIES = (EffectKind.DEAD_LETTERED, EffectKind.JOURNALED)
 
@@ -101,6 +111,8 @@ class Account:
         self._rows = rows
         self._view = view
         self.life: dict[Ident, Life] = {}
+        self.refused: set[Ident] = set()
+        """Refused for good, so that repeats of them are duplicates."""
         self.effective_priority: dict[Ident, int] = {}
         self.results: dict[Ident, tuple[str, int]] = {}
         """Messages that a plain read took: whose, and under which number."""
@@ -145,7 +157,9 @@ class Account:
                 if is_known:
                     raise Violation(f"{ident} is accepted twice")
                 self._begin(ident, Life.THERE, message.priority, message.transaction is not None)
-            elif verdict == TransferVerdict.DUPLICATE and not is_known:
+            elif verdict & 0x8000:
+                self.refused.add(ident)
+            elif verdict == TransferVerdict.DUPLICATE and not is_known | (ident in self.refused):
                 raise Violation(f"{ident} is called a duplicate and was never accepted")
 
     def _begin(self, ident: Ident, life: Life, priority: int, is_transactional: bool) -> None:
@@ -226,6 +240,9 @@ class Account:
                 self.life[ident] = _ENDS[kind]
 
     def _enter(self, place: Residence, ident: Ident) -> None:
+        if ident not in self.life and self._is_acknowledgement(place, ident):
+            self._begin(ident, Life.THERE, 7 - (place[1] >> 56), False)
+            self.counts["acknowledgements"] += 1
         if ident not in self.life:
             raise Violation(f"{ident} is at {place} and nobody was told that it was accepted")
         sequential_id = place[1] & SEQUENTIAL_ID_MAX
@@ -235,6 +252,10 @@ class Account:
         if place[1] >> 56 != 7 - self.effective_priority[ident]:
             raise Violation(f"{ident} of priority {self.effective_priority[ident]} at {place}")
         self._residences[place] = (ident, False)
+
+    def _is_acknowledgement(self, place: Residence, ident: Ident) -> bool:
+        """Acknowledgements have a queue of their own, and nobody sends there."""
+        return ident[0] == OWN and find_by_format_name(self._view, ACKS).queue_id == place[0]
 
     def _is_copy_somewhere(self, ident: Ident) -> bool:
         """A moved position is what it was: the original unless that has ended."""
@@ -262,10 +283,10 @@ class Account:
     # What the rows say --------------------------------------------------------------------
 
     def _hold_against_rows(self) -> None:
-        positions: dict[Residence, Position] = {}
-        for table, key, row in self._rows.rows():
-            if table == Table.POSITION:
-                positions[POSITION_KEY.unpack(key)] = unpack_position(row)
+        positions: dict[Residence, Position] = {
+            POSITION_KEY.unpack(key): unpack_position(row)
+            for key, row in self._rows.scan(Table.POSITION, b"", b"\xff", ALL)
+        }
         found = {
             place: (position.source_queue_manager, position.message_ordinal)
             for place, position in positions.items()
@@ -285,13 +306,12 @@ class Account:
     def _hold_results(self) -> None:
         """What a plain read took is in its client's result until that is confirmed."""
         held: set[tuple[Ident, str, int]] = set()
-        for table, key, row in self._rows.rows():
-            if table == Table.RESULT:
-                client_id = key[:-9].decode()
-                for result in unpack_results(row):
-                    if result.kind is ResultKind.RECEIVED:
-                        ident = (result.source_queue_manager, result.message_ordinal)
-                        held.add((ident, client_id, result.number))
+        for key, row in self._rows.scan(Table.RESULT, b"", b"\xff", ALL):
+            client_id = key[:-9].decode()
+            for result in unpack_results(row):
+                if result.kind is ResultKind.RECEIVED:
+                    ident = (result.source_queue_manager, result.message_ordinal)
+                    held.add((ident, client_id, result.number))
         copies = {ident for ident, is_copy in self._residences.values() if is_copy}
         for ident, (client_id, number) in list(self.results.items()):
             client = get_client(self._view, client_id)

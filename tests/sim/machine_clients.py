@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qm.model import commands
+from qm.model.attributes import encode_attribute
 from qm.model.commands import Command, EdgeBatch, Facts, Request, Send, Stamp, Target
 from qm.model.commands import TransferVerdict as Verdict
 from qm.model.elements import QueueAccessType
@@ -23,9 +24,11 @@ from qm.model.rows import PositionState, ResultKind
 from qm.store.codec import encode_command, encode_stamp
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MESSAGE_CLASS_NEGATIVE_BIT as NEGATIVE_BIT
+from qm.wire.queue_name import DirectQueueFormatName
 from tests.sim.checkers import Violation
 from tests.sim.clients import ClientFaults, Clients, Operation, Outcome
-from tests.sim.machine_account import OWN, Ident, Life
+from tests.sim.machine_account import ACKS, OWN, Ident, Life
+from tests.sim.machine_far import Sending
 from tests.sim.machine_model import KEYS, QueueModel
 from tests.sim.machine_rows import Answer, QueueMachine
 from tests.sim.slots import Result
@@ -36,7 +39,10 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 EPOCH_MS = 1_700_000_000_000
-PLAIN, EXACT, OTHER = (f"DIRECT=OS:{HOST}\\{name}" for name in ("plain", "exact", "other"))
+PLAIN, EXACT, OTHER, PASSING = (
+    f"DIRECT=OS:{HOST}\\{name}" for name in ("plain", "exact", "other", "passing")
+)
+FAR = "DIRECT=OS:far\\in"
 RECEIVE = QueueAccessType.RECEIVE_ACCESS
 RETRY_US_MAX = 60_000
 SKEW_MS_MAX = 300
@@ -74,6 +80,8 @@ class QueueClients(Clients):
         self._answers: dict[tuple[str, int], object] = {}
         self._actors = [self._actor("admin", Administration(self).run())]
         self._actors.append(self._actor("peer", Peer(self).run()))
+        self._sending = Sending(self)
+        self._actors.append(self._actor("sending", self._sending.run()))
         for number in range(max(2, faults.count)):
             client = Client(self, f"c{number}")
             self._actors.append(self._actor(client.client_id, client.run()))
@@ -196,12 +204,14 @@ class QueueClients(Clients):
         model = self.world.checker.model
         assert isinstance(model, QueueModel)
         life = model.account.life
-        for ident in sorted(self.acknowledged_sends):
+        for ident in sorted(self.acknowledged_sends - model.account.refused):
             if life.get(ident) in (None, Life.PENDING, Life.ROLLED_BACK):
                 raise Violation(f"{ident} was acknowledged and is {life.get(ident)}")
         for ident in sorted(self.aborted_sends):
             if life[ident] not in (Life.ROLLED_BACK, Life.PENDING):
                 raise Violation(f"{ident} was never committed and is {life[ident]}")
+        delivered = {one[1] for one, how in life.items() if how is Life.DELIVERED}
+        self._sending.check(delivered)
         for ident, who in sorted(self.received.items()):
             if life[ident] is not Life.RECEIVED:
                 raise Violation(f"{who} received {ident}, which is {life[ident]}")
@@ -286,12 +296,16 @@ class Client:
             priority=self._chance.randrange(8),
             sequence=(1, 1, 0) if is_transactional else None,
             has_negative_journaling=self._chance.random() < 0.2,
+            has_positive_journaling=self._chance.random() < 0.1,
             time_to_be_received=self._chance.choice((0xFFFF_FFFF, 0xFFFF_FFFF, 1)),
+            final_ack=is_transactional and self._chance.random() < 0.3,
+            **acknowledged(self._chance),
         )
 
     def _put(self, transaction: bytes | None = None) -> Asking:
         raw = self._packet(is_transactional=transaction is not None)
-        name = EXACT if transaction is not None else PLAIN
+        names = (EXACT, EXACT, FAR) if transaction is not None else (PLAIN, PLAIN, FAR, PASSING)
+        name = self._chance.choice(names)
         answer = yield from self._ask(
             Send(
                 self._request(),
@@ -338,7 +352,7 @@ class Client:
         return [one for one in results if one.kind is not ResultKind.NONE]
 
     def _receive(self) -> Asking:
-        for result in (yield from self._take(self._chance.choice((PLAIN, EXACT, OTHER)))):
+        for result in (yield from self._take(self._chance.choice((PLAIN, EXACT, OTHER, ACKS)))):
             if result.kind is ResultKind.RECEIVED:
                 self._users.holds(self.client_id, ident_of(result))
 
@@ -424,17 +438,23 @@ class Peer:
             self._number += 1
             sequence = (1 << 32, self._number, self._number - 1)
             return self._ordinal, packet(
-                self._ordinal, to="exact", body=bytes(size), sequence=sequence
+                self._ordinal,
+                to="exact",
+                body=bytes(size),
+                sequence=sequence,
+                final_ack=self._chance.random() < 0.3,
+                **acknowledged(self._chance),
             )
         return self._ordinal, packet(
             self._ordinal,
-            to="plain",
+            to=self._chance.choice(("plain", "plain", "passing")),
             body=bytes(size),
             priority=self._chance.randrange(8),
             has_negative_journaling=self._chance.random() < 0.2,
             sent_time=self._users.now_ms() // 1_000,
             time_to_reach_queue=self._chance.choice((0xFFFF_FFFF, 20)),
             time_to_be_received=self._chance.choice((0xFFFF_FFFF, 0xFFFF_FFFF, 2)),
+            **acknowledged(self._chance),
         )
 
     def _heard(self, ordinals: list[int], verdicts: tuple[int, ...]) -> None:
@@ -471,7 +491,15 @@ class Administration:
                 self._told = leader.replica_now.term
                 yield [commands.LeaderActivated(self._told, leader.node)]
             do: Callable[[], Asking] = self._chance.choice(
-                (self._tick, self._tick, self._tick, self._purge, self._move, self._leap)
+                (
+                    self._tick,
+                    self._tick,
+                    self._tick,
+                    self._purge,
+                    self._move,
+                    self._leap,
+                    self._come_and_go,
+                )
             )
             yield from do()
 
@@ -491,8 +519,19 @@ class Administration:
     def _purge(self) -> Asking:
         if self._chance.random() < 0.6:
             return
-        queue_id = self._queue_id(self._chance.choice((PLAIN, EXACT, OTHER)))
+        queue_id = self._queue_id(self._chance.choice((PLAIN, EXACT, OTHER, FAR, ACKS)))
         yield [commands.PurgeQueue(control(), queue_id, ())]
+        yield from self._settle(queue_id)
+
+    def _come_and_go(self) -> Asking:
+        queue_id = self._queue_id(PASSING)
+        if self._chance.random() < 0.5:
+            yield [create_queue("passing")]
+        elif queue_id:
+            yield [commands.DeleteQueue(control(), queue_id, ())]
+            yield from self._settle(queue_id)
+
+    def _settle(self, queue_id: int) -> Asking:
         while True:
             (answer,) = yield [commands.PurgeStep(queue_id, self._chance.choice((1, 7)))]
             if answer.status or not answer.value[1]:
@@ -532,20 +571,27 @@ def control() -> Request:
 def setup_commands() -> list[Command]:
     """Return the birth of the cluster and its queues."""
     made: list[Command] = [commands.Provision(OWN, HOST, "", (), bytes(16), 7, b"", b"")]
-    for name, is_transactional in (("plain", False), ("exact", True), ("other", False)):
-        identifier = name.encode().ljust(16, b"\0")
-        made.append(
-            commands.CreateQueue(
-                control(),
-                identifier,
-                identifier[::-1],
-                f".\\{name}",
-                {"transactional": b"\xc3" if is_transactional else b"\xc2"},
-                b"",
-                (),
-            )
-        )
+    made.append(create_queue("plain"))
+    made.append(create_queue("exact", transactional=True))
+    made.append(create_queue("other", journaling=True))
+    made.append(create_queue("acks"))
     return made
+
+
+def create_queue(name: str, **attributes: bool) -> Command:
+    """Return the creation of a queue."""
+    identifier = name.encode().ljust(16, b"\0")
+    encoded = {key: encode_attribute(value) for key, value in attributes.items()}
+    path = f".\\{name}"
+    return commands.CreateQueue(control(), identifier, identifier[::-1], path, encoded, b"", ())
+
+
+def acknowledged(chance: random.Random) -> dict[str, Any]:
+    """Return header fields by which a sender asks for acknowledgements, now and then."""
+    flags = chance.choice((0, 0, 0, 1, 5, 10, 15))
+    if not flags:
+        return {}
+    return {"admin_queue": DirectQueueFormatName(ACKS[7:]), "properties": {"flags": flags}}
 
 
 def edge_batch(packets: list[bytes]) -> EdgeBatch:

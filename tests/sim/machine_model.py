@@ -12,7 +12,7 @@ from qm.store.codec import decode_entry
 from raft.types import Entry
 from tests.sim.checkers import Model, Violation
 from tests.sim.machine_account import Account
-from tests.sim.machine_rows import SummedState, answers_of, summary
+from tests.sim.machine_rows import SummedState, answers_of, summaries
 from tests.sim.slots import Result
 
 KEYS = 12
@@ -36,10 +36,11 @@ class QueueModel(Model):
         self.account.entry(batch, applied)
         if self.rows.digest() != self.rows.computed_digest():
             raise Violation(f"the digest kept along the way is not that of the rows: {entry.index}")
+        found = summaries(self.machine.view)
         for key, seen in self._seen.items():
-            found = summary(self.machine.view, key)
-            if not seen or seen[-1][1] != found:
-                seen.append((entry.index, found))
+            now = found[key] if key < len(found) else ()
+            if not seen or seen[-1][1] != now:
+                seen.append((entry.index, now))
         self._note(entry, answers_of(applied), self.rows.digest())
 
     def value(self, key: int, index: int) -> Result:

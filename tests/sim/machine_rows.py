@@ -142,14 +142,14 @@ def answers_of(applied: Applied) -> tuple[Result, ...]:
     return tuple(answer_of(outcome) for outcome in applied.outcomes)
 
 
-def summary(view: View, place: int) -> Result:
-    """Return the counts of one queue, by its place in the list of queues."""
-    queues = list_queues(view, limit=100).items
-    if place >= len(queues):
-        return ()
-    found = queue_statistics(view, queues[place].queue_id)
-    assert found is not None
-    return (found.queue_id, found.message_count, found.total_bytes, found.arrival_count)
+def summaries(view: View) -> list[Result]:
+    """Return the counts of every queue, in the order of the list of queues."""
+    found = [queue_statistics(view, one.queue_id) for one in list_queues(view, limit=100).items]
+    return [
+        (one.queue_id, one.message_count, one.total_bytes, one.arrival_count)
+        for one in found
+        if one is not None
+    ]
 
 
 class QueueMachine(SlottedMachine[RowsState]):
@@ -192,4 +192,5 @@ class QueueMachine(SlottedMachine[RowsState]):
         return answers_of(applied)
 
     def read(self, key: int) -> Result:
-        return summary(self.machine.view, key)
+        found = summaries(self.machine.view)
+        return found[key] if key < len(found) else ()
