@@ -1,0 +1,126 @@
+"""What apply makes of an edge's facts: signatures and access [MS-MQQB 3.1.5.8.3, 3.1.7.15]."""
+
+from __future__ import annotations
+
+import pytest
+
+from qm.model import queries
+from qm.model.acknowledgements import INSECURE_NACKS
+from qm.model.commands import Facts, SignatureFact
+from qm.model.records import FinalAckRow, decode
+from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
+from qm.security.sid import EVERYONE, Sid, sid_from_text
+from qm.wire.message_class import AcknowledgeFlags, MessageClass
+from tests.conformance.test_model_directory import set_manager
+from tests.unit.model.world import PEER, PEER_ADDRESS, World, direct, packet
+
+ALICE = sid_from_text("S-1-5-21-1-2-3-1001")
+SEQUENCE = 9 << 32 | 1
+NA = {"flags": int(AcknowledgeFlags.NA)}
+WRITE_MESSAGE, PEEK_MESSAGE = 0x4, 0x2
+
+
+@pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
+def world(request: pytest.FixtureRequest) -> World:
+    return World(forgets=request.param)
+
+
+def granting(mask: int, sid: Sid) -> bytes:
+    return write_descriptor(SecurityDescriptor(dacl=Acl((Ace(ACE_ALLOWED, 0, mask, sid),))))
+
+
+def facts(*sids: Sid, signature: SignatureFact = SignatureFact.ABSENT) -> Facts:
+    return Facts(1, PEER, PEER_ADDRESS, sids, signature)
+
+
+def told(world: World, admin: int) -> list[int]:
+    return [message.properties.message_class for message in world.messages(admin)]
+
+
+def final_acks(world: World) -> list[int]:
+    rows = queries.list_outbox(world.machine.view).items
+    return [decode(FinalAckRow, row.payload).message_class for row in rows]
+
+
+def refused(world: World, to: str, said: Facts, number: int) -> int:
+    """Send a plain and a transactional message; both are refused alike, or it is an error."""
+    asking = {"admin_queue": direct("admin"), "properties": NA}
+    plain = packet(2 * number, to=to, **asking)  # type: ignore[arg-type]
+    exact = packet(
+        2 * number + 1,
+        to=f"{to}-exact",
+        sequence=(SEQUENCE + number, 1, 0),
+        **asking,  # type: ignore[arg-type]
+    )
+    one, two = world.arrive(plain, exact, facts=said)
+    assert one == two
+    return one
+
+
+def both(world: World, name: str, **attributes: object) -> None:
+    security = attributes.pop("security", b"")
+    assert isinstance(security, bytes)
+    world.create(name, security, **attributes)
+    world.create(f"{name}-exact", security, transactional=True, **attributes)
+
+
+@pytest.mark.spec("QB-3.1.1.3-11", "QB-3.1.7.15-02")
+def test_strangers_are_not_told_what_exists_until_an_administrator_says_so(world: World) -> None:
+    admin = world.create("admin")
+    both(world, "closed", security=granting(PEEK_MESSAGE, EVERYONE))
+    both(world, "sealed", privacy_level=2)
+    both(world, "open")
+    unverified = facts(signature=SignatureFact.UNVERIFIED)
+    causes = {
+        MessageClass.NACK_BAD_DST_Q: ("absent", facts()),
+        MessageClass.NACK_ACCESS_DENIED: ("closed", facts()),
+        MessageClass.NACK_BAD_ENCRYPTION: ("sealed", facts()),
+        MessageClass.NACK_BAD_SIGNATURE: ("open", unverified),
+    }
+    assert set(causes) | {MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER} == INSECURE_NACKS
+    for number, (reason, (to, said)) in enumerate(causes.items(), start=1):
+        assert refused(world, to, said, number) == reason
+    assert told(world, admin) == []
+    assert final_acks(world) == list(causes), "a final ack is never held back"
+    assert set_manager(world, send_insecure_nacks=True) == 0
+    world.machine.forget()
+    for number, (to, said) in enumerate(causes.values(), start=11):
+        refused(world, to, said, number)
+    assert sorted(told(world, admin)) == sorted([*causes, *causes])
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-05")
+@pytest.mark.parametrize("signature", [SignatureFact.INVALID, SignatureFact.UNVERIFIED])
+def test_a_signature_that_does_not_match_refuses(world: World, signature: SignatureFact) -> None:
+    set_manager(world, send_insecure_nacks=True)
+    admin = world.create("admin")
+    both(world, "orders")
+    bad = MessageClass.NACK_BAD_SIGNATURE
+    assert refused(world, "orders", facts(ALICE, signature=signature), 1) == bad
+    assert told(world, admin) == [bad, bad]
+    assert final_acks(world) == [bad]
+
+
+@pytest.mark.spec("QB-3.1.5.8.3-15", "QB-3.1.5.8.3-16", "QB-3.1.5.8.3-17")
+@pytest.mark.parametrize(
+    ("granted", "sids", "is_let_in"),
+    [
+        ((WRITE_MESSAGE, ALICE), (ALICE,), True),
+        ((PEEK_MESSAGE, ALICE), (ALICE,), False),
+        ((WRITE_MESSAGE, EVERYONE), (ALICE,), True),
+        ((WRITE_MESSAGE, EVERYONE), (EVERYONE,), True),
+        ((WRITE_MESSAGE, ALICE), (EVERYONE,), False),
+        ((WRITE_MESSAGE, ALICE), (), False),
+    ],
+    ids=["who may", "other right", "everyone may", "known by queue manager", "is not", "nobody"],
+)
+def test_who_may_write(
+    world: World, granted: tuple[int, Sid], sids: tuple[Sid, ...], is_let_in: bool
+) -> None:
+    set_manager(world, send_insecure_nacks=True)
+    admin = world.create("admin")
+    both(world, "orders", security=granting(*granted))
+    denied = MessageClass.NACK_ACCESS_DENIED
+    assert refused(world, "orders", facts(*sids), 1) == (0 if is_let_in else denied)
+    assert told(world, admin) == ([] if is_let_in else [denied, denied])
+    assert final_acks(world) == ([] if is_let_in else [denied])
