@@ -1,20 +1,25 @@
-"""A peer of a real cluster: the leader goes, its session stays (DESIGN 1.4)."""
+"""A peer of a real cluster: the leader dies or stalls, its session stays (DESIGN 1.4)."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
+from pathlib import Path
 from typing import cast
 
-from qm.model import commands
-from qm.model.attributes import encode_attribute
+import pytest
+
 from qm.model.rows import POSITION_KEY, unpack_position
 from qm.model.state import State, Table
+from qm.node.config import MSMQ_PORT
+from qm.node.dev import pids
 from qm.session import AcksReceived, Closed, CloseReason, Established, Role, Session, SessionConfig
 from qm.wire.queue_name import DirectQueueFormatName
 from tests.cluster.harness import COMPUTER_NAME, HarnessNode, cluster, run, until
+from tests.cluster.messages import create_queue
+from tests.cluster.test_processes import client, dev_cluster, leader_of, qm
 from tests.unit.model.world import PEER, packet
 
-PORT = 1801
 HOST = COMPUTER_NAME.lower()
 MESSAGES = 600
 ROUND = 20
@@ -50,7 +55,11 @@ class Peer(asyncio.Protocol):
     def send(self, first: int, count: int) -> None:
         """Send numbered messages, every other one transactional and so in its sequence."""
         numbers = range(first, first + count)
-        self.session.offer(numbers, [numbered(number) for number in numbers])
+        self.offer(numbers, [numbered(number) for number in numbers])
+
+    def offer(self, numbers: range, packets: list[bytes]) -> None:
+        """Send packets."""
+        self.session.offer(numbers, packets)
         self._attend()
 
     async def has(self, count: int) -> None:
@@ -72,22 +81,15 @@ class Peer(asyncio.Protocol):
 
 def numbered(number: int) -> bytes:
     if number % 2:
-        return packet(number, to=DirectQueueFormatName(f"OS:{HOST}\\odd"), is_recoverable=True)
-    place = number // 2
-    to = DirectQueueFormatName(f"OS:{HOST}\\even")
-    return packet(number, to=to, sequence=(1, place, place - 1))
+        return packet(
+            number, to=DirectQueueFormatName(f"OS:{HOST}\\private$\\odd"), is_recoverable=True
+        )
+    return transactional(number, number // 2)
 
 
-async def create(node: HarnessNode, name: str, **attributes: object) -> int:
-    identifier = name.encode().ljust(16, b"\0")
-    values = {key: encode_attribute(value) for key, value in attributes.items()}
-    request = commands.Request("", 1, 0)
-    command = commands.CreateQueue(
-        request, identifier, identifier[::-1], f".\\{name}", values, b"", ()
-    )
-    (outcome,) = await node.cluster.propose(command)
-    assert isinstance(outcome.value, int), hex(outcome.status)
-    return outcome.value
+def transactional(number: int, place: int) -> bytes:
+    to = DirectQueueFormatName(f"OS:{HOST}\\private$\\even")
+    return packet(number, to=to, sequence=(1, place, place - 1), body=str(number).encode())
 
 
 def ids(state: State, queue_id: int) -> list[int]:
@@ -100,7 +102,11 @@ async def connect(node: HarnessNode) -> Peer:
     running = node.node
     assert running is not None
     await until(lambda: running.not_ready_reason() is None, running.not_ready_reason)
-    _, peer = await asyncio.get_running_loop().create_connection(Peer, node.host, PORT)
+    return await connect_to(node.host)
+
+
+async def connect_to(host: str) -> Peer:
+    _, peer = await asyncio.get_running_loop().create_connection(Peer, host, MSMQ_PORT)
     await until(lambda: peer.is_open, lambda: peer.closed)
     return peer
 
@@ -109,8 +115,8 @@ def test_a_session_outlives_the_leader() -> None:
     async def scenario() -> None:
         async with cluster(3) as nodes:
             leader = await nodes.leader()
-            odd = await create(leader, "odd")
-            even = await create(leader, "even", transactional=True)
+            odd = await create_queue(leader, "odd")
+            even = await create_queue(leader, "even", transactional=True)
             follower, _ = await nodes.followers()
             peer = await connect(follower)
             port = peer.transport.get_extra_info("sockname")
@@ -128,6 +134,50 @@ def test_a_session_outlives_the_leader() -> None:
             for node in nodes.up:
                 assert ids(node.cluster.state, odd) == list(range(1, MESSAGES + 1, 2))
                 assert ids(node.cluster.state, even) == list(range(2, MESSAGES + 1, 2))
+            peer.transport.abort()
+
+    run(scenario())
+
+
+@pytest.mark.timeout(300)
+def test_a_session_outlives_a_leader_that_stands_still(tmp_path: Path) -> None:
+    """Real processes: the leader is stopped by a signal, and wakes up deposed."""
+
+    async def scenario() -> None:
+        async with dev_cluster(tmp_path) as (layout, nodes):
+            created = await qm(
+                *("queue", "create", ".\\private$\\even", "--transactional"),
+                *("--endpoint", nodes[0].api),
+                *("--tls-authority", str(layout.pki / "authority.pem")),
+                *("--tls-certificate", str(layout.pki / "admin.pem")),
+                *("--tls-key", str(layout.pki / "admin.key")),
+            )
+            assert created[0] == 0, created[1]
+            leader = await leader_of(nodes)
+            follower = next(node for node in nodes if node != leader)
+            peer = await connect_to(follower.host)
+            port = peer.transport.get_extra_info("sockname")
+
+            def send(first: int) -> None:
+                numbers = range(first, first + 100)
+                peer.offer(numbers, [transactional(number, number) for number in numbers])
+
+            send(1)
+            await peer.has(100)
+            pids.send(layout.pid(leader.name), signal.SIGSTOP)
+            send(101)
+            await peer.has(200)
+            pids.send(layout.pid(leader.name), signal.SIGCONT)
+            send(201)
+            await peer.has(300)
+            assert peer.closed is None
+            assert peer.transport.get_extra_info("sockname") == port
+            async with client(layout, nodes) as receiver:
+                queue = await receiver.open_queue(".\\private$\\even")
+                received = [await queue.receive(timeout_s=10) for _ in range(300)]
+                bodies = [int(message.body) for message in received if message is not None]
+                assert bodies == list(range(1, 301))
+                assert await queue.receive(timeout_s=0) is None
             peer.transport.abort()
 
     run(scenario())
