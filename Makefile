@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants baseline model-check bench-wire bench-log bench-raft \
-	bench-model bench-session test-chart test-hosts test-spark
+	bench-model bench-session bench-edge test-chart test-hosts test-spark
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -110,6 +110,9 @@ bench-wire: setup  ## speed of the wire codec
 
 bench-session: setup  ## speed of the session machine
 	$(BIN)/python -m tests.bench.session
+
+bench-edge: setup  ## speed of the MSMQ endpoint of a node, and what idle sessions cost
+	$(BIN)/python -m tests.bench.edge
 
 bench-log: setup  ## the log against a bare pwrite and fdatasync loop
 	$(BIN)/python -m tests.bench.log

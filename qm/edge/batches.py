@@ -8,7 +8,7 @@ without the items of sessions that have closed meanwhile.
 from array import array
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qm.edge.limits import BATCH_FACTS_MAX_COUNT, BATCH_MAX_COUNT, BATCH_SOFT_MAX_BYTES
 from qm.model.commands import EdgeBatch, Facts, FinalAcked, OrderAcked
@@ -16,6 +16,9 @@ from qm.store.codec import encode_command
 
 if TYPE_CHECKING:
     from qm.edge.flow import Flow
+
+
+_NONE: Final = memoryview(b"")
 
 
 class Run:
@@ -100,7 +103,8 @@ class Batch:
         if isinstance(first, Note):
             return encode_command(first.command)
         runs = [item for item in self.items if isinstance(item, Run)]
-        return encode_command(edge_batch(edge, self.number, runs))
+        blocks = [memoryview(run.block)[: run.size_bytes] for run in runs]
+        return encode_command(edge_batch(edge, self.number, runs), blocks)
 
 
 def cut(waiting: deque[Item]) -> list[Item]:
@@ -124,7 +128,7 @@ def cut(waiting: deque[Item]) -> list[Item]:
 
 
 def edge_batch(edge: str, number: int, runs: Sequence[Run]) -> EdgeBatch:
-    """Return the command that carries the runs' packets."""
+    """Return the command that carries the runs' packets, without the packets."""
     offsets, checksums = array("I", (0,)), array("I")
     numbers: dict[Facts, int] = {}
     facts_of = bytearray()
@@ -138,9 +142,7 @@ def edge_batch(edge: str, number: int, runs: Sequence[Run]) -> EdgeBatch:
         facts_of += bytes((plain,)) * run.count
         for k, facts in run.other_facts.items():
             facts_of[facts_at + k] = numbers.setdefault(facts, len(numbers))
-    blocks = [memoryview(run.block)[: run.size_bytes] for run in runs]
-    packets = blocks[0] if len(blocks) == 1 else memoryview(b"".join(blocks))
     # Where the packets will lie is for whoever reads the entry to say.
     return EdgeBatch(
-        edge, number, packets, 0, offsets, checksums, bytes(facts_of), tuple(numbers), 0, 0
+        edge, number, _NONE, 0, offsets, checksums, bytes(facts_of), tuple(numbers), 0, 0
     )

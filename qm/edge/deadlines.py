@@ -78,11 +78,13 @@ class Deadlines:
         self._armed_at = inf
         self._handle = None
         now = self._loop.time()
-        while self._heap and self._heap[0][0] <= now:
-            at, _, waiter = heappop(self._heap)
-            if at != waiter.deadline:
-                self._stale -= 1
-                continue
-            waiter.deadline = inf
-            waiter.on_deadline(now)
-        self._arm()
+        try:
+            while self._heap and self._heap[0][0] <= now:
+                at, _, waiter = heappop(self._heap)
+                if at != waiter.deadline:
+                    self._stale -= 1
+                    continue
+                waiter.deadline = inf
+                waiter.on_deadline(now)
+        finally:  # one waiter's failure does not stop the clock of all others
+            self._arm()

@@ -10,7 +10,7 @@ from qm.model.commands import TransferVerdict
 from qm.model.effects import Outcome
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
-from qm.session import Blame, Closed, Role
+from qm.session import Blame, Closed, CloseReason, Role
 from qm.wire.message_class import MessageClass
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Watch:
             self._sessions.dec()
         reason = event.reason.value
         self._closed.labels(reason).inc()
-        if event.blame is Blame.NOBODY:
+        if event.blame is Blame.NOBODY or event.reason is CloseReason.STOPPED:
             return
         self._log.warning(
             f"closed:{reason}",

@@ -46,8 +46,14 @@ def encode_stamp(stamp: model.Stamp) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def encode_command(command: model.Command) -> bytes:
-    """Return one payload: header and, for commands that carry packets, the blob behind it."""
+def encode_command(
+    command: model.Command, packets: Sequence[bytes | memoryview] | None = None
+) -> bytes:
+    """Return one payload: header and, for commands that carry packets, the blob behind it.
+
+    `packets`: the blob of an EdgeBatch in pieces, instead of `command.packets`, so that it is
+    copied once.
+    """
     codec = _BY_TYPE[type(command)]
     header = command_pb2.Command()
     target = getattr(header, codec.op)
@@ -56,7 +62,7 @@ def encode_command(command: model.Command) -> bytes:
     encoded = header.SerializeToString(deterministic=True)
     parts: list[bytes | memoryview] = [_HEADER_LENGTH.pack(len(encoded)), encoded]
     if isinstance(command, model.EdgeBatch):
-        parts.append(command.packets)
+        parts += packets or (command.packets,)
     elif isinstance(command, model.Send):
         parts.append(command.packet)
     return b"".join(parts)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 from zlib import crc32
 
-from qm.edge.batches import Note, Run, edge_batch
+from qm.edge.batches import Batch, Note, Run
 from qm.edge.facts import FlowFacts
 from qm.edge.flow import Flow
 from qm.edge.limits import (
@@ -17,7 +17,7 @@ from qm.edge.limits import (
 )
 from qm.edge.pipeline import Pipeline
 from qm.model.commands import EdgeBatch, Facts, OrderAcked, SignatureFact, Stamp
-from qm.store.codec import decode_entry, encode_command, encode_stamp
+from qm.store.codec import decode_entry, encode_stamp
 from raft.batch import BatchBuilder
 
 
@@ -144,7 +144,7 @@ def test_the_command_names_each_packet_and_its_facts() -> None:
     ]
     builder = BatchBuilder()
     builder.add(encode_stamp(Stamp(1, "n1")))
-    builder.add(encode_command(edge_batch("n1", 9, runs)))
+    builder.add(Batch(9, list(runs), 0.0).payload("n1"))
     (command,) = decode_entry(7, builder.build()).commands
     assert isinstance(command, EdgeBatch)
     assert (command.edge, command.number, command.body_index) == ("n1", 9, 7)
