@@ -16,7 +16,6 @@ from qm.edge.outgoing.limits import (
     TABLE_ENTRIES_MAX,
 )
 from qm.model.columns import IntArray
-from qm.model.rows import PositionFlag
 from qm.model.state import State
 from qm.session import OutgoingTable
 
@@ -63,7 +62,7 @@ class Backlog:
         for key, position in page:
             if key in self._table or self._is_over(key):
                 continue
-            if not position.flags & PositionFlag.TRANSACTIONAL:
+            if not rows.is_transactional(position):
                 self._table.add(key)
                 continue
             numbers = rows.numbers(state, self._queue_id, key)

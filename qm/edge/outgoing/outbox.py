@@ -117,6 +117,7 @@ class Outbox:
         for outbox_id in outbox_ids:
             self._carried.pop(outbox_id, None)
         self._done.add(outbox_ids)
+        self._count()
 
     def wants_more(self, peer: PeerDues) -> None:
         """See Ledger.wants_more."""

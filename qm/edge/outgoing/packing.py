@@ -11,7 +11,7 @@ import msgspec
 
 from qm.edge.outgoing import rows
 from qm.edge.outgoing.packets import Addressing, plain_packet, transactional_packet
-from qm.model.rows import Position, PositionFlag
+from qm.model.rows import Position
 from qm.session import OutgoingTable
 from qm.store.bodies import BodyDamaged, BodyPlace
 from qm.store.cluster import Cluster
@@ -61,7 +61,7 @@ class Packer:
                 ready.append((key, position))
         if packed.expired:
             return packed
-        transactional = [key for key, position in ready if _is_transactional(position)]
+        transactional = [key for key, position in ready if rows.is_transactional(position)]
         previous = dict(zip(transactional, table.previous_numbers(transactional), strict=True))
         packed.has_transactional = bool(transactional)
         for key, position in ready:
@@ -94,7 +94,3 @@ class Packer:
         row = rows.numbers(self._cluster.state, self._queue_id, key)
         assert row is not None, "a transactional position without its numbers"
         return transactional_packet(stored, position, row, previous_number)
-
-
-def _is_transactional(position: Position) -> bool:
-    return bool(position.flags & PositionFlag.TRANSACTIONAL)

@@ -25,6 +25,10 @@ from qm.model.state import State, Table
 
 KEY_END: Final = LEVELS << 56
 """Above every LookupIdentifier."""
+# Plain numbers: an enumeration's operators cost more than the rows that they look at.
+_HAS_OUTGOING: Final = int(PositionFlag.HAS_OUTGOING)
+_TRANSACTIONAL: Final = int(PositionFlag.TRANSACTIONAL)
+_AVAILABLE: Final = int(PositionState.AVAILABLE)
 _BY_QUEUE: Final = b"\x00"
 _OUTGOING_NAMES: Final = bytes((NameIndex.OUTGOING,))
 _OUTGOING_NAMES_END: Final = bytes((NameIndex.OUTGOING + 1,))
@@ -113,7 +117,12 @@ def numbered(
 
 def _may_leave(position: Position, key: int, watermark: int) -> bool:
     return (
-        position.state == PositionState.AVAILABLE
-        and bool(position.flags & PositionFlag.HAS_OUTGOING)
+        position.state == _AVAILABLE
+        and bool(position.flags & _HAS_OUTGOING)
         and key & SEQUENTIAL_ID_MAX > watermark
     )
+
+
+def is_transactional(position: Position) -> bool:
+    """Whether a position's message has a place in a sequence."""
+    return bool(position.flags & _TRANSACTIONAL)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from qm.edge.outgoing import Arrival, InboundFlow, InboundPort
+from qm.model.limits import PACKET_MAX_BYTES
 from qm.names.guid import guid_text
 from qm.session import (
     CloseReason,
@@ -335,5 +336,63 @@ def test_nothing_is_sent_by_a_node_that_does_not_lead() -> None:
             await asyncio.sleep(0)
             cluster.lead("n1")
             await until(lambda: cluster.metric("quorate_sessions", role="initiator") == 0)
+
+    run(scenario())
+
+
+def test_a_node_that_cannot_read_a_body_sends_nothing_behind_it_and_the_next_leader_does() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            queue = cluster.send(peer.address, 3, is_transactional=True)
+            await until(lambda: not cluster.waiting(queue))
+            cluster.nodes["n1"].is_damaged = True
+            cluster.send(peer.address, 3, is_transactional=True)
+            await until(lambda: cluster.metric("quorate_outgoing_messages_total", result="damaged"))
+            cluster.nodes["n1"].is_damaged = False
+            await settled()
+            assert len(peer.raw) == 3
+            cluster.lead("n2")
+            await until(lambda: not cluster.waiting(queue))
+            assert peer.bodies == list(range(6))
+
+    run(scenario())
+
+
+def test_a_message_of_which_no_packet_can_be_made_is_a_dead_letter() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            # Addressed to where it goes, it would be longer than a packet may be.
+            small = len(packet(0, to="x", sequence=(1, 1, 0), has_negative_journaling=True))
+            body = b"8" * (PACKET_MAX_BYTES - small)
+            raw = packet(0, to="x", body=body, sequence=(1, 1, 0), has_negative_journaling=True)
+            queue = cluster.send(peer.address, 1, is_transactional=True)
+            transaction = cluster.client.begin("big")
+            assert cluster.client.send(peer.address, raw=raw, transaction=transaction).status == 0
+            assert cluster.client.commit(transaction) == 0
+            cluster.send(peer.address, 1, is_transactional=True)
+            await until(lambda: not cluster.waiting(queue), lambda: cluster.waiting(queue))
+            assert len(peer.taken) == 2
+            (letter,) = cluster.dead_letters(is_transactional=True)
+            assert letter == body
+            assert cluster.metric("quorate_outgoing_messages_total", result="unsendable") == 1
+
+    run(scenario())
+
+
+def test_a_snapshot_begins_everything_anew() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            peer.is_acknowledging = False
+            queue = cluster.send(peer.address, 3, is_recoverable=True)
+            await until(lambda: len(peer.raw) == 3)
+            peer.is_acknowledging = True
+            cluster.nodes["n1"].restore()
+            cluster.nodes["n2"].restore()
+            await until(lambda: not cluster.waiting(queue))
+            assert peer.bodies == [0, 1, 2]
+            assert peer.established == 2
 
     run(scenario())

@@ -39,7 +39,7 @@ from qm.session import (
     SessionConfig,
     SessionState,
 )
-from qm.store.bodies import BodyPlace
+from qm.store.bodies import BodyDamaged, BodyPlace
 from qm.store.cluster import (
     ClusterListener,
     LatePackets,
@@ -177,6 +177,7 @@ class InProcessNode:
         self.replicated = replicated
         self._node = name
         self.hub = Hub()
+        self.is_damaged = False
         self._leadership = Leadership(None, 0, False)
         self._listeners: list[ClusterListener] = []
 
@@ -204,6 +205,8 @@ class InProcessNode:
         return self.replicated.now_ms
 
     def read_body(self, place: BodyPlace) -> bytes:
+        if self.is_damaged:
+            raise BodyDamaged("a flipped bit")
         if place.ordinal >= BODY_ORDINAL_SYNTHETIC_FIRST:
             key = BODY_KEY.pack(place.index, place.ordinal)
             row = self.replicated.state.get(Table.SYNTHETIC, key)
@@ -235,6 +238,11 @@ class InProcessNode:
 
     def open_relay(self, events: RelayEvents) -> RelayStream:
         raise Unavailable("nobody relays here")
+
+    def restore(self) -> None:
+        """A snapshot replaces the state."""
+        for listener in list(self._listeners):
+            listener.on_restored(self.replicated.index)
 
     def lead(self, leadership: Leadership) -> None:
         self._leadership = leadership
