@@ -437,6 +437,12 @@ class Log:
             raise Compacted(f"entry {index} is gone; the log begins at {self.first_index()}")
         return Hold(index, self._holds)
 
+    def retirable(self, index: int) -> int:
+        """See LogReader.retirable."""
+        count = self._droppable(self._droppable_upto(index))
+        leaving = [s.table.last_index for s in self._contents.segments[:count] if len(s.table)]
+        return leaving[-1] if leaving else self.first_index() - 1
+
     def on_retire(self, callback: Callable[[int, int], None]) -> None:
         """Have `callback(first_index, last_index)` called before those entries are dropped.
 
@@ -458,8 +464,7 @@ class Log:
             raise ValueError(
                 f"entry {meta.index} of term {meta.term} is not one that is durable here"
             )
-        limit = min([meta.index, *(hold.index - 1 for hold in tuple(self._holds))])
-        count = self._droppable(limit)
+        count = self._droppable(self._droppable_upto(meta.index))
         if count == 0:
             return
         segments, floor = self._contents.segments, self._contents.floor
@@ -475,6 +480,9 @@ class Log:
         record = (RecordKind.FLOOR, floor.base_term, self.last_index(), encode_floor(floor))
         self._write([record], floor=floor)
         self._retire(count)
+
+    def _droppable_upto(self, index: int) -> int:
+        return min([index, *(hold.index - 1 for hold in tuple(self._holds))])
 
     def _droppable(self, limit: int) -> int:
         """Return how many of the oldest segments hold nothing above `limit`.

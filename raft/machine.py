@@ -42,6 +42,12 @@ class LogReader(Protocol):
     def hold(self, index: int) -> Hold:
         """Keep the entry and all later ones. Raises Compacted when it is gone already."""
 
+    def retirable(self, index: int) -> int:
+        """Return the last index that would be dropped if nothing at or below `index` were needed.
+
+        Whole segments are; `first_index() - 1` when none would be.
+        """
+
     def on_retire(self, callback: Callable[[int, int], None]) -> None:
         """Have `callback(first_index, last_index)` called before those entries are dropped.
 

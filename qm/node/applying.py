@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable, Sequence
 
 from qm.model.effects import Applied, Outcome
+from qm.store.blobs import BlobSync
+from qm.store.bodies import Bodies
 from qm.store.store import Store
 from raft.machine import SnapshotSink, SnapshotSource
 from raft.types import Entry, SnapshotMeta
@@ -50,6 +52,12 @@ class AppliedStore:
         """Make the state durable; may run beside everything else."""
         with self._files:
             self.store.flush()
+
+    def sync(self, bodies: Bodies, sync: BlobSync) -> None:
+        """Make copies of bodies durable; may run beside everything else."""
+        with self._files:
+            if self.store.bodies is bodies:
+                sync.run()
 
     def close(self) -> None:
         """Close the state, once nobody flushes it."""

@@ -87,7 +87,18 @@ class Housekeeping:
         self._flushed_at = time.monotonic()
         machine.applied_bytes = 0
         if machine.applied_index() > machine.durable_index():
+            await self._move_ahead(machine.applied_index())
             await asyncio.to_thread(machine.flush)
+
+    async def _move_ahead(self, upto: int) -> None:
+        """Copy bodies that the log is about to drop, in steps: dropping them then takes no time."""
+        machine, bodies = self._machine, self._machine.store.bodies
+        while not machine.is_installing and bodies.move_ahead(upto):
+            await asyncio.sleep(0)
+        sync = bodies.begin_sync()
+        await asyncio.to_thread(machine.sync, bodies, sync)
+        if not machine.is_installing and machine.store.bodies is bodies:
+            bodies.end_sync(sync)
 
     async def empty_sparse(self) -> None:
         """Empty blob files of which little is alive, a bounded step per round of the loop."""

@@ -116,6 +116,22 @@ class FileUse:
         return FILE_ROW.pack(self.live, self.written, self.first, self.last)
 
 
+class BlobSync:
+    """Files to be synced."""
+
+    def __init__(self, files: list[tuple[int, File, int]], directory: Directory) -> None:
+        self.files: Final = files
+        """(number, file, bytes written when the sync began)."""
+        self._directory = directory
+
+    def run(self) -> None:
+        """Make them durable."""
+        for _, file, _ in self.files:
+            file.fdatasync()
+        if self.files:
+            self._directory.sync()
+
+
 class Blobs:
     """The files, and how much of each is alive."""
 
@@ -129,6 +145,9 @@ class Blobs:
         """Entries whose bytes are written and not yet synced: no row says so."""
         self._vacated: dict[int, int] = {}
         """Bytes by file that were copied elsewhere, and are alive there until that is durable."""
+        self._synced: dict[int, int] = {}
+        """Bytes by file that the last sync covered."""
+        self._recorded = self._durable = 0
         self._usage: dict[int, FileUse] = {}
         for key, row in state.scan(Table.BLOB_FILE, b"", _LAST_KEY, _FILES_MAX):
             self._usage[FILE_KEY.unpack(key)[0]] = FileUse(*FILE_ROW.unpack(row))
@@ -137,6 +156,11 @@ class Blobs:
         last = state.scan(Table.BLOB, b"", _LAST_KEY, 1, backward=True)
         self._moved_upto = ENTRY_KEY.unpack(last[0][0])[0] if last else 0
         state.liveness.on_dead = self._died
+
+    @property
+    def moved_upto(self) -> int:
+        """Highest index of an entry that was moved."""
+        return self._moved_upto
 
     def read(self, index: int, ordinal: int) -> bytes | None:
         """Return a packet, or None when no file holds it."""
@@ -231,25 +255,56 @@ class Blobs:
         self.append(index, packets, lengths)
         return sum(lengths)
 
+    # Durability --------------------------------------------------------------------------
+
+    def begin_sync(self) -> "BlobSync":
+        """Return what makes the copies so far durable; `run` it in any thread, then `end_sync`."""
+        numbers = sorted({entry.file for entry in self._placed.values()})
+        files = [(number, self._file(number), self._usage[number].written) for number in numbers]
+        return BlobSync(files, self._directory)
+
+    def end_sync(self, sync: "BlobSync") -> None:
+        """The sync ran; the state may name the new places."""
+        self._synced |= {number: size for number, _, size in sync.files}
+
+    @property
+    def recorded(self) -> int:
+        """How often the state was told of changes here; see `flushed`."""
+        return self._recorded
+
+    def flushed(self, recorded: int) -> None:
+        """All that was `recorded` when the state began to be flushed is durable."""
+        self._durable = max(self._durable, recorded)
+
     def settle(self) -> None:
         """Make copies and state durable, then remove files that nothing refers to."""
-        for number in sorted({entry.file for entry in self._placed.values()}):
-            self._file(number).fdatasync()
-            self._put_use(number)
-        self._directory.sync()
+        self.record()
+        if self._durable < self._recorded:
+            self._state.flush()
+            self._durable = self._recorded
+        self._remove_strangers()
+
+    def record(self) -> None:
+        """Commit the new places; syncs what no `begin_sync` covered."""
+        sync = self.begin_sync()
+        if any(self._synced.get(number) != size for number, _, size in sync.files):
+            sync.run()
+            self.end_sync(sync)
         for index, entry in self._placed.items():
             self._state.put(Table.BLOB, ENTRY_KEY.pack(index), pack_entry(entry))
-        self._placed.clear()
+            self._put_use(entry.file)
         for number, size in self._vacated.items():
             self._free(number, size)
+        empty = [n for n, use in self._usage.items() if use.live == 0 and n != self._current]
+        for number in empty:
+            self._state.delete(Table.BLOB_FILE, FILE_KEY.pack(number))
+            del self._usage[number]
+            self._synced.pop(number, None)
+        if self._placed or empty:
+            self._state.commit(self._state.applied.index, self._state.applied.term)
+            self._recorded += 1
+        self._placed.clear()
         self._vacated.clear()
-        for number, use in list(self._usage.items()):
-            if use.live == 0 and number != self._current:
-                self._state.delete(Table.BLOB_FILE, FILE_KEY.pack(number))
-                del self._usage[number]
-        self._state.commit(self._state.applied.index, self._state.applied.term)
-        self._state.flush()
-        self._remove_strangers()
 
     def _put_use(self, number: int) -> None:
         self._state.put(Table.BLOB_FILE, FILE_KEY.pack(number), self._usage[number].pack())
@@ -274,8 +329,9 @@ class Blobs:
 
     def _close_some(self) -> None:
         """Close the files that were opened first."""
+        busy = {self._current, *(entry.file for entry in self._placed.values())}
         for number in list(self._files)[: FILES_OPEN_MAX // 2]:
-            if number != self._current:
+            if number not in busy:
                 self._files.pop(number).close()
 
     def close(self) -> None:

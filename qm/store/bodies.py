@@ -6,13 +6,14 @@ current blob file, and the copies are durable before the segment goes.
 """
 
 from collections.abc import Sequence
+from typing import Final
 from zlib import crc32
 
 from qm.model import records
 from qm.model.records import SyntheticPacket
 from qm.model.rows import BODY_KEY
 from qm.model.state import BODY_ORDINAL_SYNTHETIC_FIRST, Table
-from qm.store.blobs import Blobs
+from qm.store.blobs import Blobs, BlobSync
 from qm.store.codec import packet_spans
 from qm.store.rocks import RocksState
 from qm.wire.message_properties import MessagePropertiesHeader
@@ -21,6 +22,9 @@ from raft import batch
 from raft.files import Directory
 from raft.log_view import Compacted
 from raft.machine import LogReader
+
+MOVED_AHEAD_BYTES: Final = 1024 * 1024
+"""Of one step: a few milliseconds."""
 
 
 class BodyDamaged(Exception):
@@ -47,6 +51,7 @@ class Bodies:
         self._state = state
         self._log = log
         self._blobs = Blobs(state, directory)
+        self._ahead = self._blobs.moved_upto
 
     # Reading -----------------------------------------------------------------------------
 
@@ -88,15 +93,45 @@ class Bodies:
     def retire(self, first: int, last: int) -> None:
         """Copy what is alive in these entries; durable, state included, on return."""
         for index, ordinals in list(self._state.liveness.live(first, last)):
-            if self._blobs.entry(index) is not None:
-                continue  # an earlier move, interrupted, got so far
-            data = self._entry(index)
-            spans = packet_spans(index, data)
-            lengths = [0] * len(spans)
-            for ordinal in ordinals:
-                lengths[ordinal] = spans[ordinal][1]
-            self._blobs.append(index, _packets(data, spans, ordinals), lengths)
-        self.settle()
+            self._move(index, ordinals)
+        self._blobs.settle()
+
+    def move_ahead(self, upto: int) -> bool:
+        """Copy some of what `retire` will be asked for when the log drops what it may up to an
+        index; return whether there is more.
+
+        Repeat it between other work; then `begin_sync`, and flush the state: `retire` finds all
+        done.
+        """
+        last, copied = self._log.retirable(upto), 0
+        for index, ordinals in self._state.liveness.live(self._ahead + 1, last):
+            copied += self._move(index, ordinals)
+            self._ahead = index
+            if copied >= MOVED_AHEAD_BYTES:
+                return True
+        self._ahead = max(self._ahead, last)
+        return False
+
+    def _move(self, index: int, ordinals: Sequence[int]) -> int:
+        """Copy bodies of an entry unless that was done; return their bytes."""
+        if self._blobs.entry(index) is not None:
+            return 0
+        data = self._entry(index)
+        spans = packet_spans(index, data)
+        lengths = [0] * len(spans)
+        for ordinal in ordinals:
+            lengths[ordinal] = spans[ordinal][1]
+        self._blobs.append(index, _packets(data, spans, ordinals), lengths)
+        return sum(lengths)
+
+    def begin_sync(self) -> BlobSync:
+        """Return what makes copies durable; `run` it in any thread, then `end_sync`."""
+        return self._blobs.begin_sync()
+
+    def end_sync(self, sync: BlobSync) -> None:
+        """The sync ran: the state learns of the new places, for its next flush."""
+        self._blobs.end_sync(sync)
+        self._blobs.record()
 
     def empty_sparse(self) -> int:
         """Copy bodies out of blob files of which little is alive, a bounded number; return of how
@@ -107,6 +142,15 @@ class Bodies:
     def settle(self) -> None:
         """Make copies and state durable, then remove files that nothing refers to."""
         self._blobs.settle()
+
+    @property
+    def recorded(self) -> int:
+        """See Blobs.recorded."""
+        return self._blobs.recorded
+
+    def flushed(self, recorded: int) -> None:
+        """See Blobs.flushed."""
+        self._blobs.flushed(recorded)
 
     def close(self) -> None:
         """Close the files."""

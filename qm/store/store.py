@@ -193,9 +193,10 @@ class Store:
 
     def flush(self) -> None:
         """Make the state durable as it is now; the log may then drop what lies before."""
-        index = self._state.applied.index
+        index, recorded = self._state.applied.index, self.bodies.recorded
         self._state.flush()
         self._durable_index = index
+        self.bodies.flushed(recorded)
 
     def close(self) -> None:
         """Close; what was not flushed is replayed from the log."""

@@ -17,6 +17,7 @@ from qm.model.effects import Applied
 from qm.model.results import RequestResult
 from qm.model.state import Table
 from qm.store import blobs as blobs_module
+from qm.store import bodies as bodies_module
 from qm.store.audit import prove
 from qm.store.blobs import Blobs
 from qm.store.bodies import BodyDamaged, BodyPlace
@@ -186,6 +187,38 @@ def test_living_bodies_outlive_their_segment_and_dead_ones_do_not(node: Node) ->
         [],
         ["blob-00000001"],
     )
+    node.close()
+
+
+def test_bodies_that_were_moved_ahead_are_not_moved_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies_module, "MOVED_AHEAD_BYTES", 30_000)
+    packets = {n: packet(n, body=n.to_bytes(4, "big") * 500) for n in range(1, 201)}
+    for n in range(1, 201, 10):
+        node.put([arrivals(*(packets[k] for k in range(n, n + 10)))])
+    bodies = node.store.bodies
+    first, last = node.log.first_index(), node.log.retirable(node.store.applied_index())
+    assert first < last < node.store.applied_index()
+    steps = 1
+    while bodies.move_ahead(node.store.applied_index()):
+        steps += 1
+    assert steps > 2
+    node.put([receive(2, 30)], [commands.Confirm("c", 20)])  # some die between
+    sync = bodies.begin_sync()
+    sync.run()
+    bodies.end_sync(sync)
+    monkeypatch.setattr(Blobs, "append", None)
+    node.compact()
+    assert node.log.first_index() == last + 1
+    monkeypatch.undo()
+    node = node.reopen()
+    assert node.store.verify()
+    (applied,) = node.put([receive(32, 200)])
+    results = received(applied)
+    assert [r.message_ordinal for r in results] == list(range(31, 201))
+    for result in results:
+        assert node.store.bodies.read(place(result)) == packets[result.message_ordinal]
     node.close()
 
 
