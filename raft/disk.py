@@ -54,10 +54,6 @@ class DiskFile:
         except OSError as error:
             raise FatalDiskError(f"{self._path} cannot be synced: {error}") from error
 
-    def descriptor(self) -> int | None:
-        """See `File.descriptor`."""
-        return self._fd
-
     def allocate(self, length: int) -> None:
         """See `File.allocate`."""
         os.posix_fallocate(self._fd, 0, length)

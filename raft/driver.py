@@ -1,4 +1,4 @@
-"""A replica in an asyncio loop: ticks, group commit, the disk beside it, backpressure.
+"""A replica in an asyncio loop: ticks, group commit, the disk in its thread, backpressure.
 
 Everything but fdatasync and the installation of snapshots happens in the loop. What arrives is
 given to the replica at once; a *turn*, at most one per round of the loop, proposes what waits,
@@ -22,7 +22,7 @@ from raft.picture import SnapshotSend
 from raft.proposals import BATCHES_IN_FLIGHT_MAX, WAITING_BYTES_MAX, Outcome, Proposals
 from raft.replica import Install, Replica, ReplicaStatus
 from raft.step import Alarm, Step
-from raft.sync_runner import SyncRunner
+from raft.sync_thread import SyncThread
 from raft.transport import SNAPSHOT_REFUSED, PeerState, Transport, TransportEvents
 from raft.types import Configuration, Envelope, GroupId, NodeId, Role, SnapshotMeta, SoftState
 
@@ -126,11 +126,11 @@ class Driver(Generic[ResultT]):
         self._ticked_at = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._syncs = SyncRunner(self._on_sync_done)
+        self._sync_thread = SyncThread(self._on_sync_done)
         try:
             await self._transport.start()
         except BaseException:
-            await self._syncs.stop()
+            self._sync_thread.stop()
             raise
         self._is_dead = False
         self._turn()
@@ -255,7 +255,7 @@ class Driver(Generic[ResultT]):
             self._timer.cancel()
         await self._transport.close()
         await asyncio.gather(*self._installs, return_exceptions=True)
-        await self._syncs.stop()
+        await asyncio.to_thread(self._sync_thread.stop)
         self._fail_everything()
         self._replica.close()
 
@@ -340,7 +340,7 @@ class Driver(Generic[ResultT]):
             self._transport.send(step.messages)
         if step.sync is not None:
             self.metrics.syncs_total += 1
-            self._syncs.submit(step.sync)
+            self._sync_thread.submit(step.sync)
         if step.results:
             self.metrics.entries_applied_total += len(step.results)
             self._proposals.applied(step.results)

@@ -55,11 +55,6 @@ class File(Protocol):
         Raises FatalDiskError; the file must not be used afterwards.
         """
 
-    def descriptor(self) -> int | None:
-        """Return what the kernel knows the open file by, for an fdatasync by other means; None
-        where only `fdatasync` does it.
-        """
-
     def allocate(self, length: int) -> None:
         """Extend to `length` bytes of zeros so that later writes need no new blocks.
 

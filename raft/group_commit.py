@@ -1,9 +1,8 @@
 """One fdatasync for everything that waits."""
 
-import os
 from collections.abc import Callable, Sequence
 
-from raft.files import Directory, FatalDiskError, File
+from raft.files import Directory, File
 from raft.segment import Spare, is_disk_full
 
 
@@ -28,23 +27,6 @@ class Sync:
         self._files = files
         self._directory = directory
         self._prepare = prepare
-
-    @property
-    def descriptor(self) -> int | None:
-        """Of the one file that needs an fdatasync, if nothing else is to be done."""
-        if self._directory is not None or self._prepare is not None or len(self._files) != 1:
-            return None
-        return self._files[0].descriptor()
-
-    def ran(self, errno: int) -> None:
-        """The fdatasync of `descriptor` was done elsewhere, in place of `run`; 0 is success.
-
-        Raises FatalDiskError: stop the process.
-        """
-        if errno:
-            self.has_failed = True
-            raise FatalDiskError(f"the log cannot be synced: {os.strerror(errno)}")
-        self.has_run = True
 
     def run(self) -> None:
         """Make it durable; one fdatasync, plus preparation of the next segment when it nears.

@@ -48,18 +48,8 @@ class LogView(Protocol):
 class SyncToken(Protocol):
     """One fdatasync of everything written before it was asked for."""
 
-    @property
-    def descriptor(self) -> int | None:
-        """The open file whose fdatasync is all that `run` would do; None if there is more to it."""
-
     def run(self) -> None:
         """Make it durable; may run in another thread. An OSError ends the process."""
-
-    def ran(self, errno: int) -> None:
-        """Somebody else has done the fdatasync of `descriptor`; `errno` is 0 if it succeeded.
-
-        An OSError ends the process, as with `run`.
-        """
 
 
 class DurableLog(LogView, Protocol):

@@ -335,9 +335,6 @@ class SimFile:
             put(self.inode.cached, offset, raw)
             self.inode.pending.append((self.disk.sequence, offset, raw))
 
-    def descriptor(self) -> None:
-        """No kernel knows this disk."""
-
     def fdatasync(self) -> None:
         dies = self.disk.boundary(self.life)
         if dies and self.disk.chance.random() < 0.5:

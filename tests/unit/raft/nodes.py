@@ -202,10 +202,6 @@ class FullFile:
         """As the file."""
         self._inner.fdatasync()
 
-    def descriptor(self) -> int | None:
-        """As the file."""
-        return self._inner.descriptor()
-
     def allocate(self, length: int) -> None:
         """Fail when full or short."""
         self._check(is_larger=True)

@@ -116,11 +116,6 @@ class Disk:
     def go_on(self) -> None:
         self._may_sync.set()
 
-    def descriptor(self, file: File) -> int | None:
-        """Let the kernel sync the file unless something is to go wrong."""
-        is_well = self._may_sync.is_set() and not self.fails
-        return file.descriptor() if is_well else None
-
     def sync(self, file: File) -> None:
         self._may_sync.wait()
         if self.fails:
@@ -152,9 +147,6 @@ class FaultyFile:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
-
-    def descriptor(self) -> int | None:
-        return self._disk.descriptor(self._inner)
 
     def fdatasync(self) -> None:
         self._disk.sync(self._inner)

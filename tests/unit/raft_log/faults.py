@@ -163,9 +163,6 @@ class FaultyFile:
         """See `File.pwritev`."""
         self.pwrite(b"".join(buffers), offset)
 
-    def descriptor(self) -> None:
-        """See `File.descriptor`: no kernel knows this disk."""
-
     def fdatasync(self) -> None:
         """See `File.fdatasync`."""
         self._check_open()

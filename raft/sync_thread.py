@@ -1,0 +1,49 @@
+"""One thread that waits for the disk, so that the event loop does not.
+
+`os.fdatasync` releases the interpreter lock; the thread needs it back for a moment before and
+after. CPython grants it after the switch interval when the loop is busy: 5 ms by default, ten
+times what the disk takes. `raft.process.prepare` lowers it.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from raft.log_view import SyncToken
+
+SYNC_THREAD_JOIN_S = 30.0
+"""How long stopping waits for a disk that is still at it."""
+
+
+class SyncThread:
+    """Runs one sync after the other; reports each in the loop."""
+
+    def __init__(self, done: Callable[[SyncToken, BaseException | None], None]) -> None:
+        """`done(sync, error)` is called in the loop that creates this."""
+        self._done = done
+        self._loop = asyncio.get_running_loop()
+        self._waiting: SimpleQueue[SyncToken | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="raft sync", daemon=True)
+        self._thread.start()
+
+    def submit(self, sync: SyncToken) -> None:
+        """Run it soon."""
+        self._waiting.put(sync)
+
+    def stop(self) -> None:
+        """End the thread when everything submitted has run; blocks for it."""
+        self._waiting.put(None)
+        self._thread.join(SYNC_THREAD_JOIN_S)
+
+    def _run(self) -> None:
+        while (sync := self._waiting.get()) is not None:
+            error: BaseException | None = None
+            try:
+                sync.run()
+            except BaseException as raised:  # it must reach the loop, which ends the process
+                error = raised
+            try:
+                self._loop.call_soon_threadsafe(self._done, sync, error)
+            except RuntimeError:  # the loop was closed without stopping this
+                return
