@@ -392,7 +392,8 @@ class Administration:
         queue = self._outgoing_queue(command.queue_id)
         if queue is None:
             return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
-        if queue.count() or not self._outgoing.forget_sequence(command.queue_id):
+        is_empty = not queue.count() and not queue.hidden
+        if not is_empty or not self._outgoing.forget_sequence(command.queue_id):
             return Outcome(ErrorCode.MQ_ERROR_ILLEGAL_OPERATION)
         self._registry.unbind_queue(queue.record)
         self._ledger.remove_queue(queue)

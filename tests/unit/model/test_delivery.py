@@ -311,3 +311,13 @@ def test_the_leader_hears_of_every_change_of_an_outgoing_queue(sender: Sender) -
         commands.TransferFailed(sender.queue_id, array("Q", sender.keys()), 0x8002)
     )
     assert ended.outgoing_queue_ids == {sender.queue_id}
+
+
+def test_an_outgoing_queue_that_is_being_purged_is_not_removed(sender: Sender) -> None:
+    sender.send(2, has_negative_journaling=True)
+    sender.one(commands.PurgeQueue(request(), sender.queue_id, ()))
+    remove = commands.RemoveOutgoingQueue(sender.queue_id)
+    assert sender.one(remove).status == ErrorCode.MQ_ERROR_ILLEGAL_OPERATION
+    sender.settle(sender.queue_id)
+    assert sender.one(remove).status == 0
+    assert len(sender.ordinals("system_deadletter_queue")) == 2
