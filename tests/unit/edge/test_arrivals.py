@@ -188,8 +188,10 @@ def test_a_window_of_one_is_kept() -> None:
 # Acknowledgements of what we sent --------------------------------------------------------
 
 
-def sent_transactionally(consensus: Consensus, *, is_journaled: bool) -> tuple[int, int, int]:
-    """Send a message to another queue manager; return (queue_id, SeqID, ordinal)."""
+def sent_transactionally(
+    consensus: Consensus, *, is_journaled: bool = False, count: int = 1
+) -> tuple[int, int, int]:
+    """Send messages to another queue manager; return (queue_id, SeqID, first ordinal)."""
     one = consensus.one
     assert one(commands.OpenClient("c", "p", 60_000)).status == 0
     transaction = bytes(15) + b"T"
@@ -198,26 +200,31 @@ def sent_transactionally(consensus: Consensus, *, is_journaled: bool) -> tuple[i
     ).status
     raw = packet(0, sequence=(1, 1, 0), has_positive_journaling=is_journaled)
     target = commands.Target("DIRECT=TCP:10.9.8.7\\far")
-    sent = one(
-        commands.Send(
-            commands.Request("c", 2, 0), memoryview(raw), 0, 0, 0, 0, (target,), (), transaction
-        )
-    )
-    assert isinstance(sent.value, tuple)
-    queue_id: int = sent.value[1][0][0]
-    assert one(commands.TxCommit(commands.Request("c", 3, 0), transaction)).status == 0
-    (position,) = consensus.positions(queue_id)
-    numbered = one(commands.AssignTransfer(queue_id, array("Q", [position[0]])))
-    assert isinstance(numbered.value, list)
-    one(commands.TransferAcked(queue_id, array("Q", [position[0]])))
-    return queue_id, numbered.value[0][1], position[1].message_ordinal
+    queue_id = 0
+    for number in range(2, count + 2):
+        request = commands.Request("c", number, 0)
+        body = memoryview(raw)
+        command = commands.Send(request, body, 0, 0, 0, 0, (target,), (), transaction)
+        sent = one(command)
+        assert isinstance(sent.value, tuple), hex(sent.status)
+        queue_id = sent.value[1][0][0]
+    assert one(commands.TxCommit(commands.Request("c", count + 2, 0), transaction)).status == 0
+    positions = consensus.positions(queue_id)
+    sequence = 0
+    for first in range(0, count, 1000):
+        keys = array("Q", [key for key, _ in positions[first : first + 1000]])
+        numbered = one(commands.AssignTransfer(queue_id, keys))
+        assert isinstance(numbered.value, list)
+        sequence = numbered.value[0][1]
+        one(commands.TransferAcked(queue_id, keys))
+    return queue_id, sequence, positions[0][1].message_ordinal
 
 
 def test_an_order_ack_settles_what_was_sent_before_it_is_acknowledged() -> None:
     async def scenario() -> None:
         async with world() as w:
             orders = w.consensus.create("orders")
-            queue, sequence, _ = sent_transactionally(w.consensus, is_journaled=False)
+            queue, sequence, _ = sent_transactionally(w.consensus)
             w.consensus.is_working = False
             peer = await w.peer()
             ack = order_ack_of(sequence, 1)
@@ -229,6 +236,27 @@ def test_an_order_ack_settles_what_was_sent_before_it_is_acknowledged() -> None:
             await peer.acknowledged(1, 2, 3)
             assert w.consensus.positions(queue) == []
             assert w.consensus.ids(orders) == [1, 2]
+
+    run(scenario())
+
+
+def test_an_order_ack_for_more_than_one_entry_can_settle_waits_for_the_rest() -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            w.consensus.create("orders")
+            queue, sequence, _ = sent_transactionally(w.consensus, count=1030)
+            w.consensus.is_working = False
+            peer = await w.peer()
+            peer.send(packet(1), order_ack_of(sequence, 1030), packet(2), first_token=1)
+            await until(lambda: w.consensus.batches == 3, lambda: w.consensus.batches)
+            w.consensus.work()
+            await until(lambda: w.consensus.batches == 4, lambda: w.consensus.batches)
+            assert len(w.consensus.positions(queue)) == 6
+            w.consensus.work()
+            await peer.acknowledged(1, 2, 3)
+            assert w.consensus.positions(queue) == []
+            # Nothing was acknowledged in between.
+            assert [mark.acknowledged for mark in w.edge.drain_ack_marks()] == [3]
 
     run(scenario())
 

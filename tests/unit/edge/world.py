@@ -317,6 +317,15 @@ class World:
         self.at_end: list[Callable[[], object]] = []
         """What closes a test's own transports; uvloop does not end well while any is open."""
 
+    async def restart_edge(self) -> None:
+        """End the edge with nothing finished, and start another in its place."""
+        self.consensus.lose_leader()
+        await self.edge.stop()
+        self.consensus.elect("n1")
+        self.edge = make_edge(self.consensus, CollectorRegistry())
+        await self.edge.start()
+        await until(lambda: self.edge.is_ready, lambda: self.edge.not_ready_reason)
+
     def metric(self, name: str, **labels: str) -> float:
         """Return a metric's value, 0 for one that has none."""
         return self._registry.get_sample_value(name, labels) or 0.0
@@ -371,19 +380,24 @@ class World:
             close()
 
 
+def make_edge(consensus: Consensus, registry: CollectorRegistry, **settings: Any) -> Edge:
+    """Return the edge of node n1, on a loopback address and a port of its own."""
+    values: dict[str, Any] = {"addresses": (ADDRESS,), "port": 0, "ping_port": 0} | settings
+    return Edge(Face(consensus, "n1"), EdgeSettings(**values), Metrics(registry))
+
+
 @contextlib.asynccontextmanager
 async def world(
     *, is_provisioned: bool = True, session: SessionConfig | None = None, **settings: Any
 ) -> AsyncIterator[World]:
-    """Start an edge on a loopback address and a port of its own."""
+    """Start an edge in front of a new consensus."""
     consensus = Consensus()
     if is_provisioned:
         consensus.provision()
     registry = CollectorRegistry()
-    values: dict[str, Any] = {"addresses": (ADDRESS,), "port": 0, "ping_port": 0} | settings
     if session is not None:
-        values["session"] = session
-    edge = Edge(Face(consensus, "n1"), EdgeSettings(**values), Metrics(registry))
+        settings["session"] = session
+    edge = make_edge(consensus, registry, **settings)
     await edge.start()
     made = World(consensus, edge, registry)
     try:
@@ -392,7 +406,7 @@ async def world(
         yield made
     finally:
         made.close()
-        await edge.stop()
+        await made.edge.stop()
 
 
 class Peer(asyncio.Protocol):

@@ -1,0 +1,73 @@
+"""Where the protocol is spoken [MS-MQQB 2.1.1, 2.1.2]."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import cast
+
+import pytest
+
+from qm.edge import EdgeSettings
+from qm.wire.ping import Ping, parse_ping, write_ping
+from tests.unit.edge.world import ADDRESS, PEER, Peer, World, run, until, world
+
+
+async def connect_from(w: World, source: tuple[str, int], to: tuple[str, int]) -> Peer:
+    """Connect from an address and a port, and shake hands."""
+    loop = asyncio.get_running_loop()
+    _, peer = await loop.create_connection(Peer, *to, local_addr=source)
+    w.at_end.append(peer.transport.abort)
+    await until(lambda: peer.is_open, lambda: peer.closed)
+    return peer
+
+
+@pytest.mark.spec("QB-2.1.1-02", "QB-2.1.1-03")
+def test_acceptors_listen_on_tcp_1801_and_take_any_source_port() -> None:
+    # The ports below 1801 need no privilege from 1024 on.
+    sources = random.Random(1).sample([*range(1025, 1800), *range(20_000, 60_000)], 3)
+    host = f"127.77.{random.randrange(250)}.{random.randrange(1, 250)}"
+    assert EdgeSettings(addresses=(host,)).port == 1801 == 0x0709
+
+    async def scenario() -> None:
+        async with world(addresses=(host,), port=1801) as w:
+            for port in sources:
+                peer = await connect_from(w, (host, port), (host, 1801))
+                assert peer.transport.get_extra_info("sockname") == (host, port)
+
+    run(scenario())
+
+
+class Asker(asyncio.DatagramProtocol):
+    """Two sockets of one host may ask; each hears what was meant for it."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[Ping, tuple[str, int]]] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        self.heard.append((parse_ping(data, 0, len(data))[0], addr))
+
+
+@pytest.mark.spec("QB-2.1.2-02")
+def test_a_ping_response_goes_to_exactly_the_address_and_port_that_asked() -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            (endpoint,) = w.edge.ping_endpoints
+            loop = asyncio.get_running_loop()
+            askers = []
+            for source in (ADDRESS, ADDRESS, "127.0.0.2"):
+                _, asker = await loop.create_datagram_endpoint(Asker, local_addr=(source, 0))
+                w.at_end.append(asker.transport.close)
+                askers.append(asker)
+            for cookie, asker in enumerate(askers, start=1):
+                asker.transport.sendto(write_ping(Ping(cookie, PEER)), endpoint)
+            await until(lambda: all(asker.heard for asker in askers))
+            for cookie, asker in enumerate(askers, start=1):
+                ((answer, source_of_answer),) = asker.heard
+                assert answer.cookie == cookie
+                assert tuple(source_of_answer) == tuple(endpoint)
+
+    run(scenario())
