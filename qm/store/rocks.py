@@ -152,13 +152,22 @@ class RocksState:
             value = self._database.get(full)
             if value is None:
                 self._missing.add(full)
+                self._cached_bytes += _ROW_OVERHEAD_BYTES
             else:
                 self._keep(full, value)
+            self._bound_cache()
         return value
 
     def _keep(self, full: bytes, value: bytes) -> None:
         self._cache[full] = value
         self._cached_bytes += _ROW_OVERHEAD_BYTES + len(value)
+
+    def _bound_cache(self) -> None:
+        """Drop the rows kept beside the database when they are too many; any time will do."""
+        if self._cached_bytes > ROW_CACHE_BYTES:
+            self._cache.clear()
+            self._missing.clear()
+            self._cached_bytes = 0
 
     def put(self, table: Table, key: bytes, value: bytes) -> None:
         """See State.put."""
@@ -225,6 +234,7 @@ class RocksState:
             self._cache.update(rows)
             self._cached_bytes += sum(map(len, map(itemgetter(1), rows)))
             self._cached_bytes += _ROW_OVERHEAD_BYTES * len(rows)
+            self._bound_cache()
         return [(key[1:], value) for key, value in rows]
 
     def retain_body(self, index: int, ordinal: int) -> None:
@@ -262,9 +272,7 @@ class RocksState:
         self._database.write(batch, self._no_wal)
         self.applied = AppliedPoint(index, term, digest)
         self._missing.clear()
-        if self._cached_bytes > ROW_CACHE_BYTES:
-            self._cache.clear()
-            self._cached_bytes = 0
+        self._bound_cache()
 
     def _sum_changes(self, table: int, changes: Changes, added: RowSum, removed: RowSum) -> None:
         rows = changes.rows

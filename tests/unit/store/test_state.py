@@ -2,12 +2,14 @@
 
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qm.model.state import MemoryState, State, Table
+from qm.store import rocks as rocks_module
 from qm.store.digest import MODULUS, row_hash
 from qm.store.rocks import RocksState, open_database
 
@@ -53,13 +55,18 @@ def do(state: State, what: str, table: Table, key: Any, extra: object) -> object
     return None
 
 
-@given(st.lists(operations, max_size=40))
+@given(st.lists(operations, max_size=40), st.sampled_from([rocks_module.ROW_CACHE_BYTES, 500]))
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_they_agree(
-    tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[object, ...]]
+    tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[object, ...]], cache_bytes: int
 ) -> None:
+    with mock.patch.object(rocks_module, "ROW_CACHE_BYTES", cache_bytes):
+        agree(tmp_path_factory, plan)
+
+
+def agree(tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[object, ...]]) -> None:
     path = tmp_path_factory.mktemp("rocks")
     memory, rocks, index = MemoryState(), RocksState(open_database(path)), 0
     for what, table, key, extra in plan:
