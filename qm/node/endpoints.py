@@ -44,7 +44,7 @@ class MsmqEndpoint:
         await edge.start()
         self.edge = edge
         self.outgoing = OutgoingManager(
-            self._cluster, self._outgoing_settings(), self._metrics, inbound=edge.relay
+            self._cluster, self._outgoing_settings(), self._metrics, relay=edge.relay
         )
         self.outgoing.start()
 

@@ -1,16 +1,11 @@
 """The leader's outgoing queues, outbox and order acknowledgements. See design.md."""
 
-from qm.edge.outgoing.inbound import Arrival, Inbound, InboundFlow, InboundPort
 from qm.edge.outgoing.manager import OutgoingManager
 from qm.edge.outgoing.report import LinkReport
 from qm.edge.outgoing.resolving import Resolver
 from qm.edge.outgoing.surroundings import OutgoingSettings
 
 __all__ = [
-    "Arrival",
-    "Inbound",
-    "InboundFlow",
-    "InboundPort",
     "LinkReport",
     "OutgoingManager",
     "OutgoingSettings",

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from qm.edge.outgoing.inbound import InboundFlow
+from qm.edge.flow import Flow
 from qm.edge.outgoing.limits import TURN_BYTES_MAX, TURN_MESSAGES_MAX, WRITE_HIGH_WATER_BYTES
 from qm.edge.outgoing.surroundings import Surroundings
 from qm.edge.outgoing.user import KEY_BITS, KEY_MASK, User
@@ -46,8 +46,8 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         self._session: Session | None = None
         self._transport: asyncio.Transport | None = None
-        self._inbound: InboundFlow | None = None
-        self._is_inbound_held = False
+        self._flow: Flow | None = None
+        self._is_flow_held = False
         self._is_choked = False
         self._is_settling = False
         self._is_over = False
@@ -118,10 +118,10 @@ class Connection(asyncio.Protocol):
         for user in self._take_users():
             user.on_connect_failed(status)
 
-    # InboundPort ---------------------------------------------------------------------------
+    # FlowOwner -----------------------------------------------------------------------------
 
     def commit(self, upto: int) -> None:
-        """See InboundPort.commit."""
+        """See FlowOwner.commit."""
         if self._session is not None:
             self._session.commit(upto)
             self._settle()
@@ -133,12 +133,12 @@ class Connection(asyncio.Protocol):
             self._settle()
 
     def hold(self, is_held: bool) -> None:
-        """See InboundPort.hold."""
-        self._is_inbound_held = is_held
+        """See FlowOwner.hold."""
+        self._is_flow_held = is_held
         self._settle()
 
     def offer(self, tokens: Sequence[int], packets: Sequence[bytes]) -> bool:
-        """See InboundPort.offer: this session is not announced for it."""
+        """See FlowOwner.offer: this session is not announced for it."""
         del tokens, packets
         return False
 
@@ -221,7 +221,8 @@ class Connection(asyncio.Protocol):
                 for user in list(self._users.values()):
                     user.on_establish_received()
             case Established():
-                self._inbound = self._surroundings.inbound.open_flow(
+                # What is owed to the peer finds this session without being told of it (dues).
+                self._flow = self._surroundings.relay.open_flow(
                     self, event.remote_guid, self.hop.address, is_announced=False
                 )
                 for user in list(self._users.values()):
@@ -232,8 +233,8 @@ class Connection(asyncio.Protocol):
             case Closed():
                 self._on_closed(event)
             case _:
-                if self._inbound is not None:
-                    self._inbound.arrived(event)
+                if self._flow is not None:
+                    self._flow.arrived(event)
 
     def _on_acks(self, event: AcksReceived) -> None:
         """Tell each user of its keys."""
@@ -270,8 +271,8 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.close()
         self._owner.on_over(self)
-        if self._inbound is not None:
-            self._inbound.close([])
+        if self._flow is not None:
+            self._flow.close([])
         for user in self._take_users():
             user.on_closed(event)
 
@@ -313,7 +314,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        is_paused = session.reading_paused or self._is_inbound_held
+        is_paused = session.reading_paused or self._is_flow_held
         if is_paused and transport.is_reading():
             transport.pause_reading()
         elif not is_paused and not transport.is_reading():

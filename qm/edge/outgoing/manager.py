@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from qm.edge.outgoing import rows
 from qm.edge.outgoing.alarms import Alarms
 from qm.edge.outgoing.commits import Commits
-from qm.edge.outgoing.inbound import AcknowledgementsOnly, Inbound
 from qm.edge.outgoing.leading import Leading
 from qm.edge.outgoing.order_acks import SendersSeen
 from qm.edge.outgoing.report import LinkReport, link_report
 from qm.edge.outgoing.resolving import Destinations, Resolver, SystemResolver
 from qm.edge.outgoing.surroundings import OutgoingSettings, Surroundings
+from qm.edge.relay import Relay
 from qm.model.effects import Applied
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
@@ -30,18 +30,18 @@ class OutgoingManager:
         settings: OutgoingSettings,
         metrics: Metrics,
         *,
-        inbound: Inbound | None = None,
+        relay: Relay,
         resolver: Resolver | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`inbound` takes what peers send back over sessions of this side; None: acks alone.
+        """`relay`: the edge's; it takes what peers send back over sessions of this side.
 
         `clock`: monotonic seconds.
         """
         self._cluster = cluster
         self._settings = settings
         self._metrics = metrics
-        self._inbound = inbound
+        self._relay = relay
         self._resolver = resolver or SystemResolver()
         self._clock = clock
         self._lines = LimitedLog(LOGGER, clock)
@@ -143,7 +143,7 @@ class OutgoingManager:
             alarms=self._alarms,
             commits=commits,
             destinations=Destinations(self._resolver, self._settings.peers),
-            inbound=self._inbound or AcknowledgementsOnly(commits, own_guid),
+            relay=self._relay,
             metrics=self._metrics,
             lines=self._lines,
         )

@@ -7,8 +7,8 @@ import msgspec
 
 from qm.edge.outgoing.alarms import Alarms
 from qm.edge.outgoing.commits import Commits
-from qm.edge.outgoing.inbound import Inbound
 from qm.edge.outgoing.resolving import Destinations
+from qm.edge.relay import Relay
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
 from qm.session import SessionConfig
@@ -44,7 +44,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     alarms: Alarms
     commits: Commits
     destinations: Destinations
-    inbound: Inbound
+    relay: Relay
+    """Takes what peers send back over sessions of this side."""
     metrics: Metrics
     lines: LimitedLog
 

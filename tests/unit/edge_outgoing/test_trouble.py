@@ -6,14 +6,11 @@ import asyncio
 
 import pytest
 
-from qm.edge.outgoing import Arrival, InboundFlow, InboundPort
 from qm.model.limits import PACKET_MAX_BYTES
 from qm.names.guid import guid_text
 from qm.session import (
-    CloseReason,
     ConnectionStatus,
     OutgoingState,
-    PacketsArrived,
     SessionConfig,
 )
 from tests.unit.edge_outgoing.world import (
@@ -200,68 +197,34 @@ def test_a_silent_peer_is_given_up_after_the_ack_wait() -> None:
     run(scenario())
 
 
-def test_user_messages_are_refused_where_nobody_takes_them() -> None:
+def test_what_peers_send_back_arrives_like_everything_else() -> None:
     async def scenario() -> None:
         port = free_port(HOST)
         async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            orders = cluster.world.create("orders")
             queue = cluster.send(peer.address, 1)
             await until(lambda: not cluster.waiting(queue))
-            peer.connections[0].offer(1, packet(1, to="orders"))
-            await until(lambda: cluster.metric("quorate_sessions_closed_total", reason="limit"))
-
-    run(scenario())
-
-
-class Taking:
-    """An `Inbound` that commits when it is told to."""
-
-    def __init__(self) -> None:
-        self.port: InboundPort | None = None
-        self.claimed = b""
-        self.address = ""
-        self.events: list[Arrival] = []
-        self.is_closed = False
-
-    def open_flow(
-        self, owner: InboundPort, claimed_guid: bytes, address: str, *, is_announced: bool
-    ) -> InboundFlow:
-        assert not is_announced
-        self.port, self.claimed, self.address = owner, claimed_guid, address
-        return self
-
-    def arrived(self, event: Arrival) -> None:
-        self.events.append(event)
-
-    def close(self, tokens: object) -> None:
-        self.is_closed = True
-
-
-def test_what_peers_send_back_goes_into_the_inbound_flow() -> None:
-    async def scenario() -> None:
-        port = free_port(HOST)
-        inbound = Taking()
-        async with Peer(HOST, port) as peer, SendingCluster(port, inbound=inbound) as cluster:
-            queue = cluster.send(peer.address, 1)
-            await until(lambda: not cluster.waiting(queue))
-            assert (inbound.claimed, inbound.address) == (PEER_GUID, HOST)
             connection = peer.connections[0]
-            connection.offer(1, packet(1, to="orders", is_recoverable=True))
-            await until(lambda: inbound.events)
-            (event,) = inbound.events
-            assert isinstance(event, PacketsArrived)
-            assert connection.session.in_flight == 1
-            assert inbound.port is not None
-            assert not inbound.port.offer([1], [b""])
-            inbound.port.commit(1)
-            await until(lambda: connection.released == [1])
-            inbound.port.hold(True)
-            connection.offer(2, packet(2, to="orders"))
+            cluster.world.is_committing.clear()
+            connection.offer(
+                1, packet(1, to="orders", is_recoverable=True, source_queue_manager=PEER_GUID)
+            )
             await settled()
-            assert len(inbound.events) == 1
-            inbound.port.hold(False)
-            await until(lambda: len(inbound.events) == 2)
-            inbound.port.close(CloseReason.MALFORMED_PACKET, "said by the flow")
-            await until(lambda: inbound.is_closed)
+            assert connection.session.in_flight == 1
+            assert not cluster.waiting(orders)
+            cluster.world.is_committing.set()
+            await until(lambda: connection.released == [1])
+            assert cluster.waiting(orders) == 1
+            # What is unsound ends the session, and what lies before it has arrived.
+            good = packet(2, to="orders", source_queue_manager=PEER_GUID)
+            bad = bytearray(packet(3, to="orders", source_queue_manager=PEER_GUID))
+            bad[-60:-56] = b"\xff\xff\xff\x7f"
+            connection.session.offer([2, 3], [good, bytes(bad)])
+            connection.write()
+            await until(
+                lambda: cluster.metric("quorate_sessions_closed_total", reason="malformed_packet")
+            )
+            await until(lambda: cluster.waiting(orders) == 2)
             assert cluster.metric("quorate_sessions", role="initiator") == 0
 
     run(scenario())

@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
 from prometheus_client import CollectorRegistry
 
-from qm.edge.outgoing import Inbound, OutgoingManager, OutgoingSettings
+from qm.edge import Edge, EdgeSettings
+from qm.edge.outgoing import OutgoingManager, OutgoingSettings
 from qm.model import commands
-from qm.model.commands import Command
+from qm.model.commands import Command, Stamp
 from qm.model.effects import Applied, Outcome
 from qm.model.queries.view import View
 from qm.model.records import SyntheticPacket, decode
@@ -41,6 +43,7 @@ from qm.session import (
 )
 from qm.store.bodies import BodyDamaged, BodyPlace
 from qm.store.cluster import (
+    RELAY_BATCHES_MAX,
     ClusterListener,
     LatePackets,
     Leadership,
@@ -50,6 +53,7 @@ from qm.store.cluster import (
     SessionFacts,
     Unavailable,
 )
+from qm.store.codec import decode_entry, encode_stamp
 from qm.wire.ack import (
     ORDER_QUEUE,
     FinalAck,
@@ -59,9 +63,11 @@ from qm.wire.ack import (
 )
 from qm.wire.identifiers import TxSequenceId
 from qm.wire.user_message import UserMessage, parse_user_message
+from raft.batch import BatchBuilder
 from tests.unit.model.world import ClientInWorld, World, packet
 
 PATIENCE_S = 20.0
+EDGE = EdgeSettings(addresses=("127.0.0.1",), port=0, answer_pings=False)
 RETRY_S = 5.1
 """Session Retry Connect Timer [MS-MQQB 3.1.2.3], and a little."""
 PEER_GUID = b"FAR-" * 4
@@ -166,8 +172,85 @@ class Replicated(World):
             listener.on_applied(applied)
         return applied
 
+    def apply_payload(self, payload: bytes) -> Outcome:
+        """Apply an entry that a relay stream brought."""
+        (outcome,) = self.apply(*self.decoded(payload)).outcomes
+        return outcome
+
+    def decoded(self, payload: bytes) -> tuple[Command, ...]:
+        """Return what a payload holds, its bodies kept."""
+        builder = BatchBuilder()
+        builder.add(encode_stamp(Stamp(self.now_ms, "n1.1")))
+        builder.add(payload)
+        found = decode_entry(self.index + 1, builder.build()).commands
+        for command in found:
+            if isinstance(command, commands.EdgeBatch):
+                bounds = zip(command.offsets, command.offsets[1:], strict=False)
+                for number, (start, stop) in enumerate(bounds, command.first_ordinal):
+                    raw = bytes(command.packets[start:stop])
+                    self.bodies[command.body_index, number] = raw
+        return found
+
     def clock(self) -> float:
         return time.monotonic() + self.offset_s
+
+
+class Line:
+    """A relay stream of one leader's term: batches are applied in order, when they may be."""
+
+    def __init__(self, node: InProcessNode, events: RelayEvents) -> None:
+        self.room = RELAY_BATCHES_MAX
+        self._replicated = node.replicated
+        self._lines = node.lines
+        self._lines.append(self)
+        self._events = events
+        self._sent: deque[tuple[int, bytes]] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def send(self, number: int, payload: bytes) -> None:
+        self._sent.append((number, payload))
+        self._replicated.proposed += self._replicated.decoded(payload)
+        self.room -= 1
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def _work(self) -> None:
+        replicated = self._replicated
+        while self._sent:
+            await replicated.is_committing.wait()
+            await asyncio.sleep(0)
+            if not replicated.is_available:
+                self._task = None
+                self.end("no majority")
+                return
+            number, payload = self._sent.popleft()
+            self.room += 1
+            outcome = replicated.apply_payload(payload)
+            self._events.on_outcome(number, replicated.index, outcome)
+        self._task = None
+
+    def session_opened(self, session: SessionFacts) -> None:
+        raise AssertionError(f"session {session.number} of the sending side was announced")
+
+    def session_closed(self, number: int) -> None:
+        raise AssertionError(f"session {number} was never announced")
+
+    def delivered(self, session: int, tokens: Sequence[int]) -> None:
+        raise AssertionError(f"session {session} was given nothing: {tokens}")
+
+    def undelivered(self, session: int, tokens: Sequence[int]) -> None:
+        raise AssertionError(f"session {session} was given nothing: {tokens}")
+
+    def close(self) -> None:
+        if self in self._lines:
+            self._lines.remove(self)
+        if self._task is not None:
+            self._task.cancel()
+
+    def end(self, reason: str) -> None:
+        """The leader or its majority is gone."""
+        self.close()
+        self._events.on_end(reason)
 
 
 class InProcessNode:
@@ -178,6 +261,7 @@ class InProcessNode:
         self._node = name
         self.hub = Hub()
         self.is_damaged = False
+        self.lines: list[Line] = []
         self._leadership = Leadership(None, 0, False)
         self._listeners: list[ClusterListener] = []
 
@@ -237,7 +321,9 @@ class InProcessNode:
         return self.replicated.index
 
     def open_relay(self, events: RelayEvents) -> RelayStream:
-        raise Unavailable("nobody relays here")
+        if self._leadership.node is None or not self.replicated.is_available:
+            raise Unavailable("no leader")
+        return Line(self, events)
 
     def restore(self) -> None:
         """A snapshot replaces the state."""
@@ -246,6 +332,8 @@ class InProcessNode:
 
     def lead(self, leadership: Leadership) -> None:
         self._leadership = leadership
+        for line in list(self.lines):
+            line.end("another term")
         for listener in list(self._listeners):
             listener.on_leadership(leadership)
 
@@ -267,31 +355,31 @@ class Names:
 class SendingCluster:
     """Nodes that send: `world`'s clients fill outgoing queues, the leader delivers them."""
 
-    def __init__(
-        self, port: int, *, inbound: Inbound | None = None, peers: dict[bytes, str] | None = None
-    ) -> None:
+    def __init__(self, port: int, *, peers: dict[bytes, str] | None = None) -> None:
         self.world = Replicated()
         self.names = Names()
         self.registries = {name: CollectorRegistry() for name in ("n1", "n2")}
         self.nodes = {name: InProcessNode(self.world, name) for name in ("n1", "n2")}
-        settings = OutgoingSettings(port=port, peers=peers or {}, source_address="127.0.0.1")
-        self.managers = {
-            name: OutgoingManager(
+        self.settings = OutgoingSettings(port=port, peers=peers or {}, source_address="127.0.0.1")
+        self.edges: dict[str, Edge] = {}
+        self.managers: dict[str, OutgoingManager] = {}
+        self.term = 0
+        self.client: ClientInWorld = self.world.client(lease_ms=24 * 3600 * 1000)
+
+    async def __aenter__(self) -> Self:
+        for name, node in self.nodes.items():
+            metrics = Metrics(self.registries[name])
+            edge = self.edges[name] = Edge(node, EDGE, metrics)
+            await edge.start()
+            manager = self.managers[name] = OutgoingManager(
                 node,
-                settings,
-                Metrics(self.registries[name]),
-                inbound=inbound,
+                self.settings,
+                metrics,
+                relay=edge.relay,
                 resolver=self.names,
                 clock=self.world.clock,
             )
-            for name, node in self.nodes.items()
-        }
-        self.term = 0
-        self.client: ClientInWorld = self.world.client(lease_ms=24 * 3600 * 1000)
-        for manager in self.managers.values():
             manager.start()
-
-    async def __aenter__(self) -> Self:
         self.lead("n1")
         return self
 
@@ -299,6 +387,8 @@ class SendingCluster:
         self.world.is_committing.set()
         for manager in self.managers.values():
             manager.stop()
+        for edge in self.edges.values():
+            await edge.stop()
         await settled()
 
     @property
