@@ -196,8 +196,7 @@ class Connection(asyncio.Protocol):
             return
         self._update_reading()
         at = session.next_timer()
-        if at is not None:
-            self._shared.deadlines.expect(self, min(at, self._stalls_at))
+        self._shared.deadlines.expect(self, min(inf if at is None else at, self._stalls_at))
 
     def _drain(self, session: Session) -> None:
         while (event := session.next_event()) is not None:

@@ -109,7 +109,7 @@ class Edge:
         try:
             await self._start_pings()
         except OSError:
-            self._listeners.close()
+            self._close_endpoints()
             raise
         self._unlisten = self._cluster.listen(self)
         self._learn_identity()
@@ -135,10 +135,14 @@ class Edge:
             await asyncio.gather(self._supervisor, return_exceptions=True)
         self._close_sessions(CloseReason.STOPPED, "this node stops")
         self.relay.stop()
-        for ping in self._pings:
-            ping.close()
+        self._close_endpoints()
         await self._shared.wait_until_empty(LINGER_MAX_S)
         self._shared.deadlines.stop()
+
+    def _close_endpoints(self) -> None:
+        self._listeners.close()
+        for ping in self._pings:
+            ping.close()
 
     def _leave(self) -> None:
         self._is_leaving = True

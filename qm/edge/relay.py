@@ -20,6 +20,9 @@ from qm.model.effects import Outcome
 from qm.store.cluster import Cluster, LatePackets, RelayStream, Unavailable
 from qm.wire.guid import Guid
 
+_FLOW_NUMBERS: Final = count(1)
+"""One for the process: an edge that is started again must not reuse its predecessor's."""
+
 
 class Relay:
     """See the module."""
@@ -43,7 +46,6 @@ class Relay:
         self.commit_index = 0
         """The highest log index that an outcome proved committed."""
         self._flows: dict[int, Flow] = {}
-        self._flow_numbers = count(1)
         self._late_tokens = count(1)
         self._stream: RelayStream | None = None
         self._line = _Line(self)
@@ -64,7 +66,7 @@ class Relay:
 
         `is_announced`: the leader may send late acknowledgements over the session.
         """
-        flow = Flow(self, owner, next(self._flow_numbers), claimed_guid, address)
+        flow = Flow(self, owner, next(_FLOW_NUMBERS), claimed_guid, address)
         flow.is_announced = is_announced
         self._flows[flow.number] = flow
         if is_announced and self._stream is not None:

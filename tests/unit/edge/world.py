@@ -330,15 +330,25 @@ class World:
         """Return a metric's value, 0 for one that has none."""
         return self._registry.get_sample_value(name, labels) or 0.0
 
-    async def peer(self, guid: bytes = PEER, config: SessionConfig | None = None) -> Peer:
+    async def peer(
+        self,
+        guid: bytes = PEER,
+        config: SessionConfig | None = None,
+        endpoint: tuple[str, int] | None = None,
+    ) -> Peer:
         """Connect a queue manager and shake hands."""
-        peer = await self.stranger(guid, config)
+        peer = await self.stranger(guid, config, endpoint)
         await until(lambda: peer.is_open, lambda: peer.closed)
         return peer
 
-    async def stranger(self, guid: bytes = PEER, config: SessionConfig | None = None) -> Peer:
+    async def stranger(
+        self,
+        guid: bytes = PEER,
+        config: SessionConfig | None = None,
+        endpoint: tuple[str, int] | None = None,
+    ) -> Peer:
         """Connect a queue manager."""
-        host, port = self.edge.endpoints[0]
+        host, port = endpoint or self.edge.endpoints[0]
         loop = asyncio.get_running_loop()
         _, peer = await loop.create_connection(lambda: Peer(guid, config), host, port)
         self.at_end.append(peer.transport.abort)
