@@ -64,10 +64,11 @@ def set_acl(
         confirm(f"Replace the whole list of {queue or 'the queue manager'}?", yes=yes)
 
     async def work(wire: Any) -> None:
+        from qm.client.values import kept_entry
         from qm.pb import control_pb2
 
         found = await _get(wire, queue)
-        kept = [_kept(entry) for entry in found.entries] if add or not wanted else []
+        kept = list(map(kept_entry, found.entries)) if add or not wanted else []
         both = kept + wanted
         request = control_pb2.SetAclRequest(
             entries=sorted(both, key=lambda entry: entry.type != control_pb2.DENY),
@@ -92,13 +93,6 @@ async def _name(wire: Any, queue: str) -> Any:
     from qm.cli.queue import queue_name
 
     return await queue_name(wire, queue)
-
-
-def _kept(found: Any) -> Any:
-    """Return an entry of the list as SetAcl takes it: who and what, each said once."""
-    from qm.pb import control_pb2
-
-    return control_pb2.Ace(type=found.type, sid=found.sid, mask=found.mask)
 
 
 def _entry(text: str) -> Any:

@@ -222,7 +222,7 @@ class BlockingTransaction:
         self.transaction = transaction
         """The transaction behind it."""
 
-    def send(self, queue: str, *messages: Message) -> list[Sent]:
+    def send(self, queue: str | Sequence[str], *messages: Message) -> list[Sent]:
         """See `Transaction.send`."""
         return self._client.run(self.transaction.send(queue, *messages))
 

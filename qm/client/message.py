@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from qm.client.names import format_name_of_wire
+from qm.client.names import format_name_of_wire, format_names_of_list
 from qm.pb import data_pb2
 from qm.wire.identifiers import MessageIdentifier, write_message_identifier
 from qm.wire.message_class import MessageClass
@@ -42,6 +42,8 @@ class Message(msgspec.Struct, kw_only=True):
     application_tag: int = 0
     response_queue: str = ""
     """Format name."""
+    response_queues: tuple[str, ...] = ()
+    """Several of them."""
     administration_queue: str = ""
     """Format name of the queue for acknowledgments."""
     acknowledgements: int = 0
@@ -54,6 +56,14 @@ class Message(msgspec.Struct, kw_only=True):
     """A copy goes to the journal when it has left."""
     extension: bytes = b""
     trace: bool = False
+    message_class: int = 0
+    """MessageClass; others than 0 need `connector_type`."""
+    connector_type: bytes = b""
+    """GUID of a connector application, 16 raw bytes, or empty."""
+    hash_algorithm: int = 0
+    """0: the queue manager's choice."""
+    encryption_algorithm: int = 0
+    """0: the queue manager's choice."""
     application_dead_letter_queue: str = ""
     """Format name, "": the system's."""
 
@@ -75,12 +85,17 @@ class Message(msgspec.Struct, kw_only=True):
             correlation_id=self.correlation_id,
             application_tag=self.application_tag,
             response_queue=self.response_queue,
+            response_queues=self.response_queues,
+            message_class=self.message_class,
+            connector_type=self.connector_type,
             administration_queue=self.administration_queue,
             acknowledgements=self.acknowledgements,
             dead_letter=self.dead_letter,
             journal=self.journal,
             extension=self.extension,
             trace=self.trace,
+            hash_algorithm=self.hash_algorithm,
+            encryption_algorithm=self.encryption_algorithm,
         )
 
 
@@ -232,6 +247,18 @@ class ReceivedMessage:
         """Format name of the queue for answers, "" if there is none."""
         header = self.wire.user_header
         return format_name_of_wire(header.response_queue, header)
+
+    @property
+    def response_queues(self) -> list[str]:
+        """Format names of the queues for answers, if there are several."""
+        lists = self.wire.multi_queue_format
+        return format_names_of_list(lists.response) if lists is not None else []
+
+    @property
+    def destination_queues(self) -> list[str]:
+        """Format names of all queues that got a copy, if there were several."""
+        lists = self.wire.multi_queue_format
+        return format_names_of_list(lists.destination) if lists is not None else []
 
     @property
     def administration_queue(self) -> str:

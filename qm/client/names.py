@@ -1,5 +1,7 @@
 r"""Names of queues: what applications write, and what packets carry."""
 
+from collections.abc import Sequence
+
 from qm.names.conversion import direct_of_path
 from qm.names.errors import QueueNameError
 from qm.names.format_name import (
@@ -9,7 +11,10 @@ from qm.names.format_name import (
     format_name_text,
     parse_format_name,
 )
+from qm.names.guid import guid_text
 from qm.names.path_name import parse_path_name
+from qm.wire.guid import GUID_NULL
+from qm.wire.multi_queue_format import DistributionQueueFormatName
 from qm.wire.queue_name import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
@@ -53,6 +58,17 @@ def format_name_of_wire(
         case None:
             pass
     return format_name_text(found) if found is not None else ""
+
+
+def format_names_of_list(elements: Sequence[QueueName | DistributionQueueFormatName]) -> list[str]:
+    """Return the format names of a list in a packet's MultiQueueFormatHeader."""
+    nobody = UserHeader(GUID_NULL, None)
+    return [
+        f"DL={guid_text(element.distribution_list_identifier)}"
+        if isinstance(element, DistributionQueueFormatName)
+        else format_name_of_wire(element, nobody)
+        for element in elements
+    ]
 
 
 def _direct(text: str) -> str:

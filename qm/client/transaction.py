@@ -1,6 +1,7 @@
 """Transactions: messages that are sent and received together, or not at all."""
 
 import uuid
+from collections.abc import Sequence
 from enum import Enum
 from types import TracebackType
 from typing import Final, Protocol
@@ -84,9 +85,10 @@ class Transaction:
             )
         return self._session
 
-    async def send(self, queue: "Queue | str", *messages: Message) -> list[Sent]:
-        """Send messages that appear when the transaction commits."""
-        targets = [queue.name if isinstance(queue, Queue) else self._lender.format_name(queue)]
+    async def send(self, queue: str | Sequence[str], *messages: Message) -> list[Sent]:
+        """Send messages, each to one queue or several, that appear when the transaction commits."""
+        queues = [queue] if isinstance(queue, str) else queue
+        targets = [self._lender.format_name(each) for each in queues]
         return await send(await self.session(), targets, messages, self.identifier)
 
     async def receive(

@@ -23,3 +23,8 @@ def value_of(value: bool | int | str | bytes) -> control_pb2.Value:
             return control_pb2.Value(text=value)
         case _:
             return control_pb2.Value(data=value)
+
+
+def kept_entry(entry: control_pb2.Ace) -> control_pb2.Ace:
+    """Return an entry of GetAcl as SetAcl takes it: who and what, each said once."""
+    return control_pb2.Ace(type=entry.type, sid=entry.sid, mask=entry.mask)

@@ -69,6 +69,10 @@ REQUIRED = (
     "mqdmpr:cursor",
     "mqdmpr:dtc",
     "mqdmpr:serialize",
+    "mqac:queueinfo",
+    "mqac:queue",
+    "mqac:transaction",
+    "mqac:message",
 )
 
 COLUMNS = ("covered", "not_applicable", "later", "open")

@@ -87,7 +87,7 @@ def test_the_application_dead_letter_queue_if_it_can_be(
     assert copies(sender) == ({} if is_taken else {DEADXACT: 1})
 
 
-@pytest.mark.spec("QB-3.1.5.5.4-01", "QB-3.1.1.6.2-05")
+@pytest.mark.spec("QB-3.1.5.5.4-01", "QB-3.1.1.6.2-05", "AC-2.2.2.12-03")
 def test_copy_of_an_acknowledged_message(sender: Sender) -> None:
     sender.send(1)
     sender.send(1, **JN)

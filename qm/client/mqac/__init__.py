@@ -16,6 +16,7 @@ from pathlib import Path
 
 from qm.client.blocking import BlockingClient
 from qm.client.mqac.destination import MSMQDestination
+from qm.client.mqac.event import MSMQEvent
 from qm.client.mqac.message import MSMQMessage
 from qm.client.mqac.queue import MSMQQueue
 from qm.client.mqac.queue_info import MSMQQueueInfo
@@ -30,6 +31,7 @@ from qm.client.wire import Tls
 __all__ = [
     "MSMQCoordinatedTransactionDispenser",
     "MSMQDestination",
+    "MSMQEvent",
     "MSMQMessage",
     "MSMQQueue",
     "MSMQQueueInfo",

@@ -67,6 +67,14 @@ class MQPRIVLEVEL(IntEnum):
     MQ_PRIV_LEVEL_BODY = 2
 
 
+class MQMSGCURSOR(IntEnum):
+    """[MC-MQAC] 2.2.2.8."""
+
+    MQMSG_FIRST = 0
+    MQMSG_CURRENT = 1
+    MQMSG_NEXT = 2
+
+
 class MQMSGCLASS(IntEnum):
     """[MC-MQAC] 2.2.2.9; AC-A33: all of them."""
 

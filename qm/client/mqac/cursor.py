@@ -48,6 +48,10 @@ class Cursor:
         """A message was received: the cursor is behind it."""
         self._anchor, self._is_at, self._is_past_end = lookup_identifier, False, False
 
+    def passed_to_next(self) -> None:
+        """Its message is left behind, without a look at the next one."""
+        self._is_at = False
+
     def passed_end(self) -> None:
         """There was nothing behind the cursor's message."""
         self._is_at, self._is_past_end = False, True

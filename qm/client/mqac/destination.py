@@ -7,7 +7,7 @@ from qm.client.mqac.constants import E_NOTIMPL
 from qm.client.mqac.queue_info import MSMQQueueInfo
 from qm.client.mqac.service import MSMQService
 from qm.names.errors import QueueNameError
-from qm.names.format_name import parse_format_name
+from qm.names.format_name import MultipleElementName, format_name_text, parse_format_name
 from qm.wire.codes import ErrorCode
 
 
@@ -17,7 +17,7 @@ class MSMQDestination:
     def __init__(self, service: MSMQService) -> None:
         self._service = service
         self._info = MSMQQueueInfo(service)
-        self._name = ""
+        self._names: list[str] = []
 
     @property
     def PathName(self) -> str:
@@ -27,7 +27,7 @@ class MSMQDestination:
     @PathName.setter
     def PathName(self, value: str) -> None:
         self._info.PathName = value
-        self._name = ""
+        self._names = []
 
     @property
     def FormatName(self) -> str:
@@ -37,12 +37,12 @@ class MSMQDestination:
     @FormatName.setter
     def FormatName(self, value: str) -> None:
         self._info.FormatName = value
-        self._name = ""
+        self._names = []
 
     @property
     def IsOpen(self) -> bool:
         """Whether it is open for sending."""
-        return bool(self._name)
+        return bool(self._names)
 
     @property
     def Properties(self) -> NoReturn:
@@ -51,25 +51,26 @@ class MSMQDestination:
 
     def Open(self) -> bool:
         """Open it for sending; False (S_FALSE) if it is open already."""
-        if self._name:
+        if self._names:
             return False
         name = self._info.FormatName
         if not name:
             raise MqError(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         try:
-            parse_format_name(name)
+            parsed = parse_format_name(name)
         except QueueNameError as error:
             raise MqError(error.code, str(error)) from error
-        self._name = name
+        elements = parsed.elements if isinstance(parsed, MultipleElementName) else (parsed,)
+        self._names = [format_name_text(element) for element in elements]
         return True
 
     def Close(self) -> None:
         """Close it. Raises MQ_ERROR_INVALID_HANDLE if it is not open."""
-        if not self._name:
+        if not self._names:
             raise MqError(ErrorCode.MQ_ERROR_INVALID_HANDLE)
-        self._name = ""
+        self._names = []
 
-    def opened_name(self) -> str:
-        """Return the format name for Send, which opens it if need be."""
+    def opened_names(self) -> list[str]:
+        """Return the format names for Send, which opens it if need be."""
         self.Open()
-        return self._name
+        return self._names

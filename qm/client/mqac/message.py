@@ -70,6 +70,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "AuthenticationProviderName": "",
     "ConnectorTypeGuid": "",
     "ResponseQueue": "",
+    "ResponseQueues": [],
     "AdminQueue": "",
     "TransactionId": bytes(_ID_BYTES),
     "IsFirstInTransaction": False,
@@ -277,6 +278,21 @@ class MSMQMessage:
     def AdminQueueInfo(self, value: MSMQQueueInfo | None) -> None:
         self._values["AdminQueue"] = _format_name_of(value)
 
+    @property
+    def ResponseDestination(self) -> "MSMQDestination | None":
+        """Where answers go, if these are several queues."""
+        return self._several(self._values["ResponseQueues"])
+
+    @ResponseDestination.setter
+    def ResponseDestination(self, value: "MSMQDestination | MSMQQueueInfo | None") -> None:
+        names = _format_name_of(value)
+        self._values["ResponseQueues"] = names.split(",") if names else []
+
+    @property
+    def Destination(self) -> "MSMQDestination | None":
+        """Every queue that the message was sent to, if these were several."""
+        return self._several(self._received.destination_queues if self._received else [])
+
     ResponseQueueInfo_v1 = ResponseQueueInfo
     ResponseQueueInfo_v2 = ResponseQueueInfo
     AdminQueueInfo_v1 = AdminQueueInfo
@@ -302,21 +318,21 @@ class MSMQMessage:
         Transaction: "MSMQTransaction | int" = MQTRANSACTION.MQ_MTS_TRANSACTION,
     ) -> None:
         """Send the message [MC-MQAC 3.17.4.1.48]; Id is the new one afterwards."""
-        format_name = self._destination(DestinationQueue)
+        targets = self._targets(DestinationQueue)
         self._check_providers()
         message = self._message()
         client = self._service.client
         try:
             if isinstance(Transaction, MSMQTransaction):
-                sent = Transaction.attached().transaction.send(format_name, message)
+                sent = Transaction.attached().transaction.send(targets, message)
             elif not isinstance(Transaction, int):
                 raise MqError(E_INVALIDARG)
             elif Transaction == MQTRANSACTION.MQ_SINGLE_MESSAGE:
                 with client.transaction() as single:
-                    sent = single.send(format_name, message)
+                    sent = single.send(targets, message)
             else:
                 # AC-A21: there is no ambient transaction.
-                sent = client.send(format_name, message)
+                sent = client.send(targets, message)
         except ClientError as error:
             raise hresult_of(error) from error
         self._sent(sent)
@@ -365,6 +381,7 @@ class MSMQMessage:
         values["Extension"] = message.extension
         values["SourceMachineGuid"] = guid_text(message.source_machine)
         values["ResponseQueue"] = message.response_queue
+        values["ResponseQueues"] = message.response_queues
         values["AdminQueue"] = message.administration_queue
         if wants_connector and header.connector_type is not None:
             values["ConnectorTypeGuid"] = guid_text(header.connector_type)
@@ -385,6 +402,15 @@ class MSMQMessage:
         self._wants_destination = wants_destination
         return self
 
+    def _several(self, names: list[str]) -> "MSMQDestination | None":
+        from qm.client.mqac.destination import MSMQDestination
+
+        if not names:
+            return None
+        destination = MSMQDestination(self._service)
+        destination.FormatName = ",".join(names)
+        return destination
+
     def _queue_info(self, format_name: str) -> MSMQQueueInfo | None:
         if not format_name:
             return None
@@ -392,7 +418,7 @@ class MSMQMessage:
         info.FormatName = format_name
         return info
 
-    def _destination(self, destination: object) -> str:
+    def _targets(self, destination: object) -> list[str]:
         from qm.client.mqac.destination import MSMQDestination
         from qm.client.mqac.queue import MSMQQueue
 
@@ -400,9 +426,9 @@ class MSMQMessage:
             case MSMQQueue():
                 if destination.Access != MQACCESS.MQ_SEND_ACCESS:
                     raise MqError(ErrorCode.MQ_ERROR_ACCESS_DENIED)
-                return destination.require_open().name
+                return [destination.require_open().name]
             case MSMQDestination():
-                return destination.opened_name()
+                return destination.opened_names()
         raise MqError(E_INVALIDARG)
 
     def _check_providers(self) -> None:
@@ -433,12 +459,19 @@ class MSMQMessage:
             correlation_id=values["CorrelationId"],
             application_tag=values["AppSpecific"] % (1 << 32),
             response_queue=values["ResponseQueue"],
+            response_queues=tuple(values["ResponseQueues"]),
+            message_class=int(values["Class"]),
+            connector_type=guid_from_text(values["ConnectorTypeGuid"]) or b"",
             administration_queue=values["AdminQueue"],
             acknowledgements=int(values["Ack"]),
             dead_letter=bool(values["Journal"] & MQMSGJOURNAL.MQMSG_DEADLETTER),
             journal=bool(values["Journal"] & MQMSGJOURNAL.MQMSG_JOURNAL),
             extension=values["Extension"],
             trace=bool(values["Trace"]),
+            hash_algorithm=values["HashAlgorithm"] if "HashAlgorithm" in self._put else 0,
+            encryption_algorithm=(
+                values["EncryptAlgorithm"] if "EncryptAlgorithm" in self._put else 0
+            ),
         )
 
     def _sent(self, sent: list[Sent]) -> None:
@@ -451,7 +484,7 @@ def _seconds(value: int) -> int:
     return -1 if value == INFINITE_S else value
 
 
-def _format_name_of(info: MSMQQueueInfo | None) -> str:
+def _format_name_of(info: "MSMQQueueInfo | MSMQDestination | None") -> str:
     if info is None:
         return ""
     return info.FormatName or ""

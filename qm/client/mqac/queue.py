@@ -11,11 +11,13 @@ from qm.client.mqac.constants import (
     E_NOTIMPL,
     INFINITE,
     MQACCESS,
+    MQMSGCURSOR,
     MQSHARE,
     MQTRANSACTION,
     OLE_E_BLANK,
 )
 from qm.client.mqac.cursor import Cursor
+from qm.client.mqac.event import MSMQEvent
 from qm.client.mqac.message import MSMQMessage
 from qm.client.mqac.queue_info import MSMQQueueInfo
 from qm.client.mqac.service import MSMQService, hresult_of
@@ -28,6 +30,9 @@ from qm.wire.codes import ErrorCode
 _MTS: Final = MQTRANSACTION.MQ_MTS_TRANSACTION
 _RECEIVES: Final = MQACCESS.MQ_RECEIVE_ACCESS
 _PEEKS: Final = MQACCESS.MQ_RECEIVE_ACCESS | MQACCESS.MQ_PEEK_ACCESS
+
+_NOTHING: Final = (ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, ErrorCode.MQ_ERROR_IO_TIMEOUT)
+"""What a read that found nothing says: a poll, and one that waited."""
 
 Transaction_ = MSMQTransaction | int
 _T = TypeVar("_T")
@@ -123,6 +128,34 @@ class MSMQQueue:
                 lambda stubs: stubs.queues.PurgeQueue, control_pb2.PurgeQueueRequest(queue=name)
             )
         )
+
+    def EnableNotification(
+        self,
+        Event: MSMQEvent,
+        Cursor: int = MQMSGCURSOR.MQMSG_FIRST,
+        ReceiveTimeout: int = INFINITE,
+    ) -> None:
+        """Have `Event` called once, when a message is at the place that `Cursor` names."""
+        if Cursor not in tuple(MQMSGCURSOR):
+            raise MqError(E_INVALIDARG)
+        self.require_open()
+        if not isinstance(Event, MSMQEvent):
+            raise MqError(E_INVALIDARG)
+        # AC-A25: who may receive may peek.
+        self._require(_PEEKS)
+        selection = FIRST
+        if Cursor == MQMSGCURSOR.MQMSG_CURRENT:
+            selection = self._cursor.selection()
+        elif Cursor == MQMSGCURSOR.MQMSG_NEXT:
+            selection = self._cursor.next_selection()
+            self._cursor.passed_to_next()
+        timeout = ReceiveTimeout
+
+        def look() -> None:
+            if self._look(selection, timeout) is None:
+                raise MqError(_NOTHING[timeout != 0])
+
+        Event.watch(self, Cursor, look)
 
     # From the head -------------------------------------------------------------------------
 
@@ -413,9 +446,7 @@ class MSMQQueue:
             )
         if self._service.null_on_empty:
             return None
-        raise MqError(
-            ErrorCode.MQ_ERROR_IO_TIMEOUT if timeout_ms else ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
-        )
+        raise MqError(_NOTHING[timeout_ms != 0])
 
 
 def _ask(call: Callable[[], _T]) -> _T:

@@ -7,23 +7,14 @@ object once, but for FormatName and the world-readable flags.
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from qm.client import names
 from qm.client.client import Access
 from qm.client.errors import ClientError, MqError
+from qm.client.mqac import naming
 from qm.client.mqac.constants import E_NOTIMPL, MQACCESS, MQPRIVLEVEL, MQSHARE
 from qm.client.mqac.service import MSMQService, hresult_of
 from qm.client.mqac.variant import date_of
-from qm.client.values import python_value, value_of
-from qm.names.errors import QueueNameError
-from qm.names.format_name import (
-    MulticastName,
-    MultipleElementName,
-    PrivateName,
-    PublicName,
-    parse_format_name,
-)
+from qm.client.values import kept_entry, python_value, value_of
 from qm.names.guid import guid_from_text, guid_text
-from qm.names.path_name import PathKind, parse_path_name
 from qm.pb import control_pb2
 from qm.wire.access_mask import QueueAccess
 from qm.wire.codes import ErrorCode
@@ -32,7 +23,6 @@ if TYPE_CHECKING:
     from qm.client.mqac.queue import MSMQQueue
 
 _UNLIMITED: Final = 0xFFFF_FFFF
-_PUBLIC_LENGTH_MAX: Final = 63
 _APPLICATION: Final = (control_pb2.PRIVATE, control_pb2.PUBLIC)
 _ACCESS: Final = {
     MQACCESS.MQ_RECEIVE_ACCESS: Access.RECEIVE,
@@ -198,7 +188,7 @@ class MSMQQueueInfo:
     @BasePriority.setter
     def BasePriority(self, value: int) -> None:
         is_public = self._format_name.upper().startswith("PUBLIC=") or (
-            not self._format_name and self._path_kind() is PathKind.PUBLIC
+            not self._format_name and naming.is_public(self._service, self._path_name)
         )
         # AC-A10: a public path name will do before Create.
         if not is_public or not -32768 <= value <= 32767:
@@ -275,13 +265,13 @@ class MSMQQueueInfo:
         path = self._path_name
         if not path:
             raise MqError(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        self._require_local(path)
+        naming.require_local(self._service, path)
         attributes = self._to_write()
         attributes["transactional"] = bool(IsTransactional)
         queue = self._call(
             lambda stubs: stubs.queues.CreateQueue,
             control_pb2.CreateQueueRequest(
-                path_name=self._full(path), attributes=_values(attributes)
+                path_name=naming.expanded(self._service, path), attributes=_values(attributes)
             ),
         )
         if IsWorldReadable:
@@ -310,7 +300,7 @@ class MSMQQueueInfo:
         is_send = access is not None and MQACCESS(Access) == MQACCESS.MQ_SEND_ACCESS
         if access is None or (is_send and ShareMode != MQSHARE.MQ_DENY_NONE):
             raise MqError(ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE)
-        if _is_send_only(name) and not is_send:
+        if naming.is_send_only(name) and not is_send:
             raise MqError(ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE)
         try:
             opened = self._service.client.open_queue(
@@ -344,10 +334,7 @@ class MSMQQueueInfo:
     # ---------------------------------------------------------------------------------------
 
     def _call(self, method: Any, request: Any) -> Any:
-        try:
-            return self._service.client.call(method, request)
-        except ClientError as error:
-            raise hresult_of(error) from error
+        return self._service.call(method, request)
 
     def _get(self, name: str, default: _T) -> _T:
         if name not in self._changed:
@@ -398,76 +385,28 @@ class MSMQQueueInfo:
         self._call(
             lambda stubs: stubs.queues.SetAcl,
             control_pb2.SetAclRequest(
-                queue=name, entries=[*acl.entries, added], if_version=acl.version
+                queue=name,
+                entries=[*map(kept_entry, acl.entries), added],
+                if_version=acl.version,
             ),
         )
 
-    # Resolving [MC-MQAC 3.10.6.1] ----------------------------------------------------------
-
-    def _full(self, path: str) -> str:
-        return self._service.computer_name + path[1:] if path.startswith(".\\") else path
-
-    def _path_kind(self) -> PathKind | None:
-        try:
-            return parse_path_name(self._full(self._path_name)).kind
-        except QueueNameError:
-            return None
-
     def _resolve(self) -> str:
         """Return the format name, finding it if only a path name is known."""
-        if self._format_name:
-            return self._format_name
-        if not self._path_name:
-            raise MqError(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        full = self._full(self._path_name)
-        try:
-            path = parse_path_name(full)
-            if path.kind is PathKind.PUBLIC and path.subqueue is None:
-                name = full.partition("\\")[2]
-                if len(name) + name.count("/") > _PUBLIC_LENGTH_MAX:
-                    raise MqError(ErrorCode.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME)
-                queue = self._call(
-                    lambda stubs: stubs.queues.GetQueue,
-                    control_pb2.GetQueueRequest(queue=control_pb2.QueueName(name=full)),
-                )
-                self._format_name = str(queue.format_name)
-            else:
-                self._format_name = names.format_name(full)
-        except QueueNameError as error:
-            raise MqError(error.code, str(error)) from error
+        if not self._format_name:
+            if not self._path_name:
+                raise MqError(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+            self._format_name = naming.resolve(self._service, self._path_name)
         return self._format_name
 
     def _one_local_queue(self) -> str:
         """Return the format name if it means one queue that this cluster holds."""
         name = self._resolve()
-        if _is_send_only(name):
+        if naming.is_send_only(name):
             raise MqError(ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION)
         if self._path_name:
-            self._require_local(self._path_name)
+            naming.require_local(self._service, self._path_name)
         return name
-
-    def _require_local(self, path: str) -> None:
-        """A private queue of another computer is out of reach."""
-        try:
-            parsed = parse_path_name(self._full(path))
-        except QueueNameError as error:
-            raise MqError(error.code, str(error)) from error
-        is_local = parsed.computer.upper() == self._service.computer_name.upper()
-        if parsed.kind is PathKind.PRIVATE and not is_local:
-            raise MqError(ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION)
-
-
-def _is_send_only(name: str) -> bool:
-    """Several queues, a multicast address, or HTTP: nothing but sending goes there."""
-    if name.upper().startswith(("DIRECT=HTTP", "DIRECT=HTTPS")):
-        return True
-    try:
-        parsed = parse_format_name(name)
-    except QueueNameError as error:
-        raise MqError(error.code, str(error)) from error
-    if isinstance(parsed, PublicName | PrivateName):
-        return False
-    return isinstance(parsed, MultipleElementName | MulticastName)
 
 
 def _signed(kilobytes: int) -> int:

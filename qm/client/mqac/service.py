@@ -1,8 +1,15 @@
 """Where the objects live: one cluster, as COM applications know one local queue manager."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from qm.client.blocking import BlockingClient
 from qm.client.errors import ClientError, MqError, NotAllowed, Unavailable
+from qm.client.wire import Method, Stubs
 from qm.wire.codes import ErrorCode
+
+_Q = TypeVar("_Q")
+_R = TypeVar("_R")
 
 
 class MSMQService:
@@ -19,6 +26,13 @@ class MSMQService:
     def computer_name(self) -> str:
         """NetBIOS name that "." stands for in path names."""
         return self.client.computer_name
+
+    def call(self, method: Callable[[Stubs], Method[_Q, _R]], request: _Q) -> _R:
+        """Make a call of any service. Raises MqError."""
+        try:
+            return self.client.call(method, request)
+        except ClientError as error:
+            raise hresult_of(error) from error
 
 
 def hresult_of(error: ClientError) -> MqError:

@@ -317,7 +317,7 @@ async def test_a_wrong_argument_is_named(made: Clients) -> None:
 @scenario()
 async def test_somebody_else_s_client_id_and_dead_endpoints(made: Clients) -> None:
     nobody = "127.0.0.1:1"
-    async with Client([nobody, *made.endpoints]) as client:
+    async with Client([nobody, *made.endpoints], tls=made.tls) as client:
         assert client.computer_name == "QUORATE"
     with pytest.raises(ValueError, match="bytes"):
         Client(made.endpoints, client_id="x" * 101)
@@ -343,7 +343,7 @@ def test_a_cluster_that_nobody_finds_is_unavailable() -> None:
 @scenario()
 async def test_the_blocking_client_does_the_same(made: Clients) -> None:
     def program() -> list[bytes]:
-        with BlockingClient(made.endpoints) as client:
+        with BlockingClient(made.endpoints, tls=made.tls) as client:
             client.send(PLAIN, *numbered(3))
             queue = client.open_queue(PLAIN)
             first = queue.receive(5)

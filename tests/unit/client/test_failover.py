@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from qm.client.client import Client
+import pytest
+
 from qm.client.message import Message
 from tests.unit.client.world import (
     PLAIN,
@@ -17,9 +18,10 @@ from tests.unit.client.world import (
 COUNT = 600
 
 
+@pytest.mark.spec("AC-2.2.2.10-02")
 @scenario(3)
 async def test_sends_happen_once_while_the_leader_dies(made: Clients) -> None:
-    leader = (await made.world.leader()).node.name
+    leader = (await made.harness.leader()).name
     async with made.client(first=leader) as client:
         queue = await client.open_queue(PLAIN)
         sending = [
@@ -39,7 +41,7 @@ async def test_sends_happen_once_while_the_leader_dies(made: Clients) -> None:
 
 @scenario(3)
 async def test_a_stream_goes_on_at_another_node_and_gives_each_message_once(made: Clients) -> None:
-    leader = (await made.world.leader()).node.name
+    leader = (await made.harness.leader()).name
     async with made.client(first=leader) as client, made.client(first=leader) as sender:
         queue = await client.open_queue(PLAIN)
         got: list[bytes] = []
@@ -62,7 +64,7 @@ async def test_a_stream_goes_on_at_another_node_and_gives_each_message_once(made
 
 @scenario(3)
 async def test_a_waiting_receive_goes_on_at_another_node(made: Clients) -> None:
-    leader = (await made.world.leader()).node.name
+    leader = (await made.harness.leader()).name
     async with made.client(first=leader) as client:
         queue = await client.open_queue(PLAIN)
         waiting = asyncio.ensure_future(queue.receive(60))
@@ -76,7 +78,7 @@ async def test_a_waiting_receive_goes_on_at_another_node(made: Clients) -> None:
 
 @scenario(3)
 async def test_transactions_survive_the_leader_and_take_effect_once(made: Clients) -> None:
-    leader = (await made.world.leader()).node.name
+    leader = (await made.harness.leader()).name
     async with made.client(first=leader) as client:
         async with client.transaction() as first:
             await first.send(TRANSACTIONAL, Message(body=b"1"), Message(body=b"2"))
@@ -95,7 +97,7 @@ async def test_a_killed_client_gets_its_unconfirmed_messages_again(made: Clients
         memory = Path(folder) / "memory"
         async with made.client() as sender:
             await sender.send(PLAIN, *[Message(body=b"%d" % n) for n in range(5)])
-        killed = Client(made.endpoints, client_id="me", memory=memory)
+        killed = made.new("me", memory=memory)
         await killed.open()
         queue = await killed.open_queue(PLAIN, exclusive=True)
         first = await queue.receive(5)
@@ -118,7 +120,7 @@ async def test_a_killed_client_gets_its_unconfirmed_messages_again(made: Clients
 async def test_without_a_memory_the_cluster_s_numbers_are_enough(made: Clients) -> None:
     async with made.client() as sender:
         await sender.send(PLAIN, *[Message(body=b"%d" % n) for n in range(3)])
-    killed = Client(made.endpoints, client_id="me")
+    killed = made.new("me")
     await killed.open()
     queue = await killed.open_queue(PLAIN)
     message = await queue.receive(5)
@@ -136,7 +138,7 @@ async def test_without_a_memory_the_cluster_s_numbers_are_enough(made: Clients) 
 async def test_a_killed_client_s_send_is_completed_once(made: Clients) -> None:
     with TemporaryDirectory() as folder:
         memory = Path(folder) / "memory"
-        killed = Client(made.endpoints, client_id="me", memory=memory)
+        killed = made.new("me", memory=memory)
         await killed.open()
         await killed.send(PLAIN, Message(body=b"done"))
         # Killed between the sending of the request and the arrival of the answer.
@@ -166,7 +168,7 @@ async def test_a_killed_client_s_transaction_leaves_its_messages_in_the_queue(
         memory = Path(folder) / "memory"
         async with made.client() as sender, sender.transaction() as transaction:
             await transaction.send(TRANSACTIONAL, Message(body=b"x"))
-        killed = Client(made.endpoints, client_id="me", memory=memory)
+        killed = made.new("me", memory=memory)
         await killed.open()
         queue = await killed.open_queue(TRANSACTIONAL, exclusive=True)
         assert await killed.transaction().receive(queue, 5) is not None

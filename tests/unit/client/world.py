@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from qm.client.client import Client
+from qm.client.wire import Tls
 from qm.model.commands import CreateQueue, Request
-from tests.cluster.harness import run, until
-from tests.unit.api.world import World, world
+from qm.node.config import API_PORT
+from tests.cluster.harness import Harness, cluster, run, until
 
 __all__ = ["Clients", "clients", "run", "until"]
 
@@ -26,27 +27,33 @@ OTHER = "QUORATE\\private$\\other"
 class Clients:
     """Makes clients and queues; kills nodes."""
 
-    def __init__(self, world_: World) -> None:
-        self.world = world_
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        files = harness.certificate("admin")
+        self.tls = Tls(files.authority, files.certificate, files.key)
 
     @property
     def endpoints(self) -> list[str]:
-        return [api.address for api in self.world.apis.values()]
+        return self.ordered()
 
     @contextlib.asynccontextmanager
     async def client(
         self, client_id: str = "", *, memory: Path | None = None, first: str = ""
     ) -> AsyncIterator[Client]:
         """An open client; `first` names the node that it asks first."""
-        async with Client(self.ordered(first), client_id=client_id, memory=memory) as client:
+        async with self.new(client_id, memory=memory, first=first) as client:
             yield client
 
+    def new(self, client_id: str = "", *, memory: Path | None = None, first: str = "") -> Client:
+        """A client that is not open."""
+        return Client(self.ordered(first), tls=self.tls, client_id=client_id, memory=memory)
+
     def ordered(self, first: str = "") -> list[str]:
-        names = sorted(self.world.apis, key=lambda name: (name != first, name))
-        return [self.world.apis[name].address for name in names]
+        nodes = sorted(self.harness.up, key=lambda node: (node.name != first, node.name))
+        return [f"{node.host}:{API_PORT}" for node in nodes]
 
     async def create(self, path: str, *, is_transactional: bool = False) -> None:
-        leader = await self.world.harness.leader()
+        leader = await self.harness.leader()
         (outcome,) = await leader.cluster.propose(
             CreateQueue(
                 Request("", 0, 0),
@@ -61,15 +68,16 @@ class Clients:
         assert outcome.status == 0, hex(outcome.status)
 
     async def kill_leader(self) -> str:
-        leader = await self.world.harness.leader()
-        await self.world.kill(leader.name)
+        leader = await self.harness.leader()
+        await self.harness.kill(leader.name)
         return leader.name
 
 
 @contextlib.asynccontextmanager
 async def clients(count: int = 1) -> AsyncIterator[Clients]:
-    async with world(count) as made:
-        found = Clients(made)
+    async with cluster(count) as harness:
+        await harness.followers()
+        found = Clients(harness)
         await found.create(PLAIN)
         await found.create(OTHER)
         await found.create(TRANSACTIONAL, is_transactional=True)

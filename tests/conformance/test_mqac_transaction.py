@@ -1,0 +1,176 @@
+"""Transactions of [MC-MQAC] 3.6 to 3.9, over a real node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from qm.client.mqac import (
+    MSMQCoordinatedTransactionDispenser,
+    MSMQMessage,
+    MSMQQueue,
+    MSMQService,
+    MSMQTransaction,
+    MSMQTransactionDispenser,
+)
+from qm.client.mqac.constants import (
+    E_INVALIDARG,
+    E_NOTIMPL,
+    MQTRANSACTION,
+    XACT_E_NOTSUPPORTED,
+    XACTTC,
+)
+from qm.client.mqac.transaction import XACTTRANSINFO
+from qm.wire.codes import ErrorCode
+from tests.conformance.mqac_world import PEEK, SEND, fails, made, opened, serving
+
+E = ErrorCode
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[MSMQService]:
+    with serving() as running:
+        yield running
+
+
+class Pair:
+    """A transactional queue, open for sending and for looking."""
+
+    def __init__(self, service: MSMQService) -> None:
+        info = made(service, is_transactional=True)
+        self.service = service
+        self.sender, self.looker = opened(info, SEND), opened(info, PEEK)
+        self.reader: MSMQQueue = opened(info)
+
+    def send(self, transaction: MSMQTransaction | int) -> None:
+        message = MSMQMessage(self.service)
+        message.Send(self.sender, transaction)
+
+    def is_empty(self) -> bool:
+        lenient = MSMQService(self.service.client, null_on_empty=True)
+        self.looker._service = lenient
+        return self.looker.Peek(ReceiveTimeout=0) is None
+
+
+@pytest.mark.spec("AC-3.6.4.1.1-01", "AC-3.6.4.1.2-01", "AC-3.8.3-01")
+def test_a_dispenser_begins_internal_transactions(service: MSMQService) -> None:
+    dispenser = MSMQTransactionDispenser(service)
+    one, two = dispenser.BeginTransaction(), dispenser.BeginTransaction()
+    identifiers = {t.attached().GetTransactionInfo().uow for t in (one, two)}
+    assert len(identifiers) == 2
+    pair = Pair(service)
+    pair.send(one)
+    assert pair.is_empty()
+    one.Commit()
+    assert not pair.is_empty()
+    two.Abort()
+    with fails(E_NOTIMPL):
+        getattr(dispenser, "Properties")  # noqa: B009 - typed as never returning
+
+
+@pytest.mark.spec("AC-3.7.4.1.1-01", "AC-3.7.4.1.2-01")
+def test_there_is_no_distributed_coordinator(service: MSMQService) -> None:
+    dispenser = MSMQCoordinatedTransactionDispenser(service)
+    for attempt, code in (("BeginTransaction", E.MQ_ERROR_DTC_CONNECT), ("Properties", E_NOTIMPL)):
+        with fails(code):
+            getattr(dispenser, attempt)()
+
+
+@pytest.mark.spec("AC-3.8.4.1.1-01", "AC-3.9.4.1.2-01")
+def test_commit_is_synchronous_plain_and_once(service: MSMQService) -> None:
+    pair = Pair(service)
+    transaction = MSMQTransactionDispenser(service).BeginTransaction()
+    pair.send(transaction)
+    for wrong in (
+        {"fRetaining": True},
+        {"grfTC": XACTTC.XACTTC_ASYNC},
+        {"grfTC": XACTTC.XACTTC_SYNC_PHASEONE},
+        {"grfRM": 1},
+    ):
+        with fails(XACT_E_NOTSUPPORTED):
+            transaction.Commit(**wrong)
+    assert pair.is_empty()
+    transaction.Commit(False, XACTTC.XACTTC_SYNC_PHASETWO, 0)
+    assert not pair.is_empty()
+    for again in (transaction.Commit, transaction.Abort):
+        with fails(E.MQ_ERROR_TRANSACTION_SEQUENCE):
+            again()
+    with fails(E_INVALIDARG):
+        MSMQTransaction().Commit()
+
+
+@pytest.mark.spec("AC-3.8.4.1.2-01", "AC-3.9.4.1.3-01")
+def test_abort_is_synchronous_plain_and_once(service: MSMQService) -> None:
+    pair = Pair(service)
+    transaction = MSMQTransactionDispenser(service).BeginTransaction()
+    pair.send(transaction)
+    for wrong in ({"fRetaining": True}, {"fAsync": True}):
+        with fails(XACT_E_NOTSUPPORTED):
+            transaction.Abort(**wrong)
+    transaction.Abort()
+    assert pair.is_empty()
+    for again in (transaction.Commit, transaction.Abort):
+        with fails(E.MQ_ERROR_TRANSACTION_SEQUENCE):
+            again()
+    with fails(E_INVALIDARG):
+        MSMQTransaction().Abort()
+
+
+@pytest.mark.spec("AC-2.2.3.1-01", "AC-2.2.3.2-01", "AC-2.2.3.2-02", "AC-3.8.4.1.3-01")
+def test_transaction_info_is_the_unit_of_work(service: MSMQService) -> None:
+    transaction = MSMQTransactionDispenser(service).BeginTransaction()
+    info = transaction.attached().GetTransactionInfo()
+    assert len(info.uow) == 16
+    assert info == XACTTRANSINFO(info.uow, 0, 0, 0, 0, 0, 0)
+    transaction.Abort()
+
+
+@pytest.mark.spec("AC-3.9.3-01", "AC-3.9.4.1.1-01", "AC-3.9.4.2.2-01", "AC-3.9.4.3.1-01")
+def test_an_object_of_the_application_s_own_has_no_transaction(service: MSMQService) -> None:
+    empty = MSMQTransaction()
+    assert empty.ITransaction is None
+    for name in ("Transaction", "Properties"):
+        with fails(E_NOTIMPL):
+            getattr(empty, name)
+    begun = MSMQTransactionDispenser(service).BeginTransaction()
+    assert begun.ITransaction is not None
+    begun.Abort()
+
+
+@pytest.mark.spec("AC-3.9.4.2.1-01")
+def test_init_new_attaches_once_and_no_number(service: MSMQService) -> None:
+    pair = Pair(service)
+    begun = MSMQTransactionDispenser(service).BeginTransaction()
+    other = MSMQTransaction()
+    for wrong in (7, None, "x", 1 << 40):
+        with fails(E_INVALIDARG):
+            other.InitNew(wrong)
+    other.InitNew(begun.ITransaction)
+    with fails(E.MQ_ERROR_TRANSACTION_USAGE):
+        other.InitNew(begun.ITransaction)
+    with fails(E.MQ_ERROR_TRANSACTION_USAGE):
+        begun.InitNew(begun.ITransaction)
+    pair.send(other)
+    begun.Commit()
+    assert not pair.is_empty()
+    with fails(E.MQ_ERROR_TRANSACTION_SEQUENCE):
+        other.Commit()
+
+
+def test_an_exclusive_reader_may_be_transactional(service: MSMQService) -> None:
+    from qm.client.mqac.constants import MQACCESS, MQSHARE
+
+    info = made(service, is_transactional=True)
+    message = MSMQMessage(service)
+    message.Body = "x"
+    message.Send(opened(info, SEND), MQTRANSACTION.MQ_SINGLE_MESSAGE)
+    alone = info.Open(MQACCESS.MQ_RECEIVE_ACCESS, MQSHARE.MQ_DENY_RECEIVE_SHARE)
+    transaction = MSMQTransactionDispenser(service).BeginTransaction()
+    found = alone.Receive(Transaction=transaction, ReceiveTimeout=0)
+    assert found is not None
+    assert found.Body == "x"
+    transaction.Commit()
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        alone.Receive(ReceiveTimeout=0)
+    alone.Close()
