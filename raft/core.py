@@ -304,12 +304,15 @@ class Core:
             after = tuple(state.synced)
             state.synced.clear()
             is_voted = (state.term, state.vote) != self._written
-            is_far = state.commit - self._written_commit >= COMMIT_STRIDE_ENTRIES
+            # A crash may keep the hard state and lose the entries behind it. The index must then
+            # not call committed what they were to replace.
+            commit = min(state.commit, entries[0].index - 1) if entries else state.commit
+            is_far = commit - self._written_commit >= COMMIT_STRIDE_ENTRIES
             if is_voted or (entries and is_far):
                 # The commit index rides along; alone it is not worth a write (Raft figure 2).
-                hard_state = HardState(state.term, state.vote, state.commit)
+                hard_state = HardState(state.term, state.vote, commit)
                 self._written = (state.term, state.vote)
-                self._written_commit = state.commit
+                self._written_commit = commit
         messages, reads = tuple(state.messages), tuple(state.reads)
         state.messages.clear()
         state.reads.clear()

@@ -123,7 +123,7 @@ class Peer:
         body = envelope.body
         if type(body) is not Heartbeat and type(body) is not HeartbeatReply:
             self._wake.set()
-        elif body.read_context > self._read_context:
+        elif body.read_context != self._read_context:
             self._read_context = body.read_context  # a read waits for it
             self._wake.set()
         elif self._ride is None:

@@ -19,6 +19,8 @@ class SendQueue:
         self._metrics = metrics
         self._limit_bytes = limit_bytes
         self._waiting: deque[tuple[Envelope, int]] = deque()
+        self._read_context = 0
+        """The read barrier that the last heartbeat left with. Each leadership counts anew."""
 
     def __bool__(self) -> bool:
         """Tell whether anything waits."""
@@ -37,10 +39,16 @@ class SendQueue:
         metrics.queued_bytes += size
 
     def _supersede(self, group: GroupId) -> None:
-        """Forget heartbeats that wait last: the Append behind them, and its answer, say as much."""
+        """Forget heartbeats that wait last: the Append behind them, and its answer, say as much.
+
+        But that answer waits for a disk: the first news of a read barrier is not held up by it.
+        """
         while self._waiting:
             last, size = self._waiting[-1]
-            if type(last.body) is not Heartbeat or last.group != group:
+            body = last.body
+            if type(body) is not Heartbeat or last.group != group:
+                return
+            if body.read_context != self._read_context:
                 return
             self._waiting.pop()
             self._metrics.queued_bytes -= size
@@ -51,6 +59,9 @@ class SendQueue:
         frame_bytes = 0
         while self._waiting and frame_bytes < FRAME_BYTES_SOFT and len(frame) < FRAME_ENVELOPES_MAX:
             envelope, size = self._waiting.popleft()
+            body = envelope.body
+            if type(body) is Heartbeat:
+                self._read_context = body.read_context
             frame.append(envelope)
             frame_bytes += size
         self._metrics.queued_bytes -= frame_bytes

@@ -49,6 +49,15 @@ DURABILITY = (
         ),
     ),
     mutant(
+        "commit_before_its_entries",
+        "The commit index on disk holds without the entries written behind it",
+        (
+            "raft/core.py",
+            "commit = min(state.commit, entries[0].index - 1) if entries else state.commit",
+            "commit = state.commit",
+        ),
+    ),
+    mutant(
         "acknowledge_before_sync",
         "A follower acknowledges what is durable",
         (

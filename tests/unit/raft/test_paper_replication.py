@@ -422,7 +422,22 @@ def test_the_hard_state_is_written_when_it_must_be() -> None:
     entries = tuple(entry(index, 1) for index in range(3, last + 1))
     b.core.receive(envelope("a", "b", 1, Append(2, 1, last, entries)))
     fourth = b.ready()
-    assert (fourth.hard_state, fourth.must_sync) == (HardState(1, None, last), True)
+    assert (fourth.hard_state, fourth.must_sync) == (None, True), "nor of the batch's own entries"
+    b.core.receive(envelope("a", "b", 1, Append(last, 1, last, (entry(last + 1, 1),))))
+    fifth = b.ready()
+    assert (fifth.hard_state, fifth.must_sync) == (HardState(1, None, last), True)
+
+
+def test_the_commit_index_on_disk_holds_without_the_entries_written_behind_it() -> None:
+    """A crash may keep the hard state of a batch and lose its entries: found by seed 233."""
+    b = follower()
+    b.core.receive(envelope("a", "b", 1, Append(0, 0, 1, log_of(1, 1, 1))))
+    b.ready()
+    b.core.receive(envelope("c", "b", 3, Append(1, 1, 3, (entry(2, 3), entry(3, 3)))))
+    ready = b.ready()
+    assert [entry.index for entry in ready.entries] == [2, 3]
+    assert ready.commit == 3
+    assert ready.hard_state == HardState(3, None, 1), "2 and 3 of term 1 are not committed"
 
 
 def test_a_heartbeat_reply_carries_what_is_applied() -> None:

@@ -122,6 +122,22 @@ class TestTransport:
 
         in_world(scenario)
 
+    def test_an_append_holds_no_news_of_a_read_up(self, in_world: InWorld) -> None:
+        """Its answer waits for a disk, a heartbeat's does not."""
+
+        async def scenario(world: World) -> None:
+            a, b = await world.add(A, knows=[B]), await world.add(B)
+            await until(lambda: (B, CONNECTED) in a.states)
+            first, last = append(A, B, 5, b"x"), append(A, B, 6, b"y")
+            news, old_news = (envelope(A, B, Heartbeat(number, 77)) for number in (1, 2))
+            world.nodes[A].send([heartbeat(A, B, 0), news, first])
+            await until(lambda: first in b.envelopes)
+            world.nodes[A].send([old_news, last])
+            await until(lambda: last in b.envelopes)
+            assert b.envelopes == [heartbeat(A, B, 0), news, first, last]
+
+        in_world(scenario)
+
     def test_a_node_answers_a_peer_that_it_does_not_know(self, in_world: InWorld) -> None:
         async def scenario(world: World) -> None:
             a, b = await world.add(A, knows=[B]), await world.add(B)
