@@ -62,6 +62,14 @@ def client_key(client_id: str) -> bytes:
     return client_id.encode() + b"\0"
 
 
+def is_range(first: int, count: int) -> bool:
+    """Whether one command may be about `count` request numbers from `first` on."""
+    return (
+        1 <= first <= _NUMBER_MAX - POSITIONS_PER_ENTRY_MAX
+        and 1 <= count <= POSITIONS_PER_ENTRY_MAX
+    )
+
+
 class Clients:
     """Sessions and results."""
 
@@ -373,7 +381,7 @@ class Clients:
         client = self.client(command.client_id)
         if client is None or not client.is_open:
             return Outcome(ErrorCode.MQ_ERROR_STALE_HANDLE)
-        if not 1 <= command.count <= POSITIONS_PER_ENTRY_MAX:
+        if not is_range(command.first_request, command.count):
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         first = max(command.first_request, client.confirmed_upto + 1)
         last = command.first_request + command.count - 1

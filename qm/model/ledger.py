@@ -10,6 +10,7 @@ from qm.model import records, rows
 from qm.model.effects import Applied, EffectKind, no_effects
 from qm.model.elements import QueueKind
 from qm.model.head import Window
+from qm.model.limits import CLOCK_MAX_MS
 from qm.model.records import Counters, Queue, QueueManager, RecordT
 from qm.model.rows import DEADLINE_KEY, POSITION_KEY, QUEUE_KEY, STATS_ROW, Position
 from qm.model.state import BODY_ORDINAL_SYNTHETIC_FIRST, State, Table
@@ -143,7 +144,7 @@ class Ledger:
             row = self.state.get(Table.META, META_COUNTERS)
             self.counters = records.decode(Counters, row) if row else Counters()
             self._has_counters = True
-        self.counters.clock_ms = max(self.counters.clock_ms, now_ms)
+        self.counters.clock_ms = max(self.counters.clock_ms, min(now_ms, CLOCK_MAX_MS))
         self.applied = Applied(
             index, self.counters.clock_ms, [], no_effects(), set(), set(), [], [], {}
         )

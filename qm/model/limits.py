@@ -8,6 +8,8 @@ from typing import Final
 APPLY_VERSION: Final = 1
 """Newest behaviour of apply that this build knows."""
 
+CLOCK_MAX_MS: Final = 0xFFFF_FFFF * 1000
+"""Cluster time ends where the seconds of packets end: a later stamp counts as this one."""
 POSITIONS_PER_ENTRY_MAX: Final = 4_096
 """DESIGN 1.6: no entry touches more positions."""
 MESSAGE_LABEL_MAX_CHARS: Final = 249

@@ -7,7 +7,7 @@ committed result. A two-phase or transactional read locks and lends; a plain one
 
 from typing import Final
 
-from qm.model.clients import Clients, client_key
+from qm.model.clients import Clients, client_key, is_range
 from qm.model.commands import Move, ReadEnd, ReceiveRun, Selector, SelectorKind
 from qm.model.effects import Outcome
 from qm.model.elements import LockKind, OperationType, QueueAccessType
@@ -70,7 +70,7 @@ class Reads:
         if client is None or not client.is_open:
             return Outcome(ErrorCode.MQ_ERROR_STALE_HANDLE)
         self._clients.confirm(command.client_id, command.confirmed_upto)
-        if not (1 <= command.count <= POSITIONS_PER_ENTRY_MAX and command.first_request >= 1):
+        if not is_range(command.first_request, command.count):
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         known = self._clients.results(command.client_id, command.first_request, command.count)
         refusal, queue = self._readable(command)

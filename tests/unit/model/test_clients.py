@@ -367,3 +367,15 @@ def test_what_is_locked_at_the_head_does_not_end_its_priority(world: World) -> N
     client.receive(handle, 2, is_two_phase=True)
     found = client.receive(handle, 3)
     assert [one.message_ordinal for one in found] == [3, 4, 5]
+
+
+@pytest.mark.parametrize("first", [0, (1 << 64) - 1, (1 << 64) - 3])
+def test_numbers_beyond_the_last_are_refused(world: World, first: int) -> None:
+    """A client chooses its numbers: none may stop a node."""
+    world.create("orders")
+    world.arrive(*(packet(number) for number in range(1, 6)))
+    client = world.client()
+    handle = client.open(ORDERS, RECEIVE)
+    refused = ErrorCode.MQ_ERROR_INVALID_PARAMETER
+    assert client.receive_outcome(handle, 5, first=first).status == refused
+    assert world.one(commands.CancelRequests("c", first, 5, 0)).status == refused
