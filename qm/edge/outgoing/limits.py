@@ -13,7 +13,9 @@ from qm.model import delivery
 CONNECTIONS_MAX: Final = 512
 """Connections to peers, open or opening; an idle one makes room for a new one."""
 CONNECTING_MAX: Final = 64
-"""Resolutions and connection attempts under way at a time."""
+"""Connection attempts under way at a time."""
+RESOLVING_MAX: Final = 4
+"""Host names looked up at a time."""
 RESOLVE_TIMEOUT_S: Final = 10.0
 CONNECT_TIMEOUT_S: Final = 20.0
 WRITE_HIGH_WATER_BYTES: Final = 0x0010_0000

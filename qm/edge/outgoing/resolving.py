@@ -10,9 +10,10 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from qm.edge.outgoing.limits import RESOLVE_TIMEOUT_S
-from qm.names.direct import AnyDirectName, DirectProtocol
+from qm.edge.outgoing.limits import RESOLVE_TIMEOUT_S, RESOLVING_MAX
+from qm.names.direct import AnyDirectName
 from qm.names.format_name import FormatName, PrivateName
+from qm.names.grammar import ip_literal
 from qm.names.guid import guid_text
 from qm.session import ConnectionStatus, NextHop
 from qm.wire.guid import GUID_NULL, Guid
@@ -34,13 +35,19 @@ class Resolver(Protocol):
 
 
 class SystemResolver:
-    """Asks the operating system."""
+    """Asks the operating system, a few questions at a time: each occupies a thread."""
+
+    def __init__(self) -> None:
+        self._gate = asyncio.Semaphore(RESOLVING_MAX)
 
     async def addresses(self, host: str) -> Sequence[str]:
         """See Resolver.addresses. Raises TimeoutError, an OSError, after RESOLVE_TIMEOUT_S."""
-        loop = asyncio.get_running_loop()
-        asked = loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        found = await asyncio.wait_for(asked, RESOLVE_TIMEOUT_S)
+        literal = ip_literal(host)
+        if literal is not None:
+            return [str(literal)]
+        async with self._gate:
+            asked = asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            found = await asyncio.wait_for(asked, RESOLVE_TIMEOUT_S)
         return list(dict.fromkeys(str(place[0]) for *_, place in found))
 
 
@@ -59,10 +66,7 @@ class Destinations:
     async def next_hops(self, name: FormatName) -> list[NextHop]:
         """Return the next hops of a destination. Raises Unresolved."""
         if isinstance(name, AnyDirectName):
-            host = name.address.host
-            if name.address.protocol is DirectProtocol.TCP:
-                return [NextHop(host, host)]
-            return await self.hops_at(host)
+            return await self.hops_at(name.address.host)
         if isinstance(name, PrivateName):
             return await self.hops_of(name.guid, "")
         raise Unresolved(
