@@ -4,6 +4,7 @@ Before the handshake a peer is an address; after it, a claimed GUID. Both are th
 the limits guard this node's memory, not anybody's identity.
 """
 
+import ipaddress
 from collections import Counter
 from collections.abc import Hashable
 from typing import Final, TypeVar
@@ -13,6 +14,8 @@ from qm.wire.guid import Guid
 
 TOO_MANY: Final = "sessions_max"
 TOO_MANY_OF_ADDRESS: Final = "sessions_per_address_max"
+
+_HOST_PREFIX_BITS: Final = 64
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
@@ -30,19 +33,19 @@ class Admission:
         """Return the limit that keeps another connection of an address out, or None."""
         if self._connections >= self._settings.sessions_max:
             return TOO_MANY
-        if self._by_address.get(address, 0) >= self._settings.sessions_per_address_max:
+        if self._by_address.get(_place(address), 0) >= self._settings.sessions_per_address_max:
             return TOO_MANY_OF_ADDRESS
         return None
 
     def enter(self, address: str) -> None:
         """A connection is there."""
         self._connections += 1
-        self._by_address[address] += 1
+        self._by_address[_place(address)] += 1
 
     def leave(self, address: str) -> None:
         """It is gone."""
         self._connections -= 1
-        _decrement(self._by_address, address)
+        _decrement(self._by_address, _place(address))
 
     def admit(self, queue_manager: Guid, pinged: bool) -> bool:
         """Whether another session may claim this GUID; `SessionConfig.admit`."""
@@ -60,6 +63,14 @@ class Admission:
     def part(self, queue_manager: Guid) -> None:
         """A session that joined has ended."""
         _decrement(self._by_queue_manager, queue_manager)
+
+
+def _place(address: str) -> str:
+    """Return what limits count: an IPv4 address, but a whole /64, since a host has all of it."""
+    if ":" not in address:
+        return address
+    literal = address.partition("%")[0]
+    return str(ipaddress.IPv6Network((literal, _HOST_PREFIX_BITS), strict=False))
 
 
 def _decrement(counter: Counter[KeyT], key: KeyT) -> None:

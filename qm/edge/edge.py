@@ -119,8 +119,7 @@ class Edge:
     async def drain(self, timeout_s: float) -> None:
         """Accept nobody and read no more; let what was read be committed and acknowledged."""
         self._leave()
-        for connection in list(self._shared.connections):
-            connection.hold(True)
+        self.relay.read_no_more()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.relay.idle(), timeout_s)
 

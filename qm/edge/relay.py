@@ -53,6 +53,7 @@ class Relay:
         self._retry: asyncio.TimerHandle | None = None
         self._is_pump_due = False
         self._is_holding = False
+        self._is_ending = False
         self._is_stopped = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -130,7 +131,8 @@ class Relay:
         self._after_release()
 
     def _after_release(self) -> None:
-        if self._is_holding and self._pipeline.held_bytes <= HELD_MAX_BYTES // 2:
+        is_low = self._pipeline.held_bytes <= HELD_MAX_BYTES // 2
+        if self._is_holding and is_low and not self._is_ending:
             self._hold(False)
         if self._pipeline.is_empty:
             self._idle.set()
@@ -139,7 +141,7 @@ class Relay:
 
     def _hold(self, is_held: bool) -> None:
         self._is_holding = is_held
-        if is_held:
+        if is_held and not self._is_ending:
             self._watch.holds(self._pipeline.held_bytes)
         for flow in list(self._flows.values()):
             flow.owner.hold(is_held)
@@ -236,6 +238,11 @@ class Relay:
         """Forget what closed sessions brought and no stream is carrying."""
         self._pipeline.drop_closed()
         self._after_release()
+
+    def read_no_more(self) -> None:
+        """Hold all sessions for good."""
+        self._is_ending = True
+        self._hold(True)
 
     async def idle(self) -> None:
         """Wait until everything taken in has its outcome."""
