@@ -89,6 +89,7 @@ class ApiServer:
         self._control = Control(cluster, membership, operations, events, self._data)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None
+        self._is_stopped = False
 
     async def start(self) -> None:
         """Listen. Raises OSError."""
@@ -123,6 +124,9 @@ class ApiServer:
 
     async def stop(self, grace_s: float | None = STOP_GRACE_S) -> None:
         """End waits and streams, let calls finish for a moment, close; None: end them all now."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
         await self.set_serving(is_serving=False)
         self._data.stop()
         if self._server is not None:

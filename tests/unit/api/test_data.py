@@ -109,11 +109,11 @@ def test_a_receive_waits_for_an_arrival_or_its_timeout() -> None:
             late = await client.receive(queue, timeout_ms=50)
             assert late.status == ErrorCode.MQ_ERROR_IO_TIMEOUT
             waiting = asyncio.ensure_future(client.receive(queue, timeout_ms=20_000))
-            gauge = (await made.leader()).metrics.gauge("quorate_waiting_readers")
-            await until(lambda: gauge._value.get() == 1)
+            leader = await made.leader()
+            await until(lambda: leader.waiting_readers == 1)
             await client.send(ORDERS, b"now")
             assert bodies(await waiting) == [b"now"]
-            assert gauge._value.get() == 0
+            assert leader.waiting_readers == 0
 
     run(scenario())
 
@@ -123,12 +123,12 @@ def test_waiting_readers_are_served_in_the_order_in_which_they_came() -> None:
         async with world() as made, made.client(await made.leader()) as client:
             await create(client)
             queue = await client.open(ORDERS)
-            gauge = (await made.leader()).metrics.gauge("quorate_waiting_readers")
+            leader = await made.leader()
             readers = []
             for _ in range(5):
                 call = client.receive(queue, timeout_ms=0xFFFF_FFFF)
                 readers.append(asyncio.ensure_future(call))
-                await until(lambda: gauge._value.get() == len(readers))
+                await until(lambda: leader.waiting_readers == len(readers))
             for body in (b"1", b"2", b"3", b"4", b"5"):
                 await client.send(ORDERS, body)
             replies = await asyncio.gather(*readers)
@@ -146,8 +146,8 @@ def test_cancel_is_a_result_and_leaves_what_was_found() -> None:
             waiting = asyncio.ensure_future(
                 client.receive(queue, request=number, timeout_ms=0xFFFF_FFFF)
             )
-            gauge = (await made.leader()).metrics.gauge("quorate_waiting_readers")
-            await until(lambda: gauge._value.get() == 1)
+            leader = await made.leader()
+            await until(lambda: leader.waiting_readers == 1)
             cancel = data_pb2.CancelRequest(
                 client_id=client.client_id, first_number=number.number, count=1
             )
@@ -170,8 +170,8 @@ def test_closing_a_handle_ends_its_waits() -> None:
             await create(client)
             queue = await client.open(ORDERS)
             waiting = asyncio.ensure_future(client.receive(queue, timeout_ms=0xFFFF_FFFF))
-            gauge = (await made.leader()).metrics.gauge("quorate_waiting_readers")
-            await until(lambda: gauge._value.get() == 1)
+            leader = await made.leader()
+            await until(lambda: leader.waiting_readers == 1)
             await client.data.CloseQueue(
                 data_pb2.CloseQueueRequest(request=client.next(), handle=queue.handle)
             )
@@ -188,8 +188,8 @@ def test_deleting_a_queue_ends_the_waits_in_it() -> None:
             made_queue = await create(client)
             queue = await client.open(ORDERS)
             waiting = asyncio.ensure_future(client.receive(queue, timeout_ms=0xFFFF_FFFF))
-            gauge = (await made.leader()).metrics.gauge("quorate_waiting_readers")
-            await until(lambda: gauge._value.get() == 1)
+            leader = await made.leader()
+            await until(lambda: leader.waiting_readers == 1)
             await client.queues.DeleteQueue(
                 control_pb2.DeleteQueueRequest(
                     queue=control_pb2.QueueName(queue_id=made_queue.queue_id)
@@ -237,8 +237,8 @@ def test_peeks_take_nothing_and_may_wait() -> None:
             assert nothing.status == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
             assert (await client.peek(queue, timeout_ms=30)).status == ErrorCode.MQ_ERROR_IO_TIMEOUT
             waiting = asyncio.ensure_future(client.peek(queue, timeout_ms=20_000))
-            gauge = (await made.leader()).metrics.gauge("quorate_waiting_readers")
-            await until(lambda: gauge._value.get() == 1)
+            leader = await made.leader()
+            await until(lambda: leader.waiting_readers == 1)
             await client.send(ORDERS, b"a", b"b")
             assert bodies(await waiting) == [b"a"]
             both = await client.peek(queue, count=10)
@@ -270,8 +270,8 @@ def test_a_cursor_walks_waits_and_notices_what_others_took() -> None:
             waiting = asyncio.ensure_future(
                 client.peek(queue, cursor=cursor, action=ahead, timeout_ms=20_000)
             )
-            gauge = (await made.leader()).metrics.gauge("quorate_waiting_readers")
-            await until(lambda: gauge._value.get() == 1)
+            leader = await made.leader()
+            await until(lambda: leader.waiting_readers == 1)
             await client.send(ORDERS, b"c")
             assert bodies(await waiting) == [b"c"]
             assert bodies(await client.receive(queue, cursor=cursor)) == [b"c"]

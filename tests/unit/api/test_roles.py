@@ -84,9 +84,7 @@ def test_loopback_is_told_from_the_world() -> None:
 def test_an_insecure_server_is_refused_outside_of_loopback() -> None:
     async def scenario() -> None:
         async with world() as made:
-            leader = await made.leader()
-            assert leader.node.node is not None
-            assert leader.node.node.service is not None
+            node = (await made.leader()).node
             for config, reason in (
                 (ApiConfig("0.0.0.0", 0, is_insecure=True), "loopback"),
                 (ApiConfig("127.0.0.1", 0), "credentials"),
@@ -94,9 +92,9 @@ def test_an_insecure_server_is_refused_outside_of_loopback() -> None:
                 with pytest.raises(ValueError, match=reason):
                     ApiServer(
                         config,
-                        leader.node.cluster,
-                        leader.node.node.service.members,
-                        leader.operations,
+                        node.cluster,
+                        node.service.members,
+                        node.service.operations,
                         Metrics(CollectorRegistry()),
                         EventLog(lambda: 0),
                     )
@@ -135,7 +133,9 @@ def test_roles_open_and_close_calls() -> None:
                 "/quorate.control.v1.ClusterControl/RemoveMember", "PERMISSION_DENIED"
             )
             assert denied._value.get() == 1
-            removal = [one for one in leader.events.after(0) if one.name == "RemoveMember"]
+            async with made.channel(leader) as channel:
+                stream = Operator(channel).node.StreamEvents(control_pb2.StreamEventsRequest())
+                removal = [event async for event in stream if event.name == "RemoveMember"]
             assert [(one.principal, one.details["code"]) for one in removal] == [
                 ("oscar", "PERMISSION_DENIED")
             ]

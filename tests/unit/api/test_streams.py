@@ -9,7 +9,7 @@ import grpc
 from qm.pb import data_pb2
 from tests.cluster.harness import run, until
 from tests.unit.api.test_data import ORDERS, create
-from tests.unit.api.world import Client, refused, world
+from tests.unit.api.world import Client, eventually, refused, world
 
 
 class Stream:
@@ -145,15 +145,7 @@ def test_confirms_are_committed_when_no_run_carries_them() -> None:
             await stream.got(1)
             await stream.confirm(first)
 
-            async def confirmed() -> int:
-                return (await client.open_session()).confirmed_upto
-
-            seen = 0
-            for _ in range(200):
-                seen = await confirmed()
-                if seen == first:
-                    break
-            assert seen == first
+            await eventually(client.open_session, lambda state: state.confirmed_upto == first)
             await stream.end()
 
     run(scenario())
@@ -236,12 +228,10 @@ def test_a_stopping_node_sends_its_streams_elsewhere() -> None:
                 await create(client)
                 stream = await opened(client)
                 await stream.grant(client.next().number, 1)
-                gauge = leader.metrics.gauge("quorate_waiting_readers")
-                await until(lambda: gauge._value.get() == 1)
+                await until(lambda: leader.waiting_readers == 1)
                 stopping = asyncio.ensure_future(leader.server.stop())
                 with refused(grpc.StatusCode.UNAVAILABLE):
                     await stream.over()
                 await stopping
-                made.apis.clear()
 
     run(scenario())

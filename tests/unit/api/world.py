@@ -1,124 +1,74 @@
-"""Real nodes in one loop, each with its API server, and callers over real gRPC."""
+"""Whole nodes in one loop, and callers of their API over real gRPC."""
 
+import asyncio
 import contextlib
 import secrets
-import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
-from prometheus_client import CollectorRegistry
 
-from qm.api.events import EventLog
-from qm.api.operations import BackupPart, Health, Link
-from qm.api.server import ApiConfig, ApiServer
+from qm.api.server import ApiServer
+from qm.node.config import API_PORT, ApiSection
 from qm.node.roles import Role
 from qm.observe.metrics import Metrics
 from qm.pb import control_pb2_grpc, data_pb2, data_pb2_grpc
-from raft.metrics import TransportMetrics
-from raft.tls import TlsFiles, TlsIdentity
-from tests.cluster.harness import Harness, HarnessNode, cluster
+from tests.cluster.harness import WAIT_S, Harness, HarnessNode, cluster, with_sections
+
+T = TypeVar("T")
 
 _OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
 
 
-class PlainOperations:
-    """A process without disk alarms, links or drains."""
-
-    version = "test"
-
-    def __init__(self) -> None:
-        self.drained: dict[str, bool] = {}
-        self.resent: list[int] = []
-        self.levels: dict[str, str] = {}
-        self.known_links: dict[int, Link] = {}
-
-    def health(self) -> Health:
-        return Health(1 << 30, 1 << 31, (), is_draining=any(self.drained.values()), session_count=0)
-
-    async def drain(self, node: str, *, is_draining: bool) -> Health:
-        self.drained[node] = is_draining
-        return self.health()
-
-    async def links(self, queue_ids: Sequence[int]) -> Mapping[int, Link]:
-        return {one: self.known_links[one] for one in queue_ids if one in self.known_links}
-
-    async def resend(self, queue_id: int) -> None:
-        self.resent.append(queue_id)
-
-    def set_log_level(self, level: str, logger: str, expires_after_s: int) -> str:
-        previous = self.levels.get(logger, "info")
-        self.levels[logger] = level
-        return previous
-
-    async def backup(self) -> AsyncIterator[BackupPart]:
-        for part in (b"one", b"two"):
-            yield BackupPart(part, 6, 7)
-
-
-@dataclass
+@dataclass(frozen=True)
 class ApiNode:
-    """One node's API server."""
+    """One node, as its callers see it."""
 
     node: HarnessNode
-    server: ApiServer
-    events: EventLog
-    metrics: Metrics
-    operations: PlainOperations
-    files: TlsFiles | None
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def server(self) -> ApiServer:
+        return self.node.service.api
+
+    @property
+    def metrics(self) -> Metrics:
+        assert self.node.node is not None
+        return self.node.node.metrics
+
+    @property
+    def waiting_readers(self) -> float:
+        value: float = self.metrics.gauge("quorate_waiting_readers")._value.get()
+        return value
 
     @property
     def address(self) -> str:
-        return f"{self.node.host}:{self.server.port}"
+        return f"{self.node.host}:{API_PORT}"
 
 
-@dataclass
+@dataclass(frozen=True)
 class World:
     """A cluster with its API."""
 
     harness: Harness
     is_secure: bool
-    apis: dict[str, ApiNode] = field(default_factory=dict)
 
-    async def serve(self, node: HarnessNode) -> None:
-        events = EventLog(lambda: time.time_ns() // 1_000_000)
-        metrics = Metrics(CollectorRegistry())
-        operations = PlainOperations()
-        tls = node.config.tls
-        files = TlsFiles(tls.authority, tls.certificate, tls.key) if self.is_secure else None
-        credentials = None
-        if files is not None:
-            credentials = TlsIdentity(files, TransportMetrics()).server_credentials()
-        assert node.node is not None
-        assert node.node.service is not None
-        server = ApiServer(
-            ApiConfig(node.host, 0, is_insecure=not self.is_secure),
-            node.cluster,
-            node.node.service.members,
-            operations,
-            metrics,
-            events,
-            credentials,
-        )
-        await server.start()
-        self.apis[node.name] = ApiNode(node, server, events, metrics, operations, files)
-
-    async def kill(self, name: str) -> None:
-        """Let a node and its API die as a crash would."""
-        api = self.apis.pop(name)
-        await api.server.stop(None)
-        await self.harness.kill(name)
+    def __getitem__(self, name: str) -> ApiNode:
+        return ApiNode(self.harness[name])
 
     async def leader(self) -> ApiNode:
-        return self.apis[(await self.harness.leader()).name]
+        return ApiNode(await self.harness.leader())
 
-    async def follower(self) -> ApiNode:
-        return self.apis[(await self.harness.followers())[0].name]
+    async def followers(self) -> list[ApiNode]:
+        return [ApiNode(node) for node in await self.harness.followers()]
 
     @contextlib.asynccontextmanager
     async def channel(
@@ -151,16 +101,13 @@ class World:
 
 @contextlib.asynccontextmanager
 async def world(count: int = 1, *, is_secure: bool = False) -> AsyncIterator[World]:
-    async with cluster(count) as harness:
+    """Run a cluster; without `is_secure` its API asks for no certificates."""
+    change = with_sections(api=ApiSection(insecure=not is_secure))
+    async with cluster(count, change=change) as harness:
         made = World(harness, is_secure)
         await harness.leader()
-        for node in harness.up:
-            await made.serve(node)
-        try:
-            yield made
-        finally:
-            for api in made.apis.values():
-                await api.server.stop(None)
+        await harness.followers()
+        yield made
 
 
 class Client:
@@ -236,6 +183,17 @@ class Client:
             data_pb2.PeekRequest(client_id=self.client_id, handle=opened.handle, **more)
         )
         return reply
+
+
+async def eventually(
+    look: Callable[[], Awaitable[T]], is_so: Callable[[T], object], wait_s: float = WAIT_S
+) -> T:
+    """Look again until it is so; fail with what was seen last."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + wait_s
+    while not is_so(seen := await look()):
+        assert loop.time() < end, f"not within {wait_s} s; last seen: {seen}"
+    return seen
 
 
 def bodies(reply: data_pb2.ReceiveReply | data_pb2.PeekReply) -> list[bytes]:
