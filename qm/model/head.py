@@ -14,6 +14,7 @@ from qm.model.state import State, Table
 
 WINDOW_KEYS_MAX: Final = 1_024
 """Per queue and priority level; the rest is found by a scan."""
+_AVAILABLE: Final = int(PositionState.AVAILABLE)
 _SCAN_ROWS: Final = 32
 """Read ahead for readers that take one position at a time."""
 
@@ -57,20 +58,21 @@ class Window:
         while True:
             while keys:
                 row = state.get(Table.POSITION, POSITION_KEY.pack(self._queue_id, keys[0]))
-                if row is not None and row[0] == PositionState.AVAILABLE:
+                if row is not None and row[0] == _AVAILABLE:
                     return keys[0], row
                 del keys[0]
             rows, is_end = self._scan(state, _SCAN_ROWS)
-            keys += [key for key, _ in rows]
+            keys += keys_of([row_key for row_key, _ in rows])
             if is_end and not keys:
                 return None
 
-    def take(self, state: State, limit: int) -> list[tuple[int, bytes]]:
-        """Return key and row of up to `limit` first Available positions, and hold them no more.
+    def take(self, state: State, limit: int) -> list[tuple[bytes, bytes]]:
+        """Return POSITION key and row of up to `limit` first Available positions, and hold them no
+        more.
 
         Whoever leaves one of them Available says so by `give_back`.
         """
-        found: list[tuple[int, bytes]] = []
+        found: list[tuple[bytes, bytes]] = []
         is_end = False
         while len(found) < limit and not is_end:
             wanted = limit - len(found)
@@ -78,9 +80,11 @@ class Window:
                 held, self._keys = self._keys[:wanted], self._keys[wanted:]
                 row_keys = [POSITION_KEY.pack(self._queue_id, key) for key in held]
                 found += [
-                    (key, row)
-                    for key, row in zip(held, state.get_rows(Table.POSITION, row_keys), strict=True)
-                    if row is not None and row[0] == PositionState.AVAILABLE
+                    (row_key, row)
+                    for row_key, row in zip(
+                        row_keys, state.get_rows(Table.POSITION, row_keys), strict=True
+                    )
+                    if row is not None and row[0] == _AVAILABLE
                 ]
             else:
                 rows, is_end = self._scan(state, wanted)
@@ -91,7 +95,7 @@ class Window:
         """These of the keys that `take` returned last are Available still."""
         self._keys[:0] = keys
 
-    def _scan(self, state: State, limit: int) -> tuple[list[tuple[int, bytes]], bool]:
+    def _scan(self, state: State, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
         """Return Available positions behind those that are held, and whether that is all."""
         rows = state.scan(
             Table.POSITION,
@@ -99,8 +103,12 @@ class Window:
             POSITION_KEY.pack(self._queue_id, self._level_end),
             limit,
         )
-        unpack = POSITION_KEY.unpack
         if rows:
-            self._scan_from = unpack(rows[-1][0])[1] + 1
-        found = [(unpack(key)[1], row) for key, row in rows if row[0] == PositionState.AVAILABLE]
-        return found, len(rows) < limit
+            self._scan_from = POSITION_KEY.unpack(rows[-1][0])[1] + 1
+        is_end = len(rows) < limit
+        return [found for found in rows if found[1][0] == _AVAILABLE], is_end
+
+
+def keys_of(row_keys: Sequence[bytes]) -> list[int]:
+    """Return the LookupIdentifiers of POSITION keys."""
+    return [key for _, key in POSITION_KEY.iter_unpack(b"".join(row_keys))]

@@ -9,9 +9,10 @@ from itertools import accumulate
 from typing import Any, Final
 
 from qm.model.effects import EffectKind
+from qm.model.head import keys_of
 from qm.model.ledger import LEVELS, Ledger, QueueInHand
 from qm.model.results import ResultRow, received_run
-from qm.model.rows import POSITION_KEY, POSITION_ROW, PositionFlag
+from qm.model.rows import POSITION_ROW, PositionFlag
 from qm.model.state import Table
 from qm.wire.message_class import MessageClass
 
@@ -31,15 +32,15 @@ def read_plain(
 
     Stops before one that is not plain, and behind the one that fills `room_bytes`. None: none.
     """
-    found: list[tuple[int, bytes]] = []
+    found: list[tuple[bytes, bytes]] = []
     for level in range(LEVELS):
         wanted = min(queue.counts[level] - queue.locked[level], count - len(found))
         if wanted > 0:
             found += queue.window(level).take(ledger.state, wanted)
     if not found:
         return None
-    keys, rows = (list(column) for column in zip(*found, strict=True))
-    packed = b"".join(rows)
+    row_keys, rows = (list(column) for column in zip(*found, strict=True))
+    keys, packed = keys_of(row_keys), b"".join(rows)
     columns = [*zip(*POSITION_ROW.iter_unpack(packed), strict=True)]
     plain = _plain(columns, room_bytes)
     if plain < len(keys):
@@ -47,11 +48,13 @@ def read_plain(
             left = [key for key in keys[plain:] if key >> 56 == level]
             if left:
                 queue.window(level).give_back(left)
-        keys, packed = keys[:plain], packed[: plain * POSITION_ROW.size]
+        row_keys, keys = row_keys[:plain], keys[:plain]
+        packed = packed[: plain * POSITION_ROW.size]
         columns = [column[:plain] for column in columns]
     if not keys:
         return None
     size = sum(columns[_SIZES])
+    ledger.state.delete_rows(Table.POSITION, row_keys)
     _settle(ledger, queue, keys, columns, size)
     return received_run(first_number, queue.record.queue_id, keys, packed, size)
 
@@ -71,7 +74,6 @@ def _settle(
     ledger: Ledger, queue: QueueInHand, keys: list[int], columns: Columns, size: int
 ) -> None:
     queue_id, count = queue.record.queue_id, len(keys)
-    ledger.state.delete_rows(Table.POSITION, [POSITION_KEY.pack(queue_id, key) for key in keys])
     for key in keys:
         queue.counts[key >> 56] -= 1
     queue.removals += count
