@@ -13,7 +13,16 @@ from qm.model.rows import POSITION_KEY, unpack_position
 from qm.model.state import State, Table
 from qm.node.config import MSMQ_PORT
 from qm.node.dev import pids
-from qm.session import AcksReceived, Closed, CloseReason, Established, Role, Session, SessionConfig
+from qm.session import (
+    AcksReceived,
+    Closed,
+    CloseReason,
+    Established,
+    OrderAckArrived,
+    Role,
+    Session,
+    SessionConfig,
+)
 from qm.wire.queue_name import DirectQueueFormatName
 from tests.cluster.harness import COMPUTER_NAME, HarnessNode, cluster, run, until
 from tests.cluster.messages import create_queue
@@ -31,6 +40,8 @@ class Peer(asyncio.Protocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.acked: list[int] = []
+        self.ordered = 0
+        """The number in the last OrderAck."""
         self.is_open = False
         self.closed: Closed | None = None
 
@@ -71,6 +82,9 @@ class Peer(asyncio.Protocol):
             match event:
                 case Established():
                     self.is_open = True
+                case OrderAckArrived():
+                    self.ordered = event.order_ack.tx_sequence_number
+                    self.session.commit(event.position)
                 case AcksReceived():
                     self.acked += event.released + event.retained
                 case Closed():
@@ -126,6 +140,7 @@ def test_a_session_outlives_the_leader() -> None:
                     await nodes.kill(leader.name)
                 await peer.has(first - 5 * ROUND)
             await peer.has(MESSAGES)
+            await until(lambda: peer.ordered == MESSAGES // 2, lambda: peer.ordered)
             assert peer.closed is None
             assert peer.transport.get_extra_info("sockname") == port
             assert sorted(peer.acked) == list(range(1, MESSAGES + 1))
