@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 
 import click
 
-from qm.cli.render import preview, printable
+from qm.cli.text import preview, printable
 
 VT_EMPTY: Final = 0
 VT_BSTR: Final = 8
@@ -51,13 +51,21 @@ def shown_body(body: bytes, body_type: int, form: str) -> str:
 def _form_of(body: bytes, body_type: int) -> str:
     if body_type == VT_BSTR:
         return "utf16"
-    if body.lstrip(b"\xef\xbb\xbf").startswith(b"<?xml"):
+    if body.lstrip(b"\xef\xbb\xbf").startswith(b"<") and _is_xml(body):
         return "xml"
     try:
         text = body.rstrip(b"\0").decode("utf-8")
     except UnicodeDecodeError:
         return "hex"
     return "text" if all(char.isprintable() or char in "\r\n\t" for char in text) else "hex"
+
+
+def _is_xml(body: bytes) -> bool:
+    try:
+        _from_xml(body)
+    except ElementTree.ParseError:
+        return False
+    return True
 
 
 def _from_hex(text: str) -> tuple[bytes, int]:

@@ -1,4 +1,4 @@
-"""`qm demo`: a cluster, real MSMQ bytes through a follower, the leader killed, and a verdict."""
+"""What `qm demo` does and shows."""
 
 import asyncio
 import contextlib
@@ -20,12 +20,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from qm.cli.connection import Connection, dev_connection, exiting
-from qm.cli.render import printable, terminal
+from qm.cli.connection import Connection, dev_connection
+from qm.cli.render import terminal
+from qm.cli.text import printable
 from qm.client.wire import Wire
 from qm.load.receiver import Mode
 from qm.load.run import Plan, Run
-from qm.load.verdict import Verdict, write_verdict
+from qm.load.verdict import Verdict
 from qm.load.workload import Target, Workload
 from qm.node.config import MSMQ_PORT
 from qm.node.dev import pids
@@ -45,40 +46,8 @@ class DemoFailed(click.ClickException):
     """The demo could not be carried out; that says nothing about messages."""
 
 
-@click.command()
-@click.option(
-    "-f",
-    "--folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="build/demo",
-    show_default=True,
-    help="Where cluster and history are; what an earlier demo left there is deleted.",
-)
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="build/demo.json",
-    show_default=True,
-    help="The verdict as JSON.",
-)
-@click.option("--network", default="127.0.0", show_default=True, help="Of the nodes' addresses.")
-@click.option("--rate", type=click.IntRange(1), default=1000, show_default=True, help="Messages/s.")
-@click.option("--seconds", type=click.IntRange(2), default=20, show_default=True)
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the messages.")
-def demo(folder: Path, report: Path, network: str, rate: int, seconds: int, seed: int) -> None:
-    """Run three nodes, send through a follower, kill the leader, and judge what clients saw.
-
-    A sender speaks MSMQ over TCP: express, recoverable and transactional messages. Receivers take
-    them by gRPC. Half-way the leader gets SIGKILL. The verdict is made from the clients' histories
-    alone. Exit code: 0 it holds; 1 it does not, or the demo could not be carried out.
-    """
-    verdict = exiting(lambda: asyncio.run(_demo(folder, network, rate, seconds, seed)))
-    write_verdict(verdict, report)
-    _print_verdict(verdict, report)
-    sys.exit(0 if verdict.holds and verdict.acknowledged == verdict.sent > 0 else 1)
-
-
-async def _demo(folder: Path, network: str, rate: int, seconds: int, seed: int) -> Verdict:
+async def show_demo(folder: Path, network: str, rate: int, seconds: int, seed: int) -> Verdict:
+    """Run it; return what the histories prove. Raises DemoFailed, ClientError."""
     display = _Display()
     async with _dev_cluster(folder, network, display) as layout:
         connection = dev_connection(layout.folder)
@@ -325,7 +294,8 @@ class _Display:
             self._before = (now, *counts)
 
 
-def _print_verdict(verdict: Verdict, report: Path) -> None:
+def print_verdict(verdict: Verdict, report: Path) -> None:
+    """Print the figures and whether the verdict holds."""
     console = terminal()
     lines = {
         "sent": verdict.sent,

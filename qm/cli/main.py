@@ -22,7 +22,7 @@ _NOUNS: Final = {
     "config": "qm.cli.config:config",
     "deadletter": "qm.cli.kept:deadletter",
     "defs": "qm.cli.defs:defs",
-    "demo": "qm.cli.cluster_demo:demo",
+    "demo": "qm.cli.demo:demo",
     "dev": "qm.cli.dev:dev",
     "events": "qm.cli.watching:events",
     "journal": "qm.cli.kept:journal",

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from qm.cli.render import printable
+from qm.cli.text import printable
 
 Row = Mapping[str, Any]
 _Command = TypeVar("_Command", bound=Callable[..., Any])

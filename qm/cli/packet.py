@@ -55,7 +55,7 @@ def decode(source: str, output: str, bits: bool) -> None:
 @packet.command()
 def demo() -> None:
     """Decode the frames that [MS-MQQB] section 4 prints, and say what had to be corrected."""
-    from qm.cli.demo import show_demo
+    from qm.cli.packet_demo import show_demo
 
     sys.exit(0 if show_demo() else EXIT_NOT_CLEAN)
 

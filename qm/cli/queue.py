@@ -197,7 +197,7 @@ async def queue_name(wire: Any, name: str) -> Any:
 
 
 async def queues_like(wire: Any, pattern: str = "", kinds: Sequence[str] = ()) -> list[Any]:
-    """Return all queues of kinds that match a shell pattern."""
+    """Return all queues of kinds that match a shell pattern, without those that are going."""
     from qm.pb import control_pb2
 
     found: list[Any] = []
@@ -209,7 +209,7 @@ async def queues_like(wire: Any, pattern: str = "", kinds: Sequence[str] = ()) -
             kinds=[control_pb2.QueueKind.Value(kind.upper()) for kind in kinds],
         )
         reply = await wire.call(lambda stubs: stubs.queues.ListQueues, request)
-        found += reply.queues
+        found += [each for each in reply.queues if not each.is_deleting]
         token = reply.page_token
         if not token:
             return found

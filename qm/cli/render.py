@@ -13,26 +13,11 @@ from rich.console import Console
 from rich.text import Text
 
 from qm.cli.source import Decoded, Found, Item, Lost
+from qm.cli.text import preview, printable
 from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.describe import Description, Node
 
-PREVIEW_MAX_BYTES: Final = 32
 PREVIEW_MAX_CHARS: Final = 200
-
-
-def printable(text: str) -> str:
-    """The text with all that is not printable escaped as in Python source."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
-        for char in text
-    )
-
-
-def preview(data: bytes) -> str:
-    """The first bytes in hexadecimal, and how many there are."""
-    shown = data[:PREVIEW_MAX_BYTES].hex(" ", 4)
-    more = "" if len(data) <= PREVIEW_MAX_BYTES else f" ... ({len(data)} bytes)"
-    return shown + more
 
 
 def heading(item: Item) -> Text:

@@ -9,7 +9,7 @@ import click
 
 from qm.cli.connection import Connection, connected
 from qm.cli.output import instant, output_option, show_rows
-from qm.cli.render import printable, terminal
+from qm.cli.text import printable
 
 
 @click.command()
@@ -75,6 +75,8 @@ def top(connection: Connection, interval: float, once: bool, output: str) -> Non
 
     async def work(wire: Any) -> None:
         from rich.live import Live
+
+        from qm.cli.render import terminal
 
         before: dict[str, dict[str, Any]] = {}
         since = time.monotonic()

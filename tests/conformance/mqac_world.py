@@ -1,11 +1,9 @@
-"""A real node in a thread, so that blocking objects can be tried from the main one."""
+"""The objects of [MC-MQAC] over a real node."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -13,10 +11,8 @@ import pytest
 from qm.client.errors import MqError
 from qm.client.mqac import MSMQQueue, MSMQQueueInfo, MSMQService, connect
 from qm.client.mqac.constants import MQACCESS, MQSHARE
-from qm.client.wire import Tls
-from tests.cluster.harness import cluster, run
+from tests.unit.client.threaded import threaded_node
 
-START_S = 60
 RECEIVE, SEND, PEEK = (
     MQACCESS.MQ_RECEIVE_ACCESS,
     MQACCESS.MQ_SEND_ACCESS,
@@ -28,42 +24,12 @@ _numbers = itertools.count(1)
 @contextlib.contextmanager
 def serving() -> Iterator[MSMQService]:
     """A service of a cluster of one node, for as long as the context lasts."""
-    ready, stop = threading.Event(), threading.Event()
-    reached: list[tuple[str, Tls]] = []
-    failures: list[BaseException] = []
-
-    async def main() -> None:
-        async with cluster(1) as nodes:
-            node = await nodes.leader()
-            files = nodes.certificate("admin")
-            tls = Tls(files.authority, files.certificate, files.key)
-            reached.append((f"{node.host}:1811", tls))
-            ready.set()
-            while not stop.is_set():
-                await asyncio.sleep(0.05)
-
-    def thread() -> None:
-        try:
-            run(main())
-        except BaseException as error:
-            failures.append(error)
-            ready.set()
-
-    runner = threading.Thread(target=thread, name="cluster")
-    runner.start()
-    try:
-        assert ready.wait(START_S)
-        assert not failures, failures
-        ((endpoint, tls),) = reached
+    with threaded_node() as (endpoint, tls):
         service = connect([endpoint], tls=tls)
         try:
             yield service
         finally:
             service.client.close()
-    finally:
-        stop.set()
-        runner.join()
-    assert not failures, failures
 
 
 def fresh_path() -> str:

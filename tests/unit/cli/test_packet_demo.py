@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from qm.cli import demo
+from qm.cli import packet_demo as demo
 from qm.cli.frames import FRAMES, Frame
 from qm.cli.main import main
 

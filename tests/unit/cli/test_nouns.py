@@ -1,0 +1,304 @@
+"""The nouns that ask a cluster, against a real node, as a script sees them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from qm.cli.connection import EXIT_NOT_ALLOWED, EXIT_REFUSED, EXIT_UNAVAILABLE
+from qm.cli.main import main
+from tests.unit.client.threaded import threaded_node
+
+ORDERS = ".\\private$\\orders"
+USAGE = 2
+
+
+class Qm:
+    """`qm` with the environment of a cluster."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.environment = environment
+
+    def __call__(self, *arguments: str, exit_code: int = 0, stdin: str = "") -> Result:
+        result = CliRunner().invoke(
+            main, list(arguments), env=self.environment, input=stdin, catch_exceptions=False
+        )
+        assert result.exit_code == exit_code, (arguments, result.output)
+        return result
+
+    def json(self, *arguments: str, exit_code: int = 0) -> Any:
+        return json.loads(self(*arguments, "-o", "json", exit_code=exit_code).stdout)
+
+
+@pytest.fixture(scope="module")
+def qm() -> Iterator[Qm]:
+    with threaded_node() as (endpoint, tls):
+        yield Qm(
+            {
+                "QM_ENDPOINT": endpoint,
+                "QM_TLS_AUTHORITY": str(tls.authority),
+                "QM_TLS_CERTIFICATE": str(tls.certificate),
+                "QM_TLS_KEY": str(tls.key),
+            }
+        )
+
+
+@pytest.fixture
+def orders(qm: Qm) -> Iterator[str]:
+    qm("queue", "create", ORDERS, "--journal", "--if-not-exists")
+    yield ORDERS
+    qm("queue", "delete", ORDERS, "--yes")
+
+
+def send(qm: Qm, queue: str, *bodies: str, **options: str) -> list[int]:
+    places = []
+    for body in bodies:
+        extra = [part for name, value in options.items() for part in (f"--{name}", value)]
+        (sent,) = qm.json("message", "send", queue, "--body", body, *extra)
+        places += sent["lookup_id"]
+    return places
+
+
+def bodies(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["body"] for row in rows]
+
+
+# Queues ----------------------------------------------------------------------------------------
+
+
+def test_a_queue_s_life(qm: Qm) -> None:
+    path = ".\\private$\\life"
+    made = qm.json("queue", "create", path, "--transactional", "--label", "L", "--quota-kb", "9")
+    assert (made["transactional"], made["label"], made["attributes"]["quota"]) == (True, "L", 9)
+    qm("queue", "create", path, exit_code=EXIT_REFUSED)
+    qm("queue", "create", path, "--transactional", "--label", "L", "--quota-kb", "9",
+       "--if-not-exists")  # fmt: skip
+    qm("queue", "set", path, "--label", "M", "--privacy", "body", "--authenticate")
+    shown = qm.json("queue", "show", path)
+    assert (shown["label"], shown["attributes"]["privacy_level"]) == ("M", 2)
+    assert shown["attributes"]["authentication"]
+    assert [row["path_name"] for row in qm.json("queue", "list", "--pattern", "*life")] == [
+        "QUORATE\\private$\\life"
+    ]
+    qm("queue", "set", path, exit_code=USAGE)
+    assert "0 messages" in qm("queue", "delete", path, "--dry-run").stderr
+    qm("queue", "delete", path, exit_code=1, stdin="n\n")
+    qm("queue", "delete", path, stdin="y\n")
+    qm("queue", "show", path, exit_code=EXIT_REFUSED)
+
+
+def test_many_queues_are_purged_by_a_pattern(qm: Qm) -> None:
+    for name in ("p1", "p2", "other"):
+        qm("queue", "create", f".\\private$\\{name}")
+        send(qm, f".\\private$\\{name}", "x")
+    purged = qm("queue", "purge", ".\\private$\\p*", "--yes")
+    assert "other" not in purged.stderr
+    counts = {row["path_name"][-2:]: row["messages"] for row in qm.json("queue", "list")}
+    assert (counts["p1"], counts["p2"], counts["er"]) == (0, 0, 1)
+    qm("queue", "purge", "*nothing*", exit_code=1)
+    qm("queue", "delete", ".\\private$\\p*", ".\\private$\\other", "--yes")
+
+
+def test_yaml_and_tables_say_the_same(qm: Qm, orders: str) -> None:
+    rows = qm.json("queue", "list")
+    assert yaml.safe_load(qm("queue", "list", "-o", "yaml").stdout) == rows
+    table = qm("queue", "list").stdout
+    assert table.splitlines()[0].startswith("PATH NAME")
+    assert any("orders" in line for line in table.splitlines())
+
+
+# Messages --------------------------------------------------------------------------------------
+
+
+def test_messages_are_sent_looked_at_and_received(qm: Qm, orders: str) -> None:
+    send(qm, orders, "one", label="L1", priority="5")
+    qm("message", "send", orders, "--as", "utf16", "--body", "zwölf", "--count", "2")
+    found = qm.json("message", "peek", orders, "--count", "9")
+    assert bodies(found) == ["one", "zwölf", "zwölf"]
+    assert (found[0]["label"], found[0]["priority"], found[1]["body_type"]) == ("L1", 5, 8)
+    (taken,) = qm.json("message", "receive", orders)
+    assert taken["message_id"] == found[0]["message_id"]
+    (exact,) = qm.json("message", "receive", orders, "--lookup-id", str(found[2]["lookup_id"]))
+    assert exact["lookup_id"] == found[2]["lookup_id"]
+    assert len(qm.json("message", "receive", orders, "--count", "9")) == 1
+    qm("message", "receive", orders, exit_code=1)
+    qm("message", "receive", orders, "--timeout", "0.05", exit_code=1)
+
+
+@pytest.mark.parametrize(
+    ("form", "given", "body_type", "shown"),
+    [
+        ("text", "plain", 0x2011, "plain"),
+        ("utf16", "weit", 8, "weit"),
+        ("xml", "a<b", 0, "<string>a&lt;b</string>"),
+        ("xml", "<order><id>7</id></order>", 0, "<order>\n  <id>7</id>\n</order>"),
+        ("hex", "00ff10", 0x2011, "00ff10"),
+    ],
+)
+def test_bodies_of_every_form(
+    qm: Qm, orders: str, form: str, given: str, body_type: int, shown: str
+) -> None:
+    qm("message", "send", orders, "--as", form, "--body", given)
+    (found,) = qm.json("message", "receive", orders)
+    assert (found["body_type"], found["body"]) == (body_type, shown)
+
+
+def test_a_body_from_a_file_and_from_standard_input(qm: Qm, orders: str, tmp_path: Path) -> None:
+    (tmp_path / "body").write_bytes(bytes(range(256)))
+    qm("message", "send", orders, "--as", "hex", "--file", str(tmp_path / "body"))
+    qm("message", "send", orders, "--file", "-", stdin="from stdin")
+    found = qm.json("message", "receive", orders, "--count", "2", "--body", "hex")
+    assert found[0]["body"].replace(" ", "") == bytes(range(256)).hex()
+    assert bytes.fromhex(found[1]["body"].replace(" ", "")) == b"from stdin"
+    qm("message", "send", orders, exit_code=USAGE)
+    qm("message", "send", orders, "--as", "hex", "--body", "xyz", exit_code=USAGE)
+    qm("message", "send", "no queue", "--body", "x", exit_code=USAGE)
+
+
+def test_a_transactional_queue_wants_transactions(qm: Qm) -> None:
+    path = ".\\private$\\tx"
+    qm("queue", "create", path, "--transactional")
+    refused = qm("message", "send", path, "--body", "x", exit_code=EXIT_REFUSED)
+    assert "MQ_ERROR_TRANSACTION_USAGE" in refused.stderr
+    qm("message", "send", path, "--body", "x", "--transactional")
+    (found,) = qm.json("message", "receive", path)
+    assert found["transactional"]
+    qm("queue", "delete", path, "--yes")
+
+
+def test_messages_move_are_copied_returned_and_traced(qm: Qm, orders: str) -> None:
+    (place,) = send(qm, orders, "x")
+    (found,) = qm.json("message", "peek", orders)
+    retry = orders + ";retry"
+    qm("message", "move", orders, str(place), "--to", retry)
+    (where,) = qm.json("message", "trace", found["message_id"])
+    assert where["queue"].endswith("orders;retry")
+    qm("message", "copy", retry, str(where["lookup_id"]), "--to", orders)
+    assert bodies(qm.json("message", "receive", orders)) == ["x"]
+    (returned,) = qm.json("message", "return", retry, str(where["lookup_id"]))
+    assert "orders" in returned["target"] or returned["target"].startswith("PRIVATE=")
+    assert bodies(qm.json("message", "receive", orders)) == ["x"]
+    qm("message", "trace", found["message_id"].split("\\")[0] + "\\999", exit_code=1)
+    qm("message", "trace", "nothing", exit_code=USAGE)
+    qm("message", "move", orders, "12345", "--to", retry, exit_code=EXIT_REFUSED)
+    qm("message", "return", orders, exit_code=USAGE)
+
+
+def test_a_journal_is_browsed_and_replayed(qm: Qm, orders: str) -> None:
+    send(qm, orders, "kept")
+    qm("message", "receive", orders)
+    (copy,) = qm.json("journal", "list", orders)
+    assert copy["body"] == "kept"
+    qm("journal", "replay", orders, str(copy["lookup_id"]))
+    assert bodies(qm.json("message", "receive", orders)) == ["kept"]
+    assert isinstance(qm.json("journal", "list"), list)
+    qm("journal", "replay", orders, exit_code=USAGE)
+
+
+def test_dead_letters_say_why_and_go_back(qm: Qm, orders: str) -> None:
+    qm("message", "send", orders, "--body", "dead", "--dead-letter", "--receive-s", "1")
+    dead = "DIRECT=OS:QUORATE\\SYSTEM$;DEADLETTER"
+    qm("message", "peek", dead, "--timeout", "20")
+    (letter,) = qm.json("deadletter", "list", "--reason", "receive-timeout")
+    assert (letter["body"], bool(letter["reason"])) == ("dead", True)
+    (count,) = qm.json("deadletter", "reasons", exit_code=1)
+    assert (count["class"], count["count"]) == ("c002", 1)
+    assert qm.json("deadletter", "list", "--reason", "q-purged") == []
+    qm("deadletter", "list", "--reason", "whatever!", exit_code=USAGE)
+    target = ".\\private$\\second-try"
+    qm("queue", "create", target)
+    name = qm.json("queue", "show", target)["format_name"]
+    qm("deadletter", "return", "--all", "--yes", "--to", name)
+    assert len(qm.json("queue", "list", "--pattern", "*second-try")) == 1
+    assert qm.json("deadletter", "reasons") == []
+    qm("queue", "delete", target, "--yes")
+
+
+# The rest --------------------------------------------------------------------------------------
+
+
+def test_outgoing_queues_are_listed_paused_and_resumed(qm: Qm) -> None:
+    far = "DIRECT=TCP:127.255.255.253\\private$\\x"
+    send(qm, far, "x")
+    (row,) = qm.json("outgoing", "list")
+    assert (row["waiting"], row["unacknowledged"]) == (1, 0)
+    qm("outgoing", "pause", far)
+    assert qm.json("outgoing", "show", far)["state"] == "on_hold"
+    qm("outgoing", "resume", far)
+    assert qm.json("outgoing", "show", far)["state"] != "on_hold"
+    qm("outgoing", "show", "DIRECT=TCP:127.255.255.252\\private$\\y", exit_code=EXIT_REFUSED)
+
+
+def test_access_lists_are_read_added_to_and_replaced(qm: Qm, orders: str) -> None:
+    before = qm.json("acl", "get", orders)
+    qm("acl", "set", "--queue", orders, "--add", "allow:alice:receive_message")
+    after = qm.json("acl", "get", orders)
+    assert len(after) == len(before) + 1
+    (alice,) = [row for row in after if row not in before]
+    assert (alice["type"], alice["rights"]) == ("allow", ["receive_message"])
+    keep = ["allow:Administrators:queue_generic_all", "deny:S-1-5-7:0x4"]
+    qm("acl", "set", "--queue", orders, *keep, "--yes")
+    types = [row["type"] for row in qm.json("acl", "get", orders)]
+    assert types == ["owner", "deny", "allow"]
+    qm("acl", "set", "--queue", orders, "allow:nobody", exit_code=USAGE)
+    qm("acl", "set", "--queue", orders, exit_code=USAGE)
+    assert qm.json("acl", "get")[0]["type"] == "owner"
+
+
+def test_definitions_go_out_and_in(qm: Qm, orders: str, tmp_path: Path) -> None:
+    file = tmp_path / "defs.yaml"
+    qm("queue", "set", orders, "--label", "first")
+    qm("defs", "export", "-f", str(file))
+    assert qm("defs", "export").stdout == file.read_text(encoding="utf-8")
+    assert qm.json("defs", "diff", str(file)) == []
+    qm("queue", "set", orders, "--label", "changed")
+    (change,) = qm.json("defs", "diff", str(file), exit_code=1)
+    assert change["change"] == "change"
+    qm("defs", "import", str(file), "--dry-run")
+    assert qm.json("queue", "show", orders)["label"] == "changed"
+    qm("defs", "import", str(file))
+    assert qm.json("queue", "show", orders)["label"] == "first"
+    qm("queue", "create", ".\\private$\\surplus")
+    qm("defs", "import", str(file), "--prune", exit_code=1, stdin="n\n")
+    qm("defs", "import", str(file), "--prune", "--yes")
+    assert qm.json("queue", "list", "--pattern", "*surplus") == []
+
+
+def test_the_cluster_says_how_it_is(qm: Qm, orders: str) -> None:
+    status = qm.json("cluster", "status")
+    assert (status["computer_name"], status["leader"]) == ("QUORATE", "n1")
+    (member,) = qm.json("cluster", "members")
+    assert (member["name"], member["role"], member["leader"]) == ("n1", "voter", True)
+    (health,) = qm.json("check")
+    assert health["problems"] == []
+    assert not qm.json("cluster", "can-stop", "n1", exit_code=1)["can_stop"]
+    assert any(row["path_name"].endswith("orders") for row in qm.json("top", "--once"))
+    lines = [json.loads(line) for line in qm("events", "-o", "json").stdout.splitlines()]
+    assert any(event["name"].endswith("CreateQueue") for event in lines)
+
+
+def test_completion_is_a_script(qm: Qm) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert "_QM_COMPLETE" in qm("completion", shell).stdout
+
+
+# Where the cluster is not ----------------------------------------------------------------------
+
+
+def test_errors_have_exit_codes_of_their_own(qm: Qm, tmp_path: Path) -> None:
+    runner = CliRunner()
+    nowhere = runner.invoke(main, ["queue", "list"], env={"QM_DEV_FOLDER": str(tmp_path)})
+    assert nowhere.exit_code == USAGE
+    assert "qm dev up" in nowhere.output
+    half = {"QM_ENDPOINT": "127.0.0.1:1", "QM_TLS_KEY": "x"}
+    assert runner.invoke(main, ["queue", "list"], env=half).exit_code == USAGE
+    dead = runner.invoke(main, ["check"], env={"QM_ENDPOINT": "127.0.0.1:1"})
+    assert dead.exit_code == 1
+    assert "does not answer" in dead.output
+    assert {EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_NOT_ALLOWED} == {3, 4, 5}

@@ -1,0 +1,51 @@
+"""A real node in a thread of its own, for callers that have no event loop or one of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from qm.client.wire import Tls
+from qm.node.config import API_PORT
+from tests.cluster.harness import cluster, run
+
+START_S = 60
+_LOOK_EVERY_S = 0.05
+
+
+@contextlib.contextmanager
+def threaded_node() -> Iterator[tuple[str, Tls]]:
+    """Run a cluster of one node; yield its API's endpoint and an admin's files."""
+    ready, stop = threading.Event(), threading.Event()
+    reached: list[tuple[str, Tls]] = []
+    failures: list[BaseException] = []
+
+    async def main() -> None:
+        async with cluster(1) as nodes:
+            node = await nodes.leader()
+            files = nodes.certificate("admin")
+            tls = Tls(files.authority, files.certificate, files.key)
+            reached.append((f"{node.host}:{API_PORT}", tls))
+            ready.set()
+            while not stop.is_set():
+                await asyncio.sleep(_LOOK_EVERY_S)
+
+    def thread() -> None:
+        try:
+            run(main())
+        except BaseException as error:
+            failures.append(error)
+            ready.set()
+
+    runner = threading.Thread(target=thread, name="cluster")
+    runner.start()
+    try:
+        assert ready.wait(START_S)
+        assert not failures, failures
+        yield reached[0]
+    finally:
+        stop.set()
+        runner.join()
+    assert not failures, failures
