@@ -47,7 +47,7 @@ class Edge:
         self._session = msgspec.structs.replace(
             settings.session, admit=self._admission.admit
         ).check()
-        self.relay: Final = Relay(cluster, self._watch, self._loop, self._on_relay_change)
+        self.relay: Final = Relay(cluster, self._watch, self._loop, self._on_change)
         """Where all sessions bring what arrives on them, those too that this node opens."""
         self._listeners = Listeners(settings.addresses, settings.port, self._loop)
         self._pings: list[asyncio.DatagramTransport] = []
@@ -68,7 +68,7 @@ class Edge:
             return "the edge is stopping"
         if self.relay.queue_manager is None:
             return "the cluster has no identity yet: run `qm cluster init`"
-        if not self.relay.is_connected:
+        if not self._has_leader:
             return "no leader is known"
         return None if self._listeners.is_open else "the MSMQ listeners are not open yet"
 
@@ -186,10 +186,18 @@ class Edge:
                     continue
             self._watch.serving(self._is_wanted)
 
-    def _on_relay_change(self) -> None:
+    @property
+    def _has_leader(self) -> bool:
+        """Whether what is relayed can be committed, as far as this node knows.
+
+        A stream may outlive what this node knows of its leader, cut off from it, and resume.
+        """
+        return self.relay.is_connected and self._cluster.leadership.node is not None
+
+    def _on_change(self) -> None:
         if self._is_leaving:
             return
-        if not self.relay.is_connected:
+        if not self._has_leader:
             if self._no_leader is None:
                 self._no_leader = self._loop.call_later(
                     self._settings.no_leader_max_s, self._on_no_leader
@@ -201,7 +209,7 @@ class Edge:
     def _on_no_leader(self) -> None:
         """The time is over in which a leader's successor is awaited."""
         self._no_leader = None
-        if self.relay.is_connected:
+        if self._has_leader:
             return
         self._is_wanted = False
         self._changed.set()
@@ -221,8 +229,7 @@ class Edge:
         if self.relay.queue_manager is not None:
             self._close_sessions(CloseReason.STOPPED, "the queue manager was restored")
         self.relay.queue_manager = identifier
-        if self.relay.is_connected:
-            self._on_relay_change()
+        self._on_change()
 
     # ClusterListener -----------------------------------------------------------------------
 
@@ -241,3 +248,4 @@ class Edge:
         """See ClusterListener."""
         del leadership
         self.relay.connect()
+        self._on_change()

@@ -112,6 +112,33 @@ def test_without_a_leader_sessions_end_and_nobody_is_accepted() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("is_long", [False, True], ids=["for a moment", "for long"])
+def test_a_node_cut_off_from_the_leader(is_long: bool) -> None:
+    """Its stream stays open; sessions do not stay for ever."""
+
+    async def scenario() -> None:
+        async with world(no_leader_max_s=0.1 if is_long else 30.0) as w:
+            queue = w.consensus.create("orders")
+            w.consensus.elect("n2")
+            peer = await w.peer()
+            w.consensus.lose_contact()
+            peer.send(packet(1))
+            await unanswered(w, batches=1)
+            assert not w.edge.is_ready
+            if is_long:
+                await w.closed("no_leader")
+                await until(lambda: peer.is_gone)
+            w.consensus.regain_contact()
+            await until(lambda: w.edge.is_ready, lambda: w.edge.not_ready_reason)
+            if is_long:
+                peer = await w.peer()
+                peer.send(packet(1))
+            await peer.acknowledged(1)
+            assert w.consensus.ids(queue) == [1]
+
+    run(scenario())
+
+
 def test_a_leader_in_time_keeps_every_session() -> None:
     async def scenario() -> None:
         async with world(no_leader_max_s=0.5) as w:

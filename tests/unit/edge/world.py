@@ -185,6 +185,19 @@ class Consensus:
             stream.is_over = True
             stream.events.on_end("the leader is gone")
 
+    def lose_contact(self) -> None:
+        """This node does not hear of the leader any more; its stream just stands still."""
+        self.is_working = False
+        self.leader = None
+        self._tell()
+
+    def regain_contact(self) -> None:
+        """It does, and nothing has changed."""
+        self.leader = "n2"
+        self._tell()
+        self.is_working = True
+        self.work()
+
     def elect(self, leader: str) -> None:
         """Begin a new term."""
         self.term += 1
