@@ -152,6 +152,10 @@ class Driver(Generic[ResultT]):
         """The last index applied here."""
         return self._replica.applied_index
 
+    def droppable_soon(self, ahead_bytes: int) -> int:
+        """As `Replica.droppable_soon`."""
+        return self._replica.droppable_soon(ahead_bytes)
+
     @property
     def transport(self) -> Transport:
         """What connects this replica."""

@@ -371,6 +371,12 @@ class Replica(Generic[ResultT]):
         """The last index known committed."""
         return self._core.commit
 
+    def droppable_soon(self, ahead_bytes: int) -> int:
+        """Return up to which applied index the log may be dropped when `ahead_bytes` more were
+        appended and the state machine has it durably; 0 if nothing.
+        """
+        return min(self._retention.droppable_soon(ahead_bytes), self._applied)
+
     @property
     def applied_index(self) -> int:
         """The last index applied here."""

@@ -42,6 +42,13 @@ class Retention:
         marks = self._marks
         while len(marks) > 1 and self._total - marks[1][1] >= self._keep_bytes:
             marks.popleft()
-        if marks and self._total - marks[0][1] >= self._keep_bytes:
-            return marks[0][0]
-        return 0
+        return self.droppable_soon(0)
+
+    def droppable_soon(self, ahead_bytes: int) -> int:
+        """Return what `droppable` will, at least, when `ahead_bytes` more were appended."""
+        index = 0
+        for mark, total in self._marks:
+            if self._total + ahead_bytes - total < self._keep_bytes:
+                break
+            index = mark
+        return index

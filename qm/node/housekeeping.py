@@ -4,6 +4,7 @@ import asyncio
 import logging
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -74,8 +75,10 @@ class DiskWatch:
 class Housekeeping:
     """Keeps the store durable and compact."""
 
-    def __init__(self, machine: AppliedStore) -> None:
+    def __init__(self, machine: AppliedStore, droppable_soon: Callable[[int], int]) -> None:
+        """`droppable_soon`: `raft.driver.Driver.droppable_soon`."""
         self._machine = machine
+        self._droppable_soon = droppable_soon
         self._flushed_at = time.monotonic()
 
     async def flush(self) -> None:
@@ -87,7 +90,8 @@ class Housekeeping:
         self._flushed_at = time.monotonic()
         machine.applied_bytes = 0
         if machine.applied_index() > machine.durable_index():
-            await self._move_ahead(machine.applied_index())
+            # Until the next flush the log may drop so much more; what it keeps stays where it is.
+            await self._move_ahead(self._droppable_soon(FLUSH_BYTES))
             await asyncio.to_thread(machine.flush)
 
     async def _move_ahead(self, upto: int) -> None:

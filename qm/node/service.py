@@ -150,7 +150,7 @@ class Service:
         self.replicated.listen(self._journal)
         await self.msmq.start()
         await self.api.start()
-        keeping = Housekeeping(self.replicated.machine)
+        keeping = Housekeeping(self.replicated.machine, self.replicated.driver.droppable_soon)
         begin = self._rounds.begin
         begin("disk", housekeeping.LOOK_EVERY_S, self.disk.look)
         begin("flush", housekeeping.LOOK_EVERY_S, keeping.flush)
