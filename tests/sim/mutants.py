@@ -21,7 +21,7 @@ from tests.sim.__main__ import STEPS
 from tests.sim.planted import MUTANTS, Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("raft", "tests/sim", "tests/__init__.py")
+COPIED = ("raft", "tests/sim", "tests/unit/model", "tests/unit/__init__.py", "tests/__init__.py")
 SEEDS = 500
 
 
