@@ -19,7 +19,6 @@ from qm.api.identity import (
 )
 from qm.api.roles import RULES, rule_of
 from qm.api.server import ApiConfig, ApiServer, is_loopback
-from qm.node.roles import Role as CertificateRole
 from qm.observe.metrics import Metrics
 from qm.pb import control_pb2, data_pb2
 from qm.security.sid import sid_text
@@ -106,7 +105,7 @@ def test_roles_open_and_close_calls() -> None:
     async def scenario() -> None:
         async with world(is_secure=True) as made:
             leader = await made.leader()
-            async with made.channel(leader, "carol", CertificateRole.CLIENT) as channel:
+            async with made.channel(leader, "carol", Role.CLIENT) as channel:
                 operator = Operator(channel)
                 await operator.create(PATH)
                 with refused(DENIED):
@@ -118,12 +117,12 @@ def test_roles_open_and_close_calls() -> None:
                 with refused(DENIED):
                     async for _ in operator.node.StreamEvents(control_pb2.StreamEventsRequest()):
                         pass
-            async with made.channel(leader, "oscar", CertificateRole.OPERATOR) as channel:
+            async with made.channel(leader, "oscar", Role.OPERATOR) as channel:
                 operator = Operator(channel)
                 await operator.cluster.GetStatus(control_pb2.GetStatusRequest())
                 with refused(DENIED):
                     await operator.cluster.RemoveMember(control_pb2.RemoveMemberRequest(name="n1"))
-            async with made.channel(leader, "n7", CertificateRole.NODE) as channel:
+            async with made.channel(leader, "n7", Role.NODE) as channel:
                 with refused(DENIED):
                     await Operator(channel).queues.ListQueues(control_pb2.ListQueuesRequest())
                 health = health_pb2_grpc.HealthStub(channel)
@@ -145,7 +144,7 @@ def test_roles_open_and_close_calls() -> None:
 
 def test_access_lists_hold_between_principals() -> None:
     async def scenario() -> None:
-        client_role = CertificateRole.CLIENT
+        client_role = Role.CLIENT
         async with world(is_secure=True) as made:
             leader = await made.leader()
             async with (
@@ -196,7 +195,7 @@ def test_access_lists_hold_between_principals() -> None:
 
 def test_a_session_is_its_principals() -> None:
     async def scenario() -> None:
-        client_role = CertificateRole.CLIENT
+        client_role = Role.CLIENT
         async with world(is_secure=True) as made:
             leader = await made.leader()
             async with (
