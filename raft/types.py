@@ -42,6 +42,9 @@ class HardState(msgspec.Struct, frozen=True, gc=False):
     term: int = 0
     vote: NodeId | None = None
     commit: int = 0
+    """May lag, and lies below the entries that are written along with it: it must hold without
+    them.
+    """
 
 
 class Configuration(msgspec.Struct, frozen=True, gc=False):
