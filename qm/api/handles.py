@@ -5,7 +5,7 @@ from typing import Final
 
 from qm.api.errors import InvalidArgument, LimitReached, MsmqError, check
 from qm.api.identity import Principal
-from qm.api.names import absolute_text
+from qm.api.names import absolute_text, settled
 from qm.api.outcomes import numbers_of
 from qm.api.proposing import Proposer
 from qm.api.sessions import Sessions
@@ -60,7 +60,9 @@ class Handles:
         numbered = await self._sessions.numbered(request.request, who)
         if not request.queue:
             raise InvalidArgument("queue", "say which: a format name or a path name")
-        format_name = absolute_text(self._cluster.view, request.queue, "queue")
+        format_name = await settled(
+            self._cluster, lambda: absolute_text(self._cluster.view, request.queue, "queue")
+        )
         command = OpenQueue(
             numbered, format_name, int(request.access), int(request.share_mode), who.sids
         )

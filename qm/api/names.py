@@ -1,5 +1,8 @@
 """Names that callers give, made absolute: a format name, or a path name of a queue of ours."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import msgspec
 
 from qm.api.errors import InvalidArgument, MsmqError
@@ -9,7 +12,10 @@ from qm.names.errors import QueueNameError
 from qm.names.format_name import FormatName, format_name_text, parse_format_name
 from qm.names.grammar import LOCAL_COMPUTER
 from qm.pb import control_pb2
+from qm.store.cluster import Cluster
 from qm.wire.codes import ErrorCode
+
+T = TypeVar("T")
 
 
 def is_format_name(text: str) -> bool:
@@ -41,6 +47,17 @@ def absolute_name(view: View, text: str, field: str) -> FormatName:
         address = msgspec.structs.replace(name.address, host=manager.computer_name)
         name = msgspec.structs.replace(name, address=address)
     return name
+
+
+async def settled(cluster: Cluster, resolve: Callable[[], T]) -> T:
+    """Return what `resolve` makes of the state, looking once more behind a barrier if it fails: a
+    queue may have been created a moment ago through another node.
+    """
+    try:
+        return resolve()
+    except MsmqError:
+        await cluster.read_barrier()
+        return resolve()
 
 
 def absolute_text(view: View, text: str, field: str) -> str:

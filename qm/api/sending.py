@@ -5,7 +5,7 @@ from zlib import crc32
 
 from qm.api.errors import InvalidArgument
 from qm.api.identity import Principal
-from qm.api.names import absolute_text
+from qm.api.names import absolute_text, settled
 from qm.api.outcomes import sent
 from qm.api.packets import PacketBuilder
 from qm.api.properties import message_id
@@ -35,6 +35,19 @@ class Sending:
             raise InvalidArgument("messages", f"{count}; 1 to {MESSAGES_PER_SEND_MAX} per call")
         transaction = checked_transaction(request.transaction)
         first = await self._sessions.numbered(request.request, who, count)
+        commands = await settled(
+            self._cluster, lambda: self._commands(request, first, who, transaction)
+        )
+        outcomes = await self._proposer.repeat(*commands)
+        return data_pb2.SendReply(results=[self._result(outcome) for outcome in outcomes])
+
+    def _commands(
+        self,
+        request: data_pb2.SendRequest,
+        first: Request,
+        who: Principal,
+        transaction: bytes | None,
+    ) -> list[Send]:
         builder = PacketBuilder(self._cluster.view, self._cluster.now_ms(), transaction)
         commands = []
         for place, message in enumerate(request.messages):
@@ -43,8 +56,7 @@ class Sending:
                 commands.append(self._command(builder, message, number, who, transaction))
             except InvalidArgument as error:
                 raise error.within(f"messages[{place}]") from None
-        outcomes = await self._proposer.repeat(*commands)
-        return data_pb2.SendReply(results=[self._result(outcome) for outcome in outcomes])
+        return commands
 
     def _command(
         self,

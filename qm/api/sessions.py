@@ -54,6 +54,8 @@ class Sessions:
         (outcome,) = await self._proposer.repeat(command)
         check(outcome.status)
         epoch, confirmed_upto, highest_number = numbers_of(outcome)
+        if self._cluster.view.ledger.manager is None:
+            await self._cluster.read_barrier()  # perhaps it was born a moment ago
         manager = self._cluster.view.ledger.manager
         if manager is None:
             raise MsmqError(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
