@@ -19,7 +19,16 @@ from qm.model.machine import Machine
 from qm.model.queries import View, list_queues, queue_statistics
 from qm.model.state import MemoryState
 from qm.store.codec import UnknownCommand, decode_entry, encode_command, encode_stamp
-from qm.wire.queue_name import DirectQueueFormatName
+from qm.wire.errors import ProtocolError, ValueOutOfRange
+from qm.wire.queue_name import (
+    DirectQueueFormatName,
+    PrivateQueueFormatName,
+    PrivateQueueFormatNameId,
+    PublicQueueFormatName,
+    QueueHost,
+    QueueName,
+)
+from qm.wire.user_message import parse_user_message
 from raft.batch import BatchBuilder
 from tests.unit.model.world import HOST, NOW_MS, NOW_S, PEER, packet
 from tests.unit.store.test_audit import RECEIVE, create
@@ -78,6 +87,27 @@ NAMES = (
 )  # fmt: skip
 
 
+NAME_MAKERS: tuple[Callable[[Any], QueueName], ...] = (
+    lambda maker: DirectQueueFormatName(f"OS:{HOST}\\orders"),
+    lambda maker: DirectQueueFormatName(maker.chance.choice(ODD_DIRECT_NAMES)),
+    lambda maker: PublicQueueFormatName(maker.chance.choice((b"o" * 16, b"?" * 16))),
+    lambda maker: PrivateQueueFormatName(b"o" * 16, maker.chance.choice((4, 5, 16, U32))),
+    lambda maker: PrivateQueueFormatNameId(
+        maker.chance.choice(list(QueueHost)), maker.chance.choice((4, 16, U32))
+    ),
+)
+ODD_DIRECT_NAMES = (
+    "OS:far\\q",
+    f"OS:{HOST}\\orders;sub",
+    f"OS:{HOST}\\SYSTEM$;JOURNAL",
+    "HTTP://web/MSMQ/q",
+    "TCP:1.2.3.4\\PRIVATE$\\x",
+    "OS:\u0130\\q",
+    "nonsense",
+    "x" * 300,
+)
+
+
 class Maker:
     """Makes commands whose fields hold anything."""
 
@@ -116,10 +146,34 @@ class Maker:
 
     def packet(self) -> bytes:
         chance = self.chance
-        admin = DirectQueueFormatName(f"OS:{HOST}\\orders")
+        names = (None, *(make(self) for make in NAME_MAKERS))
+        for _ in range(TRIES_MAX):
+            try:
+                return self.changed(self.sound_packet(chance, names))
+            except ValueOutOfRange:
+                continue  # not every name can stand everywhere
+        raise AssertionError("no packet that can be written")
+
+    def changed(self, raw: bytes) -> bytes:
+        """Flip some bytes, as far as the packet stays one that an edge lets pass."""
+        for _ in range(self.chance.choice((0, 4, 30))):
+            changed = bytearray(raw)
+            at = self.chance.randrange(16, len(raw))
+            changed[at] = self.chance.choice(
+                (0, 1, 0xFF, changed[at] ^ 1 << self.chance.randrange(8))
+            )
+            try:
+                parse_user_message(changed, 0, len(changed))
+            except ProtocolError:
+                continue
+            raw = bytes(changed)
+        return raw
+
+    @staticmethod
+    def sound_packet(chance: random.Random, names: tuple[QueueName | None, ...]) -> bytes:
         return packet(
             chance.choice((1, 2, 3, 0, U32)),
-            to=chance.choice(("orders", "exact", "nowhere")),
+            to=chance.choice(("orders", "exact", "nowhere", *filter(None, names))),
             body=chance.randbytes(chance.randrange(30)),
             sequence=chance.choice((None, None, (1 << 32, 1, 0), (U64, U32, U32 - 1))),
             priority=chance.randrange(8),
@@ -128,7 +182,8 @@ class Maker:
             time_to_reach_queue=chance.choice((0, 5, U32 - 1, U32, U32)),
             has_negative_journaling=chance.random() < 0.5,
             has_positive_journaling=chance.random() < 0.5,
-            admin_queue=chance.choice((None, admin)),
+            admin_queue=chance.choice(names),
+            response_queue=chance.choice(names),
             report_to=chance.choice((None, None, b"o" * 16)),
             properties={"flags": chance.choice((0, 15))},
         )
