@@ -1,4 +1,4 @@
-"""`spark-submit spark/main.py audit --archive URL`: the jobs on a Spark cluster or embedded.
+"""`python -m spark audit --archive URL`, or `spark-submit spark/__main__.py audit ...`: the jobs on a Spark cluster or embedded.
 
 Exit status: 0 nothing found, 1 findings, 2 the archive cannot be audited.
 """
