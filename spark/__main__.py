@@ -1,4 +1,4 @@
-"""`python -m spark audit --archive URL`, or `spark-submit spark/__main__.py audit ...`: the jobs on a Spark cluster or embedded.
+"""The jobs: `python -m spark audit --archive URL`, or `spark-submit spark/__main__.py audit ...`.
 
 Exit status: 0 nothing found, 1 findings, 2 the archive cannot be audited.
 """
