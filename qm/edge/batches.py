@@ -10,7 +10,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from qm.edge.limits import BATCH_FACTS_MAX_COUNT, BATCH_MAX_COUNT, BATCH_SOFT_MAX_BYTES
+from qm.edge.limits import (
+    BATCH_FACTS_MAX_COUNT,
+    BATCH_MAX_COUNT,
+    BATCH_SOFT_MAX_BYTES,
+    NOTES_MAX_COUNT,
+)
 from qm.model.commands import EdgeBatch, Facts, FinalAcked, OrderAcked
 from qm.store.codec import encode_command
 
@@ -63,25 +68,40 @@ class Run:
 
 
 class Note:
-    """An OrderAck or FinalAck for this queue manager: one position, one command of its own."""
+    """An OrderAck or FinalAck for this queue manager: one position, one row of a command."""
 
-    __slots__ = ("command", "flow", "last_position")
+    __slots__ = ("flow", "last_position", "number", "subject")
 
     count = 1
     size_bytes = 64
     """Roughly what it holds; its packet is gone."""
 
-    def __init__(self, flow: "Flow", last_position: int, command: OrderAcked | FinalAcked) -> None:
+    def __init__(self, flow: "Flow", last_position: int, subject: int, number: int) -> None:
         self.flow = flow
         self.last_position = last_position
-        self.command = command
+        self.subject = subject
+        """The sequence, or the ordinal of the message that is meant."""
+        self.number = number
+        """How far it arrived, or the class of what became of it."""
+
+
+class OrderNote(Note):
+    """[MS-MQQB] 2.2.4."""
+
+    __slots__ = ()
+
+
+class FinalNote(Note):
+    """[MS-MQQB] 2.2.5."""
+
+    __slots__ = ()
 
 
 Item = Run | Note
 
 
 class Batch:
-    """Items that travel together: runs, or one note."""
+    """Items that travel together: runs, or notes of one kind."""
 
     __slots__ = ("arrived_at", "items", "number", "size_bytes")
 
@@ -92,6 +112,11 @@ class Batch:
         """Monotonic seconds of the first arrival in it, or before."""
         self.size_bytes = sum(item.size_bytes for item in items)
 
+    @property
+    def notes(self) -> list[Note]:
+        """The items, if they are notes."""
+        return [item for item in self.items if isinstance(item, Note)]
+
     def drop_closed(self) -> None:
         """Leave out what belongs to closed sessions: their peers send it again elsewhere."""
         self.items = [item for item in self.items if item.flow.is_open]
@@ -99,9 +124,9 @@ class Batch:
 
     def payload(self, edge: str) -> bytes:
         """Return the encoded command."""
-        first = self.items[0]
-        if isinstance(first, Note):
-            return encode_command(first.command)
+        notes = self.notes
+        if notes:
+            return encode_command(_acknowledged(notes))
         runs = [item for item in self.items if isinstance(item, Run)]
         blocks = [memoryview(run.block)[: run.size_bytes] for run in runs]
         return encode_command(edge_batch(edge, self.number, runs), blocks)
@@ -110,9 +135,12 @@ class Batch:
 def cut(waiting: deque[Item]) -> list[Item]:
     """Take the items of the next batch; `waiting` is not empty."""
     first = waiting.popleft()
-    items, count, size = [first], first.count, first.size_bytes
+    items: list[Item] = [first]
     if isinstance(first, Note):
+        while waiting and type(waiting[0]) is type(first) and len(items) < NOTES_MAX_COUNT:
+            items.append(waiting.popleft())
         return items
+    count, size = first.count, first.size_bytes
     facts = first.facts_count
     while waiting and size < BATCH_SOFT_MAX_BYTES:
         item = waiting[0]
@@ -125,6 +153,20 @@ def cut(waiting: deque[Item]) -> list[Item]:
             break
         items.append(waiting.popleft())
     return items
+
+
+def _acknowledged(notes: Sequence[Note]) -> OrderAcked | FinalAcked:
+    """Return the command that says what the notes say."""
+    if isinstance(notes[0], FinalNote):
+        return FinalAcked(
+            array("Q", [note.subject for note in notes]),
+            array("Q", [note.number for note in notes]),
+        )
+    # They are cumulative: the furthest of each sequence says it all.
+    furthest: dict[int, int] = {}
+    for note in notes:
+        furthest[note.subject] = max(note.number, furthest.get(note.subject, 0))
+    return OrderAcked(array("Q", furthest), array("Q", furthest.values()))
 
 
 def edge_batch(edge: str, number: int, runs: Sequence[Run]) -> EdgeBatch:

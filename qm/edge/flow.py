@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from zlib_ng.zlib_ng import crc32
 
-from qm.edge.batches import Note, Run
+from qm.edge.batches import FinalNote, OrderNote, Run
 from qm.edge.facts import FlowFacts
-from qm.model.commands import Facts, FinalAcked, OrderAcked
+from qm.model.commands import Facts
 from qm.session import CloseReason, FinalAckArrived, OrderAckArrived, PacketsArrived
 from qm.store.cluster import SessionFacts
 from qm.wire.errors import ProtocolError
@@ -95,8 +95,8 @@ class Flow:
                 self._take_packets(event)
             case OrderAckArrived():
                 ack = event.order_ack
-                command = OrderAcked(ack.tx_sequence_id.to_int(), ack.tx_sequence_number)
-                self._relay.add(Note(self, event.position, command))
+                sequence = ack.tx_sequence_id.to_int()
+                self._relay.add(OrderNote(self, event.position, sequence, ack.tx_sequence_number))
             case FinalAckArrived():
                 self._take_final_ack(event)
 
@@ -115,7 +115,7 @@ class Flow:
             # It speaks of a message that is not ours. No message has the ordinal 0 (QB-A12), so
             # apply ignores it in its place.
             ordinal = 0
-        self._relay.add(Note(self, event.position, FinalAcked(ordinal, ack.message_class)))
+        self._relay.add(FinalNote(self, event.position, ordinal, ack.message_class))
 
     def settle(self, upto: int, log_index: int) -> None:
         """Commit every position up to `upto`, as far as no note is open."""
@@ -125,13 +125,13 @@ class Flow:
         self.log_index = max(self.log_index, log_index)
         self.owner.commit(min((self._durable, *(note - 1 for note in self._open_notes))))
 
-    def settle_note(self, position: int, log_index: int, *, is_complete: bool) -> None:
-        """Commit an OrderAck or FinalAck, unless the same command must be applied again."""
-        if is_complete:
-            self._open_notes.discard(position)
-        else:
-            self._open_notes.add(position)
-        self.settle(position, log_index)
+    def keep_open(self, position: int) -> None:
+        """The command of an OrderAck must be applied again before it is settled."""
+        self._open_notes.add(position)
+
+    def complete(self, position: int) -> None:
+        """It is settled."""
+        self._open_notes.discard(position)
 
     def delivered(self, tokens: Sequence[int]) -> None:
         """The peer acknowledged late packets."""

@@ -7,6 +7,7 @@ log in the order in which they arrived.
 """
 
 from collections import deque
+from collections.abc import Sequence
 
 from qm.edge.batches import Batch, Item, Note, cut
 from qm.edge.limits import BATCH_SOFT_MAX_BYTES, EAGER_BATCHES_COUNT
@@ -48,13 +49,14 @@ class Pipeline:
         self._waiting_bytes += item.size_bytes
         self.held_bytes += item.size_bytes
 
-    def put_first(self, note: Note, now: float) -> None:
-        """Let a note that must be applied once more wait ahead of everything unsent."""
+    def put_first(self, notes: Sequence[Note], now: float) -> None:
+        """Let notes that must be applied once more wait ahead of everything unsent."""
         if not self._waiting:
             self._waiting_since = now
-        self._waiting.appendleft(note)
-        self._waiting_bytes += note.size_bytes
-        self.held_bytes += note.size_bytes
+        self._waiting.extendleft(reversed(notes))
+        size = sum(note.size_bytes for note in notes)
+        self._waiting_bytes += size
+        self.held_bytes += size
 
     def next_batch(self, now: float) -> Batch | None:
         """Return what is to be sent now, which then is unanswered; None for nothing."""

@@ -124,10 +124,10 @@ class Relay:
             self._retry_later()
             return
         self.commit_index = max(self.commit_index, index)
-        self._watch.answered(self._loop.time() - batch.arrived_at, outcome)
-        note = settle(batch, index, outcome)
-        if note is not None:
-            self._pipeline.put_first(note, self._loop.time())
+        self._watch.answered(self._loop.time() - batch.arrived_at, len(batch.items), outcome)
+        again = settle(batch, index, outcome)
+        if again:
+            self._pipeline.put_first(again, self._loop.time())
         self._after_release()
 
     def _after_release(self) -> None:

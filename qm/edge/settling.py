@@ -8,7 +8,7 @@ session, with what lies before it committed, so that the peer sends it again (QB
 from collections.abc import Sequence
 from typing import Final
 
-from qm.edge.batches import Batch, Note, Run
+from qm.edge.batches import Batch, Item, Note, Run
 from qm.edge.flow import Flow
 from qm.model.columns import IntArray
 from qm.model.commands import TransferVerdict
@@ -18,17 +18,14 @@ from qm.session import CloseReason
 _CLOSE: Final = int(TransferVerdict.CLOSE_SESSION)
 
 
-def settle(batch: Batch, index: int, outcome: Outcome) -> Note | None:
+def settle(batch: Batch, index: int, outcome: Outcome) -> list[Note]:
     """Commit the sessions of a batch that the entry at `index` carried, each once.
 
-    Returns a note that is to be applied once more before it counts.
+    Returns notes whose command is to be applied once more before they count.
     """
-    first = batch.items[0]
-    if isinstance(first, Note):
-        # The value of an OrderAck says whether more of its sequence is to be settled.
-        is_complete = outcome.value is not True
-        first.flow.settle_note(first.last_position, index, is_complete=is_complete)
-        return None if is_complete or not first.flow.is_open else first
+    notes = batch.notes
+    if notes:
+        return _settle_notes(notes, index, is_complete=outcome.value is not True)
     runs = [item for item in batch.items if isinstance(item, Run)]
     verdicts = outcome.verdicts
     if verdicts is None or len(verdicts) != sum(run.count for run in runs):
@@ -36,9 +33,24 @@ def settle(batch: Batch, index: int, outcome: Outcome) -> Note | None:
     elif _CLOSE in verdicts:
         _settle_some(runs, index, verdicts)
     else:
-        for flow, position in {run.flow: run.last_position for run in runs}.items():
-            flow.settle(position, index)
-    return None
+        _settle_all(runs, index)
+    return []
+
+
+def _settle_all(items: Sequence[Item], index: int) -> None:
+    for flow, position in {item.flow: item.last_position for item in items}.items():
+        flow.settle(position, index)
+
+
+def _settle_notes(notes: list[Note], index: int, *, is_complete: bool) -> list[Note]:
+    """The value of OrderAcked says whether more of its sequences is to be settled."""
+    for note in notes:
+        if is_complete:
+            note.flow.complete(note.last_position)
+        else:
+            note.flow.keep_open(note.last_position)
+    _settle_all(notes, index)
+    return [] if is_complete else [note for note in notes if note.flow.is_open]
 
 
 def _settle_some(runs: Sequence[Run], index: int, verdicts: IntArray | None) -> None:

@@ -93,12 +93,12 @@ class Watch:
         """A batch went to the leader, for the first time or once more."""
         self._batches_sent.inc()
 
-    def answered(self, seconds: float, outcome: Outcome) -> None:
-        """A batch is applied, so long after its first message arrived."""
+    def answered(self, seconds: float, count: int, outcome: Outcome) -> None:
+        """A batch of `count` items is applied, so long after its first message arrived."""
         self._seconds.observe(seconds)
         verdicts = outcome.verdicts
         if verdicts is None:
-            self._arrived.labels(_ACKNOWLEDGEMENT).inc()
+            self._arrived.labels(_ACKNOWLEDGEMENT).inc(count)
         elif not any(verdicts):
             self._accepted.inc(len(verdicts))
         else:

@@ -395,17 +395,17 @@ class TransferAcked(msgspec.Struct, frozen=True, gc=False):
 
 
 class OrderAcked(msgspec.Struct, frozen=True, gc=False):
-    """[MS-MQQB] 3.1.5.6: everything of the sequence up to the number arrived."""
+    """[MS-MQQB] 3.1.5.6: everything of each sequence up to its number arrived. Columns."""
 
-    sequence_identifier: int
-    sequence_number: int
+    sequence_identifiers: IntArray
+    sequence_numbers: IntArray
 
 
 class FinalAcked(msgspec.Struct, frozen=True, gc=False):
-    """[MS-MQQB] 3.1.5.7: what became of one transactional message."""
+    """[MS-MQQB] 3.1.5.7: what became of transactional messages. Columns."""
 
-    message_ordinal: int
-    message_class: int
+    message_ordinals: IntArray
+    message_classes: IntArray
 
 
 class TransferFailed(msgspec.Struct, frozen=True, gc=False):

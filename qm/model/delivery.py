@@ -32,6 +32,8 @@ from qm.wire.message_class import MessageClass
 MQ_OK: Final = 0
 BATCH_MAX: Final = POSITIONS_PER_ENTRY_MAX // 4
 """Positions per command: each may leave a copy and an acknowledgement."""
+_U16_MAX: Final = 0xFFFF
+_U32_MAX: Final = 0xFFFF_FFFF
 _NUMBER_MAX: Final = 0xFFFF_FFFE
 """PreviousTxSequenceNumber ends there ([MS-MQMQ] 2.2.20.5)."""
 _WANTS_FINAL_ACK: Final = (
@@ -122,37 +124,48 @@ class Delivery:
         return Outcome(MQ_OK)
 
     def apply_order_acked(self, command: OrderAcked) -> Outcome:
-        """Everything of a live sequence up to a number has arrived; the value: whether more is
-        to be settled by the same command again.
+        """Everything of live sequences up to their numbers has arrived; the value: whether more
+        is to be settled by the same command again.
         """
-        queue_id = self._outgoing.queue_of_sequence(command.sequence_identifier)
+        identifiers, numbers = command.sequence_identifiers, command.sequence_numbers
+        if len(identifiers) != len(numbers) or len(identifiers) > BATCH_MAX:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        room = BATCH_MAX
+        for identifier, number in zip(identifiers, numbers, strict=True):
+            room -= self._order_acked(identifier, number, room)
+            if room < 0:
+                return Outcome(MQ_OK, value=True)
+        return Outcome(MQ_OK, value=False)
+
+    def _order_acked(self, identifier: int, number: int, room: int) -> int:
+        """Settle at most `room` positions of a sequence; return how many, one more if some are
+        left.
+        """
+        queue_id = self._outgoing.queue_of_sequence(identifier)
         queue = self._queue(queue_id) if queue_id else None
         if queue is None:
-            return Outcome(MQ_OK, value=False)  # an old sequence: nothing of it is pending
+            return 0  # an old sequence: nothing of it is pending
         sequence = self._outgoing.sequence(queue_id)
-        upto = min(command.sequence_number, sequence.next_number - 1)
+        upto = min(number, sequence.next_number - 1)
         sequence.last_acked_number = max(sequence.last_acked_number, upto)
         self._outgoing.put_sequence(queue_id, sequence)
         self._outgoing.changed(queue_id)
-        keys = self._outgoing.numbered(
-            queue_id, command.sequence_identifier, upto, POSITIONS_PER_ENTRY_MAX
-        )
         settled = 0
-        for key in keys:
+        for key in self._outgoing.numbered(queue_id, identifier, upto, POSITIONS_PER_ENTRY_MAX):
             row = self._outgoing.row(queue_id, key)
             position = self._ledger.position(queue_id, key)
             if row is None or position is None or row.is_settled:
                 continue
             if row.is_order_acked:
                 continue
-            if settled == BATCH_MAX:
-                return Outcome(MQ_OK, value=True)
             settled += 1
+            if settled > room:
+                break
             row.is_order_acked = True
             self._outgoing.put_row(queue_id, key, row)
             if row.is_session_acked:
                 self._settle(queue, key, position, row)
-        return Outcome(MQ_OK, value=False)
+        return settled
 
     def _settle(
         self, queue: QueueInHand, key: int, position: Position, row: OutgoingPosition
@@ -174,24 +187,28 @@ class Delivery:
             ledger.lock(queue, key, position, Lock(LockKind.FINAL_ACK, b""))
 
     def apply_final_acked(self, command: FinalAcked) -> Outcome:
-        """What became of a message at its destination; it is always removed (QB-A19).
+        """What became of messages at their destinations; each is always removed (QB-A19).
 
         It may come before the order ack: whoever says how a message ended has it.
         """
-        if not 0 <= command.message_ordinal < 1 << 32:
+        ordinals, classes = command.message_ordinals, command.message_classes
+        if len(ordinals) != len(classes) or len(ordinals) > BATCH_MAX:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        key = QUEUE_KEY.pack(command.message_ordinal)
+        for ordinal, message_class in zip(ordinals, classes, strict=True):
+            if ordinal <= _U32_MAX and message_class <= _U16_MAX:
+                self._final_acked(ordinal, message_class)
+        return Outcome(MQ_OK)
+
+    def _final_acked(self, ordinal: int, message_class: int) -> None:
+        key = QUEUE_KEY.pack(ordinal)
         awaiting = self._ledger.record(Table.AWAITING_FINAL_ACK, key, AwaitingFinalAck)
         if awaiting is None:
-            return Outcome(MQ_OK)
+            return
         queue = self._queue(awaiting.queue_id)
         position = self._ledger.position(awaiting.queue_id, awaiting.lookup_identifier)
         if queue is not None and position is not None:
-            self._endings.deliver(
-                queue, awaiting.lookup_identifier, position, command.message_class
-            )
+            self._endings.deliver(queue, awaiting.lookup_identifier, position, message_class)
         self._ledger.state.delete(Table.AWAITING_FINAL_ACK, key)
-        return Outcome(MQ_OK)
 
     # Failures, outbox --------------------------------------------------------------------
 

@@ -1049,21 +1049,23 @@ Global___TransferAcked: _TypeAlias = TransferAcked  # noqa: Y015
 
 @_typing.final
 class OrderAcked(_message.Message):
+    """Columns of packed little-endian u64, of one length each."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
-    SEQUENCE_IDENTIFIER_FIELD_NUMBER: _builtins.int
-    SEQUENCE_NUMBER_FIELD_NUMBER: _builtins.int
-    sequence_identifier: _builtins.int
-    sequence_number: _builtins.int
+    SEQUENCE_IDENTIFIERS_FIELD_NUMBER: _builtins.int
+    SEQUENCE_NUMBERS_FIELD_NUMBER: _builtins.int
+    sequence_identifiers: _builtins.bytes
+    sequence_numbers: _builtins.bytes
     def __init__(
         self,
         *,
-        sequence_identifier: _builtins.int = ...,
-        sequence_number: _builtins.int = ...,
+        sequence_identifiers: _builtins.bytes = ...,
+        sequence_numbers: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["sequence_identifier", b"sequence_identifier", "sequence_number", b"sequence_number"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sequence_identifiers", b"sequence_identifiers", "sequence_numbers", b"sequence_numbers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1073,19 +1075,19 @@ Global___OrderAcked: _TypeAlias = OrderAcked  # noqa: Y015
 class FinalAcked(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    MESSAGE_ORDINAL_FIELD_NUMBER: _builtins.int
-    MESSAGE_CLASS_FIELD_NUMBER: _builtins.int
-    message_ordinal: _builtins.int
-    message_class: _builtins.int
+    MESSAGE_ORDINALS_FIELD_NUMBER: _builtins.int
+    MESSAGE_CLASSES_FIELD_NUMBER: _builtins.int
+    message_ordinals: _builtins.bytes
+    message_classes: _builtins.bytes
     def __init__(
         self,
         *,
-        message_ordinal: _builtins.int = ...,
-        message_class: _builtins.int = ...,
+        message_ordinals: _builtins.bytes = ...,
+        message_classes: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_class", b"message_class", "message_ordinal", b"message_ordinal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_classes", b"message_classes", "message_ordinals", b"message_ordinals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -29,6 +29,10 @@ _ARRAY_TYPECODES: Final = {
     "checksums": "I",
     "lookup_identifiers": "Q",
     "outbox_ids": "Q",
+    "sequence_identifiers": "Q",
+    "sequence_numbers": "Q",
+    "message_ordinals": "Q",
+    "message_classes": "Q",
 }
 _FROM_PLACE: Final = frozenset(
     {"body_index", "body_offset", "body_ordinal", "first_ordinal", "packet", "packets"}

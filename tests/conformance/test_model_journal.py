@@ -79,7 +79,11 @@ def test_the_application_dead_letter_queue_if_it_can_be(
     sender.send(1, **JN, **TRANSACTIONAL)
     if by_final_ack:
         ordinal = arrived(sender)
-        sender.one(commands.FinalAcked(ordinal, MessageClass.NACK_RECEIVE_TIMEOUT))
+        sender.one(
+            commands.FinalAcked(
+                array("Q", [ordinal]), array("Q", [MessageClass.NACK_RECEIVE_TIMEOUT])
+            )
+        )
     else:
         sender.assign()
         fail(sender)
@@ -191,7 +195,10 @@ def test_copy_after_the_final_ack(
 ) -> None:
     sender.send(1, **fields, **TRANSACTIONAL)
     ordinal = arrived(sender)
-    assert sender.one(commands.FinalAcked(ordinal, message_class)).status == 0
+    assert (
+        sender.one(commands.FinalAcked(array("Q", [ordinal]), array("Q", [message_class]))).status
+        == 0
+    )
     expected = received if message_class is MessageClass.ACK_RECEIVE else refused
     assert copies(sender) == expected
     assert sender.keys() == []

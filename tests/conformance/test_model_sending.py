@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,12 @@ def test_tables_survive_in_their_order(sender: Sender) -> None:
         by_kind[position.flags & 2].append(position.message_ordinal)
     assert by_kind == {0: [1, 3], 2: [2, 4]}
     ordinal = by_kind[2][-1]
-    assert sender.one(commands.FinalAcked(ordinal, MessageClass.ACK_RECEIVE)).status == 0
+    assert (
+        sender.one(
+            commands.FinalAcked(array("Q", [ordinal]), array("Q", [MessageClass.ACK_RECEIVE]))
+        ).status
+        == 0
+    )
     assert sender.ordinals("system_journal_queue") == [ordinal]
 
 
@@ -229,9 +235,9 @@ def test_a_final_ack_names_its_message(sender: Sender, is_early: bool) -> None:
     if not is_early:
         sender.session_ack(*sender.keys())
         sender.order_ack(assigned[1][1], 2)
-    sender.one(commands.FinalAcked(second, MessageClass.ACK_RECEIVE))
+    sender.one(commands.FinalAcked(array("Q", [second]), array("Q", [MessageClass.ACK_RECEIVE])))
     assert ordinals(sender) == [first]
-    sender.one(commands.FinalAcked(77, MessageClass.ACK_RECEIVE))
+    sender.one(commands.FinalAcked(array("Q", [77]), array("Q", [MessageClass.ACK_RECEIVE])))
     assert ordinals(sender) == [first]
 
 

@@ -95,7 +95,9 @@ class Sending:
             return  # the connection broke: nothing of it is known
         yield [commands.TransferAcked(queue.queue_id, array("Q", arrived))]
         if self._chance.random() < 0.7:
-            yield [commands.OrderAcked(self.far.sequence, self.far.number)]
+            yield [
+                commands.OrderAcked(array("Q", [self.far.sequence]), array("Q", [self.far.number]))
+            ]
         yield from self._final_acks()
 
     def _send(self, queue_id: int, numbered: dict[int, tuple[int, int, int]]) -> list[int]:
@@ -124,7 +126,7 @@ class Sending:
             sorted(self.far.accepted), min(2, len(self.far.accepted))
         ):
             end = _ENDS[message_id % len(_ENDS)]
-            yield [commands.FinalAcked(message_id, end)]
+            yield [commands.FinalAcked(array("Q", [message_id]), array("Q", [end]))]
 
     def check(self, delivered: set[int]) -> None:
         """What apply calls delivered did arrive."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 from zlib import crc32
 
-from qm.edge.batches import Batch, Note, Run
+from qm.edge.batches import Batch, FinalNote, Note, OrderNote, Run
 from qm.edge.facts import FlowFacts
 from qm.edge.flow import Flow
 from qm.edge.limits import (
@@ -14,9 +14,10 @@ from qm.edge.limits import (
     BATCH_MAX_COUNT,
     BATCH_SOFT_MAX_BYTES,
     EAGER_BATCHES_COUNT,
+    NOTES_MAX_COUNT,
 )
 from qm.edge.pipeline import Pipeline
-from qm.model.commands import EdgeBatch, Facts, OrderAcked, SignatureFact, Stamp
+from qm.model.commands import EdgeBatch, Facts, FinalAcked, OrderAcked, SignatureFact, Stamp
 from qm.store.codec import decode_entry, encode_stamp
 from raft.batch import BatchBuilder
 
@@ -39,8 +40,8 @@ class Session:
         flow = cast("Flow", self)
         return Run(flow, last_position, b"".join(blocks) + b"tail", offsets, checksums, other or {})
 
-    def note(self) -> Note:
-        return Note(cast("Flow", self), 1, OrderAcked(1, 1))
+    def note(self, kind: type[Note] = OrderNote, subject: int = 1, number: int = 1) -> Note:
+        return kind(cast("Flow", self), 1, subject, number)
 
 
 def test_what_waits_goes_together() -> None:
@@ -82,7 +83,7 @@ def sizes(pipeline: Pipeline) -> list[int]:
     return found
 
 
-def test_a_note_travels_alone_and_keeps_its_place() -> None:
+def test_notes_keep_their_place_between_runs() -> None:
     pipeline, session = Pipeline(), Session()
     before, note, behind = session.run([1]), session.note(), session.run([1])
     for item in (before, note, behind):
@@ -90,10 +91,37 @@ def test_a_note_travels_alone_and_keeps_its_place() -> None:
     batches = [pipeline.next_batch(0.0) for _ in range(3)]
     assert [batch and batch.items for batch in batches] == [[before], [note], [behind]]
     pipeline.add(session.run([1]), 0.0)
-    pipeline.put_first(note, 0.0)
+    pipeline.put_first([note], 0.0)
     first = pipeline.next_batch(0.0)
     assert first is not None
     assert first.items == [note]
+
+
+def test_notes_of_one_kind_travel_together() -> None:
+    pipeline, session = Pipeline(), Session()
+    orders = [session.note(OrderNote, 7, 3), session.note(OrderNote, 8, 1)]
+    orders.append(session.note(OrderNote, 7, 5))
+    finals = [session.note(FinalNote, ordinal, 0x4000) for ordinal in range(NOTES_MAX_COUNT + 1)]
+    for note in (*orders, *finals):
+        pipeline.add(note, 0.0)
+    batches = [pipeline.next_batch(0.0) for _ in range(3)]
+    assert [batch and batch.items for batch in batches] == [
+        orders, finals[:NOTES_MAX_COUNT], finals[NOTES_MAX_COUNT:]
+    ]  # fmt: skip
+    builder = BatchBuilder()
+    builder.add(encode_stamp(Stamp(1, "n1")))
+    for batch in batches:
+        assert batch is not None
+        builder.add(batch.payload("n1"))
+    ordered, first, rest = decode_entry(7, builder.build()).commands
+    assert isinstance(ordered, OrderAcked)
+    assert ordered.sequence_identifiers.tolist() == [7, 8]
+    assert ordered.sequence_numbers.tolist() == [5, 1]
+    assert isinstance(first, FinalAcked)
+    assert first.message_ordinals.tolist() == list(range(NOTES_MAX_COUNT))
+    assert set(first.message_classes) == {0x4000}
+    assert isinstance(rest, FinalAcked)
+    assert rest.message_ordinals.tolist() == [NOTES_MAX_COUNT]
 
 
 def test_under_load_batches_grow() -> None:

@@ -57,7 +57,7 @@ class Sender(World):
         assert self.one(commands.TransferAcked(self.queue_id, array("Q", keys))).status == 0
 
     def order_ack(self, sequence: int, number: int) -> None:
-        outcome = self.one(commands.OrderAcked(sequence, number))
+        outcome = self.one(commands.OrderAcked(array("Q", [sequence]), array("Q", [number])))
         assert (outcome.status, outcome.value) == (0, False)
 
     def ordinals(self, which: str) -> list[int]:
@@ -157,7 +157,7 @@ def test_a_final_ack_says_what_became_of_it(
         sender.order_ack(sequence, number)
         assert sender.keys() == [key]
         assert sender.ordinals("system_journal_queue") == []
-    final = commands.FinalAcked(ordinal, message_class)
+    final = commands.FinalAcked(array("Q", [ordinal]), array("Q", [message_class]))
     assert sender.one(final).status == 0
     assert sender.one(final).status == 0
     assert sender.keys() == []
@@ -178,7 +178,7 @@ def test_waiting_for_a_final_ack_ends_the_sequence_but_not_the_message(sender: S
     (numbered,) = [n for n in sender.assign() if n[0] != key]
     assert numbered[1:] == (EPOCH | 2, 1, 0)
     ordinal = sender.positions(sender.queue_id)[key].message_ordinal
-    sender.one(commands.FinalAcked(ordinal, MessageClass.ACK_RECEIVE))
+    sender.one(commands.FinalAcked(array("Q", [ordinal]), array("Q", [MessageClass.ACK_RECEIVE])))
     assert sender.keys() == [numbered[0]]
     sender.session_ack(numbered[0])
     sender.order_ack(EPOCH | 2, 1)
@@ -303,7 +303,7 @@ def test_what_is_on_its_way_for_too_long_is_nacked_and_dead_lettered(
 def test_the_leader_hears_of_every_change_of_an_outgoing_queue(sender: Sender) -> None:
     sender.send(2, **TRANSACTIONAL, has_positive_journaling=True)
     numbers = sender.assign()
-    acked = sender.apply(commands.OrderAcked(numbers[0][1], 1))
+    acked = sender.apply(commands.OrderAcked(array("Q", [numbers[0][1]]), array("Q", [1])))
     assert acked.outgoing_queue_ids == {sender.queue_id}
     settled = sender.apply(commands.TransferAcked(sender.queue_id, array("Q", [sender.keys()[0]])))
     assert settled.outgoing_queue_ids == {sender.queue_id}
@@ -321,3 +321,30 @@ def test_an_outgoing_queue_that_is_being_purged_is_not_removed(sender: Sender) -
     sender.settle(sender.queue_id)
     assert sender.one(remove).status == 0
     assert len(sender.ordinals("system_deadletter_queue")) == 2
+
+
+def test_acknowledgements_come_in_columns(sender: Sender) -> None:
+    sender.send(3, **TRANSACTIONAL, **JOURNALED)
+    (first, sequence, _, _), second, third = sender.assign()
+    sender.session_ack(*sender.keys())
+    old = sequence - 1
+    command = commands.OrderAcked(array("Q", [old, sequence, sequence]), array("Q", [9, 1, 3]))
+    assert sender.one(command).value is False
+    rows = sender.positions(sender.queue_id)
+    ordinals = [rows[key].message_ordinal for key in (first, second[0], third[0])]
+    received, rejected = MessageClass.ACK_RECEIVE, MessageClass.NACK_RECEIVE_REJECTED
+    final = commands.FinalAcked(
+        array("Q", [ordinals[0], 0, 1 << 40, ordinals[2]]),
+        array("Q", [received, received, received, rejected]),
+    )
+    assert sender.one(final).status == 0
+    assert list(sender.positions(sender.queue_id)) == [second[0]]
+    assert sender.ordinals("system_journal_queue") == [ordinals[0]]
+    assert sender.ordinals("system_transactional_deadletter_queue") == [ordinals[2]]
+
+
+def test_columns_must_be_of_one_length_and_bounded(sender: Sender) -> None:
+    many = array("Q", range(1025))
+    for kind in (commands.OrderAcked, commands.FinalAcked):
+        assert sender.one(kind(many, many)).status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
+        assert sender.one(kind(many[:2], many[:1])).status == ErrorCode.MQ_ERROR_INVALID_PARAMETER

@@ -270,7 +270,7 @@ def test_outgoing_queues_and_their_sequences(world: World, look: Looker) -> None
     assert [place and place.sequence_number for place in numbered] == [1, 2, 3]
     sequence = numbered[0].sequence_identifier if numbered[0] else 0
     world.one(commands.TransferAcked(queue_id, array("Q", in_order[:2])))
-    world.one(commands.OrderAcked(sequence, 2))
+    world.one(commands.OrderAcked(array("Q", [sequence]), array("Q", [2])))
     info = queries.outgoing_queue(look(world), queue_id)
     assert info is not None
     assert info.eod_last_ack == queries.SequencePlace(sequence, 2, 1)

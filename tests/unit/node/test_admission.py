@@ -25,7 +25,11 @@ BATCH = EdgeBatch(
 SEND = Send(
     Request("client", 1, 0), memoryview(b"packet"), 0, 0, 0, 0, (Target("DIRECT=OS:a\\b"),), ()
 )
-OTHERS: tuple[Command, ...] = (ClockTick(1), Confirm("client", 3), OrderAcked(1, 2))
+OTHERS: tuple[Command, ...] = (
+    ClockTick(1),
+    Confirm("client", 3),
+    OrderAcked(array("Q", [1]), array("Q", [2])),
+)
 
 
 def test_only_messages_are_new_messages() -> None:
