@@ -71,6 +71,9 @@ class Leading:
             self.outbox.on_rows(applied.outbox_ids)
         if applied.outgoing_queue_ids:
             self._refresh(applied)
+        if applied.is_manager_changed:
+            for sender in list(self.queues.values()):
+                sender.refresh()  # HardenedSecurity locks them all, or lets them go
 
     def _order_ack_due(self, stream_id: int) -> None:
         row = sequence_row(self._surroundings.cluster.state, stream_id)

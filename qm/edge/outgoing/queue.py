@@ -20,7 +20,6 @@ from qm.edge.outgoing.user import Turn
 from qm.model.columns import IntArray
 from qm.model.commands import AssignTransfer, Command, TransferAcked, TransferFailed
 from qm.model.effects import Outcome
-from qm.model.elements import OutgoingAdminState
 from qm.model.ledger import QueueInHand
 from qm.names.format_name import format_name_text, parse_format_name
 from qm.session import (
@@ -83,7 +82,7 @@ class QueueSender:
             self.stop()
             return
         self._watermark = queue.watermark
-        self._heed_admin_state(queue.record.admin_state is not OutgoingAdminState.NORMAL)
+        self._heed_admin_state(rows.is_held(self._surroundings.cluster.state, queue.record))
         self._go_on()
 
     def resend_now(self) -> None:

@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from qm.model.elements import OutgoingAdminState
 from qm.model.ledger import LEVELS, META_QUEUE_MANAGER, QueueInHand
-from qm.model.outgoing import OUTGOING_RECORD, number_key
+from qm.model.outgoing import OUTGOING_RECORD, admin_state_of, number_key
 from qm.model.records import (
     OutgoingPosition,
     OutgoingTransferInfo,
@@ -47,6 +48,13 @@ def queue(state: State, queue_id: int) -> QueueInHand | None:
     if row is None:
         return None
     return QueueInHand(decode(Queue, row), state.get(Table.QUEUE_STATS, key))
+
+
+def is_held(state: State, record: Queue) -> bool:
+    """Whether an administrator, or HardenedSecurity, keeps a queue from sending."""
+    manager = queue_manager(state)
+    assert manager is not None, "a queue without its queue manager"
+    return admin_state_of(manager, record) is not OutgoingAdminState.NORMAL
 
 
 def outgoing_queue_ids(state: State, after: bytes, limit: int) -> tuple[list[int], bytes | None]:

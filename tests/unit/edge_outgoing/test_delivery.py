@@ -6,6 +6,7 @@ import pytest
 
 from qm.edge.outgoing import limits
 from qm.model import commands
+from qm.model.attributes import encode_attribute
 from qm.model.elements import OutgoingAdminState
 from qm.names.guid import guid_text
 from qm.session import OutgoingState, SessionConfig
@@ -271,6 +272,28 @@ def test_a_paused_queue_sends_nothing_until_it_is_resumed() -> None:
             set_state(OutgoingAdminState.NORMAL)
             await until(lambda: not cluster.waiting(queue))
             assert len(peer.raw) == 16
+
+    run(scenario())
+
+
+def test_a_hardened_queue_manager_sends_nothing() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            queue = cluster.send(peer.address, 1)
+            await until(lambda: not cluster.waiting(queue))
+
+            def harden(is_hardened: bool) -> None:
+                changes = {"hardened_security": encode_attribute(is_hardened)}
+                cluster.world.one(commands.SetQueueManager(request(), changes, ()))
+
+            harden(True)
+            cluster.send(peer.address, 3)
+            await settled()
+            assert cluster.waiting(queue) == 3
+            harden(False)
+            await until(lambda: not cluster.waiting(queue))
+            assert len(peer.raw) == 4
 
     run(scenario())
 
