@@ -5,7 +5,12 @@ from collections.abc import Sequence
 from typing import Protocol, cast
 
 from qm.edge.flow import Flow
-from qm.edge.outgoing.limits import TURN_BYTES_MAX, TURN_MESSAGES_MAX, WRITE_HIGH_WATER_BYTES
+from qm.edge.outgoing.limits import (
+    TENURE_S,
+    TURN_BYTES_MAX,
+    TURN_MESSAGES_MAX,
+    WRITE_HIGH_WATER_BYTES,
+)
 from qm.edge.outgoing.surroundings import Surroundings
 from qm.edge.outgoing.user import KEY_BITS, KEY_MASK, User
 from qm.names.guid import guid_text
@@ -51,6 +56,8 @@ class Connection(asyncio.Protocol):
         self._is_choked = False
         self._is_settling = False
         self._is_over = False
+        self._is_retiring = False
+        self._since = surroundings.clock()
 
     # What others may ask -------------------------------------------------------------------
 
@@ -74,6 +81,15 @@ class Connection(asyncio.Protocol):
     def remote_guid(self) -> Guid:
         """The peer's queue manager, zeros while unknown."""
         return self._session.remote_guid if self._session is not None else GUID_NULL
+
+    def may_retire(self, now: float) -> bool:
+        """Whether it has had its time, though it is busy."""
+        return self.is_open and not self._is_retiring and now - self._since >= TENURE_S
+
+    def retire(self) -> None:
+        """Send nothing more, and close when the peer has what was sent."""
+        self._is_retiring = True
+        self._settle()
 
     def join(self, user: User) -> None:
         """Let a user take turns; it hears what it missed."""
@@ -288,6 +304,10 @@ class Connection(asyncio.Protocol):
     def _pump(self, session: Session) -> None:
         """Write what may leave, and give turns to users while there is room."""
         self._write(session)
+        if self._is_retiring:
+            if not session.in_flight:
+                session.close(CloseReason.LIMIT, "others wait for a connection")
+            return
         while self._ready and not self._is_choked and (room := session.room) > 0:
             number = next(iter(self._ready))
             user = self._ready.pop(number)

@@ -77,11 +77,19 @@ class Connections:
         return None
 
     def _make_room(self) -> bool:
-        """Close the oldest connection that has nothing to do; return whether there was one."""
+        """Close the oldest connection that has nothing to do; return whether there was one.
+
+        If there is none, the oldest that has had its time is told to come to an end.
+        """
         for connection in self._connections.values():
             if connection.is_idle:
                 connection.close(CloseReason.LIMIT, f"{CONNECTIONS_MAX} connections")
                 return True
+        now = self._surroundings.clock()
+        for connection in self._connections.values():
+            if connection.may_retire(now):
+                connection.retire()
+                break
         return False
 
     async def _open(self, connection: Connection) -> None:

@@ -12,6 +12,8 @@ from qm.model import delivery
 
 CONNECTIONS_MAX: Final = 512
 """Connections to peers, open or opening; an idle one makes room for a new one."""
+TENURE_S: Final = 10.0
+"""After that a busy one makes room too, so that all destinations have their turn."""
 CONNECTING_MAX: Final = 64
 """Connection attempts under way at a time."""
 RESOLVING_MAX: Final = 4

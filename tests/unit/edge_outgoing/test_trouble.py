@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from qm.edge.outgoing import limits
 from qm.model.limits import PACKET_MAX_BYTES
 from qm.names.guid import guid_text
 from qm.session import (
@@ -259,6 +260,38 @@ def test_an_idle_connection_makes_room_and_a_busy_one_does_not(
             await cluster.retry(queue)
             await until(lambda: not cluster.waiting(queue))
             assert not cluster.waiting(other)
+
+    run(scenario())
+
+
+def test_a_busy_connection_gives_way_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qm.edge.outgoing.connections.CONNECTIONS_MAX", 1)
+
+    async def scenario() -> None:
+        port = free_port(HOST, OTHER_HOST)
+        async with (
+            Peer(HOST, port) as first,
+            Peer(OTHER_HOST, port, b"OTHR" * 4) as second,
+            SendingCluster(port) as cluster,
+        ):
+            first.is_acknowledging = False
+            queue = cluster.send(first.address, 200)
+            await until(lambda: len(first.raw) == 64)
+            other = cluster.send(second.address, 3)
+            await until(
+                lambda: last_status(cluster, other) is ConnectionStatus.CONNECTION_LIMIT_REACHED
+            )
+            cluster.advance(limits.TENURE_S)
+            await settled()
+            # What was sent is still acknowledged before the connection ends.
+            first.acknowledge()
+            await until(lambda: cluster.waiting(queue) == 136)
+            await cluster.retry(other)
+            await until(lambda: not cluster.waiting(other))
+            await cluster.retry(queue)
+            await until(lambda: not cluster.waiting(queue))
+            assert len(first.raw) == 200
+            assert first.established == 2
 
     run(scenario())
 

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from prometheus_client import CollectorRegistry
 
@@ -488,12 +488,11 @@ class PeerConnection(asyncio.Protocol):
         self.released: list[int] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)
         self.remote_address = transport.get_extra_info("peername")[0]
         self.peer.connections.append(self)
         if self.peer.greeting:
-            transport.write(self.peer.greeting)
+            self.transport.write(self.peer.greeting)
 
     def data_received(self, data: bytes) -> None:
         if self.peer.is_deaf:
