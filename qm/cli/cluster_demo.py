@@ -25,7 +25,7 @@ from qm.cli.render import terminal
 from qm.cli.text import printable
 from qm.client.wire import Wire
 from qm.load.receiver import Mode
-from qm.load.run import Plan, Run
+from qm.load.run import Plan, Reading, Run
 from qm.load.verdict import Verdict
 from qm.load.workload import Target, Workload
 from qm.node.config import MSMQ_PORT
@@ -96,8 +96,8 @@ def _plan(
         rate_per_s=rate,
         senders=[[(node.host, MSMQ_PORT) for node in followers]],
         receivers=[
-            (targets[0].format_name, Mode.STREAM),
-            (targets[1].format_name, Mode.TRANSACTION),
+            Reading(targets[0].format_name, Mode.STREAM),
+            Reading(targets[1].format_name, Mode.TRANSACTION),
         ],
         endpoints=apis,
         tls=connection.tls(),

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from qm.session import (
     AcksReceived,
@@ -94,8 +94,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open: the session begins with our request."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclasses.
+        self._transport = cast(asyncio.Transport, transport)
         self._session = self._new_session()
         self.pump()
 

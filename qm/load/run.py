@@ -26,6 +26,16 @@ BACKLOG_MAX_COUNT: Final = 20_000
 _POLL_S: Final = 0.02
 
 
+class Reading(msgspec.Struct, frozen=True):
+    """One receiver."""
+
+    queue: str
+    """Path name or format name."""
+    mode: Mode = Mode.STREAM
+    return_every: int = 0
+    """Every n-th message (two-phase) or transaction is given back; 0: none."""
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a run does."""
 
@@ -34,8 +44,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Messages of each sender."""
     senders: Sequence[Sequence[Address]]
     """MSMQ endpoints of each sender, in the order of its attempts."""
-    receivers: Sequence[tuple[str, Mode]]
-    """Queue (path name or format name) and mode of each receiver."""
+    receivers: Sequence[Reading]
     endpoints: Sequence[str]
     """The nodes' APIs, for receivers; each begins at another one."""
     tls: Tls | None = None
@@ -86,14 +95,19 @@ class Run:
 
     async def __aenter__(self) -> "Run":
         plan_ = self._plan
-        for number, (queue, mode) in enumerate(plan_.receivers):
+        for number, reading in enumerate(plan_.receivers):
             turn = number % len(plan_.endpoints)
             endpoints = [*plan_.endpoints[turn:], *plan_.endpoints[:turn]]
             client = Client(endpoints, tls=plan_.tls, client_id=f"load-{uuid.uuid4().hex}")
             self._clients.append(client)
             await client.open()
             receiver = RecordingReceiver(
-                f"receiver-{number + 1}", client, queue, self._writer.write, mode=mode
+                f"receiver-{number + 1}",
+                client,
+                reading.queue,
+                self._writer.write,
+                mode=reading.mode,
+                return_every=reading.return_every,
             )
             self.receivers.append(receiver)
             self._reading.append(asyncio.create_task(receiver.run()))
@@ -117,14 +131,16 @@ class Run:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for sender in self.senders:
-            await sender.link.stop()
-        for task in self._reading:
-            task.cancel()
-        await asyncio.gather(*self._reading, return_exceptions=True)
-        for client in self._clients:
-            await client.close(confirm=kind is None)
-        self._writer.close()
+        try:
+            for sender in self.senders:
+                await sender.link.stop()
+            for task in self._reading:
+                task.cancel()
+            await asyncio.gather(*self._reading, return_exceptions=True)
+            for client in self._clients:
+                await client.close(confirm=kind is None)
+        finally:
+            self._writer.close()
 
     async def send(self, duration_s: float) -> None:
         """Send at the plan's rate for a time. Raises what ended a receiver early."""
@@ -166,7 +182,7 @@ class Run:
 
     async def verdict(self) -> Verdict:
         """Look what remains in the queues, and judge the histories."""
-        queues = sorted({queue for queue, _ in self._plan.receivers})
+        queues = sorted({reading.queue for reading in self._plan.receivers})
         await record_remaining(self._clients[0], queues, self._writer.write)
         self._writer.flush()
         return judge(read_history(self._plan.history))

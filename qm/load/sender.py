@@ -64,6 +64,7 @@ class Link:
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._turn = 0
+        self._hop = 0
         self._ended = CloseReason.STOPPED
         self._why = ""
         self.sessions = 0
@@ -72,6 +73,11 @@ class Link:
         """Whether a session is open now."""
         self.local_ports: list[int] = []
         """What the peer saw as our port, per session."""
+
+    @property
+    def address(self) -> Address:
+        """Where the session goes, or is tried next."""
+        return self._addresses[self._hop]
 
     def start(self) -> None:
         """Connect, and keep connecting."""
@@ -147,12 +153,11 @@ class Link:
     # ---------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        hop = 0
         while not self._stopping.is_set():
-            if await self._session(self._addresses[hop]):
+            if await self._session(self.address):
                 # The counters are used up: nothing is wrong with the peer, so nothing waits.
                 continue
-            hop = (hop + 1) % len(self._addresses)
+            self._hop = (self._hop + 1) % len(self._addresses)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), self._reconnect_s)
 

@@ -1,0 +1,93 @@
+"""A whole run against a real cluster in one process: MSMQ in, gRPC out, nodes killed, judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from qm.load.history import EventKind, read_history
+from qm.load.receiver import Mode
+from qm.load.run import Plan, Reading, Run
+from qm.load.verdict import Verdict
+from qm.load.workload import Target, Workload
+from qm.node.config import MSMQ_PORT
+from tests.unit.client.world import OTHER, PLAIN, TRANSACTIONAL, Clients, scenario, until
+
+TARGETS = (
+    Target(f"DIRECT=OS:{PLAIN}"),
+    Target(f"DIRECT=OS:{OTHER}"),
+    Target(f"DIRECT=OS:{TRANSACTIONAL}", is_transactional=True),
+)
+SETTLE_S = 60.0
+
+
+def plan(made: Clients, folder: str, first: str, **changes: object) -> Plan:
+    """Senders and receivers begin at node `first`."""
+    hosts = [endpoint.rpartition(":")[0] for endpoint in made.ordered(first)]
+    settings: dict[str, object] = {
+        "workload": Workload(targets=TARGETS, seed=3, priorities=(0, 3, 7)),
+        "rate_per_s": 150.0,
+        "senders": [[(host, MSMQ_PORT) for host in hosts]] * 2,
+        "receivers": [
+            Reading(PLAIN, Mode.STREAM),
+            Reading(PLAIN, Mode.STREAM),
+            Reading(OTHER, Mode.TWO_PHASE, return_every=5),
+            Reading(TRANSACTIONAL, Mode.TRANSACTION, return_every=3),
+        ],
+        "endpoints": made.ordered(first),
+        "tls": made.tls,
+        "reconnect_s": 0.05,
+        "history": Path(folder) / "history.jsonl",
+    }
+    return Plan(**(settings | changes))  # type: ignore[arg-type]
+
+
+def check(verdict: Verdict) -> None:
+    assert verdict.holds, verdict
+    assert verdict.sent == verdict.acknowledged == verdict.received > 0
+    assert verdict.remaining == verdict.unknown == 0
+
+
+@scenario(3)
+async def test_a_run_over_the_death_of_the_leader_holds_every_kind_of_reader(
+    made: Clients,
+) -> None:
+    follower = (await made.harness.followers())[0]
+    senders = [[(follower.host, MSMQ_PORT)]] * 2
+    with TemporaryDirectory() as folder:
+        async with Run(plan(made, folder, follower.name, senders=senders)) as run:
+            await run.send(1.5)
+            run.fault("the leader dies")
+            await made.kill_leader()
+            await run.send(1.5)
+            assert await run.settle(SETTLE_S)
+            verdict = await run.verdict()
+        check(verdict)
+        events = read_history(Path(folder) / "history.jsonl")
+        kinds = {event.kind for event in events}
+        assert {EventKind.RETURNED, EventKind.ABORTED, EventKind.COMMITTED} <= kinds
+        # The senders' sessions are a follower's: they outlive the leader.
+        assert EventKind.RECONNECTED not in kinds
+        assert [fault.detail for fault in verdict.faults] == ["the leader dies"]
+
+
+@scenario(3)
+async def test_a_run_over_the_death_of_the_senders_node_holds(made: Clients) -> None:
+    follower = (await made.harness.followers())[0].name
+    with TemporaryDirectory() as folder:
+        async with Run(plan(made, folder, follower)) as run:
+            links = [sender.link for sender in run.senders]
+            await until(lambda: all(link.is_open for link in links), lambda: links[0].sessions)
+            host = links[0].address[0]
+            (node,) = [node.name for node in made.harness.up if node.host == host]
+            await run.send(1.0)
+            await made.harness.kill(node)
+            await run.send(1.0)
+            await made.harness.restart(node)
+            await made.kill_leader()
+            await run.send(1.0)
+            assert await run.settle(SETTLE_S)
+            verdict = await run.verdict()
+        check(verdict)
+        events = read_history(Path(folder) / "history.jsonl")
+        assert any(event.kind is EventKind.RECONNECTED for event in events)
