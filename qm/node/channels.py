@@ -1,6 +1,7 @@
-"""gRPC between nodes, for what only the leader can do: who may call, and channels to call by.
+"""gRPC between nodes, for what only the leader can do: options, and channels to call by.
 
-Mutual TLS: a node's certificate carries its name (DNS) and the role "node" (URI), both checked.
+Mutual TLS: a node's certificate carries its name (DNS), which is checked here, and the role "node"
+(URI), which `qm.node.relay_server` checks.
 """
 
 import asyncio
@@ -10,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import grpc
 import grpc.aio
 
-from qm.api.identity import Role, role_uri
 from qm.pb.relay_pb2_grpc import RelayStub
 from qm.store.cluster import RELAY_BYTES_MAX
-from raft.tls import SAN_PROPERTY, TlsIdentity
+from raft.tls import TlsIdentity
 
 if TYPE_CHECKING:
     from qm.pb.relay_pb2_grpc import RelayAsyncStub
@@ -94,18 +94,6 @@ class Channels:
         """Close all; calls that run end with errors."""
         channels, self._channels = self._channels, {}
         await asyncio.gather(*(channel.close(None) for channel in channels.values()))
-
-
-async def accept_node(context: Any) -> tuple[str, ...]:
-    """Return the names in a caller's certificate, or refuse who is no node."""
-    names = tuple(name.decode() for name in context.auth_context().get(SAN_PROPERTY, ()))
-    if role_uri(Role.NODE) not in names:
-        await refuse(
-            context,
-            grpc.StatusCode.PERMISSION_DENIED,
-            "this endpoint is for nodes: the certificate lacks the role 'node'",
-        )
-    return names
 
 
 async def refuse(context: Any, code: grpc.StatusCode, reason: str) -> NoReturn:

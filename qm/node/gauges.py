@@ -11,9 +11,11 @@ import msgspec
 
 from qm.model.elements import QueueKind
 from qm.model.queries import QueueInfo, View, list_queues, queue_statistics
-from qm.node.replicated import ReplicatedStore
+from qm.node.replicated import RAFT_FOLDER, ReplicatedStore
+from qm.node.totals import ConsensusTotals
 from qm.observe.metrics import Metrics
 from qm.store.cluster import Leadership, Unavailable
+from raft.founding import LOG_DIRECTORY
 from raft.types import Role
 
 QUEUES_MAX: Final = 100
@@ -43,6 +45,7 @@ class Gauges:
     def __init__(self, replicated: ReplicatedStore, metrics: Metrics) -> None:
         self._replicated = replicated
         self._metrics = metrics
+        self._totals = ConsensusTotals(metrics)
         self._term = 0
 
     def on_applied(self, applied: object) -> None:
@@ -73,6 +76,9 @@ class Gauges:
         gauge("quorate_term").set(status.term)
         gauge("quorate_commit_index").set(status.commit)
         gauge("quorate_applied_index").set(status.applied)
+        self._totals.refresh(self._replicated.driver)
+        log = self._replicated.config.data / RAFT_FOLDER / LOG_DIRECTORY
+        gauge("quorate_log_bytes").set(sum(file.stat().st_size for file in log.iterdir()))
         members = gauge("quorate_members")
         members.labels(state="voter").set(len(status.configuration.voters))
         members.labels(state="learner").set(len(status.configuration.learners))

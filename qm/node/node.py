@@ -51,7 +51,7 @@ class Node:
         self._channels = Channels(tls, self._addresses.relay_of)
         bind = config.bind or config.host
         listen = host_and_port(bind, config.raft.relay_port)
-        self._relay = RelayServer(listen, tls, self._inspect, self._adopt)
+        self._relay = RelayServer(listen, tls, self.metrics, self._inspect, self._adopt)
         http = config.http
         self._http = HttpServer(
             http.listen or bind, http.port, self, self.metrics.registry, self._refresh

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
@@ -10,18 +11,22 @@ import grpc
 import grpc.aio
 import msgspec
 
+from qm.api.identity import Role, role_uri
 from qm.api.operations import Health
 from qm.model.effects import Outcome
-from qm.node.channels import FRAME_BYTES_SOFT, SERVER_OPTIONS, accept_node, refuse
+from qm.node.channels import FRAME_BYTES_SOFT, SERVER_OPTIONS, refuse
 from qm.node.forwarding import NotTaken
 from qm.node.lines import Hub, Line, LineEnd
 from qm.node.outcomes import encode_outcome
 from qm.node.streams import BROKEN
+from qm.observe.logs import LimitedLog
+from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
 from qm.pb.relay_pb2_grpc import RelayServicer, add_RelayServicer_to_server
 from qm.store.cluster import LatePackets, OutcomeUnknown, SessionFacts, Unavailable
+from qm.store.codec import UnknownCommand, check_command
 from qm.store.membership import ChangeRefused
-from raft.tls import TlsIdentity
+from raft.tls import SAN_PROPERTY, TlsIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +84,7 @@ class RelayServer:
         self,
         listen: str,
         identity: TlsIdentity,
+        metrics: Metrics,
         inspect: Callable[[], relay_pb2.InspectReply],
         adopt: Callable[[relay_pb2.AdoptRequest], Awaitable[None]],
     ) -> None:
@@ -87,6 +93,7 @@ class RelayServer:
         """Set when this node belongs to a cluster."""
         self._listen = listen
         self._identity = identity
+        self.watch: Final = RelayWatch(metrics)
         self.inspect: Final = inspect
         self.adopt: Final = adopt
 
@@ -105,15 +112,37 @@ class RelayServer:
         await self._server.stop(grace=None)
 
 
+class RelayWatch:
+    """Counts and logs what was refused, and to whom."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._refused = metrics.counter("quorate_relay_refused_total")
+        self._log = LimitedLog(logger, time.monotonic)
+
+    def refused(self, reason: str, text: str, context: Any) -> None:
+        """A call was refused, or a line ended."""
+        self._refused.labels(reason=reason).inc()
+        self._log.warning(reason, text, peer=context.peer())
+
+
 class _Service(RelayServicer):
     """Translates calls; refuses whoever is no node."""
 
     def __init__(self, owner: RelayServer) -> None:
         self._owner = owner
 
+    async def _names(self, context: Any) -> tuple[str, ...]:
+        """Return the names in a caller's certificate, or refuse who is no node."""
+        names = tuple(name.decode() for name in context.auth_context().get(SAN_PROPERTY, ()))
+        if role_uri(Role.NODE) not in names:
+            text = "this endpoint is for nodes: the certificate lacks the role 'node'"
+            self._owner.watch.refused("role", text, context)
+            await refuse(context, grpc.StatusCode.PERMISSION_DENIED, text)
+        return names
+
     async def _member(self, context: Any) -> Member:
         """Return what the caller, a node, may ask for; or refuse."""
-        await accept_node(context)
+        await self._names(context)
         if self._owner.member is None:
             await refuse(
                 context,
@@ -126,6 +155,12 @@ class _Service(RelayServicer):
         self, request: relay_pb2.ProposeRequest, context: Any
     ) -> relay_pb2.ProposeReply:
         leader = (await self._member(context)).leader
+        try:
+            for payload in request.payloads:
+                check_command(payload)
+        except UnknownCommand as error:
+            self._owner.watch.refused("command", str(error), context)
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         try:
             outcomes = await leader.propose_here(request.payloads)
         except tuple(_CODES) as error:
@@ -147,13 +182,13 @@ class _Service(RelayServicer):
     async def Inspect(  # noqa: N802
         self, request: relay_pb2.InspectRequest, context: Any
     ) -> relay_pb2.InspectReply:
-        await accept_node(context)
+        await self._names(context)
         return self._owner.inspect()
 
     async def Adopt(  # noqa: N802
         self, request: relay_pb2.AdoptRequest, context: Any
     ) -> relay_pb2.AdoptReply:
-        await accept_node(context)
+        await self._names(context)
         try:
             await self._owner.adopt(request)
         except ChangeRefused as error:
@@ -190,10 +225,11 @@ class _Service(RelayServicer):
 
     async def Exchange(self, _: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
         leader = (await self._member(context)).leader
-        names = await accept_node(context)
+        names = await self._names(context)
         frames = await context.read()
         hello = None if frames is _EOF else frames.frames[0].hello
         if hello is None or hello.edge not in names:
+            self._owner.watch.refused("name", f"the certificate names {names}", context)
             await refuse(
                 context, grpc.StatusCode.PERMISSION_DENIED, f"the certificate names {names}"
             )
@@ -203,7 +239,8 @@ class _Service(RelayServicer):
                 grpc.StatusCode.FAILED_PRECONDITION,
                 f"this node does not lead in term {hello.term}",
             )
-        reason = await _Carrier(context, leader.hub, hello.edge, hello.term).run(frames)
+        carrier = _Carrier(context, leader.hub, hello.edge, hello.term, self._owner.watch)
+        reason = await carrier.run(frames)
         await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, reason)
 
 
@@ -218,8 +255,9 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
 class _Carrier:
     """Carries one line over a gRPC stream."""
 
-    def __init__(self, context: Any, hub: Hub, edge: str, term: int) -> None:
+    def __init__(self, context: Any, hub: Hub, edge: str, term: int, watch: "RelayWatch") -> None:
         self._context = context
+        self._watch = watch
         self._frames: deque[relay_pb2.LeaderFrame] = deque()
         self._has_frames = asyncio.Event()
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -246,6 +284,7 @@ class _Carrier:
                 for frame in frames.frames:
                     _take(self._line, frame)
         except LineEnd as error:
+            self._watch.refused("rule", str(error), self._context)
             self.on_end(str(error))
         except BROKEN as error:
             self.on_end(repr(error))
@@ -269,7 +308,9 @@ class _Carrier:
 
     def _write(self, frame: relay_pb2.LeaderFrame) -> None:
         if len(self._frames) >= LATE_QUEUED_MAX:
-            self.on_end("the edge does not read: LATE_QUEUED_MAX is reached")
+            text = "the edge does not read: LATE_QUEUED_MAX is reached"
+            self._watch.refused("slow", text, self._context)
+            self.on_end(text)
             return
         self._frames.append(frame)
         self._has_frames.set()
@@ -298,6 +339,10 @@ def _take(line: Line, frame: relay_pb2.EdgeFrame) -> None:
     """Act on what an edge says. Raises LineEnd."""
     kind = frame.WhichOneof("kind")
     if kind == "batch":
+        try:
+            check_command(frame.batch.payload)
+        except UnknownCommand as error:
+            raise LineEnd(str(error)) from error
         line.batch(frame.batch.number, frame.batch.payload)
     elif kind == "session_opened":
         opened = frame.session_opened

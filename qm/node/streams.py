@@ -211,6 +211,8 @@ class RemoteStream:
         writer = asyncio.create_task(self._write_frames(call), name="relay stream, writing")
         try:
             reason = await self._read_frames(call)
+        except grpc.aio.AioRpcError as error:
+            reason = f"{error.code().name}: {error.details()}"
         except BROKEN as error:
             reason = repr(error)
         finally:

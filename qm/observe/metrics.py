@@ -70,6 +70,24 @@ TABLE: Final[tuple[Metric, ...]] = (
     Metric("quorate_commit_index", _GAUGE, "Committed log index"),
     Metric("quorate_applied_index", _GAUGE, "Applied log index"),
     Metric("quorate_elections_total", _COUNTER, "Changes of leader seen by this node"),
+    Metric("quorate_raft_syncs_total", _COUNTER, "Syncs of the replicated log"),
+    Metric("quorate_raft_entries_applied_total", _COUNTER, "Log entries applied"),
+    Metric(
+        "quorate_raft_dropped_total", _COUNTER,
+        "Calls and frames between nodes that were dropped whole", ("reason",),
+    ),
+    Metric(
+        "quorate_raft_peer_bytes_total", _COUNTER, "Consensus traffic with a node",
+        ("peer", "direction"),
+    ),
+    Metric(
+        "quorate_raft_peer_failures_total", _COUNTER, "What went wrong with a node's connection",
+        ("peer", "reason"),
+    ),
+    Metric(
+        "quorate_relay_refused_total", _COUNTER,
+        "Calls between nodes, and relay lines, that this node refused or ended", ("reason",),
+    ),
     Metric("quorate_members", _GAUGE, "Members by state", ("state",)),
     Metric("quorate_alarms_total", _COUNTER, "Alarms raised on this node", ("alarm",)),
     Metric("quorate_clock_offset_seconds", _GAUGE, "Wall clock minus cluster time"),

@@ -72,6 +72,17 @@ def encode_command(
     return b"".join(parts)
 
 
+def check_command(payload: bytes) -> None:
+    """Raise UnknownCommand unless this build could apply the command, which another node sent.
+
+    A leader checks before it proposes: what is in the log and cannot be read stops every node.
+    """
+    try:
+        _decode_command(0, memoryview(payload), 0, 0)
+    except _UNREADABLE as error:
+        raise UnknownCommand(str(error)) from error
+
+
 def decode_entry(index: int, data: bytes) -> model.CommandBatch:
     """Return what the entry at `index` commands. Raises UnknownCommand."""
     try:
