@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 from qm.model import commands
 from qm.model.attributes import encode_attribute
@@ -14,7 +15,9 @@ from qm.model.rows import POSITION_KEY, Position, unpack_position
 from qm.model.state import Table
 from qm.store.bodies import BodyPlace
 from qm.store.cluster import OutcomeUnknown, Unavailable
-from qm.wire.user_message import parse_user_message
+from qm.wire.message_class import MessageClass
+from qm.wire.queue_name import DirectQueueFormatName
+from qm.wire.user_message import UserMessage, parse_user_message
 from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
 from tests.unit.model.world import packet, results_of
 
@@ -46,9 +49,9 @@ class Application:
             assert not any(outcome.status for outcome in outcomes), outcomes
             return list(outcomes)
 
-    async def create(self, name: str) -> int:
+    async def create(self, name: str, *, is_transactional: bool = True) -> int:
         identifier = name.encode().ljust(16, b"\0")
-        values = {"transactional": encode_attribute(True)}
+        values = {"transactional": encode_attribute(is_transactional)}
         (outcome,) = await self.call(
             commands.CreateQueue(
                 Request("", 1, 0), identifier, identifier[::-1], f".\\{name}", values, b"", ()
@@ -57,12 +60,12 @@ class Application:
         assert isinstance(outcome.value, int)
         return outcome.value
 
-    async def send(self, destination: str, number: int) -> None:
+    async def send(self, destination: str, number: int, **fields: Any) -> None:
         """Send a message of its own transaction that asks for its end to be journaled."""
         transaction = (number + 1).to_bytes(16, "big")
         raw = packet(
             0, body=b"%d" % number, sequence=(1, 1, 0),
-            has_positive_journaling=True, has_negative_journaling=True,
+            has_positive_journaling=True, has_negative_journaling=True, **fields,
         )  # fmt: skip
         await self.call(
             commands.TxBegin(self.request(), transaction, True, "", 60_000),
@@ -98,16 +101,19 @@ def positions(node: HarnessNode, queue_id: int) -> list[Position]:
     return [unpack_position(row) for _, row in rows]
 
 
-def bodies(node: HarnessNode, queue_id: int) -> list[int]:
+def messages(node: HarnessNode, queue_id: int) -> list[UserMessage]:
     found = []
     for one in positions(node, queue_id):
         place = BodyPlace(
             one.body_index, one.body_offset, one.body_length, one.body_ordinal, one.body_crc32
         )
         raw = node.cluster.read_body(place)
-        message, _ = parse_user_message(raw, 0, len(raw))
-        found.append(int(message.properties.message_body))
+        found.append(parse_user_message(raw, 0, len(raw))[0])
     return found
+
+
+def bodies(node: HarnessNode, queue_id: int) -> list[int]:
+    return [int(message.properties.message_body) for message in messages(node, queue_id)]
 
 
 def manager(node: HarnessNode) -> QueueManager:
@@ -170,5 +176,56 @@ def test_transactional_messages_cross_once_and_in_order_while_leaders_of_both_si
 
             await until(lambda: not owed(), owed)
             await sending.agree()
+
+    run(scenario())
+
+
+def test_what_the_other_side_refuses_purges_or_misses_is_a_dead_letter_and_is_reported() -> None:
+    async def scenario() -> None:
+        async with cluster(1) as sending, cluster(1) as receiving:
+            sender, receiver = Application(sending), Application(receiving)
+            await sender.call(commands.OpenClient(CLIENT, "principal", DAY_MS))
+            here, there = await sending.leader(), await receiving.leader()
+            administration = await sender.create("reports", is_transactional=False)
+            orders = await receiver.create("orders")
+            asking = {
+                "admin_queue": DirectQueueFormatName(f"TCP:{here.host}\\reports"),
+                "properties": {"flags": 0x0F},
+            }
+            host = f"DIRECT=TCP:{there.host}"
+            await sender.send(f"{host}\\absent", 0, **asking)
+            await sender.send(f"{host}\\orders", 1, **asking)
+            await until(lambda: len(positions(there, orders)) == 1)
+            await receiver.call(commands.PurgeQueue(Request("", 1, 0), orders, ()))
+            # Nobody listens there, and the message cannot wait.
+            nowhere = there.host.rpartition(".")[0] + ".99"
+            await sender.send(f"DIRECT=TCP:{nowhere}\\q", 2, time_to_reach_queue=1, **asking)
+
+            letters = manager(here).system_transactional_deadletter_queue
+            await until(lambda: len(positions(here, letters)) == 3)
+            assert sorted(bodies(here, letters)) == [0, 1, 2]
+            assert not positions(here, manager(here).system_journal_queue)
+            expected = {
+                (0, MessageClass.NACK_BAD_DST_Q),
+                (1, MessageClass.ACK_REACH_QUEUE),
+                (1, MessageClass.NACK_Q_PURGED),
+                (2, MessageClass.NACK_REACH_QUEUE_TIMEOUT),
+            }
+
+            def reports() -> set[tuple[int, int]]:
+                ordinals = sorted(one.message_ordinal for one in positions(here, letters))
+                return {
+                    (
+                        ordinals.index(
+                            int.from_bytes(one.properties.correlation_id[16:], "little")
+                        ),
+                        one.properties.message_class,
+                    )
+                    for one in messages(here, administration)
+                }
+
+            # A stranger is not told that a queue does not exist.
+            expected.discard((0, MessageClass.NACK_BAD_DST_Q))
+            await until(lambda: reports() == expected, reports)
 
     run(scenario())
