@@ -21,6 +21,7 @@ from tests.cluster.harness import free_network, run
 
 START_S = 90.0
 """A busy machine takes its time to import three times everything."""
+ORDERS = ".\\private$\\orders"
 PYTHON = (sys.executable, "-m", "qm")
 
 
@@ -92,20 +93,34 @@ def client(layout: Layout, nodes: list[DevNode]) -> Client:
     return Client([node.api for node in nodes], tls=tls)
 
 
+async def create_queue(layout: Layout, nodes: list[DevNode], name: str) -> None:
+    code, said = await qm(
+        *("queue", "create", f".\\private$\\{name}"),
+        *("--endpoint", ",".join(node.api for node in nodes)),
+        *("--tls-authority", str(layout.pki / "authority.pem")),
+        *("--tls-certificate", str(layout.pki / "admin.pem")),
+        *("--tls-key", str(layout.pki / "admin.key")),
+    )
+    assert code == 0, said
+
+
+async def receive_all(layout: Layout, nodes: list[DevNode]) -> list[str]:
+    """Receive what is in the queue, through these nodes."""
+    received: list[str] = []
+    async with client(layout, nodes) as receiver:
+        orders = await receiver.open_queue(ORDERS)
+        while (message := await orders.receive(timeout_s=1)) is not None:
+            received.append(message.body.decode())
+    return received
+
+
 @pytest.mark.timeout(300)
 def test_nothing_acknowledged_is_lost_when_the_leader_or_everybody_is_killed(
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
         async with dev_cluster(tmp_path) as (layout, nodes):
-            created = await qm(
-                *("queue", "create", ".\\private$\\orders"),
-                *("--endpoint", nodes[0].api),
-                *("--tls-authority", str(layout.pki / "authority.pem")),
-                *("--tls-certificate", str(layout.pki / "admin.pem")),
-                *("--tls-key", str(layout.pki / "admin.key")),
-            )
-            assert created[0] == 0, created[1]
+            await create_queue(layout, nodes, "orders")
             leader = await leader_of(nodes)
             followers = [node for node in nodes if node != leader]
             sent: list[str] = []
@@ -117,15 +132,45 @@ def test_nothing_acknowledged_is_lost_when_the_leader_or_everybody_is_killed(
                         for node in nodes:  # all at once, as a power loss would
                             pids.send(layout.pid(node.name), signal.SIGKILL)
                     text = f"order {number}"
-                    await sender.send(".\\private$\\orders", Message(body=text.encode()))
+                    await sender.send(ORDERS, Message(body=text.encode()))
                     sent.append(text)
             await leader_of(nodes)
-            async with client(layout, nodes) as receiver:
-                orders = await receiver.open_queue(".\\private$\\orders")
-                received: list[str] = []
-                while (message := await orders.receive(timeout_s=1)) is not None:
-                    received.append(message.body.decode())
-            assert received == sent
+            assert await receive_all(layout, nodes) == sent
+
+    run(scenario())
+
+
+@pytest.mark.timeout(300)
+def test_a_paused_leader_is_replaced_and_obeys_when_it_wakes_up(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with dev_cluster(tmp_path) as (layout, nodes):
+            await create_queue(layout, nodes, "orders")
+            paused = await leader_of(nodes)
+            others = [node for node in nodes if node != paused]
+            sent: list[str] = []
+
+            async def send(sender: Client, count: int) -> None:
+                for _ in range(count):
+                    text = f"order {len(sent)}"
+                    await sender.send(ORDERS, Message(body=text.encode()))
+                    sent.append(text)
+
+            async with client(layout, others) as sender:
+                await send(sender, 10)
+                under_way = asyncio.create_task(send(sender, 40))
+                assert pids.send(layout.pid(paused.name), signal.SIGSTOP)
+                await under_way
+                fresh = await leader_of(others)
+                assert pids.send(layout.pid(paused.name), signal.SIGCONT)
+                await send(sender, 10)
+            status, text = 0, ""
+            for _ in range(int(START_S / 0.05)):
+                status, text = await get(paused, "/leader")
+                if (status, text) == (503, f"{fresh.name} leads\n"):
+                    break
+                await asyncio.sleep(0.05)
+            assert (status, text) == (503, f"{fresh.name} leads\n")
+            assert await receive_all(layout, [paused]) == sent
 
     run(scenario())
 
