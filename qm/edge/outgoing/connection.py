@@ -259,9 +259,6 @@ class Connection(asyncio.Protocol):
             user = self._users.get(number)
             if user is not None:
                 user.on_acknowledged(released.get(number, []), retained.get(number, []))
-        for user in self._users.values():
-            if user.number not in self._held:
-                self._ready[user.number] = user
 
     def _on_closed(self, event: Closed) -> None:
         self._is_over = True

@@ -297,6 +297,8 @@ class QueueSender:
         self.table.session_acked(list(released), list(retained))
         self._acked.add(known)
         self._count("acknowledged", len(known))
+        if self._turn is not None:
+            self._turn.ready(self)
 
     def on_withdrawn(self, keys: Sequence[int]) -> None:
         """See User.on_withdrawn."""
