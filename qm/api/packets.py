@@ -5,6 +5,7 @@ their places. Attributes that need keys (signing, encrypting) are refused until 
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -54,6 +55,8 @@ from qm.wire.peek import is_transactional, peek_head
 from qm.wire.user_message import parse_user_message
 
 PRIORITY_MAX: Final = 7
+NAMES_IN_HAND_MAX: Final = 4_096
+"""Names whose kind is remembered from message to message."""
 _GUID_BYTES: Final = 16
 _ACKNOWLEDGEMENTS_MAX: Final = int(
     AcknowledgeFlags.PA | AcknowledgeFlags.PR | AcknowledgeFlags.NA | AcknowledgeFlags.NR
@@ -72,13 +75,22 @@ class PacketBuilder:
         self._manager: QueueManager = manager
         self._sent_time = now_ms // 1000
         self._transaction = transaction
+        self._absolute: dict[str, str] = {}
+        """Names that this call has met: its messages mostly share them."""
+
+    def absolute(self, text: str, field: str) -> str:
+        """Return `absolute_text`."""
+        known = self._absolute.get(text)
+        if known is None:
+            known = self._absolute[text] = absolute_text(self._view, text, field)
+        return known
 
     def targets(self, message: data_pb2.OutgoingMessage) -> tuple[str, ...]:
         """Return the destinations as absolute format names."""
         if not 1 <= len(message.targets) <= TARGETS_PER_SEND_MAX:
             raise InvalidArgument("targets", f"1 to {TARGETS_PER_SEND_MAX} format names")
         return tuple(
-            absolute_text(self._view, _given(text, f"targets[{place}]"), f"targets[{place}]")
+            self.absolute(_given(text, f"targets[{place}]"), f"targets[{place}]")
             for place, text in enumerate(message.targets)
         )
 
@@ -198,7 +210,7 @@ class PacketBuilder:
         return int.from_bytes(self._transaction, "little") & TRANSACTION_ID_MAX
 
     def _reference(self, text: str, field: str) -> str:
-        name = absolute_text(self._view, text, field)
+        name = self.absolute(text, field)
         if name and _reference_type(name, self._manager.identifier) == ResponseQueueType.NONE:
             raise InvalidArgument(field, f"{name!r} is no queue that a message can name")
         return name
@@ -207,7 +219,7 @@ class PacketBuilder:
         if len(texts) > MQF_ELEMENTS_MAX:
             raise InvalidArgument(field, f"{len(texts)} names; {MQF_ELEMENTS_MAX} are allowed")
         return tuple(
-            absolute_text(self._view, _given(text, f"{field}[{place}]"), f"{field}[{place}]")
+            self.absolute(_given(text, f"{field}[{place}]"), f"{field}[{place}]")
             for place, text in enumerate(texts)
         )
 
@@ -232,12 +244,14 @@ def sent_again(message: Message, destination: str, own: bytes, now_ms: int) -> M
     )
 
 
+@lru_cache(NAMES_IN_HAND_MAX)
 def _host(destination: str) -> bytes:
     """Return QueueManagerAddress: known for private queues, looked up for public ones."""
     name = parse_format_name(destination)
     return name.guid if isinstance(name, PrivateName) else GUID_NULL
 
 
+@lru_cache(NAMES_IN_HAND_MAX)
 def _reference_type(text: str, own: bytes) -> int:
     """Return how a packet refers to a queue, by the codes of RQ and AQ; `own`: its sender."""
     name = parse_format_name(text) if text else None
@@ -311,6 +325,7 @@ def _correlation(raw: bytes) -> ObjectId:
     return parse_object_id(raw, 0, len(raw))[0]
 
 
+@lru_cache(NAMES_IN_HAND_MAX)
 def _destination_type(destination: str) -> DestinationQueueType:
     name = parse_format_name(destination)
     if isinstance(name, AnyDirectName):

@@ -5,7 +5,7 @@ from zlib import crc32
 
 from qm.api.errors import InvalidArgument
 from qm.api.identity import Principal
-from qm.api.names import absolute_text, settled
+from qm.api.names import settled
 from qm.api.outcomes import sent
 from qm.api.packets import PacketBuilder
 from qm.api.properties import message_id
@@ -78,10 +78,8 @@ class Sending:
             targets=tuple(map(Target, targets)),
             sender_sids=who.sids,
             transaction=transaction,
-            application_deadletter_queue=absolute_text(
-                self._cluster.view,
-                message.application_dead_letter_queue,
-                "application_dead_letter_queue",
+            application_deadletter_queue=builder.absolute(
+                message.application_dead_letter_queue, "application_dead_letter_queue"
             ),
         )
 

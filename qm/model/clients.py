@@ -247,6 +247,9 @@ class Clients:
 
     def result(self, client_id: str, number: int) -> RequestResult | None:
         """Return the committed result of a number, or None."""
+        client = self.client(client_id)
+        if client is None or number > client.highest_number:
+            return None  # as for every request that is not repeated
         prefix = client_key(client_id)
         rows = self._ledger.state.scan(
             Table.RESULT,
