@@ -3,8 +3,8 @@
 A packet is sound exactly when `parse_user_message` reads it. Parsing costs ten times what the rest
 of an arrival does, so common packets are judged by their shape: UserHeader from its Flags to the
 end of the names decides alone whether that header is right, and senders repeat it from message to
-message. What varies (sequence numbers, sizes, label) is checked each time; whatever has a rarer
-header goes through the parser.
+message. What varies (sequence numbers, sizes, label) is checked each time, unless even that is as
+in the packet before; whatever has a rarer header goes through the parser.
 """
 
 from struct import Struct
@@ -43,6 +43,8 @@ SHAPE_MAX_BYTES: Final = 1_024
 """A longer one is not remembered."""
 
 _SHAPE_AT: Final = BASE_HEADER_SIZE_BYTES + FLAGS_OFFSET
+_BASE_END: Final = 4
+"""VersionNumber, Reserved, Flags."""
 _NAMES_AT: Final = BASE_HEADER_SIZE_BYTES + DESTINATION_QUEUE_OFFSET
 # BaseHeader.Flags, UserHeader.Flags, Count of a direct destination.
 _GLANCE: Final = Struct(f"<2xH{_SHAPE_AT - 4}xIH").unpack_from
@@ -59,10 +61,15 @@ _DESTINATION: Final = QUEUE_TYPE_MASK << DQ_SHIFT
 class PacketJudge:
     """Judges packets; one serves all sessions of an edge."""
 
-    __slots__ = ("_shapes",)
+    __slots__ = ("_base", "_repeated", "_repeated_end", "_shapes", "_size")
 
     def __init__(self) -> None:
         self._shapes: set[bytes] = set()
+        # Of the last sound packet that was not transactional: its size, the start of its
+        # BaseHeader, and everything from UserHeader.Flags to the end of the label.
+        self._size = 0
+        self._base = self._repeated = b""
+        self._repeated_end = 0
 
     def judge(self, block: bytes, start: int, stop: int) -> UserMessage | None:
         """Return None for a sound packet without security headers.
@@ -71,6 +78,12 @@ class PacketJudge:
         SessionHeader follows. A packet that had to be parsed is returned; every packet with a
         SecurityHeader is. Raises ProtocolError, offsets counted from the packet's start.
         """
+        if (
+            stop - start == self._size
+            and block[start + _SHAPE_AT : start + self._repeated_end] == self._repeated
+            and block[start : start + _BASE_END] == self._base
+        ):
+            return None  # what differs may have any value
         base_flags, flags, count = _GLANCE(block, start)
         if base_flags & ~FLAG_PR or flags & _RARE:
             return self._parse(block, start, stop)
@@ -79,13 +92,19 @@ class PacketJudge:
         else:
             names_end = _names_end(block, start, stop, flags)
         shape = block[start + _SHAPE_AT : names_end]
-        if shape not in self._shapes or not _is_rest_sound(block, names_end, stop, flags):
+        label_end = _label_end(block, names_end, stop, flags) if shape in self._shapes else 0
+        if not label_end:
             message = self._parse(block, start, stop)
             if len(shape) <= SHAPE_MAX_BYTES:
                 if len(self._shapes) >= SHAPES_MAX:
                     self._shapes.clear()
                 self._shapes.add(shape)
             return message
+        if not flags & FLAG_TH:
+            self._size = stop - start
+            self._base = block[start : start + _BASE_END]
+            self._repeated = block[start + _SHAPE_AT : label_end]
+            self._repeated_end = label_end - start
         return None
 
     def _parse(self, block: bytes, start: int, stop: int) -> UserMessage:
@@ -101,29 +120,29 @@ def _names_end(block: bytes, start: int, stop: int, flags: int) -> int:
     return position
 
 
-def _is_rest_sound(block: bytes, at: int, stop: int, flags: int) -> bool:
-    """Whether what follows the names is right and ends where the packet ends."""
+def _label_end(block: bytes, at: int, stop: int, flags: int) -> int:
+    """Return where the label ends if all behind the names is right and ends where the packet
+    does, else 0.
+    """
     if flags & FLAG_TH:
         if at + TRANSACTION_HEADER_MIN_BYTES > stop:
-            return False
+            return 0
         tx_flags, number, previous = _TRANSACTION(block, at)
         if not number or previous > PREVIOUS_TX_SEQUENCE_NUMBER_MAX or tx_flags & FLAG_CG:
-            return False
+            return 0
         at += TRANSACTION_HEADER_MIN_BYTES
     label_at = at + MESSAGE_PROPERTIES_MIN_BYTES
     if label_at > stop:
-        return False
+        return 0
     label_length, size, allocation, extension_size = _PROPERTIES(block, at)
-    if label_length:
-        label_size = label_length * WCHAR_SIZE_BYTES
-        label = block[label_at : label_at + label_size]
-        if label_length > LABEL_LENGTH_MAX_CHARS or not _is_wide_text(label):
-            return False
-        extension_size += label_size
-    return (
-        size <= allocation <= PACKET_SIZE_MAX_BYTES
-        and at + aligned(MESSAGE_PROPERTIES_MIN_BYTES + extension_size + size) == stop
-    )
+    label_end = label_at + label_length * WCHAR_SIZE_BYTES
+    if label_length and (
+        label_length > LABEL_LENGTH_MAX_CHARS or not _is_wide_text(block[label_at:label_end])
+    ):
+        return 0
+    end = at + aligned(label_end - at + extension_size + size)
+    is_right = size <= allocation <= PACKET_SIZE_MAX_BYTES and end == stop
+    return label_end if is_right else 0
 
 
 def _is_wide_text(data: bytes) -> bool:
