@@ -85,6 +85,7 @@ class Arrivals:
     def _judge(self, arrival: Arrival, policies: Policies) -> int:
         """Judge one packet by all rules; return its verdict."""
         head = arrival.head
+        is_new = not self.duplicates.has_stream(head[5], arrival.destination)
         stream = self.duplicates.stream(head[5], arrival.destination)
         if stream is None:
             self._ledger.applied.alarms.append(ALARM_STREAM_LIMIT)
@@ -97,6 +98,8 @@ class Arrivals:
         verdict = self._admit(arrival, False, policies)
         if verdict == _ACCEPTED or arrival.has_consequence:
             history.remember(head[9], self._lifetime_ms(head))
+        elif is_new:
+            self.duplicates.unmake(stream, arrival.destination)
         return verdict
 
     def _take_transactional(self, arrival: Arrival, stream: Stream, policies: Policies) -> int:

@@ -193,6 +193,22 @@ class Duplicates:
 
     # Streams -----------------------------------------------------------------------------
 
+    def has_stream(self, source_guid: bytes, wire_name: bytes) -> bool:
+        """Whether anything is remembered of a source and a destination name."""
+        if (source_guid, wire_name) in self._streams:
+            return True
+        key = _STREAM_PREFIX + source_guid + wire_name
+        return self._ledger.state.get(Table.STREAM, key) is not None
+
+    def unmake(self, stream: Stream, wire_name: bytes) -> None:
+        """A stream that was made for a message of which nothing is remembered leaves no trace:
+        what is refused must not fill the state.
+        """
+        state, row = self._ledger.state, QUEUE_KEY.pack(stream.stream_id)
+        state.delete(Table.STREAM, STREAM_NAME + row)
+        state.delete(Table.STREAM, _STREAM_PREFIX + stream.source_guid + wire_name)
+        self._drop_stream(stream.source_guid, wire_name, stream.stream_id)
+
     def stream(self, source_guid: bytes, wire_name: bytes) -> Stream | None:
         """Return the stream of a source and a destination name as sent, made if new.
 
@@ -243,12 +259,21 @@ class Duplicates:
         state.delete(Table.STREAM, STREAM_NAME + row)
         state.delete(Table.STREAM, _STREAM_PREFIX + name)
         source_guid, wire_name = name[:GUID_SIZE_BYTES], name[GUID_SIZE_BYTES:]
-        self._known_source(source_guid).stream_count -= 1
-        self._dirty_sources[source_guid] = None
-        self._streams.pop((source_guid, wire_name), None)
-        self._streams_by_id.pop(stream_id, None)
+        self._drop_stream(source_guid, wire_name, stream_id)
         # Whoever holds the stream in hand must look it up again: it would get another number.
         self._ledger.version += 1
+
+    def _drop_stream(self, source_guid: bytes, wire_name: bytes, stream_id: int) -> None:
+        """One stream less; a source without any is forgotten, too."""
+        self._streams.pop((source_guid, wire_name), None)
+        self._streams_by_id.pop(stream_id, None)
+        source = self._known_source(source_guid)
+        source.stream_count -= 1
+        self._dirty_sources[source_guid] = None
+        if not source.stream_count:
+            self._ledger.state.delete(Table.STREAM, _SOURCE_PREFIX + source_guid)
+            del self._sources[source_guid], self._dirty_sources[source_guid]
+            self._ledger.counters.source_count -= 1
 
     def advance(self, stream: Stream, sequence: int, number: int) -> None:
         """A message of the sequence was accepted, or refused for good: its number is used."""
@@ -349,20 +374,27 @@ class Duplicates:
     # Sources and their limit -------------------------------------------------------------
 
     def _source(self, source_guid: bytes) -> Source | None:
+        """Return a source, made if new; None if it is one too many."""
+        source = self._find_source(source_guid)
+        if source is None:
+            counters = self._ledger.counters
+            if counters.source_count >= SOURCES_MAX:
+                return None
+            counters.source_count += 1
+            counters.source_id += 1
+            source = self._sources[source_guid] = Source(counters.source_id)
+        return source
+
+    def _find_source(self, source_guid: bytes) -> Source | None:
         source = self._sources.get(source_guid)
         if source is None:
             source = self._ledger.record(Table.STREAM, _SOURCE_PREFIX + source_guid, Source)
-            if source is None:
-                counters = self._ledger.counters
-                if counters.source_count >= SOURCES_MAX:
-                    return None
-                counters.source_count += 1
-                source = Source(counters.source_count)
-            self._sources[source_guid] = source
+            if source is not None:
+                self._sources[source_guid] = source
         return source
 
     def _known_source(self, source_guid: bytes) -> Source:
-        source = self._source(source_guid)
+        source = self._find_source(source_guid)
         assert source is not None, "a stream without its source"
         return source
 
@@ -373,7 +405,9 @@ class Duplicates:
 
     def _make_room(self, source_guid: bytes) -> None:
         """Forget the oldest rows of a source that holds too many (DESIGN section 4)."""
-        source = self._known_source(source_guid)
+        source = self._find_source(source_guid)
+        if source is None:
+            return
         excess = source.history_row_count - HISTORY_ROWS_PER_SOURCE_MAX
         if excess <= 0:
             return

@@ -75,7 +75,7 @@ class Counters(Record):
     private_queue_number: int = 0
     stream_id: int = 0
     source_count: int = 0
-    """Sources ever seen; the last one's id."""
+    """Sources of which something is remembered."""
     client_count: int = 0
     """Clients that are known, open or not."""
     outbox_id: int = 0
@@ -94,6 +94,7 @@ class Counters(Record):
     usn: int = 0
     transaction_tag: int = 0
     """Last one given (MQ-A7)."""
+    source_id: int = 0
 
 
 class QueueManager(Record):

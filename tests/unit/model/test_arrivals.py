@@ -124,6 +124,20 @@ def test_no_such_queue(world: World, name: str) -> None:
     assert world.counters().sequential_id == before
 
 
+def test_what_is_refused_unheard_leaves_nothing_behind(world: World) -> None:
+    """Whoever sends to names that do not exist must not fill the state."""
+    world.create("orders")
+    before = [row for row in world.state.rows() if row[0] != Table.META]
+    for number in range(20):
+        raw = packet(number + 1, to=f"absent{number}", source_queue_manager=bytes([number]) * 16)
+        assert world.arrive(raw, raw) == [MessageClass.NACK_BAD_DST_Q] * 2
+    assert [row for row in world.state.rows() if row[0] != Table.META] == before
+    assert world.counters().source_count == 0
+    both = packet(1, to="orders"), packet(2, to="absent")
+    assert world.arrive(*both) == [ACCEPTED, MessageClass.NACK_BAD_DST_Q]
+    assert world.arrive(*both) == [DUPLICATE, MessageClass.NACK_BAD_DST_Q]
+
+
 def test_journals_and_system_queues_take_nothing_from_the_network(world: World) -> None:
     world.create("orders")
     for name in ("OS:vhost\\orders;JOURNAL", "OS:vhost\\SYSTEM$;DEADLETTER"):

@@ -244,6 +244,23 @@ def test_a_name_that_is_no_longer_remembered_makes_room_for_another(
     assert names == [SOURCE + b"exact", SOURCE + b"b"]
 
 
+def test_a_source_of_which_nothing_is_remembered_makes_room_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SOURCES_MAX", 1)
+    world = World()
+    assert world.take(SOURCE, NAME, T0_MS // 1000, 1, T0_MS)
+    world.begin(T0_MS + 3 * HOUR_MS)
+    assert world.duplicates.stream(OTHER, NAME) is None
+    world.duplicates.forget_due()
+    assert world.stream(OTHER, NAME).source_guid == OTHER
+    world.finish()
+    world.reopen()
+    world.begin(T0_MS + 3 * HOUR_MS)
+    assert world.duplicates.stream(SOURCE, NAME) is None
+    assert world.ledger.counters.source_id == 2, "no number is given twice"
+
+
 def test_a_source_beyond_the_last_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SOURCES_MAX", 1)
     world = World()

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from qm.model import commands
+from qm.model.columns import IntArray
 from qm.model.commands import Command
 from qm.model.machine import Machine
 from qm.model.queries import View, list_queues, queue_statistics
@@ -198,7 +199,7 @@ class Maker:
             return 0
         if name == "packet":
             return memoryview(self.packet() if chance.random() < 0.8 else self.blob())
-        if name in ("lookup_identifiers", "outbox_ids"):
+        if kind is IntArray:
             return array("Q", self.many(self.number))
         if kind is commands.Request:
             who = chance.choice(("", "", "c", "c", "nobody"))
