@@ -11,8 +11,7 @@ from qm.model.commands import ClockTick, PurgeStep
 from qm.model.effects import Applied
 from qm.model.expiry import DEADLINES_PER_TICK_MAX
 from qm.model.purging import STEP_POSITIONS_MAX
-from qm.model.queries import work_left
-from qm.model.state import Table
+from qm.model.queries import is_due, purging_queue_ids
 from qm.node.auditing import Auditor
 from qm.node.rounds import Rounds
 from qm.node.timekeeping import STEER_EVERY_S, Timekeeper
@@ -41,13 +40,12 @@ class Duties:
         self._timekeeper = timekeeper
         self._auditor = auditor
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
-        self._applied_ms = 0
-        """Cluster time of the last applied entry."""
+        self._ticked_ms = 0
+        """Cluster time of the last ClockTick: it found what was due before."""
         self._is_active = False
 
     def on_applied(self, applied: Applied) -> None:
         """See ClusterListener."""
-        self._applied_ms = applied.now_ms
 
     def on_restored(self, index: int) -> None:
         """See ClusterListener."""
@@ -61,6 +59,7 @@ class Duties:
         self._is_active = leadership.is_here
 
     def _begin(self) -> None:
+        self._ticked_ms = 0
         begin = self._rounds.begin
         begin("expiry", LOOK_EVERY_S, self._tick)
         begin("purging", LOOK_EVERY_S, self._purge)
@@ -74,25 +73,21 @@ class Duties:
 
     async def _tick(self) -> None:
         """Expire what is due, step by step."""
-        now = self._cluster.now_ms()
-        due = work_left(self._cluster.view).next_due_ms
-        if (due is None or due > now) and now - self._applied_ms < TICK_EVERY_MS:
+        now, ticked = self._cluster.now_ms(), self._ticked_ms
+        if now - ticked < TICK_EVERY_MS and not is_due(self._cluster.view, ticked, now):
             return
         is_left = True
         while is_left:
             (outcome,) = await self._cluster.propose(ClockTick(DEADLINES_PER_TICK_MAX))
             is_left = bool(outcome.value)
+        self._ticked_ms = now
 
     async def _purge(self) -> None:
         """Settle hidden positions, a step of each queue in turn."""
-        while self._cluster.state.scan(Table.PURGE, b"", _END, 1):
-            queue_ids = work_left(self._cluster.view).purging_queue_ids[:PURGES_TOGETHER_MAX]
-            count = STEP_POSITIONS_MAX // max(len(queue_ids), 1)
+        while queue_ids := purging_queue_ids(self._cluster.view, PURGES_TOGETHER_MAX):
+            count = STEP_POSITIONS_MAX // len(queue_ids)
             outcomes = await self._cluster.propose(
                 *(PurgeStep(queue_id, count) for queue_id in queue_ids)
             )
             if all(outcome.status for outcome in outcomes):
                 raise RuntimeError(f"purges of {queue_ids} are refused: {outcomes[0].status:#x}")
-
-
-_END: Final = b"\xff" * 8

@@ -4,6 +4,7 @@ Series per queue are capped: the oldest QUEUES_MAX application queues have their
 are summed under "other", so that ten thousand queues cost no more than a hundred.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,7 +23,7 @@ QUEUES_MAX: Final = 100
 OTHER: Final = "other"
 QUEUES_READ_MAX: Final = 10_000
 """Then "other" is what these come to."""
-_PAGE: Final = 1_000
+_PAGE: Final = 100
 _APPLICATION: Final = QueueKind.APPLICATION
 _DEADLETTER: Final = {
     QueueKind.DEADLETTER: "deadletter",
@@ -60,14 +61,14 @@ class Gauges:
             self._term = leadership.term
             self._metrics.counter("quorate_elections_total").inc()
 
-    def refresh(self) -> None:
-        """Set all of them."""
+    async def refresh(self) -> None:
+        """Set all of them. Yields to the loop between pages of queues."""
         self._consensus()
         try:
-            view = self._replicated.view
+            queues = await self._all_queues()
+            self._queues(self._replicated.view, queues)
         except Unavailable:
             return  # a snapshot is being installed: the next scrape sees it
-        self._queues(view)
 
     def _consensus(self) -> None:
         gauge = self._metrics.gauge
@@ -86,10 +87,19 @@ class Gauges:
             alive = sum(follower.is_alive for follower in status.followers) + 1
             members.labels(state="alive").set(alive)
 
-    def _queues(self, view: View) -> None:
+    async def _all_queues(self) -> Sequence[QueueInfo]:
+        queues: list[QueueInfo] = []
+        after: int | None = 0
+        while after is not None and len(queues) < QUEUES_READ_MAX:
+            page = list_queues(self._replicated.view, after=after, limit=_PAGE)
+            queues += page.items
+            after = page.next
+            await asyncio.sleep(0)
+        return queues
+
+    def _queues(self, view: View, queues: Sequence[QueueInfo]) -> None:
         for name in _BY_QUEUE:
             self._metrics.gauge(name).clear()
-        queues = _all_queues(view)
         named = {
             queue.queue_id: queue.pathname
             for queue in [q for q in queues if q.kind is _APPLICATION][:QUEUES_MAX]
@@ -148,13 +158,3 @@ _BY_QUEUE: Final = (
     "windows_msmq_messages_in_journal_queue",
     "windows_msmq_bytes_in_journal_queue",
 )
-
-
-def _all_queues(view: View) -> Sequence[QueueInfo]:
-    queues: list[QueueInfo] = []
-    after: int | None = 0
-    while after is not None and len(queues) < QUEUES_READ_MAX:
-        page = list_queues(view, after=after, limit=_PAGE)
-        queues += page.items
-        after = page.next
-    return queues

@@ -6,7 +6,7 @@
 /metrics everything in the metric table
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from aiohttp import web
@@ -39,7 +39,7 @@ class HttpServer:
         port: int,
         health: Health,
         registry: CollectorRegistry,
-        refresh: Callable[[], None],
+        refresh: Callable[[], Awaitable[None]],
     ) -> None:
         """`refresh` sets the gauges that are read from the state, before each exposition."""
         self._host = host
@@ -87,6 +87,6 @@ class HttpServer:
         return web.Response(status=_UNAVAILABLE, text=f"{text}\n")
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        self._refresh()
+        await self._refresh()
         body = generate_latest(self._registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})

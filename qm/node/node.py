@@ -131,9 +131,9 @@ class Node:
         """Return whether this node leads and serves."""
         return self.replicated is not None and self.replicated.leadership.is_here
 
-    def _refresh(self) -> None:
+    async def _refresh(self) -> None:
         if self.service is not None:
-            self.service.gauges.refresh()
+            await self.service.gauges.refresh()
 
     # Relay endpoint
 

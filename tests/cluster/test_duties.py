@@ -15,7 +15,7 @@ from qm.model.commands import (
     Target,
     TransferVerdict,
 )
-from qm.model.queries import get_client, queue_statistics, work_left
+from qm.model.queries import get_client, purging_queue_ids, queue_statistics
 from qm.store.cluster import Unavailable
 from qm.store.codec import encode_command
 from qm.store.reserve import DiskLevel
@@ -77,8 +77,7 @@ def test_a_purge_is_settled_step_by_step() -> None:
             assert count(leader, queue)[0] == 0
             await until(
                 lambda: (
-                    count(leader, queue) == (0, 0)
-                    and not work_left(leader.cluster.view).purging_queue_ids
+                    count(leader, queue) == (0, 0) and not purging_queue_ids(leader.cluster.view, 1)
                 ),
                 lambda: count(leader, queue),
             )

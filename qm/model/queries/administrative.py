@@ -76,16 +76,6 @@ class OutboxItem(msgspec.Struct, frozen=True):
     payload: bytes
 
 
-class WorkLeft(msgspec.Struct, frozen=True):
-    """What a leader has to propose, from rows alone: a new one starts from here."""
-
-    purging_queue_ids: list[int]
-    """Queues that want a PurgeStep, at most SCANNED_ROWS_MAX."""
-    next_due_ms: int | None
-    """When a ClockTick has something to do; None: never, as things are."""
-    first_outbox_id: int | None
-
-
 class DirectoryAnswer(msgspec.Struct, frozen=True):
     """A directory read's result."""
 
@@ -193,22 +183,28 @@ def _following(number: int) -> int:
     return min(max(number, 0) + 1, (1 << 64) - 1)
 
 
-def work_left(view: View) -> WorkLeft:
-    """Return what is to be proposed without anybody asking."""
-    state = view.ledger.state
-    purges = state.scan(Table.PURGE, b"", _END, SCANNED_ROWS_MAX)
-    deadlines = state.scan(Table.DEADLINE, b"", _END, 1)
-    leases = state.scan(Table.LEASE, b"", _END + b"\xff" * 128, 1)
-    buckets = state.scan(Table.HISTORY_BUCKET, b"\0", b"\1", 1)
-    due = [DEADLINE_KEY.unpack(key)[0] for key, _ in deadlines]
-    due += [LEASE_KEY.unpack_from(key)[0] for key, _ in leases]
-    due += [BUCKET_BY_TIME_KEY.unpack(key)[1] for key, _ in buckets]
-    outbox = state.scan(Table.OUTBOX, b"", _END, 1)
-    return WorkLeft(
-        [QUEUE_KEY.unpack(key)[0] for key, _ in purges],
-        min(due, default=None),
-        OUTBOX_KEY.unpack(outbox[0][0])[0] if outbox else None,
+def purging_queue_ids(view: View, limit: int) -> list[int]:
+    """Return queues that want a PurgeStep."""
+    rows = view.ledger.state.scan(Table.PURGE, b"", _END, limit)
+    return [QUEUE_KEY.unpack(key)[0] for key, _ in rows]
+
+
+def is_due(view: View, since_ms: int, now_ms: int) -> bool:
+    """Return whether a ClockTick at `now_ms` finds something that fell due after `since_ms`.
+
+    It looks at no more than that time: behind it may lie the tombstones of everything that was
+    received before its deadline.
+    """
+    scan, since, end = view.ledger.state.scan, max(since_ms, 0), now_ms + 1
+    return bool(
+        scan(Table.DEADLINE, DEADLINE_KEY.pack(since, 0, 0), DEADLINE_KEY.pack(end, 0, 0), 1)
+        or scan(Table.LEASE, LEASE_KEY.pack(since, 0), LEASE_KEY.pack(end, 0), 1)
+        or scan(Table.HISTORY_BUCKET, _bucket_due(since), _bucket_due(end), 1)
     )
+
+
+def _bucket_due(at_ms: int) -> bytes:
+    return BUCKET_BY_TIME_KEY.pack(b"\0", at_ms, 0, 0)
 
 
 def default_time_to_reach_queue(view: View) -> int:

@@ -146,7 +146,7 @@ def test_statistics(world: World, look: Looker) -> None:
     assert purged is not None
     assert (purged.message_count, purged.hidden_count) == (1, 3)
     assert purged.oldest_arrival_time is None
-    assert queries.work_left(look(world)).purging_queue_ids == [orders]
+    assert queries.purging_queue_ids(look(world), 9) == [orders]
     assert queries.queue_statistics(look(world), 999) is None
 
 
@@ -328,17 +328,21 @@ def test_clients_and_what_they_opened(world: World, look: Looker) -> None:
     assert queries.list_opens(look(world), limit=1).next == handles[0]
 
 
-def test_work_that_is_left(world: World, look: Looker) -> None:
-    assert queries.work_left(look(world)) == queries.WorkLeft([], None, None)
+def test_what_is_due_and_what_is_owed(world: World, look: Looker) -> None:
+    assert not queries.is_due(look(world), 0, NOW_MS + 60_000)
+    assert queries.purging_queue_ids(look(world), 9) == []
     world.create("exact", transactional=True)
     world.arrive(
         packet(1, to="exact", sequence=(1 << 32, 1, 0), final_ack=True, time_to_be_received=5)
     )
-    assert queries.work_left(look(world)).next_due_ms == NOW_MS + 5_000
+    due = NOW_MS + 5_000
+    assert queries.is_due(look(world), 0, due)
+    assert queries.is_due(look(world), due, due)
+    assert not queries.is_due(look(world), 0, due - 1)
+    assert not queries.is_due(look(world), due + 1, due + 1_000)
     world.tick(6_000)
     (owed,) = queries.list_outbox(look(world)).items
     assert (owed.kind, owed.queue_manager) == (OutboxKind.FINAL_ACK, PEER)
-    assert queries.work_left(look(world)).first_outbox_id == owed.outbox_id
     assert queries.list_outbox(look(world), after=owed.outbox_id).items == []
 
 
