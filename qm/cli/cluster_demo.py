@@ -305,6 +305,7 @@ def print_verdict(verdict: Verdict, report: Path) -> None:
         "lost": verdict.lost.count,
         "duplicated": verdict.duplicated.count,
         "out of order": verdict.out_of_order.count,
+        "sessions lost": verdict.reconnects,
         "longest gap": f"{verdict.longest_gap_ms:.0f} ms",
         "acknowledged within": f"{verdict.acknowledgement.p50_ms:.1f} ms (p50),"
         f" {verdict.acknowledgement.p99_ms:.1f} ms (p99)",

@@ -70,7 +70,7 @@ async def ask(
     first, count = request.request.number, len(request.messages)
     is_known = False
     try:
-        reply = await session.wire.call(lambda stubs: stubs.data.Send, request)
+        reply = await _call(session, request)
         is_known = True
     except ClientError as error:
         is_known = not isinstance(error, Unavailable)
@@ -88,6 +88,17 @@ async def ask(
         places = tuple((place.queue_id, place.lookup_identifier) for place in result.places)
         sent.append(Sent(result.message_id, places))
     return sent
+
+
+async def _call(session: Session, request: data_pb2.SendRequest) -> data_pb2.SendReply:
+    """Ask; a session that ended meanwhile is opened again, and knows which numbers it answered."""
+    try:
+        return await session.wire.call(lambda stubs: stubs.data.Send, request)
+    except MqError as error:
+        if error.code != ErrorCode.MQ_ERROR_STALE_HANDLE or request.transaction:
+            raise
+    await session.resume()
+    return await session.wire.call(lambda stubs: stubs.data.Send, request)
 
 
 def _batches(messages: Sequence[Message]) -> Iterator[list[Message]]:

@@ -37,10 +37,7 @@ class Session:
 
     async def open(self) -> None:
         """Begin, or resume what an earlier process began under the same id."""
-        reply = await self.wire.call(
-            lambda stubs: stubs.data.OpenSession,
-            data_pb2.OpenSessionRequest(client_id=self.client_id, lease_ms=self.lease_ms),
-        )
+        reply = await self.resume()
         remembered = self.memory.opened(self.client_id)
         used = max((opened.number for opened in remembered), default=0)
         used = max(used, *self.memory.sends(self.client_id), reply.highest_number)
@@ -51,6 +48,13 @@ class Session:
         self.queue_manager = reply.queue_manager
         self._opened = {(o.queue, o.access, o.share_mode): o for o in remembered}
         self._resumed = set(self._opened)
+
+    async def resume(self) -> data_pb2.OpenSessionReply:
+        """Have the cluster know the session as open; its numbers and results go on."""
+        return await self.wire.call(
+            lambda stubs: stubs.data.OpenSession,
+            data_pb2.OpenSessionRequest(client_id=self.client_id, lease_ms=self.lease_ms),
+        )
 
     def take_unread(self) -> list[tuple[int, int]]:
         """Return `unread` to whoever will ask for them now."""

@@ -51,6 +51,7 @@ def judge(events: Iterable[HistoryEvent]) -> Verdict:
         torn=torn,
         invented=invented,
         unknown=len(run.unknown),
+        reconnects=sum(1 for event in history if event.kind is EventKind.RECONNECTED),
         longest_gap_ms=max((gap.length_ms for gap in gaps), default=0.0),
         acknowledgement=timeline.latency(run.latencies(run.acknowledged)),
         delivery=timeline.latency(run.latencies(run.first_read())),

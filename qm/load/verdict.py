@@ -63,6 +63,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """Received, and sent by nobody."""
     unknown: int
     """Transactions whose outcome nobody was told."""
+    reconnects: int
+    """MSMQ sessions that senders had to open anew."""
     longest_gap_ms: float
     """Longest time between two advances of AckSequenceNumber while a message was outstanding."""
     acknowledgement: Latency

@@ -12,7 +12,7 @@ from qm.client.message import Message
 from qm.client.queue import after, exactly
 from qm.client.sending import SendRefused
 from qm.client.transaction import Outcome
-from qm.pb import data_pb2
+from qm.pb import control_pb2, data_pb2
 from qm.wire.codes import ErrorCode
 from tests.unit.client.world import OTHER, PLAIN, TRANSACTIONAL, Clients, scenario
 
@@ -304,6 +304,24 @@ async def test_a_run_that_is_refused_says_what_was_sent_before(made: Clients) ->
             await client.send([PLAIN, TRANSACTIONAL], Message(body=b"x"))
         assert code_of(refused) == ErrorCode.MQ_ERROR_TRANSACTION_USAGE
         assert refused.value.sent == []
+
+
+@scenario()
+async def test_a_session_that_was_closed_is_opened_again_for_sends(made: Clients) -> None:
+    async with made.client("me") as client, made.client() as operator:
+        await client.send(PLAIN, Message(body=b"1"))
+        await operator.wire.call(
+            lambda stubs: stubs.clients.CloseClient, control_pb2.CloseClientRequest(client_id="me")
+        )
+        await client.send(PLAIN, Message(body=b"2"))
+        queue = await client.open_queue(PLAIN)
+        assert [m.body async for m in queue.browse()] == [b"1", b"2"]
+        await operator.wire.call(
+            lambda stubs: stubs.clients.CloseClient,
+            control_pb2.CloseClientRequest(client_id=queue.session.client_id),
+        )
+        with pytest.raises(MqError):
+            await queue.receive(0)
 
 
 @scenario()
