@@ -11,7 +11,14 @@ from typing import Final
 import msgspec
 
 from qm.api.errors import InvalidArgument
-from qm.api.identity import ADMINISTRATORS, PRINCIPAL_MAX_CHARS, Principal, Role, principal_sid
+from qm.api.identity import (
+    ADMINISTRATORS,
+    OPERATORS,
+    PRINCIPAL_MAX_CHARS,
+    Principal,
+    Role,
+    principal_sid,
+)
 from qm.pb import control_pb2
 from qm.security.access import default_queue_descriptor
 from qm.security.descriptor import (
@@ -24,7 +31,7 @@ from qm.security.descriptor import (
     write_descriptor,
 )
 from qm.security.sid import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, Sid, sid_from_text, sid_text
-from qm.wire.access_mask import QueueAccess
+from qm.wire.access_mask import MachineAccess, QueueAccess
 from qm.wire.errors import ValueOutOfRange
 
 ENTRIES_MAX: Final = 1_024
@@ -33,6 +40,7 @@ WELL_KNOWN: Final[Mapping[str, Sid]] = {
     "Anonymous": ANONYMOUS,
     "Authenticated Users": AUTHENTICATED_USERS,
     "Administrators": ADMINISTRATORS,
+    "Operators": OPERATORS,
 }
 _BY_FOLDED_NAME: Final = {name.lower(): sid for name, sid in WELL_KNOWN.items()}
 _KINDS: Final = {control_pb2.ALLOW: ACE_ALLOWED, control_pb2.DENY: ACE_DENIED}
@@ -55,6 +63,27 @@ def default_descriptor(who: Principal) -> bytes:
         Ace(ACE_ALLOWED, 0, int(QueueAccess.QUEUE_GENERIC_ALL), ADMINISTRATORS),
     )
     return write_descriptor(msgspec.structs.replace(descriptor, dacl=Acl(entries)))
+
+
+def manager_descriptor() -> bytes:
+    """Return the queue manager's descriptor at a cluster's birth.
+
+    Whoever has a certificate may create queues; dead letters and journals are for operators and
+    admins, settings for admins.
+    """
+    operators = (
+        MachineAccess.RECEIVE_DEADLETTER_MESSAGE
+        | MachineAccess.RECEIVE_JOURNAL_QUEUE_MESSAGE
+        | MachineAccess.SET_MACHINE_PROPERTIES  # pausing an outgoing queue asks for it
+    )
+    grants = (
+        (EVERYONE, MachineAccess.MACHINE_WORLD_RIGHTS),
+        (AUTHENTICATED_USERS, MachineAccess.CREATE_QUEUE),
+        (OPERATORS, operators),
+        (ADMINISTRATORS, MachineAccess.MACHINE_GENERIC_ALL),
+    )
+    entries = tuple(Ace(ACE_ALLOWED, 0, int(mask), sid) for sid, mask in grants)
+    return write_descriptor(SecurityDescriptor(owner=ADMINISTRATORS, dacl=Acl(entries)))
 
 
 def sids_to_change(who: Principal, security: bytes) -> tuple[Sid, ...]:

@@ -20,6 +20,8 @@ PRINCIPAL_MAX_CHARS: Final = 64
 """ub-common-name of X.520."""
 ADMINISTRATORS: Final[Sid] = sid_from_text("S-1-5-32-544")
 """BUILTIN\\Administrators: what every admin is a member of."""
+OPERATORS: Final[Sid] = sid_from_text("S-1-5-32-549")
+"""BUILTIN\\Server Operators: what every operator is a member of."""
 _COMMON_NAME: Final = "x509_common_name"
 _ALTERNATIVE_NAMES: Final = "x509_subject_alternative_name"
 _FOUR_U32: Final = Struct(">IIII")
@@ -34,6 +36,9 @@ class Role(Enum):
     OPERATOR = "operator"
     CLIENT = "client"
     NODE = "node"
+
+
+_GROUPS: Final = {Role.ADMIN: (ADMINISTRATORS,), Role.OPERATOR: (OPERATORS,)}
 
 
 class Unauthenticated(Exception):
@@ -69,8 +74,7 @@ def principal_sid(name: str) -> Sid:
 
 def principal_of(name: str, role: Role) -> Principal:
     """Return a principal with its SIDs."""
-    sids = (principal_sid(name),)
-    return Principal(name, role, (*sids, ADMINISTRATORS) if role is Role.ADMIN else sids)
+    return Principal(name, role, (principal_sid(name), *_GROUPS.get(role, ())))
 
 
 def authenticate(properties: Mapping[str, Sequence[bytes]]) -> Principal:

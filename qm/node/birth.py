@@ -12,7 +12,9 @@ from typing import Final
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from qm.model.commands import Provision
+from qm.api.acl import manager_descriptor
+from qm.model.attributes import encode_attribute
+from qm.model.commands import Provision, Request, SetQueueManager
 from qm.node.config import StorageSection
 from qm.store.sealing import KEY_BYTES, key_from_command, key_from_file, seal
 from qm.wire.enums import ProviderType, PublicKeyAlgorithm
@@ -89,3 +91,9 @@ def provision(computer_name: str, dns_name: str, aliases: tuple[str, ...], key: 
         sealed_private_keys=seal(key, secrets.token_bytes(12), secret, PRIVATE_KEYS_LABEL),
         public_keys=public,
     )
+
+
+def protection() -> SetQueueManager:
+    """Return the command, right behind Provision, that says who may do what from the start."""
+    changes = {"security": encode_attribute(manager_descriptor())}
+    return SetQueueManager(Request("", 0, 0), changes, ())

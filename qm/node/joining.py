@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 
 from qm.model.commands import Provision
+from qm.node import birth
 from qm.node.channels import Channels, Unreachable
 from qm.node.config import NodeConfig
 from qm.node.outcomes import decode_outcome
@@ -91,7 +92,9 @@ class Steps:
         return clusters.pop() if clusters else secrets.token_bytes(16)
 
     async def _provision(self, leader: str, provision: Provision) -> None:
-        request = relay_pb2.ProposeRequest(payloads=[encode_command(provision)])
+        request = relay_pb2.ProposeRequest(
+            payloads=[encode_command(provision), encode_command(birth.protection())]
+        )
         reply = await self._propose(leader, request)
         outcome = decode_outcome(reply.outcomes[0])
         if outcome.status == ErrorCode.MQ_ERROR_MACHINE_EXISTS:

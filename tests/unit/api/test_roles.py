@@ -19,6 +19,7 @@ from qm.api.identity import (
 )
 from qm.api.roles import RULES, rule_of
 from qm.api.server import ApiConfig, ApiServer, is_loopback
+from qm.node.birth import protection
 from qm.observe.metrics import Metrics
 from qm.pb import control_pb2, data_pb2
 from qm.security.sid import sid_text
@@ -70,7 +71,7 @@ def test_a_certificate_names_a_principal_and_one_role() -> None:
 def test_a_principals_sid_never_changes() -> None:
     sid = "S-1-5-21-735577801-2131624111-438289202-2410112913"
     assert sid_text(principal_sid("alice")) == sid
-    assert principal_of("alice", Role.OPERATOR).sids == (principal_sid("alice"),)
+    assert principal_of("alice", Role.CLIENT).sids == (principal_sid("alice"),)
 
 
 def test_loopback_is_told_from_the_world() -> None:
@@ -189,6 +190,42 @@ def test_access_lists_hold_between_principals() -> None:
                     await bob.queues.SetAcl(control_pb2.SetAclRequest(queue=name, entries=entries))
                 await root.queues.SetAcl(control_pb2.SetAclRequest(queue=name, entries=entries))
                 await root.open(ORDERS)
+
+    run(scenario())
+
+
+def test_from_birth_dead_letters_are_for_operators_and_settings_for_admins() -> None:
+    async def scenario() -> None:
+        dead = r".\system$;DEADLETTER"
+        async with world(is_secure=True) as made:
+            leader = await made.leader()
+            (outcome,) = await leader.node.cluster.propose(protection())
+            assert outcome.status == 0
+            async with (
+                made.client(leader, name="alice", role=Role.CLIENT) as alice,
+                made.client(leader, name="oscar", role=Role.OPERATOR) as oscar,
+                made.client(leader, name="root", role=Role.ADMIN) as root,
+            ):
+                await create(alice)
+                with refused(DENIED, "MQ_ERROR_ACCESS_DENIED"):
+                    await alice.open(dead, data_pb2.PEEK_ACCESS)
+                with refused(DENIED, "MQ_ERROR_ACCESS_DENIED"):
+                    await alice.queues.PurgeQueue(
+                        control_pb2.PurgeQueueRequest(queue=control_pb2.QueueName(name=dead))
+                    )
+                await oscar.open(dead)
+                await root.open(dead)
+                acl = await root.queues.GetAcl(control_pb2.GetAclRequest())
+                assert [ace.principal for ace in acl.entries] == [
+                    "Everyone",
+                    "Authenticated Users",
+                    "Operators",
+                    "Administrators",
+                ]
+                change = control_pb2.SetQueueManagerRequest(
+                    changes={"journal_quota": control_pb2.Value(number=9)}
+                )
+                await root.queues.SetQueueManager(change)
 
     run(scenario())
 
