@@ -395,6 +395,7 @@ class Administration:
         is_empty = not queue.count() and not queue.hidden
         if not is_empty or not self._outgoing.forget_sequence(command.queue_id):
             return Outcome(ErrorCode.MQ_ERROR_ILLEGAL_OPERATION)
+        self._outgoing.changed(command.queue_id)
         self._registry.unbind_queue(queue.record)
         self._ledger.remove_queue(queue)
         self._ledger.counters.queue_count -= 1

@@ -31,9 +31,6 @@ class Connections:
         self._gate = asyncio.Semaphore(CONNECTING_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def __len__(self) -> int:
-        return len(self._connections)
-
     def acquire(self, hop: NextHop, user: User) -> None:
         """Let a user send over the connection to a hop, a new one if there is none.
 

@@ -472,6 +472,7 @@ def test_a_purged_outgoing_queue_sends_nothing_of_it() -> None:
                 assert len(peer.raw) == 1
                 assert len(cluster.dead_letters()) == 5
                 assert cluster.world.one(commands.RemoveOutgoingQueue(queue)).status == 0
+                assert cluster.manager.report(queue) is None
                 again = cluster.send(f"DIRECT=TCP:{HOST}\\q", 1)
                 assert again != queue
                 await until(lambda: len(peer.raw) == 2)
@@ -507,5 +508,49 @@ def test_acknowledgements_of_apply_leave_like_messages() -> None:
             cluster.world.arrive(asking)
             await until(lambda: len(peer.raw) == 1)
             assert peer.taken[0].properties.message_class == MessageClass.ACK_REACH_QUEUE
+
+    run(scenario())
+
+
+def test_messages_behind_many_that_wait_for_their_final_acks_are_found() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            queue = cluster.send(
+                peer.address, 600, is_transactional=True, has_positive_journaling=True
+            )
+            await until(lambda: len(peer.taken) == 600)
+            peer.send_order_ack()
+            await until(lambda: cluster.manager.report(queue).loaded_count == 0)  # type: ignore[union-attr]
+            assert cluster.waiting(queue) == 600
+            cluster.lead(None)
+            cluster.send(peer.address, 3)
+            cluster.send(peer.address, 3, is_transactional=True)
+            cluster.lead("n2")
+            await until(lambda: cluster.waiting(queue) == 600, lambda: cluster.waiting(queue))
+            assert len(peer.raw) == 606
+            for message in peer.taken[:600]:
+                peer.send_final_ack(message, MessageClass.ACK_RECEIVE)
+                if peer.connections[0].session.in_flight > 32:
+                    await until(lambda: not peer.connections[0].session.in_flight)
+            await until(lambda: not cluster.waiting(queue), lambda: cluster.waiting(queue))
+            assert len(cluster.journal()) == 600
+
+    run(scenario())
+
+
+def test_an_administrator_need_not_wait_for_the_retry_timer() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with SendingCluster(port) as cluster:
+            queue = cluster.send(f"DIRECT=TCP:{HOST}\\q", 3, is_transactional=True)
+            await until(
+                lambda: cluster.metric("quorate_outgoing_connects_total", result="failed") == 1
+            )
+            async with Peer(HOST, port) as peer:
+                await settled()
+                assert not peer.connections
+                assert cluster.manager.resend(queue)
+                await until(lambda: not cluster.waiting(queue))
 
     run(scenario())

@@ -392,3 +392,29 @@ def test_a_snapshot_begins_everything_anew() -> None:
             assert peer.established == 2
 
     run(scenario())
+
+
+def test_a_peer_that_sends_more_than_can_be_committed_is_not_read_until_it_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("qm.edge.relay.HELD_MAX_BYTES", 1_000)
+
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            orders = cluster.world.create("orders")
+            queue = cluster.send(peer.address, 1)
+            await until(lambda: not cluster.waiting(queue))
+            connection = peer.connections[0]
+            cluster.world.is_committing.clear()
+            for number in range(1, 41):
+                connection.offer(
+                    number, packet(number, to="orders", source_queue_manager=PEER_GUID)
+                )
+                await settled(1)
+            assert connection.session.in_flight == 40
+            cluster.world.is_committing.set()
+            await until(lambda: cluster.waiting(orders) == 40)
+            await until(lambda: not connection.session.in_flight)
+
+    run(scenario())

@@ -224,7 +224,9 @@ def test_pausing_and_removing(sender: Sender) -> None:
     remove = commands.RemoveOutgoingQueue(sender.queue_id)
     assert sender.one(remove).status == ErrorCode.MQ_ERROR_ILLEGAL_OPERATION
     sender.session_ack(*sender.keys())
-    assert sender.one(remove).status == 0
+    removed = sender.apply(remove)
+    assert removed.outcomes[0].status == 0
+    assert removed.outgoing_queue_ids == {sender.queue_id}
     assert sender.one(remove).status == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
     ensured = sender.one(commands.EnsureOutgoingQueue(b"", ELSEWHERE))
     assert ensured.value != sender.queue_id
