@@ -92,6 +92,60 @@ def can_stop(connection: Connection, node: str, output: str) -> None:
 
 
 @click.command()
+@click.argument("node")
+@click.option("--host", required=True, help="Under which the other nodes reach it.")
+@output_option
+@connected
+def add(connection: Connection, node: str, host: str, output: str) -> None:
+    """Let NODE in as a learner, before `qm node join` is run there."""
+    from qm.pb import control_pb2
+
+    place = control_pb2.MemberPlace(host=host)
+    request = control_pb2.AddMemberRequest(name=node, place=place)
+    _changed(connection, "AddMember", request, output)
+
+
+@click.command()
+@click.argument("node")
+@yes_option
+@output_option
+@connected
+def remove(connection: Connection, node: str, yes: bool, output: str) -> None:
+    """Take NODE out of the cluster for good."""
+    from qm.pb import control_pb2
+
+    confirm(f"Remove {node} from the cluster?", yes=yes)
+    _changed(connection, "RemoveMember", control_pb2.RemoveMemberRequest(name=node), output)
+
+
+@click.command()
+@click.argument("node")
+@output_option
+@connected
+def promote(connection: Connection, node: str, output: str) -> None:
+    """Make NODE, a learner, a voter."""
+    from qm.pb import control_pb2
+
+    _changed(connection, "PromoteMember", control_pb2.PromoteMemberRequest(name=node), output)
+
+
+@click.command()
+@click.argument("node")
+@click.option("--host", default="", help="Else where it was.")
+@yes_option
+@output_option
+@connected
+def replace(connection: Connection, node: str, host: str, yes: bool, output: str) -> None:
+    """Let NODE come back after it lost its disk: its old identity leaves."""
+    from qm.pb import control_pb2
+
+    confirm(f"Give up what is on the disk of {node}?", yes=yes)
+    place = control_pb2.MemberPlace(host=host) if host else None
+    request = control_pb2.ReplaceMemberRequest(name=node, place=place)
+    _changed(connection, "ReplaceMember", request, output)
+
+
+@click.command()
 @output_option
 @connected
 def check(connection: Connection, output: str) -> None:
@@ -105,7 +159,10 @@ def check(connection: Connection, output: str) -> None:
         sys.exit(1)
 
 
-COMMANDS: Sequence[click.Command] = (status, members, transfer, drain, undrain, can_stop)
+COMMANDS: Sequence[click.Command] = (
+    *(status, members, transfer, drain, undrain, can_stop),
+    *(add, remove, promote, replace),
+)
 
 
 async def get_status(wire: Any) -> Any:
@@ -171,6 +228,13 @@ def _drained(connection: Connection, node: str, method: str) -> dict[str, Any]:
 
     reply = connection.run(work)
     return {"sessions": reply.sessions, "leader": reply.is_leader}
+
+
+def _changed(connection: Connection, method: str, request: Any, output: str) -> None:
+    async def work(wire: Any) -> Any:
+        return await wire.call(lambda stubs: getattr(stubs.cluster, method), request)
+
+    show_rows(map(_member_row, connection.run(work).members), MEMBER_COLUMNS, output)
 
 
 def _member_row(member: Any) -> dict[str, Any]:

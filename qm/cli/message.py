@@ -168,6 +168,7 @@ def receive(
 @message.command()
 @click.argument("queue")
 @_reading
+@click.option("--locked", is_flag=True, help="Those that somebody holds, and who.")
 @output_option
 @connected
 def peek(
@@ -177,9 +178,13 @@ def peek(
     timeout: float,
     lookup_id: int | None,
     form: str,
+    locked: bool,
     output: str,
 ) -> None:
     """Look at messages of QUEUE and leave them. Exit code 1: there was none."""
+    if locked:
+        _show_locked(connection, queue, form, output)
+        return
     from qm.client.client import Access
     from qm.client.queue import FIRST, exactly
 
@@ -305,6 +310,20 @@ def trace(connection: Connection, message_id: str, output: str) -> None:
 
     rows = connection.run(work)
     show_rows(rows, ("queue", "lookup_id", "state", "reason", "arrived", "label"), output)
+    if not rows:
+        sys.exit(1)
+
+
+def _show_locked(connection: Connection, queue: str, form: str, output: str) -> None:
+    from qm.cli.queue import queue_name
+    from qm.pb import control_pb2
+
+    async def work(wire: Any) -> list[Any]:
+        found = await browse(wire, await queue_name(wire, queue))
+        return [entry for entry in found if entry.state == control_pb2.POSITION_LOCKED]
+
+    rows = [browsed_row(entry, form) for entry in connection.run(work)]
+    show_rows(rows, ("lookup_id", "lock_owner", "label", "bytes", "arrived", "body"), output)
     if not rows:
         sys.exit(1)
 

@@ -43,8 +43,10 @@ def _attributes(command: Any) -> Any:
     for option in (
         click.option("--label", help="At most 124 characters."),
         click.option("--journal/--no-journal", "journaling", default=None, help="Keep copies."),
-        click.option("--quota-kb", "quota", type=click.IntRange(0, 0xFFFF_FFFF)),
-        click.option("--journal-quota-kb", "journal_quota", type=click.IntRange(0, 0xFFFF_FFFF)),
+        click.option(
+            "--quota", type=click.IntRange(0, 0xFFFF_FFFF), metavar="KB", help="4294967295: none."
+        ),
+        click.option("--journal-quota", type=click.IntRange(0, 0xFFFF_FFFF), metavar="KB"),
         click.option(
             "--authenticate/--no-authenticate",
             "authentication",

@@ -13,6 +13,8 @@ from click.testing import CliRunner, Result
 
 from qm.cli.connection import EXIT_NOT_ALLOWED, EXIT_REFUSED, EXIT_UNAVAILABLE
 from qm.cli.main import main
+from qm.client.blocking import BlockingClient
+from qm.client.wire import Tls
 from tests.unit.client.threaded import threaded_node
 
 ORDERS = ".\\private$\\orders"
@@ -22,8 +24,14 @@ USAGE = 2
 class Qm:
     """`qm` with the environment of a cluster."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
-        self.environment = environment
+    def __init__(self, endpoint: str, tls: Tls) -> None:
+        self.endpoint, self.tls = endpoint, tls
+        self.environment = {
+            "QM_ENDPOINT": endpoint,
+            "QM_TLS_AUTHORITY": str(tls.authority),
+            "QM_TLS_CERTIFICATE": str(tls.certificate),
+            "QM_TLS_KEY": str(tls.key),
+        }
 
     def __call__(self, *arguments: str, exit_code: int = 0, stdin: str = "") -> Result:
         result = CliRunner().invoke(
@@ -39,14 +47,7 @@ class Qm:
 @pytest.fixture(scope="module")
 def qm() -> Iterator[Qm]:
     with threaded_node() as (endpoint, tls):
-        yield Qm(
-            {
-                "QM_ENDPOINT": endpoint,
-                "QM_TLS_AUTHORITY": str(tls.authority),
-                "QM_TLS_CERTIFICATE": str(tls.certificate),
-                "QM_TLS_KEY": str(tls.key),
-            }
-        )
+        yield Qm(endpoint, tls)
 
 
 @pytest.fixture
@@ -74,10 +75,10 @@ def bodies(rows: list[dict[str, Any]]) -> list[str]:
 
 def test_a_queue_s_life(qm: Qm) -> None:
     path = ".\\private$\\life"
-    made = qm.json("queue", "create", path, "--transactional", "--label", "L", "--quota-kb", "9")
+    made = qm.json("queue", "create", path, "--transactional", "--label", "L", "--quota", "9")
     assert (made["transactional"], made["label"], made["attributes"]["quota"]) == (True, "L", 9)
     qm("queue", "create", path, exit_code=EXIT_REFUSED)
-    qm("queue", "create", path, "--transactional", "--label", "L", "--quota-kb", "9",
+    qm("queue", "create", path, "--transactional", "--label", "L", "--quota", "9",
        "--if-not-exists")  # fmt: skip
     qm("queue", "set", path, "--label", "M", "--privacy", "body", "--authenticate")
     shown = qm.json("queue", "show", path)
@@ -190,6 +191,19 @@ def test_messages_move_are_copied_returned_and_traced(qm: Qm, orders: str) -> No
     qm("message", "return", orders, exit_code=USAGE)
 
 
+def test_locked_messages_are_listed_with_who_holds_them(qm: Qm, orders: str) -> None:
+    send(qm, orders, "held", "free")
+    assert qm.json("message", "peek", orders, "--locked", exit_code=1) == []
+    with BlockingClient([qm.endpoint], tls=qm.tls, client_id="holder") as client:
+        queue = client.open_queue("QUORATE\\private$\\orders")
+        held = queue.receive_two_phase(5)
+        assert held is not None
+        (row,) = qm.json("message", "peek", orders, "--locked")
+        assert (row["lookup_id"], row["body"]) == (held.lookup_identifier, "held")
+        assert "holder" in row["lock_owner"]
+        queue.give_back(held)
+
+
 def test_a_journal_is_browsed_and_replayed(qm: Qm, orders: str) -> None:
     send(qm, orders, "kept")
     qm("message", "receive", orders)
@@ -278,6 +292,9 @@ def test_the_cluster_says_how_it_is(qm: Qm, orders: str) -> None:
     (health,) = qm.json("check")
     assert health["problems"] == []
     assert not qm.json("cluster", "can-stop", "n1", exit_code=1)["can_stop"]
+    for verb in (("remove", "--yes"), ("promote",), ("replace", "--yes")):
+        qm("cluster", verb[0], "n9", *verb[1:], exit_code=USAGE)
+    qm("cluster", "remove", "n1", exit_code=1, stdin="n\n")
     assert any(row["path_name"].endswith("orders") for row in qm.json("top", "--once"))
     lines = [json.loads(line) for line in qm("events", "-o", "json").stdout.splitlines()]
     assert any(event["name"].endswith("CreateQueue") for event in lines)
