@@ -4,6 +4,7 @@ A SID that was made from a principal's name (`qm.api.identity`) cannot be read b
 shown for well-known SIDs and for principals that the cluster has met as clients.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntFlag
 from typing import Final
@@ -43,6 +44,8 @@ WELL_KNOWN: Final[Mapping[str, Sid]] = {
     "Operators": OPERATORS,
 }
 _BY_FOLDED_NAME: Final = {name.lower(): sid for name, sid in WELL_KNOWN.items()}
+_BITS: Final = re.compile(r"0x[0-9a-f]{1,8}")
+"""How bits without a word are written among rights."""
 _KINDS: Final = {control_pb2.ALLOW: ACE_ALLOWED, control_pb2.DENY: ACE_DENIED}
 
 
@@ -127,6 +130,9 @@ def mask_of(rights: Sequence[str], access: type[IntFlag], field: str) -> int:
     """Return rights in words as a mask. Raises InvalidArgument."""
     mask = 0
     for right in rights:
+        if _BITS.fullmatch(right):
+            mask |= int(right, 16)
+            continue
         member = access.__members__.get(right.upper())
         if member is None:
             known = ", ".join(name.lower() for name in access.__members__)

@@ -165,6 +165,8 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         elif isinstance(error, BodyDamaged):
             self._log.warning("body_damaged", str(error), method=method)
             error = Damaged(str(error))
+        elif isinstance(error, NotAuthenticated | NotPermitted):
+            self._log.warning(error.code.name.lower(), str(error), method=method)
         if isinstance(error, ApiError):
             return error.status()
         logger.error("%s failed", method, exc_info=error, extra={"fields": {"method": method}})

@@ -184,7 +184,10 @@ class Waits:
 
     def available(self, queue_id: int) -> int:
         """Return how many positions a read could take now, as this node knows."""
-        queue = self._cluster.view.ledger.queue(queue_id)
+        try:
+            queue = self._cluster.view.ledger.queue(queue_id)
+        except Unavailable:
+            return 0  # a snapshot replaces the state; then all are called
         return 0 if queue is None else queue.count() - sum(queue.locked)
 
     def _call(self, queue_id: int, line: _Line) -> None:
