@@ -146,6 +146,7 @@ class Edge:
     def _leave(self) -> None:
         self._is_leaving = True
         self._is_wanted = False
+        self._changed.set()
         self._listeners.close()
         if self._no_leader is not None:
             self._no_leader.cancel()
