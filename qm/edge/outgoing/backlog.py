@@ -16,6 +16,7 @@ from qm.edge.outgoing.limits import (
     TABLE_ENTRIES_MAX,
 )
 from qm.model.columns import IntArray
+from qm.model.ledger import LEVELS
 from qm.model.state import State
 from qm.session import OutgoingTable
 
@@ -28,8 +29,9 @@ class Backlog:
         self._queue_id = queue_id
         self._is_over = is_over
         self._table = table
-        self._next_key = 0
-        """Positions from here on have not been looked at."""
+        self._next_keys = [level << rows.LEVEL_SHIFT for level in range(LEVELS)]
+        """By priority level: positions from here on have not been looked at. One level never has
+        another one's gone positions scanned again, which is slow."""
         self._next_number = 0
         """Numbers of the live sequence from here on have not been looked at."""
         self._unnumbered: dict[int, None] = {}
@@ -43,7 +45,8 @@ class Backlog:
 
     def arrived(self, key: int) -> None:
         """A position became ready; it may lie before what was looked at."""
-        self._next_key = min(self._next_key, key)
+        level = key >> rows.LEVEL_SHIFT
+        self._next_keys[level] = min(self._next_keys[level], key)
 
     def left(self, key: int) -> None:
         """A position is gone."""
@@ -51,13 +54,18 @@ class Backlog:
 
     def load(self, state: State, watermark: int) -> bool:
         """Look at one page; return whether it is worth to be called again now."""
-        has_more_numbers = self._load_numbered(state, watermark)
-        if not self._has_room:
-            return False
-        if self._next_key == rows.KEY_END or len(self._unnumbered) >= READ_AHEAD_MAX:
-            return has_more_numbers
-        page, self._next_key = rows.sendables(
-            state, self._queue_id, self._next_key, watermark, PAGE_ROWS_MAX
+        is_more = self._load_numbered(state, watermark)
+        for level, first in enumerate(self._next_keys):
+            if not self._has_room or len(self._unnumbered) >= READ_AHEAD_MAX:
+                return is_more and self._has_room
+            if first >> rows.LEVEL_SHIFT == level:
+                self._load_level(level, state, watermark)
+                return True
+        return is_more
+
+    def _load_level(self, level: int, state: State, watermark: int) -> None:
+        page, self._next_keys[level] = rows.sendables(
+            state, self._queue_id, self._next_keys[level], watermark, PAGE_ROWS_MAX
         )
         for key, position in page:
             if key in self._table or self._is_over(key):
@@ -68,7 +76,6 @@ class Backlog:
             numbers = rows.numbers(state, self._queue_id, key)
             if numbers is not None and not numbers.sequence_number:
                 self._unnumbered[key] = None
-        return has_more_numbers or self._next_key != rows.KEY_END
 
     def take_unnumbered(self) -> IntArray | None:
         """Return keys to be numbered now, None if there are none or some are under way."""

@@ -47,6 +47,8 @@ class Outbox:
         """Where the next page begins; None: nothing is to be read."""
         self._is_reading = False
         self._sweep_at = surroundings.clock()
+        self._oldest = 0
+        """No row lies before this id: scans across what is gone are slow."""
         self._is_stopped = False
 
     def start(self) -> None:
@@ -188,7 +190,10 @@ class Outbox:
         """Give rows up whose sender cannot be waiting for them any more."""
         around = self._surroundings
         oldest_ms = around.cluster.now_ms() - OUTBOX_AGE_MAX_MS
-        found = around.cluster.state.scan(Table.OUTBOX, b"", _END, OUTBOX_PAGE_ROWS_MAX)
+        first = OUTBOX_KEY.pack(self._oldest)
+        found = around.cluster.state.scan(Table.OUTBOX, first, _END, OUTBOX_PAGE_ROWS_MAX)
+        if found:
+            (self._oldest,) = OUTBOX_KEY.unpack(found[0][0])
         old = []
         for key, raw in found:
             row = decode(OutboxRow, raw)
@@ -209,7 +214,7 @@ class Outbox:
         if len(old) == OUTBOX_PAGE_ROWS_MAX:
             self._sweep_at = around.clock()
         elif len(self._peers) >= OUTBOX_PEERS_MAX:
-            self._read(0)
+            self._read(self._oldest)
 
     def _count(self) -> None:
         rows = sum(peer.row_count for peer in self._peers.values())

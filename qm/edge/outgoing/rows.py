@@ -3,7 +3,7 @@
 from typing import Final
 
 from qm.model.elements import OutgoingAdminState
-from qm.model.ledger import LEVELS, META_QUEUE_MANAGER, QueueInHand
+from qm.model.ledger import META_QUEUE_MANAGER, QueueInHand
 from qm.model.outgoing import OUTGOING_RECORD, admin_state_of, number_key
 from qm.model.records import (
     OutgoingPosition,
@@ -24,8 +24,8 @@ from qm.model.rows import (
 )
 from qm.model.state import State, Table
 
-KEY_END: Final = LEVELS << 56
-"""Above every LookupIdentifier."""
+LEVEL_SHIFT: Final = 56
+"""A LookupIdentifier above it is the priority level (DESIGN section 4, Order)."""
 # Plain numbers: an enumeration's operators cost more than the rows that they look at.
 _HAS_OUTGOING: Final = int(PositionFlag.HAS_OUTGOING)
 _TRANSACTIONAL: Final = int(PositionFlag.TRANSACTIONAL)
@@ -83,18 +83,16 @@ def sendable(state: State, queue_id: int, key: int, watermark: int) -> Position 
 def sendables(
     state: State, queue_id: int, low: int, watermark: int, limit: int
 ) -> tuple[list[tuple[int, Position]], int]:
-    """Return positions from `low` on that may leave, and where the next page begins.
+    """Return positions of the level of `low` that may leave, and where its next page begins.
 
-    At most `limit` rows are looked at; KEY_END says that there are no more.
+    At most `limit` rows are looked at; a key of the next level says that there are no more.
     """
+    end = ((low >> LEVEL_SHIFT) + 1) << LEVEL_SHIFT
     found = state.scan(
-        Table.POSITION,
-        POSITION_KEY.pack(queue_id, low),
-        POSITION_KEY.pack(queue_id, KEY_END),
-        limit,
+        Table.POSITION, POSITION_KEY.pack(queue_id, low), POSITION_KEY.pack(queue_id, end), limit
     )
     page = []
-    following = KEY_END
+    following = end
     for row_key, row in found:
         key = POSITION_KEY.unpack(row_key)[1]
         position = unpack_position(row)
