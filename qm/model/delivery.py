@@ -184,6 +184,7 @@ class Delivery:
         row.is_settled = True
         self._outgoing.put_row(queue_id, key, row)
         if position.state == PositionState.AVAILABLE:
+            ledger.unhide(queue, key, position)  # it arrived: a purge no longer ends it
             ledger.lock(queue, key, position, Lock(LockKind.FINAL_ACK, b""))
 
     def apply_final_acked(self, command: FinalAcked) -> Outcome:

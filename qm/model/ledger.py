@@ -354,6 +354,13 @@ class Ledger:
             and key & rows.SEQUENTIAL_ID_MAX <= queue.watermark
         )
 
+    def unhide(self, queue: QueueInHand, key: int, position: Position) -> None:
+        """A purge hid this position, and what happened to it meanwhile ends it otherwise."""
+        if self.is_hidden(queue, key, position):
+            queue.hidden -= 1
+            queue.counts[key >> 56] += 1
+            self.touch(queue)
+
     def wake(self, queue: QueueInHand, key: int) -> None:
         """A position became Available: the head knows it, readers are to be woken."""
         queue.window(key >> 56).became_available(key)

@@ -213,6 +213,24 @@ def test_purging_an_outgoing_queue_dead_letters_what_asked_for_it(sender: Sender
 
 
 @pytest.mark.spec("DM-3.1.4.14-01", "DM-3.1.7.2.3-01")
+def test_a_purge_does_not_end_what_has_arrived_meanwhile(sender: Sender) -> None:
+    sender.send(2, **TRANSACTIONAL, **JOURNALED)
+    (first, sequence, _, _), _ = sender.assign()
+    sender.one(commands.PurgeQueue(request(), sender.queue_id, ()))
+    sender.session_ack(first)
+    sender.order_ack(sequence, 1)
+    stats = sender.stats(sender.queue_id)
+    assert (stats.count(), sum(stats.locked), stats.hidden) == (1, 1, 1)
+    sender.settle(sender.queue_id)
+    assert sender.keys() == [first]
+    assert sender.ordinals("system_transactional_deadletter_queue") == [2]
+    end = commands.FinalAcked(array("Q", [1]), array("Q", [MessageClass.ACK_RECEIVE]))
+    assert sender.one(end).status == 0
+    assert sender.ordinals("system_journal_queue") == [1]
+    stats = sender.stats(sender.queue_id)
+    assert (stats.count(), sum(stats.locked), stats.hidden, stats.total_bytes) == (0, 0, 0, 0)
+
+
 def test_pausing_and_removing(sender: Sender) -> None:
     sender.send(1)
     pause = commands.SetOutgoingAdminState(
