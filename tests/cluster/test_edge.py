@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -68,7 +69,7 @@ class Peer(asyncio.Protocol):
         numbers = range(first, first + count)
         self.offer(numbers, [numbered(number) for number in numbers])
 
-    def offer(self, numbers: range, packets: list[bytes]) -> None:
+    def offer(self, numbers: Sequence[int], packets: list[bytes]) -> None:
         """Send packets."""
         self.session.offer(numbers, packets)
         self._attend()
@@ -150,6 +151,33 @@ def test_a_session_outlives_the_leader() -> None:
                 assert ids(node.cluster.state, odd) == list(range(1, MESSAGES + 1, 2))
                 assert ids(node.cluster.state, even) == list(range(2, MESSAGES + 1, 2))
             peer.transport.abort()
+
+    run(scenario())
+
+
+def test_a_peer_whose_node_dies_goes_on_at_another() -> None:
+    """It sends again what was not acknowledged, and every message is there once, in order."""
+
+    async def scenario() -> None:
+        async with cluster(3) as nodes:
+            leader = await nodes.leader()
+            odd = await create_queue(leader, "odd")
+            even = await create_queue(leader, "even", transactional=True)
+            first, second = await nodes.followers()
+            peer = await connect(first)
+            peer.send(1, MESSAGES // 2)
+            await peer.has(MESSAGES // 10)
+            await nodes.kill(first.name)
+            await until(lambda: peer.closed is not None, lambda: len(peer.acked))
+            again = await connect(second)
+            left = [number for number in range(1, MESSAGES + 1) if number not in peer.acked]
+            again.offer(left, [numbered(number) for number in left])
+            await again.has(len(left))
+            await nodes.agree()
+            for node in nodes.up:
+                assert sorted(ids(node.cluster.state, odd)) == list(range(1, MESSAGES + 1, 2))
+                assert ids(node.cluster.state, even) == list(range(2, MESSAGES + 1, 2))
+            again.transport.abort()
 
     run(scenario())
 
