@@ -113,7 +113,9 @@ async def _dev_cluster(folder: Path, network: str, display: "_Display") -> Async
     """Run `qm dev up` in a fresh folder as long as the context lasts."""
     layout = Layout((folder / "cluster").absolute())
     if pids.running(layout.manager_pid) is not None:
-        raise DemoFailed(f"a demo runs in {folder} already")
+        raise DemoFailed(
+            f"a cluster runs there already: `qm dev down --folder {layout.folder}` stops it"
+        )
     shutil.rmtree(layout.folder, ignore_errors=True)
     layout.folder.mkdir(parents=True)
     display.say("three nodes start, and become one queue manager")

@@ -52,12 +52,13 @@ class Stream:
             )
         )
         self._credit = credit
+        self._commits_confirms = commit_confirms
         # Granted and not answered.
         self._open: dict[int, None] = {}
         self._ready: deque[ReceivedMessage] = deque()
         # Returned to the application, which has not come back for more yet.
         self._held: list[tuple[int, int]] = []
-        self._confirmed_sent = session.numbers.confirmed_upto
+        self._confirmed_sent = self._confirmed_known = session.numbers.confirmed_upto
         self._call: _Call | None = None
         self._stubs: Stubs | None = None
         self.opened_count = 0
@@ -149,6 +150,7 @@ class Stream:
             self._call = self._stubs.data.StreamReceive()  # type: ignore[call-arg]
             assert self._call is not None
             self.opened_count += 1
+            self._confirmed_sent = self._confirmed_known
             await self._call.write(self._open_frame)
             for first, count in runs(sorted(self._open)):
                 await self._call.write(_credit(first, count))
@@ -164,6 +166,8 @@ class Stream:
             self._confirmed_sent = numbers.confirmed_upto
             confirm = data_pb2.StreamConfirm(confirmed_upto=numbers.confirmed_upto)
             await call.write(data_pb2.StreamRequest(confirm=confirm))
+        if self._commits_confirms and self._confirmed_known < self._confirmed_sent:
+            return  # until a frame says that it is committed
         first = numbers.take(spare)
         self._open.update(dict.fromkeys(range(first, first + spare)))
         await call.write(_credit(first, spare))
@@ -176,6 +180,7 @@ class Stream:
                 del self._open[message.number]
                 messages.append(message)
         self._held += runs([message.number for message in messages])
+        self._confirmed_known = max(self._confirmed_known, reply.confirmed_upto)
         for run in reply.cancelled:
             for number in range(run.first_number, run.first_number + run.count):
                 self._open.pop(number, None)

@@ -23,7 +23,7 @@ from qm.client.mqac.constants import (
 )
 from qm.client.mqac.transaction import XACTTRANSINFO
 from qm.wire.codes import ErrorCode
-from tests.conformance.mqac_world import PEEK, SEND, fails, made, opened, serving
+from tests.conformance.mqac_world import PEEK, SEND, fails, info_of, made, opened, serving
 
 E = ErrorCode
 
@@ -40,7 +40,9 @@ class Pair:
     def __init__(self, service: MSMQService) -> None:
         info = made(service, is_transactional=True)
         self.service = service
-        self.sender, self.looker = opened(info, SEND), opened(info, PEEK)
+        self.sender = opened(info, SEND)
+        lenient = MSMQService(service.client, null_on_empty=True)
+        self.looker = opened(info_of(lenient, name=info.FormatName or ""), PEEK)
         self.reader: MSMQQueue = opened(info)
 
     def send(self, transaction: MSMQTransaction | int) -> None:
@@ -48,8 +50,6 @@ class Pair:
         message.Send(self.sender, transaction)
 
     def is_empty(self) -> bool:
-        lenient = MSMQService(self.service.client, null_on_empty=True)
-        self.looker._service = lenient
         return self.looker.Peek(ReceiveTimeout=0) is None
 
 

@@ -271,6 +271,18 @@ async def test_a_stream_waits_and_may_be_left_while_it_waits(made: Clients) -> N
 
 
 @scenario()
+async def test_a_stream_may_have_every_confirmation_committed(made: Clients) -> None:
+    async with made.client() as client:
+        await client.send(PLAIN, *numbered(100))
+        queue = await client.open_queue(PLAIN)
+        async with queue.stream(10, commit_confirms=True) as stream:
+            got: list[bytes] = []
+            while len(got) < 100:
+                got += [message.body for message in await stream.batch()]
+        assert got == [message.body for message in numbered(100)]
+
+
+@scenario()
 async def test_a_stream_lends_messages_in_two_phases(made: Clients) -> None:
     async with made.client() as client:
         await client.send(PLAIN, *numbered(4))
