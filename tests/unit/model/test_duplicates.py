@@ -125,7 +125,7 @@ def test_memory_ends_after_the_lifetime_and_leaves_no_row() -> None:
     assert world.duplicates.forget_due() == 3
     assert world.duplicates.forget_due() == 0
     world.finish()
-    assert {table for table, _, _ in world.state.rows()} == {Table.META, Table.STREAM}
+    assert {table for table, _, _ in world.state.rows()} == {Table.META}
     assert world.take(SOURCE, NAME, T0_MS // 1000, 1, T0_MS + HOUR_MS + 60_000)
 
 
