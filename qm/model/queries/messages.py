@@ -177,6 +177,8 @@ def peek(view: View, queue_id: int, selector: Selector) -> tuple[int, PositionIn
 
 def last_key(view: View, queue_id: int) -> int:
     """Return the highest LookupIdentifier in a queue, -1 if it is empty (DM-A17)."""
+    if view.queue(queue_id) is None:
+        return -1
     rows = view.ledger.state.scan(
         Table.POSITION,
         POSITION_KEY.pack(queue_id, 0),

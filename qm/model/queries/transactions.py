@@ -90,7 +90,7 @@ def transaction_operations(
     """Return the operations of an undecided transaction in their order."""
     if len(identifier) != TRANSACTION_ID_BYTES:
         return Page([], None)
-    low = OPERATION_KEY.pack(identifier, min(after + 1, 0xFFFF))
+    low = OPERATION_KEY.pack(identifier, min(max(after, -1) + 1, 0xFFFF))
     high = OPERATION_KEY.pack(identifier, 0xFFFF) + b"\0"
     rows, has_more = view.rows_after(Table.OPERATION, low, high, page_size(limit))
     items = []

@@ -373,6 +373,29 @@ def test_the_directory(world: World, look: Looker) -> None:
     assert none.status is DirectoryOperationResult.OBJECT_NOT_FOUND
 
 
+@pytest.mark.parametrize("number", [-(10**30), -1, 0, 1 << 32, (1 << 64) - 1, 10**30])
+def test_numbers_that_nothing_has(world: World, look: Looker, number: int) -> None:
+    """Whoever asks may ask anything."""
+    view = look(world)
+    transaction = world.client().begin("t")
+    for ask in (queries.queue_statistics, queries.queue_properties, queries.outgoing_queue):
+        assert ask(view, number) is None
+    assert queries.last_key(view, number) == -1
+    assert queries.position(view, number, number) is None
+    assert queries.peek(view, number, Selector(SelectorKind.EXACT, number))[1] is None
+    for page in (
+        queries.browse(view, number, after=number, limit=number),
+        queries.outgoing_messages(view, number, after=number, limit=number),
+        queries.transaction_operations(view, transaction, after=number, limit=number),
+        queries.list_opens(view, after=number, limit=number, queue_id=number),
+        queries.list_outbox(view, after=number, limit=number),
+        queries.list_incoming_sequences(view, after=number, limit=number),
+        queries.list_outgoing_queues(view, after=number, limit=number),
+    ):
+        assert page.items == []
+    assert len(queries.list_queues(view, after=-1, limit=number).items) <= queries.PAGE_ITEMS_MAX
+
+
 def test_a_machines_view_is_never_behind(world: World) -> None:
     """Heads are kept between entries: what the machine's view says is what the rows say."""
     orders = world.create("orders")
