@@ -14,6 +14,7 @@ from qm.edge.limits import (
     BATCH_FACTS_MAX_COUNT,
     BATCH_MAX_COUNT,
     BATCH_SOFT_MAX_BYTES,
+    CUT_MAX_COUNT,
     NOTES_MAX_COUNT,
 )
 from qm.model.commands import EdgeBatch, Facts, FinalAcked, OrderAcked
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from qm.edge.flow import Flow
 
 
-_NONE: Final = memoryview(b"")
+_NO_PACKETS: Final = memoryview(b"")
 
 
 class Run:
@@ -75,6 +76,7 @@ class Note:
     count = 1
     size_bytes = 64
     """Roughly what it holds; its packet is gone."""
+    facts_count = 0
 
     def __init__(self, flow: "Flow", last_position: int, subject: int, number: int) -> None:
         self.flow = flow
@@ -133,26 +135,31 @@ class Batch:
 
 
 def cut(waiting: deque[Item]) -> list[Item]:
-    """Take the items of the next batch; `waiting` is not empty."""
+    """Take the items of the next batch, all of one kind; `waiting` is not empty.
+
+    Each session's items keep their order. Those of different sessions need none among them, so an
+    acknowledgement here and there does not cut everything else into pieces.
+    """
     first = waiting.popleft()
-    items: list[Item] = [first]
-    if isinstance(first, Note):
-        while waiting and type(waiting[0]) is type(first) and len(items) < NOTES_MAX_COUNT:
-            items.append(waiting.popleft())
-        return items
-    count, size = first.count, first.size_bytes
-    facts = first.facts_count
-    while waiting and size < BATCH_SOFT_MAX_BYTES:
+    taken, kind = [first], type(first)
+    count_max = BATCH_MAX_COUNT if kind is Run else NOTES_MAX_COUNT
+    count, size, facts = first.count, first.size_bytes, first.facts_count
+    passed: list[Item] = []
+    flows_passed: set[Flow] = set()
+    for _ in range(min(len(waiting), CUT_MAX_COUNT)):
         item = waiting[0]
-        if isinstance(item, Note):
-            break
+        if type(item) is not kind or item.flow in flows_passed:
+            flows_passed.add(item.flow)
+            passed.append(waiting.popleft())
+            continue
         count += item.count
         size += item.size_bytes
         facts += item.facts_count
-        if count > BATCH_MAX_COUNT or size > BATCH_SOFT_MAX_BYTES or facts > BATCH_FACTS_MAX_COUNT:
+        if count > count_max or size > BATCH_SOFT_MAX_BYTES or facts > BATCH_FACTS_MAX_COUNT:
             break
-        items.append(waiting.popleft())
-    return items
+        taken.append(waiting.popleft())
+    waiting.extendleft(reversed(passed))
+    return taken
 
 
 def _acknowledged(notes: Sequence[Note]) -> OrderAcked | FinalAcked:
@@ -186,5 +193,5 @@ def edge_batch(edge: str, number: int, runs: Sequence[Run]) -> EdgeBatch:
             facts_of[facts_at + k] = numbers.setdefault(facts, len(numbers))
     # Where the packets will lie is for whoever reads the entry to say.
     return EdgeBatch(
-        edge, number, _NONE, 0, offsets, checksums, bytes(facts_of), tuple(numbers), 0, 0
+        edge, number, _NO_PACKETS, 0, offsets, checksums, bytes(facts_of), tuple(numbers), 0, 0
     )

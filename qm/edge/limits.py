@@ -22,6 +22,8 @@ BATCH_MAX_COUNT: Final = POSITIONS_PER_ENTRY_MAX
 BATCH_FACTS_MAX_COUNT: Final = 256
 # OrderAcks or FinalAcks of one command; apply settles as many positions with each.
 NOTES_MAX_COUNT: Final = POSITIONS_PER_ENTRY_MAX // 4
+# Waiting items that are looked at for one batch.
+CUT_MAX_COUNT: Final = 4_096
 # While so many batches have no outcome, only full ones follow: under load batches grow by
 # themselves, and each costs less per message.
 EAGER_BATCHES_COUNT: Final = 8

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 from zlib import crc32
 
-from qm.edge.batches import Batch, FinalNote, Note, OrderNote, Run
+from qm.edge.batches import Batch, FinalNote, Item, Note, OrderNote, Run
 from qm.edge.facts import FlowFacts
 from qm.edge.flow import Flow
 from qm.edge.limits import (
@@ -95,6 +95,33 @@ def test_notes_keep_their_place_between_runs() -> None:
     first = pipeline.next_batch(0.0)
     assert first is not None
     assert first.items == [note]
+
+
+def test_sessions_do_not_wait_for_the_order_of_others() -> None:
+    pipeline = Pipeline()
+    sessions = [Session(number) for number in range(50)]
+    expected: list[list[Item]] = [[], [], []]
+    for session in sessions:
+        items: list[Item] = [session.run([1]), session.note(), session.run([2])]
+        for batch, item in zip(expected, items, strict=True):
+            batch.append(item)
+            pipeline.add(item, 0.0)
+    batches = [pipeline.next_batch(0.0) for _ in range(3)]
+    assert [batch and batch.items for batch in batches] == expected
+    assert pipeline.next_batch(0.0) is None
+
+
+def test_what_is_left_waits_in_its_order() -> None:
+    pipeline, one, other = Pipeline(), Session(1), Session(2)
+    first, note, second = one.run([1]), other.note(), other.run([2])
+    third, large = one.run([3]), one.run([BATCH_SOFT_MAX_BYTES])
+    last = one.run([4])
+    for item in (first, note, second, third, large, last):
+        pipeline.add(item, 0.0)
+    batches = [pipeline.next_batch(0.0) for _ in range(5)]
+    assert [batch and batch.items for batch in batches] == [
+        [first, third], [note], [second], [large], [last]
+    ]  # fmt: skip
 
 
 def test_notes_of_one_kind_travel_together() -> None:
