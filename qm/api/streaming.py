@@ -7,7 +7,7 @@ credit for, in one command; the runs of all streams of a round travel together (
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from qm.api.batches import BATCH_BYTES_MAX, Bodies, batches_of_results
 from qm.api.credit import Credit
@@ -19,6 +19,7 @@ from qm.api.proposing import Proposer
 from qm.api.sessions import Sessions
 from qm.api.waits import Reader, Waits
 from qm.model.commands import CancelRequests, Confirm, ReceiveRun
+from qm.model.effects import Outcome
 from qm.model.queries import get_client
 from qm.model.results import RequestResult
 from qm.pb import data_pb2
@@ -27,9 +28,19 @@ from qm.wire.codes import ErrorCode
 
 RUN_MAX: Final = 1_024
 """Messages of one command, and so of one entry."""
+RUN_MIN: Final = 64
+"""Of the credit a run takes half, so that confirmations travel while the other half is read; down
+to this many, below which a run takes what there is."""
 
 Frames = AsyncIterator[data_pb2.StreamRequest]
 Replies = AsyncIterator[data_pb2.StreamReply]
+
+
+class _Flight(NamedTuple):
+    """A run on its way."""
+
+    run: ReceiveRun
+    outcomes: asyncio.Task[Sequence[Outcome]]
 
 
 class _Stream:
@@ -49,6 +60,8 @@ class _Stream:
         """What of that is committed."""
         self.is_ended = False
         """The client has closed its side."""
+        self.flight: _Flight | None = None
+        """The run that is under way."""
         self.fault: Exception | None = None
         """What was wrong with a frame."""
         self.news = asyncio.Event()
@@ -56,7 +69,8 @@ class _Stream:
 
     def run(self) -> ReceiveRun:
         """Return a command that uses what credit is next."""
-        first, count = self.credit.head(RUN_MAX)
+        most = min(RUN_MAX, max(RUN_MIN, self.credit.count // 2))
+        first, count = self.credit.head(most)
         return ReceiveRun(
             self.client_id,
             self.handle,
@@ -115,6 +129,8 @@ class Streaming:
                     yield reply
         finally:
             listening.cancel()
+            if stream.flight is not None:
+                stream.flight.outcomes.cancel()
             self._waits.leave(stream.queue_id, stream.reader)
 
     # What the client says ----------------------------------------------------------------
@@ -159,7 +175,7 @@ class Streaming:
             if stream.commits_confirms and stream.confirm_upto > stream.confirmed_upto:
                 await self._commit_confirm(stream)
                 yield data_pb2.StreamReply(confirmed_upto=stream.confirmed_upto)
-            elif reader.is_called and stream.credit.count:
+            elif stream.flight is not None or (reader.is_called and stream.credit.count):
                 async for reply in self._round(stream):
                     yield reply
             elif stream.confirm_upto > stream.confirmed_upto:
@@ -167,19 +183,34 @@ class Streaming:
             else:
                 await stream.news.wait()
 
-    async def _round(self, stream: _Stream) -> Replies:
+    def _launch(self, stream: _Stream) -> _Flight:
         stream.reader.begin()
         run = stream.run()
-        (outcome,) = await self._proposer.repeat(run)
+        stream.flight = _Flight(run, asyncio.ensure_future(self._proposer.repeat(run)))
+        return stream.flight
+
+    async def _land(self, stream: _Stream, flight: _Flight) -> Sequence[RequestResult]:
+        """Return what a run came to, and launch the next while there is credit and messages."""
+        try:
+            (outcome,) = await flight.outcomes
+        finally:
+            stream.flight = None
         results = results_of(outcome)
         if not results:
             check(outcome.status)
         if not stream.commits_confirms:
-            stream.confirmed_upto = max(stream.confirmed_upto, run.confirmed_upto)
+            stream.confirmed_upto = max(stream.confirmed_upto, flight.run.confirmed_upto)
         stream.credit.answered(results)
         stream.credit_changed()
-        if len(results) < run.count:
+        if len(results) < flight.run.count:
             stream.reader.missed()
+        elif stream.credit.count and not stream.is_ended:
+            self._launch(stream)
+        return results
+
+    async def _round(self, stream: _Stream) -> Replies:
+        """One run; the next is under way while this one's bodies are read and sent."""
+        results = await self._land(stream, stream.flight or self._launch(stream))
         async for reply in self._replies(stream, results):
             yield reply
 
@@ -213,6 +244,9 @@ class Streaming:
         """Answer every number that is left: with what it found before, or as cancelled."""
         if stream.fault is not None:
             raise stream.fault
+        if stream.flight is not None:
+            async for reply in self._round(stream):
+                yield reply
         if stream.confirm_upto > stream.confirmed_upto:
             await self._commit_confirm(stream)
         while stream.credit.count:
