@@ -17,6 +17,9 @@ import msgspec
 DEV_FOLDER: Final = ".quorate-dev"
 """What `qm dev up` makes in the current folder."""
 
+# gRPC tells on stderr of every connection that a node closes; what counts is told by exit codes.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
 EXIT_REFUSED: Final = 3
 EXIT_UNAVAILABLE: Final = 4
 EXIT_NOT_ALLOWED: Final = 5

@@ -12,6 +12,7 @@ import msgspec
 
 from qm.client.client import Client
 from qm.client.wire import Tls
+from qm.load.caller import RecordingCaller
 from qm.load.checker import judge
 from qm.load.history import EventKind, HistoryEvent, HistoryWriter, read_history
 from qm.load.receiver import Mode, RecordingReceiver, record_remaining
@@ -23,6 +24,8 @@ from qm.session.limits import RETRY_CONNECT_TIMEOUT_MS
 TICK_S: Final = 0.02
 BACKLOG_MAX_COUNT: Final = 20_000
 """Messages added and unacknowledged, above which a sender adds no more: it is behind its rate."""
+ABORT_EVERY: Final = 5
+"""Transactions of a caller, of which one is aborted on purpose."""
 _POLL_S: Final = 0.02
 
 
@@ -45,8 +48,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     senders: Sequence[Sequence[Address]]
     """MSMQ endpoints of each sender, in the order of its attempts."""
     receivers: Sequence[Reading]
+    callers: int = 0
+    """Senders by calls, with transactions of which every fifth is aborted."""
     endpoints: Sequence[str]
-    """The nodes' APIs, for receivers; each begins at another one."""
+    """The nodes' APIs, for receivers and callers; each begins at another one."""
     tls: Tls | None = None
     reconnect_s: float = RETRY_CONNECT_TIMEOUT_MS / 1000
     history: Path
@@ -64,22 +69,26 @@ class Run:
         plan_.history.unlink(missing_ok=True)
         self._writer = HistoryWriter(plan_.history)
         self.senders: list[RecordingSender] = []
+        self.callers: list[RecordingCaller] = []
         self.receivers: list[RecordingReceiver] = []
         self._messages: list[Iterator[Planned]] = []
         self._clients: list[Client] = []
         self._reading: list[asyncio.Task[None]] = []
+        self._calling: list[asyncio.Task[None]] = []
 
     # What a display wants to know ----------------------------------------------------------
 
     @property
     def sent(self) -> int:
         """Messages that have left at least once."""
-        return sum(sender.sent for sender in self.senders)
+        called = sum(caller.sent for caller in self.callers)
+        return called + sum(sender.sent for sender in self.senders)
 
     @property
     def acknowledged(self) -> int:
         """Messages that their senders know to be safe."""
-        return sum(sender.acknowledged for sender in self.senders)
+        called = sum(caller.sent for caller in self.callers)
+        return called + sum(sender.acknowledged for sender in self.senders)
 
     @property
     def received(self) -> int:
@@ -96,11 +105,7 @@ class Run:
     async def __aenter__(self) -> "Run":
         plan_ = self._plan
         for number, reading in enumerate(plan_.receivers):
-            turn = number % len(plan_.endpoints)
-            endpoints = [*plan_.endpoints[turn:], *plan_.endpoints[:turn]]
-            client = Client(endpoints, tls=plan_.tls, client_id=f"load-{uuid.uuid4().hex}")
-            self._clients.append(client)
-            await client.open()
+            client = await self._client(number)
             receiver = RecordingReceiver(
                 f"receiver-{number + 1}",
                 client,
@@ -123,6 +128,18 @@ class Run:
             self.senders.append(sender)
             self._messages.append(plan(plan_.workload, sender.client))
             sender.link.start()
+        for number in range(plan_.callers):
+            self.callers.append(
+                RecordingCaller(
+                    f"caller-{number + 1}",
+                    await self._client(number),
+                    plan_.workload,
+                    self._writer.write,
+                    rate_per_s=plan_.rate_per_s,
+                    abort_every=ABORT_EVERY,
+                )
+            )
+            self._calling.append(asyncio.create_task(self.callers[-1].run()))
         return self
 
     async def __aexit__(
@@ -134,9 +151,9 @@ class Run:
         try:
             for sender in self.senders:
                 await sender.link.stop()
-            for task in self._reading:
+            for task in (*self._reading, *self._calling):
                 task.cancel()
-            await asyncio.gather(*self._reading, return_exceptions=True)
+            await asyncio.gather(*self._reading, *self._calling, return_exceptions=True)
             for client in self._clients:
                 await client.close(confirm=kind is None)
         finally:
@@ -161,6 +178,9 @@ class Run:
 
         Receivers then stop. What is not settled shows in the verdict.
         """
+        for caller in self.callers:
+            caller.stop()
+        await asyncio.gather(*self._calling)
         loop = asyncio.get_running_loop()
         end = loop.time() + bound_s
         while loop.time() < end and not self._is_settled():
@@ -187,11 +207,23 @@ class Run:
         self._writer.flush()
         return judge(read_history(self._plan.history))
 
+    async def _client(self, number: int) -> Client:
+        endpoints = self._plan.endpoints
+        turn = number % len(endpoints)
+        client = Client(
+            [*endpoints[turn:], *endpoints[:turn]],
+            tls=self._plan.tls,
+            client_id=f"load-{uuid.uuid4().hex}",
+        )
+        self._clients.append(client)
+        await client.open()
+        return client
+
     def _is_settled(self) -> bool:
         return self.received >= self.sent and not any(s.unacknowledged for s in self.senders)
 
     def _raise_failures(self) -> None:
-        for task in self._reading:
+        for task in (*self._reading, *self._calling):
             if task.done():
                 task.result()
 

@@ -72,6 +72,21 @@ async def test_a_run_over_the_death_of_the_leader_holds_every_kind_of_reader(
 
 
 @scenario(3)
+async def test_calls_with_transactions_hold_over_the_death_of_the_leader(made: Clients) -> None:
+    leader = (await made.harness.leader()).name
+    with TemporaryDirectory() as folder:
+        async with Run(plan(made, folder, leader, senders=[], callers=2, rate_per_s=60.0)) as run:
+            await run.send(1.0)
+            await made.kill_leader()
+            await run.send(2.0)
+            await run.settle(SETTLE_S)
+            verdict = await run.verdict()
+        assert verdict.holds, verdict
+        assert verdict.acknowledged <= verdict.received < verdict.sent  # some were aborted
+        assert verdict.torn.count == verdict.remaining == 0
+
+
+@scenario(3)
 async def test_a_run_over_the_death_of_the_senders_node_holds(made: Clients) -> None:
     follower = (await made.harness.followers())[0].name
     with TemporaryDirectory() as folder:
