@@ -93,10 +93,13 @@ async def until(condition: Callable[[], object], what: Callable[[], object] = la
         await asyncio.sleep(0.002)
 
 
-async def settled(rounds: int = 20) -> None:
-    """Let everything that can happen now happen: for showing that something does not."""
-    for _ in range(rounds):
-        await asyncio.sleep(0.001)
+async def settled(turns: int = 60) -> None:
+    """Let everything that can happen now happen: for showing that something does not.
+
+    All ends of all sockets are in this loop, so that each of its turns moves everything on.
+    """
+    for _ in range(turns):
+        await asyncio.sleep(0)
 
 
 def free_port(*hosts: str) -> int:
