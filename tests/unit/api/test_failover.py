@@ -92,6 +92,30 @@ def test_what_was_sent_through_one_node_is_received_at_once_through_another() ->
     run(scenario())
 
 
+def test_readers_that_wait_at_all_nodes_share_a_queue() -> None:
+    async def scenario() -> None:
+        async with world(3) as made, contextlib.AsyncExitStack() as stack:
+            nodes = [await made.leader(), *await made.followers()]
+            clients = [await stack.enter_async_context(made.client(node)) for node in nodes]
+            await create(clients[0])
+            found: list[bytes] = []
+
+            async def read(client: Client) -> None:
+                queue = await client.open(ORDERS)
+                while taken := bodies(await client.receive(queue, 3, timeout_ms=3_000)):
+                    found.extend(taken)
+                    client.confirmed_upto = client.number
+
+            reading = [asyncio.ensure_future(read(client)) for client in clients]
+            sender = await stack.enter_async_context(made.client(nodes[1]))
+            for k in range(60):
+                await sender.send(ORDERS, *(b"%d" % (3 * k + j) for j in range(3)))
+            await asyncio.gather(*reading)
+            assert sorted(found, key=int) == [b"%d" % k for k in range(180)]
+
+    run(scenario())
+
+
 def test_a_client_goes_on_at_another_node_with_its_handle_and_numbers() -> None:
     async def scenario() -> None:
         async with world(3) as made:
