@@ -10,7 +10,7 @@ from raft.machine import SnapshotSource
 from raft.metrics import TransportMetrics
 from raft.peer import Peer, Stream
 from raft.snapshot_stream import SnapshotCall, SnapshotSender
-from raft.transport import TransportEvents
+from raft.transport import TransportEvents, node_name
 from raft.types import Envelope, GroupId, NodeId, SnapshotMeta
 from raft.wire_format import FrameDecoder, FrameEncoder, FrameError, FrameFault
 
@@ -80,8 +80,11 @@ class StreamTransport(ABC):
         self._dial()
 
     def set_peers(self, addresses: dict[NodeId, str]) -> None:
-        """Replace the peers and their addresses (`host:port`). This node itself is ignored."""
-        self._addresses = {peer: at for peer, at in addresses.items() if peer != self.node}
+        """Replace the peers and their addresses (`host:port`). This node itself is ignored, and
+        so is what it was before it lost its log: that has its address.
+        """
+        own = node_name(self.node)
+        self._addresses = {peer: at for peer, at in addresses.items() if node_name(peer) != own}
         if self._is_started:
             self._dial()
 

@@ -24,6 +24,7 @@ _NOUNS: Final = {
     "defs": "qm.cli.defs:defs",
     "demo": "qm.cli.demo:demo",
     "dev": "qm.cli.dev:dev",
+    "drill": "qm.cli.drill:drill",
     "events": "qm.cli.watching:events",
     "journal": "qm.cli.kept:journal",
     "message": "qm.cli.message:message",

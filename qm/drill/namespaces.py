@@ -40,8 +40,12 @@ class Namespaces:
     The machine has the network's last address, virtual addresses come from its middle.
     """
 
-    def __init__(self, tag: str, hosts: Sequence[str], network: str = "10.177.0.0/24") -> None:
-        """`tag` keeps rigs apart; `hosts` are unique names. Raises ValueError."""
+    def __init__(
+        self, tag: str, hosts: Sequence[str], network: str = "10.177.0.0/24", *, first: int = 1
+    ) -> None:
+        """`tag` keeps rigs apart; `hosts` are unique names, with addresses from the network's
+        `first` on. Raises ValueError.
+        """
         if not tag.isalnum() or len(tag) > TAG_LENGTH_MAX:
             raise ValueError(f"a tag has one to {TAG_LENGTH_MAX} letters and digits, not {tag!r}")
         if not 1 <= len(hosts) <= HOSTS_MAX or len(set(hosts)) != len(hosts):
@@ -52,7 +56,7 @@ class Namespaces:
         self.virtual_address: Final = addresses[len(addresses) // 2]
         self.hosts: Final = {
             name: Host(name, f"qm{tag}-{name}", addresses[number])
-            for number, name in enumerate(hosts)
+            for number, name in enumerate(hosts, first - 1)
         }
         self._bridge = f"qm{tag}br"
         self._links = {name: f"qm{tag}v{number}" for number, name in enumerate(hosts)}

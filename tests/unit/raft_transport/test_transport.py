@@ -199,6 +199,17 @@ class TestTransport:
 
         in_world(scenario)
 
+    def test_what_a_node_was_before_it_lost_its_log_is_not_dialed(self, in_world: InWorld) -> None:
+        async def scenario(world: World) -> None:
+            await world.add("b.2", knows=[])
+            a = await world.add(A, knows=["b.2"])
+            world.nodes["b.2"].set_peers({"b.1": world.address("b.2"), A: world.address(A)})
+            await until(lambda: ("b.2", CONNECTED) in a.states)
+            assert "b.1" not in world.nodes["b.2"].metrics.peers
+            assert world.nodes["b.2"].metrics.misdirected_total == 0
+
+        in_world(scenario)
+
     def test_another_cluster_is_not_served(self, in_world: InWorld) -> None:
         async def scenario(world: World) -> None:
             b = await world.add(B, cluster=CLUSTER[::-1])

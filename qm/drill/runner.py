@@ -1,0 +1,247 @@
+"""Runs scenarios under a load and judges them from what the clients wrote down."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Final
+
+import aiohttp
+import msgspec
+
+from qm.client.wire import Wire
+from qm.drill.scenarios import Scenario
+from qm.drill.target import Ability, Target, TargetFailed
+from qm.load.history import HistoryEvent, read_history
+from qm.load.receiver import Mode
+from qm.load.run import Plan, Reading, Run
+from qm.load.timeline import acknowledgement_gaps, faults
+from qm.load.verdict import Verdict
+from qm.load.workload import Target as Queue
+from qm.load.workload import Workload
+from qm.node.config import MSMQ_PORT
+from qm.pb import control_pb2
+
+BEFORE_S: Final = 2.0
+"""Of load before the first fault, and after the last."""
+SETTLE_WAIT_S: Final = 60.0
+LEADER_WAIT_S: Final = 30.0
+POLL_S: Final = 0.02
+LENDERS: Final = 6
+"""Readers in two phases: each has one message on loan at a time."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Of a round."""
+
+    seed: int = 1
+    rate_per_s: float = 400.0
+    """Messages of each sender."""
+    reconnect_s: float = 0.25
+    """How soon a sender whose session broke tries again; MSMQ waits 5 s."""
+
+
+class Round(msgspec.Struct, frozen=True):
+    """What came of one scenario once."""
+
+    scenario: str
+    seed: int
+    verdict: Verdict
+    is_settled: bool
+    """Everything sent was acknowledged and received in time."""
+    gap_ms: float
+    """The longest gap that senders felt whose node was not struck; of all, where all were."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the scenario is passed."""
+        return self.is_settled and self.verdict.holds and self.verdict.sent > 0
+
+
+class Result(msgspec.Struct, frozen=True):
+    """Of a scenario over its rounds; the shape of build/drills.json."""
+
+    runs: int
+    lost: int
+    duplicated: int
+    gap_median_ms: float
+    gap_p99_ms: float
+    verdict: str
+
+
+def result_of(rounds: list[Round]) -> Result:
+    """Return what the rounds of one scenario come to."""
+    gaps = sorted(one.gap_ms for one in rounds)
+    return Result(
+        len(rounds),
+        sum(one.verdict.lost.count for one in rounds),
+        sum(one.verdict.duplicated.count for one in rounds),
+        round(median(gaps), 1),
+        round(gaps[min(len(gaps) - 1, int(0.99 * len(gaps)))], 1),
+        "pass" if all(one.holds for one in rounds) else "FAIL",
+    )
+
+
+def missing(target: Target, scenario: Scenario) -> list[Ability]:
+    """Return what a scenario needs and a target has not."""
+    return sorted(scenario.needs - target.abilities, key=lambda ability: ability.name)
+
+
+class Conductor:
+    """A round of one scenario: the stage that it acts on."""
+
+    def __init__(self, target: Target, run: Run, wire: Wire, chance: random.Random) -> None:
+        self.target = target
+        self.chance = chance
+        self.struck: list[tuple[str, ...]] = []
+        """Of each fault."""
+        self._run = run
+        self._wire = wire
+
+    async def leader(self) -> str:
+        """See Stage.leader."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + LEADER_WAIT_S
+        timeout = aiohttp.ClientTimeout(total=0.5)
+        async with aiohttp.ClientSession(timeout=timeout) as http:
+            while loop.time() < end:
+                for node in self.target.nodes:
+                    with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+                        async with http.get(f"{node.http}/leader") as response:
+                            if response.ok:
+                                return node.name
+                await asyncio.sleep(POLL_S)
+        raise TargetFailed(f"nobody leads for {LEADER_WAIT_S:.0f} s")
+
+    async def followers(self) -> list[str]:
+        """See Stage.followers."""
+        leader = await self.leader()
+        return [node.name for node in self.target.nodes if node.name != leader]
+
+    def fault(self, text: str, *struck: str) -> None:
+        """See Stage.fault."""
+        self.struck.append(struck)
+        self._run.fault(text)
+
+    def healed(self, text: str) -> None:
+        """See Stage.healed."""
+        self._run.healed(text)
+
+    async def heal(self) -> None:
+        """See Stage.heal."""
+        await self.target.heal()
+        self._run.healed("every node serves")
+
+    async def transfer(self, to: str) -> None:
+        """See Stage.transfer."""
+        request = control_pb2.TransferLeadershipRequest(to=to)
+        await self._wire.call(lambda stubs: stubs.cluster.TransferLeadership, request)
+
+    async def drain(self, node: str) -> None:
+        """See Stage.drain."""
+        await self._wire.call(
+            lambda stubs: stubs.cluster.Drain, control_pb2.DrainRequest(node=node)
+        )
+
+
+async def run_round(
+    target: Target, scenario: Scenario, settings: Settings, on_run: Callable[[Run], None]
+) -> Round:
+    """Run a scenario once on a cluster that serves. Raises TargetFailed, ClientError.
+
+    Senders: one for each node, that node first. Receivers: a stream, a two-phase reader, and a
+    transactional one. `on_run` gets the run for a display.
+    """
+    wire = Wire([node.api for node in target.nodes], target.tls)
+    chance = random.Random(f"{scenario.name}/{settings.seed}")
+    try:
+        plan = await _plan(target, scenario, settings, wire)
+        async with Run(plan) as run:
+            on_run(run)
+            stage = Conductor(target, run, wire, chance)
+            load = asyncio.create_task(_load(run))
+            try:
+                await asyncio.sleep(BEFORE_S)
+                await scenario.act(stage)
+                await asyncio.sleep(BEFORE_S)
+            finally:
+                load.cancel()
+                await asyncio.gather(load, return_exceptions=True)
+            is_settled = await run.settle(SETTLE_WAIT_S)
+            await _audit(wire)
+            verdict = await run.verdict()
+        gap_ms = surviving_gap_ms(
+            read_history(plan.history), [node.name for node in target.nodes], stage.struck
+        )
+        return Round(scenario.name, settings.seed, verdict, is_settled, gap_ms)
+    finally:
+        await wire.close()
+
+
+def surviving_gap_ms(
+    history: Sequence[HistoryEvent], nodes: Sequence[str], struck: Sequence[Sequence[str]]
+) -> float:
+    """Return the longest gap of any fault, as the senders of nodes that it did not strike felt it.
+
+    Sender k is at node k first; a sender that moved on is where the gap of its own fault is over.
+    """
+    gaps = {
+        node: acknowledgement_gaps(e for e in history if e.client == f"sender-{number}")
+        for number, node in enumerate(nodes, 1)
+    }
+    longest = 0.0
+    for number, hit in enumerate(struck):
+        safe = [node for node in nodes if node not in hit] or list(nodes)
+        felt = faults(history, [gap for node in safe for gap in gaps[node]])
+        longest = max(longest, felt[number].gap_ms)
+    return longest
+
+
+async def _load(run: Run) -> None:
+    """Send until cancelled."""
+    await run.send(float("inf"))
+
+
+async def _plan(target: Target, scenario: Scenario, settings: Settings, wire: Wire) -> Plan:
+    """Return the load of a round, with fresh queues."""
+    manager = await wire.call(
+        lambda stubs: stubs.queues.GetQueueManager, control_pb2.GetQueueManagerRequest()
+    )
+    prefix = f"drill.{scenario.name}.{settings.seed}"
+    queues = []
+    for suffix, is_transactional in (("plain", False), ("lent", False), ("transactional", True)):
+        request = control_pb2.CreateQueueRequest(
+            path_name=f"{manager.computer_name}\\private$\\{prefix}.{suffix}",
+            attributes={"transactional": control_pb2.Value(flag=is_transactional)},
+            if_not_exists=True,
+        )
+        await wire.call(lambda stubs: stubs.queues.CreateQueue, request)
+        name = f"DIRECT=OS:{manager.computer_name}\\private$\\{prefix}.{suffix}"
+        queues.append(Queue(name, is_transactional=is_transactional))
+    modes = (Mode.STREAM, Mode.TWO_PHASE, Mode.TRANSACTION)
+    hosts = [node.host for node in target.nodes]
+    return Plan(
+        workload=Workload(targets=tuple(queues), seed=settings.seed, priorities=(0, 3, 7)),
+        rate_per_s=settings.rate_per_s,
+        senders=[
+            [(host, MSMQ_PORT) for host in (*hosts[turn:], *hosts[:turn])]
+            for turn in range(len(hosts))
+        ],
+        receivers=[
+            Reading(queue.format_name, mode, return_every=0 if mode is Mode.STREAM else 50)
+            for queue, mode in zip(queues, modes, strict=True)
+            for _ in range(LENDERS if mode is Mode.TWO_PHASE else 1)
+        ],
+        endpoints=[node.api for node in target.nodes],
+        tls=target.tls,
+        reconnect_s=settings.reconnect_s,
+        history=target.folder / "histories" / f"{scenario.name}-{settings.seed}.jsonl",
+    )
+
+
+async def _audit(wire: Wire) -> None:
+    """Have the replicas compare their states; a node that differs stops, and that is found by the
+    next scenario's `heal` and by the target's log.
+    """
+    await wire.call(lambda stubs: stubs.cluster.MarkAudit, control_pb2.MarkAuditRequest())

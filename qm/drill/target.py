@@ -1,0 +1,100 @@
+"""What a drill acts on: nodes that can be killed, paused, cut off, as far as the target can."""
+
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from qm.client.wire import Tls
+
+
+class Ability(Enum):
+    """What a scenario needs and a target may have."""
+
+    PROCESSES = "kill, pause, stop and start nodes"
+    DISKS = "take a node's disk away"
+    MEMBERS = "add and remove nodes"
+    NETWORK = "cut nodes and clients off from each other"
+    VIRTUAL_IP = "move a virtual address between nodes"
+
+
+class Refused(Exception):
+    """This target cannot do that; the text says why."""
+
+
+class TargetFailed(Exception):
+    """The target does not do what it should: nothing is proven about messages."""
+
+
+class DrillNode(msgspec.Struct, frozen=True):
+    """A node and where it serves."""
+
+    name: str
+    host: str
+    api: str
+    http: str
+    """Base URL."""
+
+
+class Target(Protocol):
+    """A cluster under drill. Calls are made by one task; faults add up until `heal`."""
+
+    @property
+    def name(self) -> str:
+        """As on the command line."""
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """What it can do here and now."""
+
+    @property
+    def nodes(self) -> tuple[DrillNode, ...]:
+        """The members, in a stable order."""
+
+    @property
+    def tls(self) -> Tls:
+        """Of an administrator."""
+
+    @property
+    def folder(self) -> Path:
+        """For histories and reports."""
+
+    async def up(self) -> None:
+        """Have a fresh cluster. Raises TargetFailed."""
+
+    async def down(self) -> None:
+        """End everything."""
+
+    async def kill(self, *nodes: str) -> None:
+        """SIGKILL, at once."""
+
+    async def pause(self, node: str) -> None:
+        """SIGSTOP."""
+
+    async def resume(self, node: str) -> None:
+        """SIGCONT."""
+
+    async def stop(self, node: str) -> None:
+        """SIGTERM; return when the process is gone."""
+
+    async def start(self, *nodes: str) -> None:
+        """Start nodes that do not run."""
+
+    async def lose_disk(self, node: str) -> None:
+        """Empty the folder of a node that does not run."""
+
+    async def add(self) -> str:
+        """Add a node to the cluster; return its name when it is a voter."""
+
+    async def rejoin(self, node: str) -> None:
+        """Have a node that was started with an empty folder come back; return when it votes."""
+
+    async def partition(self, *sides: list[str]) -> None:
+        """Have no node hear one of another side."""
+
+    async def cut(self, nodes: list[str], sources: list[str]) -> None:
+        """Have `nodes` hear nothing from `sources`, nodes or "clients". One way."""
+
+    async def heal(self) -> None:
+        """End every network fault, resume and start every node."""
