@@ -12,7 +12,7 @@ from typing import Final
 from qm.model.acknowledgements import Acknowledgements
 from qm.model.arrival import Arrival
 from qm.model.commands import EdgeBatch, Facts, SignatureFact, TransferVerdict
-from qm.model.duplicates import Duplicates, Stream
+from qm.model.duplicates import Duplicates
 from qm.model.effects import Outcome
 from qm.model.elements import QueueKind, QueuePrivacyLevel
 from qm.model.endings import Endings
@@ -24,6 +24,7 @@ from qm.model.plain_run import Lane, Lanes, PlainRun
 from qm.model.registry import Registry
 from qm.model.reports import Reports
 from qm.model.rows import PositionFlag
+from qm.model.streams import Stream
 from qm.wire.access_mask import QueueAccess
 from qm.wire.base_header import FLAG_TR
 from qm.wire.limits import TIME_INFINITE_S

@@ -28,6 +28,7 @@ from qm.model.rows import (
     SEQUENCE_IN_ROW,
 )
 from qm.model.state import Table
+from qm.model.streams import History, Stream
 from qm.names.guid import GUID_SIZE_BYTES
 
 ROWS_IN_HAND_MAX: Final = 16_384
@@ -37,128 +38,12 @@ _FORGET_GRAIN_MS: Final = 60_000
 """A bucket's end is rounded up to whole minutes, so that it is seldom moved."""
 _CLOCK_SKEW_MAX_MS: Final = 24 * 3600 * 1000
 """A SentTime further in our future prolongs no memory."""
-ORDINAL_MASK: Final = (1 << HISTORY_BITS) - 1
 _BITMAP_BYTES: Final = (1 << HISTORY_BITS) // 8
 
 _SOURCE_PREFIX: Final = b"\x00"
 _STREAM_PREFIX: Final = b"\x01"
 STREAM_NAME: Final = b"\x02"
 """Before the stream id, in the key of the row that names a stream."""
-
-
-class Stream:
-    """A stream in hand."""
-
-    __slots__ = (
-        "history",
-        "last_access_ms",
-        "number",
-        "rejects",
-        "sequence",
-        "source_guid",
-        "stream_id",
-    )
-
-    sequence: int
-    number: int
-    rejects: int
-    last_access_ms: int
-
-    def __init__(self, source_guid: bytes, stream_id: int, row: bytes | None) -> None:
-        self.source_guid = source_guid
-        self.stream_id = stream_id
-        self.history: History | None = None
-        self.sequence, self.number, self.rejects, self.last_access_ms = SEQUENCE_IN_ROW.unpack(
-            row or bytes(SEQUENCE_IN_ROW.size)
-        )
-
-    def admits(self, sequence: int, number: int, previous: int) -> bool:
-        """The acceptance test of [MS-MQQB] 3.1.5.8.6; gaps are legal (DESIGN section 8)."""
-        if sequence == self.sequence:
-            return previous <= self.number < number
-        return sequence > self.sequence and previous == 0 and number > 0
-
-
-class History:
-    """The non-transactional messages of one stream that were taken before.
-
-    Holds one bitmap in hand, since ordinals mostly follow one another; it goes back when another
-    is turned to, and before rows are written. The fast lane (`qm.model.plain_run`) reads and sets
-    the attributes itself, in the order in which `is_known` and `remember` do.
-    """
-
-    __slots__ = (
-        "_duplicates",
-        "bitmap",
-        "bucket",
-        "forget_at_ms",
-        "high",
-        "is_dirty",
-        "key",
-        "sent_time",
-        "stream",
-    )
-
-    def __init__(self, duplicates: "Duplicates", stream: Stream) -> None:
-        self._duplicates = duplicates
-        self.stream = stream
-        self.bucket = HistoryBucket(stream.source_guid, 0, 0)
-        self.key = (stream.stream_id, -1, -1)
-        """Of the bitmap in hand."""
-        self.sent_time = -1
-        self.high = -1
-        """Ordinal >> HISTORY_BITS of the bitmap in hand."""
-        self.bitmap = 0
-        self.forget_at_ms = 0
-        """Until when the bucket in hand is kept."""
-        self.is_dirty = False
-
-    def is_known(self, sent_time: int, ordinal: int) -> bool:
-        """Whether this message was taken before."""
-        high = ordinal >> HISTORY_BITS
-        if self.high != high or self.sent_time != sent_time:
-            self.turn_to(sent_time, high)
-        return bool(self.bitmap >> (ordinal & ORDINAL_MASK) & 1)
-
-    def remember(self, ordinal: int, lifetime_ms: int) -> None:
-        """The message that `is_known` was just asked about is taken, or refused for good.
-
-        `lifetime_ms`: for how long after SentTime the sender may repeat it.
-        """
-        if not self.is_dirty:
-            self.touch()
-        self.bitmap |= 1 << (ordinal & ORDINAL_MASK)
-        self.keep(lifetime_ms)
-
-    def turn_to(self, sent_time: int, high: int) -> None:
-        """Take another bitmap in hand."""
-        self.close()
-        if self.sent_time != sent_time:
-            self.bucket = self._duplicates.bucket(self.stream, sent_time)
-            self.forget_at_ms = self.bucket.forget_at_ms
-        self.sent_time, self.high = sent_time, high
-        self.key = (self.stream.stream_id, sent_time, high)
-        self.bitmap = self._duplicates.load(self.key, self.bucket)
-
-    def touch(self) -> None:
-        """The bitmap in hand is about to change; an empty one is about to become a row."""
-        self.is_dirty = True
-        self._duplicates.changed(self)
-
-    def keep(self, lifetime_ms: int) -> None:
-        """Keep the bucket in hand for as long as the sender may repeat."""
-        self._duplicates.keep(self, lifetime_ms)
-        self.forget_at_ms = self.bucket.forget_at_ms
-
-    def close(self) -> None:
-        """Put the bitmap in hand back; it stays in hand."""
-        if self.is_dirty:
-            self.is_dirty = False
-            self._duplicates.store(self)
-
-    def leave(self) -> None:
-        """The rows in hand are no more."""
-        self.sent_time = self.high = -1
 
 
 class Duplicates:

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from qm.model.columns import IntArray
 from qm.model.commands import EdgeBatch, TransferVerdict
-from qm.model.duplicates import ORDINAL_MASK, History
 from qm.model.effects import EffectKind
 from qm.model.ledger import Ledger, QueueInHand
 from qm.model.records import QueueManager, quota_bytes
@@ -28,6 +27,7 @@ from qm.model.rows import (
     PositionState,
 )
 from qm.model.state import Table
+from qm.model.streams import ORDINAL_MASK, History
 from qm.wire.base_header import FLAG_TR
 from qm.wire.limits import TIME_INFINITE_S
 from qm.wire.queue_name import QUEUE_TYPE_DIRECT

@@ -14,12 +14,12 @@ import pytest
 
 from qm.model import enqueue
 from qm.model.clients import Clients
-from qm.model.duplicates import History
 from qm.model.effects import EffectKind
 from qm.model.endings import Endings
 from qm.model.ledger import Ledger
 from qm.model.machine import Machine
 from qm.model.outgoing import OutgoingQueues
+from qm.model.streams import History
 from qm.model.transactions import Transactions
 from tests.sim.__main__ import replay_command
 from tests.sim.checkers import Violation

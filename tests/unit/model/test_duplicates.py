@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qm.model import duplicates as module
-from qm.model.duplicates import Duplicates, Stream
+from qm.model.duplicates import Duplicates
 from qm.model.ledger import Ledger
 from qm.model.limits import ALARM_HISTORY_EVICTED
 from qm.model.state import MemoryState, Table
+from qm.model.streams import Stream
 
 SOURCE, OTHER = b"S" * 16, b"T" * 16
 NAME = b"OS:host\\q"
