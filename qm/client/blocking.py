@@ -69,7 +69,6 @@ class BlockingClient:
         try:
             self._thread.call(self._client.open())
         except BaseException:
-            self._thread.call(self._client.wire.close())
             self._thread.close()
             raise
 

@@ -27,6 +27,8 @@ from qm.wire.codes import ErrorCode
 CLIENT_ID_MAX_BYTES: Final = 100
 """Sessions of one client add a suffix to its id."""
 TRANSACTION_TIMEOUT_S: Final = 60.0
+GOODBYE_DEADLINE_S: Final = 2.0
+"""How long a client that ends for an error tries to say so."""
 
 
 class Access(IntEnum):
@@ -96,10 +98,14 @@ class Client:
 
     async def open(self) -> None:
         """Open the session, and complete what an earlier process of this client left undone."""
-        session = await self._session(self.client_id)
-        session.take_unread()
-        for number, payload in self._memory.sends(self.client_id).items():
-            await self._recover(session, number, payload)
+        try:
+            session = await self._session(self.client_id)
+            session.take_unread()
+            for number, payload in self._memory.sends(self.client_id).items():
+                await self._recover(session, number, payload)
+        except BaseException:
+            await self.wire.close()
+            raise
         _finish_all(session)
         self._renewing = asyncio.get_running_loop().create_task(self._renew(), name="qm-leases")
 
@@ -117,8 +123,14 @@ class Client:
         self._idle.clear()
         is_anonymous = self.client_id.startswith("anonymous-")
         try:
-            for session in sessions if confirm or is_anonymous else ():
-                await session.close()
+            if confirm:
+                for session in sessions:
+                    await session.close()
+            elif is_anonymous:
+                # Nobody can resume them; if the cluster does not hear of it, their leases end them.
+                with contextlib.suppress(ClientError):
+                    for session in sessions:
+                        await session.close(deadline_s=GOODBYE_DEADLINE_S)
         finally:
             await self.wire.close()
 

@@ -61,15 +61,16 @@ class Session:
         unread, self.unread = self.unread, []
         return unread
 
-    async def close(self) -> None:
+    async def close(self, *, deadline_s: float = DEADLINE_S) -> None:
         """End it: the cluster releases opens, locks and transactions, and dead-letters messages
         whose receipt is not confirmed.
         """
         try:
-            await self.confirm()
+            await self.confirm(deadline_s=deadline_s)
             await self.wire.call(
                 lambda stubs: stubs.data.CloseSession,
                 data_pb2.CloseSessionRequest(client_id=self.client_id),
+                deadline_s=deadline_s,
             )
         except MqError as error:
             if error.code != ErrorCode.MQ_ERROR_STALE_HANDLE:
@@ -83,13 +84,14 @@ class Session:
             data_pb2.RenewSessionRequest(client_id=self.client_id, lease_ms=self.lease_ms),
         )
 
-    async def confirm(self) -> None:
+    async def confirm(self, *, deadline_s: float = DEADLINE_S) -> None:
         """Tell the cluster which results are held here; calls do so on their way, too."""
         await self.wire.call(
             lambda stubs: stubs.data.Confirm,
             data_pb2.ConfirmRequest(
                 client_id=self.client_id, confirmed_upto=self.numbers.confirmed_upto
             ),
+            deadline_s=deadline_s,
         )
 
     def request(self, number: int) -> data_pb2.RequestNumber:

@@ -294,6 +294,13 @@ async def test_a_stream_lends_messages_in_two_phases(made: Clients) -> None:
         assert [m.body async for m in queue.browse()] == [b"0", b"2"]
 
 
+async def _fail_without_a_cluster(made: Clients) -> None:
+    async with made.client() as client:
+        await client.open_queue(PLAIN)
+        await made.harness.kill("n1")
+        raise ZeroDivisionError
+
+
 # Errors ----------------------------------------------------------------------------------------
 
 
@@ -365,6 +372,12 @@ def test_a_cluster_that_nobody_finds_is_unavailable() -> None:
         await client.wire.close()
 
     asyncio.run(main())
+
+
+@scenario()
+async def test_a_client_that_fails_does_not_wait_for_a_cluster_that_is_gone(made: Clients) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await _fail_without_a_cluster(made)
 
 
 # Without a loop --------------------------------------------------------------------------------
