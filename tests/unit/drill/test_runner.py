@@ -1,0 +1,86 @@
+"""What drills make of histories, and what targets cannot do."""
+
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from qm.cli.drill import drill
+from qm.drill.process_target import ProcessTarget
+from qm.drill.report import report_html
+from qm.drill.runner import Round, missing, result_of, surviving_gap_ms
+from qm.drill.scenarios import SCENARIOS
+from qm.drill.target import Ability
+from qm.load.checker import judge
+from qm.load.history import EventKind, HistoryEvent
+
+MS = 1_000_000
+
+
+def event(at_ms: int, client: str, kind: EventKind, **more: object) -> HistoryEvent:
+    return HistoryEvent(at_ms * MS, client, kind, **more)  # type: ignore[arg-type]
+
+
+def history() -> list[HistoryEvent]:
+    """Sender 1 waits 3 s, sender 2 waits 40 ms for the fault at 1 s."""
+    events = [event(1000, "runner", EventKind.FAULT, detail="n1 stands still")]
+    for client, back_ms in (("sender-1", 4000), ("sender-2", 1030)):
+        for number, at_ms in enumerate((0, 990), 1):
+            name = f"{client}/{number}"
+            done_ms = at_ms + 10 if number == 1 else back_ms
+            events += [
+                event(at_ms, client, EventKind.SENT, message=name, queue="q", number=number),
+                event(done_ms, client, EventKind.ADVANCED, number=0),
+                event(done_ms, client, EventKind.ACKNOWLEDGED, message=name),
+                event(done_ms + 1, "receiver", EventKind.RECEIVED, message=name, queue="q"),
+            ]
+    return sorted(events, key=lambda e: e.time_ns)
+
+
+def test_the_gap_that_counts_is_felt_at_nodes_that_were_not_struck() -> None:
+    nodes = ["n1", "n2"]
+    assert surviving_gap_ms(history(), nodes, [["n1"]]) == 40
+    assert surviving_gap_ms(history(), nodes, [["n2"]]) == 3010
+    assert surviving_gap_ms(history(), nodes, [["n1", "n2"]]) == 3010
+
+
+def test_a_result_is_a_pass_only_if_every_round_is() -> None:
+    verdict = judge(history())
+    good = Round("kill-leader", 1, verdict, True, 40.0)
+    late = Round("kill-leader", 2, verdict, False, 60.0)
+    assert result_of([good]).verdict == "pass"
+    result = result_of([good, late])
+    assert (result.runs, result.lost, result.duplicated, result.verdict) == (2, 0, 0, "FAIL")
+    assert (result.gap_median_ms, result.gap_p99_ms) == (50.0, 60.0)
+
+
+def test_the_page_shows_every_round_with_its_fault() -> None:
+    page = report_html({"kill-leader": [Round("kill-leader", 7, judge(history()), True, 40.0)]})
+    assert "Seed 7" in page
+    assert "n1 stands still" in page
+    assert page.count("<svg") == 1
+    assert "src=" not in page
+    assert 'href="http' not in page
+
+
+def test_a_target_says_what_it_cannot_do(tmp_path: Path) -> None:
+    target = ProcessTarget("dev", tmp_path, "127.0.15", print)
+    assert missing(target, SCENARIOS["partition-leader"]) == [Ability.NETWORK]
+    assert missing(target, SCENARIOS["kill-leader"]) == []
+    result = CliRunner().invoke(
+        drill, ["run", "partition-leader", "--folder", str(tmp_path), "--report", "x.json"]
+    )
+    assert result.exit_code == 2
+    assert "cannot cut nodes and clients off" in result.output
+
+
+def test_scenarios_are_listed_by_name() -> None:
+    result = CliRunner().invoke(drill, ["list"])
+    assert result.exit_code == 0
+    for name in SCENARIOS:
+        assert name in result.output
+
+
+def test_an_unknown_scenario_is_named() -> None:
+    result = CliRunner().invoke(drill, ["run", "kil-leader"])
+    assert result.exit_code == 2
+    assert "kil-leader" in result.output
