@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from qm.model.effects import Applied, Outcome
 from qm.store.blobs import BlobSync
 from qm.store.bodies import Bodies
-from qm.store.store import Store
+from qm.store.store import Diverged, Store
 from raft.machine import SnapshotSink, SnapshotSource
 from raft.types import Entry, SnapshotMeta
 
@@ -19,9 +19,11 @@ class AppliedStore:
         store: Store,
         on_applied: Callable[[Sequence[Applied]], None],
         on_installed: Callable[[], None],
+        on_diverged: Callable[[str], None],
     ) -> None:
         """`on_applied` hears of every run of entries when its rows are written; `on_installed`
-        of a snapshot that replaced the state, in whatever thread installs.
+        of a snapshot that replaced the state, in whatever thread installs; `on_diverged` before
+        the error of a state that is not the majority's ends this process.
         """
         self.store = store
         self.is_installing = False
@@ -32,6 +34,7 @@ class AppliedStore:
         """Held by whoever opens, closes or flushes the state in a thread of its own."""
         self._on_applied = on_applied
         self._on_installed = on_installed
+        self._on_diverged = on_diverged
 
     def applied_index(self) -> int:
         """See StateMachine.applied_index."""
@@ -43,7 +46,11 @@ class AppliedStore:
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[Sequence[Outcome]]:
         """See StateMachine.apply."""
-        run = self.store.apply(entries)
+        try:
+            run = self.store.apply(entries)
+        except Diverged as error:
+            self._on_diverged(str(error))
+            raise
         self.applied_bytes += sum(len(entry.data) for entry in entries)
         self._on_applied(run)
         return [applied.outcomes for applied in run]

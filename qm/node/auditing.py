@@ -33,16 +33,16 @@ class Auditor:
         store: Callable[[], Store],
         inspect_all: InspectAll,
         members: Callable[[], int],
-        die: Callable[[str], None],
+        on_damage: Callable[[str], None],
     ) -> None:
-        """`members`: how many there are; `die` ends a process whose rows are damaged."""
+        """`members`: how many there are; `on_damage` ends a process whose rows are damaged."""
         self.proofs: Final[dict[int, bytes]] = {}
         """Digest by mark, newest last."""
         self._cluster = cluster
         self._store = store
         self._inspect_all = inspect_all
         self._members = members
-        self._die = die
+        self._on_damage = on_damage
         self._open: dict[int, float] = {}
         """Marks without result, since when (loop time)."""
 
@@ -64,7 +64,7 @@ class Auditor:
         while len(self.proofs) > PROOFS_KEPT_MAX:
             del self.proofs[next(iter(self.proofs))]
         if not proof.is_sound:
-            self._die(
+            self._on_damage(
                 f"audit mark {mark.number}: {proof.reason}; remove this node's data and let it"
                 " rejoin under its next incarnation"
             )

@@ -66,11 +66,15 @@ class Node:
         """Begin to serve. Raises OSError when an address cannot be had, IdentityRefused when the
         data folder is not this node's, and what opening log and state raises.
         """
-        await self._http.start()
-        await self._relay.start()
-        known = self._identity()
-        if known is not None and known.is_started:
-            await self._take_part(known)
+        try:
+            await self._http.start()
+            await self._relay.start()
+            known = self._identity()
+            if known is not None and known.is_started:
+                await self._take_part(known)
+        except BaseException:
+            await self._close()
+            raise
 
     def _identity(self) -> Identity | None:
         folder = self.config.data / RAFT_FOLDER
@@ -95,7 +99,11 @@ class Node:
         self._relay.member = Member(
             service.replicated, service.members.ask_leader, service.operations
         )
-        await service.start()
+        try:
+            await service.start()
+        except BaseException:
+            await service.abort()
+            raise
         self.service = service
 
     async def stop(self) -> None:

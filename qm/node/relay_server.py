@@ -92,6 +92,7 @@ class RelayServer:
         self.member: Member | None = None
         """Set when this node belongs to a cluster."""
         self._listen = listen
+        self._server: grpc.aio.Server | None = None
         self._identity = identity
         self.watch: Final = RelayWatch(metrics)
         self.inspect: Final = inspect
@@ -99,17 +100,19 @@ class RelayServer:
 
     async def start(self) -> None:
         """Listen. Raises OSError."""
-        self._server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
-        add_RelayServicer_to_server(_Service(self), self._server)
+        server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
+        add_RelayServicer_to_server(_Service(self), server)
         try:
-            self._server.add_secure_port(self._listen, self._identity.server_credentials())
+            server.add_secure_port(self._listen, self._identity.server_credentials())
         except RuntimeError as error:
             raise OSError(f"cannot listen on {self._listen}: {error}") from error
-        await self._server.start()
+        await server.start()
+        self._server = server
 
     async def stop(self) -> None:
         """End every call."""
-        await self._server.stop(grace=None)
+        if self._server is not None:
+            await self._server.stop(grace=None)
 
 
 class RelayWatch:

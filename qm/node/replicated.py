@@ -27,6 +27,7 @@ from qm.node.forwarding import Forwarder, NotTaken
 from qm.node.lines import Hub
 from qm.node.listeners import Listeners
 from qm.node.proposing import gather_outcomes, submit_all
+from qm.node.quarantine import Quarantine
 from qm.node.reading import ReadState
 from qm.node.streams import LocalStream, RemoteStream
 from qm.store.bodies import BodyPlace
@@ -114,8 +115,8 @@ class ReplicatedStore:
         clock: ClusterClock,
         hooks: Hooks,
     ) -> None:
-        """Open what `found` prepared. Raises IdentityRefused, StartRefused, and what opening a
-        log or the state raises.
+        """Open what `found` prepared. Raises IdentityRefused, StartRefused (also for data that
+        was found wrong), and what opening a log or the state raises.
         """
         self.config: Final = config
         self.addresses: Final = addresses
@@ -123,6 +124,8 @@ class ReplicatedStore:
         self.before_leading: Callable[[], Awaitable[None]] | None = None
         """Awaited when this node was elected, before it stamps anything."""
         self._hooks = hooks
+        self.quarantine: Final = Quarantine(config.data)
+        self.quarantine.check()
         self._name = node_name(config.node)
         self._channels = channels
         self._loop = asyncio.get_running_loop()
@@ -152,7 +155,7 @@ class ReplicatedStore:
 
     def _make_machine(self, log: LogReader) -> AppliedStore:
         store = Store(self.config.data / STORE_FOLDER, log, cache_bytes=self.config.cache_bytes)
-        self.machine = AppliedStore(store, self._on_run, self._on_installed)
+        self.machine = AppliedStore(store, self._on_run, self._on_installed, self.quarantine.enter)
         return self.machine
 
     async def start(self) -> None:
@@ -308,7 +311,9 @@ class ReplicatedStore:
             self._activation = None
             self.clock.follow()
             self.hub.end_all("another term began")
-        self._set_leadership(Leadership(leader, state.term, leads and before.is_here))
+        self._set_leadership(
+            Leadership(leader, state.term, leads and before.is_here and is_same_term)
+        )
         if leads and self._activation is None:
             task = self._activate(state.term)
             self._activation = asyncio.create_task(task, name="leader activation")
@@ -343,7 +348,11 @@ class ReplicatedStore:
     async def _activate(self, term: int) -> None:
         """Begin to serve as the leader of a term: LeaderActivated is its first command."""
         if self.before_leading is not None:
-            await self.before_leading()
+            try:
+                await self.before_leading()
+            except Exception:
+                # Time then goes on from the last stamp, which is late at worst.
+                logger.exception("cluster time was not looked after")
         self.clock.lead()
         command = encode_command(LeaderActivated(term, self._name))
         try:

@@ -60,6 +60,7 @@ class Service:
         """Open log and state. Raises IdentityRefused, StartRefused, and what opening raises."""
         self._config = config
         self._identity = identity
+        self._die = die
         self._alarms = metrics.counter("quorate_alarms_total")
         self.disk: Final = DiskWatch(config.data, config.storage.reserve_mb << 20, metrics)
         self.replicated: Final = ReplicatedStore(
@@ -77,7 +78,7 @@ class Service:
             lambda: self.replicated.machine.store,
             self.members.inspect_all,
             lambda: len(self.members.members),
-            die,
+            self._on_damage,
         )
         timekeeper = Timekeeper(
             self.replicated.clock, self.members.inspect_all, self.members.majority, metrics
@@ -137,6 +138,11 @@ class Service:
         if self.replicated.view.ledger.manager is None:
             return "the cluster is no queue manager yet: run `qm cluster init` again"
         return self.msmq.not_ready_reason()
+
+    def _on_damage(self, text: str) -> None:
+        """This node's rows are not what they were when they were written."""
+        self.replicated.quarantine.enter(text)
+        self._die(text)
 
     def inspect(self) -> relay_pb2.InspectReply:
         """Return what this node knows of itself."""

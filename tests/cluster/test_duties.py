@@ -16,9 +16,11 @@ from qm.model.commands import (
     TransferVerdict,
 )
 from qm.model.queries import get_client, purging_queue_ids, queue_statistics
+from qm.node.quarantine import Quarantine
 from qm.store.cluster import Unavailable
 from qm.store.codec import encode_command
 from qm.store.reserve import DiskLevel
+from raft.replica import StartRefused
 from tests.cluster.harness import HarnessNode, cluster, run, until
 from tests.cluster.messages import batch, create_queue, propose
 from tests.unit.model.world import packet, request
@@ -133,6 +135,8 @@ def test_a_member_whose_rows_differ_from_the_majority_stops_itself() -> None:
             (text,) = nodes.deaths
             assert "differs from the majority" in text
             nodes.deaths.clear()
+            with pytest.raises(StartRefused, match="differs from the majority"):
+                Quarantine(node.config.data).check()
 
     run(scenario())
 
