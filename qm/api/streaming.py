@@ -170,18 +170,18 @@ class Streaming:
         reader = stream.reader
         while not stream.is_ended:
             stream.news.clear()
+            told_upto = stream.confirmed_upto
             if reader.is_closed:
                 raise self._closed()
-            if stream.commits_confirms and stream.confirm_upto > stream.confirmed_upto:
-                await self._commit_confirm(stream)
-                yield data_pb2.StreamReply(confirmed_upto=stream.confirmed_upto)
-            elif stream.flight is not None or (reader.is_called and stream.credit.count):
+            if stream.flight is not None or (reader.is_called and stream.credit.count):
                 async for reply in self._round(stream):
                     yield reply
             elif stream.confirm_upto > stream.confirmed_upto:
                 await self._commit_confirm(stream)  # no run will carry it soon
             else:
                 await stream.news.wait()
+            if stream.commits_confirms and stream.confirmed_upto > told_upto:
+                yield data_pb2.StreamReply(confirmed_upto=stream.confirmed_upto)
 
     def _launch(self, stream: _Stream) -> _Flight:
         stream.reader.begin()
@@ -198,8 +198,7 @@ class Streaming:
         results = results_of(outcome)
         if not results:
             check(outcome.status)
-        if not stream.commits_confirms:
-            stream.confirmed_upto = max(stream.confirmed_upto, flight.run.confirmed_upto)
+        stream.confirmed_upto = max(stream.confirmed_upto, flight.run.confirmed_upto)
         stream.credit.answered(results)
         stream.credit_changed()
         if len(results) < flight.run.count:
