@@ -13,6 +13,7 @@ from qm.model.addressing import destination_of, reference_of
 from qm.model.elements import OutboxKind, QueueKind
 from qm.model.enqueue import Enqueue, EnqueueStatus, NewMessage
 from qm.model.ledger import Ledger
+from qm.model.limits import ACKNOWLEDGEMENT_LIFETIME_S
 from qm.model.outgoing import OutgoingQueues
 from qm.model.records import FinalAckRow, Obligation, OutboxRow, encode
 from qm.model.registry import Registry, Route
@@ -118,6 +119,8 @@ class Acknowledgements:
             self._ledger.counters.message_ordinal,
             self._ledger.now_ms // 1000,
         )
+        if queue.record.kind is QueueKind.OUTGOING:
+            message.time_to_be_received = ACKNOWLEDGEMENT_LIFETIME_S
         key, position = self._enqueue.insert(queue, message)
         if queue.record.kind is QueueKind.OUTGOING:
             self._outgoing.entered(queue, key, position)

@@ -399,6 +399,7 @@ class Administration:
         self._registry.unbind_queue(queue.record)
         self._ledger.remove_queue(queue)
         self._ledger.counters.queue_count -= 1
+        self._ledger.counters.outgoing_queue_count -= 1
         return Outcome(MQ_OK)
 
     def _outgoing_queue(self, queue_id: int) -> QueueInHand | None:

@@ -25,6 +25,11 @@ MEMBERS_MAX: Final = 64
 """Nodes whose address is kept."""
 MEMBER_NAME_MAX_BYTES: Final = 255
 QUEUES_MAX: Final = 100_000
+OUTGOING_QUEUES_MAX: Final = 50_000
+"""Of those, for other queue managers: a peer has one made by naming an administration queue."""
+ACKNOWLEDGEMENT_LIFETIME_S: Final = 4 * 24 * 3600
+"""How long an administration acknowledgement is kept for a queue manager that is out of reach; on
+the wire its TimeToReachQueue is infinite [MS-MQQB 3.1.7.15]."""
 SUBQUEUES_PER_QUEUE_MAX: Final = 1_024
 CURSORS_PER_CLIENT_MAX: Final = 1_024
 WAITING_READERS_PER_CLIENT_MAX: Final = 4_096

@@ -6,7 +6,7 @@ from typing import Final
 
 from qm.model.elements import OutgoingAdminState, QueueKind, QueueType
 from qm.model.ledger import Ledger, QueueInHand
-from qm.model.limits import QUEUES_MAX
+from qm.model.limits import OUTGOING_QUEUES_MAX, QUEUES_MAX
 from qm.model.records import OutgoingPosition, OutgoingTransferInfo, Queue, QueueManager
 from qm.model.registry import Registry, Route, outgoing_key
 from qm.model.rows import POSITION_KEY, QUEUE_KEY, Position, PositionFlag
@@ -82,11 +82,16 @@ class OutgoingQueues:
         except QueueNameError:
             return Route.NOT_FOUND
         manager = self._ledger.manager
-        if manager is None or self._ledger.counters.queue_count >= QUEUES_MAX:
-            return Route.NOT_FOUND
         counters = self._ledger.counters
+        if (
+            manager is None
+            or counters.queue_count >= QUEUES_MAX
+            or counters.outgoing_queue_count >= OUTGOING_QUEUES_MAX
+        ):
+            return Route.NOT_FOUND
         counters.queue_id += 1
         counters.queue_count += 1
+        counters.outgoing_queue_count += 1
         key = outgoing_key(name)
         seed = manager.identifier + counters.queue_id.to_bytes(4, "big") + key
         record = Queue(

@@ -94,6 +94,7 @@ class Counters(Record):
     usn: int = 0
     transaction_tag: int = 0
     """Last one given (MQ-A7)."""
+    outgoing_queue_count: int = 0
     source_id: int = 0
 
 

@@ -7,10 +7,14 @@ import pytest
 from qm.model import commands
 from qm.model.attributes import encode_attribute
 from qm.model.commands import TransferVerdict
-from qm.model.elements import OutgoingAdminState, QueueAccessType
+from qm.model.elements import OutgoingAdminState, QueueAccessType, QueueKind
+from qm.model.limits import ACKNOWLEDGEMENT_LIFETIME_S
+from qm.model.records import Queue, decode
+from qm.model.rows import QUEUE_KEY
 from qm.model.state import Table
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MessageClass
+from qm.wire.queue_name import DirectQueueFormatName
 from tests.unit.model.world import ClientInWorld, World, direct, packet, request
 
 ELSEWHERE = "DIRECT=TCP:10.9.8.7\\far"
@@ -368,3 +372,29 @@ def test_columns_must_be_of_one_length_and_bounded(sender: Sender) -> None:
     for kind in (commands.OrderAcked, commands.FinalAcked):
         assert sender.one(kind(many, many)).status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
         assert sender.one(kind(many[:2], many[:1])).status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
+
+
+def test_destinations_that_peers_name_are_bounded_and_leave_room_for_queues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("qm.model.outgoing.OUTGOING_QUEUES_MAX", 2)
+    world = World()
+    world.create("orders")
+    for number in range(1, 5):
+        there = DirectQueueFormatName(f"TCP:10.9.8.{number}\\admin")
+        asking = packet(number, admin_queue=there, properties={"flags": 0x01})
+        assert world.arrive(asking) == [TransferVerdict.ACCEPTED]
+    assert world.counters().outgoing_queue_count == 2
+    world.create("more")
+    # What nobody fetches is given up, and its queue may be removed.
+    waiting = [queue for queue in range(1, 20) if _is_outgoing(world, queue)]
+    assert [len(world.positions(queue)) for queue in waiting] == [1, 1]
+    world.tick(ACKNOWLEDGEMENT_LIFETIME_S * 1000)
+    assert [len(world.positions(queue)) for queue in waiting] == [0, 0]
+    assert world.one(commands.RemoveOutgoingQueue(waiting[0])).status == 0
+    assert world.counters().outgoing_queue_count == 1
+
+
+def _is_outgoing(world: World, queue_id: int) -> bool:
+    row = world.state.get(Table.QUEUE, QUEUE_KEY.pack(queue_id))
+    return row is not None and decode(Queue, row).kind is QueueKind.OUTGOING
