@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants baseline model-check bench-wire bench-log bench-raft \
-	bench-model bench-session bench-edge test-chart test-hosts test-spark drills
+	bench-model bench-session bench-edge bench-api test-chart test-hosts test-spark drills
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -119,6 +119,9 @@ bench-session: setup  ## speed of the session machine
 
 bench-edge: setup  ## speed of the MSMQ endpoint of a node, and what idle sessions cost
 	$(BIN)/python -m tests.bench.edge
+
+bench-api: setup  ## speed of the data plane over gRPC: three nodes as processes
+	$(BIN)/python -m tests.bench.api
 
 bench-log: setup  ## the log against a bare pwrite and fdatasync loop
 	$(BIN)/python -m tests.bench.log
