@@ -16,11 +16,13 @@ from qm.client.errors import Unavailable, error_of
 from qm.client.message import ReceivedMessage, messages_of
 from qm.client.numbers import runs
 from qm.client.session import Session
-from qm.client.wire import DEADLINE_S, Stubs
+from qm.client.wire import ATTEMPT_S, DEADLINE_S, Stubs
 from qm.pb import data_pb2
 
 _PAUSE_FIRST_S: Final = 0.01
 _PAUSE_MAX_S: Final = 0.25
+PROBE_AFTER_S: Final = 5.0
+"""A stream that is silent for so long asks whether its node is there."""
 CREDIT_MAX: Final = 2_048
 """Half of the results that a session may leave unconfirmed."""
 
@@ -118,7 +120,7 @@ class Stream:
             try:
                 call = await self._connected()
                 await self._grant(call)
-                reply = await call.read()
+                reply = await self._next_frame(call)
                 if isinstance(reply, data_pb2.StreamReply):
                     return self._take(reply)
                 failure = await _failure(call)
@@ -142,6 +144,25 @@ class Stream:
                 raise Unavailable(f"no node goes on with the stream: {failure.details()}")
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PAUSE_MAX_S)
+
+    async def _next_frame(self, call: _Call) -> object:
+        """Return the next frame, or what stands for the stream's end.
+
+        While none comes, ask the node now and then whether it is there: one that hangs, or that
+        vanished without a word, would be waited for without end. Raises AioRpcError.
+        """
+        reading = asyncio.ensure_future(call.read())
+        try:
+            while not (await asyncio.wait((reading,), timeout=PROBE_AFTER_S))[0]:
+                assert self._stubs is not None
+                request = data_pb2.RenewSessionRequest(
+                    client_id=self._session.client_id, lease_ms=self._session.lease_ms
+                )
+                await self._stubs.data.RenewSession(request, timeout=ATTEMPT_S)
+            return reading.result()
+        finally:
+            if not reading.done():
+                reading.cancel()
 
     async def _connected(self) -> _Call:
         if self._call is None:

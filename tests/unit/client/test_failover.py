@@ -3,9 +3,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
+import msgspec
 import pytest
 
+from qm.client import stream
+from qm.client.client import Client
 from qm.client.message import Message
 from tests.unit.client.world import (
     PLAIN,
@@ -181,3 +185,69 @@ async def test_a_killed_client_s_transaction_leaves_its_messages_in_the_queue(
                 assert found is not None
                 assert found.body == b"x"
             assert await queue.peek() is None
+
+
+class Proxy:
+    """Passes bytes on until it hangs: connections stay open and nothing moves."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._moving = asyncio.Event()
+        self._moving.set()
+        self._server: asyncio.Server | None = None
+        self._pumps: set[asyncio.Task[None]] = set()
+        self.endpoint = ""
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.endpoint = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def hang(self) -> None:
+        self._moving.clear()
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for pump in self._pumps:
+            pump.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(*self._target)
+        for source, target in ((reader, back), (there, writer)):
+            pump = asyncio.create_task(self._pump(source, target))
+            self._pumps.add(pump)
+
+    async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        try:
+            while data := await source.read(1 << 16):
+                await self._moving.wait()
+                target.write(data)
+        finally:
+            target.close()
+
+
+@scenario()
+async def test_a_stream_leaves_a_node_that_hangs(made: Clients) -> None:
+    host, _, port = made.endpoints[0].rpartition(":")
+    ways = [Proxy(host, int(port)), Proxy(host, int(port))]
+    for way in ways:
+        await way.start()
+    tls = msgspec.structs.replace(made.tls, server_name="n1")
+    with patch.object(stream, "PROBE_AFTER_S", 0.1), patch.object(stream, "ATTEMPT_S", 0.3):
+        async with made.client() as sender:
+            client = Client([way.endpoint for way in ways], tls=tls)
+            await client.open()
+            queue = await client.open_queue(PLAIN)
+            async with queue.stream(8) as messages:
+                await sender.send(PLAIN, Message(body=b"1"))
+                assert [m.body for m in await messages.batch()] == [b"1"]
+                waiting = asyncio.ensure_future(messages.batch())
+                await asyncio.sleep(0)
+                ways[0].hang()
+                await sender.send(PLAIN, Message(body=b"2"))
+                assert [m.body for m in await waiting] == [b"2"]
+                assert messages.opened_count == 2
+            await client.close()
+    for way in ways:
+        await way.stop()
