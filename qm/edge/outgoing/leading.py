@@ -5,6 +5,7 @@ from typing import Final
 
 from qm.edge.outgoing import rows
 from qm.edge.outgoing.connections import Connections
+from qm.edge.outgoing.idle import IdleQueues
 from qm.edge.outgoing.limits import QUEUES_PER_PAGE_MAX, SENDERS_MAX
 from qm.edge.outgoing.order_acks import OrderAcks, SendersSeen, sequence_row
 from qm.edge.outgoing.outbox import Outbox
@@ -42,6 +43,7 @@ class Leading:
         self._order_acks = OrderAcks(
             surroundings.alarms, surroundings.clock, self.outbox.owe_order_ack
         )
+        self._idle = IdleQueues(surroundings)
         self._scanned_to: bytes | None = b""
         self._is_stopped = False
 
@@ -49,6 +51,7 @@ class Leading:
         """Derive everything from rows, a page at a time."""
         around = self._surroundings
         self.outbox.start()
+        around.alarms.watch(self._idle)
         for stream_id in self._senders.active(around.cluster.state, around.cluster.now_ms()):
             self._order_ack_due(stream_id)
         self._scan()

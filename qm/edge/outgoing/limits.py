@@ -34,6 +34,10 @@ TABLE_ENTRIES_MAX: Final = 2_048
 """Entries of a queue that are loaded, sent ones that wait for their order ack included."""
 PAGE_ROWS_MAX: Final = 256
 """Rows that one step of a load looks at."""
+IDLE_QUEUE_S: Final = 1_800.0
+"""An outgoing queue that had nothing to send for this long is removed."""
+IDLE_PAGE_S: Final = 1.0
+"""Between pages of one look at all of them."""
 SENDERS_MAX: Final = 4_096
 """Outgoing queues kept in mind; beyond, those that have nothing to send are forgotten first."""
 QUEUES_PER_PAGE_MAX: Final = 256

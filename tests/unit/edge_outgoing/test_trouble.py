@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from qm.edge.outgoing import limits
+from qm.model import commands
+from qm.model.elements import OutgoingAdminState, QueueAccessType
 from qm.model.limits import PACKET_MAX_BYTES
 from qm.names.guid import guid_text
 from qm.session import (
@@ -23,7 +25,7 @@ from tests.unit.edge_outgoing.world import (
     settled,
     until,
 )
-from tests.unit.model.world import packet
+from tests.unit.model.world import packet, request
 
 HOST, OTHER_HOST = "127.0.0.43", "127.0.0.44"
 
@@ -416,5 +418,34 @@ def test_a_peer_that_sends_more_than_can_be_committed_is_not_read_until_it_can(
             cluster.world.is_committing.set()
             await until(lambda: cluster.waiting(orders) == 40)
             await until(lambda: not connection.session.in_flight)
+
+    run(scenario())
+
+
+def test_outgoing_queues_that_are_not_used_any_more_are_removed() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            used, unused, held, opened, owing = (
+                cluster.send(f"DIRECT=TCP:{HOST}\\q{number}", 1) for number in range(5)
+            )
+            every = (used, unused, held, opened, owing)
+            await until(lambda: not any(map(cluster.waiting, every)))
+            hold = commands.SetOutgoingAdminState(request(), held, OutgoingAdminState.ON_HOLD, ())
+            cluster.world.one(hold)
+            cluster.client.open(f"DIRECT=TCP:{HOST}\\q3", QueueAccessType.SEND_ACCESS)
+            peer.is_order_acking = False
+            cluster.send(f"DIRECT=TCP:{HOST}\\q4", 1, is_transactional=True)
+            cluster.advance(limits.IDLE_QUEUE_S + 1)
+            cluster.send(f"DIRECT=TCP:{HOST}\\q0", 1)
+            await until(lambda: not cluster.waiting(used))
+            cluster.advance(limits.IDLE_QUEUE_S + 1)
+            await until(lambda: cluster.world.counters().outgoing_queue_count == 4)
+            removed = [one for one in cluster.world.proposed
+                       if isinstance(one, commands.RemoveOutgoingQueue)]  # fmt: skip
+            assert [one.queue_id for one in removed] == [unused]
+            # Its next message finds its way like its first one did.
+            assert cluster.send(f"DIRECT=TCP:{HOST}\\q1", 1) != unused
+            await until(lambda: len(peer.taken) == 8)
 
     run(scenario())
