@@ -158,9 +158,14 @@ def receive(
     async def work(client: Any) -> list[Any]:
         opened = await client.open_queue(queue)
         selection = FIRST if lookup_id is None else exactly(lookup_id)
-        found = await opened.receive_many(count, timeout, selection=selection)
+        found = list(await opened.receive_many(count, timeout, selection=selection))
+        while found and len(found) < count and lookup_id is None:
+            more = await opened.receive_many(count - len(found), 0.0)
+            if not more:
+                break
+            found += more
         await client.close_queue(opened)
-        return list(found)
+        return found
 
     _show(connection.run_client(work), form, output)
 
@@ -186,14 +191,20 @@ def peek(
         _show_locked(connection, queue, form, output)
         return
     from qm.client.client import Access
-    from qm.client.queue import FIRST, exactly
+    from qm.client.queue import FIRST, after, exactly
 
     async def work(client: Any) -> list[Any]:
         opened = await client.open_queue(queue, Access.PEEK)
         selection = FIRST if lookup_id is None else exactly(lookup_id)
-        found = await opened.peek_many(count, timeout, selection=selection)
+        found = list(await opened.peek_many(count, timeout, selection=selection))
+        while found and len(found) < count and lookup_id is None:
+            behind = after(found[-1].lookup_identifier)
+            more = await opened.peek_many(count - len(found), selection=behind)
+            if not more:
+                break
+            found += more
         await client.close_queue(opened)
-        return list(found)
+        return found
 
     _show(connection.run_client(work), form, output)
 

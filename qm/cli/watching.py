@@ -3,13 +3,15 @@
 import asyncio
 import json
 import time
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from qm.cli.connection import Connection, connected
 from qm.cli.output import instant, output_option, show_rows
 from qm.cli.text import printable
+
+TOP_QUEUES_MAX: Final = 100
 
 
 @click.command()
@@ -47,7 +49,10 @@ def events(
 @output_option
 @connected
 def top(connection: Connection, interval: float, once: bool, output: str) -> None:
-    """Show queues by traffic, and who leads, until interrupted."""
+    """Show queues by traffic, and who leads, until interrupted.
+
+    Of very many queues, the hundred that hold most messages.
+    """
     from qm.cli.cluster_control import get_status
 
     async def snapshot(wire: Any) -> tuple[Any, list[dict[str, Any]]]:
@@ -55,7 +60,8 @@ def top(connection: Connection, interval: float, once: bool, output: str) -> Non
 
         status = await get_status(wire)
         rows = []
-        for summary in await queues_like(wire):
+        queues = sorted(await queues_like(wire), key=lambda queue: -queue.message_count)
+        for summary in queues[:TOP_QUEUES_MAX]:
             found = await get_queue(wire, summary.format_name or summary.path_name)
             rows.append(
                 {

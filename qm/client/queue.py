@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from qm.client.errors import check_status
 from qm.client.memory import Opened
 from qm.client.message import ReceivedMessage, messages_of
-from qm.client.reading import NOTHING_THERE, Found, Reader, Selection, wait_in_slices
+from qm.client.reading import COUNT_MAX, NOTHING_THERE, Found, Reader, Selection, wait_in_slices
 from qm.client.session import Session
 from qm.client.stream import Stream
 from qm.pb import data_pb2
@@ -73,7 +73,10 @@ class Queue:
     async def receive_many(
         self, count: int, timeout_s: float = FOREVER_S, *, selection: Selection = FIRST
     ) -> list[ReceivedMessage]:
-        """Take at most `count` messages in one step; it waits for the first one only."""
+        """Take at most `count` messages, and at most 1,024, in one step.
+
+        It waits for the first one only.
+        """
         messages, status = await self.reader.read(selection, count, timeout_s)
         _check(messages, status)
         return messages
@@ -135,7 +138,8 @@ class Queue:
     async def peek_many(
         self, count: int, timeout_s: float = 0.0, *, selection: Selection = FIRST
     ) -> list[ReceivedMessage]:
-        """Look at most `count` messages from the selection on."""
+        """Look at most at `count` messages, and at most at 1,024, from the selection on."""
+        count = min(count, COUNT_MAX)
 
         async def ask(wait_s: float) -> Found:
             reply = await self.session.wire.call(

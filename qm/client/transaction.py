@@ -10,7 +10,7 @@ from qm.client.errors import ClientError, MqError, Unavailable, check_status
 from qm.client.memory import Opened
 from qm.client.message import Message, ReceivedMessage, Sent
 from qm.client.queue import FIRST, FOREVER_S, Queue
-from qm.client.reading import NOTHING_THERE, Found, Selection, receive, wait_in_slices
+from qm.client.reading import COUNT_MAX, NOTHING_THERE, Found, Selection, receive, wait_in_slices
 from qm.client.sending import send
 from qm.client.session import Session
 from qm.pb import data_pb2
@@ -112,6 +112,7 @@ class Transaction:
     ) -> list[ReceivedMessage]:
         """Take at most `count` messages; it waits for the first one only."""
         session, opened = await self._reader(queue)
+        count = min(count, COUNT_MAX)
 
         async def ask(wait_s: float) -> Found:
             first = session.numbers.take(count)

@@ -132,6 +132,12 @@ def test_messages_are_sent_looked_at_and_received(qm: Qm, orders: str) -> None:
     qm("message", "receive", orders, "--timeout", "0.05", exit_code=1)
 
 
+def test_more_messages_than_one_call_gives(qm: Qm, orders: str) -> None:
+    qm("message", "send", orders, "--body", "x", "--count", "1100")
+    assert len(qm.json("message", "peek", orders, "--count", "1090")) == 1090
+    assert len(qm.json("message", "receive", orders, "--count", "2000")) == 1100
+
+
 @pytest.mark.parametrize(
     ("form", "given", "body_type", "shown"),
     [
