@@ -95,7 +95,7 @@ def test_what_the_old_leader_learnt_and_could_not_commit_is_learnt_again() -> No
     run(scenario())
 
 
-@pytest.mark.spec("QB-3.1.5.6-08")
+@pytest.mark.spec("QB-3.1.5.6-08", "DM-3.1.1.4-02")
 def test_unacknowledged_transactional_messages_are_sent_again_and_reported() -> None:
     async def scenario() -> None:
         port = free_port(HOST)

@@ -1,0 +1,90 @@
+"""The volatile attributes of an outgoing queue, which are its link's [MS-MQDMPR 3.1.1.3]."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from qm.session import (
+    CloseReason,
+    ConnectionStatus,
+    NextHop,
+    OutgoingLink,
+    OutgoingState,
+    SessionConfig,
+)
+from qm.session.link import ConnectionHistoryEntry
+from qm.wire.codes import ErrorCode
+from tests.conformance.test_session_link import FIRST, SECOND, UTC, connecting, opened
+
+
+@pytest.mark.spec("DM-3.1.1.3-05")
+def test_what_the_states_mean() -> None:
+    link = OutgoingLink(SessionConfig())
+    seen = [link.state]
+    link.message_available()
+    link.next_action()
+    unknown = ErrorCode.MQ_ERROR_NO_DS
+    link.resolve_failed(ConnectionStatus.DNS_FAILURE, unknown, 1.0, UTC, has_backlog=True)
+    seen.append(link.state)
+    connected = OutgoingLink(SessionConfig())
+    connecting(connected)
+    connected.connected(UTC)
+    seen.append(connected.state)
+    connected.pause()
+    seen.append(connected.state)
+    assert seen == [
+        OutgoingState.INACTIVE,  # nothing is attempted
+        OutgoingState.NEED_VALIDATION,  # the address is still to be found
+        OutgoingState.WAITING,  # an attempt is under way
+        OutgoingState.ON_HOLD,  # nothing is transferred
+    ]
+    assert connected.next_action() is None
+
+
+@pytest.mark.spec("DM-3.1.1.3-02")
+def test_next_hops_are_addresses_of_the_destination() -> None:
+    fresh = OutgoingLink(SessionConfig())
+    assert not fresh.next_hops
+    link = OutgoingLink(SessionConfig())
+    connecting(link, FIRST, SECOND, NextHop("192.168.0.7"))
+    assert link.next_hops == ("IP=10.0.0.1", "IPv6=fd00::2", "IP=192.168.0.7")
+
+
+@pytest.mark.spec("DM-3.1.1.3-06", "DM-3.1.1.3-07")
+def test_history_of_connections() -> None:
+    assert [status.value for status in ConnectionStatus] == [
+        "InProcess",
+        "EstablishPacketReceived",
+        "Established",
+        "UnknownFailure",
+        "PingFailure",
+        "SocketCreateFailure",
+        "SocketBindFailure",
+        "SocketConnectFailure",
+        "TcpNotEnabled",
+        "SocketSendFailure",
+        "ConnectionNotReady",
+        "DnsFailure",
+        "CertificateValidationFailure",
+        "ConnectionLimitReached",
+        "ConnectionRefused",
+        "RoutingDataNotAvailable",
+        "LowResource",
+    ]
+    link = opened()
+    link.closing()
+    link.closed(CloseReason.REFUSED_BY_PEER, 5.0, UTC + 9, has_backlog=True)
+    fields = [field.name for field in msgspec.structs.fields(ConnectionHistoryEntry)]
+    assert fields == ["status", "connection_history_time", "error", "address_list"]
+    for entry in link.history:
+        assert isinstance(entry.status, ConnectionStatus)
+        assert UTC <= entry.connection_history_time <= UTC + 9
+        assert entry.address_list == FIRST.address
+        is_failure = entry.status.value not in (
+            "InProcess",
+            "EstablishPacketReceived",
+            "Established",
+        )
+        assert bool(entry.error) is is_failure
+    assert ConnectionStatus.ESTABLISHED in [entry.status for entry in link.history]
