@@ -99,6 +99,11 @@ class PeerDues:
         return not is_owing and self._turn is None and self._resolving is None
 
     @property
+    def is_out_of_reach(self) -> bool:
+        """Whether nothing is under way because there is no way."""
+        return self._turn is None and not self._flight and self._link.is_waiting_reconnect
+
+    @property
     def row_count(self) -> int:
         """Outbox rows in hand."""
         return len(self._waiting) + len(self._flight)

@@ -49,6 +49,8 @@ class Outbox:
         self._sweep_at = surroundings.clock()
         self._oldest = 0
         """No row lies before this id: scans across what is gone are slow."""
+        self._has_forgotten = False
+        """Whether rows are owed to peers that are out of mind."""
         self._is_stopped = False
 
     def start(self) -> None:
@@ -179,12 +181,26 @@ class Outbox:
     def _peer(self, name: PeerName) -> PeerDues | None:
         """Return a peer, None while there are too many: a later look finds its rows."""
         peer = self._peers.get(name)
-        if peer is None and len(self._peers) < OUTBOX_PEERS_MAX:
+        if peer is None and (len(self._peers) < OUTBOX_PEERS_MAX or self._make_room()):
             self._next_number += 1
             peer = self._peers[name] = PeerDues(
                 self._surroundings, self._connections, self, name, self._next_number
             )
         return peer
+
+    def _make_room(self) -> bool:
+        """Put a peer out of mind that is owed nothing, or is out of reach: a look finds it again.
+
+        Whoever claims many GUIDs does not keep others from being told (DESIGN 1.7).
+        """
+        for name, peer in self._peers.items():
+            if peer.is_idle or peer.is_out_of_reach:
+                self._has_forgotten = self._has_forgotten or not peer.is_idle
+                del self._peers[name]
+                peer.stop()
+                return True
+        self._has_forgotten = True
+        return False
 
     def _give_up_old(self) -> None:
         """Give rows up whose sender cannot be waiting for them any more."""
@@ -213,7 +229,8 @@ class Outbox:
             self._done.add(old)
         if len(old) == OUTBOX_PAGE_ROWS_MAX:
             self._sweep_at = around.clock()
-        elif len(self._peers) >= OUTBOX_PEERS_MAX:
+        if self._has_forgotten:
+            self._has_forgotten = False
             self._read(self._oldest)
 
     def _count(self) -> None:

@@ -276,6 +276,33 @@ def test_rows_whose_peer_never_comes_back_are_given_up() -> None:
     run(scenario())
 
 
+def test_peers_out_of_reach_keep_nobody_from_being_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qm.edge.outgoing.outbox.OUTBOX_PEERS_MAX", 3)
+
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            for number in range(1, 7):
+                guid = bytes([number]) * 16
+                seen = Facts(2, guid, OTHER_HOST, ())
+                arrive(cluster, 1, seen=seen, source_queue_manager=guid)
+                await until(
+                    lambda: cluster.metric("quorate_outgoing_connects_total", result="failed")
+                )
+                await settled()
+            arrive(cluster, 1)
+            await until(lambda: len(peer.final_acks) == 1)
+            await until(lambda: len(owed(cluster)) == 6)
+            # What is out of mind is not forgotten.
+            async with Peer(OTHER_HOST, port, bytes([1]) * 16) as late:
+                for _ in range(4):
+                    cluster.advance(limits.OUTBOX_SWEEP_S)
+                    await settled()
+                await until(lambda: late.final_acks)
+
+    run(scenario())
+
+
 # Order acks -----------------------------------------------------------------------------------
 
 
