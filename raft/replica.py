@@ -6,7 +6,6 @@ are noted at once and take effect in `poll`, which the caller repeats while `has
 """
 
 from collections.abc import Callable, Sequence
-from enum import IntEnum
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
@@ -14,6 +13,7 @@ import msgspec
 
 from raft import founding
 from raft.core import Busy, Core
+from raft.disk_watch import Alarms, DiskWatch, Work
 from raft.files import Directory
 from raft.log import LogFull, Sync
 from raft.log_view import SyncToken
@@ -63,20 +63,10 @@ __all__ = [
 
 ResultT = TypeVar("ResultT")
 
-FULL_RETRY_TICKS = 20
-"""Between two tries to write to a full disk."""
 IDLE_TICKS = 10
 """Without a sync. Before that, the next entries will say what is synced."""
 COMPACT_TICKS = 200
 """Between two looks at what of the log may go."""
-
-
-class Work(IntEnum):
-    """What a full disk can stop."""
-
-    WRITE = 0
-    APPLY = 1
-    COMPACT = 2
 
 
 class StartRefused(Exception):
@@ -121,10 +111,8 @@ class Replica(Generic[ResultT]):
         self._needs_sync = False
         self._sync: Sync | None = None
         self._sync_since = self._synced_at = 0
-        self._full: dict[Work, int] = {}
-        """What waits for space on the disk, and since which tick."""
-        self._full_retry_at = 0
-        self._is_short_of_space = False
+        self._alarms = Alarms()
+        self._disk = DiskWatch(self._alarms, config.stuck_ticks)
         self._install: Install | None = None
         self._new_install: Install | None = None
         self._restored_index = 0
@@ -137,8 +125,6 @@ class Replica(Generic[ResultT]):
         # Numbers of another life must not come up: a late answer to one would be a stale read.
         self._next_read = random(1 << 62)
         self._reads: list[tuple[int, int]] = []
-        self._alarms: list[Alarm] = []
-        self._alarmed: set[AlarmKind] = set()
         self._retention = Retention(config.log_retain_bytes)
         self._compact_at = COMPACT_TICKS
 
@@ -190,8 +176,8 @@ class Replica(Generic[ResultT]):
     def ticks_until_due(self) -> int:
         """Return after how many ticks `tick` must be called at the latest."""
         due = min(self._core.ticks_until_due(), self._compact_at - self._now)
-        if self._full:
-            due = min(due, self._full_retry_at - self._now)
+        if self._disk.is_full:
+            due = min(due, self._disk.ticks_until_retry(self._now))
         return max(due, 1)
 
     def receive(self, envelopes: Sequence[Envelope]) -> None:
@@ -277,8 +263,7 @@ class Replica(Generic[ResultT]):
         self._synced_at = self._now
         self._core.stable(durable, self._log.term(durable))
         self._outbox.sync_ended()
-        if self._log.is_short_of_space != self._is_short_of_space:
-            self._note_shortage()
+        self._disk.note_short(self._log.is_short_of_space)
 
     def install_done(self, install: Install) -> None:
         """`install.run()` returned."""
@@ -287,14 +272,14 @@ class Replica(Generic[ResultT]):
         self._install = self._received = None
         if install.error is not None:
             self._core.end_install(None)
-            self._alarm(AlarmKind.SNAPSHOT_BAD, f"a snapshot is damaged: {install.error}")
+            self._alarms.tell(AlarmKind.SNAPSHOT_BAD, f"a snapshot is damaged: {install.error}")
             return
         self._core.end_install(install.meta)
         self._applied = self._restored_index = install.meta.index
 
     def retry_after_full(self) -> None:
         """Space may have returned: try again what could not be done."""
-        self._full_retry_at = self._now
+        self._disk.retry_at_once(self._now)
         self._core.writable(True)
 
     # Work
@@ -327,10 +312,9 @@ class Replica(Generic[ResultT]):
         results = self._apply()
         if self._core.counters.id_reused:
             text = f"{self._node} voted before this log existed: replace it in the group"
-            self._alarm_once(AlarmKind.ID_REUSED, text)
+            self._alarms.tell_once(AlarmKind.ID_REUSED, text)
         restored, self._restored_index = self._restored_index, 0
         install, self._new_install = self._new_install, None
-        alarms, self._alarms = tuple(self._alarms), []
         return Step(
             self._outbox.take(),
             sync,
@@ -341,7 +325,7 @@ class Replica(Generic[ResultT]):
             self._served_reads(),
             None if ready is None else ready.soft_state,
             self._changed_configuration(),
-            alarms,
+            self._alarms.take(),
         )
 
     def close(self) -> None:
@@ -394,7 +378,7 @@ class Replica(Generic[ResultT]):
             core.durable_index,
             self._log.first_index(),
             core.last_index,
-            self._is_short_of_space,
+            self._disk.is_short,
             core.configuration,
             core.followers(),
             core.counters,
@@ -415,10 +399,10 @@ class Replica(Generic[ResultT]):
                 self._log.append(ready.hard_state, ready.entries)
         except LogFull as error:
             self._core.unwritten(ready)
-            self._note_full(Work.WRITE, error)
+            self._disk.note_full(Work.WRITE, error, self._now)
             return
-        if self._full and ready.must_sync:
-            self._note_room(Work.WRITE)
+        if self._disk.is_full and ready.must_sync:
+            self._disk.note_room(Work.WRITE)
         self._needs_sync = self._needs_sync or ready.must_sync
         self._outbox.promise(
             ready.messages_after_sync,
@@ -437,37 +421,13 @@ class Replica(Generic[ResultT]):
         self._outbox.sync_begins()
         return self._sync
 
-    def _note_full(self, work: Work, error: OSError) -> None:
-        self._full_retry_at = self._now + FULL_RETRY_TICKS
-        if not self._full:
-            self._alarm(AlarmKind.DISK_FULL, str(error))
-        self._full.setdefault(work, self._now)
-
-    def _note_shortage(self) -> None:
-        self._is_short_of_space = self._log.is_short_of_space
-        if self._is_short_of_space:
-            text = "no space for the log's next segment: free some before this one is full"
-            self._alarm(AlarmKind.DISK_SHORT, text)
-        else:
-            self._alarm(AlarmKind.DISK_ROOM, "there is space for the log's next segment again")
-
-    def _note_room(self, work: Work) -> None:
-        if self._full.pop(work, None) is not None and not self._full:
-            self._alarm(AlarmKind.DISK_ROOM, "there is space on the disk again")
-
     def _watch_disk(self) -> None:
         """Hand over when the disk does not write, sync or apply; try a full one again."""
-        waiting = [since for work, since in self._full.items() if work is not Work.COMPACT]
-        if self._sync is not None:
-            waiting.append(self._sync_since)
-        waited = self._now - min(waiting, default=self._now)
-        if not waiting:
-            self._alarmed.discard(AlarmKind.STUCK)
-        elif waited >= self._config.stuck_ticks and self._core.role is Role.LEADER:
-            text = "the disk does not take what must be written; another must lead"
-            self._alarm_once(AlarmKind.STUCK, text)
+        sync_since = None if self._sync is None else self._sync_since
+        if self._disk.is_stuck(sync_since, self._now) and self._core.role is Role.LEADER:
+            self._disk.tell_stuck()
             self._core.resign()
-        if self._full and self._now >= self._full_retry_at:
+        if self._disk.is_retry_due(self._now):
             self._core.writable(True)
 
     # Applying and reading
@@ -476,7 +436,7 @@ class Replica(Generic[ResultT]):
         """Return up to where entries may be applied now: committed, and durable here."""
         if self._install is not None:
             return self._applied
-        if Work.APPLY in self._full and self._now < self._full_retry_at:
+        if self._disk.is_put_off(Work.APPLY, self._now):
             return self._applied
         return min(self._core.commit, self._core.durable_index)
 
@@ -491,9 +451,9 @@ class Replica(Generic[ResultT]):
         except OSError as error:
             if not is_disk_full(error):
                 raise
-            self._note_full(Work.APPLY, error)
+            self._disk.note_full(Work.APPLY, error, self._now)
             return ()
-        self._note_room(Work.APPLY)
+        self._disk.note_room(Work.APPLY)
         applied = tuple(
             Applied(
                 entry.index,
@@ -513,7 +473,7 @@ class Replica(Generic[ResultT]):
     def _check_retired(self, entry: Entry) -> None:
         if is_retired(decode_configuration(entry.data), self._node):
             text = f"{self._node} has left the group: join under the next incarnation"
-            self._alarm_once(AlarmKind.RETIRED, text)
+            self._alarms.tell_once(AlarmKind.RETIRED, text)
 
     def _served_reads(self) -> tuple[int, ...]:
         served: list[int] = []
@@ -602,19 +562,9 @@ class Replica(Generic[ResultT]):
             # The log's disk, or the state machine's, which moves bodies out of what goes.
             if not is_disk_full(error):
                 raise
-            self._note_full(Work.COMPACT, error)
+            self._disk.note_full(Work.COMPACT, error, self._now)
             return
-        self._note_room(Work.COMPACT)
+        self._disk.note_room(Work.COMPACT)
         if self._log.first_index() > first:
             self._needs_sync = True
             self._core.compacted(self._log.first_index() - 1)
-
-    # Alarms
-
-    def _alarm(self, kind: AlarmKind, text: str) -> None:
-        self._alarms.append(Alarm(kind, text))
-
-    def _alarm_once(self, kind: AlarmKind, text: str) -> None:
-        if kind not in self._alarmed:
-            self._alarmed.add(kind)
-            self._alarm(kind, text)
