@@ -14,7 +14,7 @@ from qm.client.sending import SendRefused
 from qm.client.transaction import Outcome
 from qm.pb import control_pb2, data_pb2
 from qm.wire.codes import ErrorCode
-from tests.unit.client.world import OTHER, PLAIN, TRANSACTIONAL, Clients, scenario
+from tests.unit.client.world import OTHER, PLAIN, TRANSACTIONAL, Clients, scenario, turns
 
 
 def numbered(count: int, first: int = 0) -> list[Message]:
@@ -55,7 +55,7 @@ async def test_a_receive_waits_for_the_message_and_no_longer(made: Clients) -> N
         queue = await client.open_queue(PLAIN)
         assert await queue.receive(0.05) is None
         waiting = asyncio.ensure_future(queue.receive(20))
-        await asyncio.sleep(0)
+        await made.until_read_waits()
         await sender.send(PLAIN, Message(body=b"awaited"))
         message = await waiting
         assert message is not None
@@ -78,11 +78,11 @@ async def test_several_queues_get_copies_under_one_identifier(made: Clients) -> 
 async def test_a_cancelled_receive_loses_nothing(made: Clients) -> None:
     async with made.client() as client:
         queue = await client.open_queue(PLAIN)
-        for number in range(5):
+        for number in range(8):
             waiting = asyncio.ensure_future(queue.receive(20))
-            await asyncio.sleep(0.01 * number)
+            await turns(5 * number)
             sending = asyncio.ensure_future(client.send(PLAIN, Message(body=b"%d" % number)))
-            await asyncio.sleep(0.003 * number)
+            await turns(3 * number)
             waiting.cancel()
             results = await asyncio.gather(waiting, sending, return_exceptions=True)
             found = results[0]
@@ -257,11 +257,11 @@ async def test_a_stream_waits_and_may_be_left_while_it_waits(made: Clients) -> N
         queue = await client.open_queue(PLAIN)
         async with queue.stream(8, commit_confirms=True) as stream:
             waiting = asyncio.ensure_future(stream.batch())
-            await asyncio.sleep(0)
+            await made.until_read_waits()
             await client.send(PLAIN, Message(body=b"a"))
             assert [m.body for m in await waiting] == [b"a"]
             waiting = asyncio.ensure_future(stream.batch())
-            await asyncio.sleep(0.01)
+            await turns(10)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
         await client.send(PLAIN, Message(body=b"b"))

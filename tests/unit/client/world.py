@@ -67,6 +67,16 @@ class Clients:
         )
         assert outcome.status == 0, hex(outcome.status)
 
+    async def until_read_waits(self) -> None:
+        """Wait until a read waits at some node."""
+
+        def waiting() -> float:
+            nodes = [each.node for each in self.harness.up if each.node is not None]
+            name = "quorate_waiting_readers"
+            return sum(node.metrics.registry.get_sample_value(name) or 0.0 for node in nodes)
+
+        await until(waiting, waiting)
+
     async def kill_leader(self) -> str:
         leader = await self.harness.leader()
         await self.harness.kill(leader.name)
@@ -113,3 +123,9 @@ async def abandon(client: Client) -> None:
         renewing.cancel()
         await asyncio.gather(renewing, return_exceptions=True)
     await client.wire.close()
+
+
+async def turns(count: int) -> None:
+    """Let the loop go round so many times."""
+    for _ in range(count):
+        await asyncio.sleep(0)
