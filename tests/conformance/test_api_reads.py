@@ -169,3 +169,10 @@ def test_without_time_nothing_waits() -> None:
             assert bodies(found) == []
 
     reading(scenario)
+
+
+@pytest.mark.spec("DM-3.1.7.1.13-01")
+def test_a_peek_is_never_part_of_a_transaction() -> None:
+    assert "transaction" not in data_pb2.PeekRequest.DESCRIPTOR.fields_by_name
+    assert "is_two_phase" not in data_pb2.PeekRequest.DESCRIPTOR.fields_by_name
+    assert not data_pb2.ReceiveRequest().is_two_phase

@@ -148,6 +148,28 @@ def test_a_send_to_elsewhere_makes_an_outgoing_queue(world: World) -> None:
     ]
 
 
+@pytest.mark.spec("DM-3.1.1.2-15")
+def test_which_queues_are_active(sender: Sender) -> None:
+    orders = sender.create("orders")
+    sender.send(1)
+
+    def is_active(queue_id: int) -> bool:
+        found = queries.queue_properties(sender.machine.view, queue_id)
+        assert found is not None
+        return found.is_active
+
+    assert is_active(sender.queue_id), "a message awaits transfer"
+    assert not is_active(orders)
+    sender.arrive(packet(1))
+    assert not is_active(orders), "messages alone make no local queue active"
+    handle, _ = sender.c.open("DIRECT=OS:vhost\\orders", PEEK)
+    assert is_active(orders)
+    sender.one(commands.CloseQueue(sender.c.request(), handle))
+    assert not is_active(orders)
+    sender.session_ack(*sender.keys())
+    assert not is_active(sender.queue_id)
+
+
 @pytest.mark.spec("DM-3.1.1.4-01")
 def test_what_is_known_of_an_outgoing_sequence(sender: Sender) -> None:
     sender.send(3, **TRANSACTIONAL)
