@@ -73,6 +73,10 @@ class Proposer:
         commands = [command for job, _ in jobs for command in job]
         try:
             outcomes = await self._cluster.propose(*commands)
+        except asyncio.CancelledError:
+            for _, future in jobs:
+                future.cancel()
+            raise
         except Exception as error:
             for _, future in jobs:
                 if not future.done():
@@ -85,5 +89,7 @@ class Proposer:
             at += len(job)
 
     async def close(self) -> None:
-        """Wait for what is under way."""
+        """Give up what is under way: no call waits for it any more."""
+        for task in self._tasks:
+            task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
