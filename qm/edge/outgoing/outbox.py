@@ -91,14 +91,20 @@ class Outbox:
 
     def on_session(self, edge: str, session: SessionFacts, is_open: bool) -> None:
         """See RelayHubEvents.on_session."""
-        for address in dict.fromkeys((session.address, "")):
-            peer = self._peers.get(PeerName(session.queue_manager, address))
-            if peer is None:
-                continue
+        for peer in self._peers_at(session):
             if is_open:
                 peer.session_opened()
             else:
                 peer.session_closed(edge, session.number)
+
+    def _peers_at(self, session: SessionFacts) -> list[PeerDues]:
+        """Return the peers that a session may be of."""
+        guid = session.queue_manager
+        if session.address == self._surroundings.destinations.address_of(guid):
+            # The configuration says that it is there, wherever it was seen before.
+            return [peer for name, peer in self._peers.items() if name.guid == guid]
+        peer = self._peers.get(PeerName(guid, session.address))
+        return [] if peer is None else [peer]
 
     def on_late_result(self, tokens: Sequence[int], is_delivered: bool) -> None:
         """See RelayHubEvents.on_late_result."""

@@ -187,6 +187,13 @@ def test_the_configuration_says_where_a_queue_manager_is() -> None:
             cluster.hub.session("n3", SessionFacts(9, PEER_GUID, OTHER_HOST))
             arrive(cluster, 2)
             await until(lambda: cluster.hub.late)
+            # The session ends, and the one that follows it is found too.
+            cluster.hub.late.clear()
+            await peer.shut()
+            cluster.hub.session("n3", SessionFacts(9, PEER_GUID, OTHER_HOST), is_open=False)
+            cluster.hub.session("n2", SessionFacts(4, PEER_GUID, OTHER_HOST))
+            await until(lambda: cluster.hub.late)
+            assert cluster.hub.late[0][0] == "n2"
 
     run(scenario())
 
