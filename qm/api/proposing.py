@@ -54,8 +54,16 @@ class Proposer:
             await asyncio.sleep(RETRY_PAUSE_S)
 
     def _flush(self) -> None:
-        """Part what has gathered into proposals, in order."""
+        """Part what has gathered into proposals.
+
+        Sends travel apart: a node whose disk is short refuses them, and nothing beside them.
+        """
         jobs, self._jobs = self._jobs, []
+        self._part([job for job in jobs if isinstance(job[0][0], Send)])
+        self._part([job for job in jobs if not isinstance(job[0][0], Send)])
+
+    def _part(self, jobs: list[_Job]) -> None:
+        """Propose jobs in order, as many at once as the limits allow."""
         while jobs:
             count = size = taken = 0
             for commands, _ in jobs:

@@ -900,8 +900,8 @@ class ReceiveRequest(_message.Message):
     timeout_ms: _builtins.int
     """0: answer at once. 0xFFFFFFFF: wait without end."""
     count: _builtins.int
-    """Numbers request.number ... + count - 1, at most; 0 means 1. It waits for the first message
-    only, and takes what else is there.
+    """Numbers request.number ... + count - 1, at most; 0 means 1. It takes what is there, or else
+    waits for one message.
     """
     transaction: _builtins.bytes
     is_two_phase: _builtins.bool

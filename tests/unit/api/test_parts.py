@@ -14,7 +14,7 @@ from qm.api.definitions import Document, QueueDefinition, read_document, write_d
 from qm.api.errors import InvalidArgument, LimitReached
 from qm.api.events import EventLog
 from qm.api.proposing import COMMANDS_PER_PROPOSAL_MAX, Proposer
-from qm.model.commands import Command, Confirm
+from qm.model.commands import Command, Confirm, Request, Send, Target
 from qm.model.effects import Outcome
 from qm.model.results import RequestResult
 from qm.pb import control_pb2 as pb
@@ -92,7 +92,10 @@ class ScriptedCluster:
         error = self._errors.pop(0) if self._errors else None
         if error is not None:
             raise error
-        return [Outcome(self.status, value=command.confirmed_upto) for command in commands]  # type: ignore[union-attr]
+        return [
+            Outcome(self.status, value=getattr(command, "confirmed_upto", None))
+            for command in commands
+        ]
 
     async def read_barrier(self) -> int:
         return 1
@@ -116,6 +119,24 @@ def test_one_round_of_the_loop_is_one_proposal() -> None:
         await asyncio.gather(proposer.once(*half), proposer.once(*half))
         assert cluster.proposals[1:] == [len(half), len(half)]
         await proposer.close()
+
+    asyncio.run(scenario())
+
+
+def test_sends_travel_apart_so_that_a_full_disk_refuses_them_alone() -> None:
+    async def scenario() -> None:
+        cluster, face = scripted()
+        proposer = Proposer(face)
+        send = Send(
+            Request("c", 1, 9), memoryview(b"x"), 0, 0, 0, 0, (Target("DIRECT=OS:a\\b"),), ()
+        )
+        await asyncio.gather(
+            proposer.once(Confirm("c", 1)),
+            proposer.once(send, send),
+            proposer.once(Confirm("c", 2)),
+            proposer.once(send),
+        )
+        assert cluster.proposals == [3, 2]
 
     asyncio.run(scenario())
 
