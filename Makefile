@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants baseline model-check bench-wire bench-log bench-raft \
-	bench-model bench-session bench-edge bench-api test-chart test-hosts test-spark drills
+	bench-model bench-session bench-edge bench-api bench test-chart test-hosts test-spark drills
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -110,6 +110,9 @@ baseline: setup  ## the scenarios of docs/raftos.md, on stock raftos and on our 
 SEQUENCES ?= 10000
 model-check: setup  ## the state machine against its reference over random command sequences
 	MODEL_SEQUENCES=$(SEQUENCES) $(BIN)/python -m pytest -q --timeout 3600 tests/unit/model/test_against_reference.py
+
+bench: setup  ## three nodes under load, beside RabbitMQ and NATS JetStream where they are installed
+	$(BIN)/python -m tests.bench.cluster
 
 bench-wire: setup  ## speed of the wire codec
 	$(BIN)/python -m tests.bench.wire

@@ -43,6 +43,15 @@ for tool in keepalived haproxy nft; do
     fi
 done
 
+# `make bench` measures these beside us; without them it omits their figures.
+for peer in rabbitmq-server nats-server; do
+    if command -v "$peer" >/dev/null 2>&1 || [ -x "/usr/sbin/$peer" ]; then
+        echo "deps-system: $peer found"
+    else
+        echo "deps-system: no $peer; bench leaves it out: apt-get install $peer"
+    fi
+done
+
 if [ "${#needed[@]}" -eq 0 ]; then
     echo "deps-system: nothing is missing"
 elif [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then

@@ -1,0 +1,270 @@
+"""The whole cluster under load, beside its peers: `python -m tests.bench.cluster`.
+
+Three node processes on loopback as `qm dev up` runs them: mutual TLS, fsync on a quorum before any
+acknowledgement. Load comes from processes of their own. Every round measures us and each peer in
+turn; ratios are taken within a round, and every figure is the median of the rounds. Prints JSON and
+writes it to build/bench.json. docs/performance.md says what the keys mean and where the time goes.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+
+from qm.node.dev.layout import DevNode
+from tests.bench.cluster_load import Idling, Mixing, Seen, Sending, Work
+from tests.bench.cluster_nodes import Nodes, resident_mib
+from tests.bench.cluster_receive import Receiving
+from tests.bench.peers.measure import WARM_UP, Missing
+from tests.bench.peers.nats import JetStream
+from tests.bench.peers.rabbitmq import RabbitMq
+
+MESSAGES = 40_000
+SESSIONS = 8
+BODY_BYTES = 1024
+MIXED_QUEUES = 100
+MIXED_BODY_BYTES = (100, 64 << 10)
+MIXED_MESSAGES = 8_000
+LATENCY_S = 8.0
+IDLE_SESSIONS = 2_000
+ROUNDS = 3
+PLAIN = "bench"
+OUTPUT = Path("build") / "bench.json"
+
+Figures = dict[str, float]
+
+
+class Load:
+    """A load process, connected and waiting; leaving the context waits for its end."""
+
+    def __init__(self, work: Work) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.bench.cluster_load", msgspec.json.encode(work).decode()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        if self._process.stdout.readline() != "ready\n":
+            raise RuntimeError(f"a load process ended before its load: {work}")
+
+    def run(self) -> Seen:
+        """Let it work; return what it saw."""
+        said, _ = self._process.communicate("go\n")
+        if self._process.returncode:
+            raise RuntimeError("a load process failed")
+        return msgspec.json.decode(said, type=Seen)
+
+
+class Cluster:
+    """The figures of our side."""
+
+    def __init__(self, nodes: Nodes, messages: int) -> None:
+        self._nodes = nodes
+        self._messages = messages
+        (self._target,) = nodes.create_queues([PLAIN])
+        plain = [f"mixed{k}" for k in range(MIXED_QUEUES - SESSIONS)]
+        self._mixed = tuple(nodes.create_queues(plain))
+        transactional = [f"mixed.tx{k}" for k in range(SESSIONS)]
+        self._transactional = tuple(nodes.create_queues(transactional, is_transactional=True))
+        self._receivers = 0
+
+    def warm_up(self) -> None:
+        self.publish(self._nodes.leader(), WARM_UP)
+        self.publish(self._nodes.follower(), WARM_UP)
+        self.receive(2 * WARM_UP)
+
+    def round(self) -> Figures:
+        """Measure everything but idle sessions; queues are as empty at the end as before."""
+        leader, follower = self._nodes.leader(), self._nodes.follower()
+        found: Figures = {}
+        found |= _named("publish", self.publish(leader, self._messages))
+        found |= _named("receive", self.receive(self._messages))
+        found |= _named("follower_publish", self.publish(follower, self._messages))
+        found |= _named("receive_committed", self.receive(self._messages, commits=True))
+        rate = found["publish_msgs_per_s"] / 2
+        paced = self.publish(leader, int(rate * LATENCY_S), rate_per_s=rate)
+        self.receive(int(paced.seen.messages))
+        found |= {
+            "ack_p50_ms": paced.seen.p50_ms,
+            "ack_p99_ms": paced.seen.p99_ms,
+            "ack_at_msgs_per_s": paced.seen.messages / paced.seen.seconds,
+        }
+        found |= _named("mixed", self.mix(leader))
+        found["ratio_follower_vs_leader"] = (
+            found["follower_publish_msgs_per_s"] / found["publish_msgs_per_s"]
+        )
+        return found
+
+    def publish(self, node: DevNode, messages: int, *, rate_per_s: float = 0.0) -> "Measured":
+        work = Sending(
+            host=node.host,
+            target=self._target,
+            sessions=SESSIONS,
+            messages=messages,
+            body_bytes=BODY_BYTES,
+            rate_per_s=rate_per_s,
+        )
+        return self._measured(work)
+
+    def receive(self, messages: int, *, commits: bool = False) -> "Measured":
+        tls = self._nodes.tls
+        self._receivers += 1
+        work = Receiving(
+            endpoint=self._nodes.leader().api,
+            authority=str(tls.authority),
+            certificate=str(tls.certificate),
+            key=str(tls.key),
+            client_id=f"bench-{self._receivers}",
+            target=self._target,
+            messages=messages,
+            commits_confirms=commits,
+        )
+        return self._measured(work)
+
+    def mix(self, node: DevNode) -> "Measured":
+        work = Mixing(
+            host=node.host,
+            targets=self._mixed,
+            transactional=self._transactional,
+            messages=MIXED_MESSAGES,
+            body_bytes=MIXED_BODY_BYTES,
+        )
+        return self._measured(work)
+
+    def idle(self) -> float:
+        """Return what idle sessions cost the node that has them and the others, MiB."""
+        node = self._nodes.follower()
+        pids = [self._nodes.pid(each) for each in self._nodes.nodes]
+        before = sum(map(resident_mib, pids))
+        load = Load(Idling(host=node.host, sessions=IDLE_SESSIONS))
+        after = sum(map(resident_mib, pids))
+        load.run()
+        return after - before
+
+    def _measured(self, work: Work) -> "Measured":
+        load = Load(work)
+        cpu_s = self._nodes.cpu_s()
+        seen = load.run()
+        return Measured(seen, (self._nodes.cpu_s() - cpu_s) / seen.messages * 1e6)
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What a load saw and what the nodes spent."""
+
+    seen: Seen
+    cpu_us_per_msg: float
+    """User and system time of all three nodes."""
+
+
+def _named(name: str, measured: Measured) -> Figures:
+    seen = measured.seen
+    return {
+        f"{name}_msgs_per_s": seen.messages / seen.seconds,
+        f"{name}_cpu_us_per_msg": measured.cpu_us_per_msg,
+        f"{name}_load_cpu_us_per_msg": seen.cpu_s / seen.messages * 1e6,
+    }
+
+
+def rabbitmq_round(peer: RabbitMq, messages: int, ours: Figures) -> Figures:
+    published, consumed = peer.publish(messages, BODY_BYTES), peer.consume(messages)
+    return {
+        "rabbitmq_publish_msgs_per_s": published.msgs_per_s,
+        "rabbitmq_publish_cpu_us_per_msg": published.cpu_us_per_msg,
+        "rabbitmq_publish_p99_ms": published.p99_ms,
+        "rabbitmq_receive_msgs_per_s": consumed.msgs_per_s,
+        "rabbitmq_receive_cpu_us_per_msg": consumed.cpu_us_per_msg,
+        "ratio_rabbitmq_publish": ours["publish_msgs_per_s"] / published.msgs_per_s,
+        "ratio_rabbitmq_receive": ours["receive_msgs_per_s"] / consumed.msgs_per_s,
+    }
+
+
+def jetstream_round(peer: JetStream, messages: int, ours: Figures) -> Figures:
+    published = peer.publish(messages, BODY_BYTES)
+    return {
+        "jetstream_publish_msgs_per_s": published.msgs_per_s,
+        "jetstream_publish_cpu_us_per_msg": published.cpu_us_per_msg,
+        "jetstream_publish_p99_ms": published.p99_ms,
+        "ratio_jetstream_publish": ours["publish_msgs_per_s"] / published.msgs_per_s,
+        "ratio_jetstream_cpu": ours["publish_cpu_us_per_msg"] / published.cpu_us_per_msg,
+    }
+
+
+def measure(options: argparse.Namespace) -> Figures:
+    """Measure in rounds; return medians."""
+    rounds: dict[str, list[float]] = defaultdict(list)
+    with ExitStack() as stack:
+        rabbitmq = jetstream = None
+        if options.peers:
+            try:
+                rabbitmq = stack.enter_context(RabbitMq())
+            except Missing as missing:
+                _say(str(missing))
+            try:
+                jetstream = stack.enter_context(JetStream())
+            except Missing as missing:
+                _say(str(missing))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="quorate-bench-"))
+        nodes = stack.enter_context(Nodes(Path(folder), options.network))
+        cluster = Cluster(nodes, options.messages)
+        cluster.warm_up()
+        idle_mib = cluster.idle()
+        for number in range(options.rounds):
+            found = cluster.round()
+            if rabbitmq is not None:
+                found |= rabbitmq_round(rabbitmq, options.messages, found)
+            if jetstream is not None:
+                found |= jetstream_round(jetstream, options.messages, found)
+            for name, value in found.items():
+                rounds[name].append(value)
+            _say(f"round {number + 1}: {json.dumps(_rounded(found))}")
+    medians = {name: statistics.median(values) for name, values in rounds.items()}
+    return _rounded(medians | {f"idle_{IDLE_SESSIONS}_sessions_mib": idle_mib})
+
+
+def _rounded(figures: Figures) -> Figures:
+    return {name: round(value, 2 if value < 1000 else None) for name, value in figures.items()}
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description="the whole cluster under load, beside its peers")
+    parser.add_argument("--messages", type=int, default=MESSAGES, help="of each run")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--network", default="127.0.0", help="of the nodes' addresses")
+    parser.add_argument("--no-peers", dest="peers", action="store_false")
+    options = parser.parse_args()
+    began, load = time.time(), os.getloadavg()[0]
+    report: dict[str, object] = {
+        "machine": platform.platform(),
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
+        "load_average_before": round(load, 1),
+        "messages": options.messages,
+        "rounds": options.rounds,
+    }
+    report |= measure(options)
+    report["seconds"] = round(time.time() - began)
+    text = json.dumps(report, indent=1)
+    OUTPUT.parent.mkdir(exist_ok=True)
+    OUTPUT.write_text(text + "\n", encoding="utf-8")
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
