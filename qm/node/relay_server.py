@@ -34,6 +34,8 @@ CALLS_MAX: Final = 512
 """Open at once; every one of them authenticated."""
 LATE_QUEUED_MAX: Final = 65_536
 """Frames that wait for an edge which does not read; then its stream ends."""
+LAST_WRITE_MAX_S: Final = 5.0
+"""For an edge to take what it was told before its stream ended."""
 _EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]
 _FRAME_OVERHEAD_BYTES: Final = 64
 
@@ -263,6 +265,7 @@ class _Carrier:
         self._watch = watch
         self._frames: deque[relay_pb2.LeaderFrame] = deque()
         self._has_frames = asyncio.Event()
+        self._is_ending = False
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._write(relay_pb2.LeaderFrame(welcome=relay_pb2.Welcome(term=term)))
         self._line = hub.open(edge, self)
@@ -274,9 +277,13 @@ class _Carrier:
         try:
             await asyncio.wait((writer, reader, self._over), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            writer.cancel()
             reader.cancel()
             self._line.close()
+            # gRPC cannot end a call while a write is under way, cancelled or not.
+            self._is_ending = True
+            self._has_frames.set()
+            await asyncio.wait((writer,), timeout=LAST_WRITE_MAX_S)
+            writer.cancel()
         return self._over.result() if self._over.done() else "the stream is broken"
 
     async def _read_frames(self, frames: Any) -> None:
@@ -294,10 +301,11 @@ class _Carrier:
 
     async def _write_frames(self) -> None:
         frames = self._frames
-        while True:
+        while frames or not self._is_ending:
             if not frames:
                 self._has_frames.clear()
                 await self._has_frames.wait()
+                continue
             together = relay_pb2.LeaderFrames()
             size = 0
             while frames and size < FRAME_BYTES_SOFT:
