@@ -9,13 +9,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import grpc
 import pytest
 
-from qm.pb import data_pb2
+from qm.pb import control_pb2, data_pb2
 from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run, until
 from tests.unit.api.test_data import ORDERS, create
-from tests.unit.api.world import Client, bodies, world
+from tests.unit.api.world import Client, bodies, refused, world
 
 NEXT = data_pb2.PEEK_NEXT
 FOREVER = 0xFFFF_FFFF
@@ -167,6 +168,115 @@ def test_without_time_nothing_waits() -> None:
             found = await read(timeout_ms=0)
             assert found.status in (NOT_FOUND, TIMEOUT)
             assert bodies(found) == []
+
+    reading(scenario)
+
+
+# Lines of readers ---------------------------------------------------------------------------
+
+
+@pytest.mark.spec(
+    "DM-3.1.1.16-06",
+    "DM-3.1.7.2.2-03",
+    "DM-3.1.7.3.1-03",
+    "DM-3.1.7.3.6-01",
+    "DM-3.1.7.2.2-04",
+)
+def test_readers_are_served_first_come_first_served() -> None:
+    async def scenario(reader: Reader) -> None:
+        line = [await reader.waits(reader.receive(timeout_ms=LONG_MS), n) for n in range(1, 4)]
+        await reader.send(b"a")
+        assert bodies(await line[0]) == [b"a"]
+        assert not line[1].done()
+        assert not line[2].done()
+        await reader.send(b"b", b"c")
+        assert [bodies(one) for one in await asyncio.gather(*line[1:])] == [[b"b"], [b"c"]]
+
+    reading(scenario)
+
+
+@pytest.mark.spec("DM-3.1.7.2.2-05", "DM-3.1.7.3.7-01")
+def test_a_peek_lets_the_next_reader_go_and_a_receive_does_not() -> None:
+    async def scenario(reader: Reader) -> None:
+        peek = await reader.waits(reader.peek(timeout_ms=LONG_MS), 1)
+        first = await reader.waits(reader.receive(timeout_ms=LONG_MS), 2)
+        second = await reader.waits(reader.receive(timeout_ms=LONG_MS), 3)
+        await reader.send(b"a")
+        assert [bodies(one) for one in await asyncio.gather(peek, first)] == [[b"a"], [b"a"]]
+        assert not second.done()
+        await reader.send(b"b")
+        assert bodies(await second) == [b"b"]
+
+    reading(scenario)
+
+
+@pytest.mark.spec(
+    "DM-3.1.7.1.17-01",
+    "DM-3.1.7.3.1-04",
+    "DM-3.1.7.3.1-05",
+    "DM-3.1.7.3.5-01",
+    "DM-3.1.7.1.6-03",
+)
+def test_a_wait_ends_once_by_its_message_a_cancel_or_the_end_of_its_handle() -> None:
+    """A request number is the tag of a wait."""
+
+    async def scenario(reader: Reader) -> None:
+        cancelled = ErrorCode.MQ_ERROR_OPERATION_CANCELLED
+        client = reader.client
+        tagged = client.next()
+        first = await reader.waits(reader.receive(request=tagged, timeout_ms=FOREVER), 1)
+        second = await reader.waits(reader.receive(timeout_ms=FOREVER), 2)
+        await client.data.Cancel(
+            data_pb2.CancelRequest(client_id=client.client_id, first_number=tagged.number, count=1)
+        )
+        assert (await first).status == cancelled
+        assert not second.done()
+        await reader.send(b"a")
+        assert bodies(await second) == [b"a"], "the cancelled one took nothing"
+        third = await reader.waits(reader.receive(timeout_ms=FOREVER), 1)
+        closing = data_pb2.CloseQueueRequest(request=client.next(), handle=reader.queue.handle)
+        await client.data.CloseQueue(closing)
+        assert (await third).status == cancelled
+        await reader.send(b"b")
+        reader.queue = await client.open(ORDERS)
+        assert bodies(await reader.receive()) == [b"b"]
+
+    reading(scenario)
+
+
+@pytest.mark.spec("DM-3.1.7.1.1-02", "DM-3.1.7.1.2-02", "DM-3.1.7.1.6-04")
+def test_cursors_live_as_long_as_their_handle() -> None:
+    async def scenario(reader: Reader) -> None:
+        client = reader.client
+        first, second = await reader.cursor(), await reader.cursor()
+        await reader.send(b"a")
+        closing = data_pb2.CloseCursorRequest(client_id=client.client_id, cursor=first)
+        await client.data.CloseCursor(closing)
+        invalid = grpc.StatusCode.FAILED_PRECONDITION
+        with refused(invalid, "MQ_ERROR_INVALID_HANDLE"):
+            await reader.peek(cursor=first)
+        assert bodies(await reader.peek(cursor=second)) == [b"a"]
+        await client.data.CloseQueue(
+            data_pb2.CloseQueueRequest(request=client.next(), handle=reader.queue.handle)
+        )
+        with refused(invalid, "MQ_ERROR_INVALID_HANDLE"):
+            await client.data.CloseCursor(
+                data_pb2.CloseCursorRequest(client_id=client.client_id, cursor=second)
+            )
+
+    reading(scenario)
+
+
+@pytest.mark.spec("DM-3.1.7.3.1-01")
+def test_nothing_waits_in_a_queue_that_is_gone() -> None:
+    async def scenario(reader: Reader) -> None:
+        client = reader.client
+        name = control_pb2.QueueName(queue_id=reader.queue.queue_id)
+        await client.queues.DeleteQueue(control_pb2.DeleteQueueRequest(queue=name))
+        gone = "MQ_ERROR_QUEUE_NOT_AVAILABLE"
+        with refused(grpc.StatusCode.NOT_FOUND, gone):
+            await reader.receive(timeout_ms=FOREVER)
+        assert (await reader.peek(timeout_ms=FOREVER)).status == ErrorCode[gone]
 
     reading(scenario)
 
