@@ -66,7 +66,9 @@ class Gauges:
         self._consensus()
         try:
             queues = await self._all_queues()
-            self._queues(self._replicated.view, queues)
+            view = self._replicated.view
+            self._queues(view, queues)
+            self._metrics.gauge("quorate_client_sessions").set(view.counters().client_count)
         except Unavailable:
             return  # a snapshot is being installed: the next scrape sees it
 

@@ -116,7 +116,7 @@ TABLE: Final[tuple[Metric, ...]] = (
         "quorate_api_seconds", _HISTOGRAM, "Duration of gRPC calls", ("method",), SECONDS_BUCKETS,
     ),
     Metric("quorate_waiting_readers", _GAUGE, "Reads that wait for a message on this node"),
-    Metric("quorate_client_sessions", _GAUGE, "Replicated client sessions that are open"),
+    Metric("quorate_client_sessions", _GAUGE, "Client sessions, open or remembered for repeats"),
 )  # fmt: skip
 """Append rows with the code that fills them."""
 

@@ -445,6 +445,7 @@ def test_share_modes_exclude() -> None:
 def test_sessions_resume_and_their_end_dead_letters_what_was_not_confirmed() -> None:
     async def scenario() -> None:
         async with world() as made, made.client(await made.leader()) as client:
+            leader = await made.leader()
             await create(client)
             await client.send(ORDERS, b"a", b"b")
             queue = await client.open(ORDERS)
@@ -461,6 +462,8 @@ def test_sessions_resume_and_their_end_dead_letters_what_was_not_confirmed() -> 
             await client.open_session()
             dead = await client.open(r".\system$;DEADLETTER")
             assert bodies(await client.receive(dead)) == [b"b"]
+            await leader.node.service.gauges.refresh()
+            assert leader.metrics.gauge("quorate_client_sessions")._value.get() == 1
             renew = data_pb2.RenewSessionRequest(client_id=client.client_id, lease_ms=5_000)
             await client.data.RenewSession(renew)
 
