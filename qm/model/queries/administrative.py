@@ -11,7 +11,7 @@ from qm.model.limits import MEMBERS_MAX
 from qm.model.members import META_MEMBER, META_MEMBER_END
 from qm.model.message import TIME_TO_REACH_QUEUE_DEFAULT_S
 from qm.model.opens import OPEN_RECORD, OPEN_RECORD_KEY
-from qm.model.queries.view import SCANNED_ROWS_MAX, Page, View, page_size
+from qm.model.queries.view import Page, View, Walk, page_size
 from qm.model.records import (
     Client,
     Counters,
@@ -139,13 +139,12 @@ def list_opens(
     """Return open queues by handle: all, those of a queue, those of a client."""
     wanted = page_size(limit)
     low, high = OPEN_RECORD_KEY.pack(OPEN_RECORD, _following(after)), OPEN_RECORD + _END
-    rows, has_more = view.rows_after(Table.OPEN, low, high, SCANNED_ROWS_MAX)
+    walk = Walk(view.ledger.state, Table.OPEN, low, high)
     items: list[OpenInfo] = []
     last = after
-    for key, row in rows:
+    for key, row in walk:
         if len(items) == wanted:
-            has_more = True
-            break
+            return Page(items, last)
         last = OPEN_RECORD_KEY.unpack(key)[1]
         one = decode(OpenQueueRow, row)
         if queue_id not in (None, one.queue_id) or client_id not in (None, one.client_id):
@@ -161,7 +160,7 @@ def list_opens(
                 one.epoch,
             )
         )
-    return Page(items, last if has_more else None)
+    return Page(items, last if walk.is_cut else None)
 
 
 def list_outbox(view: View, *, after: int = 0, limit: int = 100) -> Page[OutboxItem, int]:

@@ -7,7 +7,7 @@ import msgspec
 from qm.model.commands import Selector
 from qm.model.elements import LockKind
 from qm.model.ledger import LEVELS, QueueInHand
-from qm.model.queries.view import SCANNED_ROWS_MAX, Page, View, page_size
+from qm.model.queries.view import SCANNED_ROWS_MAX, Page, View, Walk, page_size
 from qm.model.records import Lock
 from qm.model.rows import (
     POSITION_KEY,
@@ -96,23 +96,23 @@ def browse(
         return Page([], None)
     wanted = page_size(limit)
     low, high = _bounds(queue, after, is_backward=is_backward, with_hidden=with_hidden)
-    rows = view.ledger.state.scan(
+    walk = Walk(
+        view.ledger.state,
         Table.POSITION,
         POSITION_KEY.pack(queue_id, low),
         POSITION_KEY.pack(queue_id, high),
-        SCANNED_ROWS_MAX,
         backward=is_backward,
     )
     items: list[PositionInfo] = []
     last: int | None = None
-    for row_key, row in rows:
+    for row_key, row in walk:
         if len(items) == wanted:
             return Page(items, last)
         last = POSITION_KEY.unpack(row_key)[1]
         info = position_info(view, queue, last, unpack_position(row))
         if with_hidden or not info.is_hidden:
             items.append(info)
-    return Page(items, last if len(rows) == SCANNED_ROWS_MAX else None)
+    return Page(items, last if walk.is_cut else None)
 
 
 def _bounds(

@@ -8,7 +8,7 @@ import msgspec
 from qm.model.elements import QueueKind, QueueType
 from qm.model.ledger import LEVELS, Ledger, QueueInHand
 from qm.model.opens import is_open
-from qm.model.queries.view import SCANNED_ROWS_MAX, Page, View, page_size
+from qm.model.queries.view import Page, View, Walk, page_size
 from qm.model.records import QUOTA_UNLIMITED_KB, Queue, QueueManager, decode
 from qm.model.registry import Route
 from qm.model.rows import QUEUE_KEY, STATS_ROW, unpack_position
@@ -114,17 +114,16 @@ def list_queues(
     low, high = QUEUE_KEY.pack(min(max(after, 0) + 1, _QUEUE_ID_END - 1)), b"\xff" * 5
     items: list[QueueInfo] = []
     last = after
-    rows, has_more = view.rows_after(Table.QUEUE, low, high, SCANNED_ROWS_MAX)
-    for key, row in rows:
+    walk = Walk(view.ledger.state, Table.QUEUE, low, high)
+    for key, row in walk:
         if len(items) == wanted:
-            has_more = True
-            break
+            return Page(items, last)
         last = QUEUE_KEY.unpack(key)[0]
         record = decode(Queue, row)
         if kinds is None or record.kind in kinds:
             stats = view.ledger.state.get(Table.QUEUE_STATS, key)
             items.append(_info(record, stats))
-    return Page(items, last if has_more else None)
+    return Page(items, last if walk.is_cut else None)
 
 
 def _info(record: Queue, stats_row: bytes | None) -> QueueInfo:

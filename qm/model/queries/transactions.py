@@ -5,7 +5,7 @@ from collections.abc import Collection
 import msgspec
 
 from qm.model.elements import OperationType, TransactionState
-from qm.model.queries.view import SCANNED_ROWS_MAX, Page, View, page_size
+from qm.model.queries.view import Page, View, Walk, page_size
 from qm.model.records import Transaction, TransactionalOperation, decode
 from qm.model.state import Table
 from qm.model.transactions import OPERATION_KEY, TRANSACTION_ID_BYTES, TRANSACTION_RECORD
@@ -51,18 +51,17 @@ def list_transactions(
     wanted = page_size(limit)
     low = TRANSACTION_RECORD + (after + b"\0" if after else b"")
     high = TRANSACTION_RECORD + _ID_END
-    rows, has_more = view.rows_after(Table.TRANSACTION, low, high, SCANNED_ROWS_MAX)
+    walk = Walk(view.ledger.state, Table.TRANSACTION, low, high)
     items: list[TransactionInfo] = []
     last = after
-    for key, row in rows:
+    for key, row in walk:
         if len(items) == wanted:
-            has_more = True
-            break
+            return Page(items, last)
         last = key[len(TRANSACTION_RECORD) :]
         record = decode(Transaction, row)
         if states is None or record.state in states:
             items.append(_info(last, record))
-    return Page(items, last if has_more else None)
+    return Page(items, last if walk.is_cut else None)
 
 
 def get_transaction(view: View, identifier: bytes) -> TransactionInfo | None:

@@ -1,5 +1,6 @@
 """The face of the state that queries read."""
 
+from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -14,6 +15,9 @@ PAGE_ITEMS_MAX: Final = 1_000
 """Items of one answer, whatever a caller asks for."""
 SCANNED_ROWS_MAX: Final = 4_096
 """Rows that one query looks at: a page of a filtered list may be short, and still have a next."""
+
+_CHUNK_ROWS_MIN: Final = 64
+_CHUNK_ROWS_MAX: Final = 1_024
 
 ItemT = TypeVar("ItemT")
 KeyT = TypeVar("KeyT")
@@ -62,6 +66,41 @@ class View:
         """Return at most `limit` rows of [low, high), and whether there are more."""
         rows = self.ledger.state.scan(table, low, high, limit + 1)
         return rows[:limit], len(rows) > limit
+
+
+class Walk:
+    """The rows of [low, high) in order or backward, fetched as they are wanted.
+
+    At most SCANNED_ROWS_MAX; `is_cut` tells afterwards whether there may be more.
+    """
+
+    def __init__(
+        self, state: State, table: Table, low: bytes, high: bytes, *, backward: bool = False
+    ) -> None:
+        self._state = state
+        self._table = table
+        self._low = low
+        self._high = high
+        self._backward = backward
+        self.is_cut = False
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        chunk, left = _CHUNK_ROWS_MIN, SCANNED_ROWS_MAX
+        while left:
+            rows = self._state.scan(
+                self._table, self._low, self._high, min(chunk, left), backward=self._backward
+            )
+            yield from rows
+            left -= len(rows)
+            if len(rows) < chunk:
+                self.is_cut = not left
+                return
+            if self._backward:
+                self._high = rows[-1][0]
+            else:
+                self._low = rows[-1][0] + b"\0"
+            chunk = min(2 * chunk, _CHUNK_ROWS_MAX)
+        self.is_cut = True
 
 
 def page_size(limit: int) -> int:

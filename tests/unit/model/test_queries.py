@@ -19,6 +19,7 @@ from qm.model.elements import (
     TransactionState,
 )
 from qm.model.queries import View
+from qm.model.queries import view as view_module
 from qm.model.rows import PositionState
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MessageClass
@@ -371,6 +372,40 @@ def test_the_directory(world: World, look: Looker) -> None:
     )
     none = queries.read_directory(look(world), queue, [Filter("label", Operator.EQUALS, "x")])
     assert none.status is DirectoryOperationResult.OBJECT_NOT_FOUND
+
+
+def test_a_page_looks_at_a_bounded_number_of_rows(
+    world: World, look: Looker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a filter leaves out counts: the page is short, and says where to go on."""
+    monkeypatch.setattr(view_module, "SCANNED_ROWS_MAX", 10)
+    monkeypatch.setattr(view_module, "_CHUNK_ROWS_MIN", 4)
+    names = [f"queue{number}" for number in range(12)]
+    for name in names:
+        world.create(name)
+    found: list[str] = []
+    after, pages = 0, 0
+    while True:
+        page = queries.list_queues(look(world), after=after, kinds=(QueueKind.APPLICATION,))
+        found += [one.pathname for one in page.items]
+        pages += 1
+        if page.next is None:
+            break
+        after = page.next
+    assert found == [f"vhost\\{name}" for name in names]
+    assert pages == 3
+    orders = world.create("orders")
+    world.arrive(*(packet(number) for number in range(1, 24)))
+    for is_backward in (False, True):
+        seen: list[int] = []
+        last: int | None = None
+        while True:
+            some = queries.browse(look(world), orders, after=last, limit=7, is_backward=is_backward)
+            seen += keys(some)
+            last = some.next
+            if last is None:
+                break
+        assert seen == sorted(world.positions(orders), reverse=is_backward)
 
 
 @pytest.mark.parametrize("number", [-(10**30), -1, 0, 1 << 32, (1 << 64) - 1, 10**30])
