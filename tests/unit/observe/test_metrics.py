@@ -9,7 +9,7 @@ from qm.observe.metrics import TABLE, MetricKind, Metrics
 def test_names_follow_the_rules_of_prometheus() -> None:
     assert len({metric.name for metric in TABLE}) == len(TABLE)
     for metric in TABLE:
-        assert metric.name.startswith("quorate_")
+        assert metric.name.startswith(("quorate_", "windows_msmq_"))
         assert metric.name.endswith("_total") is (metric.kind is MetricKind.COUNTER)
         assert bool(metric.buckets) is (metric.kind is MetricKind.HISTOGRAM)
 
