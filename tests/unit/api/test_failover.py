@@ -102,8 +102,8 @@ def test_readers_that_wait_at_all_nodes_share_a_queue() -> None:
 
             async def read(client: Client) -> None:
                 queue = await client.open(ORDERS)
-                while taken := bodies(await client.receive(queue, 3, timeout_ms=3_000)):
-                    found.extend(taken)
+                while len(found) < 180:
+                    found.extend(bodies(await client.receive(queue, 3, timeout_ms=300)))
                     client.confirmed_upto = client.number
 
             reading = [asyncio.ensure_future(read(client)) for client in clients]
