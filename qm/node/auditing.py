@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from qm.model.commands import AuditMark, AuditResult
+from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
 from qm.store.audit import Mark, prove
 from qm.store.cluster import Cluster
@@ -34,6 +35,7 @@ class Auditor:
         inspect_all: InspectAll,
         members: Callable[[], int],
         on_damage: Callable[[str], None],
+        metrics: Metrics,
     ) -> None:
         """`members`: how many there are; `on_damage` ends a process whose rows are damaged."""
         self.proofs: Final[dict[int, bytes]] = {}
@@ -43,6 +45,7 @@ class Auditor:
         self._inspect_all = inspect_all
         self._members = members
         self._on_damage = on_damage
+        self._audits = metrics.counter("quorate_audits_total")
         self._open: dict[int, float] = {}
         """Marks without result, since when (loop time)."""
 
@@ -88,7 +91,10 @@ class Auditor:
         if len(digests) == self._members() or (is_late and 2 * len(digests) > self._members()):
             await self._cluster.propose(AuditResult(number, digests))
             del self._open[number]
-            logger.info("audit mark %d: %d members told their digests", number, len(digests))
+            result = "agreed" if len(set(digests.values())) == 1 else "differ"
+            self._audits.labels(result=result).inc()
+            logger.info("audit mark %d: the digests of %d members %s", number, len(digests), result)
         elif is_late:
             del self._open[number]
+            self._audits.labels(result="incomplete").inc()
             logger.warning("audit mark %d: only %d members told", number, len(digests))

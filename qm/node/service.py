@@ -79,6 +79,7 @@ class Service:
             self.members.inspect_all,
             lambda: len(self.members.members),
             self._on_damage,
+            metrics,
         )
         timekeeper = Timekeeper(
             self.replicated.clock, self.members.inspect_all, self.members.majority, metrics

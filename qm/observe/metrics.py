@@ -92,6 +92,10 @@ TABLE: Final[tuple[Metric, ...]] = (
     Metric("quorate_alarms_total", _COUNTER, "Alarms raised on this node", ("alarm",)),
     Metric("quorate_clock_offset_seconds", _GAUGE, "Wall clock minus cluster time"),
     Metric("quorate_clock_steps_total", _COUNTER, "Times that the wall clock was set"),
+    Metric(
+        "quorate_audits_total", _COUNTER,
+        "Audit marks that this node compared as leader: agreed, differ or incomplete", ("result",),
+    ),
     Metric("quorate_duties_failed_total", _COUNTER, "Rounds of own work that failed", ("work",)),
     Metric("quorate_disk_free_bytes", _GAUGE, "Free space under the data folder"),
     Metric("quorate_log_bytes", _GAUGE, "Size of the replicated log on disk"),

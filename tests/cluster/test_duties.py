@@ -117,8 +117,15 @@ def test_every_member_proves_its_rows_at_a_mark() -> None:
         async with cluster(3) as nodes:
             (follower, _) = await nodes.followers()
             await propose(follower, AuditMark(77))
-            told = await digests_of(await nodes.leader(), 77)
+            leader = await nodes.leader()
+            told = await digests_of(leader, 77)
             assert len(set(told.values())) == 1, told
+            assert leader.node is not None
+            registry = leader.node.metrics.registry
+            await until(
+                lambda: registry.get_sample_value("quorate_audits_total", {"result": "agreed"}),
+                lambda: told,
+            )
 
     run(scenario())
 
