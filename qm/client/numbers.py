@@ -48,3 +48,12 @@ def runs(numbers: list[int]) -> list[tuple[int, int]]:
         else:
             found.append((number, 1))
     return found
+
+
+def in_parts(found: list[tuple[int, int]], count_max: int) -> list[tuple[int, int]]:
+    """Return runs (first, count) cut into runs of at most `count_max`."""
+    return [
+        (first + at, min(count - at, count_max))
+        for first, count in found
+        for at in range(0, count, count_max)
+    ]

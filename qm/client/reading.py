@@ -16,6 +16,7 @@ import msgspec
 from qm.client.errors import ClientError, InvalidArgument, Unavailable
 from qm.client.memory import Opened
 from qm.client.message import ReceivedMessage, messages_of
+from qm.client.numbers import in_parts
 from qm.client.session import Session
 from qm.pb import data_pb2
 from qm.wire.codes import MQ_OK, ErrorCode
@@ -164,17 +165,14 @@ class Reader:
 
     def _adopt(self) -> None:
         """Ask again for what an earlier process, or a stream, may have received."""
-        for first, count in self._session.take_unread():
-            while count > 0:
-                part = min(count, RECOVERED_AT_ONCE_MAX)
-                request = data_pb2.ReceiveRequest(
-                    request=self._session.request(first),
-                    handle=self.opened.handle,
-                    count=part,
-                    view=data_pb2.PACKETS,
-                )
-                self._unfinished.append(request)
-                first, count = first + part, count - part
+        for first, count in in_parts(self._session.take_unread(), RECOVERED_AT_ONCE_MAX):
+            request = data_pb2.ReceiveRequest(
+                request=self._session.request(first),
+                handle=self.opened.handle,
+                count=count,
+                view=data_pb2.PACKETS,
+            )
+            self._unfinished.append(request)
 
 
 def _halves(request: data_pb2.ReceiveRequest) -> list[data_pb2.ReceiveRequest]:

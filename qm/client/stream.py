@@ -14,7 +14,8 @@ from grpc import aio
 
 from qm.client.errors import Unavailable, error_of
 from qm.client.message import ReceivedMessage, messages_of
-from qm.client.numbers import runs
+from qm.client.numbers import in_parts, runs
+from qm.client.reading import COUNT_MAX, receive
 from qm.client.session import Session
 from qm.client.wire import ATTEMPT_S, DEADLINE_S, Stubs
 from qm.pb import data_pb2
@@ -87,10 +88,30 @@ class Stream:
             if messages:
                 return messages
 
+    async def stop(self) -> list[ReceivedMessage]:
+        """Ask for nothing more, and return the messages that were under way.
+
+        Whoever leaves a stream early handles these, too: they are taken from the queue already.
+        """
+        await self.close()
+        messages: list[ReceivedMessage] = []
+        for first, count in in_parts(self._session.take_unread(), COUNT_MAX):
+            request = data_pb2.ReceiveRequest(
+                request=self._session.request(first),
+                handle=self._open_frame.open.handle,
+                count=count,
+                view=data_pb2.PACKETS,
+            )
+            found, _ = await receive(self._session, request)
+            messages += found
+            self._held.append((first, count))
+        return messages
+
     async def close(self) -> None:
         """Give back the credit that found nothing; what was returned by then counts as done.
 
-        Messages that were under way come when the queue is read again.
+        Messages that were under way come when the queue is read again; if it is closed instead,
+        the cluster dead-letters them.
         """
         self._leave_call()
         self._finish_held()

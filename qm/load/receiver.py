@@ -83,13 +83,13 @@ class RecordingReceiver:
                     batch.cancel()
                     await asyncio.gather(batch, return_exceptions=True)
                     break
-                self._write(EventKind.RECEIVED, batch.result())
-                self.received += len(batch.result())
+                self._took(batch.result())
+            self._took(await stream.stop())
         stopped.cancel()
-        while messages := await queue.receive_many(self._batch, 0.0):
-            # Given to numbers of the stream that were granted when it ended.
-            self._write(EventKind.RECEIVED, messages)
-            self.received += len(messages)
+
+    def _took(self, messages: Sequence[ReceivedMessage]) -> None:
+        self._write(EventKind.RECEIVED, messages)
+        self.received += len(messages)
 
     async def _two_phase(self, queue: Queue) -> None:
         message = await queue.receive_two_phase(_WAIT_S)

@@ -252,6 +252,26 @@ async def test_a_stream_gives_every_message_once_and_leaves_the_rest(made: Clien
 
 
 @scenario()
+async def test_a_stream_that_is_stopped_hands_over_what_was_under_way(made: Clients) -> None:
+    async with made.client() as client, made.client() as other:
+        await client.send(PLAIN, *numbered(300))
+        queue = await client.open_queue(PLAIN)
+        got = []
+        async with queue.stream(64) as stream:
+            async for message in stream:
+                got.append(message.body)
+                if len(got) == 100:
+                    break
+            got += [message.body for message in await stream.stop()]
+        await client.close_queue(queue)
+        rest = await other.open_queue(PLAIN)
+        got += [message.body async for message in rest.browse()]
+        assert got == [message.body for message in numbered(300)]
+        dead = await other.open_queue("DIRECT=OS:QUORATE\\SYSTEM$;DEADLETTER")
+        assert await dead.peek() is None
+
+
+@scenario()
 async def test_a_stream_waits_and_may_be_left_while_it_waits(made: Clients) -> None:
     async with made.client() as client:
         queue = await client.open_queue(PLAIN)

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qm.client.numbers import Numbers, runs
+from qm.client.numbers import Numbers, in_parts, runs
 
 
 def test_numbers_go_on_above_what_is_known_to_be_used() -> None:
@@ -43,3 +43,9 @@ def test_runs_say_the_same_numbers(numbers: list[int]) -> None:
     found = runs(ordered)
     assert [n for first, count in found for n in range(first, first + count)] == ordered
     assert all(a + b < c for (a, b), (c, _) in pairwise(found))
+
+
+def test_long_runs_are_cut() -> None:
+    assert in_parts([(1, 5), (9, 2), (20, 4)], 2) == [
+        (1, 2), (3, 2), (5, 1), (9, 2), (20, 2), (22, 2),
+    ]  # fmt: skip
