@@ -85,6 +85,16 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # Text ----------------------------------------------------------------------------------------
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses aliases: a small document could stand for a huge one."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """See yaml.composer."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("anchors and aliases are not allowed")
+        return super().compose_node(parent, index)
+
+
 def write_document(document: Document) -> str:
     """Return the YAML."""
     text: str = yaml.safe_dump(
@@ -98,13 +108,15 @@ def read_document(text: str) -> Document:
     if len(text.encode()) > DOCUMENT_BYTES_MAX:
         raise InvalidArgument("document", f"at most {DOCUMENT_BYTES_MAX} bytes")
     try:
-        document = msgspec.convert(yaml.safe_load(text), Document)
+        document = msgspec.convert(yaml.load(text, _Loader), Document)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise InvalidArgument("document", str(error)) from None
-    names = [queue.path_name.lower() for queue in document.queues]
-    for name in names:
-        if names.count(name) > 1:
+    seen: set[str] = set()
+    for queue in document.queues:
+        name = queue.path_name.lower()
+        if name in seen:
             raise InvalidArgument("document", f"{name!r} is defined twice")
+        seen.add(name)
     return document
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from qm.api.errors import InvalidArgument, Unsupported
+from qm.api.errors import InvalidArgument, MsmqError, Unsupported
 from qm.api.names import absolute_text
 from qm.model.limits import (
     MESSAGE_LABEL_MAX_CHARS,
@@ -39,6 +39,7 @@ from qm.names.format_name import (
 )
 from qm.pb import data_pb2
 from qm.wire.base_header import BASE_HEADER_SIZE_BYTES
+from qm.wire.codes import ErrorCode
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.identifiers import ObjectId, parse_object_id
 from qm.wire.limits import (
@@ -68,9 +69,10 @@ class PacketBuilder:
     """Builds packets for one call: one view, one time, perhaps one transaction."""
 
     def __init__(self, view: View, now_ms: int, transaction: bytes | None) -> None:
-        """`now_ms`: SentTime, cluster time."""
+        """`now_ms`: SentTime, cluster time. Raises MsmqError before there is a queue manager."""
         manager = view.ledger.manager
-        assert manager is not None, "a client of no queue manager"
+        if manager is None:
+            raise MsmqError(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
         self._view = view
         self._manager: QueueManager = manager
         self._sent_time = now_ms // 1000

@@ -12,7 +12,7 @@ from qm.pb import control_pb2_grpc, data_pb2
 from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run
 from tests.unit.api.test_data import ORDERS, PATH, create
-from tests.unit.api.world import bodies, eventually, refused, world
+from tests.unit.api.world import Client, bodies, eventually, refused, world
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 ELSEWHERE = r"DIRECT=TCP:127.0.0.250\private$\far"
@@ -492,5 +492,34 @@ def test_quotas_refuse_with_their_code() -> None:
             await create(client, quota=1)
             (refusal,) = await client.send(ORDERS, bytes(5_000))
             assert refusal.status == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+
+    run(scenario())
+
+
+def test_before_there_is_a_queue_manager_calls_say_so() -> None:
+    async def scenario() -> None:
+        async with (
+            world(is_provisioned=False) as made,
+            made.channel(await made.leader()) as channel,
+        ):
+            operator = Operator(channel)
+            early = (grpc.StatusCode.UNAVAILABLE, "MQ_ERROR_SERVICE_NOT_AVAILABLE")
+            status = await operator.cluster.GetStatus(pb.GetStatusRequest())
+            assert (status.leader, status.computer_name) == ("n1", "")
+            with refused(*early):
+                await operator.create(PATH)
+            with refused(*early):
+                await operator.queues.GetQueueManager(pb.GetQueueManagerRequest())
+            with refused(*early):
+                await operator.definitions.Export(pb.ExportRequest())
+            client = Client(channel, "early")
+            with refused(*early):
+                await client.open_session()
+            with refused(*early):
+                await client.send(ORDERS, b"x")
+            with refused(grpc.StatusCode.NOT_FOUND):
+                await operator.messages.Browse(
+                    pb.BrowseRequest(queue=pb.QueueName(name=r".\system$;DEADLETTER"))
+                )
 
     run(scenario())

@@ -195,6 +195,7 @@ def test_a_document_reads_back_and_says_where_it_is_wrong() -> None:
         ("version: 1\nqueue: []", "unknown field `queue`"),
         ("version: 1\nqueues: [{path_name: 7}]", r"queues\[0\].path_name"),
         (": :", "document"),
+        ("version: 1\nqueues: [&a {path_name: a}, *a]", "aliases"),
         ("version: 1\nqueues: [{path_name: a}, {path_name: A}]", "twice"),
         ("!!python/object/apply:os.system [ls]", "document"),
     ):

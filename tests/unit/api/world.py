@@ -100,10 +100,12 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def world(count: int = 1, *, is_secure: bool = False) -> AsyncIterator[World]:
+async def world(
+    count: int = 1, *, is_secure: bool = False, is_provisioned: bool = True
+) -> AsyncIterator[World]:
     """Run a cluster; without `is_secure` its API asks for no certificates."""
     change = with_sections(api=ApiSection(insecure=not is_secure))
-    async with cluster(count, change=change) as harness:
+    async with cluster(count, is_provisioned=is_provisioned, change=change) as harness:
         made = World(harness, is_secure)
         await harness.leader()
         await harness.followers()
