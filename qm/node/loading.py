@@ -1,7 +1,9 @@
 """Loads a node's configuration file: whole, checked, with errors that say what to write instead."""
 
+import os
 import tomllib
 import types
+from collections.abc import Mapping
 from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
@@ -11,6 +13,7 @@ import msgspec
 
 from qm.names.guid import guid_from_text
 from qm.node.config import NodeConfig, Section
+from qm.node.environment import NotExpanded, expand
 
 CONFIG_BYTES_MAX: Final = 1 << 20
 
@@ -20,9 +23,8 @@ class ConfigError(Exception):
 
 
 def load(path: Path) -> NodeConfig:
-    """Return the configuration in a TOML file. Relative paths in it start at its folder.
-
-    Raises ConfigError.
+    """Return the configuration in a TOML file. Relative paths in it start at its folder, and
+    `${NAME}` in its strings are variables of this process. Raises ConfigError.
     """
     try:
         with path.open("rb") as file:
@@ -37,7 +39,7 @@ def load(path: Path) -> NodeConfig:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def parse(text: str, folder: Path) -> NodeConfig:
+def parse(text: str, folder: Path, environment: Mapping[str, str] = os.environ) -> NodeConfig:
     """Return the configuration in TOML text. Raises ConfigError."""
     try:
         tables = tomllib.loads(text)
@@ -45,7 +47,10 @@ def parse(text: str, folder: Path) -> NodeConfig:
         raise ConfigError(str(error)) from error
     _check_keys(tables, NodeConfig, "")
     try:
+        tables = expand(tables, environment)
         config = msgspec.convert(tables, NodeConfig, strict=True, dec_hook=_path)
+    except NotExpanded as error:
+        raise ConfigError(str(error)) from error
     except msgspec.ValidationError as error:
         raise ConfigError(str(error).replace("`$.", "`").replace("`$`", "the file")) from error
     config = _at(config, folder)

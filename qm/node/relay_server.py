@@ -350,11 +350,12 @@ def _take(line: Line, frame: relay_pb2.EdgeFrame) -> None:
     """Act on what an edge says. Raises LineEnd."""
     kind = frame.WhichOneof("kind")
     if kind == "batch":
+        payload = frame.batch.payload
         try:
-            check_command(frame.batch.payload)
+            check_command(payload)
         except UnknownCommand as error:
             raise LineEnd(str(error)) from error
-        line.batch(frame.batch.number, frame.batch.payload)
+        line.batch(frame.batch.number, payload)
     elif kind == "session_opened":
         opened = frame.session_opened
         line.session_opened(SessionFacts(opened.number, opened.queue_manager, opened.address))

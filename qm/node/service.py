@@ -131,7 +131,7 @@ class Service:
         if self._is_stopping:
             return "this node is stopping"
         if self._drain.is_draining:
-            return "this node drains: `qm cluster drain --end` lets it serve again"
+            return "this node drains: `qm cluster undrain` lets it serve again"
         if self.replicated.machine.is_installing:
             return "a snapshot from the leader is replacing this node's state"
         if self.replicated.leadership.node is None:

@@ -140,7 +140,8 @@ class RemoteStream:
         self._events = events
         self._on_over = on_over
         self._room = Room()
-        self._frames: deque[relay_pb2.EdgeFrame] = deque()
+        self._frames: deque[relay_pb2.EdgeFrame | tuple[int, bytes]] = deque()
+        """Batches are (number, payload): each message around them would copy them."""
         self._has_frames = asyncio.Event()
         self._is_over = False
         hello = relay_pb2.Hello(edge=edge, term=term)
@@ -155,8 +156,7 @@ class RemoteStream:
     def send(self, number: int, payload: bytes) -> None:
         """See RelayStream.send."""
         self._room.take(len(payload))
-        batch = relay_pb2.Batch(number=number, payload=payload)
-        self._write(relay_pb2.EdgeFrame(batch=batch))
+        self._write((number, payload))
 
     def session_opened(self, session: SessionFacts) -> None:
         """See RelayStream.session_opened."""
@@ -197,7 +197,7 @@ class RemoteStream:
 
     # Frames
 
-    def _write(self, frame: relay_pb2.EdgeFrame) -> None:
+    def _write(self, frame: relay_pb2.EdgeFrame | tuple[int, bytes]) -> None:
         if not self._is_over:
             self._frames.append(frame)
             self._has_frames.set()
@@ -230,8 +230,13 @@ class RemoteStream:
             size = 0
             while frames and size < FRAME_BYTES_SOFT:
                 frame = frames.popleft()
-                size += len(frame.batch.payload) + _FRAME_OVERHEAD_BYTES
-                together.frames.append(frame)
+                size += _FRAME_OVERHEAD_BYTES
+                if isinstance(frame, tuple):
+                    batch = together.frames.add().batch
+                    batch.number, batch.payload = frame
+                    size += len(frame[1])
+                else:
+                    together.frames.append(frame)
             try:
                 await call.write(together)
             except BROKEN:
