@@ -27,6 +27,7 @@ _NOUNS: Final = {
     "drill": "qm.cli.drill:drill",
     "events": "qm.cli.watching:events",
     "journal": "qm.cli.kept:journal",
+    "manager": "qm.cli.manager:manager",
     "message": "qm.cli.message:message",
     "node": "qm.cli.node:node",
     "outgoing": "qm.cli.outgoing:outgoing",

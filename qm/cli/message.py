@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -244,20 +245,37 @@ def copy(
     connection: Connection, queue: str, lookup_ids: Sequence[int], targets: Sequence[str]
 ) -> None:
     """Send messages of QUEUE again to other queues, as new messages."""
-    from qm.pb import data_pb2
 
     async def work(client: Any) -> None:
         names = [client.format_name(target) for target in targets]
         for lookup_id in lookup_ids:
             found = await get_message(client.wire, queue, lookup_id)
-            session = client.main
-            await session.once(
-                lambda stubs: stubs.data.Send,
-                lambda request, packet=found.packet: data_pb2.SendRequest(
-                    request=request,
-                    messages=[data_pb2.OutgoingMessage(targets=names, packet=packet)],
-                ),
-            )
+            await _send_packet(client, names, found.packet)
+
+    connection.run_client(work)
+
+
+@message.command()
+@click.argument("queue")
+@click.argument("lookup_id", type=click.IntRange(1))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@connected
+def save(connection: Connection, queue: str, lookup_id: int, file: Path) -> None:
+    """Write a message of QUEUE to FILE as its packet, for `qm packet decode` too, and leave it."""
+    found = connection.run(lambda wire: get_message(wire, queue, lookup_id))
+    file.write_bytes(found.packet)
+
+
+@message.command()
+@click.argument("queue")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@connected
+def load(connection: Connection, queue: str, file: Path) -> None:
+    """Send the packet in FILE to QUEUE as a new message with the same properties."""
+    packet = file.read_bytes()
+
+    async def work(client: Any) -> None:
+        await _send_packet(client, [client.format_name(queue)], packet)
 
     connection.run_client(work)
 
@@ -323,6 +341,20 @@ def trace(connection: Connection, message_id: str, output: str) -> None:
     show_rows(rows, ("queue", "lookup_id", "state", "reason", "arrived", "label"), output)
     if not rows:
         sys.exit(1)
+
+
+async def _send_packet(client: Any, targets: Sequence[str], packet: bytes) -> None:
+    from qm.client.errors import check_status
+    from qm.pb import data_pb2
+
+    reply = await client.main.once(
+        lambda stubs: stubs.data.Send,
+        lambda request: data_pb2.SendRequest(
+            request=request, messages=[data_pb2.OutgoingMessage(targets=targets, packet=packet)]
+        ),
+    )
+    for result in reply.results:
+        check_status(result.status)
 
 
 def _show_locked(connection: Connection, queue: str, form: str, output: str) -> None:

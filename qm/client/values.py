@@ -12,7 +12,7 @@ def python_value(value: control_pb2.Value) -> Any:
     return list(found.items) if kind in ("texts", "datas") and found is not None else found
 
 
-def value_of(value: bool | int | str | bytes) -> control_pb2.Value:
+def value_of(value: bool | int | str | bytes | list[str]) -> control_pb2.Value:
     """Return an attribute's value as the control plane carries it."""
     match value:
         case bool():
@@ -21,6 +21,8 @@ def value_of(value: bool | int | str | bytes) -> control_pb2.Value:
             return control_pb2.Value(number=value)
         case str():
             return control_pb2.Value(text=value)
+        case list():
+            return control_pb2.Value(texts=control_pb2.TextList(items=value))
         case _:
             return control_pb2.Value(data=value)
 

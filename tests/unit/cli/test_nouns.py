@@ -197,6 +197,32 @@ def test_messages_move_are_copied_returned_and_traced(qm: Qm, orders: str) -> No
     qm("message", "return", orders, exit_code=USAGE)
 
 
+def test_a_message_is_saved_and_loaded(qm: Qm, orders: str, tmp_path: Path) -> None:
+    (place,) = send(qm, orders, "kept", label="L", tag="7")
+    file = tmp_path / "message"
+    qm("message", "save", orders, str(place), str(file))
+    assert "UserMessage" in qm("packet", "decode", str(file)).stdout
+    qm("message", "receive", orders)
+    qm("message", "load", orders, str(file))
+    (found,) = qm.json("message", "receive", orders)
+    assert (found["body"], found["label"], found["tag"]) == ("kept", "L", 7)
+    file.write_bytes(b"no packet")
+    qm("message", "load", orders, str(file), exit_code=USAGE)
+    qm("message", "save", orders, "12345", str(file), exit_code=EXIT_REFUSED)
+
+
+def test_the_queue_manager_is_shown_and_set(qm: Qm) -> None:
+    shown = qm.json("manager", "show")
+    assert shown["computer_name"] == "QUORATE"
+    assert {"aliases", "journal_quota"} <= set(shown["settable"])
+    qm("manager", "set", "journal_quota=4321", "aliases=one.example,two.example")
+    attributes = qm.json("manager", "show")["attributes"]
+    assert attributes["journal_quota"] == 4321
+    assert attributes["aliases"] == ["one.example", "two.example"]
+    for wrong in ("journal_quota=many", "nothing=1", "journal_quota"):
+        qm("manager", "set", wrong, exit_code=USAGE)
+
+
 def test_locked_messages_are_listed_with_who_holds_them(qm: Qm, orders: str) -> None:
     send(qm, orders, "held", "free")
     assert qm.json("message", "peek", orders, "--locked", exit_code=1) == []
