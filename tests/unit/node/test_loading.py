@@ -79,6 +79,34 @@ def test_errors_say_where_and_what_to_write(text: str, message: str, tmp_path: P
     assert "\n" not in str(caught.value)
 
 
+def test_strings_may_hold_variables_of_the_environment(tmp_path: Path) -> None:
+    text = SOUND.replace('"n1"', '"${POD}"').replace('"n1.key"', '"${DIR}/${POD}.key"')
+    text += '[msmq]\naliases = ["$${POD}", "$1", "${DIR}"]\n'
+    config = parse(text, tmp_path, {"POD": "n1", "DIR": "/${POD}"})
+    assert config.name == "n1"
+    assert config.members[0].name == "n1"
+    assert config.tls.key == Path("/${POD}/n1.key"), "what a variable holds is taken as it is"
+    assert config.msmq.aliases == ("${POD}", "$1", "/${POD}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            SOUND.replace('host = "127.0.0.12"', 'host = "${POD_IP}"'),
+            r"`members\[1\]\.host`: the environment variable POD_IP is not set",
+        ),
+        (insert('aliases = ["a", "${b-c}"]', into="msmq"), r"`msmq\.aliases\[1\]`: '\$\{b-c\}'"),
+        (insert('bind = "${POD"'), r"`bind`: '\$\{POD' names no variable"),
+    ],
+)
+def test_a_variable_that_is_not_there_is_named_with_its_key(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse(text, tmp_path, {"POD": "n1"})
+
+
 def test_missing_certificates_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "is_file", lambda path: path.name != "n1.key")
     with pytest.raises(ConfigError, match=r"`tls\.key`.*n1\.key.*qm pki"):
