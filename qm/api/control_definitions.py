@@ -1,5 +1,6 @@
 """DefinitionControl: export, diff and import of definitions (`qm.api.definitions`)."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -12,11 +13,13 @@ from qm.api.definitions import (
     QUEUE_SETTINGS,
     Access,
     Document,
+    Picture,
     Plain,
     QueueDefinition,
     local_path,
     present,
     read_document,
+    take_picture,
     to_plain,
     wanted_descriptor,
     wanted_values,
@@ -54,8 +57,9 @@ class DefinitionControl(control_pb2_grpc.DefinitionControlServicer):
     async def Export(self, request: pb.ExportRequest, context: Context) -> pb.Definitions:
         """See control.proto."""
         await self._cluster.read_barrier()
-        document = present(self._cluster.view, self._manager())
-        return pb.Definitions(document=write_document(document))
+        picture = await take_picture(self._cluster, self._manager())
+        text = await asyncio.to_thread(lambda: write_document(present(picture)))
+        return pb.Definitions(document=text)
 
     async def Diff(self, request: pb.ImportRequest, context: Context) -> pb.ImportReply:
         """See control.proto."""
@@ -84,12 +88,16 @@ class DefinitionControl(control_pb2_grpc.DefinitionControlServicer):
     # What is to be done ------------------------------------------------------------------
 
     async def _steps(self, request: pb.ImportRequest) -> list[_Step]:
-        document = read_document(request.document)
+        # YAML takes its time, which belongs to other calls.
+        document = await asyncio.to_thread(read_document, request.document)
         await self._cluster.read_barrier()
         steps = [self._manager_step(document)]
-        steps += [self._queue_step(queue) for queue in document.queues]
+        for queue in document.queues:
+            steps.append(self._queue_step(queue))
+            await asyncio.sleep(0)
         if request.prune:
-            steps += self._deletions(document)
+            picture = await take_picture(self._cluster, self._manager())
+            steps += self._deletions(document, picture)
         return [step for step in steps if step is not None]
 
     def _manager_step(self, document: Document) -> _Step | None:
@@ -155,14 +163,10 @@ class DefinitionControl(control_pb2_grpc.DefinitionControlServicer):
             lambda context: self._queues.CreateQueue(call, context),
         )
 
-    def _deletions(self, document: Document) -> list[_Step | None]:
+    def _deletions(self, document: Document, picture: Picture) -> list[_Step | None]:
         kept = {local_path(queue.path_name).lower() for queue in document.queues}
-        here = present(self._cluster.view, self._manager())
-        return [
-            self._deletion(queue.path_name)
-            for queue in here.queues
-            if queue.path_name.lower() not in kept
-        ]
+        here = sorted(local_path(record.pathname) for record in picture.queues)
+        return [self._deletion(name) for name in here if name.lower() not in kept]
 
     def _deletion(self, path_name: str) -> _Step:
         call = pb.DeleteQueueRequest(queue=pb.QueueName(name=path_name))

@@ -4,7 +4,8 @@ YAML document that is kept in version control and applied as often as wanted.
 Only what differs from the default is written, so documents stay short and survive new defaults.
 """
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Mapping
 from enum import IntFlag
 from typing import Any, Final, Literal
 
@@ -15,15 +16,17 @@ from qm.api.acl import changed_descriptor, names_of, shown_acl
 from qm.api.errors import InvalidArgument
 from qm.model.attributes import QUEUE_ATTRIBUTES, QUEUE_MANAGER_ATTRIBUTES
 from qm.model.elements import QueueKind, QueueType
-from qm.model.queries import View, list_clients, list_queues
+from qm.model.queries import PAGE_ITEMS_MAX, list_clients, list_queues
 from qm.model.records import Queue, QueueManager
 from qm.names.guid import guid_from_text, guid_text
 from qm.names.path_name import parse_path_name, path_name_text
 from qm.pb import control_pb2 as pb
+from qm.security.sid import Sid
+from qm.store.cluster import Cluster
 from qm.wire.access_mask import MachineAccess, QueueAccess
 
 DOCUMENT_BYTES_MAX: Final = 8 << 20
-QUEUES_PER_PAGE: Final = 1_000
+QUEUES_PER_PAGE: Final = 100
 _LOCAL: Final = "."
 _NOT_SETTINGS: Final = frozenset(
     {
@@ -123,24 +126,39 @@ def read_document(text: str) -> Document:
 # What there is -------------------------------------------------------------------------------
 
 
-def application_queues(view: View) -> Iterator[Queue]:
-    """Yield the records of all application queues."""
+class Picture(msgspec.Struct, frozen=True):
+    """Copies of what definitions are made of: they may be read in another thread."""
+
+    manager: QueueManager
+    queues: list[Queue]
+    """Application queues."""
+    names: dict[Sid, str]
+    """Names of SIDs that are known."""
+
+
+async def take_picture(cluster: Cluster, manager: QueueManager) -> Picture:
+    """Return the state's picture, page by page between other work of the loop."""
+    clients = list_clients(cluster.view, limit=PAGE_ITEMS_MAX).items
+    names = names_of({client.principal for client in clients})
+    queues: list[Queue] = []
     after: int | None = 0
     while after is not None:
+        view = cluster.view
         page = list_queues(view, after=after, limit=QUEUES_PER_PAGE, kinds=(QueueKind.APPLICATION,))
         for info in page.items:
             queue = view.ledger.queue(info.queue_id)
             if queue is not None and not queue.record.is_deleting:
-                yield queue.record
+                queues.append(msgspec.structs.replace(queue.record))
         after = page.next
+        await asyncio.sleep(0)
+    return Picture(msgspec.structs.replace(manager), queues, names)
 
 
-def present(view: View, manager: QueueManager) -> Document:
-    """Return the definitions of the state as it is, queues by path name."""
-    names = names_of({client.principal for client in list_clients(view, limit=1_000).items})
+def present(picture: Picture) -> Document:
+    """Return the definitions of a picture, queues by path name."""
 
     def access(security: bytes, kind: type[IntFlag]) -> Access | None:
-        return _access(shown_acl(security, 0, kind, names)) if security else None
+        return _access(shown_acl(security, 0, kind, picture.names)) if security else None
 
     fresh = QueueManager(identifier=bytes(16), computer_name="", qualified_computer_name="")
     queues = [
@@ -149,15 +167,13 @@ def present(view: View, manager: QueueManager) -> Document:
             settings_of(record, _fresh_queue(), QUEUE_SETTINGS),
             access(record.security, QueueAccess),
         )
-        for record in application_queues(view)
+        for record in picture.queues
     ]
-    return Document(
-        1,
-        ManagerDefinition(
-            settings_of(manager, fresh, MANAGER_SETTINGS), access(manager.security, MachineAccess)
-        ),
-        sorted(queues, key=lambda queue: queue.path_name.lower()),
+    manager = ManagerDefinition(
+        settings_of(picture.manager, fresh, MANAGER_SETTINGS),
+        access(picture.manager.security, MachineAccess),
     )
+    return Document(1, manager, sorted(queues, key=lambda queue: queue.path_name.lower()))
 
 
 def local_path(path_name: str) -> str:
