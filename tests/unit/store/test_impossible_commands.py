@@ -88,15 +88,6 @@ NAMES = (
 )  # fmt: skip
 
 
-NAME_MAKERS: tuple[Callable[[Any], QueueName], ...] = (
-    lambda maker: DirectQueueFormatName(f"OS:{HOST}\\orders"),
-    lambda maker: DirectQueueFormatName(maker.chance.choice(ODD_DIRECT_NAMES)),
-    lambda maker: PublicQueueFormatName(maker.chance.choice((b"o" * 16, b"?" * 16))),
-    lambda maker: PrivateQueueFormatName(b"o" * 16, maker.chance.choice((4, 5, 16, U32))),
-    lambda maker: PrivateQueueFormatNameId(
-        maker.chance.choice(list(QueueHost)), maker.chance.choice((4, 16, U32))
-    ),
-)
 ODD_DIRECT_NAMES = (
     "OS:far\\q",
     f"OS:{HOST}\\orders;sub",
@@ -106,6 +97,15 @@ ODD_DIRECT_NAMES = (
     "OS:\u0130\\q",
     "nonsense",
     "x" * 300,
+)
+NAME_MAKERS: tuple[Callable[[Any], QueueName], ...] = (
+    lambda maker: DirectQueueFormatName(f"OS:{HOST}\\orders"),
+    lambda maker: DirectQueueFormatName(maker.chance.choice(ODD_DIRECT_NAMES)),
+    lambda maker: PublicQueueFormatName(maker.chance.choice((b"o" * 16, b"?" * 16))),
+    lambda maker: PrivateQueueFormatName(b"o" * 16, maker.chance.choice((4, 5, 16, U32))),
+    lambda maker: PrivateQueueFormatNameId(
+        maker.chance.choice(list(QueueHost)), maker.chance.choice((4, 16, U32))
+    ),
 )
 
 
@@ -172,9 +172,11 @@ class Maker:
 
     @staticmethod
     def sound_packet(chance: random.Random, names: tuple[QueueName | None, ...]) -> bytes:
+        destinations: list[QueueName | str] = ["orders", "exact", "nowhere"]
+        destinations += [name for name in names if name is not None]
         return packet(
             chance.choice((1, 2, 3, 0, U32)),
-            to=chance.choice(("orders", "exact", "nowhere", *filter(None, names))),
+            to=chance.choice(destinations),
             body=chance.randbytes(chance.randrange(30)),
             sequence=chance.choice((None, None, (1 << 32, 1, 0), (U64, U32, U32 - 1))),
             priority=chance.randrange(8),
