@@ -175,15 +175,28 @@ class Stream:
         reading = asyncio.ensure_future(call.read())
         try:
             while not (await asyncio.wait((reading,), timeout=PROBE_AFTER_S))[0]:
-                assert self._stubs is not None
-                request = data_pb2.RenewSessionRequest(
-                    client_id=self._session.client_id, lease_ms=self._session.lease_ms
-                )
-                await self._stubs.data.RenewSession(request, timeout=ATTEMPT_S)
+                await self._probe()
             return reading.result()
         finally:
             if not reading.done():
                 reading.cancel()
+
+    async def _probe(self) -> None:
+        """Confirm what no credit has taken along, or just ask. Raises AioRpcError."""
+        session, stubs = self._session, self._stubs
+        assert stubs is not None
+        confirmed_upto = session.numbers.confirmed_upto
+        if confirmed_upto > self._confirmed_known:
+            confirm = data_pb2.ConfirmRequest(
+                client_id=session.client_id, confirmed_upto=confirmed_upto
+            )
+            await stubs.data.Confirm(confirm, timeout=ATTEMPT_S)
+            self._confirmed_sent = self._confirmed_known = confirmed_upto
+        else:
+            renew = data_pb2.RenewSessionRequest(
+                client_id=session.client_id, lease_ms=session.lease_ms
+            )
+            await stubs.data.RenewSession(renew, timeout=ATTEMPT_S)
 
     async def _connected(self) -> _Call:
         if self._call is None:
