@@ -27,6 +27,7 @@ HTTP_PORT: Final = 1814
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+ComputerName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,15}$")]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -99,6 +100,21 @@ class StorageSection(Section, frozen=True, kw_only=True):
     sealing_key_command: tuple[str, ...] = ()
 
 
+class BirthSection(Section, frozen=True, kw_only=True):
+    """`[birth]`: whether a node with an empty data folder finds its cluster by itself."""
+
+    automatic: bool = False
+    """Found the cluster when every one of `members` says that it is empty, else join it; instead
+    of `qm cluster init` and `qm node join`."""
+    cluster: str = ""
+    """Any text, made once per cluster and the same on its nodes: an empty node refuses to enter a
+    cluster that was founded under another; empty = not compared."""
+    computer_name: ComputerName = "QUORATE"
+    """Of the queue manager that is born."""
+    dns_name: str = ""
+    """Its qualified name; empty = the computer name."""
+
+
 class LogSection(Section, frozen=True, kw_only=True):
     """`[log]`: lines on stderr, JSON."""
 
@@ -135,4 +151,5 @@ class NodeConfig(Section, frozen=True, kw_only=True):
     raft: RaftSection = RaftSection()
     http: HttpSection = HttpSection()
     storage: StorageSection = StorageSection()
+    birth: BirthSection = BirthSection()
     log: LogSection = LogSection()

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from qm.model.commands import Provision
 from qm.node.addresses import AddressBook
 from qm.node.birth import create_sealing_key, provision, sealing_key
 from qm.node.channels import Channels
@@ -21,13 +22,7 @@ async def init_cluster(path: Path, computer_name: str, dns_name: str, say: Say) 
     `say` hears of each step. Raises JoinRefused.
     """
     config = _load(path)
-    try:
-        key = create_sealing_key(config.storage, config.data)
-    except (SealingError, OSError) as error:
-        raise JoinRefused(str(error)) from error
-    hosts = (member.host for member in config.members)
-    aliases = tuple(dict.fromkeys((*config.msmq.aliases, *hosts)))
-    command = provision(computer_name, dns_name or computer_name.lower(), aliases, key)
+    command, key = birth_of(config, computer_name, dns_name)
     async with open_steps(config, say) as steps:
         cluster = await steps.init(command, key)
     say(f"cluster {cluster.hex()} is born: queue manager {computer_name}")
@@ -39,13 +34,30 @@ async def join_cluster(path: Path, say: Say) -> None:
     `say` hears of each step. Raises JoinRefused.
     """
     config = _load(path)
+    async with open_steps(config, say) as steps:
+        await steps.join(known_key(config, say))
+
+
+def birth_of(config: NodeConfig, computer_name: str, dns_name: str) -> tuple[Provision, bytes]:
+    """Return the command that makes the queue manager, and the key that seals its keys, which is
+    made if there is none. Takes a moment. Raises JoinRefused.
+    """
     try:
-        key = sealing_key(config.storage, config.data)
+        key = create_sealing_key(config.storage, config.data)
+    except (SealingError, OSError) as error:
+        raise JoinRefused(str(error)) from error
+    hosts = (member.host for member in config.members)
+    aliases = tuple(dict.fromkeys((*config.msmq.aliases, *hosts)))
+    return provision(computer_name, dns_name or computer_name.lower(), aliases, key), key
+
+
+def known_key(config: NodeConfig, say: Say) -> bytes:
+    """Return the key that opens private keys; empty, and `say` hears why, if it cannot be had."""
+    try:
+        return sealing_key(config.storage, config.data)
     except SealingError as error:
         say(f"the node will not open private keys: {error}")
-        key = b""
-    async with open_steps(config, say) as steps:
-        await steps.join(key)
+        return b""
 
 
 def _load(path: Path) -> NodeConfig:

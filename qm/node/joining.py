@@ -7,7 +7,7 @@ repeated after a failure: what is done already is found done.
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import grpc
@@ -52,14 +52,15 @@ class Steps:
 
     # Birth
 
-    async def init(self, provision: Provision, sealing_key: bytes) -> bytes:
+    async def init(self, provision: Provision, sealing_key: bytes, fresh: bytes = b"") -> bytes:
         """Make the configured members one cluster and a queue manager; return the cluster's id.
 
-        Raises JoinRefused, in particular when there is a cluster already.
+        `fresh`: the id, unless a birth was broken off; else a random one. Members are adopted in
+        the order of their names. Raises JoinRefused, in particular when there is a cluster already.
         """
         names = sorted(member.name for member in self._config.members)
         states = await self._reach(names)
-        cluster = self._common_cluster(states)
+        cluster = self._common_cluster(states) or fresh or secrets.token_bytes(16)
         founders = [f"{name}.1" for name in names]
         for name in names:
             request = relay_pb2.AdoptRequest(
@@ -70,13 +71,17 @@ class Steps:
             )
             await self.adopt(name, request)
             self._say(f"{name} is a founder")
-        leader = await self._leader(names)
-        self._say(f"{leader} leads")
-        await self._provision(leader, provision)
+        await self.provision(provision)
         return cluster
 
+    async def provision(self, provision: Provision) -> None:
+        """Make the cluster, once it has a leader, a queue manager. Raises JoinRefused."""
+        leader = await self._leader(sorted(member.name for member in self._config.members))
+        self._say(f"{leader} leads")
+        await self._provision(leader, provision)
+
     def _common_cluster(self, states: Mapping[str, relay_pb2.InspectReply]) -> bytes:
-        """Return the id of the cluster to be: a fresh one, or of a birth that was broken off."""
+        """Return the cluster's id if a birth was broken off, empty if there was none."""
         born = [name for name, state in states.items() if state.is_provisioned]
         if born:
             raise JoinRefused(
@@ -89,7 +94,7 @@ class Steps:
                 "the nodes belong to different clusters: stop them and empty the data folders of"
                 " those that are in the wrong one"
             )
-        return clusters.pop() if clusters else secrets.token_bytes(16)
+        return clusters.pop() if clusters else b""
 
     async def _provision(self, leader: str, provision: Provision) -> None:
         request = relay_pb2.ProposeRequest(
@@ -197,6 +202,18 @@ class Steps:
         raise JoinRefused(f"{raft_id} does not catch up: is its log full of errors?")
 
     # Calls
+
+    async def states(self, names: Iterable[str]) -> dict[str, relay_pb2.InspectReply]:
+        """Return what those of the named nodes that answer know of themselves."""
+        wanted = list(names)
+        replies = await asyncio.gather(*map(self._inspect, wanted), return_exceptions=True)
+        states: dict[str, relay_pb2.InspectReply] = {}
+        for name, reply in zip(wanted, replies, strict=True):
+            if isinstance(reply, relay_pb2.InspectReply):
+                states[name] = reply
+            elif not isinstance(reply, JoinRefused):
+                raise reply
+        return states
 
     async def _reach(
         self, required: list[str], wanted: list[str] | None = None

@@ -1,7 +1,8 @@
 """One node, with or without a cluster.
 
 A node without an identity in its data folder belongs to no cluster: it serves its relay endpoint,
-where `qm cluster init` or `qm node join` gives it one, and says over HTTP that it is not ready.
+where `qm cluster init` or `qm node join` gives it one, or finds its cluster by itself if it may
+(`qm.node.automatic`). Until then it says over HTTP that it is not ready.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from qm.node import birth
 from qm.node.addresses import AddressBook, host_and_port
+from qm.node.automatic import Entry
 from qm.node.channels import Channels
 from qm.node.config import NodeConfig
 from qm.node.http import HttpServer
@@ -52,6 +54,8 @@ class Node:
         bind = config.bind or config.host
         listen = host_and_port(bind, config.raft.relay_port)
         self._relay = RelayServer(listen, tls, self.metrics, self._inspect, self._adopt)
+        self._entry = Entry(config, self._begun_cluster)
+        self._entering: asyncio.Task[None] | None = None
         http = config.http
         self._http = HttpServer(
             http.listen or bind, http.port, self, self.metrics.registry, self._refresh
@@ -75,10 +79,28 @@ class Node:
         except BaseException:
             await self._close()
             raise
+        if self.config.birth.automatic:
+            self._entering = asyncio.create_task(self._entry.run(), name="entering")
+            self._entering.add_done_callback(self._on_entered)
+
+    def _on_entered(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            logger.critical("this node cannot find its cluster", exc_info=error)
+            self._die(f"this node cannot find its cluster: {error!r}")
+
+    async def _end_entering(self) -> None:
+        if self._entering is not None:
+            self._entering.cancel()
+            await asyncio.wait([self._entering])
 
     def _identity(self) -> Identity | None:
         folder = self.config.data / RAFT_FOLDER
         return identity.load(DiskDirectory(folder)) if folder.exists() else None
+
+    def _begun_cluster(self) -> bytes:
+        known = self._identity()
+        return b"" if known is None or known.is_started else known.cluster_id
 
     async def _take_part(self, known: Identity) -> None:
         """Be a member of the cluster that the data folder belongs to."""
@@ -108,12 +130,14 @@ class Node:
 
     async def stop(self) -> None:
         """Finish what was taken, hand leadership over, and close."""
+        await self._end_entering()
         if self.service is not None:
             await self.service.stop()
         await self._close()
 
     async def abort(self) -> None:
         """Close at once, as a crash would; what is durable stays."""
+        await self._end_entering()
         if self.service is not None:
             await self.service.abort()
         await self._close()
@@ -128,7 +152,10 @@ class Node:
     def not_ready_reason(self) -> str | None:
         """Return why nobody should come here now; None when everybody may."""
         if self.service is None:
-            return "this node belongs to no cluster yet: `qm cluster init` or `qm node join`"
+            how = "`qm cluster init` or `qm node join`"
+            if self.config.birth.automatic:
+                how = self._entry.waits_for
+            return f"this node belongs to no cluster yet: {how}"
         return self.service.not_ready_reason()
 
     def leader(self) -> str | None:

@@ -56,6 +56,7 @@ def insert(line: str, *, into: str = "") -> str:
         (insert("port = 65536", into="msmq"), r"<= 65535.*`msmq\.port`"),
         (insert('port = "1801"', into="msmq"), r"Expected `int`.*`msmq\.port`"),
         (insert('level = "loud"', into="log"), r"`log\.level`"),
+        (insert('computer_name = "A-NAME-OF-17-CHARS"', into="birth"), r"`birth\.computer_name`"),
         (SOUND.replace('name = "n1"', 'name = "N 1"', 1), "`name`"),
         (SOUND.replace('host = "127.0.0.11"\n', "", 1), "missing required field `host`"),
         (SOUND.replace('host = "127.0.0.11"', 'host = "127.0.0.99"', 1), "disagree about n1"),
