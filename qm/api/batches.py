@@ -4,6 +4,7 @@ Cost follows batches: a message costs its body's read and an element per column.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Final
 
 from qm.api.applied import AppliedWatch
@@ -30,6 +31,9 @@ BODY_WAIT_S: Final = 10.0
 """For this node to apply what the leader has."""
 _WITH_PACKETS: Final = (data_pb2.PACKETS, data_pb2.PACKETS_AND_PROPERTIES)
 
+Stored = RequestResult | PositionInfo
+"""What knows of a body where it lies."""
+
 
 class Bodies:
     """Packets as this node has them."""
@@ -43,43 +47,34 @@ class Bodies:
         newest = max((result.body_index for result in results), default=0)
         await self._applied.reached(newest, BODY_WAIT_S)
 
-    def of_result(self, result: RequestResult) -> bytes:
-        """Return the packet of a result. Raises BodyDamaged."""
-        return self._packet(
-            BodyPlace(
-                result.body_index,
-                result.body_offset,
-                result.body_length,
-                result.body_ordinal,
-                result.body_crc32,
-            ),
-            result.source_queue_manager,
-            result.message_ordinal,
-            result.flags,
+    def of_all(self, stored: Sequence[Stored]) -> list[bytes]:
+        """Return the packets of results or positions, in order. Raises BodyDamaged."""
+        packets = self._cluster.read_bodies(
+            [
+                BodyPlace(
+                    item.body_index,
+                    item.body_offset,
+                    item.body_length,
+                    item.body_ordinal,
+                    item.body_crc32,
+                )
+                for item in stored
+            ]
         )
+        manager = self._cluster.view.ledger.manager
+        assert manager is not None, "a body of no queue manager"
+        own = manager.identifier
+        for k, item in enumerate(stored):
+            if (
+                item.source_queue_manager == own
+                and item.body_ordinal < BODY_ORDINAL_SYNTHETIC_FIRST
+            ):
+                packets[k] = completed(packets[k], item.message_ordinal, item.flags)
+        return packets
 
     def of_position(self, position: PositionInfo) -> bytes:
         """Return the packet of a position. Raises BodyDamaged."""
-        return self._packet(
-            BodyPlace(
-                position.body_index,
-                position.body_offset,
-                position.body_length,
-                position.body_ordinal,
-                position.body_crc32,
-            ),
-            position.source_queue_manager,
-            position.message_ordinal,
-            position.flags,
-        )
-
-    def _packet(self, place: BodyPlace, source: bytes, ordinal: int, flags: int) -> bytes:
-        packet = self._cluster.read_body(place)
-        manager = self._cluster.view.ledger.manager
-        assert manager is not None, "a body of no queue manager"
-        if source != manager.identifier or place.ordinal >= BODY_ORDINAL_SYNTHETIC_FIRST:
-            return packet
-        return completed(packet, ordinal, flags)
+        return self.of_all([position])[0]
 
 
 def completed(packet: bytes, ordinal: int, flags: int) -> bytes:
@@ -102,72 +97,23 @@ def completed(packet: bytes, ordinal: int, flags: int) -> bytes:
     return bytes(ready)
 
 
-class _Columns:
-    """A MessageBatch that grows."""
-
-    def __init__(self, view: int) -> None:
-        self._has_packets = view in _WITH_PACKETS
-        self._has_properties = view != data_pb2.PACKETS
-        self._has_body = view != data_pb2.PROPERTIES_WITHOUT_BODY
-        self._packets: list[bytes] = []
-        self._offsets = [0]
-        self._properties: list[data_pb2.Properties] = []
-        self.size_bytes = 0
-
-    def add(self, packet: bytes, lookup_identifier: int, arrived_time_s: int) -> None:
-        """Append a message."""
-        self.size_bytes += len(packet)
-        if self._has_packets:
-            self._packets.append(packet)
-            self._offsets.append(self.size_bytes)
-        if self._has_properties:
-            self._properties.append(
-                properties_of(packet, lookup_identifier, arrived_time_s, with_body=self._has_body)
-            )
-
-    def of_results(self, results: Sequence[RequestResult]) -> data_pb2.MessageBatch:
-        """Return the batch of these results, all of which were added."""
-        return data_pb2.MessageBatch(
-            packets=b"".join(self._packets),
-            offsets=self._offsets if self._has_packets else (),
-            numbers=[result.number for result in results],
-            lookup_identifiers=[result.lookup_identifier for result in results],
-            queue_ids=[result.queue_id for result in results],
-            arrived_times_s=[result.arrival_time for result in results],
-            message_classes=[class_of(result.class_code) for result in results],
-            flags=[result.flags & SHOWN_FLAGS for result in results],
-            properties=self._properties,
-        )
-
-    def of_positions(self, positions: Sequence[PositionInfo]) -> data_pb2.MessageBatch:
-        """Return the batch of these positions, all of which were added."""
-        return data_pb2.MessageBatch(
-            packets=b"".join(self._packets),
-            offsets=self._offsets if self._has_packets else (),
-            lookup_identifiers=[position.lookup_identifier for position in positions],
-            queue_ids=[position.queue_id for position in positions],
-            arrived_times_s=[position.arrival_time for position in positions],
-            message_classes=[position.message_class for position in positions],
-            flags=[int(position.flags) & SHOWN_FLAGS for position in positions],
-            properties=self._properties,
-        )
-
-
 def batches_of_results(
     bodies: Bodies, results: Sequence[RequestResult], view: int, bytes_max: int
 ) -> Iterator[tuple[data_pb2.MessageBatch, int]]:
     """Yield results that have messages in batches, with the number of results in each."""
     begin = 0
     while begin < len(results):
-        columns = _Columns(view)
-        end = begin
+        end, size = begin, 0
         while end < len(results):
-            result = results[end]
-            if end > begin and columns.size_bytes + result.body_length > bytes_max:
+            size += results[end].body_length
+            if end > begin and size > bytes_max:
                 break
-            columns.add(bodies.of_result(result), result.lookup_identifier, result.arrival_time)
             end += 1
-        yield columns.of_results(results[begin:end]), end - begin
+        together = results[begin:end]
+        batch = _batch(bodies.of_all(together), together, view)
+        batch.numbers.extend([result.number for result in together])
+        batch.message_classes.extend([class_of(result.class_code) for result in together])
+        yield batch, end - begin
         begin = end
 
 
@@ -175,7 +121,28 @@ def batch_of_positions(
     bodies: Bodies, positions: Sequence[PositionInfo], view: int
 ) -> data_pb2.MessageBatch:
     """Return positions as one batch; the caller bounded their bytes."""
-    columns = _Columns(view)
-    for position in positions:
-        columns.add(bodies.of_position(position), position.lookup_identifier, position.arrival_time)
-    return columns.of_positions(positions)
+    batch = _batch(bodies.of_all(positions), positions, view)
+    batch.message_classes.extend([position.message_class for position in positions])
+    return batch
+
+
+def _batch(packets: Sequence[bytes], stored: Sequence[Stored], view: int) -> data_pb2.MessageBatch:
+    """Return the columns that results and positions have in common."""
+    batch = data_pb2.MessageBatch(
+        lookup_identifiers=[item.lookup_identifier for item in stored],
+        queue_ids=[item.queue_id for item in stored],
+        arrived_times_s=[item.arrival_time for item in stored],
+        flags=[int(item.flags) & SHOWN_FLAGS for item in stored],
+    )
+    if view in _WITH_PACKETS:
+        batch.packets = b"".join(packets)
+        batch.offsets.extend(accumulate(map(len, packets), initial=0))
+    if view != data_pb2.PACKETS:
+        with_body = view != data_pb2.PROPERTIES_WITHOUT_BODY
+        for packet, item in zip(packets, stored, strict=True):
+            batch.properties.append(
+                properties_of(
+                    packet, item.lookup_identifier, item.arrival_time, with_body=with_body
+                )
+            )
+    return batch

@@ -225,6 +225,11 @@ class ReplicatedStore:
         self._check_readable()
         return self.machine.store.bodies.read(place)
 
+    def read_bodies(self, places: Sequence[BodyPlace]) -> list[bytes]:
+        """See Cluster.read_bodies."""
+        self._check_readable()
+        return self.machine.store.bodies.read_all(places)
+
     def listen(self, listener: ClusterListener) -> Callable[[], None]:
         """See Cluster.listen."""
         return self._listeners.add(listener)

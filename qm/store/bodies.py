@@ -5,9 +5,11 @@ section 3, Bodies). When the log is about to drop a segment, what is alive in it
 current blob file, and the copies are durable before the segment goes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
-from zlib import crc32
+
+import msgspec
+from zlib_ng.zlib_ng import crc32
 
 from qm.model import records
 from qm.model.records import SyntheticPacket
@@ -31,17 +33,14 @@ class BodyDamaged(Exception):
     """The bytes of a body are not those that were stored: this node must not serve them."""
 
 
-class BodyPlace:
+class BodyPlace(msgspec.Struct, frozen=True, gc=False):
     """What a position, a result or an outbox row knows of its body."""
 
-    __slots__ = ("crc32", "index", "length", "offset", "ordinal")
-
-    def __init__(self, index: int, offset: int, length: int, ordinal: int, crc32: int) -> None:
-        self.index = index
-        self.offset = offset
-        self.length = length
-        self.ordinal = ordinal
-        self.crc32 = crc32
+    index: int
+    offset: int
+    length: int
+    ordinal: int
+    crc32: int
 
 
 class Bodies:
@@ -63,12 +62,31 @@ class Bodies:
             packet = self._log.read(place.index, place.offset, place.length)
         except Compacted:
             packet = self._from_blob(place.index, place.ordinal)
-        if len(packet) != place.length or crc32(packet) != place.crc32:
-            raise BodyDamaged(
-                f"body {place.ordinal} of entry {place.index} does not match its checksum;"
-                " stop this node and let it rejoin from its peers"
-            )
+        _check(packet, place)
         return packet
+
+    def read_all(self, places: Sequence[BodyPlace]) -> list[bytes]:
+        """Return raw packets; neighbours in the log are read at once. Raises BodyDamaged."""
+        packets: list[bytes] = []
+        for neighbours in _neighbours(places):
+            packets += self._read_neighbours(neighbours)
+        return packets
+
+    def _read_neighbours(self, places: Sequence[BodyPlace]) -> list[bytes]:
+        if len(places) == 1:
+            return [self.read(places[0])]
+        begin, last = places[0].offset, places[-1]
+        try:
+            block = self._log.read(last.index, begin, last.offset + last.length - begin)
+        except Compacted:
+            return [self.read(place) for place in places]
+        packets = []
+        for place in places:
+            at = place.offset - begin
+            packet = block[at : at + place.length]
+            _check(packet, place)
+            packets.append(packet)
+        return packets
 
     def _synthetic(self, index: int, ordinal: int) -> bytes:
         row = self._state.get(Table.SYNTHETIC, BODY_KEY.pack(index, ordinal))
@@ -155,6 +173,29 @@ class Bodies:
     def close(self) -> None:
         """Close the files."""
         self._blobs.close()
+
+
+def _check(packet: bytes, place: BodyPlace) -> None:
+    if len(packet) != place.length or crc32(packet) != place.crc32:
+        raise BodyDamaged(
+            f"body {place.ordinal} of entry {place.index} does not match its checksum;"
+            " stop this node and let it rejoin from its peers"
+        )
+
+
+def _neighbours(places: Sequence[BodyPlace]) -> Iterator[Sequence[BodyPlace]]:
+    """Yield the places in order, those that follow one another in an entry together."""
+    begin = 0
+    index, end = -1, 0
+    for k, place in enumerate(places):
+        is_synthetic = place.ordinal >= BODY_ORDINAL_SYNTHETIC_FIRST
+        if k > begin and (is_synthetic or place.index != index or place.offset != end):
+            yield places[begin:k]
+            begin = k
+        index = -1 if is_synthetic else place.index
+        end = place.offset + place.length
+    if places:
+        yield places[begin:]
 
 
 def whole_entry(log: LogReader, index: int) -> bytes:

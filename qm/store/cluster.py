@@ -181,6 +181,12 @@ class Cluster(Protocol):
     def read_body(self, place: BodyPlace) -> bytes:
         """Return a stored packet of this node. Raises BodyDamaged, KeyError when it is gone."""
 
+    def read_bodies(self, places: Sequence[BodyPlace]) -> list[bytes]:
+        """Return stored packets, in order; as `read_body`, but cheaper where they are neighbours.
+
+        Whoever calls bounds their bytes.
+        """
+
     def listen(self, listener: ClusterListener) -> Callable[[], None]:
         """Have a listener called from now on; the result ends that."""
 

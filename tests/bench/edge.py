@@ -133,6 +133,9 @@ class Instant:
     def read_body(self, place: BodyPlace) -> bytes:
         raise NotImplementedError
 
+    def read_bodies(self, places: Sequence[BodyPlace]) -> list[bytes]:
+        raise NotImplementedError
+
     def listen(self, listener: ClusterListener) -> Callable[[], None]:
         return lambda: None
 

@@ -298,6 +298,9 @@ class Face:
     def read_body(self, place: BodyPlace) -> bytes:
         raise NotImplementedError
 
+    def read_bodies(self, places: Sequence[BodyPlace]) -> list[bytes]:
+        raise NotImplementedError
+
     def listen(self, listener: ClusterListener) -> Callable[[], None]:
         self._consensus.listeners.append(listener)
         return lambda: self._consensus.listeners.remove(listener)

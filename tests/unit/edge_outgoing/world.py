@@ -301,6 +301,9 @@ class InProcessNode:
             return decode(SyntheticPacket, row).packet
         return self.replicated.bodies[place.index, place.ordinal]
 
+    def read_bodies(self, places: Sequence[BodyPlace]) -> list[bytes]:
+        return [self.read_body(place) for place in places]
+
     def listen(self, listener: ClusterListener) -> Callable[[], None]:
         self._listeners.append(listener)
         self.replicated.listeners.append(listener)

@@ -280,10 +280,34 @@ def test_a_damaged_body_is_not_served(node: Node) -> None:
     node.put([arrivals(packet(1))])
     (applied,) = node.put([receive(2, 1)])
     (result,) = received(applied)
-    body = place(result)
-    body.crc32 ^= 1
+    body = msgspec.structs.replace(place(result), crc32=result.body_crc32 ^ 1)
     with pytest.raises(BodyDamaged, match="checksum"):
         node.store.bodies.read(body)
+    node.close()
+
+
+def test_bodies_are_read_together_wherever_they_lie(node: Node) -> None:
+    packets = {n: packet(n, body=n.to_bytes(4, "big") * 500) for n in range(1, 101)}
+    for n in range(1, 101, 10):
+        node.put([arrivals(*(packets[k] for k in range(n, n + 10)))])
+    (applied,) = node.put([receive(2, 100)])
+    results = received(applied)
+    node.compact()
+    assert node.log.first_index() > results[0].body_index, "some bodies have moved to blobs"
+    assert node.log.first_index() <= results[-1].body_index, "some are still in the log"
+    for some in (results, results[::-1], results[::3], results[5:25], results[:1], []):
+        read = node.store.bodies.read_all([place(result) for result in some])
+        assert read == [packets[result.message_ordinal] for result in some]
+    node.close()
+
+
+def test_one_damaged_body_among_neighbours_is_not_served(node: Node) -> None:
+    node.put([arrivals(*(packet(n) for n in range(1, 4)))])
+    (applied,) = node.put([receive(2, 3)])
+    places = [place(result) for result in received(applied)]
+    places[1] = msgspec.structs.replace(places[1], crc32=places[1].crc32 ^ 1)
+    with pytest.raises(BodyDamaged, match=r"body 1 .* checksum"):
+        node.store.bodies.read_all(places)
     node.close()
 
 
