@@ -14,6 +14,8 @@ from qm.api.identity import Role
 ADMINS: Final = frozenset({Role.ADMIN})
 OPERATORS: Final = ADMINS | {Role.OPERATOR}
 CLIENTS: Final = OPERATORS | {Role.CLIENT}
+NODES: Final = OPERATORS | {Role.NODE}
+"""What a node may as well ask of the others over their relay endpoints."""
 
 _DATA: Final = "quorate.data.v1.Data"
 _CONTROL: Final = "quorate.control.v1"
@@ -47,8 +49,8 @@ RULES: Final[Mapping[str, Rule]] = {
     **_reads(_DATA, CLIENTS, "Send", "Receive", "Peek", "Cancel", "Complete", "Move"),
     **_reads(_DATA, CLIENTS, "StreamReceive", "BeginTransaction", "PrepareTransaction"),
     **_reads(_DATA, CLIENTS, "CommitTransaction", "AbortTransaction"),
-    **_reads(f"{_CONTROL}.ClusterControl", OPERATORS, "GetStatus", "ListMembers", "CanStop"),
-    **_changes(f"{_CONTROL}.ClusterControl", OPERATORS, "TransferLeadership", "Drain", "Undrain"),
+    **_reads(f"{_CONTROL}.ClusterControl", NODES, "GetStatus", "ListMembers", "CanStop"),
+    **_changes(f"{_CONTROL}.ClusterControl", NODES, "TransferLeadership", "Drain", "Undrain"),
     **_changes(f"{_CONTROL}.ClusterControl", OPERATORS, "MarkAudit"),
     **_changes(f"{_CONTROL}.ClusterControl", ADMINS, "AddMember", "RemoveMember"),
     **_changes(f"{_CONTROL}.ClusterControl", ADMINS, "PromoteMember", "ReplaceMember"),

@@ -145,20 +145,6 @@ def replace(connection: Connection, node: str, host: str, yes: bool, output: str
     _changed(connection, "ReplaceMember", request, output)
 
 
-@click.command()
-@output_option
-@connected
-def check(connection: Connection, output: str) -> None:
-    """Ask every endpoint how it is. Exit code 1: something wants attention."""
-    rows = []
-    for endpoint in connection.endpoints:
-        one = Connection((endpoint,), connection.authority, connection.certificate, connection.key)
-        rows.append({"endpoint": endpoint} | one.run(_health))
-    show_rows(rows, ("endpoint", "node", "leader", "applied_index", "problems"), output)
-    if any(row["problems"] for row in rows):
-        sys.exit(1)
-
-
 COMMANDS: Sequence[click.Command] = (
     *(status, members, transfer, drain, undrain, can_stop),
     *(add, remove, promote, replace),
@@ -192,30 +178,6 @@ def status_row(found: Any) -> dict[str, Any]:
         "alarms": list(found.alarms),
         "draining": found.is_draining,
         "members": [_member_row(member) for member in found.members],
-    }
-
-
-async def _health(wire: Any) -> dict[str, Any]:
-    from qm.client.errors import Unavailable
-    from qm.pb import control_pb2
-
-    try:
-        found = await wire.call(
-            lambda stubs: stubs.cluster.GetStatus, control_pb2.GetStatusRequest(), deadline_s=2.0
-        )
-    except Unavailable:
-        return {"node": "", "leader": "", "applied_index": None, "problems": ["does not answer"]}
-    problems = list(found.alarms)
-    if not found.leader:
-        problems.append("nobody leads")
-    if found.is_draining:
-        problems.append("draining")
-    problems += [f"{m.name} is not reachable" for m in found.members if not m.is_reachable]
-    return {
-        "node": found.node,
-        "leader": found.leader,
-        "applied_index": found.applied_index,
-        "problems": problems,
     }
 
 

@@ -34,6 +34,8 @@ class Connection(msgspec.Struct, frozen=True):
     authority: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    server_name: str = ""
+    """Expected in the nodes' certificates instead of the endpoints' hosts."""
 
     def run(self, work: "Callable[[Any], Coroutine[Any, Any, _T]]") -> _T:
         """Run a coroutine with a `Wire`; end the process with its exit code if that fails."""
@@ -64,7 +66,7 @@ class Connection(msgspec.Struct, frozen=True):
 
         if self.authority is None or self.certificate is None or self.key is None:
             return None
-        return Tls(self.authority, self.certificate, self.key)
+        return Tls(self.authority, self.certificate, self.key, self.server_name)
 
 
 def exiting(work: Callable[[], _T]) -> _T:

@@ -16,7 +16,7 @@ import click
 # dependencies do not slow down the others.
 _NOUNS: Final = {
     "acl": "qm.cli.acl:acl",
-    "check": "qm.cli.cluster_control:check",
+    "check": "qm.cli.check:check",
     "cluster": "qm.cli.cluster:cluster",
     "completion": "qm.cli.completion:completion",
     "config": "qm.cli.config:config",

@@ -27,7 +27,8 @@ def node() -> None:
 def run(path: Path) -> None:
     """Run a node until it is told to stop (SIGTERM, SIGINT).
 
-    A fresh node waits for `qm cluster init` or `qm node join` and serves nobody until then.
+    A fresh node waits for `qm cluster init` or `qm node join` and serves nobody until then, unless
+    its configuration lets it find its cluster by itself (`[birth] automatic`).
 
     Exit code: 0 stopped; 69 an address cannot be had; 74 disk or state cannot be trusted; 78 the
     configuration, or the data folder that it names, must be corrected.
@@ -51,4 +52,32 @@ def join(path: Path) -> None:
     try:
         asyncio.run(join_cluster(path, click.echo))
     except JoinRefused as error:
+        raise click.ClickException(str(error)) from error
+
+
+@node.command()
+@CONFIG_OPTION
+@click.option(
+    "--drain-seconds",
+    "drain_s",
+    type=click.IntRange(0),
+    default=60,
+    show_default=True,
+    help="How long to wait for the others at most.",
+)
+def prestop(path: Path, drain_s: int) -> None:
+    """Make the running node of this configuration ready to be stopped.
+
+    Waits until the other nodes can do without it, then has it close its sessions and hand
+    leadership over. Stop the node afterwards, whatever the exit code is.
+
+    Exit code: 0 nobody will notice its end; 1 it is drained, but the others cannot do without it or
+    it still leads; 4 it does not answer.
+    """
+    from qm.cli.prestop import NotReady, prestop_node
+    from qm.node.loading import ConfigError
+
+    try:
+        prestop_node(path, drain_s)
+    except (NotReady, ConfigError) as error:
         raise click.ClickException(str(error)) from error

@@ -126,6 +126,11 @@ def test_roles_open_and_close_calls() -> None:
             async with made.channel(leader, "n7", Role.NODE) as channel:
                 with refused(DENIED):
                     await Operator(channel).queues.ListQueues(control_pb2.ListQueuesRequest())
+                with refused(DENIED):
+                    promotion = control_pb2.PromoteMemberRequest(name="n1")
+                    await Operator(channel).cluster.PromoteMember(promotion)
+                can_stop = control_pb2.CanStopRequest(node=leader.name)
+                assert "are needed" in (await Operator(channel).cluster.CanStop(can_stop)).reason
                 health = health_pb2_grpc.HealthStub(channel)
                 answer = await health.Check(health_pb2.HealthCheckRequest())
                 assert answer.status == health_pb2.HealthCheckResponse.SERVING
