@@ -1,5 +1,6 @@
 """What the rendered objects promise."""
 
+import base64
 import copy
 import tomllib
 from pathlib import Path
@@ -9,6 +10,7 @@ import kubernetes_validate
 import msgspec
 import pytest
 
+from qm.store.sealing import KEY_BYTES
 from tests.chart.custom_kinds import CUSTOM_KINDS
 from tests.chart.rendering import (
     EXAMPLES,
@@ -104,7 +106,8 @@ def test_the_grace_period_exceeds_the_drain(drain_s: int) -> None:
     spec = one(render({**TLS, "drainSeconds": drain_s}), "StatefulSet")["spec"]["template"]["spec"]
     assert spec["terminationGracePeriodSeconds"] >= drain_s + 30
     command = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
-    assert command == ["qm", "node", "prestop", "--drain-seconds", str(drain_s)]
+    config = "/etc/quorate/config/node.toml"
+    assert command == ["qm", "node", "prestop", "--config", config, "--drain-seconds", str(drain_s)]
 
 
 def test_a_changed_configuration_rolls_the_pods() -> None:
@@ -157,12 +160,29 @@ def test_the_leader_service_selects_by_label_and_may_only_patch_members() -> Non
 
 def test_the_certificate_names_every_member_with_its_role() -> None:
     objects = render(example(EXAMPLES[0]))
-    certificate = next(
-        found for found in of_kind(objects, "Certificate") if not found["spec"].get("isCA")
-    )["spec"]
     names = one(objects, "StatefulSet")["metadata"]["name"]
+    certificates = {
+        found["metadata"]["name"]: found["spec"] for found in of_kind(objects, "Certificate")
+    }
+    certificate = certificates[names]
     assert {f"{names}-{ordinal}" for ordinal in range(7)} <= set(certificate["dnsNames"])
-    assert "quorate:role/node" in certificate["uris"]
+    assert certificate["uris"] == ["quorate:role/node"], "the API refuses certificates of two roles"
+    assert certificates[f"{names}-admin"]["uris"] == ["quorate:role/admin"]
+
+
+def test_tools_use_an_admins_certificate() -> None:
+    (pod,) = of_kind(render({"tls": {**TLS["tls"], "adminSecret": "a"}}), "Pod")
+    assert {"secretName": "a", "defaultMode": 0o440} in [
+        volume.get("secret") for volume in pod["spec"]["volumes"]
+    ]
+    assert not of_kind(render(TLS), "Pod")
+    with pytest.raises(Exception, match=r"tls\.adminSecret"):
+        render({**TLS, "definitions": {"queues": []}})
+
+
+def test_the_sealing_key_has_the_bytes_that_the_node_reads() -> None:
+    secret = one(render(TLS), "Secret", "-sealing")
+    assert len(base64.b64decode(secret["data"]["sealing.key"])) == KEY_BYTES
 
 
 def test_the_node_configuration_is_toml_with_all_founders() -> None:

@@ -38,6 +38,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{/* Secret of the release's jobs; empty: there is none */}}
+{{- define "quorate.adminSecret" -}}
+{{- if .Values.tls.certManager.enabled -}}
+{{ include "quorate.fullname" . }}-admin-tls
+{{- else -}}
+{{ .Values.tls.adminSecret }}
+{{- end -}}
+{{- end -}}
+
 {{- define "quorate.sealingSecret" -}}
 {{ .Values.sealing.existingSecret | default (printf "%s-sealing" (include "quorate.fullname" .)) }}
 {{- end -}}
