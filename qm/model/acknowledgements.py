@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from qm.model.addressing import destination_of, reference_of
+from qm.model.addressing import destination_of, label_text, reference_of
 from qm.model.elements import OutboxKind, QueueKind
 from qm.model.enqueue import Enqueue, EnqueueStatus, NewMessage
 from qm.model.ledger import Ledger
@@ -148,7 +148,7 @@ class Acknowledgements:
             is_recoverable=subject.is_recoverable,
         )
         properties = MessagePropertiesHeader(
-            label=subject.obligation.label or None,
+            label=label_text(subject.obligation.label),
             message_class=message_class,
             correlation_id=write_message_identifier(identifier),
             application_tag=subject.obligation.application_tag,

@@ -29,6 +29,16 @@ _SERVICE_NUMBERS: Final = frozenset({ORDER_QUEUE_NUMBER, NOTIFICATION_QUEUE_NUMB
 _SERVICE_NAMES: Final = frozenset({"order_queue$", "notify_queue$"})
 
 
+def label_bytes(label: str | None) -> bytes:
+    """Return a packet's label as rows hold it; its 16-bit units need not be text."""
+    return (label or "").encode("utf-16-le", "surrogatepass")
+
+
+def label_text(stored: bytes) -> str | None:
+    """Return a label as packets are written with it, None for none."""
+    return stored.decode("utf-16-le", "surrogatepass") or None
+
+
 def is_service_queue(name: FormatName) -> bool:
     """Whether a name is of a queue manager's order or notification queue, wherever that is."""
     if isinstance(name, PrivateName):
@@ -49,6 +59,8 @@ def format_name_of(name: QueueName | None, header: UserHeader) -> str:
             return format_name_of(header.admin_queue, header)
         case DirectQueueFormatName():
             text = name.direct_format_name
+            if not text.isascii():
+                return ""  # no name of ours or of anybody (qm.names); rows hold text alone
             has_prefix = text[: len(DIRECT_PREFIX)].upper() == DIRECT_PREFIX
             return text if has_prefix else DIRECT_PREFIX + text
         case PublicQueueFormatName():

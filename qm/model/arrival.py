@@ -5,7 +5,7 @@ asked for.
 from typing import Final
 
 from qm.model.acknowledgements import Subject
-from qm.model.addressing import format_name_of
+from qm.model.addressing import format_name_of, label_bytes
 from qm.model.commands import EdgeBatch, Facts
 from qm.model.effects import SequenceSeen
 from qm.model.enqueue import NewMessage
@@ -101,7 +101,7 @@ class Arrival:
                 source_address=self._return_address(),
                 priority=message.priority,
                 application_tag=properties.application_tag,
-                label=properties.label or "",
+                label=label_bytes(properties.label),
                 destination=format_name_of(header.destination_queue, header),
             )
             if transaction is not None:

@@ -229,7 +229,8 @@ class Obligation(Record):
     application_deadletter_queue: str = ""
     priority: int = 0
     application_tag: int = 0
-    label: str = ""
+    label: bytes = b""
+    """UTF-16LE, any 16-bit units: what a packet has need not be text."""
     destination: str = ""
     """Format name to which it was sent."""
     is_direct: bool = False

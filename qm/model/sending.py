@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from qm.model.addressing import format_name_of, is_service_queue
+from qm.model.addressing import format_name_of, is_service_queue, label_bytes
 from qm.model.clients import Clients
 from qm.model.commands import Send
 from qm.model.effects import Outcome
@@ -205,6 +205,6 @@ def _obligation(message: UserMessage, application_deadletter_queue: str) -> Obli
         application_deadletter_queue=application_deadletter_queue,
         priority=message.priority,
         application_tag=properties.application_tag,
-        label=properties.label or "",
+        label=label_bytes(properties.label),
         destination=format_name_of(header.destination_queue, header),
     )

@@ -428,3 +428,25 @@ def test_whoever_names_another_source_is_not_answered_in_its_place(world: World)
     assert seen.address == ""
     ((row, _),) = final_acks(world)
     assert (row.queue_manager, row.address, row.since_ms) == (PEER, "", world.now_ms)
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfff", "\U0001f600", "\u0130"])
+def test_texts_of_a_packet_need_not_be_text(world: World, text: str) -> None:
+    """16-bit units of labels and names are the sender's: they must not stop a node."""
+    admin = world.create("admin")
+    orders = world.create("orders")
+    flags = int(AcknowledgeFlags.PA | AcknowledgeFlags.NR)
+    labelled = packet(1, admin_queue=direct("admin"), properties={"flags": flags, "label": text})
+    asking: dict[str, Any] = {"properties": {"flags": flags}}
+    odd = DirectQueueFormatName(f"OS:vhost\\{text}")
+    assert world.arrive(
+        labelled,
+        packet(2, admin_queue=odd, **asking),
+        packet(3, to=odd, admin_queue=direct("admin"), **asking),
+        packet(4, to=odd, report_to=world.record(admin).identifier),
+        packet(5, response_queue=odd, admin_queue=direct("admin"), **asking),
+    ) == [ACCEPTED, ACCEPTED, MessageClass.NACK_BAD_DST_Q, MessageClass.NACK_BAD_DST_Q, ACCEPTED]
+    assert [one.properties.label for one in world.messages(admin)] == [text, None]
+    world.one(commands.PurgeQueue(request(), orders, ()))
+    world.settle(orders)
+    assert [one.properties.label for one in world.messages(admin)][2:] == [text, None]

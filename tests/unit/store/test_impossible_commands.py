@@ -89,7 +89,9 @@ NAMES = (
 )  # fmt: skip
 
 
+ODD_LABELS = ("", "label", "\ud800", "a\udfff", "\U0001f600")
 ODD_DIRECT_NAMES = (
+    "OS:\ud800\\q",
     "OS:far\\q",
     f"OS:{HOST}\\orders;sub",
     f"OS:{HOST}\\SYSTEM$;JOURNAL",
@@ -189,7 +191,7 @@ class Maker:
             admin_queue=chance.choice(names),
             response_queue=chance.choice(names),
             report_to=chance.choice((None, None, b"o" * 16)),
-            properties={"flags": chance.choice((0, 15))},
+            properties={"flags": chance.choice((0, 15)), "label": chance.choice(ODD_LABELS)},
         )
 
     def many(self, make: Callable[[], Any]) -> tuple[Any, ...]:
