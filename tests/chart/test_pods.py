@@ -1,0 +1,141 @@
+"""The chart's members find each other, serve, and are restarted and added to under load."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from qm.client.wire import Wire
+from qm.load.receiver import Mode
+from qm.load.run import Plan, Reading, Run
+from qm.load.workload import Target, Workload
+from qm.node.config import MSMQ_PORT
+from qm.pb import control_pb2
+from tests.chart.pods import Pod, Release
+from tests.chart.rendering import TLS
+from tests.cluster.harness import free_network
+
+VALUES = {
+    **TLS,
+    "drainSeconds": 30,
+    "storage": {"reserveMiB": 16, "logRetainMiB": 128, "cacheMiB": 16},
+    "queueManager": {"computerName": "ORDERS"},
+}
+RATE_PER_S = 100
+SETTLE_S = 60.0
+
+
+@contextlib.asynccontextmanager
+async def installed(folder: Path) -> AsyncIterator[tuple[Release, list[Pod]]]:
+    """Install the release and wait for its members, all of which start at once."""
+    release = Release(VALUES, folder, free_network(), pods_max=4)
+    pods = [Pod(release, ordinal) for ordinal in range(3)]
+    try:
+        await asyncio.gather(*(pod.start() for pod in pods))
+        await asyncio.gather(*(pod.ready() for pod in pods))
+        yield release, pods
+    finally:
+        await asyncio.gather(*(pod.kill() for pod in pods))
+
+
+async def plan(release: Release, pods: list[Pod], folder: Path) -> Plan:
+    """Make the queues; return a load that goes through every member."""
+    targets = (
+        Target("DIRECT=OS:ORDERS\\private$\\plain"),
+        Target("DIRECT=OS:ORDERS\\private$\\transactional", is_transactional=True),
+    )
+    wire = Wire([pod.api for pod in pods], release.admin)
+    for target in targets:
+        request = control_pb2.CreateQueueRequest(
+            path_name=target.format_name.removeprefix("DIRECT=OS:"),
+            attributes={"transactional": control_pb2.Value(flag=target.is_transactional)},
+        )
+        await wire.call(lambda stubs: stubs.queues.CreateQueue, request)
+    await wire.close()
+    addresses = [(pod.address, MSMQ_PORT) for pod in pods]
+    return Plan(
+        workload=Workload(targets=targets),
+        rate_per_s=RATE_PER_S,
+        senders=[addresses[k:] + addresses[:k] for k in range(len(addresses))],
+        receivers=[
+            Reading(targets[0].format_name, Mode.STREAM),
+            Reading(targets[1].format_name, Mode.TRANSACTION),
+        ],
+        endpoints=[pod.api for pod in pods],
+        tls=release.admin,
+        reconnect_s=0.2,
+        history=folder / "history.jsonl",
+    )
+
+
+async def voters(release: Release, pod: Pod) -> list[str]:
+    wire = Wire([pod.api], release.admin)
+    try:
+        reply = await wire.call(
+            lambda stubs: stubs.cluster.ListMembers, control_pb2.ListMembersRequest()
+        )
+    finally:
+        await wire.close()
+    return sorted(m.raft_id for m in reply.members if m.role == control_pb2.MemberRole.VOTER)
+
+
+async def under_load(run: Run, change: asyncio.Task[None]) -> None:
+    """Send until a change of the release is over, and a little longer."""
+    while not change.done():
+        await run.send(0.5)
+    await change
+    await run.send(1.0)
+
+
+@pytest.mark.timeout(420)
+def test_a_release_is_born_restarted_and_scaled_up_under_load(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with installed(tmp_path) as (release, pods):
+            founders = [f"{pod.name}.1" for pod in pods]
+            assert await voters(release, pods[2]) == founders
+
+            async def roll() -> None:
+                for pod in reversed(list(pods)):  # as a StatefulSet does
+                    await pod.stop()
+                    await pod.start()
+                    await pod.ready()
+
+            async def scale_up() -> None:
+                pods.append(Pod(release, 3))
+                await pods[3].start()
+                await pods[3].ready()
+                while await voters(release, pods[3]) != [*founders, f"{pods[3].name}.1"]:
+                    await asyncio.sleep(0.1)
+
+            async with Run(await plan(release, pods, tmp_path)) as run:
+                await under_load(run, asyncio.create_task(roll()))
+                await under_load(run, asyncio.create_task(scale_up()))
+                await run.settle(SETTLE_S)
+                verdict = await run.verdict()
+            assert verdict.holds, verdict
+            assert verdict.acknowledged == verdict.sent == verdict.received > 0, verdict
+            assert await voters(release, pods[0]) == [*founders, f"{pods[3].name}.1"]
+
+    uvloop.run(scenario())
+
+
+def test_a_pod_without_its_variables_says_which(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        release = Release(VALUES, tmp_path, free_network(), pods_max=3)
+        pod = Pod(release, 0)
+        assert pod.environment()["QM_ENDPOINT"] == f"{pod.address}:1811"
+        release.container["env"] = [
+            variable for variable in release.container["env"] if variable["name"] != "QM_CLUSTER"
+        ]
+        await pod.start()
+        try:
+            assert await pod.exit_status() == 78
+        finally:
+            await pod.kill()
+        (line,) = pod.log.read_text().splitlines()
+        assert "`birth.cluster`: the environment variable QM_CLUSTER is not set" in line
+
+    uvloop.run(scenario())
