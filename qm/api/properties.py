@@ -31,14 +31,14 @@ def properties_of(
     properties = data_pb2.Properties(
         body=message.body if with_body else b"",
         body_type=message.body_type,
-        label=message.label,
+        label=_text(message.label),
         priority=message.priority,
         delivery=_DELIVERIES[message.delivery_guarantee],
         time_to_reach_queue_s=message.time_to_reach_queue,
         time_to_be_received_s=message.time_to_be_received,
         application_tag=message.application_tag,
-        response_queue=message.response_queue_format_name,
-        administration_queue=message.administration_queue_format_name,
+        response_queue=_text(message.response_queue_format_name),
+        administration_queue=_text(message.administration_queue_format_name),
         acknowledgements=message.acknowledgements_requested,
         dead_letter=message.negative_journaling_requested,
         journal=message.positive_journaling_requested,
@@ -47,16 +47,16 @@ def properties_of(
         tracing_queue=_or_empty(message.tracing_queue_identifier),
         message_class=message.message_class,
         connector_type=_or_empty(message.connector_type_identifier),
-        destinations=message.destination_multi_queue_format_name,
-        administration_queues=message.administration_multi_queue_format_name,
-        response_queues=message.response_multi_queue_format_name,
+        destinations=map(_text, message.destination_multi_queue_format_name),
+        administration_queues=map(_text, message.administration_multi_queue_format_name),
+        response_queues=map(_text, message.response_multi_queue_format_name),
         privacy_level=message.privacy_level,
         authentication_level=message.authentication_level,
         hash_algorithm=message.hash_algorithm,
         encryption_algorithm=message.encryption_algorithm,
         sender_certificate=message.sender_certificate,
         source_machine=message.source_machine_identifier,
-        destination_queue=message.destination_queue_format_name,
+        destination_queue=_text(message.destination_queue_format_name),
         sent_time_s=message.sent_time,
         arrived_time_s=arrived_time_s,
         lookup_identifier=lookup_identifier,
@@ -67,8 +67,8 @@ def properties_of(
         properties.correlation_id = correlation
     _add_security(properties, message)
     _add_transaction(properties, message)
-    properties.soap_header = message.soap_header
-    properties.soap_body = message.soap_body
+    properties.soap_header = _text(message.soap_header)
+    properties.soap_body = _text(message.soap_body)
     return properties
 
 
@@ -83,7 +83,7 @@ def _add_security(properties: data_pb2.Properties, message: Message) -> None:
     properties.signature = message.signature
     properties.destination_symmetric_key = message.symmetric_key
     properties.authentication_provider_type = message.authentication_provider_type
-    properties.authentication_provider_name = message.authentication_provider_name
+    properties.authentication_provider_name = _text(message.authentication_provider_name)
 
 
 def _add_transaction(properties: data_pb2.Properties, message: Message) -> None:
@@ -94,7 +94,14 @@ def _add_transaction(properties: data_pb2.Properties, message: Message) -> None:
     properties.transaction_id = message_id(
         message.source_machine_identifier, message.transaction_identifier
     )
-    properties.transaction_status_queue = message.transaction_status_queue_format_name
+    properties.transaction_status_queue = _text(message.transaction_status_queue_format_name)
+
+
+def _text(text: str) -> str:
+    """Return what protobuf can carry: half a surrogate pair of a packet is replaced."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _or_empty(guid: bytes) -> bytes:

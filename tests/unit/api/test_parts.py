@@ -13,6 +13,7 @@ from qm.api.deciding import Decider
 from qm.api.definitions import Document, QueueDefinition, read_document, write_document
 from qm.api.errors import InvalidArgument, LimitReached
 from qm.api.events import EventLog
+from qm.api.properties import properties_of
 from qm.api.proposing import COMMANDS_PER_PROPOSAL_MAX, Proposer
 from qm.model.commands import Command, Confirm, Request, Send, Target
 from qm.model.effects import Outcome
@@ -21,6 +22,7 @@ from qm.pb import control_pb2 as pb
 from qm.store.cluster import OutcomeUnknown, Unavailable
 from qm.wire.access_mask import QueueAccess
 from qm.wire.codes import ErrorCode
+from tests.unit.model.world import packet
 
 
 def test_credit_gives_out_every_number_once_whatever_is_answered() -> None:
@@ -201,3 +203,11 @@ def test_a_document_reads_back_and_says_where_it_is_wrong() -> None:
     ):
         with pytest.raises(InvalidArgument, match=reason):
             read_document(text)
+
+
+def test_texts_that_protobuf_cannot_carry_are_shown_all_the_same() -> None:
+    """A label is any 16-bit units; whoever sends half a pair must not make it unreadable."""
+    raw = packet(1, properties={"label": "a\ud800z"})
+    assert properties_of(raw, 1, 2, with_body=True).label == "a\ufffdz"
+    whole = packet(1, properties={"label": "\U0001f600"})
+    assert properties_of(whole, 1, 2, with_body=True).label == "\U0001f600"
