@@ -39,16 +39,21 @@ class MsmqSection(Section, frozen=True, kw_only=True):
     """`[msmq]`: the endpoint that MSMQ peers see."""
 
     listen: tuple[str, ...] = ()
-    """Addresses, IPv4 or IPv6; empty = the node's host."""
+    """Addresses, IPv4 or IPv6; empty = `bind`."""
     port: Port = MSMQ_PORT
+    """TCP. Peers expect 1801: format names carry no port."""
     ping_port: Port = PING_PORT
+    """UDP. Peers expect 3527."""
     answer_pings: bool = True
+    """Whether the UDP port is opened at all."""
     source_address: str = ""
     """From which outgoing sessions leave, such as a virtual IP; empty = the system's choice."""
     sessions_max: Positive = 4000
+    """Open at this node at a time; the next connection is closed."""
     sessions_per_address_max: Positive = 2500
-    """Before and after the handshake."""
+    """Of these from one address, before and after the handshake."""
     sessions_per_queue_manager_max: Positive = 2500
+    """Of these from one queue manager, by the GUID that it gives."""
     window_size: Annotated[int, msgspec.Meta(ge=1, le=0x4000)] = 64
     """Messages in flight that a peer is allowed."""
     aliases: tuple[str, ...] = ()
@@ -59,8 +64,9 @@ class ApiSection(Section, frozen=True, kw_only=True):
     """`[api]`: gRPC control and data plane."""
 
     listen: str = ""
-    """Address; empty = the node's host."""
+    """Address; empty = `bind`."""
     port: Port = API_PORT
+    """TCP, mutual TLS."""
     insecure: bool = False
     """Without TLS; refused unless the address is a loopback one. Every caller is an admin."""
 
@@ -69,7 +75,9 @@ class RaftSection(Section, frozen=True, kw_only=True):
     """`[raft]`: consensus between nodes."""
 
     port: Port = RAFT_PORT
+    """TCP, mutual TLS between nodes: consensus."""
     relay_port: Port = RELAY_PORT
+    """TCP, mutual TLS between nodes: what edges and clients ask of the leader."""
     log_retain_mb: Positive = 1024
     """Log kept beyond what recovery needs, for followers that fall behind."""
 
@@ -78,26 +86,33 @@ class HttpSection(Section, frozen=True, kw_only=True):
     """`[http]`: health and metrics, without TLS."""
 
     listen: str = ""
+    """Address; empty = `bind`."""
     port: Port = HTTP_PORT
+    """TCP: /livez, /readyz, /leader, /metrics."""
 
 
 class TlsSection(Section, frozen=True, kw_only=True):
     """`[tls]`: PEM files of this node, read again when they change."""
 
     authority: Path
+    """Certificates that sign nodes and callers."""
     certificate: Path
+    """Of this node: carries its name, where it is reached, and the role "node"."""
     key: Path
+    """Of the certificate."""
 
 
 class StorageSection(Section, frozen=True, kw_only=True):
-    """`[storage]`."""
+    """`[storage]`: what is kept in `data`, and who can open it."""
 
     cache_mb: Positive = 64
+    """Memory for what is read of the state again and again."""
     reserve_mb: Positive = 256
     """Kept free for receiving, purging and elections when the disk is full (DESIGN section 6)."""
     sealing_key_file: Path | None = None
     """Seals private keys at rest; made at the cluster's birth if absent."""
     sealing_key_command: tuple[str, ...] = ()
+    """Program and arguments that write that key to standard output, instead of a file."""
 
 
 class BirthSection(Section, frozen=True, kw_only=True):
@@ -119,15 +134,20 @@ class LogSection(Section, frozen=True, kw_only=True):
     """`[log]`: lines on stderr, JSON."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """From which on lines are written."""
 
 
 class MemberSection(Section, frozen=True, kw_only=True):
     """`[[members]]`: where a founder or seed is."""
 
     name: Name
+    """Of that node."""
     host: str
+    """Address or DNS name under which it is reached."""
     raft_port: Port = RAFT_PORT
+    """Its `raft.port`."""
     relay_port: Port = RELAY_PORT
+    """Its `raft.relay_port`."""
 
 
 class NodeConfig(Section, frozen=True, kw_only=True):
