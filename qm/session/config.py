@@ -45,6 +45,9 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Arrivals not yet committed, above which the session asks its edge to stop reading."""
     uncommitted_max_count: int = limits.UNCOMMITTED_MAX_COUNT
     """The same in messages; at most OPEN_POSITIONS_MAX_COUNT."""
+    acknowledged_after_count: int = limits.ACKNOWLEDGED_AFTER_COUNT
+    """Durable messages that are acknowledged although others are in flight, unless half a window
+    or 32 recoverable ones are fewer [MS-MQQB 3.1.5.8.7]."""
     admit: Admission = admit_all
     """Asked once per EstablishConnection request; must be quick and must not raise."""
 
@@ -58,6 +61,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True):
             ("cleanup_timeout_ms", 1, 0xFFFF_FFFF),
             ("uncommitted_max_bytes", 1, 0xFFFF_FFFF),
             ("uncommitted_max_count", 1, limits.OPEN_POSITIONS_MAX_COUNT),
+            ("acknowledged_after_count", 1, limits.OPEN_POSITIONS_MAX_COUNT),
         )
         for name, low, high in ranges:
             value = getattr(self, name)

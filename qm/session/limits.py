@@ -38,6 +38,9 @@ CLEANUP_TIMEOUT_MS: Final = 300_000
 RETRY_CONNECT_TIMEOUT_MS: Final = 5_000
 # 3.1.2.4 and 3.1.3.2, notes <46> and <51>.
 ACK_WAIT_TIMEOUT_MS: Final = 20_000
+# Under a steady load something is always in flight: then so many durable messages are enough for an
+# acknowledgement of their own, where half a window would be more (QB-A33).
+ACKNOWLEDGED_AFTER_COUNT: Final = 8
 ACK_WAIT_FACTOR: Final = 1
 ACK_WAIT_FACTOR_DIRECT: Final = 2
 # 3.1.3.2: RecoverableAckSendTimeout before the handshake has set it.

@@ -275,9 +275,10 @@ class Session:
         if self._is_closed or not self._receiving.commit(upto):
             return
         receiving = self._receiving
+        enough = max(1, min(self._window // 2, self._config.acknowledged_after_count))
         if (
             not receiving.uncommitted
-            or receiving.unacked >= max(1, self._window // 2)
+            or receiving.unacked >= enough
             or receiving.unacked_recoverable >= RECOVERABLE_ACK_FLAGS_COUNT
         ):
             self._ack_due = True

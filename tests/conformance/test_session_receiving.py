@@ -129,7 +129,7 @@ def test_numbers_of_the_bitmap_are_those_since_the_last_acknowledgement() -> Non
 @pytest.mark.spec("QB-3.1.5.8.7-01", "QB-3.1.5.8.7-03", "QB-3.1.5.8.2-10")
 def test_thirty_two_recoverable_messages_are_acknowledged_at_once() -> None:
     driven = open_acceptor(window=200)
-    config = SessionConfig(window_size=200)
+    config = SessionConfig(window_size=200, acknowledged_after_count=200)
     driven = open_acceptor(config, window=200)
     driven.feed(*messages(1, 80))
     driven.session.commit(31)
@@ -153,12 +153,24 @@ def test_thirty_two_recoverable_messages_are_acknowledged_at_once() -> None:
 def test_acknowledgement_by_count_at_half_the_smaller_window(
     own: int, peer: int, half: int
 ) -> None:
-    driven = open_acceptor(SessionConfig(window_size=own), window=peer)
+    config = SessionConfig(window_size=own, acknowledged_after_count=own)
+    driven = open_acceptor(config, window=peer)
     driven.feed(*messages(1, half + 1, KIND_EXPRESS))
     driven.session.commit(half - 1)
     assert driven.acks() == []
     driven.session.commit(half)
     assert driven.acks() == [SessionHeader(half, window_size=own)]
+
+
+def test_eight_durable_messages_wait_for_no_more() -> None:
+    driven = open_acceptor(SessionConfig(window_size=64), window=64)
+    driven.feed(*messages(1, 20))
+    driven.session.commit(7)
+    assert driven.acks() == []
+    driven.session.commit(8)
+    assert driven.acks() == [SessionHeader(8, 1, 0xFF)]
+    driven.session.commit(15)
+    assert driven.acks() == []
 
 
 def test_zero_window_of_the_peer_counts_as_one() -> None:
