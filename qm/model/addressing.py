@@ -46,6 +46,12 @@ def is_service_queue(name: FormatName) -> bool:
     return isinstance(name, DirectName) and name.private and name.queue.lower() in _SERVICE_NAMES
 
 
+def stored_name(name: QueueName | None, header: UserHeader) -> str:
+    """Return `format_name_of` as a row can hold it, "" for what names no queue (qm.names)."""
+    text = format_name_of(name, header)
+    return text if text.isascii() else ""
+
+
 def format_name_of(name: QueueName | None, header: UserHeader) -> str:
     """Return the format name that a queue field of `header` means, "" for none.
 
@@ -59,8 +65,6 @@ def format_name_of(name: QueueName | None, header: UserHeader) -> str:
             return format_name_of(header.admin_queue, header)
         case DirectQueueFormatName():
             text = name.direct_format_name
-            if not text.isascii():
-                return ""  # no name of ours or of anybody (qm.names); rows hold text alone
             has_prefix = text[: len(DIRECT_PREFIX)].upper() == DIRECT_PREFIX
             return text if has_prefix else DIRECT_PREFIX + text
         case PublicQueueFormatName():

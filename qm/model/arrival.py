@@ -5,7 +5,7 @@ asked for.
 from typing import Final
 
 from qm.model.acknowledgements import Subject
-from qm.model.addressing import format_name_of, label_bytes
+from qm.model.addressing import label_bytes, stored_name
 from qm.model.commands import EdgeBatch, Facts
 from qm.model.effects import SequenceSeen
 from qm.model.enqueue import NewMessage
@@ -97,12 +97,12 @@ class Arrival:
             transaction = message.transaction
             self._obligation = Obligation(
                 acknowledgements=properties.flags,
-                administration_queue=format_name_of(header.admin_queue, header),
+                administration_queue=stored_name(header.admin_queue, header),
                 source_address=self._return_address(),
                 priority=message.priority,
                 application_tag=properties.application_tag,
                 label=label_bytes(properties.label),
-                destination=format_name_of(header.destination_queue, header),
+                destination=stored_name(header.destination_queue, header),
             )
             if transaction is not None:
                 self._obligation.final_ack = (

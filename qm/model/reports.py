@@ -6,7 +6,7 @@ sends it ([MS-MQQB] 3.1.7.1.7).
 
 from typing import Final
 
-from qm.model.addressing import format_name_of
+from qm.model.addressing import stored_name
 from qm.model.elements import QueueKind
 from qm.model.enqueue import Enqueue, EnqueueStatus, NewMessage
 from qm.model.ledger import Ledger
@@ -50,7 +50,7 @@ class Reports:
             header.source_queue_manager,
             header.message_id,
             header.hop_count,
-            format_name_of(header.destination_queue, header),
+            stored_name(header.destination_queue, header),
         )
         report = received_report(traced, wanted, self._ledger.now_ms // 1000)
         manager = self._ledger.manager

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from qm.model.addressing import format_name_of, is_service_queue, label_bytes
+from qm.model.addressing import is_service_queue, label_bytes, stored_name
 from qm.model.clients import Clients
 from qm.model.commands import Send
 from qm.model.effects import Outcome
@@ -201,10 +201,10 @@ def _obligation(message: UserMessage, application_deadletter_queue: str) -> Obli
         return None
     return Obligation(
         acknowledgements=properties.flags,
-        administration_queue=format_name_of(header.admin_queue, header),
+        administration_queue=stored_name(header.admin_queue, header),
         application_deadletter_queue=application_deadletter_queue,
         priority=message.priority,
         application_tag=properties.application_tag,
         label=label_bytes(properties.label),
-        destination=format_name_of(header.destination_queue, header),
+        destination=stored_name(header.destination_queue, header),
     )
