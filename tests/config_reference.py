@@ -162,6 +162,8 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
     value = field.default
     if value is msgspec.NODEFAULT:
         value = field.default_factory()
+    if isinstance(value, Path):
+        value = str(value)
     return "none" if value is None else f"`{msgspec.json.encode(value).decode()}`"
 
 

@@ -130,6 +130,17 @@ class BirthSection(Section, frozen=True, kw_only=True):
     """Its qualified name; empty = the computer name."""
 
 
+class KubernetesSection(Section, frozen=True, kw_only=True):
+    """`[kubernetes]`: for a node in a pod of its own name."""
+
+    label_leader: bool = False
+    """Keep the pod's label `quorate.io/role` at `leader` or `follower`."""
+    api_server: str = "https://kubernetes.default.svc"
+    """Where the label is set."""
+    service_account: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+    """Folder with `token`, `namespace` and `ca.crt`, read each time."""
+
+
 class LogSection(Section, frozen=True, kw_only=True):
     """`[log]`: lines on stderr, JSON."""
 
@@ -172,4 +183,5 @@ class NodeConfig(Section, frozen=True, kw_only=True):
     http: HttpSection = HttpSection()
     storage: StorageSection = StorageSection()
     birth: BirthSection = BirthSection()
+    kubernetes: KubernetesSection = KubernetesSection()
     log: LogSection = LogSection()

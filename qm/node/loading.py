@@ -90,7 +90,7 @@ def _section(kind: Any) -> type[Section] | None:
 
 def _at(config: NodeConfig, folder: Path) -> NodeConfig:
     """Return the configuration with absolute paths."""
-    tls, storage = config.tls, config.storage
+    tls, storage, kubernetes = config.tls, config.storage, config.kubernetes
     replace = msgspec.structs.replace
     return replace(
         config,
@@ -105,6 +105,7 @@ def _at(config: NodeConfig, folder: Path) -> NodeConfig:
             storage,
             sealing_key_file=storage.sealing_key_file and folder / storage.sealing_key_file,
         ),
+        kubernetes=replace(kubernetes, service_account=folder / kubernetes.service_account),
     )
 
 

@@ -23,6 +23,7 @@ from qm.node.endpoints import MsmqEndpoint
 from qm.node.gauges import Gauges
 from qm.node.housekeeping import Certificates, DiskWatch, Housekeeping
 from qm.node.journal import Journal
+from qm.node.kubernetes import LOOK_EVERY_S, LeaderLabel
 from qm.node.members import Members
 from qm.node.operations import NodeOperations
 from qm.node.replicated import Hooks, ReplicatedConfig, ReplicatedStore
@@ -167,6 +168,13 @@ class Service:
         begin("draining", KEEP_FOLLOWING_EVERY_S, self._drain.keep_following)
         begin("audit proof", PROVE_EVERY_S, self._auditor.prove_marks)
         begin("clock", WATCH_CLOCK_EVERY_S, self._timekeeper.watch)
+        if self._config.kubernetes.label_leader:
+            label = LeaderLabel(
+                self._config.kubernetes,
+                self._config.name,
+                lambda: self.replicated.leadership.is_here,
+            )
+            begin("leader label", LOOK_EVERY_S, label.look)
 
     async def stop(self) -> None:
         """Finish what was taken, hand leadership over, and close."""

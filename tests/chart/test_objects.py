@@ -32,6 +32,15 @@ ALL_VALUES = [pytest.param(example(path), id=path.stem) for path in EXAMPLES] + 
 ]
 
 
+def node_config(objects: list[Object]) -> Object:
+    (text,) = [
+        c["data"]["node.toml"]
+        for c in of_kind(objects, "ConfigMap")
+        if "node.toml" in c.get("data", {})
+    ]
+    return tomllib.loads(text)
+
+
 @pytest.mark.parametrize("values", ALL_VALUES)
 def test_every_object_is_what_kubernetes_knows(values: Object) -> None:
     for found in render(values):
@@ -156,6 +165,8 @@ def test_the_leader_service_selects_by_label_and_may_only_patch_members() -> Non
     assert rule["verbs"] == ["patch"]
     assert all(name.rpartition("-")[2].isdecimal() for name in rule["resourceNames"])
     assert not of_kind(render(TLS), "Role")
+    assert node_config(objects)["kubernetes"]["label_leader"] is True
+    assert node_config(render(TLS))["kubernetes"]["label_leader"] is False
 
 
 def test_the_certificate_names_every_member_with_its_role() -> None:
@@ -187,10 +198,7 @@ def test_the_sealing_key_has_the_bytes_that_the_node_reads() -> None:
 
 def test_the_node_configuration_is_toml_with_all_founders() -> None:
     objects = render(example(Path(EXAMPLES[0]).with_name("production.yaml")))
-    (text,) = [
-        c["data"]["node.toml"] for c in of_kind(objects, "ConfigMap") if "node.toml" in c["data"]
-    ]
-    config = tomllib.loads(text)
+    config = node_config(objects)
     assert [member["name"].rpartition("-")[2] for member in config["members"]] == list("01234")
     assert config["msmq"]["aliases"] == ["orders.example.com"]
     assert config["birth"]["computer_name"] == "ORDERS"

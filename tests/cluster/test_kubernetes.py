@@ -1,0 +1,91 @@
+"""The leader's label on its pod, set at an API server that speaks as Kubernetes' does."""
+
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+
+from qm.api.identity import Role
+from qm.node.config import KubernetesSection, NodeConfig
+from qm.node.kubernetes import LABEL
+from qm.node.pki import AUTHORITY_CERTIFICATE, create_authority, issue
+from tests.cluster.harness import cluster, run, until
+
+TOKEN = "a-token"
+ROLES = ("leader", "follower")
+
+
+class ApiServer:
+    """Takes patches of pods' labels from whoever has the token."""
+
+    def __init__(self, folder: Path) -> None:
+        create_authority(folder, "kubernetes")
+        certificate, key = issue(folder, "api-server", Role.NODE, ["127.0.0.1"])
+        self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._tls.load_cert_chain(certificate, key)
+        self.account = folder / "account"
+        self.account.mkdir()
+        (self.account / "ca.crt").write_bytes((folder / AUTHORITY_CERTIFICATE).read_bytes())
+        (self.account / "namespace").write_text("messaging")
+        (self.account / "token").write_text("not-yet-the-token")
+        self.url = ""
+        self.labels: dict[str, str] = {}
+        self.refused = 0
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        app = web.Application()
+        app.add_routes([web.patch("/api/v1/namespaces/messaging/pods/{pod}", self._patch)])
+        runner = web.AppRunner(app)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._tls)
+            await site.start()
+            self.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
+            yield
+        finally:
+            await runner.cleanup()
+
+    async def _patch(self, request: web.Request) -> web.Response:
+        if request.headers["Authorization"] != f"Bearer {TOKEN}":
+            self.refused += 1
+            return web.json_response({"message": "Unauthorized"}, status=401)
+        assert request.content_type == "application/merge-patch+json"
+        change = await request.json()
+        ((key, value),) = change["metadata"]["labels"].items()
+        assert key == LABEL
+        self.labels[request.match_info["pod"]] = value
+        return web.json_response({})
+
+
+def test_exactly_the_leaders_pod_has_the_label(tmp_path: Path) -> None:
+    server = ApiServer(tmp_path)
+
+    def labelled(config: NodeConfig) -> NodeConfig:
+        section = KubernetesSection(
+            label_leader=True, api_server=server.url, service_account=server.account
+        )
+        return msgspec.structs.replace(config, kubernetes=section)
+
+    async def scenario() -> None:
+        async with server.serving(), cluster(3, change=labelled) as nodes:
+            await until(lambda: server.refused >= 3, lambda: server.refused)
+            assert server.labels == {}
+            (server.account / "token").write_text(TOKEN)  # renewed in place
+
+            async def settled() -> str:
+                leader = (await nodes.leader()).name
+                expected = {name: ROLES[name != leader] for name in nodes.nodes}
+                await until(lambda: server.labels == expected, lambda: server.labels)
+                return leader
+
+            before = await settled()
+            heir, _ = await nodes.followers()
+            await heir.service.members.transfer(heir.name)
+            await until(lambda: nodes.serving() is heir, nodes.serving)
+            assert await settled() == heir.name != before
+
+    run(scenario())
