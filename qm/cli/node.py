@@ -69,7 +69,8 @@ def prestop(path: Path, drain_s: int) -> None:
     """Make the running node of this configuration ready to be stopped.
 
     Waits until the other nodes can do without it, then has it close its sessions and hand
-    leadership over. Stop the node afterwards, whatever the exit code is.
+    leadership over. A pod whose StatefulSet is scaled down to others leaves the cluster, too
+    (`[kubernetes]`). Stop the node afterwards, whatever the exit code is.
 
     Exit code: 0 nobody will notice its end; 1 it is drained, but the others cannot do without it or
     it still leads; 4 it does not answer.
@@ -78,6 +79,6 @@ def prestop(path: Path, drain_s: int) -> None:
     from qm.node.loading import ConfigError
 
     try:
-        prestop_node(path, drain_s)
+        prestop_node(path, drain_s, click.echo)
     except (NotReady, ConfigError) as error:
         raise click.ClickException(str(error)) from error

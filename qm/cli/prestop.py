@@ -1,6 +1,7 @@
 """`qm node prestop`: what happens to a node right before it is stopped on purpose."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,7 +78,30 @@ async def _drain(wire: Any, name: str) -> bool:
         await asyncio.sleep(ASK_EVERY_S)
 
 
-def prestop_node(path: Path, drain_s: float) -> None:
+async def leave(wire: Any, config: "NodeConfig", say: Callable[[str], None]) -> None:
+    """Drain a node and take it out of the cluster. Raises NotReady, and what calls raise."""
+    from qm.node.entering import open_steps
+    from qm.node.joining import JoinRefused
+
+    await _drain(wire, config.name)
+    try:
+        async with open_steps(config, say) as steps:
+            await steps.leave()
+    except JoinRefused as error:
+        raise NotReady(str(error)) from error
+
+
+async def _is_scaled_away(config: "NodeConfig", say: Callable[[str], None]) -> bool:
+    from qm.node.kubernetes import ApiServerRefused, is_scaled_away
+
+    try:
+        return await is_scaled_away(config.kubernetes, config.name)
+    except ApiServerRefused as error:
+        say(f"{config.name} stays a member: it is not known whether it shall come back: {error}")
+        return False
+
+
+def prestop_node(path: Path, drain_s: float, say: Callable[[str], None]) -> None:
     """Make the node of a configuration ready to stop. Raises NotReady, ConfigError."""
     from qm.node.loading import load
 
@@ -85,7 +109,10 @@ def prestop_node(path: Path, drain_s: float) -> None:
 
     async def work(wire: Any) -> NotReady | None:
         try:
-            await make_ready(wire, config.name, drain_s)
+            if await _is_scaled_away(config, say):
+                await leave(wire, config, say)
+            else:
+                await make_ready(wire, config.name, drain_s)
         except NotReady as error:
             return error
         return None

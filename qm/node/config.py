@@ -135,8 +135,11 @@ class KubernetesSection(Section, frozen=True, kw_only=True):
 
     label_leader: bool = False
     """Keep the pod's label `quorate.io/role` at `leader` or `follower`."""
+    stateful_set: str = ""
+    """Whose pod this is: `qm node prestop` takes a node out of the cluster when its StatefulSet is
+    scaled down to pods below it, but not to none; empty = never."""
     api_server: str = "https://kubernetes.default.svc"
-    """Where the label is set."""
+    """Who is asked."""
     service_account: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount")
     """Folder with `token`, `namespace` and `ca.crt`, read each time."""
 

@@ -151,6 +151,21 @@ class Steps:
         await self._catch_up(seeds, raft_id)
         return raft_id
 
+    async def leave(self) -> None:
+        """Take this configuration's node out of the members for good. Raises JoinRefused."""
+        name = self._config.name
+        seeds = [member.name for member in self._config.members if member.name != name]
+        change = relay_pb2.MemberChange(kind=ChangeKind.REMOVE.value, node=name)
+        end = asyncio.get_running_loop().time() + LEADER_WAIT_S
+        while asyncio.get_running_loop().time() < end:
+            state = await self._cluster_state(seeds)
+            if name not in map(_name, (*state.voters, *state.learners)):
+                self._say(f"{name} is no member any more")
+                return
+            await self._lead(state.node, change)
+            await asyncio.sleep(POLL_S)
+        raise JoinRefused(f"{name} is not removed: `qm cluster remove {name}` does it")
+
     async def _cluster_state(self, seeds: list[str]) -> relay_pb2.InspectReply:
         """Return the most advanced answer of a seed that belongs to a cluster with a leader."""
         end = asyncio.get_running_loop().time() + LEADER_WAIT_S

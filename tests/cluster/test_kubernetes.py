@@ -1,4 +1,4 @@
-"""The leader's label on its pod, set at an API server that speaks as Kubernetes' does."""
+"""A leader's label and a pod scaled away, at an API server that speaks as Kubernetes' does."""
 
 import contextlib
 import ssl
@@ -6,13 +6,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
+import pytest
 from aiohttp import web
 
 from qm.api.identity import Role
-from qm.node.config import KubernetesSection, NodeConfig
-from qm.node.kubernetes import LABEL
+from qm.cli.prestop import leave
+from qm.client.wire import Tls, Wire
+from qm.node.config import API_PORT, KubernetesSection, NodeConfig
+from qm.node.kubernetes import LABEL, ApiServerRefused, is_scaled_away
 from qm.node.pki import AUTHORITY_CERTIFICATE, create_authority, issue
 from tests.cluster.harness import cluster, run, until
+from tests.cluster.test_membership import members, propose
 
 TOKEN = "a-token"
 ROLES = ("leader", "follower")
@@ -34,11 +38,18 @@ class ApiServer:
         self.url = ""
         self.labels: dict[str, str] = {}
         self.refused = 0
+        self.replicas: int | None = None
+        """Of the StatefulSet `n`, whose pods are n-0, n-1, ..."""
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         app = web.Application()
-        app.add_routes([web.patch("/api/v1/namespaces/messaging/pods/{pod}", self._patch)])
+        app.add_routes(
+            [
+                web.patch("/api/v1/namespaces/messaging/pods/{pod}", self._patch),
+                web.get("/apis/apps/v1/namespaces/messaging/statefulsets/n", self._stateful_set),
+            ]
+        )
         runner = web.AppRunner(app)
         await runner.setup()
         try:
@@ -48,6 +59,11 @@ class ApiServer:
             yield
         finally:
             await runner.cleanup()
+
+    async def _stateful_set(self, _: web.Request) -> web.Response:
+        if self.replicas is None:
+            return web.json_response({"message": "not found"}, status=404)
+        return web.json_response({"spec": {"replicas": self.replicas}})
 
     async def _patch(self, request: web.Request) -> web.Response:
         if request.headers["Authorization"] != f"Bearer {TOKEN}":
@@ -87,5 +103,49 @@ def test_exactly_the_leaders_pod_has_the_label(tmp_path: Path) -> None:
             await heir.service.members.transfer(heir.name)
             await until(lambda: nodes.serving() is heir, nodes.serving)
             assert await settled() == heir.name != before
+
+    run(scenario())
+
+
+def test_a_pod_is_scaled_away_when_its_stateful_set_has_fewer_but_some(tmp_path: Path) -> None:
+    server = ApiServer(tmp_path)
+
+    async def scenario() -> None:
+        async with server.serving():
+            section = KubernetesSection(
+                stateful_set="n", api_server=server.url, service_account=server.account
+            )
+            with pytest.raises(ApiServerRefused, match="404"):
+                await is_scaled_away(section, "n-3")
+            for replicas, expected in ((4, False), (3, True), (1, True), (0, False)):
+                server.replicas = replicas
+                assert await is_scaled_away(section, "n-3") is expected, replicas
+            assert not await is_scaled_away(section, "other-3")
+            assert not await is_scaled_away(KubernetesSection(), "n-3")
+        with pytest.raises(ApiServerRefused, match="ClientConnector"):
+            await is_scaled_away(section, "n-3")
+
+    run(scenario())
+
+
+def test_a_node_that_leaves_is_no_member_and_the_others_go_on() -> None:
+    async def scenario() -> None:
+        async with cluster(3) as nodes:
+            leaving = await nodes.leader()
+            files = nodes.certificate(leaving.name)
+            wire = Wire(
+                [f"{leaving.host}:{API_PORT}"],
+                Tls(files.authority, files.certificate, files.key, server_name=leaving.name),
+            )
+            said: list[str] = []
+            try:
+                await leave(wire, leaving.config, said.append)
+            finally:
+                await wire.close()
+            assert said == [f"{leaving.name} is no member any more"]
+            await leaving.stop()
+            assert leaving.name + ".1" not in await members(nodes)
+            for node in nodes.up:
+                await propose(node)
 
     run(scenario())
