@@ -1,7 +1,8 @@
 """Pods of the rendered StatefulSet as processes: its arguments, its environment, its node.toml.
 
 What differs from Kubernetes is said here and nowhere else: a pod's address is a loopback one, DNS
-names are replaced by those addresses, and folders of the container are folders of the test.
+names are replaced by those addresses, folders of the container are folders of the test, and the
+API server is the test's.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from qm.client.wire import Tls
 from qm.node.config import API_PORT, HTTP_PORT
 from qm.node.pki import AUTHORITY_CERTIFICATE, create_authority, issue
 from tests.chart.rendering import ROOT, Object, of_kind, one, render
+from tests.cluster.test_kubernetes import TOKEN, ApiServer
 
 NAMESPACE = "default"
 START_S = 90.0
@@ -28,6 +30,9 @@ class Release:
     """An installed release; its pods are started one by one."""
 
     def __init__(self, values: Object, folder: Path, network: str, pods_max: int) -> None:
+        (folder / "kubernetes").mkdir(parents=True)
+        self.server = ApiServer(folder / "kubernetes")
+        (self.server.account / "token").write_text(TOKEN)
         self.objects = render(values)
         self.folder = folder
         spec = one(self.objects, "StatefulSet")
@@ -80,6 +85,9 @@ class Pod:
         ]
         # One per pod: the folders in it are those of the container.
         self._config = release.folder / "etc" / "config" / f"{self.name}.toml"
+        server = release.server
+        where = f'api_server = "{server.url}"\nservice_account = "{server.account}"'
+        text = text.replace("[kubernetes]\n", f"[kubernetes]\n{where}\n")
         self._config.write_text(release.local(text, self.name))
         self.log = release.folder / f"{self.name}.log"
 

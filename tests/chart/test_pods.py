@@ -32,13 +32,15 @@ SETTLE_S = 60.0
 async def installed(folder: Path) -> AsyncIterator[tuple[Release, list[Pod]]]:
     """Install the release and wait for its members, all of which start at once."""
     release = Release(VALUES, folder, free_network(), pods_max=4)
-    pods = [Pod(release, ordinal) for ordinal in range(3)]
-    try:
-        await asyncio.gather(*(pod.start() for pod in pods))
-        await asyncio.gather(*(pod.ready() for pod in pods))
-        yield release, pods
-    finally:
-        await asyncio.gather(*(pod.kill() for pod in pods))
+    async with release.server.serving():
+        release.server.replicas = 3
+        pods = [Pod(release, ordinal) for ordinal in range(3)]
+        try:
+            await asyncio.gather(*(pod.start() for pod in pods))
+            await asyncio.gather(*(pod.ready() for pod in pods))
+            yield release, pods
+        finally:
+            await asyncio.gather(*(pod.kill() for pod in pods))
 
 
 async def plan(release: Release, pods: list[Pod], folder: Path) -> Plan:
@@ -91,7 +93,7 @@ async def under_load(run: Run, change: asyncio.Task[None]) -> None:
 
 
 @pytest.mark.timeout(420)
-def test_a_release_is_born_restarted_and_scaled_up_under_load(tmp_path: Path) -> None:
+def test_a_release_is_born_restarted_and_scaled_up_and_down_under_load(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with installed(tmp_path) as (release, pods):
             founders = [f"{pod.name}.1" for pod in pods]
@@ -104,20 +106,27 @@ def test_a_release_is_born_restarted_and_scaled_up_under_load(tmp_path: Path) ->
                     await pod.ready()
 
             async def scale_up() -> None:
+                release.server.replicas = 4
                 pods.append(Pod(release, 3))
                 await pods[3].start()
                 await pods[3].ready()
                 while await voters(release, pods[3]) != [*founders, f"{pods[3].name}.1"]:
                     await asyncio.sleep(0.1)
 
+            async def scale_down() -> None:
+                release.server.replicas = 3
+                assert "no member any more" in await pods[3].stop()
+
             async with Run(await plan(release, pods, tmp_path)) as run:
                 await under_load(run, asyncio.create_task(roll()))
                 await under_load(run, asyncio.create_task(scale_up()))
+                assert await voters(release, pods[0]) == [*founders, f"{pods[3].name}.1"]
+                await under_load(run, asyncio.create_task(scale_down()))
                 await run.settle(SETTLE_S)
                 verdict = await run.verdict()
             assert verdict.holds, verdict
             assert verdict.acknowledged == verdict.sent == verdict.received > 0, verdict
-            assert await voters(release, pods[0]) == [*founders, f"{pods[3].name}.1"]
+            assert await voters(release, pods[0]) == founders
 
     uvloop.run(scenario())
 

@@ -39,7 +39,7 @@ class ApiServer:
         self.labels: dict[str, str] = {}
         self.refused = 0
         self.replicas: int | None = None
-        """Of the StatefulSet `n`, whose pods are n-0, n-1, ..."""
+        """Of every StatefulSet; None: there is none."""
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -47,7 +47,9 @@ class ApiServer:
         app.add_routes(
             [
                 web.patch("/api/v1/namespaces/messaging/pods/{pod}", self._patch),
-                web.get("/apis/apps/v1/namespaces/messaging/statefulsets/n", self._stateful_set),
+                web.get(
+                    "/apis/apps/v1/namespaces/messaging/statefulsets/{name}", self._stateful_set
+                ),
             ]
         )
         runner = web.AppRunner(app)
