@@ -77,6 +77,8 @@ def error_of(failure: grpc.aio.AioRpcError) -> ClientError | None:
             return InvalidArgument(bad.field_violations[0].field, text)
     if code in (_Code.UNAVAILABLE, _Code.DEADLINE_EXCEEDED, _Code.CANCELLED):
         return None
+    if code is _Code.INTERNAL and text == _BROKEN_OFF:
+        return None
     if code in (_Code.PERMISSION_DENIED, _Code.UNAUTHENTICATED):
         return NotAllowed(text)
     if code is _Code.INVALID_ARGUMENT:
@@ -95,3 +97,5 @@ def _details(failure: grpc.aio.AioRpcError) -> Iterable:  # type: ignore[type-ar
 
 
 _KNOWN = frozenset(ErrorCode)
+_BROKEN_OFF = "Internal error from Core"
+"""What grpc.aio calls a stream whose peer vanished while it was written to."""
