@@ -2,11 +2,15 @@
 
 import grpc
 import pytest
-from grpc.aio import AioRpcError
+from grpc.aio import AioRpcError, Metadata
 
 from qm.client.errors import CallFailed, NotAllowed, error_of
 
 _Code = grpc.StatusCode
+
+
+def failure(code: grpc.StatusCode, details: str) -> AioRpcError:
+    return AioRpcError(code, Metadata(), Metadata(), details, "")
 
 
 @pytest.mark.parametrize(
@@ -20,9 +24,9 @@ _Code = grpc.StatusCode
     ],
 )
 def test_a_node_that_is_gone_is_no_answer(code: grpc.StatusCode, details: str) -> None:
-    assert error_of(AioRpcError(code, details=details)) is None
+    assert error_of(failure(code, details)) is None
 
 
 def test_other_failures_are_answers() -> None:
-    assert isinstance(error_of(AioRpcError(_Code.INTERNAL, details="a fault")), CallFailed)
-    assert isinstance(error_of(AioRpcError(_Code.PERMISSION_DENIED, details="no")), NotAllowed)
+    assert isinstance(error_of(failure(_Code.INTERNAL, "a fault")), CallFailed)
+    assert isinstance(error_of(failure(_Code.PERMISSION_DENIED, "no")), NotAllowed)
