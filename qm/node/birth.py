@@ -22,6 +22,8 @@ from qm.wire.public_key import MqdsPublicKey, PublicKeyBlob, write_mqds_public_k
 
 RSA_BITS: Final = 2048
 _PUBLIC_EXPONENT: Final = 65_537
+_NEWBORN: Final = 1
+"""QueueManager.version behind Provision."""
 PRIVATE_KEYS_LABEL: Final = b"queue manager keys"
 """What the seal is for (`qm.store.sealing.unseal`)."""
 SEALING_KEY_FILE: Final = "sealing.key"
@@ -94,6 +96,10 @@ def provision(computer_name: str, dns_name: str, aliases: tuple[str, ...], key: 
 
 
 def protection() -> SetQueueManager:
-    """Return the command, right behind Provision, that says who may do what from the start."""
+    """Return the command, right behind Provision, that says who may do what from the start.
+
+    It changes nothing but a newborn: where Provision is refused, an access list that was set since
+    stays.
+    """
     changes = {"security": encode_attribute(manager_descriptor())}
-    return SetQueueManager(Request("", 0, 0), changes, ())
+    return SetQueueManager(Request("", 0, 0), changes, (), if_version=_NEWBORN)
