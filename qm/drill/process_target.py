@@ -25,8 +25,6 @@ READY_WAIT_S: Final = 60.0
 STOP_WAIT_S: Final = 60.0
 POLL_S: Final = 0.05
 NODES: Final = 3
-NODES_MAX: Final = 5
-"""Configurations are made for as many; the others wait to be added."""
 COMPUTER_NAME: Final = "QUORATE"
 CLIENTS: Final = "clients"
 
@@ -167,10 +165,6 @@ class ProcessTarget:
         """See Target.lose_disk."""
         shutil.rmtree(self._layout.folder / node)
 
-    async def add(self) -> str:
-        """See Target.add."""
-        raise Refused(f"{self.name}: nodes cannot be added by this drill yet")
-
     async def rejoin(self, node: str) -> None:
         """See Target.rejoin."""
         try:
@@ -225,10 +219,6 @@ class NamespaceTarget(ProcessTarget):
                 raise Refused(str(error)) from error
             self._is_made = True
         await super().up()
-
-    async def down(self) -> None:
-        """See Target.down."""
-        await super().down()
 
     def remove(self) -> None:
         """Remove the namespaces."""

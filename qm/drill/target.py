@@ -14,9 +14,7 @@ class Ability(Enum):
 
     PROCESSES = "kill, pause, stop and start nodes"
     DISKS = "take a node's disk away"
-    MEMBERS = "add and remove nodes"
     NETWORK = "cut nodes and clients off from each other"
-    VIRTUAL_IP = "move a virtual address between nodes"
 
 
 class Refused(Exception):
@@ -83,9 +81,6 @@ class Target(Protocol):
 
     async def lose_disk(self, node: str) -> None:
         """Empty the folder of a node that does not run."""
-
-    async def add(self) -> str:
-        """Add a node to the cluster; return its name when it is a voter."""
 
     async def rejoin(self, node: str) -> None:
         """Have a node that was started with an empty folder come back; return when it votes."""
