@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from qm.drill.runner import Round
-    from qm.drill.scenarios import Scenario
+    from qm.drill.scenario import Scenario
     from qm.drill.target import Target
 
 TARGETS: Final = ("dev", "netns")

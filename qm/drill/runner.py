@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 
 from qm.client.wire import Wire
-from qm.drill.scenarios import Scenario
+from qm.drill.scenario import Scenario
 from qm.drill.target import Ability, Target, TargetFailed
 from qm.load.history import HistoryEvent, read_history
 from qm.load.receiver import Mode
