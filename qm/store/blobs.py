@@ -221,14 +221,20 @@ class Blobs:
         self._usage[file].live -= length
         self._put_use(file)
 
-    def empty_sparse(self) -> int:
-        """Copy bodies out of sparse files, a bounded number of bytes; return of how many entries.
+    def begin_file(self) -> None:
+        """Append no more to the current file, so that it can be emptied too."""
+        if self._current in self._usage:
+            self._current += 1
+
+    def empty_sparse(self, share: float = SPARSE_SHARE) -> int:
+        """Copy bodies out of files with a smaller share of live bytes, a bounded number of bytes;
+        return of how many entries.
 
         Raises what reading and writing files does.
         """
         moved = copied = 0
         for file, use in list(self._usage.items()):
-            if file == self._current or not 0 < use.live < use.written * SPARSE_SHARE:
+            if file == self._current or not 0 < use.live < use.written * share:
                 continue
             low, high = ENTRY_KEY.pack(use.first), ENTRY_KEY.pack(use.last + 1)
             while copied < SPARSE_BYTES_PER_STEP:

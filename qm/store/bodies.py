@@ -157,6 +157,12 @@ class Bodies:
         """
         return self._blobs.empty_sparse()
 
+    def empty_all_sparse(self, share: float) -> None:
+        """Have no file, however new, with a smaller share of live bytes; not for a serving node."""
+        self._blobs.begin_file()
+        while self._blobs.empty_sparse(share):
+            pass
+
     def settle(self) -> None:
         """Make copies and state durable, then remove files that nothing refers to."""
         self._blobs.settle()

@@ -326,6 +326,10 @@ class RocksState:
             digest += row_hash(full, value)
         return digest % MODULUS
 
+    def compact(self) -> None:
+        """Rewrite the database without what was deleted or replaced; not for a serving node."""
+        self._database.compact_range(None, None)
+
     def checkpoint(self, path: Path) -> None:
         """Make a copy of the database in a new folder, by hard links."""
         Checkpoint(self._database).create_checkpoint(str(path))
