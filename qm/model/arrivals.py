@@ -108,7 +108,7 @@ class Arrivals:
             arrival.command.packets, arrival.offset, arrival.head
         )
         self._ledger.applied.incoming_sequences[stream.stream_id] = arrival.seen()
-        if not stream.admits(sequence, number, previous):
+        if not self.duplicates.admits(stream, sequence, number, previous):
             self.duplicates.reject(stream)
             is_repeat = sequence == stream.sequence and number <= stream.number
             return TransferVerdict.DUPLICATE if is_repeat else TransferVerdict.OUT_OF_ORDER

@@ -467,6 +467,29 @@ class RaiseApplyVersion(msgspec.Struct, frozen=True, gc=False):
     apply_version: int
 
 
+class StateRestored(msgspec.Struct, frozen=True, gc=False):
+    """This state is an older one of a queue manager that went on without it: a backup that was
+    restored, or the log of a node that outlived its quorum.
+
+    Whatever was given after it must not be given again: identifiers jump, sequences begin anew.
+    """
+
+    tx_time_stamp: int
+    """Of TxSequenceIDs from now on, epoch seconds; at least one above the state's is taken."""
+    aliases: tuple[str, ...]
+    """Names and addresses of the new nodes, to be local beside those that are."""
+    is_outgoing_held: bool
+    """Outgoing queues wait for an administrator, who knows what has left already."""
+
+
+class RenumberStep(msgspec.Struct, frozen=True, gc=False):
+    """Take the numbers of sequences from before a StateRestored away from at most `count`
+    positions: they get others, of new sequences.
+    """
+
+    count: int
+
+
 class DirectoryWrite(msgspec.Struct, frozen=True, gc=False):
     """Create (no object yet), change or delete (attributes None) a directory object."""
 
@@ -517,6 +540,8 @@ Command: TypeAlias = (
     | AuditResult
     | RaiseApplyVersion
     | SetMember
+    | StateRestored
+    | RenumberStep
     | DirectoryWrite
 )
 

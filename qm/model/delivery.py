@@ -120,7 +120,7 @@ class Delivery:
             row.is_session_acked = True
             self._outgoing.put_row(command.queue_id, key, row)
             if row.is_order_acked:
-                self._settle(queue, key, position, row)
+                self.settle(queue, key, position, row)
         return Outcome(MQ_OK)
 
     def apply_order_acked(self, command: OrderAcked) -> Outcome:
@@ -164,10 +164,10 @@ class Delivery:
             row.is_order_acked = True
             self._outgoing.put_row(queue_id, key, row)
             if row.is_session_acked:
-                self._settle(queue, key, position, row)
+                self.settle(queue, key, position, row)
         return settled
 
-    def _settle(
+    def settle(
         self, queue: QueueInHand, key: int, position: Position, row: OutgoingPosition
     ) -> None:
         """It has arrived: gone, or waiting for its final ack."""

@@ -16,7 +16,7 @@ from qm.model.limits import (
     SOURCES_MAX,
     STREAMS_PER_SOURCE_MAX,
 )
-from qm.model.records import HistoryBucket, Source
+from qm.model.records import HistoryBucket, Restored, Source
 from qm.model.rows import (
     BUCKET_BY_SOURCE_KEY,
     BUCKET_BY_TIME_KEY,
@@ -44,6 +44,8 @@ _SOURCE_PREFIX: Final = b"\x00"
 _STREAM_PREFIX: Final = b"\x01"
 STREAM_NAME: Final = b"\x02"
 """Before the stream id, in the key of the row that names a stream."""
+META_RESTORED: Final = b"restored"
+"""In META, once a StateRestored was applied."""
 
 
 class Duplicates:
@@ -159,6 +161,29 @@ class Duplicates:
             self._ledger.state.delete(Table.STREAM, _SOURCE_PREFIX + source_guid)
             del self._sources[source_guid], self._dirty_sources[source_guid]
             self._ledger.counters.source_count -= 1
+
+    def admits(self, stream: Stream, sequence: int, number: int, previous: int) -> bool:
+        """Whether a transactional message is the next one of its stream."""
+        return stream.admits(sequence, number, previous) or self._resumes(stream, sequence, number)
+
+    def _resumes(self, stream: Stream, sequence: int, number: int) -> bool:
+        """Whether this is the first that a sender has for a state that was restored.
+
+        The state that was lost acknowledged more than this one knows; the sender does not have it
+        any more and begins with the oldest that was not acknowledged. A stream that this state
+        does not know at all may have begun in between, which is believed for as long as duplicates
+        are remembered.
+        """
+        restored = self._ledger.record(Table.META, META_RESTORED, Restored)
+        manager = self._ledger.manager
+        if restored is None or manager is None or stream.last_access_ms >= restored.restored_ms:
+            return False
+        is_known = stream.last_access_ms > 0
+        if not is_known and self._ledger.now_ms - restored.restored_ms > (
+            manager.duplicate_horizon_ms
+        ):
+            return False
+        return number > 0 and (sequence, number) > (stream.sequence, stream.number)
 
     def advance(self, stream: Stream, sequence: int, number: int) -> None:
         """A message of the sequence was accepted, or refused for good: its number is used."""

@@ -27,6 +27,7 @@ from qm.model.reads import Reads
 from qm.model.records import QueueManager
 from qm.model.registry import Registry
 from qm.model.reports import Reports
+from qm.model.restoring import Restoring
 from qm.model.rows import LeaseKind
 from qm.model.sending import Sending
 from qm.model.state import State
@@ -68,6 +69,7 @@ class Machine:
         reads = Reads(ledger, clients, opens, transactions, endings, moving)
         sending = Sending(ledger, registry, clients, enqueue, endings, outgoing, transactions)
         delivery = Delivery(ledger, endings, outgoing)
+        restoring = Restoring(ledger, registry, outgoing, delivery)
         expiry = Expiry(ledger, endings, duplicates)
         clients.on_close += [reads.release_owner, transactions.release_owner, opens.release_owner]
         expiry.on_lease |= {
@@ -115,6 +117,8 @@ class Machine:
             commands.LeaderActivated: administration.apply_leader_activated,
             commands.RaiseApplyVersion: administration.apply_raise_apply_version,
             commands.SetMember: Members(ledger).apply_set_member,
+            commands.StateRestored: restoring.apply_state_restored,
+            commands.RenumberStep: restoring.apply_renumber_step,
             commands.DirectoryWrite: self.directory.apply_directory_write,
             commands.AssignTransfer: delivery.apply_assign_transfer,
             commands.TransferAcked: delivery.apply_transfer_acked,

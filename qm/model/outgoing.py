@@ -20,10 +20,11 @@ from qm.wire.limits import TRANSACTION_ID_MAX
 _IDENTIFIER_BYTES: Final = 16
 OUTGOING_RECORD: Final = b"\x00"
 """Before POSITION_KEY, in the key of an OutgoingPosition record."""
-_NUMBER: Final = b"\x01"
+NUMBERED_PREFIX: Final = b"\x01"
+"""Before queue, sequence and number, in the key of the row that names a numbered position."""
 _TAG: Final = b"\x02"
 _BY_QUEUE, _BY_IDENTIFIER = b"\x00", b"\x01"
-_NUMBER_KEY: Final = Struct(">cIQI")
+NUMBERED_KEY: Final = Struct(">cIQI")
 _SEQUENCE_KEY: Final = Struct(">cQ")
 _KEY: Final = Struct(">Q")
 _TAG_KEY: Final = Struct(">cI")
@@ -34,7 +35,7 @@ TAG_TRIES_MAX: Final = 4_096
 
 def number_key(queue_id: int, sequence_identifier: int, number: int) -> bytes:
     """Return the OUTGOING key under which the position with a number is found."""
-    return _NUMBER_KEY.pack(_NUMBER, queue_id, sequence_identifier, number)
+    return NUMBERED_KEY.pack(NUMBERED_PREFIX, queue_id, sequence_identifier, number)
 
 
 def sequence_key(sequence_identifier: int) -> bytes:
@@ -199,6 +200,20 @@ class OutgoingQueues:
             _KEY.pack(key),
         )
         self.put_row(queue_id, key, row)
+
+    def unnumber(self, queue_id: int, key: int, position: Position, row: OutgoingPosition) -> None:
+        """Take a position's number away: it is to be numbered again, in another sequence."""
+        state = self._ledger.state
+        numbered = number_key(queue_id, row.sequence_identifier, row.sequence_number)
+        state.delete(Table.OUTGOING, numbered)
+        state.delete(Table.AWAITING_FINAL_ACK, QUEUE_KEY.pack(position.message_ordinal))
+        sequence = self.sequence(queue_id)
+        sequence.pending_count -= 1
+        self.put_sequence(queue_id, sequence)
+        row.sequence_identifier = row.sequence_number = row.previous_number = 0
+        row.is_session_acked = False
+        self.put_row(queue_id, key, row)
+        self.changed(queue_id)
 
     def free_tag(self) -> int:
         """Return a transaction tag that no message still to be sent has (MQ-A7), 0 if none is."""

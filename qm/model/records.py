@@ -325,6 +325,14 @@ class Client(Record):
     is_open: bool = True
 
 
+class Restored(Record):
+    """When this state was last found to be older than what others know (StateRestored)."""
+
+    restored_ms: int
+    """Cluster time; what was seen before it was seen by the older state."""
+    count: int
+
+
 class OutgoingTransferInfo(Record):
     """3.1.1.4, the replicated part: one live sequence per outgoing queue."""
 

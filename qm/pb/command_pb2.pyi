@@ -1293,6 +1293,51 @@ class RaiseApplyVersion(_message.Message):
 Global___RaiseApplyVersion: _TypeAlias = RaiseApplyVersion  # noqa: Y015
 
 @_typing.final
+class StateRestored(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TX_TIME_STAMP_FIELD_NUMBER: _builtins.int
+    ALIASES_FIELD_NUMBER: _builtins.int
+    IS_OUTGOING_HELD_FIELD_NUMBER: _builtins.int
+    tx_time_stamp: _builtins.int
+    is_outgoing_held: _builtins.bool
+    @_builtins.property
+    def aliases(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        tx_time_stamp: _builtins.int = ...,
+        aliases: _abc.Iterable[_builtins.str] | None = ...,
+        is_outgoing_held: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "is_outgoing_held", b"is_outgoing_held", "tx_time_stamp", b"tx_time_stamp"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StateRestored: _TypeAlias = StateRestored  # noqa: Y015
+
+@_typing.final
+class RenumberStep(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUNT_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    def __init__(
+        self,
+        *,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenumberStep: _TypeAlias = RenumberStep  # noqa: Y015
+
+@_typing.final
 class DirectoryAttributes(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1412,6 +1457,8 @@ class Command(_message.Message):
     AUDIT_RESULT_FIELD_NUMBER: _builtins.int
     RAISE_APPLY_VERSION_FIELD_NUMBER: _builtins.int
     SET_MEMBER_FIELD_NUMBER: _builtins.int
+    STATE_RESTORED_FIELD_NUMBER: _builtins.int
+    RENUMBER_STEP_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def leader_activated(self) -> Global___LeaderActivated: ...
     @_builtins.property
@@ -1492,6 +1539,10 @@ class Command(_message.Message):
     def raise_apply_version(self) -> Global___RaiseApplyVersion: ...
     @_builtins.property
     def set_member(self) -> Global___SetMember: ...
+    @_builtins.property
+    def state_restored(self) -> Global___StateRestored: ...
+    @_builtins.property
+    def renumber_step(self) -> Global___RenumberStep: ...
     def __init__(
         self,
         *,
@@ -1535,12 +1586,14 @@ class Command(_message.Message):
         audit_result: Global___AuditResult | None = ...,
         raise_apply_version: Global___RaiseApplyVersion | None = ...,
         set_member: Global___SetMember | None = ...,
+        state_restored: Global___StateRestored | None = ...,
+        renumber_step: Global___RenumberStep | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "ensure_outgoing_queue", b"ensure_outgoing_queue", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "send", b"send", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_forget", b"tx_forget", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "ensure_outgoing_queue", b"ensure_outgoing_queue", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_forget", b"tx_forget", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "ensure_outgoing_queue", b"ensure_outgoing_queue", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "send", b"send", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_forget", b"tx_forget", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "ensure_outgoing_queue", b"ensure_outgoing_queue", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_forget", b"tx_forget", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "ensure_outgoing_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "tx_forget", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "directory_write", "audit_mark", "audit_result", "raise_apply_version", "set_member"]  # noqa: Y015
+    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "ensure_outgoing_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "tx_forget", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "directory_write", "audit_mark", "audit_result", "raise_apply_version", "set_member", "state_restored", "renumber_step"]  # noqa: Y015
     _WhichOneofArgType_op: _TypeAlias = _typing.Literal["op", b"op"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_op) -> _WhichOneofReturnType_op | None: ...
 
