@@ -47,8 +47,8 @@ class Leader(Protocol):
     def hub(self) -> Hub:
         """Of the leader's lines."""
 
-    def leads_in(self, term: int) -> bool:
-        """Return whether this node leads in a term, and has begun to serve."""
+    async def comes_to_lead(self, term: int) -> bool:
+        """Return whether this node leads in a term, waiting while it begins to serve."""
 
     async def propose_here(self, payloads: Sequence[bytes]) -> Sequence[Outcome]:
         """Propose in order. Raises NotTaken, Unavailable, OutcomeUnknown, ValueError."""
@@ -238,7 +238,7 @@ class _Service(RelayServicer):
             await refuse(
                 context, grpc.StatusCode.PERMISSION_DENIED, f"the certificate names {names}"
             )
-        if not leader.leads_in(hello.term):
+        if not await leader.comes_to_lead(hello.term):
             await refuse(
                 context,
                 grpc.StatusCode.FAILED_PRECONDITION,

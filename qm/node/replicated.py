@@ -5,6 +5,7 @@ the relay endpoint of the leading node. See design.md for what a change of leade
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import random
@@ -57,6 +58,8 @@ GROUP: Final = 1
 """The queue manager."""
 RAFT_FOLDER: Final = "raft"
 STORE_FOLDER: Final = "store"
+BEGIN_WAIT_MS: Final = 1_000
+"""Of an edge, for a leader that was elected and does not serve yet."""
 RETRY_MS: Final = 20
 """Between two questions to a leader that does not serve yet."""
 
@@ -294,6 +297,21 @@ class ReplicatedStore:
     def leads_in(self, term: int) -> bool:
         """Return whether this node leads in a term, and has begun to serve."""
         return self._leadership.is_here and self._leadership.term == term
+
+    async def comes_to_lead(self, term: int) -> bool:
+        """Return whether this node leads in a term, waiting while it begins to.
+
+        Followers hear of an election before the leader's first command is applied: turned away,
+        they would ask again only after a pause that their peers feel.
+        """
+        end = self._loop.time() + BEGIN_WAIT_MS / 1000
+        while self._activation is not None and self._leadership.term == term:
+            if self._leadership.is_here or self._loop.time() >= end:
+                break
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(end):
+                    await self._changed.wait()
+        return self.leads_in(term)
 
     async def propose_here(self, payloads: Sequence[bytes]) -> Sequence[Outcome]:
         """Propose in order. Raises NotTaken, Unavailable, OutcomeUnknown, ValueError."""

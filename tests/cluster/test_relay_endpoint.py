@@ -1,5 +1,6 @@
 """The endpoint between nodes holds against callers that are no nodes, or break its rules."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -17,7 +18,7 @@ from qm.store.cluster import RELAY_BATCHES_MAX
 from qm.store.codec import encode_command
 from raft.metrics import TransportMetrics
 from raft.tls import TlsFiles, TlsIdentity
-from tests.cluster.harness import Harness, HarnessNode, cluster, run
+from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
 
 TICK = encode_command(ClockTick(1))
 
@@ -123,6 +124,36 @@ def test_an_edge_says_its_own_name_in_the_present_term_and_keeps_the_limits() ->
             async with caller(follower, files_of(leader)) as stub:
                 code, _ = await exchange(stub, hello(leader.name, term))
                 assert code is grpc.StatusCode.FAILED_PRECONDITION
+            await sound(nodes)
+
+    run(scenario())
+
+
+def test_an_edge_that_comes_before_the_leader_serves_is_kept_waiting() -> None:
+    async def scenario() -> None:
+        async with cluster(3, has_edges=False) as nodes:
+            leader = await nodes.leader()
+            (heir, other) = await nodes.followers()
+            may_begin = asyncio.Event()
+
+            async def begin() -> None:
+                await may_begin.wait()
+
+            heir.cluster.before_leading = begin
+            transfer = asyncio.create_task(leader.service.members.transfer(heir.name))
+            await until(lambda: heir.cluster.leadership.node == heir.name)
+            term = heir.cluster.leadership.term
+            async with caller(heir, files_of(other)) as stub:
+                call = stub.Exchange(None)
+                await call.write(relay_pb2.EdgeFrames(frames=[hello(other.name, term)]))
+                welcome = asyncio.create_task(call.read())
+                done, _ = await asyncio.wait((welcome,), timeout=0.2)
+                assert (done, heir.cluster.leads_in(term)) == (set(), False)
+                may_begin.set()
+                frames = (await welcome).frames
+                assert [frame.welcome.term for frame in frames] == [term]
+                call.cancel()
+            await transfer
             await sound(nodes)
 
     run(scenario())
