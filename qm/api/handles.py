@@ -106,11 +106,17 @@ class Handles:
     # Cursors -----------------------------------------------------------------------------
 
     async def create_cursor(self, client_id: str, handle: int, who: Principal) -> int:
-        """Make a cursor before the first message; return its name."""
+        """Make a cursor before the first message; return its name.
+
+        Raises MsmqError QUEUE_NOT_AVAILABLE if the queue was deleted.
+        """
         await self._sessions.admit(client_id, who)
         row = await self.find(client_id, handle)
         if row.access not in PEEKING:
             raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED, "the queue is open for sending")
+        queue = self._cluster.view.ledger.queue(row.queue_id)
+        if queue is None or queue.record.is_deleting:
+            raise MsmqError(ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE)
         self._forget_dead_cursors()
         held = sum(one.client_id == client_id for one in self._cursors.values())
         if held >= CURSORS_PER_CLIENT_MAX or len(self._cursors) >= CURSORS_MAX:
@@ -124,10 +130,11 @@ class Handles:
         return cursor.handle
 
     async def close_cursor(self, client_id: str, cursor: int, who: Principal) -> None:
-        """Close a cursor; its wait, if it has one, goes on to its end."""
+        """Close a cursor; who waits at it is told that it is cancelled."""
         await self._sessions.admit(client_id, who)
         self.cursor(client_id, cursor)
         del self._cursors[cursor]
+        self._waits.close_cursor(cursor)
 
     def cursor(self, client_id: str, cursor: int) -> OpenCursor:
         """Return a client's cursor at this node. Raises MsmqError INVALID_HANDLE."""

@@ -58,7 +58,9 @@ class Peeking:
         if opened.access not in PEEKING:
             raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED, "the queue is open for sending")
         await self._cluster.read_barrier()
-        reader = Reader(request.client_id, request.handle, 0, is_destructive=False)
+        reader = Reader(
+            request.client_id, request.handle, 0, is_destructive=False, cursor=request.cursor
+        )
         if request.cursor:
             found = self._handles.cursor(request.client_id, request.cursor)
             if found.handle != request.handle or count > 1:

@@ -87,7 +87,7 @@ class Receiving:
         if request.timeout_ms == 0 or selector.kind not in _WAITING_KINDS:
             results = await self._at_once(run)
         else:
-            results = await self._waiting(run, request.timeout_ms)
+            results = await self._waiting(run, request.timeout_ms, request.cursor)
         if cursor is not None:
             _advance(cursor, results)
         return await self._reply(results, count, request.view)
@@ -102,9 +102,13 @@ class Receiving:
         _answered(took)
         return _answered(closed)
 
-    async def _waiting(self, run: ReceiveRun, timeout_ms: int) -> Sequence[RequestResult]:
+    async def _waiting(
+        self, run: ReceiveRun, timeout_ms: int, cursor: int
+    ) -> Sequence[RequestResult]:
         until = None if timeout_ms == TIMEOUT_INFINITE_MS else monotonic() + timeout_ms / 1000
-        reader = Reader(run.client_id, run.handle, run.first_request, is_destructive=True)
+        reader = Reader(
+            run.client_id, run.handle, run.first_request, is_destructive=True, cursor=cursor
+        )
         self._waits.join(run.queue_id, reader)
         try:
             with self._sessions.hold(run.client_id):

@@ -40,6 +40,7 @@ class Reader:
         "_is_called_again",
         "_news",
         "client_id",
+        "cursor",
         "handle",
         "is_called",
         "is_closed",
@@ -55,15 +56,20 @@ class Reader:
         number: int,
         *,
         is_destructive: bool,
+        cursor: int = 0,
         news: asyncio.Event | None = None,
     ) -> None:
-        """`number`: of its first request, 0 for a peek. `news` is set by every call."""
+        """`number`: of its first request, 0 for a peek. `cursor`: 0 for a read without one.
+
+        `news` is set by every call.
+        """
         self.client_id = client_id
         self.handle = handle
         self.number = number
+        self.cursor = cursor
         self.is_destructive = is_destructive
         self.is_closed = False
-        """Its handle was closed, or this node stops."""
+        """Its handle or its cursor was closed, or this node stops."""
         self.wanted = 1
         """How many messages it can take."""
         self.is_called = False
@@ -75,6 +81,11 @@ class Reader:
         """Have it try, or try once more if it is trying."""
         self.is_called = self._is_called_again = True
         self._news.set()
+
+    def close(self) -> None:
+        """End its wait."""
+        self.is_closed = True
+        self.call()
 
     def begin(self) -> None:
         """It tries now; calls from here on are new to it."""
@@ -159,16 +170,20 @@ class Waits:
         """End waits behind a handle (DM-A19)."""
         for reader in self._readers():
             if reader.handle == handle and reader.client_id == client_id:
-                reader.is_closed = True
-                reader.call()
+                reader.close()
+
+    def close_cursor(self, cursor: int) -> None:
+        """End waits at a cursor ([MS-MQDMPR] 3.1.7.1.2)."""
+        for reader in self._readers():
+            if reader.cursor == cursor:
+                reader.close()
 
     def stop(self) -> None:
         """End all waits: this node stops."""
         self._is_stopped = True
         self._stop_listening()
         for reader in self._readers():
-            reader.is_closed = True
-            reader.call()
+            reader.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
 

@@ -44,6 +44,7 @@ from qm.wire.errors import ProtocolError
 MQ_OK: Final = 0
 PRIVATE_QUEUE_NUMBER_FIRST: Final = 16
 """Numbers below belong to system queues: order_queue$ is 4 ([MS-MQQB] 2.2.4)."""
+_BASE_PRIORITY: Final = "base_priority"
 _SECURITY: Final = "security"
 
 
@@ -321,15 +322,9 @@ class Administration:
         if queue is None or queue.record.is_deleting:
             return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
         record = queue.record
-        if record.kind is not QueueKind.APPLICATION:
-            return Outcome(ErrorCode.MQ_ERROR_ILLEGAL_OPERATION)
-        needed = QueueAccess(0)
-        if command.changes.keys() - {_SECURITY}:
-            needed |= QueueAccess.SET_QUEUE_PROPERTIES
-        if _SECURITY in command.changes:
-            needed |= QueueAccess.CHANGE_QUEUE_PERMISSIONS
-        if not is_granted_on_queue(queue, command.sender_sids, needed):
-            return Outcome(ErrorCode.MQ_ERROR_ACCESS_DENIED)
+        refusal = self._refusal_to_set(queue, command)
+        if refusal:
+            return Outcome(refusal)
         if command.if_version is not None and command.if_version != record.version:
             return Outcome(ErrorCode.MQ_ERROR_PROPERTIES_CONFLICT, value=record.version)
         values, refusal = decode_attributes(QUEUE_ATTRIBUTES, command.changes, is_change=True)
@@ -344,7 +339,34 @@ class Administration:
         self._ledger.put_queue(record)
         if "journal_quota" in values:
             self._set_journal_quota(record)
+        if record.kind is QueueKind.OUTGOING:
+            self._outgoing.changed(record.queue_id)
         return Outcome(MQ_OK, value=record.version)
+
+    def _refusal_to_set(self, queue: QueueInHand, command: SetQueue) -> int:
+        """Return MQ_OK, or why this caller cannot change these attributes.
+
+        An outgoing queue has its place among the others and nothing else that can be set; it is the
+        queue manager's, as its administrative state is.
+        """
+        if queue.record.kind is QueueKind.OUTGOING:
+            manager = self._ledger.manager
+            assert manager is not None, "a queue without its queue manager"
+            if command.changes.keys() - {_BASE_PRIORITY}:
+                return ErrorCode.MQ_ERROR_ILLEGAL_OPERATION
+            is_granted = is_granted_on_manager(
+                manager, command.sender_sids, MachineAccess.SET_MACHINE_PROPERTIES
+            )
+            return MQ_OK if is_granted else ErrorCode.MQ_ERROR_ACCESS_DENIED
+        if queue.record.kind is not QueueKind.APPLICATION:
+            return ErrorCode.MQ_ERROR_ILLEGAL_OPERATION
+        needed = QueueAccess(0)
+        if command.changes.keys() - {_SECURITY}:
+            needed |= QueueAccess.SET_QUEUE_PROPERTIES
+        if _SECURITY in command.changes:
+            needed |= QueueAccess.CHANGE_QUEUE_PERMISSIONS
+        is_granted = is_granted_on_queue(queue, command.sender_sids, needed)
+        return MQ_OK if is_granted else ErrorCode.MQ_ERROR_ACCESS_DENIED
 
     def _set_journal_quota(self, record: Queue) -> None:
         journal = self._ledger.queue(record.journal_queue)

@@ -22,6 +22,9 @@ _TRANSMITTED: Final = 8
 # Transmitted before the sending that is under way.
 _RESENT: Final = 16
 _ENDED: Final = _SESSION_ACKED | _ORDER_ACKED
+# Above the attributes: the entry's priority.
+_PRIORITY_SHIFT: Final = 8
+_PRIORITIES: Final = 8
 _NO_SEQUENCE: Final = 0
 
 
@@ -40,15 +43,18 @@ _NO_EFFECT: Final = OrderAckEffect([], False, 0)
 
 
 class OutgoingTable:
-    """The entries of one outgoing queue that are loaded for sending, in table order."""
+    """The entries of one outgoing queue that are loaded for sending, in table order.
+
+    Those of a higher priority are sent before all others ([MS-MQDMPR] 3.1.7.3.9).
+    """
 
     __slots__ = ("_highest_sent", "_last_ack", "_numbers", "_ready", "_sequence", "_state", "_tx")
 
     def __init__(self) -> None:
         # Token -> attributes, in table order.
         self._state: dict[int, int] = {}
-        # Tokens that may be sent, in table order; may hold tokens that were removed since.
-        self._ready: deque[int] = deque()
+        # By priority: tokens that may be sent, in table order, and some that were removed since.
+        self._ready: list[deque[int]] = [deque() for _ in range(_PRIORITIES)]
         # Transactional entries: token -> TxSequenceNumber and its inverse, rising.
         self._numbers: dict[int, int] = {}
         self._tx: dict[int, int] = {}
@@ -65,7 +71,12 @@ class OutgoingTable:
     @property
     def waiting(self) -> int:
         """How many entries may be sent now, at most."""
-        return min(len(self._ready), len(self._state))
+        return min(sum(map(len, self._ready)), len(self._state))
+
+    @property
+    def next_priority(self) -> int:
+        """Message.Priority of what `dispatch` returns next; 0 when there is nothing."""
+        return next((p for p in reversed(range(_PRIORITIES)) if self._ready[p]), 0)
 
     @property
     def sequence(self) -> int:
@@ -94,19 +105,24 @@ class OutgoingTable:
         self._sequence = sequence_id
         self._last_ack = self._highest_sent = 0
 
-    def add(self, token: int, tx_number: int = 0) -> None:
-        """Append an entry; `tx_number` is its committed TxSequenceNumber, 0 if it has none."""
+    def add(self, token: int, tx_number: int = 0, priority: int = 0) -> None:
+        """Append an entry; `tx_number` is its committed TxSequenceNumber, 0 if it has none.
+
+        `priority` is its Message.Priority, 0 to 7; transactional entries are all of priority 0.
+        """
         if token in self._state:
             raise SessionMisuse(f"token {token} is in the table already")
         if tx_number:
+            if priority:
+                raise SessionMisuse("a transactional message has no priority [MS-MQMQ 2.2.19.1]")
             if self._sequence == _NO_SEQUENCE or (
                 self._tx and tx_number <= next(reversed(self._tx))
             ):
                 raise SessionMisuse(f"number {tx_number} is not in order of a started sequence")
             self._numbers[token] = tx_number
             self._tx[tx_number] = token
-        self._state[token] = 0
-        self._ready.append(token)
+        self._state[token] = priority << _PRIORITY_SHIFT
+        self._ready[priority].append(token)
 
     def remove(self, token: int) -> None:
         """Take out an entry that expired, was deleted or got its FinalAck early."""
@@ -116,24 +132,27 @@ class OutgoingTable:
             del self._tx[number]
 
     def dispatch(self, limit: int) -> list[int]:
-        """Return at most `limit` tokens to send now, in order, and count them as sent.
+        """Return at most `limit` tokens of one priority to send now, in order, counted as sent.
 
         What is in flight or session-acked is not among them (QB-A14).
         """
         tokens: list[int] = []
-        ready, state = self._ready, self._state
-        while ready and len(tokens) < limit:
-            token = ready.popleft()
-            attributes = state.get(token)
-            if attributes is None or attributes & (_AWAITING_ACK | _SESSION_ACKED):
-                continue
-            if attributes & _TRANSMITTED:
-                attributes |= _RESENT
-            state[token] = attributes | _AWAITING_ACK | _TRANSMITTED
-            number = self._numbers.get(token)
-            if number is not None and number > self._highest_sent:
-                self._highest_sent = number
-            tokens.append(token)
+        state, numbers = self._state, self._numbers
+        for ready in reversed(self._ready):
+            while ready and len(tokens) < limit:
+                token = ready.popleft()
+                attributes = state.get(token)
+                if attributes is None or attributes & (_AWAITING_ACK | _SESSION_ACKED):
+                    continue
+                if attributes & _TRANSMITTED:
+                    attributes |= _RESENT
+                state[token] = attributes | _AWAITING_ACK | _TRANSMITTED
+                number = numbers.get(token)
+                if number is not None and number > self._highest_sent:
+                    self._highest_sent = number
+                tokens.append(token)
+            if tokens:
+                break
         return tokens
 
     def previous_numbers(self, tokens: Sequence[int]) -> list[int]:
@@ -214,13 +233,12 @@ class OutgoingTable:
 
     def session_ended(self) -> None:
         """A session closed: every entry is to be sent again on the next one (3.1.3.2, 3.1.6.1)."""
-        for token in self._state:
-            self._state[token] = 0
+        for token, attributes in self._state.items():
+            self._state[token] = attributes >> _PRIORITY_SHIFT << _PRIORITY_SHIFT
         self._rebuild()
 
     def _rebuild(self) -> None:
-        self._ready = deque(
-            token
-            for token, attributes in self._state.items()
-            if not attributes & (_AWAITING_ACK | _SESSION_ACKED)
-        )
+        self._ready = [deque() for _ in range(_PRIORITIES)]
+        for token, attributes in self._state.items():
+            if not attributes & (_AWAITING_ACK | _SESSION_ACKED):
+                self._ready[attributes >> _PRIORITY_SHIFT].append(token)

@@ -244,7 +244,53 @@ def test_a_wait_ends_once_by_its_message_a_cancel_or_the_end_of_its_handle() -> 
     reading(scenario)
 
 
-@pytest.mark.spec("DM-3.1.7.1.1-02", "DM-3.1.7.1.2-02", "DM-3.1.7.1.6-04")
+@pytest.mark.spec("DM-3.1.1.10-01", "DM-3.1.7.1.2-01")
+def test_a_wait_takes_or_not_and_has_a_tag_or_not_and_a_cursor_or_not() -> None:
+    async def scenario(reader: Reader) -> None:
+        client = reader.client
+        cancelled = ErrorCode.MQ_ERROR_OPERATION_CANCELLED
+        cursors = [await reader.cursor() for _ in range(4)]
+        reads: tuple[Callable[[], Awaitable[Any]], ...] = (
+            lambda: reader.peek(cursor=cursors[0], timeout_ms=FOREVER),
+            lambda: reader.peek(cursor=cursors[1], timeout_ms=FOREVER),
+            lambda: reader.peek(timeout_ms=FOREVER),
+            lambda: reader.receive(cursor=cursors[2], timeout_ms=FOREVER),
+            lambda: reader.receive(cursor=cursors[3], timeout_ms=FOREVER),
+        )
+        waits = [await reader.waits(read(), count) for count, read in enumerate(reads, start=1)]
+        # The end of a cursor ends what waits at it, whether it takes or not.
+        for closed in (cursors[0], cursors[2]):
+            closing = data_pb2.CloseCursorRequest(client_id=client.client_id, cursor=closed)
+            await client.data.CloseCursor(closing)
+        for ended in (waits[0], waits[3]):
+            assert (await ended).status == cancelled
+        assert not any(wait.done() for wait in (waits[1], waits[2], waits[4]))
+        await reader.send(b"a")
+        found = await asyncio.gather(waits[1], waits[2], waits[4])
+        assert [bodies(one) for one in found] == [[b"a"]] * 3
+        await reader.send(b"b")
+        assert bodies(await reader.receive()) == [b"b"], "the cancelled one took nothing"
+
+    reading(scenario)
+
+
+@pytest.mark.spec("DM-3.1.1.16-02")
+def test_a_handle_has_an_access_and_a_share_mode() -> None:
+    async def scenario(reader: Reader) -> None:
+        client = reader.client
+        await reader.send(b"a")
+        peeking = await client.open(ORDERS, data_pb2.PEEK_ACCESS)
+        assert bodies(await client.peek(peeking)) == [b"a"]
+        with refused(grpc.StatusCode.PERMISSION_DENIED, "MQ_ERROR_ACCESS_DENIED"):
+            await client.receive(peeking)
+        with refused(grpc.StatusCode.FAILED_PRECONDITION, "MQ_ERROR_SHARING_VIOLATION"):
+            await client.open(ORDERS, share_mode=data_pb2.DENY_RECEIVE)
+        assert bodies(await reader.receive()) == [b"a"]
+
+    reading(scenario)
+
+
+@pytest.mark.spec("DM-3.1.7.1.1-02", "DM-3.1.7.1.2-02", "DM-3.1.7.1.6-04", "DM-3.2.7.1-02")
 def test_cursors_live_as_long_as_their_handle() -> None:
     async def scenario(reader: Reader) -> None:
         client = reader.client
@@ -267,7 +313,7 @@ def test_cursors_live_as_long_as_their_handle() -> None:
     reading(scenario)
 
 
-@pytest.mark.spec("DM-3.1.7.3.1-01")
+@pytest.mark.spec("DM-3.1.7.1.1-01", "DM-3.2.7.1-01", "DM-3.1.7.1.6-02", "DM-3.1.7.3.1-01")
 def test_nothing_waits_in_a_queue_that_is_gone() -> None:
     async def scenario(reader: Reader) -> None:
         client = reader.client
@@ -277,6 +323,10 @@ def test_nothing_waits_in_a_queue_that_is_gone() -> None:
         with refused(grpc.StatusCode.NOT_FOUND, gone):
             await reader.receive(timeout_ms=FOREVER)
         assert (await reader.peek(timeout_ms=FOREVER)).status == ErrorCode[gone]
+        with refused(grpc.StatusCode.NOT_FOUND, gone):
+            await reader.cursor()
+        closing = data_pb2.CloseQueueRequest(request=client.next(), handle=reader.queue.handle)
+        await client.data.CloseQueue(closing)
 
     reading(scenario)
 

@@ -1,9 +1,8 @@
 """From a queue's rows to its OutgoingMessageTable, a page at a time.
 
 Transactional messages enter the table in the order of their numbers, which are committed before
-(QB-A1); the others in the order of the queue. A message can become ready before others that are
-loaded: by its priority, or because its transaction committed late. Whoever hears of it says so with
-`arrived`.
+(QB-A1); the others by priority, in the order of the queue. A message can become ready before others
+that are loaded, because its transaction committed late. Whoever hears of it says so with `arrived`.
 """
 
 from array import array
@@ -71,7 +70,7 @@ class Backlog:
             if key in self._table or self._is_over(key):
                 continue
             if not rows.is_transactional(position):
-                self._table.add(key)
+                self._table.add(key, priority=LEVELS - 1 - level)
                 continue
             numbers = rows.numbers(state, self._queue_id, key)
             if numbers is not None and not numbers.sequence_number:

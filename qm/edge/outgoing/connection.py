@@ -12,6 +12,7 @@ from qm.edge.outgoing.limits import (
     WRITE_HIGH_WATER_BYTES,
 )
 from qm.edge.outgoing.surroundings import Surroundings
+from qm.edge.outgoing.turns import Turns
 from qm.edge.outgoing.user import KEY_BITS, KEY_MASK, User
 from qm.names.guid import guid_text
 from qm.session import (
@@ -46,7 +47,7 @@ class Connection(asyncio.Protocol):
         self._surroundings = surroundings
         self._owner = owner
         self._users: dict[int, User] = {}
-        self._ready: dict[int, User] = {}
+        self._turns = Turns()
         self._held: set[int] = set()
         self._is_paused = False
         self._session: Session | None = None
@@ -70,7 +71,7 @@ class Connection(asyncio.Protocol):
     def is_idle(self) -> bool:
         """Whether nothing is under way, so that it may make room for another connection."""
         session = self._session
-        return self.is_open and not self._ready and session is not None and not session.in_flight
+        return self.is_open and not self._turns and session is not None and not session.in_flight
 
     @property
     def is_unused(self) -> bool:
@@ -106,22 +107,22 @@ class Connection(asyncio.Protocol):
 
     def leave(self, user: User) -> None:
         """See Turn.leave."""
-        for kept in (self._users, self._ready):
-            kept.pop(user.number, None)
+        self._users.pop(user.number, None)
+        self._turns.discard(user.number)
         self._held.discard(user.number)
         self._reconsider_pause()
 
     def ready(self, user: User) -> None:
         """See Turn.ready."""
         if user.number in self._users and user.number not in self._held:
-            self._ready[user.number] = user
+            self._turns.add(user)
             self._settle()
 
     def set_held(self, user: User, is_held: bool) -> None:
         """See Turn.set_held. The session is paused while all that it serves is on hold."""
         if is_held:
             self._held.add(user.number)
-            self._ready.pop(user.number, None)
+            self._turns.discard(user.number)
         else:
             self._held.discard(user.number)
         self._reconsider_pause()
@@ -292,7 +293,7 @@ class Connection(asyncio.Protocol):
     def _take_users(self) -> list[User]:
         users = list(self._users.values())
         self._users.clear()
-        self._ready.clear()
+        self._turns.clear()
         self._held.clear()
         return users
 
@@ -305,16 +306,16 @@ class Connection(asyncio.Protocol):
             if not session.in_flight:
                 session.close(CloseReason.LIMIT, "others wait for a connection")
             return
-        while self._ready and not self._is_choked and (room := session.room) > 0:
-            number = next(iter(self._ready))
-            user = self._ready.pop(number)
+        while self._turns and not self._is_choked and (room := session.room) > 0:
+            user = self._turns.take()
+            number = user.number
             keys, packets = user.take_turn(min(room, TURN_MESSAGES_MAX), TURN_BYTES_MAX)
             if not keys:
                 continue
             base = number << KEY_BITS
             session.offer([base | key for key in keys], packets)
             if number in self._users:
-                self._ready[number] = user
+                self._turns.add(user)
             self._write(session)
 
     def _write(self, session: Session) -> None:

@@ -24,7 +24,7 @@ from qm.edge.outgoing.order_acks import sequence_row
 from qm.edge.outgoing.packets import final_ack_packet, order_ack_packet, order_queue
 from qm.edge.outgoing.resolving import Unresolved
 from qm.edge.outgoing.surroundings import Surroundings
-from qm.edge.outgoing.user import Turn
+from qm.edge.outgoing.user import DUES_PRIORITY, Turn
 from qm.model.effects import SequenceSeen
 from qm.model.records import OutboxRow, decode
 from qm.model.rows import OUTBOX_KEY
@@ -291,6 +291,11 @@ class PeerDues:
     def number(self) -> int:
         """See User.number."""
         return self._number
+
+    @property
+    def priority(self) -> int:
+        """See User.priority."""
+        return DUES_PRIORITY
 
     def on_connected(self, turn: Turn) -> None:
         """See User.on_connected."""

@@ -20,7 +20,7 @@ from qm.edge.outgoing.user import Turn
 from qm.model.columns import IntArray
 from qm.model.commands import AssignTransfer, Command, TransferAcked, TransferFailed
 from qm.model.effects import Outcome
-from qm.model.ledger import QueueInHand
+from qm.model.ledger import LEVELS, QueueInHand
 from qm.names.format_name import format_name_text, parse_format_name
 from qm.session import (
     Closed,
@@ -49,6 +49,7 @@ class QueueSender:
             surroundings.cluster, self._queue_id, Addressing(self._name, surroundings.own_guid)
         )
         self._watermark = queue.watermark
+        self._base_priority = queue.record.base_priority
         self._is_held = False
         self._is_stopped = False
         self._turn: Turn | None = None
@@ -82,6 +83,7 @@ class QueueSender:
             self.stop()
             return
         self._watermark = queue.watermark
+        self._base_priority = queue.record.base_priority
         self._heed_admin_state(rows.is_held(self._surroundings.cluster.state, queue.record))
         self._go_on()
 
@@ -166,8 +168,15 @@ class QueueSender:
         self._surroundings.alarms.watch(self)
 
     def _load(self) -> bool:
-        """Bring a page into the table; return whether there is more and room for it."""
-        is_more = self._backlog.load(self._surroundings.cluster.state, self._watermark)
+        """Bring a page into the table; return whether there is more and room for it.
+
+        Levels without messages are passed over, so that the table's next one is the queue's.
+        """
+        is_more = True
+        for _ in range(LEVELS):
+            is_more = self._backlog.load(self._surroundings.cluster.state, self._watermark)
+            if not is_more or self.table.waiting:
+                break
         # A number is for good: it is given when the peer is there to hear it.
         if self.link.state is OutgoingState.CONNECTED:
             keys = self._backlog.take_unnumbered()
@@ -226,6 +235,11 @@ class QueueSender:
     def number(self) -> int:
         """See User.number."""
         return self._queue_id
+
+    @property
+    def priority(self) -> int:
+        """See User.priority; Queue.BasePriority + Message.Priority."""
+        return self._base_priority + self.table.next_priority
 
     def on_connected(self, turn: Turn) -> None:
         """See User.on_connected."""

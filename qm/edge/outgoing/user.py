@@ -11,6 +11,8 @@ from qm.session import Closed, ConnectionStatus
 
 KEY_BITS: Final = 64
 KEY_MASK: Final = (1 << KEY_BITS) - 1
+DUES_PRIORITY: Final = 1 << 16
+"""Of acknowledgements that a peer is owed: above every message."""
 
 
 class Turn(Protocol):
@@ -32,6 +34,10 @@ class User(Protocol):
     @property
     def number(self) -> int:
         """Different from every other user's, not negative."""
+
+    @property
+    def priority(self) -> int:
+        """Of what it would send next ([MS-MQDMPR] 3.1.1.18): higher is sooner."""
 
     def on_connected(self, turn: Turn) -> None:
         """EstablishConnection has been sent."""

@@ -1,0 +1,118 @@
+"""What is sent next, where a peer sees it [MS-MQDMPR 3.1.1.18, 3.1.7.1.28 to .34, 3.1.7.3.9]."""
+
+from __future__ import annotations
+
+import pytest
+
+from qm.model import commands
+from qm.model.attributes import encode_attribute
+from qm.model.elements import OutgoingAdminState
+from qm.wire.codes import ErrorCode
+from tests.unit.edge_outgoing.world import Peer, SendingCluster, free_port, run, settled, until
+from tests.unit.model.world import request
+
+HOST = "127.0.0.50"
+
+
+def name(queue: str) -> str:
+    return f"DIRECT=TCP:{HOST}\\{queue}"
+
+
+def set_base_priority(cluster: SendingCluster, queue: int, priority: int) -> int:
+    changes = {"base_priority": encode_attribute(priority)}
+    return cluster.world.one(commands.SetQueue(request(), queue, changes, ())).status
+
+
+def set_state(cluster: SendingCluster, queue: int, state: OutgoingAdminState) -> None:
+    cluster.world.one(commands.SetOutgoingAdminState(request(), queue, state, ()))
+
+
+@pytest.mark.spec(
+    "DM-3.1.1.18-01", "DM-3.1.7.1.28-01", "DM-3.1.1.2-13", "DM-3.1.7.3.9-01", "DM-3.1.7.3.9-02"
+)
+def test_the_highest_priority_leaves_first_whatever_its_queue() -> None:
+    """Priority is Queue.BasePriority + Message.Priority; oldest first among equals (DM-A35)."""
+
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            cluster.lead(None)
+            one, two = name("one"), name("two")
+            sent = [
+                (one, 0, 3), (one, 0, 7), (one, 0, 3), (two, 5, 0), (one, 0, 0), (two, 5, 6),
+                (two, 5, 2), (one, 0, 7),
+            ]  # fmt: skip
+            for number, (destination, base, priority) in enumerate(sent):
+                queue = cluster.send(destination, priority=priority)
+                assert len(cluster.world.bodies) == number + 1
+                assert set_base_priority(cluster, queue, base) == 0
+            cluster.lead("n1")
+            await until(lambda: len(peer.taken) == len(sent), lambda: peer.bodies)
+            # 11 = 5 + 6; then 7 three times, queue by queue; then 5, 3, 3 and 0.
+            assert peer.bodies == [5, 1, 7, 6, 3, 0, 2, 4]
+            assert len(peer.raw) == len(sent), "one at a time, each once"
+            assert cluster.metric("quorate_sessions", role="initiator") == 1
+
+    run(scenario())
+
+
+@pytest.mark.spec("DM-3.1.7.3.9-02", "DM-3.1.7.1.28-02", "DM-3.1.7.1.29-01")
+def test_what_is_deleted_or_held_is_passed_over() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            cluster.lead(None)
+            gone = cluster.send(name("gone"), 2, priority=7)
+            held = cluster.send(name("held"), 2, priority=6)
+            ready = cluster.send(name("ready"), 2, priority=1)
+            cluster.world.one(commands.PurgeQueue(request(), gone, ()))
+            set_state(cluster, held, OutgoingAdminState.ON_HOLD)
+            cluster.lead("n1")
+            await until(lambda: not cluster.waiting(ready))
+            await settled()
+            assert peer.bodies == [4, 5]
+            assert cluster.waiting(held) == 2
+            # What is added is sent without being asked for, after others were taken out.
+            cluster.send(name("ready"))
+            await until(lambda: not cluster.waiting(ready))
+            set_state(cluster, held, OutgoingAdminState.NORMAL)
+            await until(lambda: not cluster.waiting(held))
+            assert peer.bodies == [4, 5, 6, 2, 3]
+
+    run(scenario())
+
+
+@pytest.mark.spec("DM-3.1.7.1.34-01")
+def test_holding_a_queue_takes_all_of_it_out_and_nothing_of_others() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            peer.is_acknowledging = False
+            first = cluster.send(name("first"), 100, priority=5)
+            await until(lambda: len(peer.raw) == 64, lambda: len(peer.raw))
+            second = cluster.send(name("second"), 10)
+            set_state(cluster, first, OutgoingAdminState.ON_HOLD)
+            peer.acknowledge()
+            await until(lambda: not cluster.waiting(second), lambda: cluster.waiting(second))
+            await settled()
+            assert cluster.waiting(first) == 36
+            assert peer.bodies == [*range(64), *range(100, 110)]
+            set_state(cluster, first, OutgoingAdminState.NORMAL)
+            await until(lambda: not cluster.waiting(first))
+            assert sorted(peer.bodies) == list(range(110))
+
+    run(scenario())
+
+
+def test_nothing_else_of_an_outgoing_queue_can_be_set() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with SendingCluster(port) as cluster:
+            queue = cluster.send(name("q"))
+            changes = {"label": encode_attribute("x")}
+            refused = cluster.world.one(commands.SetQueue(request(), queue, changes, ()))
+            assert refused.status == ErrorCode.MQ_ERROR_ILLEGAL_OPERATION
+            too_high = set_base_priority(cluster, queue, 1 << 15)
+            assert too_high == ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE
+
+    run(scenario())
