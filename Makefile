@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants baseline model-check bench-wire bench-log bench-raft \
-	bench-model bench-session bench-edge bench-api bench test-chart test-hosts test-spark drills
+	bench-model bench-session bench-edge bench-api bench test-chart test-hosts test-spark
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -77,9 +77,15 @@ test-spark: $(SPARK)  ## the data pipeline's jobs on an embedded Spark (Java 17)
 
 ROUNDS ?= 1
 SEED_FIRST ?= 1
-drills: setup  ## every failover drill on processes, ROUNDS= times; as root also on network namespaces
-	$(BIN)/python -m qm drill run --rounds $(ROUNDS) --seed $(SEED_FIRST)
-	test "$$(id -u)" -ne 0 || $(BIN)/python -m qm drill run --target netns --rounds $(ROUNDS) --seed $(SEED_FIRST) --report build/drills-netns.json --folder build/drill-netns
+TARGET ?= $(if $(filter 0,$(shell id -u)),netns,dev)
+.PHONY: drills bench-failover
+drills: setup  ## every failover drill ROUNDS= times (as root on network namespaces), then the gaps
+	rm -f build/drills.json
+	$(BIN)/python -m qm drill run --target $(TARGET) --rounds $(ROUNDS) --seed $(SEED_FIRST)
+	$(BIN)/python -m tests.bench.failover
+
+bench-failover: setup  ## how long senders wait when the leader fails, beside RabbitMQ and JetStream
+	$(BIN)/python -m tests.bench.failover
 
 test-hosts: setup  ## keepalived and HAProxy of deploy/ on network namespaces (root, keepalived, haproxy, nft)
 	$(BIN)/python -m pytest -q tests/drills

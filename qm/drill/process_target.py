@@ -198,8 +198,10 @@ class NamespaceTarget(ProcessTarget):
     def __init__(self, name: str, folder: Path, say: Callable[[str], None]) -> None:
         """Raises Refused where namespaces cannot be made."""
         names = [f"n{k + 1}" for k in range(NODES)]
-        self._spaces = Namespaces(f"d{os.getpid() % 10_000}", names, "10.181.7.0/24", first=11)
-        super().__init__(name, folder, "10.181.7", say)
+        # Two drills on one machine must not hear each other.
+        network = f"10.181.{os.getpid() % 256}"
+        self._spaces = Namespaces(f"d{os.getpid() % 10_000}", names, f"{network}.0/24", first=11)
+        super().__init__(name, folder, network, say)
         self._is_made = False
 
     @property

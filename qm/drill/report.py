@@ -1,7 +1,10 @@
 """A drill's page: one file, nothing loaded from elsewhere."""
 
 import io
+import json
+from collections.abc import Mapping
 from importlib import metadata, resources
+from pathlib import Path
 from typing import Final
 
 import jinja2
@@ -11,6 +14,15 @@ from qm.drill.runner import Round, result_of
 
 _RED: Final = "#b91c1c"
 _LINES: Final = (("sent", "#64748b"), ("acknowledged", "#2563eb"), ("received", "#16a34a"))
+
+
+def merge_results(path: Path, found: Mapping[str, object]) -> None:
+    """Put entries into a JSON file of results, beside those of other runs; they replace their own
+    kind's.
+    """
+    results = json.loads(path.read_bytes()) if path.exists() else {}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**results, **found}, indent=1) + "\n", encoding="utf-8")
 
 
 def report_html(done: dict[str, list[Round]]) -> str:

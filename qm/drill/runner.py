@@ -101,18 +101,7 @@ class Conductor:
 
     async def leader(self) -> str:
         """See Stage.leader."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + LEADER_WAIT_S
-        timeout = aiohttp.ClientTimeout(total=0.5)
-        async with aiohttp.ClientSession(timeout=timeout) as http:
-            while loop.time() < end:
-                for node in self.target.nodes:
-                    with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-                        async with http.get(f"{node.http}/leader") as response:
-                            if response.ok:
-                                return node.name
-                await asyncio.sleep(POLL_S)
-        raise TargetFailed(f"nobody leads for {LEADER_WAIT_S:.0f} s")
+        return await leader_of(self.target)
 
     async def followers(self) -> list[str]:
         """See Stage.followers."""
@@ -143,6 +132,22 @@ class Conductor:
         await self._wire.call(
             lambda stubs: stubs.cluster.Drain, control_pb2.DrainRequest(node=node)
         )
+
+
+async def leader_of(target: Target) -> str:
+    """Return who leads, waiting for somebody. Raises TargetFailed."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + LEADER_WAIT_S
+    timeout = aiohttp.ClientTimeout(total=0.5)
+    async with aiohttp.ClientSession(timeout=timeout) as http:
+        while loop.time() < end:
+            for node in target.nodes:
+                with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+                    async with http.get(f"{node.http}/leader") as response:
+                        if response.ok:
+                            return node.name
+            await asyncio.sleep(POLL_S)
+    raise TargetFailed(f"nobody leads for {LEADER_WAIT_S:.0f} s")
 
 
 async def run_round(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -11,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from tests.bench.cluster_nodes import cpu_s
+from tests.bench.peers.gap import longest_gap_ms
 from tests.bench.peers.measure import (
     WARM_UP,
     WINDOW,
@@ -39,24 +41,11 @@ class JetStream:
     def __enter__(self) -> "JetStream":
         self._folder = tempfile.TemporaryDirectory(prefix="quorate-peer-nats-")
         self._servers = [self._start(number) for number in range(NODES)]
-        self._buffer = bytearray()
-        for _ in attempts():
-            try:
-                self._socket = connect(_CLIENT_PORT)
-                break
-            except OSError:
-                continue
-        self._socket.sendall(
-            b'CONNECT {"verbose":false,"pedantic":false}\r\nSUB api 1\r\nSUB ack 2\r\n'
-        )
+        self._connect(0)
         for _ in attempts():
             if "error" not in self._ask("CREATE", _STREAM):
                 break
-        for _ in attempts():
-            group = self._ask("INFO", None).get("cluster", {})
-            replicas = group.get("replicas", ())
-            if group.get("leader") and sum(r["current"] for r in replicas) == NODES - 1:
-                break
+        self._leader()
         return self
 
     def __exit__(
@@ -82,7 +71,55 @@ class JetStream:
         seconds, cpu = time.perf_counter() - began, cpu_s(pids) - cpu
         return Rate(messages / seconds, cpu / messages * 1e6, p99_ms(waits_s))
 
+    def failover_gap_ms(self, blow: signal.Signals) -> float:
+        """Publish through a server that does not lead while the leader is struck; then mend it."""
+        leader = self._leader()
+        self._socket.close()
+        self._connect((leader + 1) % NODES)
+        struck = self._servers[leader]
+        try:
+            return longest_gap_ms(
+                lambda: self._socket.sendall(b"PUB q ack 4\r\nabcd\r\n"),
+                self._acks_within,
+                lambda: struck.send_signal(blow),
+            )
+        finally:
+            if blow is signal.SIGKILL:
+                struck.wait()
+                self._servers[leader] = self._start(leader)
+            else:
+                struck.send_signal(signal.SIGCONT)
+
     # ---------------------------------------------------------------------------------------
+
+    def _connect(self, number: int) -> None:
+        for _ in attempts():
+            try:
+                self._socket = connect(_CLIENT_PORT + number)
+                break
+            except OSError:
+                continue
+        self._buffer = bytearray()
+        self._socket.sendall(
+            b'CONNECT {"verbose":false,"pedantic":false}\r\nSUB api 1\r\nSUB ack 2\r\n'
+        )
+
+    def _leader(self) -> int:
+        """Return who leads the stream, once all have what it has."""
+        for _ in attempts():
+            group = self._ask("INFO", None).get("cluster", {})
+            replicas = group.get("replicas", ())
+            if group.get("leader") and sum(r["current"] for r in replicas) == NODES - 1:
+                break
+        return int(group["leader"].removeprefix("n"))
+
+    def _acks_within(self, seconds: float) -> int:
+        self._socket.settimeout(seconds)
+        try:
+            self._buffer += read(self._socket)
+        except TimeoutError:
+            return 0
+        return self._take_acks()
 
     def _start(self, number: int) -> "subprocess.Popen[bytes]":
         folder = Path(self._folder.name)

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final
 
 from tests.bench.cluster_nodes import cpu_s
+from tests.bench.peers.gap import longest_gap_ms
 from tests.bench.peers.measure import (
     WARM_UP,
     WINDOW,
@@ -65,10 +66,7 @@ class RabbitMq:
             "log.console = false\n"
         )
         self._brokers = [self._start(number) for number in range(NODES)]
-        for _ in attempts():
-            words = [self._control, "-n", _name(0), "await_online_nodes", str(NODES)]
-            if self._run(words) == 0:
-                break
+        self._await_all(0)
         self._pids = [pid for broker in self._brokers for pid in descendants(broker, "beam.smp")]
         self._publisher = _Channel(_PORT)
         quorum = b"\x0cx-queue-typeS" + (6).to_bytes(4, "big") + b"quorum"
@@ -94,13 +92,7 @@ class RabbitMq:
 
     def publish(self, messages: int, size: int) -> Rate:
         """Publish with WINDOW messages unconfirmed, until all are confirmed."""
-        body = os.urandom(size)
-        properties = _NUMBERS.pack(60, 0) + size.to_bytes(8, "big") + b"\x10\x00\x02"
-        message = (
-            _method(1, _PUBLISH, b"\0\0\0\x01q\0")
-            + _frame(_HEADER, 1, properties)
-            + _frame(_BODY, 1, body)
-        )
+        message = _message(os.urandom(size))
         self._publish(message, WARM_UP)
         with closing(self._consumer()) as consumer:
             _consume(consumer, WARM_UP)
@@ -117,7 +109,50 @@ class RabbitMq:
             seconds, cpu = time.perf_counter() - began, cpu_s(self._pids) - cpu
         return Rate(messages / seconds, cpu / messages * 1e6)
 
+    def failover_gap_ms(self, blow: signal.Signals) -> float:
+        """Publish through a broker that does not lead while the leader is struck; then mend it."""
+        leader = self._leader()
+        witness = (leader + 1) % NODES
+        channel = _Channel(_PORT + witness)
+        channel.call(_SELECT, b"\0", _SELECT_OK)
+        message = _message(b"abcd")
+        try:
+            return longest_gap_ms(
+                lambda: channel.socket.sendall(message),
+                channel.acks_within,
+                lambda: os.kill(self._pids[leader], blow),
+            )
+        finally:
+            channel.socket.close()
+            if blow is signal.SIGKILL:
+                self._brokers[leader].wait()
+                self._brokers[leader] = self._start(leader)
+                self._await_all(witness)
+                (self._pids[leader],) = descendants(self._brokers[leader], "beam.smp")
+            else:
+                os.kill(self._pids[leader], signal.SIGCONT)
+                self._await_all(witness)
+
     # ---------------------------------------------------------------------------------------
+
+    def _await_all(self, number: int) -> None:
+        """Have a broker wait for all."""
+        for _ in attempts():
+            words = [self._control, "-n", _name(number), "await_online_nodes", str(NODES)]
+            if self._run(words) == 0:
+                break
+
+    def _leader(self) -> int:
+        """Return who leads the queue."""
+        names = [_name(number) for number in range(NODES)]
+        words = [self._control, "-q", "-n", names[0], "list_queues", "--no-table-headers", "leader"]
+        for _ in attempts():
+            said = subprocess.run(
+                words, env=self._environment(0), capture_output=True, text=True, check=False
+            ).stdout.strip()
+            if said in names:
+                break
+        return names.index(said)
 
     def _environment(self, number: int) -> dict[str, str]:
         folder = self._folder
@@ -232,6 +267,14 @@ class _Channel:
         del buffer[:at]
         return found
 
+    def acks_within(self, seconds: float) -> int:
+        """Return how many confirmations come in time."""
+        self.socket.settimeout(seconds)
+        try:
+            return sum(method == _ACK for method, _ in self.methods())
+        except TimeoutError:
+            return 0
+
     def close(self) -> None:
         """Have the broker handle everything that was sent, then part."""
         self.socket.sendall(_method(0, _CLOSE, bytes(2) + b"\0" + bytes(4)))
@@ -258,6 +301,16 @@ def _consume(consumer: _Channel, messages: int) -> None:
 
 def _name(number: int) -> str:
     return f"bench{number}@localhost"
+
+
+def _message(body: bytes) -> bytes:
+    """Return what publishes a persistent message."""
+    properties = _NUMBERS.pack(60, 0) + len(body).to_bytes(8, "big") + b"\x10\x00\x02"
+    return (
+        _method(1, _PUBLISH, b"\0\0\0\x01q\0")
+        + _frame(_HEADER, 1, properties)
+        + _frame(_BODY, 1, body)
+    )
 
 
 def _frame(kind: int, channel: int, payload: bytes) -> bytes:

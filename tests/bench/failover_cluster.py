@@ -1,0 +1,181 @@
+"""A cluster with a backlog, and a sender that probes it while something happens to its leader.
+
+The probe is an MSMQ sender: a small recoverable message every few milliseconds over one session.
+Its gap is the longest time between two advances of AckSequenceNumber while a message was
+outstanding. All probes of a cluster are judged at the end: what was acknowledged is in its queue,
+once.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
+
+from qm.client.client import Client
+from qm.client.wire import Wire
+from qm.drill.process_target import ProcessTarget
+from qm.drill.runner import leader_of
+from qm.drill.target import DrillNode
+from qm.load.checker import judge
+from qm.load.history import EventKind, HistoryEvent
+from qm.load.receiver import record_remaining
+from qm.load.sender import RecordingSender
+from qm.load.timeline import acknowledgement_gaps, faults
+from qm.load.verdict import Verdict
+from qm.load.workload import Delivery, Planned, Target
+from qm.node.config import MSMQ_PORT
+from qm.pb import control_pb2
+from qm.session.limits import RETRY_CONNECT_TIMEOUT_MS
+from tests.bench.cluster import Load
+from tests.bench.cluster_load import Sending
+
+PROBE_EVERY_S = 0.005
+QUIET_S = 0.7
+"""Of probing before the fault and after the first advance that follows it."""
+GAP_WAIT_S = 30.0
+BACKLOG_BODY_BYTES = 256
+BACKLOG_AT_ONCE = 100_000
+BACKLOG_SESSIONS = 8
+COMPUTER = "QUORATE"
+
+
+class Happening(Enum):
+    """What happens to the leader."""
+
+    KILL = "kill"
+    PAUSE = "pause"
+    PARTITION = "partition"
+    TRANSFER = "transfer"
+
+
+class Probed:
+    """Use it as a context. One task."""
+
+    def __init__(self, target: ProcessTarget, backlog: int) -> None:
+        """`backlog`: messages in another queue than the probes'."""
+        self.target = target
+        self.backlog = backlog
+        self._events: list[HistoryEvent] = []
+        self._probes = 0
+        self._senders = 0
+        self._queue = Target(f"DIRECT=OS:{COMPUTER}\\private$\\probes")
+
+    async def __aenter__(self) -> "Probed":
+        await self.target.up()
+        self._wire = Wire([node.api for node in self.target.nodes], self.target.tls)
+        for name in ("probes", "backlog"):
+            request = control_pb2.CreateQueueRequest(path_name=f".\\private$\\{name}")
+            await self._wire.call(lambda stubs: stubs.queues.CreateQueue, request)
+        leader = self._node(await leader_of(self.target))
+        for done in range(0, self.backlog, BACKLOG_AT_ONCE):
+            work = Sending(
+                host=leader.host,
+                target=f"DIRECT=OS:{COMPUTER}\\private$\\backlog",
+                sessions=BACKLOG_SESSIONS,
+                messages=min(BACKLOG_AT_ONCE, self.backlog - done),
+                body_bytes=BACKLOG_BODY_BYTES,
+            )
+            await asyncio.to_thread(lambda work: Load(work).run(), work)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._wire.close()
+        await self.target.down()
+
+    async def gap_ms(self, what: Happening, turn: int) -> float:
+        """Return what a sender at a node that is not struck sees. `turn` chooses that node."""
+        leader = await leader_of(self.target)
+        others = [node.name for node in self.target.nodes if node.name != leader]
+        strike: Callable[[], Awaitable[None]]
+        match what:
+            case Happening.KILL:
+                strike = lambda: self.target.kill(leader)  # noqa: E731
+            case Happening.PAUSE:
+                strike = lambda: self.target.pause(leader)  # noqa: E731
+            case Happening.PARTITION:
+                strike = lambda: self.target.partition([leader], others)  # noqa: E731
+            case Happening.TRANSFER:
+                strike = lambda: self._transfer(others[turn % 2])  # noqa: E731
+        # Nobody is struck by a transfer: the sender is in turn at the leader, the heir, the other.
+        safe = [leader, *others] if what is Happening.TRANSFER else others
+        return await self._gap_ms(strike, [safe[turn % len(safe)]], QUIET_S)
+
+    async def default_timers_gap_ms(self) -> float:
+        """Return what a sender sees whose own node is killed, and that waits as MSMQ does before it
+        tries another address.
+        """
+        leader = await leader_of(self.target)
+        others = [node.name for node in self.target.nodes if node.name != leader]
+        reconnect_s = RETRY_CONNECT_TIMEOUT_MS / 1000
+        return await self._gap_ms(lambda: self.target.kill(leader), [leader, *others], reconnect_s)
+
+    async def verdict(self) -> Verdict:
+        """Judge all probes."""
+        client = Client([node.api for node in self.target.nodes], tls=self.target.tls)
+        await client.open()
+        try:
+            await record_remaining(client, [self._queue.format_name], self._events.append)
+        finally:
+            await client.close()
+        return judge(self._events)
+
+    # ---------------------------------------------------------------------------------------
+
+    async def _gap_ms(
+        self, strike: Callable[[], Awaitable[None]], nodes: Sequence[str], reconnect_s: float
+    ) -> float:
+        first = len(self._events)
+        self._senders += 1
+        sender = RecordingSender(
+            f"prober-{self._senders}",
+            os.urandom(16),
+            [(self._node(name).host, MSMQ_PORT) for name in nodes],
+            [self._queue],
+            self._events.append,
+            reconnect_s=reconnect_s,
+        )
+        sender.link.start()
+        probing = asyncio.create_task(self._probe(sender))
+        try:
+            await self._advance(sender, 1)
+            await asyncio.sleep(QUIET_S)
+            self._events.append(
+                HistoryEvent(time.monotonic_ns(), "runner", EventKind.FAULT, detail="fault")
+            )
+            await strike()
+            # The messages that leave from now on are acknowledged by whoever leads then.
+            await self._advance(sender, sender.sent + 1)
+            await asyncio.sleep(QUIET_S)
+        finally:
+            probing.cancel()
+            await asyncio.gather(probing, return_exceptions=True)
+        await self._advance(sender, sender.sent)
+        await sender.link.stop()
+        await self.target.heal()
+        events = self._events[first:]
+        (fault,) = faults(events, acknowledgement_gaps(events))
+        return fault.gap_ms
+
+    async def _probe(self, sender: RecordingSender) -> None:
+        number = 0
+        while True:
+            number += 1
+            self._probes += 1
+            name = f"probe-{self._probes}"
+            body = name.encode() + b"\0"
+            sender.add([Planned(name, 0, Delivery.RECOVERABLE, 3, number, body)])
+            await asyncio.sleep(PROBE_EVERY_S)
+
+    async def _advance(self, sender: RecordingSender, count: int) -> None:
+        """Wait until so many messages of a sender are acknowledged."""
+        async with asyncio.timeout(GAP_WAIT_S):
+            while sender.acknowledged < count:
+                await asyncio.sleep(PROBE_EVERY_S)
+
+    async def _transfer(self, heir: str) -> None:
+        request = control_pb2.TransferLeadershipRequest(to=heir)
+        await self._wire.call(lambda stubs: stubs.cluster.TransferLeadership, request)
+
+    def _node(self, name: str) -> DrillNode:
+        return next(node for node in self.target.nodes if node.name == name)
