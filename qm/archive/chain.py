@@ -1,15 +1,5 @@
-"""The hash chain over entries: an edited or missing one is evident (design.md, Chain)."""
+"""The hash chain as a reader of the archive needs it; nodes keep it in `qm.store.chain`."""
 
-from hashlib import sha256
-from struct import Struct
-from typing import Final
+from qm.store.chain import CHAIN_START, HASH_BYTES, chained
 
-HASH_BYTES: Final = 32
-CHAIN_START: Final = bytes(HASH_BYTES)
-"""Before the first DATA entry."""
-_PLACE: Final = Struct(">QQ")
-
-
-def chained(before: bytes, index: int, term: int, data_sha256: bytes) -> bytes:
-    """Return the chain's value at an entry, from the value before it and the entry's hash."""
-    return sha256(before + _PLACE.pack(index, term) + data_sha256).digest()
+__all__ = ["CHAIN_START", "HASH_BYTES", "chained"]

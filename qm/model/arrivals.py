@@ -13,7 +13,7 @@ from qm.model.acknowledgements import Acknowledgements
 from qm.model.arrival import Arrival
 from qm.model.commands import EdgeBatch, Facts, SignatureFact, TransferVerdict
 from qm.model.duplicates import Duplicates
-from qm.model.effects import Outcome
+from qm.model.effects import EffectKind, Outcome
 from qm.model.elements import QueueKind, QueuePrivacyLevel
 from qm.model.endings import Endings
 from qm.model.enqueue import Enqueue, EnqueueStatus
@@ -28,7 +28,11 @@ from qm.model.streams import Stream
 from qm.wire.access_mask import QueueAccess
 from qm.wire.base_header import FLAG_TR
 from qm.wire.limits import TIME_INFINITE_S
-from qm.wire.message_class import AcknowledgeFlags, MessageClass
+from qm.wire.message_class import (
+    MESSAGE_CLASS_NEGATIVE_BIT,
+    AcknowledgeFlags,
+    MessageClass,
+)
 from qm.wire.peek import Head, peek_transaction
 from qm.wire.security_header import FLAG_EB
 from qm.wire.user_header import FLAG_DM, FLAG_JN, FLAG_JP, FLAG_SH, FLAG_TH
@@ -115,7 +119,20 @@ class Arrivals:
         verdict = self._admit(arrival, True, policies)
         if verdict != TransferVerdict.CLOSE_SESSION:
             self.duplicates.advance(stream, sequence, number)
+            if verdict != _ACCEPTED:
+                self._note_refusal(arrival, verdict)
         return verdict
+
+    def _note_refusal(self, arrival: Arrival, verdict: int) -> None:
+        command, head = arrival.command, arrival.head
+        self._ledger.applied.effects.add(
+            EffectKind.REFUSED,
+            (0, 0),
+            verdict if verdict & MESSAGE_CLASS_NEGATIVE_BIT else 0,
+            (head[5], head[9]),
+            arrival.size_bytes,
+            (command.body_index, command.first_ordinal + arrival.k),
+        )
 
     def _lifetime_ms(self, head: Head) -> int:
         """Return for how long after SentTime the sender may repeat a message."""

@@ -40,6 +40,9 @@ class EffectKind(IntEnum):
     """A copy that no quota admitted."""
     FAILED = 17
     """Left an outgoing queue undelivered."""
+    REFUSED = 18
+    """Entered no queue: a transactional message that was refused for good, which its sequence goes
+    on from. queue_id and LookupIdentifier are 0; the reason says why."""
 
 
 class PositionEffects(msgspec.Struct, gc=False):
@@ -59,6 +62,32 @@ class PositionEffects(msgspec.Struct, gc=False):
     """u32: stored size."""
     body_indexes: IntArray
     """u64: the log index that put the message there."""
+    body_ordinals: IntArray
+    """u16: which body of that entry."""
+    command_ends: IntArray
+    """u32, one per command of the entry: how many effects there were when it was done."""
+
+    def add(
+        self,
+        kind: EffectKind,
+        place: tuple[int, int],
+        reason: int,
+        message: tuple[bytes, int],
+        size_bytes: int,
+        body: tuple[int, int],
+    ) -> None:
+        """Append one effect: at (queue_id, LookupIdentifier), on the message (source queue
+        manager, ordinal) with the body (index, ordinal).
+        """
+        self.kinds.append(kind)
+        self.queue_ids.append(place[0])
+        self.lookup_identifiers.append(place[1])
+        self.reasons.append(reason)
+        self.message_ordinals.append(message[1])
+        self.source_queue_managers.append(message[0])
+        self.sizes_bytes.append(size_bytes)
+        self.body_indexes.append(body[0])
+        self.body_ordinals.append(body[1])
 
 
 class SequenceSeen(msgspec.Struct, frozen=True, gc=False):
@@ -107,5 +136,14 @@ class Applied(msgspec.Struct, gc=False):
 def no_effects() -> PositionEffects:
     """Return empty columns."""
     return PositionEffects(
-        bytearray(), array("I"), array("Q"), array("H"), array("I"), [], array("I"), array("Q")
+        bytearray(),
+        array("I"),
+        array("Q"),
+        array("H"),
+        array("I"),
+        [],
+        array("I"),
+        array("Q"),
+        array("H"),
+        array("I"),
     )

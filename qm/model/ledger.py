@@ -370,15 +370,14 @@ class Ledger:
         self, kind: EffectKind, queue_id: int, key: int, position: Position, reason: int
     ) -> None:
         """Append one effect."""
-        effects = self.applied.effects
-        effects.kinds.append(kind)
-        effects.queue_ids.append(queue_id)
-        effects.lookup_identifiers.append(key)
-        effects.reasons.append(reason)
-        effects.message_ordinals.append(position.message_ordinal)
-        effects.source_queue_managers.append(position.source_queue_manager)
-        effects.sizes_bytes.append(position.stored_size_bytes)
-        effects.body_indexes.append(position.body_index)
+        self.applied.effects.add(
+            kind,
+            (queue_id, key),
+            reason,
+            (position.source_queue_manager, position.message_ordinal),
+            position.stored_size_bytes,
+            (position.body_index, position.body_ordinal),
+        )
 
     # Bodies ------------------------------------------------------------------------------
 

@@ -141,12 +141,15 @@ class Machine:
             raise UnknownVersion(f"entry {batch.index}: version {batch.stamp.version}")
         ledger = self._ledger
         ledger.begin(batch.index, batch.stamp.now_ms)
-        outcomes = [self._apply(command) for command in batch.commands]
+        applied = ledger.applied
+        kinds, ends = applied.effects.kinds, applied.effects.command_ends
+        for command in batch.commands:
+            applied.outcomes.append(self._apply(command))
+            ends.append(len(kinds))
         self._duplicates.finish()
-        ledger.applied.outcomes = outcomes
         if settle:
             self.settle()
-        return ledger.applied
+        return applied
 
     def settle(self) -> None:
         """Write back what entries changed in place."""

@@ -21,7 +21,8 @@ _NOT_PLAIN: Final = int(
 )
 Columns = list[tuple[Any, ...]]
 """POSITION_ROW's fields, one tuple each."""
-_FLAGS, _BODY_INDEXES, _SIZES, _DEADLINES, _SOURCES, _ORDINALS = 2, 3, 8, 9, 10, 11
+_FLAGS, _BODY_INDEXES, _BODY_ORDINALS = 2, 3, 6
+_SIZES, _DEADLINES, _SOURCES, _ORDINALS = 8, 9, 10, 11
 _EFFECT: Final = bytes((EffectKind.RECEIVED,))
 
 
@@ -87,3 +88,4 @@ def _settle(
     effects.source_queue_managers.extend(columns[_SOURCES])
     effects.sizes_bytes.extend(columns[_SIZES])
     effects.body_indexes.extend(columns[_BODY_INDEXES])
+    effects.body_ordinals.extend(columns[_BODY_ORDINALS])

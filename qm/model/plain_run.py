@@ -250,6 +250,7 @@ class PlainRun:
         effects.source_queue_managers.extend(sources)
         effects.sizes_bytes.extend(sizes)
         effects.body_indexes.extend([body_index] * len(keys))
+        effects.body_ordinals.extend(bodies)
 
 
 def _bytes_of(command: EdgeBatch) -> tuple[bytes, int]:

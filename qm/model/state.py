@@ -56,6 +56,8 @@ class Table(IntEnum):
     BLOB = 0x83
     BLOB_FILE = 0x84
     APPLIED = 0x85
+    EFFECTS = 0x86
+    EXPORTED = 0x87
 
 
 class State(Protocol):

@@ -109,7 +109,7 @@ def packet_spans(index: int, data: bytes) -> list[tuple[int, int]]:
             header, op, blob_at = _header(payload)
             begin = offset + blob_at
             if op == "edge_batch":
-                ends = _array_of(_ARRAY_TYPECODES["offsets"], header.edge_batch.offsets)
+                ends = array_of(_ARRAY_TYPECODES["offsets"], header.edge_batch.offsets)
                 spans += [(begin + low, high - low) for low, high in pairwise(ends)]
             elif op == "send":
                 spans.append((begin, len(payload) - blob_at))
@@ -193,14 +193,16 @@ def _check_columns(fields: dict[str, Any], blob_bytes: int) -> None:
         raise ValueError("a message without facts")
 
 
-def _array_bytes(values: IntArray) -> bytes:
+def array_bytes(values: IntArray) -> bytes:
+    """Return a column little-endian."""
     if sys.byteorder == "big":
         values = array(values.typecode, values)
         values.byteswap()
     return values.tobytes()
 
 
-def _array_of(typecode: str, data: bytes) -> IntArray:
+def array_of(typecode: str, data: bytes) -> IntArray:
+    """Return the column of little-endian bytes. Raises ValueError for half a value."""
     values = array(typecode)
     values.frombytes(data)
     if sys.byteorder == "big":
@@ -238,8 +240,8 @@ def _field_codec(name: str, kind: Any) -> tuple[Reader, Filler]:
     if name in _ARRAY_TYPECODES:
         typecode = _ARRAY_TYPECODES[name]
         return (
-            lambda message: _array_of(typecode, getattr(message, name)),
-            lambda value, message: setattr(message, name, _array_bytes(value)),
+            lambda message: array_of(typecode, getattr(message, name)),
+            lambda value, message: setattr(message, name, array_bytes(value)),
         )
     if kind in _NESTED_SEQUENCES:
         return _sequence_codec(name, _Codec(_NESTED_SEQUENCES[kind], name))

@@ -135,6 +135,11 @@ class RocksState:
                 return fresh
         return self._committed(_PREFIX[table] + key)
 
+    def get_before_or_now(self, table: Table, key: bytes) -> bytes | None:
+        """Return a row as it is now or, if it was deleted since, as the last commit left it."""
+        row = self.get(table, key)
+        return self._committed(_PREFIX[table] + key) if row is None else row
+
     def get_rows(self, table: Table, keys: Iterable[bytes]) -> list[bytes | None]:
         """See State.get_rows."""
         if self._changes[table]:
@@ -237,6 +242,13 @@ class RocksState:
             self._bound_cache()
         return [(key[1:], value) for key, value in rows]
 
+    def scan_committed(
+        self, table: Table, low: bytes, high: bytes, limit: int
+    ) -> list[tuple[bytes, bytes]]:
+        """As `scan`, of the last commit alone. From any thread, for tables that no scan caches."""
+        assert table not in _SCANNED_AHEAD
+        return self._stored(table, low, high, limit, backward=False)
+
     def retain_body(self, index: int, ordinal: int) -> None:
         """See State.retain_body."""
         self.liveness.retain(index, (ordinal,))
@@ -325,6 +337,11 @@ class RocksState:
                 break
             digest += row_hash(full, value)
         return digest % MODULUS
+
+    def drop_table(self, table: Table) -> None:
+        """Remove all committed rows of a local table at once; nothing of it may be in hand."""
+        assert table >= Table.LOCAL_FIRST
+        self._database.delete_range(_PREFIX[table], _PREFIX[table + 1], self._no_wal)
 
     def compact(self) -> None:
         """Rewrite the database without what was deleted or replaced; not for a serving node."""

@@ -25,6 +25,7 @@ from qm.store.bodies import whole_entry
 from qm.store.codec import packet_spans
 from qm.store.digest import digest_bytes
 from qm.store.generation import BLOB_FOLDER, STATE_FOLDER, sync_tree
+from qm.store.kept import Exported
 from qm.store.liveness import ENTRY_KEY
 from qm.store.rocks import BLOCK_CACHE_BYTES, RocksState, open_database
 from raft.machine import Hold, LogReader
@@ -178,10 +179,17 @@ def _prove(stream: BinaryIO, target: Path, manifest: Manifest) -> None:
         )
         if not is_proven:
             raise SnapshotDamaged("the rows do not give the digest that the manifest names")
+        _forget_kept(state, manifest.index)
         state.commit(manifest.index, manifest.term)
         state.flush()
     finally:
         state.close()
+
+
+def _forget_kept(state: RocksState, index: int) -> None:
+    """What the sender kept for its archive is not ours; our own goes on behind the snapshot."""
+    state.drop_table(Table.EFFECTS)
+    state.put(Table.EXPORTED, b"", Exported(index, restored_at=index).pack())
 
 
 def _read_manifest(stream: BinaryIO) -> Manifest:

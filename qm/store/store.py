@@ -16,8 +16,10 @@ from qm.model.commands import AuditMark, AuditResult
 from qm.model.effects import Applied
 from qm.model.machine import Machine
 from qm.model.queries import View
+from qm.model.state import Table
 from qm.store.audit import Mark
 from qm.store.bodies import Bodies
+from qm.store.chain import EntryChain
 from qm.store.codec import decode_entry
 from qm.store.digest import digest_bytes
 from qm.store.generation import (
@@ -28,6 +30,7 @@ from qm.store.generation import (
     remove_others,
     switch_to,
 )
+from qm.store.kept import EffectsKeeper
 from qm.store.rocks import BLOCK_CACHE_BYTES, AppliedPoint, RocksState, open_database
 from qm.store.snapshot import StoreSnapshot, unpack
 from raft.disk import DiskDirectory
@@ -54,11 +57,15 @@ class Store:
         log: LogReader,
         *,
         cache_bytes: int = BLOCK_CACHE_BYTES,
+        keeps_effects: bool = False,
     ) -> None:
-        """`path`: a folder of its own, made if absent."""
+        """`path`: a folder of its own, made if absent. `keeps_effects`: for an archiver, which
+        takes them (`kept`); without it those of an earlier process are dropped.
+        """
         self._path = path
         self._log = log
         self._cache_bytes = cache_bytes
+        self._keeps_effects = keeps_effects
         self.marks: list[Mark] = []
         """Marks that were applied and not yet told; whoever tells them takes them."""
         self._own_marks: dict[int, bytes] = {}
@@ -77,6 +84,13 @@ class Store:
         self._state = RocksState(database)
         self._durable_index = self._state.applied.index
         self._machine = Machine(self._state)
+        self._chain = EntryChain(self._state)
+        self.kept: EffectsKeeper | None = None
+        """What entries did, for the archive; another object after an install."""
+        if self._keeps_effects:
+            self.kept = EffectsKeeper(self._state)
+        else:
+            self._state.drop_table(Table.EFFECTS)
         blobs = DiskDirectory(here).subdirectory(BLOB_FOLDER)
         self.bodies = Bodies(self._state, self._log, blobs)
 
@@ -112,9 +126,15 @@ class Store:
     def apply(self, entries: Sequence[Entry]) -> Sequence[Applied]:
         """See StateMachine.apply. Raises UnknownCommand, Diverged: the node must stop."""
         results = []
+        if self.kept is not None:
+            self.kept.begin_run()
         for entry in entries:
             batch = decode_entry(entry.index, entry.data)
-            results.append(self._machine.apply(batch, settle=False))
+            applied = self._machine.apply(batch, settle=False)
+            results.append(applied)
+            link = self._chain.advance(entry.index, entry.term, entry.data)
+            if self.kept is not None:
+                self.kept.keep(entry, batch, applied, link)
             for command in batch.commands:
                 if isinstance(command, AuditMark):
                     self._mark(command, entry)
@@ -126,6 +146,7 @@ class Store:
 
     def _commit(self, entry: Entry) -> None:
         self._machine.settle()
+        self._chain.settle()
         self._state.commit(entry.index, entry.term)
 
     def snapshot(self, meta_index: int) -> SnapshotSource:

@@ -8,6 +8,7 @@ same.
 from bisect import bisect_right
 
 from qm.model.machine import Machine
+from qm.store.chain import EntryChain
 from qm.store.codec import decode_entry
 from raft.types import Entry
 from tests.sim.checkers import Model, Violation
@@ -26,12 +27,15 @@ class QueueModel(Model):
         super().__init__()
         self.rows = SummedState()
         self.machine = Machine(self.rows)
+        self._chain = EntryChain(self.rows)
         self.account = Account(self.rows, self.machine.view)
         self._seen: dict[int, list[tuple[int, Result]]] = {key: [] for key in range(KEYS)}
 
     def _apply_data(self, entry: Entry) -> None:
         batch = decode_entry(entry.index, entry.data)
         applied = self.machine.apply(batch)
+        self._chain.advance(entry.index, entry.term, entry.data)
+        self._chain.settle()
         self.machine.forget()
         self.account.entry(batch, applied)
         if self.rows.digest() != self.rows.computed_digest():

@@ -17,6 +17,7 @@ from qm.model.machine import Machine
 from qm.model.queries import View, list_queues, queue_statistics
 from qm.model.results import RequestResult, ResultRow
 from qm.model.state import MemoryState, Table
+from qm.store.chain import EntryChain
 from qm.store.codec import decode_entry
 from qm.store.digest import DIGEST_BYTES, MODULUS, digest_bytes, row_hash
 from raft.types import Entry
@@ -160,11 +161,13 @@ class QueueMachine(SlottedMachine[RowsState]):
     def fresh(self) -> RowsState:
         self.rows = SummedState()
         self.machine = Machine(self.rows)
+        self.chain = EntryChain(self.rows)
         return RowsState(0, bytes(DIGEST_BYTES), [], [])
 
     def restored(self, state: RowsState) -> None:
         self.rows = SummedState.of(state)
         self.machine = Machine(self.rows)
+        self.chain = EntryChain(self.rows)
         assert self.rows.computed_digest() == state.digest, "rows came back that were not written"
         state.rows = []
 
@@ -177,6 +180,7 @@ class QueueMachine(SlottedMachine[RowsState]):
             return []
         results = [self.apply_entry(self._state, entry) for entry in entries]
         self.machine.settle()
+        self.chain.settle()
         state = self._state
         self.rows.drop_the_dead()
         state.digest = self.rows.digest()
@@ -188,6 +192,7 @@ class QueueMachine(SlottedMachine[RowsState]):
     def apply_entry(self, state: RowsState, entry: Entry) -> tuple[Result, ...]:
         batch = decode_entry(entry.index, entry.data)
         applied = self.machine.apply(batch, settle=False)
+        self.chain.advance(entry.index, entry.term, entry.data)
         self.rows.places |= spans(batch)
         return answers_of(applied)
 

@@ -12,9 +12,11 @@ from qm.model import commands
 from qm.model.attributes import encode_attribute
 from qm.model.commands import Command
 from qm.model.elements import DirectoryObjectType, QueueAccessType
+from qm.model.ledger import META_COUNTERS
 from qm.model.queries import list_outgoing_queues, outgoing_messages
 from qm.model.state import Table
 from qm.store.audit import prove
+from qm.store.chain import META_CHAIN
 from qm.wire.message_class import AcknowledgeFlags
 from qm.wire.queue_name import DirectQueueFormatName
 from tests.unit.model.world import HOST, packet, request
@@ -24,6 +26,7 @@ WHO = "auditor"
 RECEIVE = QueueAccessType.RECEIVE_ACCESS
 NR = int(AcknowledgeFlags.NR | AcknowledgeFlags.PA)
 FLIPS_PER_TABLE = 2
+WRITTEN_ANEW = {bytes((Table.META,)) + key for key in (META_COUNTERS, META_CHAIN)}
 LOGICAL = [table for table in Table if table < Table.LOCAL_FIRST]
 
 
@@ -123,11 +126,14 @@ def test_any_byte_of_any_table(node: Node, table: Table) -> None:
         flipped = bytes(row)
         database.delete(key)
         database.put(flipped[: len(key)], flipped[len(key) :])
-        # The mark's own entry writes the counters anew, and so heals them.
-        is_healed = is_sound(node, 2000 + k) and database.get(flipped[: len(key)]) == value
+        # The mark's own entry writes some rows anew, and so heals them.
+        is_anew, is_key_whole = key in WRITTEN_ANEW, flipped.startswith(key)
+        is_healed = is_sound(node, 2000 + k) and is_anew and is_key_whole
         assert is_healed or not is_sound(node, 2500 + k), f"{key.hex()} became {flipped.hex()}"
-        database.delete(flipped[: len(key)])
-        database.put(key, value)
+        if not (is_anew and is_key_whole):
+            database.delete(flipped[: len(key)])
+        if not is_anew:
+            database.put(key, value)
     assert is_sound(node, 3000 + table)
 
 

@@ -87,13 +87,16 @@ def receive(first: int, count: int, confirmed_upto: int = 0) -> commands.Receive
 class Node:
     """A log and a store in one folder, without consensus."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, keeps_effects: bool = False) -> None:
         self.path = path
+        self.keeps_effects = keeps_effects
         path.mkdir(exist_ok=True)
         self.directory = DiskDirectory(path)
         config = LogConfig(1, 7, segment_bytes=64 * 1024, spare_segments=0)
         self.log = Log.open(self.directory.subdirectory("log"), config)
-        self.store = Store(path / "store", self.log, cache_bytes=CACHE_BYTES)
+        self.store = Store(
+            path / "store", self.log, cache_bytes=CACHE_BYTES, keeps_effects=keeps_effects
+        )
         self.replay()
 
     def replay(self) -> None:
@@ -127,7 +130,7 @@ class Node:
 
     def reopen(self) -> "Node":
         self.close()
-        return Node(self.path)
+        return Node(self.path, keeps_effects=self.keeps_effects)
 
     def close(self) -> None:
         self.store.close()

@@ -1,0 +1,235 @@
+"""What entries did, kept for the archive until it has it: one EFFECTS row per entry.
+
+Effects cannot be had again without replaying, so their rows lie in the same WriteBatch as the state
+that they belong to: recovery replays what the state lacks, and that makes the missing rows again
+(qm/archive/design.md, Effects survive a crash). They are local, and written only while somebody
+archives. Columns are packed as they are; nothing is done per message.
+
+EXPORTED says up to where the rows are needed no more. What a snapshot brings is its sender's, and
+is dropped before the state is used: a node exports what it applied itself.
+"""
+
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+from qm.model import commands
+from qm.model.commands import Command, CommandBatch
+from qm.model.effects import Applied
+from qm.model.records import Queue, decode
+from qm.model.rows import QUEUE_KEY
+from qm.model.state import Table
+from qm.store.chain import CHAIN_START, Link
+from qm.store.codec import array_bytes
+from qm.store.rocks import RocksState
+from raft.types import Entry
+
+INDEX_KEY: Final = Struct(">Q")
+INDEX_END: Final = b"\xff" * (INDEX_KEY.size + 1)
+QUEUE_NAMES_MAX: Final = 65_536
+"""Names in hand; beyond it all are dropped, and read again."""
+_VERSION: Final = 1
+_HEAD: Final = Struct("<BBHQQQ32s32sIIIQ")
+"""version u8, 1 if the entry's commands are needed to understand it u8, names u16, term u64,
+cluster time ms u64, index of the DATA entry before u64, chain value before it, SHA-256 of the
+entry, its bytes u32, commands u32, effects u32, bytes of all entries that were kept up to it u64.
+"""
+_NAME: Final = Struct("<IH")
+"""queue_id u32, bytes of its name u16."""
+_EXPORTED: Final = Struct(f"<QQ{len(CHAIN_START)}s")
+_TRANSACTIONAL: Final = (
+    commands.TxCommit,
+    commands.TxAbort,
+    commands.TxPrepare,
+    commands.AuditMark,
+)
+
+
+class Exported(msgspec.Struct, frozen=True, gc=False):
+    """How far the archive is on this node; local row EXPORTED."""
+
+    upto: int = 0
+    """Nothing at or below it is needed any more."""
+    chain: bytes = CHAIN_START
+    """Chain value at the end of the last range that was exported."""
+    restored_at: int = 0
+    """Index of a snapshot that this node installed since then, 0 for none."""
+
+    def pack(self) -> bytes:
+        """Return the row."""
+        return _EXPORTED.pack(self.upto, self.restored_at, self.chain)
+
+    @classmethod
+    def unpack(cls, row: bytes | None) -> "Exported":
+        """Return what a row says; without one nothing was exported."""
+        if row is None:
+            return cls()
+        upto, restored_at, chain = _EXPORTED.unpack(row)
+        return cls(upto, chain, restored_at)
+
+
+class KeptEntry(msgspec.Struct, frozen=True, gc=False):
+    """One row. Columns are little-endian as `qm.model.effects.PositionEffects` has them."""
+
+    index: int
+    needs_commands: bool
+    """Transactions, senders' sequences or an audit mark: the entry's own bytes say more."""
+    term: int
+    time_ms: int
+    previous_index: int
+    chain_before: bytes
+    data_sha256: bytes
+    data_bytes: int
+    commands: int
+    count: int
+    """Effects."""
+    total_bytes: int
+    """Of all entries kept since archiving began, this one included."""
+    names: dict[int, str]
+    """Of the queues in `queue_ids`, by id."""
+    command_ends: memoryview
+    kinds: memoryview
+    queue_ids: memoryview
+    lookup_identifiers: memoryview
+    reasons: memoryview
+    message_ordinals: memoryview
+    source_queue_managers: memoryview
+    """16 bytes each."""
+    sizes_bytes: memoryview
+    body_indexes: memoryview
+    body_ordinals: memoryview
+
+
+_WIDTHS: Final = (1, 4, 8, 2, 4, 16, 4, 8, 2)
+"""Bytes per effect of the columns from `kinds` on."""
+
+
+def unpack_kept(index: int, row: bytes) -> KeptEntry:
+    """Return a row's contents. Raises ValueError for another version's."""
+    version, needs_commands, name_count, *numbers = _HEAD.unpack_from(row)
+    if version != _VERSION:
+        raise ValueError(f"effects of entry {index} in version {version}: upgrade this node")
+    term, time_ms, previous, chain_before, data_sha256, size, command_count, count, total = numbers
+    at = _HEAD.size
+    names = {}
+    for _ in range(name_count):
+        queue_id, length = _NAME.unpack_from(row, at)
+        at += _NAME.size + length
+        names[queue_id] = row[at - length : at].decode()
+    view, columns = memoryview(row), []
+    for width in (4 * command_count, *(width * count for width in _WIDTHS)):
+        columns.append(view[at : at + width])
+        at += width
+    ends, kinds, queue_ids, keys, reasons, ordinals, sources, sizes, *bodies = columns
+    return KeptEntry(
+        index=index,
+        needs_commands=bool(needs_commands),
+        term=term,
+        time_ms=time_ms,
+        previous_index=previous,
+        chain_before=chain_before,
+        data_sha256=data_sha256,
+        data_bytes=size,
+        commands=command_count,
+        count=count,
+        total_bytes=total,
+        names=names,
+        command_ends=ends,
+        kinds=kinds,
+        queue_ids=queue_ids,
+        lookup_identifiers=keys,
+        reasons=reasons,
+        message_ordinals=ordinals,
+        source_queue_managers=sources,
+        sizes_bytes=sizes,
+        body_indexes=bodies[0],
+        body_ordinals=bodies[1],
+    )
+
+
+def total_bytes_of(row: bytes) -> int:
+    """Return `KeptEntry.total_bytes` of a row."""
+    total: int = _HEAD.unpack_from(row)[-1]
+    return total
+
+
+class EffectsKeeper:
+    """Writes EFFECTS rows. Made anew when the state becomes another one."""
+
+    def __init__(self, state: RocksState) -> None:
+        self._state = state
+        self._names: dict[int, bytes] = {}
+        newest = state.scan(Table.EFFECTS, b"", INDEX_END, 1, backward=True)
+        self.total_bytes = total_bytes_of(newest[0][1]) if newest else 0
+        """See KeptEntry.total_bytes; of the newest row."""
+        self.exported = Exported.unpack(state.get(Table.EXPORTED, b""))
+
+    def begin_run(self) -> None:
+        """A run of entries begins."""
+        if len(self._names) > QUEUE_NAMES_MAX:
+            self._names.clear()
+
+    def keep(self, entry: Entry, batch: CommandBatch, applied: Applied, link: Link) -> None:
+        """Write the row of an entry that was applied just now."""
+        effects = applied.effects
+        names = [self._name(queue_id) for queue_id in sorted(set(effects.queue_ids))]
+        self.total_bytes += len(entry.data)
+        needs_commands = bool(applied.incoming_sequences) or any(
+            map(_is_transactional, batch.commands)
+        )
+        row = b"".join(
+            (
+                _HEAD.pack(
+                    _VERSION,
+                    needs_commands,
+                    len(names),
+                    entry.term,
+                    applied.now_ms,
+                    link.previous_index,
+                    link.before,
+                    link.data_sha256,
+                    len(entry.data),
+                    len(effects.command_ends),
+                    len(effects.kinds),
+                    self.total_bytes,
+                ),
+                *names,
+                array_bytes(effects.command_ends),
+                effects.kinds,
+                array_bytes(effects.queue_ids),
+                array_bytes(effects.lookup_identifiers),
+                array_bytes(effects.reasons),
+                array_bytes(effects.message_ordinals),
+                *effects.source_queue_managers,
+                array_bytes(effects.sizes_bytes),
+                array_bytes(effects.body_indexes),
+                array_bytes(effects.body_ordinals),
+            )
+        )
+        self._state.put(Table.EFFECTS, INDEX_KEY.pack(entry.index), row)
+
+    def _name(self, queue_id: int) -> bytes:
+        """Return id and name of a queue, as a row has them.
+
+        A queue that went with this very entry is in the state of the last commit; one that came
+        and went within a run of entries had an effect, and so a name, while it was there.
+        """
+        name = self._names.get(queue_id)
+        if name is None:
+            row = self._state.get_before_or_now(Table.QUEUE, QUEUE_KEY.pack(queue_id))
+            text = b"" if row is None else decode(Queue, row).pathname.encode()
+            name = self._names[queue_id] = _NAME.pack(queue_id, len(text)) + text
+        return name
+
+    def move(self, exported: Exported, indexes: list[int]) -> None:
+        """Set how far the archive is, and drop rows that it needs no more, ascending; both with
+        the next commit.
+        """
+        self.exported = exported
+        self._state.put(Table.EXPORTED, b"", exported.pack())
+        self._state.delete_rows(Table.EFFECTS, [INDEX_KEY.pack(index) for index in indexes])
+
+
+def _is_transactional(command: Command) -> bool:
+    return isinstance(command, _TRANSACTIONAL) or getattr(command, "transaction", None) is not None

@@ -1,0 +1,186 @@
+"""The chain over entries, and what is kept of them for the archive."""
+
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from qm.model import commands
+from qm.model.effects import Applied, EffectKind
+from qm.model.state import Table
+from qm.store.chain import CHAIN_START, META_CHAIN, chained
+from qm.store.codec import array_bytes
+from qm.store.kept import INDEX_END, Exported, KeptEntry, unpack_kept
+from raft.types import Configuration, SnapshotMeta
+from tests.unit.model.world import packet, request
+from tests.unit.store.test_store import Node, arrivals, receive, setup_commands, workload
+
+QUEUE = 6
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    node = Node(tmp_path / "node", keeps_effects=True)
+    node.put(setup_commands())
+    return node
+
+
+def kept(node: Node, above: int = 0) -> list[KeptEntry]:
+    rows = node.store.state.scan_committed(
+        Table.EFFECTS, (above + 1).to_bytes(8, "big"), INDEX_END, 1000
+    )
+    return [unpack_kept(int.from_bytes(key, "big"), row) for key, row in rows]
+
+
+def chain_of(node: Node) -> tuple[int, bytes]:
+    row = node.store.state.get(Table.META, META_CHAIN)
+    assert row is not None
+    return int.from_bytes(row[:8], "big"), row[8:]
+
+
+def copy_to(node: Node, other: Node) -> None:
+    index = node.store.applied_index()
+    source = node.store.snapshot(index)
+    meta = SnapshotMeta(index, node.log.term(index), Configuration(("n1.1",)), 0)
+    sink = other.store.receive_snapshot(meta)
+    sink.write(source.read(0, source.size_bytes()))
+    sink.finish()
+    source.close()
+
+
+def test_the_chain_is_that_of_the_entries_in_whatever_runs_they_came(tmp_path: Path) -> None:
+    singly, together, restarted = (Node(tmp_path / name) for name in ("a", "b", "c"))
+    singly.put(*workload())
+    together.put(*workload(), in_one_apply=True)
+    for batch in workload():
+        restarted.put(batch)
+        restarted = restarted.reopen()
+    value = CHAIN_START
+    for entry in singly.log.entries(1, singly.log.last_index() + 1, 1 << 30):
+        value = chained(value, entry.index, entry.term, sha256(entry.data).digest())
+    for one in (singly, together, restarted):
+        assert chain_of(one) == (singly.log.last_index(), value)
+        one.close()
+
+
+def test_a_snapshot_carries_the_chain_on(node: Node, tmp_path: Path) -> None:
+    other = Node(tmp_path / "other", keeps_effects=True)
+    copy_to(node, other)
+    assert chain_of(other) == chain_of(node)
+    assert other.store.applied.digest == node.store.applied.digest
+    other.close()
+
+
+def test_a_row_says_what_apply_said(node: Node) -> None:
+    (applied,) = node.put(
+        [arrivals(packet(1), packet(2)), receive(2, 2), commands.PurgeQueue(request(), QUEUE, ())]
+    )
+    before, row = kept(node)
+    effects = applied.effects
+    assert bytes(row.kinds) == bytes(effects.kinds) == bytes((1, 1, 5, 5))
+    for column in (
+        "queue_ids", "lookup_identifiers", "reasons", "message_ordinals", "sizes_bytes",
+        "body_indexes", "body_ordinals", "command_ends",
+    ):  # fmt: skip
+        assert bytes(getattr(row, column)) == array_bytes(getattr(effects, column)), column
+    assert bytes(row.source_queue_managers) == b"".join(effects.source_queue_managers)
+    assert effects.command_ends.tolist() == [2, 4, 4]
+    assert effects.body_ordinals.tolist() == [0, 1, 0, 1]
+    entry = node.log.entries(2, 3, 1 << 20)[0]
+    assert (row.index, row.term, row.time_ms, row.commands) == (2, 1, applied.now_ms, 3)
+    assert (row.previous_index, row.data_bytes) == (before.index, len(entry.data))
+    assert row.data_sha256 == sha256(entry.data).digest()
+    assert row.chain_before == chained(CHAIN_START, 1, 1, before.data_sha256)
+    assert row.total_bytes == before.data_bytes + row.data_bytes
+    assert row.names == {QUEUE: "vhost\\orders"}
+    assert not row.needs_commands
+
+
+def test_a_queue_that_goes_has_its_name_to_the_end(node: Node) -> None:
+    node.put([arrivals(packet(1))], [commands.DeleteQueue(request(), QUEUE, ())])
+    node.put([commands.PurgeStep(QUEUE, 10), commands.PurgeStep(QUEUE, 10)])
+    assert node.store.view.queue(QUEUE) is None
+    node = node.reopen()
+    last = kept(node)[-1]
+    assert bytes(last.kinds) == bytes((EffectKind.QUEUE_DELETED,))
+    assert last.names == {QUEUE: "vhost\\orders"}
+
+
+def test_rows_come_again_with_the_entries_that_make_them(node: Node) -> None:
+    node.put([arrivals(packet(1))])
+    node.store.flush()
+    node.put([receive(2, 1)], [arrivals(packet(2), packet(3))])
+    rows = kept(node)
+    assert [row.index for row in rows] == [1, 2, 3, 4]
+    node.close()  # what was not flushed is lost with it
+    again = Node(node.path, keeps_effects=True)
+    assert kept(again) == rows
+    assert again.store.kept is not None
+    assert again.store.kept.total_bytes == rows[-1].total_bytes
+    again.put([arrivals(packet(4))])
+    assert kept(again)[-1].total_bytes > rows[-1].total_bytes
+    again.close()
+
+
+def test_exported_rows_go_with_the_next_commit(node: Node) -> None:
+    node.put([arrivals(packet(1))], [arrivals(packet(2))])
+    keeper = node.store.kept
+    assert keeper is not None
+    keeper.move(Exported(2, b"c" * 32), [1, 2])
+    node.put([arrivals(packet(3))])
+    assert [row.index for row in kept(node)] == [3, 4]
+    node.store.flush()
+    again = node.reopen()
+    assert again.store.kept is not None
+    assert again.store.kept.exported == Exported(2, b"c" * 32)
+    assert again.store.kept.total_bytes == kept(again)[-1].total_bytes
+
+
+def test_a_snapshot_brings_no_rows_of_its_sender(node: Node, tmp_path: Path) -> None:
+    keeper = node.store.kept
+    assert keeper is not None
+    keeper.move(Exported(1, b"c" * 32), [1])
+    node.put([arrivals(packet(1))])
+    other = Node(tmp_path / "other", keeps_effects=True)
+    copy_to(node, other)
+    assert kept(other) == []
+    assert other.store.kept is not None
+    assert other.store.kept.exported == Exported(2, restored_at=2)
+    other.close()
+
+
+def test_without_an_archiver_nothing_is_kept(node: Node) -> None:
+    node.put([arrivals(packet(1))])
+    assert len(kept(node)) == 2
+    node.store.flush()
+    node.close()
+    without = Node(node.path)
+    without.put([arrivals(packet(2))])
+    assert without.store.kept is None
+    assert kept(without) == []
+    without.close()
+
+
+def test_what_only_commands_tell_is_marked(node: Node) -> None:
+    transaction = b"t" * 16
+    transactional = arrivals(packet(1, sequence=(1 << 32, 1, 0)))
+    for batch in (
+        [commands.TxBegin(request(9, "c"), transaction, True, "", 1000)],
+        [commands.AuditMark(7)],
+        [transactional],
+        [commands.TxCommit(request(10, "c"), transaction)],
+    ):
+        node.put(batch)
+    assert [row.needs_commands for row in kept(node, 1)] == [True] * 4
+
+
+def test_a_refused_transactional_message_has_an_effect(node: Node) -> None:
+    refused: Applied
+    (refused,) = node.put([arrivals(packet(5, sequence=(1 << 32, 1, 0)))])
+    effects = refused.effects
+    assert bytes(effects.kinds) == bytes((EffectKind.REFUSED,))
+    assert effects.message_ordinals.tolist() == [5]
+    assert effects.reasons[0] & 0x8000
+    assert (effects.queue_ids[0], effects.lookup_identifiers[0]) == (0, 0)
+    (row,) = kept(node, 1)
+    assert row.names == {0: ""}
