@@ -19,7 +19,10 @@ HOSTS_MAX: Final = 32
 TAG_LENGTH_MAX: Final = 6
 """Interface names have at most 15 characters."""
 COMMAND_TIMEOUT_S: Final = 20
+INSIDE: Final = "eth0"
+"""The interface of every host."""
 _TABLE: Final = "quorate_drill"
+_NONLOCAL_BIND: Final = "/proc/sys/net/ipv4/ip_nonlocal_bind"
 
 
 class NamespacesRefused(Exception):
@@ -87,17 +90,19 @@ class Namespaces:
         _run("ip", "addr", "add", f"{self.machine_address}/{length}", "dev", self._bridge)
         _run("ip", "link", "set", self._bridge, "up")
         for name, host in self.hosts.items():
-            link, inside = self._links[name], "eth0"
+            link = self._links[name]
             _run("ip", "netns", "add", host.namespace)
             _run(
                 "ip", "link", "add", link, "type", "veth",
-                "peer", "name", inside, "netns", host.namespace,
+                "peer", "name", INSIDE, "netns", host.namespace,
             )  # fmt: skip
             _run("ip", "link", "set", link, "master", self._bridge, "up")
             within = ("ip", "-n", host.namespace)
-            _run(*within, "addr", "add", f"{host.address}/{length}", "dev", inside)
+            _run(*within, "addr", "add", f"{host.address}/{length}", "dev", INSIDE)
             _run(*within, "link", "set", "lo", "up")
-            _run(*within, "link", "set", inside, "up")
+            _run(*within, "link", "set", INSIDE, "up")
+            # A node listens on a virtual address before its host has it.
+            _run(*self.command(name, "sh", "-c", f"echo 1 > {_NONLOCAL_BIND}"))
 
     def _remove(self) -> None:
         for name, host in self.hosts.items():
@@ -108,6 +113,14 @@ class Namespaces:
     def command(self, host: str, *argv: str) -> list[str]:
         """Return the command line that runs `argv` on a host."""
         return ["ip", "netns", "exec", self.hosts[host].namespace, *argv]
+
+    def who_has(self, address: str) -> str:
+        """Return the first host with an address, "" if none has it."""
+        for name, host in self.hosts.items():
+            shown = _ask("ip", "-n", host.namespace, "-o", "addr", "show", "to", address)
+            if shown.strip():
+                return name
+        return ""
 
     # Faults: each replaces what was in force on the hosts that it names ---------------------
 
@@ -127,9 +140,14 @@ class Namespaces:
         """Have a host lose this share of the packets that reach it."""
         self._rule(host, f"ip saddr {self.network} numgen random mod 100 < {percent} drop")
 
+    def unplug(self, host: str) -> None:
+        """Have a host neither hear nor be heard by anybody, as one that lost its power."""
+        _run("ip", "link", "set", self._links[host], "down")
+
     def heal(self) -> None:
         """End every fault."""
-        for host in self.hosts.values():
+        for name, host in self.hosts.items():
+            _try("ip", "link", "set", self._links[name], "up")
             _try("ip", "netns", "exec", host.namespace, "nft", "delete", "table", "inet", _TABLE)
 
     def _rule(self, host: str, rule: str) -> None:
@@ -165,6 +183,14 @@ def _run(*argv: str, text: str | None = None) -> None:
     )
     if done.returncode != 0:
         raise NamespacesRefused(f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}")
+
+
+def _ask(*argv: str) -> str:
+    """Return what a command says, "" if it fails."""
+    done = subprocess.run(
+        argv, capture_output=True, text=True, check=False, timeout=COMMAND_TIMEOUT_S
+    )
+    return done.stdout
 
 
 def _try(*argv: str) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 import aiohttp
 
 from qm.client.wire import Tls
+from qm.drill.fronts import Fronts, front_abilities
 from qm.drill.namespaces import Namespaces, NamespacesRefused
 from qm.drill.target import Ability, DrillNode, Refused, TargetFailed
 from qm.node.dev.layout import DevNode, Layout
@@ -28,7 +29,12 @@ NODES: Final = 3
 COMPUTER_NAME: Final = "QUORATE"
 CLIENTS: Final = "clients"
 
-_LOOPBACK: Final = frozenset({Ability.PROCESSES, Ability.DISKS})
+_LOOPBACK: Final = frozenset({Ability.PROCESSES, Ability.PAUSE, Ability.DISKS})
+_FRONTS: Final = """
+[msmq]
+listen = ["{host}", "{virtual}"]
+aliases = ["{virtual}", "{proxy}"]
+"""
 
 
 class ProcessTarget:
@@ -66,6 +72,9 @@ class ProcessTarget:
         del node
         return list(argv)
 
+    def _configure(self) -> None:
+        """Say in the nodes' configurations what is special where they run."""
+
     # Life
 
     async def up(self) -> None:
@@ -73,6 +82,7 @@ class ProcessTarget:
         await self.down()
         shutil.rmtree(self._layout.folder, ignore_errors=True)
         self._members = self._layout.make(NODES, self._network)
+        self._configure()
         await self.start(*(node.name for node in self._members))
         config = self._layout.config(self._members[0].name)
         try:
@@ -174,6 +184,14 @@ class ProcessTarget:
 
     # Network
 
+    async def front(self, kind: Ability) -> str:
+        """See Target.front."""
+        raise Refused(f"{self.name} cannot {kind.value}: that needs hosts (--target netns)")
+
+    async def holder(self) -> str:
+        """See Target.holder."""
+        return ""
+
     async def partition(self, *sides: list[str]) -> None:
         """See Target.partition."""
         del sides
@@ -182,6 +200,11 @@ class ProcessTarget:
     async def cut(self, nodes: list[str], sources: list[str]) -> None:
         """See Target.cut."""
         del nodes, sources
+        raise Refused(f"{self.name}: partitions need hosts of their own (--target netns)")
+
+    async def unplug(self, node: str) -> None:
+        """See Target.unplug."""
+        del node
         raise Refused(f"{self.name}: partitions need hosts of their own (--target netns)")
 
     async def heal(self) -> None:
@@ -202,12 +225,15 @@ class NamespaceTarget(ProcessTarget):
         network = f"10.181.{os.getpid() % 256}"
         self._spaces = Namespaces(f"d{os.getpid() % 10_000}", names, f"{network}.0/24", first=11)
         super().__init__(name, folder, network, say)
+        self._fronts = Fronts(
+            self._spaces, folder / "fronts", lambda: [node.name for node in self.nodes]
+        )
         self._is_made = False
 
     @property
     def abilities(self) -> frozenset[Ability]:
         """See Target.abilities."""
-        return _LOOPBACK | {Ability.NETWORK}
+        return _LOOPBACK | {Ability.NETWORK} | front_abilities()
 
     def _command(self, node: str, *argv: str) -> list[str]:
         return self._spaces.command(node, *argv)
@@ -221,6 +247,31 @@ class NamespaceTarget(ProcessTarget):
                 raise Refused(str(error)) from error
             self._is_made = True
         await super().up()
+
+    def _configure(self) -> None:
+        """Serve at the fronts' addresses, too."""
+        fronts = self._fronts.addresses
+        for node in self._members:
+            text = _FRONTS.format(
+                host=node.host,
+                virtual=fronts[Ability.VIRTUAL_ADDRESS],
+                proxy=fronts[Ability.PROXY],
+            )
+            with self._layout.config(node.name).open("a", encoding="utf-8") as config:
+                config.write(text)
+
+    async def down(self) -> None:
+        """See Target.down."""
+        await self._fronts.stop()
+        await super().down()
+
+    async def front(self, kind: Ability) -> str:
+        """See Target.front."""
+        return await self._fronts.start(kind)
+
+    async def holder(self) -> str:
+        """See Target.holder."""
+        return self._spaces.who_has(self._spaces.virtual_address)
 
     def remove(self) -> None:
         """Remove the namespaces."""
@@ -236,6 +287,10 @@ class NamespaceTarget(ProcessTarget):
         """See Target.cut."""
         machine = self._spaces.machine_address
         self._spaces.cut(nodes, [machine if source == CLIENTS else source for source in sources])
+
+    async def unplug(self, node: str) -> None:
+        """See Target.unplug."""
+        self._spaces.unplug(node)
 
     async def heal(self) -> None:
         """See Target.heal."""

@@ -155,13 +155,16 @@ async def run_round(
 ) -> Round:
     """Run a scenario once on a cluster that serves. Raises TargetFailed, ClientError.
 
-    Senders: one for each node, that node first. Receivers: a stream, a two-phase reader, and a
-    transactional one. `on_run` gets the run for a display.
+    Senders: one for each node, that node first, and one that knows only what stands before them, if
+    the scenario has that. Receivers: a stream, two-phase readers, and a transactional one. `on_run`
+    gets the run for a display.
     """
     wire = Wire([node.api for node in target.nodes], target.tls)
     chance = random.Random(f"{scenario.name}/{settings.seed}")
     try:
-        plan = await _plan(target, scenario, settings, wire)
+        through = await target.front(scenario.through) if scenario.through else ""
+        nodes = [node.name for node in target.nodes]
+        plan = await _plan(target, scenario, settings, wire, through)
         async with Run(plan) as run:
             on_run(run)
             stage = Conductor(target, run, wire, chance)
@@ -177,7 +180,10 @@ async def run_round(
             await _audit(wire)
             verdict = await run.verdict()
         gap_ms = surviving_gap_ms(
-            read_history(plan.history), [node.name for node in target.nodes], stage.struck
+            read_history(plan.history),
+            [through] if through else nodes,
+            stage.struck,
+            first=len(plan.senders) if through else 1,
         )
         return Round(scenario.name, settings.seed, verdict, is_settled, gap_ms)
     finally:
@@ -185,15 +191,20 @@ async def run_round(
 
 
 def surviving_gap_ms(
-    history: Sequence[HistoryEvent], nodes: Sequence[str], struck: Sequence[Sequence[str]]
+    history: Sequence[HistoryEvent],
+    nodes: Sequence[str],
+    struck: Sequence[Sequence[str]],
+    *,
+    first: int = 1,
 ) -> float:
     """Return the longest gap of any fault, as the senders of nodes that it did not strike felt it.
 
-    Sender k is at node k first; a sender that moved on is where the gap of its own fault is over.
+    Sender `first` + k is at node k first; a sender that moved on is where the gap of its own fault
+    is over.
     """
     gaps = {
         node: acknowledgement_gaps(e for e in history if e.client == f"sender-{number}")
-        for number, node in enumerate(nodes, 1)
+        for number, node in enumerate(nodes, first)
     }
     longest = 0.0
     for number, hit in enumerate(struck):
@@ -208,8 +219,10 @@ async def _load(run: Run) -> None:
     await run.send(float("inf"))
 
 
-async def _plan(target: Target, scenario: Scenario, settings: Settings, wire: Wire) -> Plan:
-    """Return the load of a round, with fresh queues."""
+async def _plan(
+    target: Target, scenario: Scenario, settings: Settings, wire: Wire, through: str
+) -> Plan:
+    """Return the load of a round, with fresh queues; `through`: where one more sender connects."""
     manager = await wire.call(
         lambda stubs: stubs.queues.GetQueueManager, control_pb2.GetQueueManagerRequest()
     )
@@ -222,17 +235,20 @@ async def _plan(target: Target, scenario: Scenario, settings: Settings, wire: Wi
             if_not_exists=True,
         )
         await wire.call(lambda stubs: stubs.queues.CreateQueue, request)
-        name = f"DIRECT=OS:{manager.computer_name}\\private$\\{prefix}.{suffix}"
+        host = f"TCP:{through}" if through else f"OS:{manager.computer_name}"
+        name = f"DIRECT={host}\\private$\\{prefix}.{suffix}"
         queues.append(Queue(name, is_transactional=is_transactional))
     modes = (Mode.STREAM, Mode.TWO_PHASE, Mode.TRANSACTION)
     hosts = [node.host for node in target.nodes]
+    senders = [
+        [(host, MSMQ_PORT) for host in (*hosts[turn:], *hosts[:turn])] for turn in range(len(hosts))
+    ]
+    if through:
+        senders.append([(through, MSMQ_PORT)])
     return Plan(
         workload=Workload(targets=tuple(queues), seed=settings.seed, priorities=(0, 3, 7)),
         rate_per_s=settings.rate_per_s,
-        senders=[
-            [(host, MSMQ_PORT) for host in (*hosts[turn:], *hosts[:turn])]
-            for turn in range(len(hosts))
-        ],
+        senders=senders,
         receivers=[
             Reading(queue.format_name, mode, return_every=0 if mode is Mode.STREAM else 50)
             for queue, mode in zip(queues, modes, strict=True)

@@ -49,5 +49,7 @@ class Scenario(msgspec.Struct, frozen=True):
     text: str
     act: Act
     needs: frozenset[Ability] = frozenset({Ability.PROCESSES})
+    through: Ability | None = None
+    """What stands between the nodes and one more sender, whose gap is the one that counts."""
     is_short: bool = False
     """Belongs to the short list that every test run makes."""

@@ -2,12 +2,13 @@
 
 from typing import Final
 
+from qm.drill.scenarios_fronts import FRONTS
 from qm.drill.scenarios_membership import MEMBERSHIP
 from qm.drill.scenarios_network import NETWORK
 from qm.drill.scenarios_processes import PROCESSES
 from qm.drill.scenarios_storage import STORAGE
 
 SCENARIOS: Final = {
-    scenario.name: scenario for scenario in (*PROCESSES, *STORAGE, *NETWORK, *MEMBERSHIP)
+    scenario.name: scenario for scenario in (*PROCESSES, *STORAGE, *NETWORK, *FRONTS, *MEMBERSHIP)
 }
 """By name, in the order of `qm drill list`."""

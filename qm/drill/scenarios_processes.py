@@ -4,9 +4,11 @@ import asyncio
 from typing import Final
 
 from qm.drill.scenario import Scenario, Stage
+from qm.drill.target import Ability
 
 PAUSE_S: Final = 3.0
 """Longer than an election takes from silence."""
+_PAUSE: Final = frozenset({Ability.PROCESSES, Ability.PAUSE})
 
 
 async def _kill_leader(stage: Stage) -> None:
@@ -78,8 +80,14 @@ PROCESSES: Final = (
     Scenario("kill-follower", "A follower's process dies", _kill_follower),
     Scenario("kill-majority", "Two of three die and come back", _kill_majority),
     Scenario("restart-all", "All die at once and come back", _restart_all),
-    Scenario("pause-leader", "The leader stands still, then goes on", _pause_leader),
+    Scenario("pause-leader", "The leader stands still, then goes on", _pause_leader, _PAUSE),
     Scenario("rolling-restart", "Each is stopped and started in turn", _rolling_restart),
-    Scenario("leader-transfer", "Leadership is handed over on purpose", _transfer, is_short=True),
+    Scenario(
+        "leader-transfer",
+        "Leadership is handed over on purpose",
+        _transfer,
+        frozenset(),
+        is_short=True,
+    ),
     Scenario("drain", "The leader is drained and stopped", _drain),
 )

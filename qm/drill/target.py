@@ -12,9 +12,12 @@ from qm.client.wire import Tls
 class Ability(Enum):
     """What a scenario needs and a target may have."""
 
-    PROCESSES = "kill, pause, stop and start nodes"
+    PROCESSES = "kill and stop nodes, and have them run again"
+    PAUSE = "have a node stand still"
     DISKS = "take a node's disk away"
     NETWORK = "cut nodes and clients off from each other"
+    VIRTUAL_ADDRESS = "give clients a virtual address that moves between nodes"
+    PROXY = "give clients a proxy in front of the nodes"
 
 
 class Refused(Exception):
@@ -85,11 +88,23 @@ class Target(Protocol):
     async def rejoin(self, node: str) -> None:
         """Have a node that was started with an empty folder come back; return when it votes."""
 
+    async def front(self, kind: Ability) -> str:
+        """Return the address that clients know instead of the nodes', once somebody serves there.
+
+        `kind`: VIRTUAL_ADDRESS or PROXY. Raises TargetFailed.
+        """
+
+    async def holder(self) -> str:
+        """Return the node that has the virtual address; "" where that cannot be known."""
+
     async def partition(self, *sides: list[str]) -> None:
         """Have no node hear one of another side."""
 
     async def cut(self, nodes: list[str], sources: list[str]) -> None:
         """Have `nodes` hear nothing from `sources`, nodes or "clients". One way."""
+
+    async def unplug(self, node: str) -> None:
+        """Have a node's machine neither hear nor be heard by anybody."""
 
     async def heal(self) -> None:
         """End every network fault, resume and start every node."""

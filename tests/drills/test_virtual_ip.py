@@ -1,7 +1,7 @@
 """The keepalived and HAProxy files of deploy/, started on three hosts. Needs root.
 
 What stands behind them here are three small servers with the node's ports and health endpoint, so
-that these tests are about the files alone; the drill `vip-move` runs them with nodes.
+that these tests are about the files alone; test_fronts runs them with nodes.
 """
 
 import contextlib
@@ -10,14 +10,13 @@ import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from string import Template
 
 import pytest
 
+from qm.drill.fronts import DEPLOY, keepalived_text
 from qm.drill.namespaces import Namespaces
 from tests.drills.processes import process, python, until
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 MOVE_S = 10.0
 _NODE = """
 import socket, sys, threading
@@ -67,23 +66,12 @@ def test_keepalived_moves_the_address_to_a_node_that_serves(
     rig: tuple[Namespaces, dict[str, Path]], tmp_path: Path
 ) -> None:
     spaces, flags = rig
-    template = Template((DEPLOY / "keepalived" / "keepalived.conf").read_text(encoding="utf-8"))
     script = tmp_path / "check-node.sh"
     shutil.copy(DEPLOY / "keepalived" / "check-node.sh", script)
     with contextlib.ExitStack() as running:
-        for priority, (name, host) in enumerate(spaces.hosts.items(), 100):
-            others = [other.address for other in spaces.hosts.values() if other.name != name]
-            text = template.substitute(
-                NODE_NAME=name,
-                NODE_ADDRESS=host.address,
-                INTERFACE="eth0",
-                PRIORITY=priority,
-                PEER_ADDRESSES="\n        ".join(others),
-                VIRTUAL_ADDRESS=spaces.virtual_address,
-            ).replace("/etc/keepalived/check-node.sh", str(script))
-            text = text.replace("script_user nobody", "script_user root")
+        for name in spaces.hosts:
             config = tmp_path / f"{name}.conf"
-            config.write_text(text, encoding="utf-8")
+            config.write_text(keepalived_text(spaces, name, script), encoding="utf-8")
             argv = ["keepalived", "--dont-fork", "--log-console", "--use-file", str(config)]
             for kind in ("pid", "vrrp_pid", "checkers_pid"):
                 argv += [f"--{kind}", str(tmp_path / f"{name}.{kind}")]

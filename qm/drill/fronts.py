@@ -1,0 +1,151 @@
+"""What stands before the nodes for peers that know one address: keepalived or HAProxy.
+
+Both run with the files of deploy/, as an operator's do: keepalived in each namespace beside its
+node, HAProxy on the machine that the namespaces hang on.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from string import Template
+from typing import Final
+
+import qm
+from qm.drill.namespaces import INSIDE, Namespaces
+from qm.drill.target import Ability, TargetFailed
+from qm.node.config import MSMQ_PORT
+
+DEPLOY: Final = Path(qm.__path__[0]).parent / "deploy"
+"""Of the source tree; an installed package has none."""
+SERVE_WAIT_S: Final = 15.0
+END_WAIT_S: Final = 5.0
+POLL_S: Final = 0.05
+PRIORITY_FIRST: Final = 100
+_PROGRAMS: Final = {Ability.VIRTUAL_ADDRESS: "keepalived", Ability.PROXY: "haproxy"}
+
+
+def front_abilities() -> frozenset[Ability]:
+    """Return which fronts can run here."""
+    if not DEPLOY.is_dir():
+        return frozenset()
+    return frozenset(
+        kind for kind, program in _PROGRAMS.items() if shutil.which(program) is not None
+    )
+
+
+def keepalived_text(spaces: Namespaces, host: str, check: Path) -> str:
+    """Return a host's keepalived.conf; `check`: where its check-node.sh is."""
+    template = Template((DEPLOY / "keepalived" / "keepalived.conf").read_text(encoding="utf-8"))
+    others = [other.address for other in spaces.hosts.values() if other.name != host]
+    return template.substitute(
+        NODE_NAME=host,
+        NODE_ADDRESS=spaces.hosts[host].address,
+        INTERFACE=INSIDE,
+        PRIORITY=PRIORITY_FIRST + list(spaces.hosts).index(host),
+        PEER_ADDRESSES="\n        ".join(others),
+        VIRTUAL_ADDRESS=spaces.virtual_address,
+        CHECK_SCRIPT=check,
+        SCRIPT_USER="root",
+    )
+
+
+class Fronts:
+    """The front of one rig, started when it is first asked for."""
+
+    def __init__(
+        self, spaces: Namespaces, folder: Path, nodes: Callable[[], Sequence[str]]
+    ) -> None:
+        """`folder`: for configurations and logs; `nodes`: those that a proxy sends peers to."""
+        self._spaces = spaces
+        self._folder = folder
+        self._nodes = nodes
+        self._running: dict[Ability, list[asyncio.subprocess.Process]] = {}
+
+    @property
+    def addresses(self) -> dict[Ability, str]:
+        """Under which peers know each kind of front."""
+        return {
+            Ability.VIRTUAL_ADDRESS: self._spaces.virtual_address,
+            Ability.PROXY: self._spaces.machine_address,
+        }
+
+    async def start(self, kind: Ability) -> str:
+        """See Target.front."""
+        if kind not in self._running:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._running[kind] = []
+            if kind is Ability.PROXY:
+                await self._start_proxy()
+            else:
+                await self._start_keepalived()
+        await self._serves(self.addresses[kind])
+        return self.addresses[kind]
+
+    async def stop(self) -> None:
+        """End every front."""
+        processes = [process for running in self._running.values() for process in running]
+        self._running.clear()
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+        for process in processes:
+            try:
+                await asyncio.wait_for(process.wait(), END_WAIT_S)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+
+    async def _start_keepalived(self) -> None:
+        check = self._folder / "check-node.sh"
+        shutil.copy(DEPLOY / "keepalived" / "check-node.sh", check)
+        for host in self._spaces.hosts:
+            config = self._folder / f"{host}.keepalived.conf"
+            config.write_text(keepalived_text(self._spaces, host, check), encoding="utf-8")
+            argv = ["keepalived", "--dont-fork", "--log-console", "--use-file", str(config)]
+            for kind in ("pid", "vrrp_pid", "checkers_pid"):
+                argv += [f"--{kind}", str(self._folder / f"{host}.{kind}")]
+            await self._run(Ability.VIRTUAL_ADDRESS, host, self._spaces.command(host, *argv))
+
+    async def _start_proxy(self) -> None:
+        addresses = [self._spaces.hosts[node].address for node in self._nodes()]
+        environment = {f"NODE_{number}": address for number, address in enumerate(addresses, 1)}
+        environment["VIRTUAL_ADDRESS"] = self._spaces.machine_address
+        argv = ["haproxy", "-db", "-q", "-f", str(DEPLOY / "haproxy" / "haproxy.cfg")]
+        await self._run(Ability.PROXY, "haproxy", argv, environment)
+
+    async def _run(
+        self, kind: Ability, name: str, argv: Sequence[str], environment: Mapping[str, str] = {}
+    ) -> None:
+        with (self._folder / f"{name}.{kind.name.lower()}.log").open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **environment},
+                start_new_session=True,
+            )
+        self._running[kind].append(process)
+
+    async def _serves(self, address: str) -> None:
+        """Wait until MSMQ is served at an address. Raises TargetFailed."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + SERVE_WAIT_S
+        while True:
+            try:
+                async with asyncio.timeout(1.0):
+                    _, writer = await asyncio.open_connection(address, MSMQ_PORT)
+            except OSError as error:  # TimeoutError is one
+                if loop.time() > end:
+                    raise TargetFailed(
+                        f"nobody serves at {address}:{MSMQ_PORT}: {error}; see {self._folder}"
+                    ) from error
+                await asyncio.sleep(POLL_S)
+                continue
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+            return

@@ -1,0 +1,78 @@
+"""Real nodes behind keepalived and HAProxy of deploy/: peers that know one address. Needs root."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from qm.drill.process_target import NamespaceTarget
+from qm.drill.runner import Round, Settings, run_round
+from qm.drill.scenarios import SCENARIOS
+from qm.drill.target import Ability
+from qm.node.config import PING_PORT
+from qm.wire.ping import Ping, parse_ping, write_ping
+
+RATE_PER_S = 50.0
+
+
+def quiet(text: str) -> None:
+    del text
+
+
+@contextlib.asynccontextmanager
+async def hosts(folder: Path) -> AsyncIterator[NamespaceTarget]:
+    target = NamespaceTarget("netns", folder, quiet)
+    try:
+        await target.up()
+        yield target
+    finally:
+        await target.down()
+        target.remove()
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    # As the command does: uvloop forks where gRPC's threads run.
+    asyncio.run(scenario())
+
+
+async def drilled(target: NamespaceTarget, name: str) -> Round:
+    return await run_round(target, SCENARIOS[name], Settings(1, RATE_PER_S), lambda _: None)
+
+
+def pinged(address: str) -> tuple[str, Ping]:
+    """Return who answers a ping of MSMQ, as a peer sees it, and what it says."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.settimeout(5)
+        asking.sendto(write_ping(Ping(7, bytes(16))), (address, PING_PORT))
+        answer, (host, _) = asking.recvfrom(64)
+    return host, parse_ping(answer, 0, len(answer))[0]
+
+
+def test_a_peer_at_the_virtual_address_goes_on_when_its_node_or_machine_dies(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with hosts(tmp_path) as target:
+            address = await target.front(Ability.VIRTUAL_ADDRESS)
+            before = await target.holder()
+            who, answer = await asyncio.to_thread(pinged, address)
+            assert (who, answer.cookie, answer.is_refused) == (address, 7, False)
+            moved = await drilled(target, "vip-move")
+            assert moved.holds, moved
+            assert await target.holder() != before
+            lost = await drilled(target, "vip-machine-lost")
+            assert lost.holds, lost
+
+    run(scenario)
+
+
+def test_a_peer_behind_the_proxy_goes_on_when_any_node_dies(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with hosts(tmp_path) as target:
+            drilled_once = await drilled(target, "proxy")
+            assert drilled_once.holds, drilled_once
+            assert len(drilled_once.verdict.faults) == 3
+
+    run(scenario)
