@@ -1,6 +1,7 @@
 """NodeControl: this node's events, log level and backups."""
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Final
 
 from qm.api.calls import Context
@@ -9,6 +10,7 @@ from qm.api.events import EventLog
 from qm.api.operations import NotOffered, Operations
 from qm.pb import control_pb2 as pb
 from qm.pb import control_pb2_grpc
+from qm.store.backup import BackupHead
 from qm.store.cluster import Cluster
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -58,8 +60,28 @@ class NodeControl(control_pb2_grpc.NodeControlServicer):
         self, request: pb.CreateBackupRequest, context: Context
     ) -> AsyncIterator[pb.BackupChunk]:
         """See control.proto."""
+        is_first = True
         try:
-            async for part in self._operations.backup():
-                yield pb.BackupChunk(data=part.data, total_bytes=part.total_bytes, index=part.index)
+            async with aclosing(self._operations.backup()) as parts:
+                async for part in parts:
+                    chunk = pb.BackupChunk(data=part.data)
+                    if is_first:
+                        chunk.total_bytes = part.total_bytes
+                        chunk.head.CopyFrom(_head(part.head))
+                        is_first = False
+                    yield chunk
         except NotOffered as error:
             raise Unsupported(str(error)) from None
+
+
+def _head(head: BackupHead) -> pb.BackupHead:
+    return pb.BackupHead(
+        cluster=bytes.fromhex(head.cluster),
+        index=head.index,
+        term=head.term,
+        digest=bytes.fromhex(head.digest),
+        state_version=head.state_version,
+        created_ms=head.created_ms,
+        source=head.source,
+        build=head.build,
+    )

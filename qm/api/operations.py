@@ -5,12 +5,13 @@ Everything replicated goes through `qm.store.cluster.Cluster`, members through
 its links to peers. All calls are made in the node's event loop.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
 from qm.model.elements import OutgoingQueueState
+from qm.store.backup import BackupHead
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -43,9 +44,8 @@ class BackupPart(msgspec.Struct, frozen=True):
 
     data: bytes
     total_bytes: int
-    """Of the whole archive; 0 = not known."""
-    index: int
-    """The log index that the backup is of."""
+    """Of the whole stream."""
+    head: BackupHead
 
 
 class NotOffered(Exception):
@@ -77,5 +77,5 @@ class Operations(Protocol):
     def set_log_level(self, level: str, logger: str, expires_after_s: int) -> str:
         """Set the level of a logger ("" = all) and return the one before; 0 = for good."""
 
-    def backup(self) -> AsyncIterator[BackupPart]:
+    def backup(self) -> AsyncGenerator[BackupPart, None]:
         """Yield a consistent copy of this node's state. Raises NotOffered."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from qm.cli.cluster_control import COMMANDS
+from qm.cli.cluster_recover import recover
 from qm.cli.node import CONFIG_OPTION
 
 
@@ -32,5 +33,5 @@ def init(path: Path, name: str, dns_name: str) -> None:
         raise click.ClickException(str(error)) from error
 
 
-for command in COMMANDS:
+for command in (*COMMANDS, recover):
     cluster.add_command(command)

@@ -16,6 +16,7 @@ import click
 # dependencies do not slow down the others.
 _NOUNS: Final = {
     "acl": "qm.cli.acl:acl",
+    "backup": "qm.cli.backup:backup",
     "check": "qm.cli.check:check",
     "cluster": "qm.cli.cluster:cluster",
     "completion": "qm.cli.completion:completion",

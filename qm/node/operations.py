@@ -6,7 +6,7 @@ What another node must do or knows is asked of it over its relay endpoint.
 import asyncio
 import logging
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -14,9 +14,10 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from qm.api.operations import BackupPart, Health, Link, NotOffered
+from qm.api.operations import BackupPart, Health, Link
 from qm.edge.outgoing import LinkReport
 from qm.model.elements import OutgoingQueueState
+from qm.node.backup import Backups
 from qm.node.channels import Channels, Unreachable
 from qm.node.draining import Drain
 from qm.node.endpoints import MsmqEndpoint
@@ -30,7 +31,6 @@ logger = logging.getLogger(__name__)
 
 ASK_TIMEOUT_S: Final = 5.0
 DRAIN_TIMEOUT_S: Final = 30.0
-BACKUP_PART_BYTES: Final = 1 << 20
 LINKS_MAX: Final = 1_000
 """In one question."""
 
@@ -45,9 +45,11 @@ class NodeOperations:
         disk: DiskWatch,
         drain: Drain,
         msmq: MsmqEndpoint,
+        backups: Backups,
         data: Path,
     ) -> None:
         self._msmq = msmq
+        self._backups = backups
         self._replicated = replicated
         self._channels = channels
         self._disk = disk
@@ -134,20 +136,9 @@ class NodeOperations:
             loop.call_later(expires_after_s, target.setLevel, before.upper())
         return before
 
-    async def backup(self) -> AsyncIterator[BackupPart]:
+    def backup(self) -> AsyncGenerator[BackupPart, None]:
         """See Operations.backup."""
-        machine = self._replicated.machine
-        if machine.is_installing:
-            raise NotOffered("a snapshot is replacing this node's state: ask another node")
-        index = machine.applied_index()
-        source = machine.snapshot(index)
-        try:
-            total, offset = source.size_bytes(), 0
-            while part := await asyncio.to_thread(source.read, offset, BACKUP_PART_BYTES):
-                offset += len(part)
-                yield BackupPart(part, total, index)
-        finally:
-            source.close()
+        return self._backups.parts()
 
     # Asked by other nodes
 

@@ -14,6 +14,7 @@ from qm.node import housekeeping
 from qm.node.addresses import AddressBook, host_and_port
 from qm.node.announcing import REFRESH_EVERY_S, Announcer
 from qm.node.auditing import Auditor
+from qm.node.backup import Backups
 from qm.node.channels import Channels
 from qm.node.clock import ClusterClock
 from qm.node.config import NodeConfig
@@ -92,7 +93,13 @@ class Service:
         drain = Drain(self.replicated, self.msmq)
         self._drain = drain
         self.operations: Final = NodeOperations(
-            self.replicated, channels, self.disk, drain, self.msmq, config.data
+            self.replicated,
+            channels,
+            self.disk,
+            drain,
+            self.msmq,
+            Backups(self.replicated, metrics),
+            config.data,
         )
         self._events = EventLog(self.replicated.now_ms)
         self._journal = Journal(self._events)

@@ -97,6 +97,7 @@ TABLE: Final[tuple[Metric, ...]] = (
         "Audit marks that this node compared as leader: agreed, differ or incomplete", ("result",),
     ),
     Metric("quorate_duties_failed_total", _COUNTER, "Rounds of own work that failed", ("work",)),
+    Metric("quorate_backups_total", _COUNTER, "Backups: done or broken_off", ("result",)),
     Metric("quorate_disk_free_bytes", _GAUGE, "Free space under the data folder"),
     Metric("quorate_log_bytes", _GAUGE, "Size of the replicated log on disk"),
     Metric("quorate_certificate_expiry_seconds", _GAUGE, "Until a certificate ends", ("file",)),

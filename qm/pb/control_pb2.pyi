@@ -2555,22 +2555,70 @@ class BackupChunk(_message.Message):
 
     DATA_FIELD_NUMBER: _builtins.int
     TOTAL_BYTES_FIELD_NUMBER: _builtins.int
-    INDEX_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
     data: _builtins.bytes
     total_bytes: _builtins.int
-    """In the first chunk; 0 if it is not known."""
-    index: _builtins.int
+    """Of the whole stream; in the first chunk, as `head`."""
+    @_builtins.property
+    def head(self) -> Global___BackupHead: ...
     def __init__(
         self,
         *,
         data: _builtins.bytes = ...,
         total_bytes: _builtins.int = ...,
-        index: _builtins.int = ...,
+        head: Global___BackupHead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "index", b"index", "total_bytes", b"total_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "head", b"head", "total_bytes", b"total_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BackupChunk: _TypeAlias = BackupChunk  # noqa: Y015
+
+@_typing.final
+class BackupHead(_message.Message):
+    """Which state a backup holds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    TERM_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    STATE_VERSION_FIELD_NUMBER: _builtins.int
+    CREATED_MS_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    BUILD_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.bytes
+    """The consensus id of the cluster, whose log `index` belongs to."""
+    index: _builtins.int
+    """Of the last entry that the state contains."""
+    term: _builtins.int
+    digest: _builtins.bytes
+    """Of the replicated rows, 16 bytes."""
+    state_version: _builtins.int
+    created_ms: _builtins.int
+    """Cluster time of the state, UTC milliseconds."""
+    source: _builtins.str
+    """The node that it was taken from."""
+    build: _builtins.str
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.bytes = ...,
+        index: _builtins.int = ...,
+        term: _builtins.int = ...,
+        digest: _builtins.bytes = ...,
+        state_version: _builtins.int = ...,
+        created_ms: _builtins.int = ...,
+        source: _builtins.str = ...,
+        build: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["build", b"build", "cluster", b"cluster", "created_ms", b"created_ms", "digest", b"digest", "index", b"index", "source", b"source", "state_version", b"state_version", "term", b"term"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BackupHead: _TypeAlias = BackupHead  # noqa: Y015

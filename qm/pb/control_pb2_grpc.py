@@ -1929,7 +1929,8 @@ class NodeControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateBackup(self, request, context):
-        """A consistent copy of state, bodies and log end, as a stream of one archive.
+        """A consistent copy of state and bodies: the stream of `state.qsnap` of a backup (docs/backup.md).
+        A node makes one at a time; a reader that stalls for a minute loses it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

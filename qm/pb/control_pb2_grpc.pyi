@@ -545,7 +545,9 @@ class NodeControlStub:
     """Of all nodes' logs, this one's: what happened here, oldest first, then as it happens."""
     SetLogLevel: _grpc.UnaryUnaryMultiCallable[_control_pb2.SetLogLevelRequest, _control_pb2.SetLogLevelReply]
     CreateBackup: _grpc.UnaryStreamMultiCallable[_control_pb2.CreateBackupRequest, _control_pb2.BackupChunk]
-    """A consistent copy of state, bodies and log end, as a stream of one archive."""
+    """A consistent copy of state and bodies: the stream of `state.qsnap` of a backup (docs/backup.md).
+    A node makes one at a time; a reader that stalls for a minute loses it.
+    """
 
 @_typing.type_check_only
 class NodeControlAsyncStub(NodeControlStub):
@@ -556,7 +558,9 @@ class NodeControlAsyncStub(NodeControlStub):
     """Of all nodes' logs, this one's: what happened here, oldest first, then as it happens."""
     SetLogLevel: _aio.UnaryUnaryMultiCallable[_control_pb2.SetLogLevelRequest, _control_pb2.SetLogLevelReply]  # type: ignore[assignment]
     CreateBackup: _aio.UnaryStreamMultiCallable[_control_pb2.CreateBackupRequest, _control_pb2.BackupChunk]  # type: ignore[assignment]
-    """A consistent copy of state, bodies and log end, as a stream of one archive."""
+    """A consistent copy of state and bodies: the stream of `state.qsnap` of a backup (docs/backup.md).
+    A node makes one at a time; a reader that stalls for a minute loses it.
+    """
 
 class NodeControlServicer(metaclass=_abc_1.ABCMeta):
     """Operating a node ------------------------------------------------------------------------------"""
@@ -582,6 +586,8 @@ class NodeControlServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.CreateBackupRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_control_pb2.BackupChunk], _abc.AsyncIterator[_control_pb2.BackupChunk]]:
-        """A consistent copy of state, bodies and log end, as a stream of one archive."""
+        """A consistent copy of state and bodies: the stream of `state.qsnap` of a backup (docs/backup.md).
+        A node makes one at a time; a reader that stalls for a minute loses it.
+        """
 
 def add_NodeControlServicer_to_server(servicer: NodeControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -4,17 +4,28 @@ Of OutgoingQueue.State the administrative half is here; the link's half, NextHop
 ConnectionHistory are the leader's own (DESIGN section 7).
 """
 
+from typing import Final
+
 import msgspec
 
 from qm.model.elements import OutgoingAdminState, QueueKind
 from qm.model.ledger import QueueInHand
-from qm.model.outgoing import OUTGOING_RECORD, admin_state_of, number_key, sequence_of
+from qm.model.outgoing import (
+    NUMBERED_KEY,
+    NUMBERED_PREFIX,
+    OUTGOING_RECORD,
+    admin_state_of,
+    number_key,
+    sequence_of,
+)
 from qm.model.queries.messages import PositionInfo, browse
 from qm.model.queries.queues import list_queues
 from qm.model.queries.view import SCANNED_ROWS_MAX, Page, View
 from qm.model.records import OutgoingPosition, decode
 from qm.model.rows import POSITION_KEY, PositionFlag, PositionState
 from qm.model.state import Table
+
+_NUMBERED_END: Final = NUMBERED_PREFIX + b"\xff" * NUMBERED_KEY.size
 
 
 class SequencePlace(msgspec.Struct, frozen=True):
@@ -108,6 +119,16 @@ def outgoing_queue(view: View, queue_id: int) -> OutgoingQueueInfo | None:
         sequence.pending_count,
         _unread(view, queue, identifier, acked),
     )
+
+
+def count_numbered(view: View) -> int:
+    """Return how many positions have a TxSequenceNumber. Reads a row for each."""
+    count, low, has_more = 0, NUMBERED_PREFIX, True
+    while has_more:
+        rows, has_more = view.rows_after(Table.OUTGOING, low, _NUMBERED_END, SCANNED_ROWS_MAX)
+        count += len(rows)
+        low = rows[-1][0] + b"\0" if rows else low
+    return count
 
 
 def _numbered(

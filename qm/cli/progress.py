@@ -1,0 +1,34 @@
+"""How far long work is, on stderr, while somebody looks at it."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+
+
+@contextlib.contextmanager
+def progress(text: str) -> Iterator[Callable[[int, int], None]]:
+    """Give what is to be told (done, in all), bytes both; shown on a terminal alone."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    # Slow to load, and wanted here only.
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (
+        TextColumn(text),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(text, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total or None)

@@ -1,0 +1,266 @@
+"""A backup: a folder with a whole state in one file, and what it must be to be believed in another.
+
+    state.qsnap    the stream of `qm.store.snapshot.StoreSnapshot`: rows, blob files, bodies
+    backup.json    `Backup`, written last: a folder without it is no backup
+
+The base that compaction of the archive leaves has the same form, so either can be restored.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import msgspec
+
+from qm.model.limits import APPLY_VERSION
+from qm.model.queries import View, queue_manager
+from qm.store.bodies import BodyDamaged
+from qm.store.generation import folder as generation_folder
+from qm.store.generation import switch_to, sync_folder
+from qm.store.replay import Replay
+from qm.store.snapshot import SnapshotDamaged, unpack
+from raft.machine import SnapshotSource
+
+BACKUP_FORMAT: Final = 1
+MANIFEST_FILE: Final = "backup.json"
+STATE_FILE: Final = "state.qsnap"
+MANIFEST_BYTES_MAX: Final = 1 << 20
+_READ_BYTES: Final = 1 << 20
+
+Progress = Callable[[int, int], None]
+"""Told (bytes done, bytes in all) now and then."""
+
+
+class BackupError(Exception):
+    """The folder is no backup that can be believed or written; says why and what to do."""
+
+
+class BackupHead(msgspec.Struct, frozen=True):
+    """Which state a backup holds."""
+
+    cluster: str
+    """Of consensus, hexadecimal: whose log `index` belongs to."""
+    index: int
+    term: int
+    """Of the last entry that the state contains."""
+    digest: str
+    """Of the replicated rows, hexadecimal (qm/model/design.md, Digest)."""
+    state_version: int
+    """Apply version; a build that knows only older ones cannot restore it."""
+    created_ms: int
+    """Cluster time of the state, UTC milliseconds."""
+    source: str
+    """The node that it was taken from, or what else made it."""
+    build: str
+
+
+class BackupFile(msgspec.Struct, frozen=True):
+    """One file of the folder."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+class Backup(msgspec.Struct, frozen=True):
+    """What `backup.json` says."""
+
+    format: int
+    head: BackupHead
+    files: tuple[BackupFile, ...]
+
+    def state_file(self) -> BackupFile:
+        """Return the entry of the state. Raises BackupError."""
+        for file in self.files:
+            if file.name == STATE_FILE:
+                return file
+        raise BackupError(f"{MANIFEST_FILE} names no {STATE_FILE}: it is damaged")
+
+
+_DECODER: Final = msgspec.json.Decoder(Backup)
+
+
+class BackupWriter:
+    """Writes one backup into a folder that is empty or absent; a context manager.
+
+    Left without `finish`, it removes what it wrote.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Raises BackupError, OSError."""
+        if folder.exists() and any(folder.iterdir()):
+            raise BackupError(f"{folder} is not empty: give each backup a folder of its own")
+        self._folder = folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._file = (folder / STATE_FILE).open("xb")
+        self._sha256 = hashlib.sha256()
+        self._size_bytes = 0
+        self._is_finished = False
+
+    def write(self, data: bytes) -> None:
+        """Append to the state's stream. Raises OSError."""
+        self._file.write(data)
+        self._sha256.update(data)
+        self._size_bytes += len(data)
+
+    def finish(self, head: BackupHead) -> Backup:
+        """Make all of it durable and a backup. Raises OSError."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        state = BackupFile(STATE_FILE, self._size_bytes, self._sha256.hexdigest())
+        backup = Backup(BACKUP_FORMAT, head, (state,))
+        fresh = self._folder / (MANIFEST_FILE + ".new")
+        with fresh.open("wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(backup)) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._folder / MANIFEST_FILE)
+        sync_folder(self._folder)
+        self._is_finished = True
+        return backup
+
+    def __enter__(self) -> "BackupWriter":
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove what is no backup."""
+        self._file.close()
+        if not self._is_finished:
+            (self._folder / STATE_FILE).unlink(missing_ok=True)
+            (self._folder / (MANIFEST_FILE + ".new")).unlink(missing_ok=True)
+
+
+def write_backup(folder: Path, source: SnapshotSource, head: BackupHead) -> Backup:
+    """Write a whole backup of a state that is here. Raises BackupError, OSError."""
+    with BackupWriter(folder) as writer:
+        offset = 0
+        while part := source.read(offset, _READ_BYTES):
+            writer.write(part)
+            offset += len(part)
+        return writer.finish(head)
+
+
+def read_backup(folder: Path) -> Backup:
+    """Return what a folder says it holds; nothing is proven. Raises BackupError."""
+    path = folder / MANIFEST_FILE
+    try:
+        with path.open("rb") as file:
+            data = file.read(MANIFEST_BYTES_MAX + 1)
+    except OSError as error:
+        raise BackupError(
+            f"{path}: {error.strerror}: a folder without it is no backup, or one whose writing"
+            " was broken off"
+        ) from error
+    try:
+        if len(data) > MANIFEST_BYTES_MAX:
+            raise msgspec.DecodeError(f"longer than {MANIFEST_BYTES_MAX} bytes")
+        backup = _DECODER.decode(data)
+    except msgspec.DecodeError as error:
+        raise BackupError(f"{path}: {error}: it is damaged, or no backup's") from error
+    if backup.format != BACKUP_FORMAT:
+        raise BackupError(
+            f"{path}: format {backup.format}; this build reads format {BACKUP_FORMAT}"
+        )
+    return backup
+
+
+def check_files(folder: Path, backup: Backup, progress: Progress = lambda _done, _all: None) -> int:
+    """Read every file and compare it with what is written of it; return the bytes.
+
+    Raises BackupError, with the file's name.
+    """
+    done, total = 0, sum(file.size_bytes for file in backup.files)
+    for expected in backup.files:
+        path = folder / expected.name
+        sha256, size_bytes = hashlib.sha256(), 0
+        try:
+            with path.open("rb") as file:
+                while part := file.read(_READ_BYTES):
+                    sha256.update(part)
+                    size_bytes += len(part)
+                    progress(done + size_bytes, total)
+        except OSError as error:
+            raise BackupError(f"{path}: {error.strerror}") from error
+        if size_bytes != expected.size_bytes:
+            raise BackupError(f"{path}: {size_bytes} bytes instead of {expected.size_bytes}")
+        if sha256.hexdigest() != expected.sha256:
+            raise BackupError(f"{path}: its SHA-256 is not the one in {MANIFEST_FILE}")
+        done += size_bytes
+    return done
+
+
+def unpack_backup(folder: Path, backup: Backup, store: Path) -> None:
+    """Make a backup the first state of a node's store, a folder that does not exist yet.
+
+    Its files are to be checked before. Durable on return. Raises BackupError, OSError.
+    """
+    head = backup.head
+    if head.state_version > APPLY_VERSION:
+        raise BackupError(
+            f"{folder}: its state has version {head.state_version}, this build knows up to"
+            f" {APPLY_VERSION}: restore it with a newer release"
+        )
+    first = generation_folder(store, 1)
+    try:
+        with (folder / backup.state_file().name).open("rb") as stream:
+            unpack(stream, first, head.index, head.term)
+    except SnapshotDamaged as error:
+        raise BackupError(f"{folder}: {error}") from error
+    switch_to(store, 1)
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """What a backup was found to hold."""
+
+    queue_manager: bytes
+    """GUID; empty if there is none in it."""
+    computer_name: str
+    messages: int
+    """In all queues; each one's body was read and matches its checksum."""
+    size_bytes: int
+    digest: str
+
+
+def verify_backup(
+    folder: Path, scratch: Path | None = None, progress: Progress = lambda _done, _all: None
+) -> Verified:
+    """Build the state of a backup in a temporary folder below `scratch` and prove it: files, the
+    digest of its rows, every message's body. Takes as much disk as the backup.
+
+    Raises BackupError, OSError.
+    """
+    backup = read_backup(folder)
+    size_bytes = check_files(folder, backup, progress)
+    head = backup.head
+    with tempfile.TemporaryDirectory(prefix="quorate-verify-", dir=scratch) as place:
+        replay = Replay(Path(place) / "state")
+        try:
+            replay.install(folder / backup.state_file().name, head.index, head.term)
+            digest = replay.applied.digest.to_bytes(16, "little").hex()
+            if digest != head.digest:
+                raise BackupError(f"the state's digest is {digest}, not {head.digest}")
+            messages = replay.verify_bodies()
+            found = queue_manager(View.of(replay.state))
+        except (SnapshotDamaged, BodyDamaged) as error:
+            raise BackupError(f"{folder}: {error}") from error
+        finally:
+            replay.close()
+    attributes = found.attributes if found is not None else None
+    return Verified(
+        attributes.identifier if attributes is not None else b"",
+        attributes.computer_name if attributes is not None else "",
+        messages,
+        size_bytes,
+        digest,
+    )

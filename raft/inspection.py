@@ -1,0 +1,129 @@
+"""Reads the log of a replica that does not run, and changes nothing.
+
+What is found is what a start would find: the records that link up, and everything that was synced.
+"""
+
+from collections.abc import Iterator
+from types import TracebackType
+
+import msgspec
+
+from raft.contents import Contents
+from raft.files import Directory
+from raft.membership import decode_configuration
+from raft.recovery import LogDamaged, Recovered, recover
+from raft.segment import segment_numbers
+from raft.types import Configuration, Entry, GroupId, HardState, SnapshotMeta
+
+READ_BYTES = 4 << 20
+"""Of entries at once."""
+
+
+class SegmentInfo(msgspec.Struct, frozen=True):
+    """One file of a log."""
+
+    name: str
+    first_index: int
+    """Above `last_index` when it holds no entry."""
+    last_index: int
+    used_bytes: int
+    size_bytes: int
+
+
+class Inspection:
+    """A log on disk, open for reading; a context manager."""
+
+    def __init__(self, found: Recovered) -> None:
+        """Use `open`."""
+        self._found = found
+        self._contents = Contents(found)
+
+    @classmethod
+    def open(cls, directory: Directory, group: GroupId) -> "Inspection":
+        """Read every record. Raises LogDamaged with the exact place, FileNotFoundError when there
+        is no log.
+        """
+        incarnations = segment_numbers(directory)
+        if not incarnations:
+            raise FileNotFoundError("there is no segment of a log in this folder")
+        return cls(recover(directory, incarnations, group))
+
+    @property
+    def first_index(self) -> int:
+        """Of the oldest entry; `last_index + 1` when there is none."""
+        return self._contents.first_index
+
+    @property
+    def last_index(self) -> int:
+        """Of the newest entry, or of the snapshot that the log begins behind."""
+        return self._contents.last_index
+
+    @property
+    def last_term(self) -> int:
+        """Term of `last_index`."""
+        return self._contents.last_term
+
+    @property
+    def synced_index(self) -> int:
+        """Highest index that the log itself knows to be durable."""
+        return self._found.synced_index
+
+    @property
+    def hard_state(self) -> HardState:
+        """The last one."""
+        return self._found.hard_state
+
+    @property
+    def snapshot_meta(self) -> SnapshotMeta | None:
+        """What the state machine has without the log; None in a log from its beginning."""
+        return self._contents.floor.meta
+
+    def configuration(self) -> Configuration:
+        """Return the newest configuration, committed or not."""
+        entries = self._contents.configuration_entries
+        if entries:
+            return decode_configuration(entries[-1].data)
+        meta = self.snapshot_meta
+        return Configuration(()) if meta is None else meta.configuration
+
+    def segments(self) -> list[SegmentInfo]:
+        """Return the files, oldest first."""
+        return [
+            SegmentInfo(
+                segment.name,
+                segment.table.first_index,
+                segment.table.last_index,
+                segment.end,
+                segment.header.size_bytes,
+            )
+            for segment in self._contents.segments
+        ]
+
+    def entries(self, first: int, last: int) -> Iterator[Entry]:
+        """Yield the entries from `first` to `last` that are there. Raises LogDamaged."""
+        low, high = max(first, self.first_index), min(last, self.last_index) + 1
+        while low < high:
+            page = self._contents.entries(low, high, READ_BYTES)
+            yield from page
+            low = page[-1].index + 1
+
+    def close(self) -> None:
+        """Close the files."""
+        for segment in self._contents.segments:
+            segment.file.close()
+
+    def __enter__(self) -> "Inspection":
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+__all__ = ["Inspection", "LogDamaged", "SegmentInfo"]
