@@ -28,6 +28,7 @@ _NOUNS: Final = {
     "drill": "qm.cli.drill:drill",
     "events": "qm.cli.watching:events",
     "journal": "qm.cli.kept:journal",
+    "log": "qm.cli.log:log",
     "manager": "qm.cli.manager:manager",
     "message": "qm.cli.message:message",
     "node": "qm.cli.node:node",

@@ -1,0 +1,205 @@
+"""What stands in the log of a node that does not run, in words; nothing is changed.
+
+Bodies of messages are never shown, only how many there are and how long.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from qm.model.commands import Command
+from qm.node.replicated import GROUP, RAFT_FOLDER
+from qm.store.codec import UnknownCommand, decode_entry
+from raft.disk import DiskDirectory
+from raft.founding import LOG_DIRECTORY
+from raft.inspection import Inspection, LogDamaged, SegmentInfo
+from raft.membership import decode_configuration
+from raft.types import Configuration, Entry, EntryKind
+
+TEXT_MAX_CHARS: Final = 80
+"""Of one field of a command."""
+ITEMS_MAX: Final = 8
+"""Of a sequence in a field."""
+
+
+class LogUnreadable(Exception):
+    """The folder holds no log, or a damaged one; the text says where and what to do."""
+
+
+class Damage(LogUnreadable):
+    """Bytes that were once durable are not what was written."""
+
+    def __init__(self, file: Path, offset: int, index: int, reason: str) -> None:
+        super().__init__(
+            f"{file}: damaged at byte {offset} (entry {index}): {reason}; keep the folder, and let"
+            " the node join again with an empty one"
+        )
+        self.file = file
+        self.offset = offset
+        """First byte of the damaged record."""
+        self.index = index
+        """Of the first entry that can no longer be trusted."""
+        self.reason = reason
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """A log as a whole."""
+
+    folder: Path
+    first_index: int
+    last_index: int
+    last_term: int
+    synced_index: int
+    """Highest index that the log itself knows to be durable."""
+    term: int
+    voted_for: str
+    commit_index: int
+    """Noted last; it may lag."""
+    snapshot_index: int
+    """What the state has without the log, 0 for nothing."""
+    configuration: Configuration
+    segments: tuple[SegmentInfo, ...]
+
+
+class EntryInfo(msgspec.Struct, frozen=True):
+    """One entry."""
+
+    index: int
+    term: int
+    kind: str
+    size_bytes: int
+    time_ms: int
+    """Cluster time of its stamp; 0 for entries of consensus."""
+    leader: str
+    """Who stamped it."""
+    commands: tuple[str, ...]
+
+
+class NodeLog:
+    """A log, open for reading; every record's checksum was checked. Use it as a context."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder`: a node's data folder, or the log's own. Raises LogUnreadable, Damage."""
+        inner = folder / RAFT_FOLDER / LOG_DIRECTORY
+        self._folder = inner if inner.is_dir() else folder
+        if not self._folder.is_dir():
+            raise LogUnreadable(f"{folder}: there is no such folder")
+        try:
+            self._log = Inspection.open(DiskDirectory(self._folder), GROUP)
+        except FileNotFoundError:
+            raise LogUnreadable(
+                f"{folder} holds no log: name a node's data folder, or the folder of the segments"
+            ) from None
+        except LogDamaged as error:
+            raise self._damage(error) from None
+        except OSError as error:
+            raise LogUnreadable(f"{self._folder}: {error.strerror}") from error
+
+    def _damage(self, error: LogDamaged) -> Damage:
+        return Damage(self._folder / error.file, error.offset, error.index, error.reason)
+
+    def summary(self) -> Summary:
+        """Return what is known of the whole."""
+        log = self._log
+        meta, hard_state = log.snapshot_meta, log.hard_state
+        return Summary(
+            folder=self._folder,
+            first_index=log.first_index,
+            last_index=log.last_index,
+            last_term=log.last_term,
+            synced_index=log.synced_index,
+            term=hard_state.term,
+            voted_for=hard_state.vote or "",
+            commit_index=hard_state.commit,
+            snapshot_index=0 if meta is None else meta.index,
+            configuration=log.configuration(),
+            segments=tuple(log.segments()),
+        )
+
+    def entries(self, first: int, last: int) -> Iterator[EntryInfo]:
+        """Yield what entries say, those from `first` to `last` that are there.
+
+        Raises Damage; LogUnreadable for one that this build does not understand.
+        """
+        try:
+            for entry in self._log.entries(first, last):
+                yield _told(entry)
+        except LogDamaged as error:
+            raise self._damage(error) from None
+        except UnknownCommand as error:
+            raise LogUnreadable(f"{self._folder}: {error}") from error
+
+    def close(self) -> None:
+        """Close the files."""
+        self._log.close()
+
+    def __enter__(self) -> "NodeLog":
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+
+def _told(entry: Entry) -> EntryInfo:
+    time_ms, leader = 0, ""
+    commands: tuple[str, ...] = ()
+    if entry.kind is EntryKind.DATA:
+        batch = decode_entry(entry.index, entry.data)
+        time_ms, leader = batch.stamp.now_ms, batch.stamp.node
+        commands = tuple(map(_words, batch.commands))
+    elif entry.kind is EntryKind.CONFIG:
+        commands = (_fields(decode_configuration(entry.data)),)
+    return EntryInfo(
+        entry.index,
+        entry.term,
+        entry.kind.name.lower(),
+        len(entry.data),
+        time_ms,
+        leader,
+        commands,
+    )
+
+
+_NOT_SHOWN: Final = frozenset(
+    {"body_index", "body_offset", "body_ordinal", "first_ordinal", "checksum", "checksums"}
+    | {"offsets", "facts_of", "sealed_private_keys", "public_keys", "security_descriptor"}
+)
+"""Places of bodies, which the entry itself gives, and what is long and says nothing."""
+
+
+def _words(command: Command) -> str:
+    """Return a command's name and fields."""
+    return f"{type(command).__name__} {_fields(command)}".rstrip()
+
+
+def _fields(struct: msgspec.Struct) -> str:
+    return " ".join(
+        f"{field}={_text(value)}"
+        for field in struct.__struct_fields__
+        if field not in _NOT_SHOWN and (value := getattr(struct, field)) not in (None, "", b"", ())
+    )
+
+
+def _text(value: Any) -> str:
+    match value:
+        case memoryview():
+            return f"({len(value)} bytes)"
+        case bytes():
+            text = value.hex()
+        case msgspec.Struct():
+            text = "/".join(_text(getattr(value, field)) for field in value.__struct_fields__)
+        case dict():
+            text = ",".join(sorted(value))
+        case str():
+            text = value
+        case bool() | int() | float():
+            text = str(value)
+        case _:
+            items = [_text(each) for each in value[:ITEMS_MAX]]
+            more = f" and {len(value) - ITEMS_MAX} more" if len(value) > ITEMS_MAX else ""
+            text = f"[{' '.join(items)}{more}]"
+    return text if len(text) <= TEXT_MAX_CHARS else text[: TEXT_MAX_CHARS - 3] + "..."
