@@ -90,7 +90,6 @@ class Arrivals:
     def _judge(self, arrival: Arrival, policies: Policies) -> int:
         """Judge one packet by all rules; return its verdict."""
         head = arrival.head
-        is_new = not self.duplicates.has_stream(head[5], arrival.destination)
         stream = self.duplicates.stream(head[5], arrival.destination)
         if stream is None:
             self._ledger.applied.alarms.append(ALARM_STREAM_LIMIT)
@@ -103,8 +102,6 @@ class Arrivals:
         verdict = self._admit(arrival, False, policies)
         if verdict == _ACCEPTED or arrival.has_consequence:
             history.remember(head[9], self._lifetime_ms(head))
-        elif is_new:
-            self.duplicates.unmake(stream, arrival.destination)
         return verdict
 
     def _take_transactional(self, arrival: Arrival, stream: Stream, policies: Policies) -> int:
@@ -167,6 +164,13 @@ class Arrivals:
             lanes = self._lanes = Lanes()
             self._lanes_version = self._ledger.version
         return lanes
+
+    def forget_lanes(self, stream_ids: frozenset[int]) -> None:
+        """These streams are no more."""
+        known = self._lanes.known
+        for key, lane in list(known.items()):
+            if lane is not None and lane.history.stream.stream_id in stream_ids:
+                del known[key]
 
     def _admit(
         self,

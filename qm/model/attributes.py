@@ -160,8 +160,6 @@ QUEUE_MANAGER_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
     "duplicate_horizon_ms": Attribute(int, _u32),
     "result_retention_ms": Attribute(int, _u32),
     "transaction_retention_ms": Attribute(int, _u32),
-    "legacy_lookup_identifier": Attribute(bool),
-    "legacy_workgroup_sd": Attribute(bool),
     "copy_to_deadletter_on_quota": Attribute(bool),
     "initialization_retry_timer_duration": Attribute(int, _u32),
     "directory_integrated": Attribute(bool),

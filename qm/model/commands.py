@@ -422,6 +422,17 @@ class OutboxDone(msgspec.Struct, frozen=True, gc=False):
     outbox_ids: IntArray
 
 
+class TransferTraced(msgspec.Struct, frozen=True, gc=False):
+    """[MS-MQQB] 3.1.7.1.7: traced messages left for their next hop; each owes a report. Columns."""
+
+    queue_id: int
+    message_ordinals: IntArray
+    report_queues: bytes
+    """16 bytes per ordinal: DebugHeader.QueueIdentifier."""
+    next_hop: str
+    """IP address without port."""
+
+
 # Time, leadership, audit -------------------------------------------------------------------
 
 
@@ -534,6 +545,7 @@ Command: TypeAlias = (
     | FinalAcked
     | TransferFailed
     | OutboxDone
+    | TransferTraced
     | LeaderActivated
     | ClockTick
     | AuditMark

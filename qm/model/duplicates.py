@@ -67,6 +67,8 @@ class Duplicates:
         self._dirty_buckets: dict[tuple[int, int], None] = {}
         self._dirty_sources: dict[bytes, None] = {}
         self._grown_sources: dict[bytes, None] = {}
+        self._unused: dict[int, tuple[bytes, bytes]] = {}
+        """Streams that this entry made and remembers nothing of: source and name, by id."""
 
     def forget(self) -> None:
         """Drop everything derived; rows alone remain. Only when all was settled."""
@@ -79,22 +81,6 @@ class Duplicates:
         self._sources.clear()
 
     # Streams -----------------------------------------------------------------------------
-
-    def has_stream(self, source_guid: bytes, wire_name: bytes) -> bool:
-        """Whether anything is remembered of a source and a destination name."""
-        if (source_guid, wire_name) in self._streams:
-            return True
-        key = _STREAM_PREFIX + source_guid + wire_name
-        return self._ledger.state.get(Table.STREAM, key) is not None
-
-    def unmake(self, stream: Stream, wire_name: bytes) -> None:
-        """A stream that was made for a message of which nothing is remembered leaves no trace:
-        what is refused must not fill the state.
-        """
-        state, row = self._ledger.state, QUEUE_KEY.pack(stream.stream_id)
-        state.delete(Table.STREAM, STREAM_NAME + row)
-        state.delete(Table.STREAM, _STREAM_PREFIX + stream.source_guid + wire_name)
-        self._drop_stream(stream.source_guid, wire_name, stream.stream_id)
 
     def stream(self, source_guid: bytes, wire_name: bytes) -> Stream | None:
         """Return the stream of a source and a destination name as sent, made if new.
@@ -128,6 +114,7 @@ class Duplicates:
         row = QUEUE_KEY.pack(stream_id)
         ledger.state.put(Table.STREAM, key, row)
         ledger.state.put(Table.STREAM, STREAM_NAME + row, source_guid + wire_name)
+        self._unused[stream_id] = (source_guid, wire_name)
         return Stream(source_guid, stream_id, None)
 
     def _forget_stream(self, stream_id: int) -> None:
@@ -143,22 +130,22 @@ class Duplicates:
             return
         name = state.get(Table.STREAM, STREAM_NAME + row)
         assert name is not None, "a history of no stream"
-        state.delete(Table.STREAM, STREAM_NAME + row)
-        state.delete(Table.STREAM, _STREAM_PREFIX + name)
-        source_guid, wire_name = name[:GUID_SIZE_BYTES], name[GUID_SIZE_BYTES:]
-        self._drop_stream(source_guid, wire_name, stream_id)
+        self._drop_stream(name[:GUID_SIZE_BYTES], name[GUID_SIZE_BYTES:], stream_id)
         # Whoever holds the stream in hand must look it up again: it would get another number.
         self._ledger.version += 1
 
     def _drop_stream(self, source_guid: bytes, wire_name: bytes, stream_id: int) -> None:
         """One stream less; a source without any is forgotten, too."""
+        state = self._ledger.state
+        state.delete(Table.STREAM, STREAM_NAME + QUEUE_KEY.pack(stream_id))
+        state.delete(Table.STREAM, _STREAM_PREFIX + source_guid + wire_name)
         self._streams.pop((source_guid, wire_name), None)
         self._streams_by_id.pop(stream_id, None)
         source = self._known_source(source_guid)
         source.stream_count -= 1
         self._dirty_sources[source_guid] = None
         if not source.stream_count:
-            self._ledger.state.delete(Table.STREAM, _SOURCE_PREFIX + source_guid)
+            state.delete(Table.STREAM, _SOURCE_PREFIX + source_guid)
             del self._sources[source_guid], self._dirty_sources[source_guid]
             self._ledger.counters.source_count -= 1
 
@@ -190,12 +177,14 @@ class Duplicates:
         stream.sequence, stream.number, stream.rejects = sequence, number, 0
         stream.last_access_ms = self._ledger.now_ms
         self._dirty_sequences[stream.stream_id] = stream
+        self._unused.pop(stream.stream_id, None)
 
     def reject(self, stream: Stream) -> None:
         """A message out of order came: counted, nothing else changes (QB-A3)."""
         stream.rejects = min(stream.rejects + 1, 0xFFFF_FFFF)
         stream.last_access_ms = self._ledger.now_ms
         self._dirty_sequences[stream.stream_id] = stream
+        self._unused.pop(stream.stream_id, None)
 
     # History -----------------------------------------------------------------------------
 
@@ -226,6 +215,7 @@ class Duplicates:
             bucket.highest = history.high
         bucket.row_count += 1
         self._new_bitmaps.add(history.key)
+        self._unused.pop(history.stream.stream_id, None)
         self._dirty_buckets[history.key[:2]] = None
         self._count_row(source_guid, 1)
         self._grown_sources[source_guid] = None
@@ -384,11 +374,20 @@ class Duplicates:
 
     # Writing back ------------------------------------------------------------------------
 
-    def finish(self) -> None:
-        """End of an entry: keep every source within its limit."""
+    def finish(self) -> frozenset[int]:
+        """End of an entry: keep every source within its limit.
+
+        A stream that was made for messages of which nothing is remembered leaves no trace: what is
+        refused must not fill the state. Returns the ids of such streams.
+        """
+        unused = frozenset(self._unused)
+        for stream_id, (source_guid, wire_name) in self._unused.items():
+            self._drop_stream(source_guid, wire_name, stream_id)
+        self._unused.clear()
         for source_guid in self._grown_sources:
             self._make_room(source_guid)
         self._grown_sources.clear()
+        return unused
 
     def settle(self) -> None:
         """Write back what entries changed."""

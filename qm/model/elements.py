@@ -126,16 +126,6 @@ class DirectoryOperationResult(IntEnum):
     OBJECT_ALREADY_EXISTS = 6
 
 
-class MessageSeekAction(IntEnum):
-    """3.1.1.17.2."""
-
-    SEEK_FIRST = 0
-    SEEK_PREVIOUS = 1
-    SEEK_CURRENT = 2
-    SEEK_NEXT = 3
-    SEEK_LAST = 4
-
-
 class QueueAccessType(IntEnum):
     """3.1.1.17.3."""
 

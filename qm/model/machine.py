@@ -52,14 +52,9 @@ class Machine:
         acknowledgements = Acknowledgements(ledger, registry, enqueue, outgoing)
         endings = Endings(ledger, registry, enqueue, acknowledgements, outgoing)
         moving = Moving(ledger, enqueue)
+        reports = Reports(ledger, registry, enqueue)
         arrivals = Arrivals(
-            ledger,
-            registry,
-            duplicates,
-            enqueue,
-            endings,
-            acknowledgements,
-            Reports(ledger, registry, enqueue),
+            ledger, registry, duplicates, enqueue, endings, acknowledgements, reports
         )
         administration = Administration(ledger, registry, outgoing)
         purging = Purging(ledger, registry, endings)
@@ -85,6 +80,7 @@ class Machine:
         self._ledger: Final = ledger
         self._registry: Final = registry
         self._duplicates: Final = duplicates
+        self._arrivals: Final = arrivals
         self._clients: Final = clients
         self._handlers: Final[dict[type[Any], Handler]] = {
             commands.EdgeBatch: arrivals.apply_edge_batch,
@@ -126,6 +122,7 @@ class Machine:
             commands.FinalAcked: delivery.apply_final_acked,
             commands.TransferFailed: delivery.apply_transfer_failed,
             commands.OutboxDone: delivery.apply_outbox_done,
+            commands.TransferTraced: reports.apply_transfer_traced,
             commands.ClockTick: expiry.apply_clock_tick,
             commands.AuditMark: administration.apply_audit,
             commands.AuditResult: administration.apply_audit,
@@ -146,7 +143,9 @@ class Machine:
         for command in batch.commands:
             applied.outcomes.append(self._apply(command))
             ends.append(len(kinds))
-        self._duplicates.finish()
+        unused_streams = self._duplicates.finish()
+        if unused_streams:
+            self._arrivals.forget_lanes(unused_streams)
         if settle:
             self.settle()
         return applied

@@ -150,9 +150,6 @@ class QueueManager(Record):
     duplicate_horizon_ms: int = 7 * 24 * 3600 * 1000
     result_retention_ms: int = 24 * 3600 * 1000
     transaction_retention_ms: int = 24 * 3600 * 1000
-    legacy_lookup_identifier: bool = False
-    """DM-A1 literal mode."""
-    legacy_workgroup_sd: bool = False
     copy_to_deadletter_on_quota: bool = True
     """QB-A47: the literal dead-letter copy of a message refused for quota."""
 

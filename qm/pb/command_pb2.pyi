@@ -1140,6 +1140,36 @@ class OutboxDone(_message.Message):
 Global___OutboxDone: _TypeAlias = OutboxDone  # noqa: Y015
 
 @_typing.final
+class TransferTraced(_message.Message):
+    """report_queues: a GUID of 16 bytes per ordinal."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    MESSAGE_ORDINALS_FIELD_NUMBER: _builtins.int
+    REPORT_QUEUES_FIELD_NUMBER: _builtins.int
+    NEXT_HOP_FIELD_NUMBER: _builtins.int
+    queue_id: _builtins.int
+    message_ordinals: _builtins.bytes
+    report_queues: _builtins.bytes
+    next_hop: _builtins.str
+    def __init__(
+        self,
+        *,
+        queue_id: _builtins.int = ...,
+        message_ordinals: _builtins.bytes = ...,
+        report_queues: _builtins.bytes = ...,
+        next_hop: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_ordinals", b"message_ordinals", "next_hop", b"next_hop", "queue_id", b"queue_id", "report_queues", b"report_queues"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TransferTraced: _TypeAlias = TransferTraced  # noqa: Y015
+
+@_typing.final
 class LeaderActivated(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1452,6 +1482,7 @@ class Command(_message.Message):
     OUTBOX_DONE_FIELD_NUMBER: _builtins.int
     ORDER_ACKED_FIELD_NUMBER: _builtins.int
     FINAL_ACKED_FIELD_NUMBER: _builtins.int
+    TRANSFER_TRACED_FIELD_NUMBER: _builtins.int
     DIRECTORY_WRITE_FIELD_NUMBER: _builtins.int
     AUDIT_MARK_FIELD_NUMBER: _builtins.int
     AUDIT_RESULT_FIELD_NUMBER: _builtins.int
@@ -1530,6 +1561,8 @@ class Command(_message.Message):
     @_builtins.property
     def final_acked(self) -> Global___FinalAcked: ...
     @_builtins.property
+    def transfer_traced(self) -> Global___TransferTraced: ...
+    @_builtins.property
     def directory_write(self) -> Global___DirectoryWrite: ...
     @_builtins.property
     def audit_mark(self) -> Global___AuditMark: ...
@@ -1581,6 +1614,7 @@ class Command(_message.Message):
         outbox_done: Global___OutboxDone | None = ...,
         order_acked: Global___OrderAcked | None = ...,
         final_acked: Global___FinalAcked | None = ...,
+        transfer_traced: Global___TransferTraced | None = ...,
         directory_write: Global___DirectoryWrite | None = ...,
         audit_mark: Global___AuditMark | None = ...,
         audit_result: Global___AuditResult | None = ...,
@@ -1589,11 +1623,11 @@ class Command(_message.Message):
         state_restored: Global___StateRestored | None = ...,
         renumber_step: Global___RenumberStep | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "ensure_outgoing_queue", b"ensure_outgoing_queue", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_forget", b"tx_forget", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "ensure_outgoing_queue", b"ensure_outgoing_queue", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_forget", b"tx_forget", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "ensure_outgoing_queue", b"ensure_outgoing_queue", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_forget", b"tx_forget", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "ensure_outgoing_queue", b"ensure_outgoing_queue", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_forget", b"tx_forget", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "ensure_outgoing_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "tx_forget", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "directory_write", "audit_mark", "audit_result", "raise_apply_version", "set_member", "state_restored", "renumber_step"]  # noqa: Y015
+    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "ensure_outgoing_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "tx_forget", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "transfer_traced", "directory_write", "audit_mark", "audit_result", "raise_apply_version", "set_member", "state_restored", "renumber_step"]  # noqa: Y015
     _WhichOneofArgType_op: _TypeAlias = _typing.Literal["op", b"op"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_op) -> _WhichOneofReturnType_op | None: ...
 

@@ -1,16 +1,11 @@
-"""The last touches before a stored packet leaves [MS-MQQB 3.1.7.1.1, 3.1.7.1.3, 3.1.5.8.2].
+"""The last touches before a stored packet leaves [MS-MQQB 3.1.7.1.1, 3.1.7.1.3].
 
 Whatever is written here was committed before (QB-A1): the functions number nothing. They copy the
 packet once and build no value. SessionHeaders are attached by the session as it writes (QB-A50).
 """
 
-from struct import Struct
-from typing import Final
-
 import msgspec
 
-from qm.session.hops import next_hop_count
-from qm.wire.base_header import BASE_HEADER_SIZE_BYTES
 from qm.wire.identifiers import TxSequenceId
 from qm.wire.patch import (
     patch_message_id,
@@ -18,10 +13,6 @@ from qm.wire.patch import (
     patch_sequence,
     patch_transaction,
 )
-from qm.wire.user_header import FLAG_RC, FLAGS_OFFSET
-
-_FLAGS: Final = Struct("<I")
-_FLAGS_AT: Final = BASE_HEADER_SIZE_BYTES + FLAGS_OFFSET
 
 
 class Numbers(msgspec.Struct, frozen=True, gc=False):
@@ -68,19 +59,4 @@ def own_packet(
             is_first=numbers.is_first,
             is_last=numbers.is_last,
         )
-    return bytes(ready)
-
-
-def forwarded_packet(packet: bytes) -> bytes | None:
-    """Return another queue manager's message with one hop more, ready to be offered.
-
-    None says that it has too many hops. Its TransactionHeader is end to end and stays as it is
-    [MS-MQQB 3.1.1.5].
-    """
-    (flags,) = _FLAGS.unpack_from(packet, _FLAGS_AT)
-    hop_count = next_hop_count(flags & FLAG_RC)
-    if hop_count is None:
-        return None
-    ready = bytearray(packet)
-    _FLAGS.pack_into(ready, _FLAGS_AT, flags & ~FLAG_RC | hop_count)
     return bytes(ready)

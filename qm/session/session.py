@@ -10,6 +10,7 @@ from math import inf
 
 from qm.session import handshake
 from qm.session.config import SessionConfig
+from qm.session.destination import is_local
 from qm.session.errors import SessionMisuse
 from qm.session.events import (
     BLAME,
@@ -25,7 +26,6 @@ from qm.session.events import (
     PacketsArrived,
 )
 from qm.session.framing import Stream, may_be_acknowledgement, message_kind, message_run
-from qm.session.hops import is_local
 from qm.session.limits import OUTGOING_CHUNK_MAX_BYTES, RECYCLE_AFTER_COUNT
 from qm.session.receiving import ReceiveCursors
 from qm.session.sending import FalseAcknowledgement, SendWindow, with_session_header

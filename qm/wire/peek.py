@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from qm.names.guid import GUID_SIZE_BYTES
-from qm.wire.base_header import BASE_HEADER_SIZE_BYTES, FLAG_PR
+from qm.wire.base_header import BASE_HEADER_SIZE_BYTES, FLAG_PR, FLAG_TR
 from qm.wire.bounds import Buffer, take
 from qm.wire.errors import ValueOutOfRange
 from qm.wire.guid import Guid
@@ -59,6 +59,11 @@ def peek_head(buffer: Buffer, offset: int) -> Head:
 def effective_priority(head: Head) -> int:
     """Return 0..7; a transactional message has 0, whatever its header says (MQ-A27)."""
     return 0 if head[10] & FLAG_TH else head[1] & FLAG_PR
+
+
+def is_traced(head: Head) -> bool:
+    """Tell whether report messages are wanted."""
+    return bool(head[1] & FLAG_TR)
 
 
 def is_transactional(head: Head) -> bool:

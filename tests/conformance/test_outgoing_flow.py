@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 
 import pytest
+from msgspec.structs import replace
 
 from qm.edge.outgoing.resolving import Destinations
+from qm.model import commands
 from qm.names.format_name import parse_format_name
 from qm.names.guid import guid_text
 from qm.session import NextHop
+from qm.wire.codes import ErrorCode
 from qm.wire.guid import GUID_NULL
 from qm.wire.message_class import MessageClass
 from tests.unit.edge_outgoing.world import (
@@ -19,8 +23,10 @@ from tests.unit.edge_outgoing.world import (
     SendingCluster,
     free_port,
     run,
+    settled,
     until,
 )
+from tests.unit.model.world import OWN
 
 HOST = "127.0.0.49"
 
@@ -86,3 +92,65 @@ def test_the_next_hops_of_a_queue_manager_are_all_of_its_addresses() -> None:
         NextHop("10.1.1.1", "far.example", PEER_GUID),
         NextHop("fd00::1", "far.example", PEER_GUID),
     ]
+
+
+@pytest.mark.spec("QB-3.1.7.1.7-01", "QB-3.1.7.1.7-02")
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_the_sending_of_a_traced_message_is_reported(is_transactional: bool) -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            reports = cluster.world.create("reports")
+            wanted = cluster.world.record(reports).identifier
+            sending = {"is_transactional": is_transactional}
+            queue = cluster.send(peer.address, 1, report_to=wanted, **sending)
+            cluster.send(peer.address, 1, **sending)
+            # A queue that cannot be opened for sending gets none; the message leaves all the same.
+            cluster.send(peer.address, 1, report_to=b"?" * 16, **sending)
+            await until(lambda: not cluster.waiting(queue))
+            await until(lambda: cluster.world.messages(reports))
+            await settled()
+            (report,) = cluster.world.messages(reports)
+            traced = peer.taken[0].user_header
+            assert len(peer.taken) == 3
+            assert report.properties.message_class == MessageClass.REPORT
+            assert not report.user_header.is_recoverable
+            own = guid_text(OWN)
+            label = f"{own[:4]}:{traced.message_id:08X}:00 received by {own} at "
+            assert (report.properties.label or "").startswith(label)
+            assert bytes(report.properties.message_body).decode("utf-16-le") == (
+                f"<MESSAGE ID>{traced.message_id:08X}</MESSAGE ID>\r\n"
+                f"<TARGET QUEUE>{peer.address}</TARGET QUEUE>\r\n"
+                f"<NEXT HOP>{HOST}</NEXT HOP>\r\n"
+                "<HOP COUNT>00 </HOP COUNT>\r\n"
+            )
+
+    run(scenario())
+
+
+def test_a_report_of_a_sending_that_makes_no_sense_is_refused() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+            world = cluster.world
+            reports = world.create("reports")
+            wanted = world.record(reports).identifier
+            queue = cluster.send(peer.address, 1)
+            good = commands.TransferTraced(queue, array("Q", [1]), wanted, HOST)
+            bad = (
+                (
+                    commands.TransferTraced(reports, array("Q", [1]), wanted, HOST),
+                    "QUEUE_NOT_FOUND",
+                ),
+                (replace(good, message_ordinals=array("Q")), "INVALID_PARAMETER"),
+                (replace(good, message_ordinals=array("Q", [1, 2])), "INVALID_PARAMETER"),
+                (replace(good, message_ordinals=array("Q", [1 << 32])), "INVALID_PARAMETER"),
+                (replace(good, next_hop="1" * 65), "INVALID_PARAMETER"),
+            )
+            for command, name in bad:
+                assert world.one(command).status == ErrorCode[f"MQ_ERROR_{name}"]
+            assert not world.messages(reports)
+            assert world.one(good).status == 0
+            assert len(world.messages(reports)) == 1
+
+    run(scenario())

@@ -14,7 +14,7 @@ from qm.session import (
     SessionMisuse,
     resend_timer_table,
 )
-from qm.session.outgoing import Numbers, forwarded_packet, own_packet
+from qm.session.outgoing import Numbers, own_packet
 from qm.wire.errors import ValueOutOfRange
 from qm.wire.identifiers import TxSequenceId
 from qm.wire.packet import write_packet
@@ -301,20 +301,6 @@ def test_an_own_message_gets_what_was_committed_for_it() -> None:
     assert parsed(own_packet(plain, 3, 4)).user_header.message_id == 3
     with pytest.raises(ValueOutOfRange):
         own_packet(plain, 3, 4, Numbers(sequence, 9, 6))
-
-
-@pytest.mark.spec("QB-3.1.1.5-04", "QB-3.1.1.6.2-01", "QB-3.1.5.8.2-09")
-def test_a_forwarded_message_gets_one_hop_and_keeps_its_transaction_header() -> None:
-    packet = write_packet(message(5, KIND_TRANSACTIONAL))
-    hops = 0
-    while (forwarded := forwarded_packet(packet)) is not None:
-        hops += 1
-        assert parsed(forwarded).user_header.hop_count == hops
-        assert parsed(forwarded).transaction == parsed(packet).transaction
-        changed = [at for at, byte in enumerate(packet) if forwarded[at] != byte]
-        assert changed == [60]
-        packet = forwarded
-    assert hops == 0x1D
 
 
 def test_misuse_of_the_table() -> None:

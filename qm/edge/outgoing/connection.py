@@ -63,6 +63,11 @@ class Connection(asyncio.Protocol):
     # What others may ask -------------------------------------------------------------------
 
     @property
+    def address(self) -> str:
+        """See Turn.address."""
+        return self.hop.address
+
+    @property
     def is_open(self) -> bool:
         """Whether messages may be offered."""
         return self._session is not None and self._session.state is SessionState.OPEN

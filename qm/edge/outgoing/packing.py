@@ -16,6 +16,10 @@ from qm.session import OutgoingTable
 from qm.store.bodies import BodyDamaged, BodyPlace
 from qm.store.cluster import Cluster
 from qm.wire.errors import ProtocolError, ValueOutOfRange
+from qm.wire.guid import Guid
+from qm.wire.peek import is_traced, peek_head
+from qm.wire.report import report_queue
+from qm.wire.user_message import parse_user_message
 
 
 class Packed(msgspec.Struct):
@@ -31,6 +35,8 @@ class Packed(msgspec.Struct):
     """No packet can be made of them."""
     gone: list[int] = []
     """Not in the queue any more, or not for sending."""
+    traced: list[tuple[int, Guid]] = []
+    """MessageIDs of those whose sending is to be reported, and the queues that want to know."""
     damage: str = ""
     """Why the next key's body cannot be read on this node."""
 
@@ -75,6 +81,8 @@ class Packer:
                 break
             packed.keys.append(key)
             packed.packets.append(packet)
+            if is_traced(peek_head(packet, 0)):
+                packed.traced += _report_wanted(packet)
             size_bytes -= len(packet)
             if size_bytes <= 0:
                 break
@@ -94,3 +102,10 @@ class Packer:
         row = rows.numbers(self._cluster.state, self._queue_id, key)
         assert row is not None, "a transactional position without its numbers"
         return transactional_packet(stored, position, row, previous_number)
+
+
+def _report_wanted(packet: bytes) -> list[tuple[int, Guid]]:
+    """Return MessageID and report queue of a traced packet; nothing if it names none."""
+    message, _ = parse_user_message(packet, 0, len(packet))
+    wanted = report_queue(message.is_traced, message.debug)
+    return [] if wanted is None else [(message.user_header.message_id, wanted)]

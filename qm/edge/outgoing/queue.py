@@ -5,6 +5,7 @@ and sends the same messages under the same numbers, which their receivers recogn
 """
 
 import asyncio
+from array import array
 from collections.abc import Iterable, Sequence
 from math import inf
 
@@ -18,7 +19,13 @@ from qm.edge.outgoing.resolving import Unresolved
 from qm.edge.outgoing.surroundings import Surroundings
 from qm.edge.outgoing.user import Turn
 from qm.model.columns import IntArray
-from qm.model.commands import AssignTransfer, Command, TransferAcked, TransferFailed
+from qm.model.commands import (
+    AssignTransfer,
+    Command,
+    TransferAcked,
+    TransferFailed,
+    TransferTraced,
+)
 from qm.model.effects import Outcome
 from qm.model.ledger import LEVELS, QueueInHand
 from qm.names.format_name import format_name_text, parse_format_name
@@ -32,6 +39,7 @@ from qm.session import (
 )
 from qm.session.link import Connect, Resolve, SendPing
 from qm.wire.codes import ErrorCode
+from qm.wire.guid import Guid
 from qm.wire.message_class import MessageClass
 
 
@@ -280,8 +288,21 @@ class QueueSender:
             self._take_back(dispatched, packed)
         if packed.keys and packed.has_transactional:
             self.resend.sent(self._surroundings.clock())
+        if packed.traced:
+            self._report(packed.traced)
         self._count("sent", len(packed.keys))
         return packed.keys, packed.packets
+
+    def _report(self, traced: Sequence[tuple[int, Guid]]) -> None:
+        """Have sendings reported [MS-MQQB 3.1.7.1.7]; reports are express, one may get lost."""
+        assert self._turn is not None, "a turn without its connection"
+        command = TransferTraced(
+            self._queue_id,
+            array("Q", [message_id for message_id, _ in traced]),
+            b"".join(wanted for _, wanted in traced),
+            self._turn.address,
+        )
+        self._surroundings.commits.ask([command], lambda _: None)
 
     def _take_back(self, dispatched: Sequence[int], packed: Packed) -> None:
         """Some that were dispatched do not leave: their time is over, or it is not their turn."""

@@ -18,6 +18,10 @@ DUES_PRIORITY: Final = 1 << 16
 class Turn(Protocol):
     """A connection as its users see it."""
 
+    @property
+    def address(self) -> str:
+        """The peer's IP address, without port."""
+
     def ready(self, user: "User") -> None:
         """The user has something to send; `take_turn` will be called."""
 

@@ -138,6 +138,24 @@ def test_what_is_refused_unheard_leaves_nothing_behind(world: World) -> None:
     assert world.arrive(*both) == [DUPLICATE, MessageClass.NACK_BAD_DST_Q]
 
 
+def test_what_a_full_queue_refuses_leaves_nothing_behind(world: World) -> None:
+    """In the fast lane, too; a sender that gets one message in at last is remembered."""
+    tight = world.create("tight", quota=1)
+    before = world.counters().source_count
+    full = packet(1, to="tight", body=bytes(1500))
+    for number in range(20):
+        raw = packet(number + 1, to="tight", body=bytes(1500), source_queue_manager=OWN)
+        assert world.arrive(raw, full) == [MessageClass.NACK_Q_EXCEED_QUOTA] * 2
+    assert world.counters().source_count == before
+    assert not [row for row in world.state.rows() if row[0] == Table.STREAM]
+    assert world.arrive(full, packet(1, to="tight", body=b"")) == [
+        MessageClass.NACK_Q_EXCEED_QUOTA,
+        ACCEPTED,
+    ]
+    assert world.arrive(packet(1, to="tight", body=b"")) == [DUPLICATE]
+    assert len(world.positions(tight)) == 1
+
+
 def test_journals_and_system_queues_take_nothing_from_the_network(world: World) -> None:
     world.create("orders")
     for name in ("OS:vhost\\orders;JOURNAL", "OS:vhost\\SYSTEM$;DEADLETTER"):
@@ -206,7 +224,7 @@ def test_the_kind_of_queue_and_message_must_agree(world: World) -> None:
 # Expiry, quotas ----------------------------------------------------------------------------
 
 
-@pytest.mark.spec("DM-3.1.7.1.9-03")
+@pytest.mark.spec("DM-3.1.7.1.9-03", "QB-3.1.5.8-02")
 def test_too_late_to_reach_the_queue(world: World) -> None:
     orders = world.create("orders")
     late = packet(1, time_to_reach_queue=10, sent_time=NOW_S - 11)

@@ -63,6 +63,13 @@ class World:
         self.finish()
         return not known
 
+    def made(self, source: bytes, name: bytes) -> bool:
+        """Make a stream of which something is remembered; whether there was room for it."""
+        stream = self.duplicates.stream(source, name)
+        if stream is not None:
+            self.duplicates.advance(stream, 1, 1)
+        return stream is not None
+
     def history_rows(self) -> int:
         return sum(table == Table.HISTORY for table, _, _ in self.state.rows())
 
@@ -209,15 +216,34 @@ def test_a_source_uses_no_more_names_than_it_may(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "STREAMS_PER_SOURCE_MAX", 2)
     world = World()
     world.begin(T0_MS)
-    assert world.duplicates.stream(SOURCE, b"a")
-    assert world.duplicates.stream(SOURCE, b"b")
-    assert world.duplicates.stream(SOURCE, b"c") is None
-    assert world.duplicates.stream(SOURCE, b"a")
-    assert world.duplicates.stream(OTHER, b"c")
+    assert world.made(SOURCE, b"a")
+    assert world.made(SOURCE, b"b")
+    assert not world.made(SOURCE, b"c")
+    assert world.made(SOURCE, b"a")
+    assert world.made(OTHER, b"c")
     world.finish()
     world.reopen()
     world.begin(T0_MS)
-    assert world.duplicates.stream(SOURCE, b"c") is None
+    assert not world.made(SOURCE, b"c")
+
+
+def test_a_stream_that_nothing_came_of_is_gone_with_its_entry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "STREAMS_PER_SOURCE_MAX", 1)
+    world = World()
+    world.begin(T0_MS)
+    unused = world.stream(SOURCE, b"a")
+    assert world.duplicates.finish() == {unused.stream_id}
+    assert world.duplicates.finish() == frozenset()
+    world.settle()
+    assert {table for table, _, _ in world.state.rows()} <= {Table.META}
+    world.begin(T0_MS)
+    used = world.stream(SOURCE, b"b")
+    assert used.stream_id > unused.stream_id
+    world.duplicates.history(used).is_known(1, 1)
+    world.duplicates.history(used).remember(1, HOUR_MS)
+    assert world.duplicates.finish() == frozenset()
 
 
 def test_a_name_that_is_no_longer_remembered_makes_room_for_another(
@@ -237,6 +263,7 @@ def test_a_name_that_is_no_longer_remembered_makes_room_for_another(
     version = world.ledger.version
     world.duplicates.forget_due()
     assert world.ledger.version != version, "what was concluded of a stream is void"
+    assert world.made(SOURCE, b"b")
     assert world.stream(SOURCE, b"b").stream_id > held.stream_id
     assert world.duplicates.stream(SOURCE, b"a") is None
     assert world.stream(SOURCE, b"exact") is exact, "a sequence is remembered for ever"
@@ -254,7 +281,7 @@ def test_a_source_of_which_nothing_is_remembered_makes_room_for_another(
     world.begin(T0_MS + 3 * HOUR_MS)
     assert world.duplicates.stream(OTHER, NAME) is None
     world.duplicates.forget_due()
-    assert world.stream(OTHER, NAME).source_guid == OTHER
+    assert world.made(OTHER, NAME)
     world.finish()
     world.reopen()
     world.begin(T0_MS + 3 * HOUR_MS)

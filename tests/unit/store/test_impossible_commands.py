@@ -83,7 +83,7 @@ NAMES = (
     "label", "type", "journaling", "quota", "journal_quota", "authentication", "privacy_level",
     "transactional", "multicast_address", "base_priority", "security", "aliases",
     "queue_manager_quota", "hardened_security", "duplicate_horizon_ms", "result_retention_ms",
-    "transaction_retention_ms", "legacy_lookup_identifier", "directory_integrated", "name",
+    "transaction_retention_ms", "legacy_name", "directory_integrated", "name",
     "actual_cost", "certificate_digest_list", "security_identifier", "site_identifier_list",
     "public_encryption_key_list", "default_time_to_live", "colour",
 )  # fmt: skip
