@@ -169,6 +169,7 @@ def status_row(found: Any) -> dict[str, Any]:
         "leader": found.leader,
         "term": found.term,
         "epoch": found.epoch,
+        "apply_version": found.apply_version,
         "commit_index": found.commit_index,
         "applied_index": found.applied_index,
         "message_bytes": found.message_bytes,

@@ -14,9 +14,6 @@ import msgspec
 
 from qm.model.columns import IntArray
 
-COMMAND_VERSION = 1
-"""Newest version that this build can apply; a newer one stops the node before it diverges."""
-
 
 class Stamp(msgspec.Struct, frozen=True, gc=False):
     """Once per entry, by the leader that built it. Apply never moves the clock back."""
@@ -24,7 +21,9 @@ class Stamp(msgspec.Struct, frozen=True, gc=False):
     now_ms: int
     """Cluster time, UTC milliseconds (DESIGN section 4, Time)."""
     node: str
-    version: int = COMMAND_VERSION
+    version: int = 1
+    """An apply version that its leader knew the state to have reached: a build that does not know
+    it stops before it diverges."""
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):

@@ -17,6 +17,7 @@ from qm.model.endings import Endings
 from qm.model.enqueue import Enqueue
 from qm.model.expiry import Expiry
 from qm.model.ledger import Ledger
+from qm.model.limits import APPLY_VERSION
 from qm.model.members import Members
 from qm.model.moving import Moving
 from qm.model.opens import Opens
@@ -134,7 +135,7 @@ class Machine:
         Without `settle`, `settle` is to be called before anybody else reads the state: what is
         counted in place is written back once for a run of entries, with the same outcome.
         """
-        if batch.stamp.version > commands.COMMAND_VERSION:
+        if batch.stamp.version > APPLY_VERSION:
             raise UnknownVersion(f"entry {batch.index}: version {batch.stamp.version}")
         ledger = self._ledger
         ledger.begin(batch.index, batch.stamp.now_ms)

@@ -15,6 +15,8 @@ from qm.model.queries import is_due, purging_queue_ids
 from qm.node.auditing import Auditor
 from qm.node.rounds import Rounds
 from qm.node.timekeeping import STEER_EVERY_S, Timekeeper
+from qm.node.versions import LOOK_EVERY_S as VERSIONS_EVERY_S
+from qm.node.versions import Versions
 from qm.observe.metrics import Metrics
 from qm.store.cluster import Cluster, Leadership
 
@@ -34,11 +36,17 @@ class Duties:
     """Active while this node leads; a ClusterListener."""
 
     def __init__(
-        self, cluster: Cluster, timekeeper: Timekeeper, auditor: Auditor, metrics: Metrics
+        self,
+        cluster: Cluster,
+        timekeeper: Timekeeper,
+        auditor: Auditor,
+        versions: Versions,
+        metrics: Metrics,
     ) -> None:
         self._cluster = cluster
         self._timekeeper = timekeeper
         self._auditor = auditor
+        self._versions = versions
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
         self._ticked_ms = 0
         """Cluster time of the last ClockTick: it found what was due before."""
@@ -64,6 +72,7 @@ class Duties:
         begin("expiry", LOOK_EVERY_S, self._tick)
         begin("purging", LOOK_EVERY_S, self._purge)
         begin("steering time", STEER_EVERY_S, self._timekeeper.steer)
+        begin("apply version", VERSIONS_EVERY_S, self._versions.look)
         begin("audit", AUDIT_EVERY_S, self._auditor.mark, first_after_s=AUDIT_EVERY_S)
         begin("audit result", COLLECT_EVERY_S, self._auditor.collect)
 

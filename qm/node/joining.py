@@ -143,6 +143,11 @@ class Steps:
                 f"{name} belongs to cluster {own.cluster.hex()}, the seeds to"
                 f" {seed.cluster.hex()}: empty its data folder if that is meant"
             )
+        if own.command_version < seed.apply_version:
+            raise JoinRefused(
+                f"the build of {name} knows apply version {own.command_version}, the cluster is at"
+                f" {seed.apply_version}: upgrade {name}"
+            )
         await self.adopt(
             name,
             relay_pb2.AdoptRequest(cluster=seed.cluster, raft_id=raft_id, sealing_key=sealing_key),

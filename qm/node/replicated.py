@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from qm.model.commands import COMMAND_VERSION, Command, LeaderActivated, Stamp
+from qm.model.commands import Command, LeaderActivated, Stamp
 from qm.model.effects import Applied, Outcome
 from qm.model.queries import View
 from qm.model.state import State
@@ -155,6 +155,8 @@ class ReplicatedStore:
         self._streams: set[RemoteStream] = set()
         self._state = ReadState(self._current_state)
         self._activation: asyncio.Task[None] | None = None
+        self.apply_version = self.view.counters().apply_version
+        """That of the state when this node looked last; its entries say so."""
 
     def _make_machine(self, log: LogReader) -> AppliedStore:
         store = Store(self.config.data / STORE_FOLDER, log, cache_bytes=self.config.cache_bytes)
@@ -377,6 +379,7 @@ class ReplicatedStore:
                 # Time then goes on from the last stamp, which is late at worst.
                 logger.exception("cluster time was not looked after")
         self.clock.lead()
+        self.apply_version = self.view.counters().apply_version
         command = encode_command(LeaderActivated(term, self._name))
         try:
             pending, _ = self.driver.submit(command)
@@ -400,7 +403,7 @@ class ReplicatedStore:
         return None if address is None else address.raft
 
     def _stamp(self) -> bytes:
-        return encode_stamp(Stamp(self.clock.now_ms(), self._name, COMMAND_VERSION))
+        return encode_stamp(Stamp(self.clock.now_ms(), self._name, self.apply_version))
 
     # The state machine
 

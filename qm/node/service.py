@@ -31,6 +31,7 @@ from qm.node.replicated import Hooks, ReplicatedConfig, ReplicatedStore
 from qm.node.rounds import Rounds
 from qm.node.status import inspect_reply
 from qm.node.timekeeping import Timekeeper
+from qm.node.versions import Versions
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
 from raft.grpc_transport import GrpcConfig, GrpcTransport
@@ -88,7 +89,10 @@ class Service:
         )
         self.replicated.before_leading = timekeeper.before_leading
         self._timekeeper = timekeeper
-        self._duties = Duties(self.replicated, timekeeper, self._auditor, metrics)
+        versions = Versions(
+            self.replicated, self.members.inspect_all, lambda: len(self.members.members)
+        )
+        self._duties = Duties(self.replicated, timekeeper, self._auditor, versions, metrics)
         self.msmq: Final = MsmqEndpoint(config, self.replicated, metrics)
         drain = Drain(self.replicated, self.msmq)
         self._drain = drain

@@ -6,7 +6,7 @@ from importlib import metadata
 from types import MappingProxyType
 from typing import Final
 
-from qm.model.commands import COMMAND_VERSION
+from qm.model.limits import APPLY_VERSION
 from qm.node.replicated import ReplicatedStore
 from qm.pb import relay_pb2
 from qm.store.digest import digest_bytes
@@ -34,7 +34,7 @@ def inspect_reply(
         node=name,
         wall_clock_ms=time.time_ns() // 1_000_000,
         version=VERSION,
-        command_version=COMMAND_VERSION,
+        command_version=APPLY_VERSION,
     )
     if replicated is None:
         return reply
@@ -54,6 +54,7 @@ def inspect_reply(
     if not replicated.machine.is_installing:
         reply.digest = digest_bytes(replicated.machine.store.applied.digest)
         reply.is_provisioned = replicated.view.ledger.manager is not None
+        reply.apply_version = replicated.view.counters().apply_version
     return reply
 
 

@@ -551,6 +551,7 @@ class InspectReply(_message.Message):
     RETIRED_FIELD_NUMBER: _builtins.int
     IS_PROVISIONED_FIELD_NUMBER: _builtins.int
     MARKS_FIELD_NUMBER: _builtins.int
+    APPLY_VERSION_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     raft_id: _builtins.str
     role: _builtins.str
@@ -564,6 +565,8 @@ class InspectReply(_message.Message):
     command_version: _builtins.int
     cluster: _builtins.bytes
     is_provisioned: _builtins.bool
+    apply_version: _builtins.int
+    """Of its state; `command_version` is the newest that its build knows."""
     @_builtins.property
     def voters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -594,10 +597,11 @@ class InspectReply(_message.Message):
         retired: _abc.Iterable[_builtins.str] | None = ...,
         is_provisioned: _builtins.bool = ...,
         marks: _abc.Mapping[_builtins.int, _builtins.bytes] | None = ...,
+        apply_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "cluster", b"cluster", "command_version", b"command_version", "commit", b"commit", "digest", b"digest", "is_provisioned", b"is_provisioned", "leader", b"leader", "learners", b"learners", "marks", b"marks", "node", b"node", "raft_id", b"raft_id", "retired", b"retired", "role", b"role", "term", b"term", "version", b"version", "voters", b"voters", "wall_clock_ms", b"wall_clock_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "apply_version", b"apply_version", "cluster", b"cluster", "command_version", b"command_version", "commit", b"commit", "digest", b"digest", "is_provisioned", b"is_provisioned", "leader", b"leader", "learners", b"learners", "marks", b"marks", "node", b"node", "raft_id", b"raft_id", "retired", b"retired", "role", b"role", "term", b"term", "version", b"version", "voters", b"voters", "wall_clock_ms", b"wall_clock_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

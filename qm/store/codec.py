@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 
 from qm.model import commands as model
 from qm.model.columns import IntArray
+from qm.model.limits import APPLY_VERSION
 from qm.model.state import BODY_ORDINAL_SYNTHETIC_FIRST
 from qm.pb import command_pb2
 from raft import batch
@@ -143,12 +144,15 @@ def _header(payload: memoryview) -> tuple[command_pb2.Command, str, int]:
 
 def _decode_stamp(payload: memoryview) -> model.Stamp:
     message = command_pb2.Stamp.FromString(bytes(payload))
-    if not 1 <= message.version <= model.COMMAND_VERSION:
-        raise ValueError(
-            f"command version {message.version}; this build knows up to {model.COMMAND_VERSION}:"
-            " upgrade this node"
-        )
+    _check_version(message.version)
     return model.Stamp(message.now_ms, message.node, message.version)
+
+
+def _check_version(version: int) -> None:
+    if not 1 <= version <= APPLY_VERSION:
+        raise ValueError(
+            f"apply version {version}; this build knows up to {APPLY_VERSION}: upgrade this node"
+        )
 
 
 def _decode_command(
@@ -156,6 +160,9 @@ def _decode_command(
 ) -> tuple[model.Command, int]:
     header, op, blob_at = _header(payload)
     fields = _BY_OP[op].read(getattr(header, op))
+    if op == "raise_apply_version":
+        # What follows behaves in a way that this build may not know: it must not go on.
+        _check_version(fields["apply_version"])
     used = 0
     if op == "edge_batch":
         used = len(fields["offsets"]) - 1

@@ -14,6 +14,7 @@ from typing import Final
 
 from qm.model.commands import AuditMark, AuditResult
 from qm.model.effects import Applied
+from qm.model.limits import APPLY_VERSION
 from qm.model.machine import Machine
 from qm.model.queries import View
 from qm.model.state import Table
@@ -35,6 +36,7 @@ from qm.store.rocks import BLOCK_CACHE_BYTES, AppliedPoint, RocksState, open_dat
 from qm.store.snapshot import StoreSnapshot, unpack
 from raft.disk import DiskDirectory
 from raft.machine import LogReader, SnapshotSink, SnapshotSource
+from raft.replica import StartRefused
 from raft.types import Entry, SnapshotMeta
 
 _PINNED_FOLDER: Final = "pinned"
@@ -60,7 +62,8 @@ class Store:
         keeps_effects: bool = False,
     ) -> None:
         """`path`: a folder of its own, made if absent. `keeps_effects`: for an archiver, which
-        takes them (`kept`); without it those of an earlier process are dropped.
+        takes them (`kept`); without it those of an earlier process are dropped. Raises
+        StartRefused for the state of a newer build.
         """
         self._path = path
         self._log = log
@@ -83,6 +86,7 @@ class Store:
         database = open_database(here / STATE_FOLDER, cache_bytes=self._cache_bytes)
         self._state = RocksState(database)
         self._durable_index = self._state.applied.index
+        self._refuse_newer()
         self._machine = Machine(self._state)
         self._chain = EntryChain(self._state)
         self.kept: EffectsKeeper | None = None
@@ -93,6 +97,15 @@ class Store:
             self._state.drop_table(Table.EFFECTS)
         blobs = DiskDirectory(here).subdirectory(BLOB_FOLDER)
         self.bodies = Bodies(self._state, self._log, blobs)
+
+    def _refuse_newer(self) -> None:
+        version = View.of(self._state).counters().apply_version
+        if version > APPLY_VERSION:
+            self._state.close()
+            raise StartRefused(
+                f"the state is at apply version {version}, this build knows up to {APPLY_VERSION}:"
+                " start the build that wrote it, or a newer one"
+            )
 
     def _retire(self, first: int, last: int) -> None:
         """The log is about to drop entries; the bodies are another object after an install."""

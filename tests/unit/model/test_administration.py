@@ -146,7 +146,7 @@ def test_versions_rise_and_an_unknown_one_stops_the_node(world: World) -> None:
     assert world.one(commands.RaiseApplyVersion(APPLY_VERSION + 1)).status == invalid
     assert world.one(commands.RaiseApplyVersion(0)).status == invalid
     rows = list(world.state.rows())
-    newer = commands.Stamp(world.now_ms, "n", commands.COMMAND_VERSION + 1)
+    newer = commands.Stamp(world.now_ms, "n", APPLY_VERSION + 1)
     with pytest.raises(UnknownVersion):
         world.machine.apply(commands.CommandBatch(99, newer, (creating(".\\q"),)))
     assert list(world.state.rows()) == rows

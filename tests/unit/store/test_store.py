@@ -14,6 +14,7 @@ from qm.model import commands
 from qm.model.attributes import encode_attribute
 from qm.model.commands import Command, EdgeBatch, Facts, Stamp
 from qm.model.effects import Applied
+from qm.model.limits import APPLY_VERSION
 from qm.model.results import RequestResult
 from qm.model.state import Table
 from qm.store import blobs as blobs_module
@@ -27,6 +28,7 @@ from qm.store.store import Diverged, Store
 from raft.batch import BatchBuilder
 from raft.disk import DiskDirectory
 from raft.log import Log, LogConfig
+from raft.replica import StartRefused
 from raft.types import Configuration, Entry, EntryKind, SnapshotMeta
 from tests.unit.model.world import (
     HOST,
@@ -509,3 +511,11 @@ def test_a_damaged_snapshot_is_refused_and_changes_nothing(tmp_path: Path) -> No
     other.put([arrivals(packet(1))])
     node.close()
     other.close()
+
+
+def test_the_state_of_a_newer_build_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.close()
+    with monkeypatch.context() as older:
+        older.setattr("qm.store.store.APPLY_VERSION", APPLY_VERSION - 1)
+        with pytest.raises(StartRefused, match="start the build that wrote it"):
+            Node(node.path)
