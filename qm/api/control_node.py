@@ -1,4 +1,4 @@
-"""NodeControl: this node's events, log level and backups."""
+"""NodeControl: this node's events, log level, diagnostics and backups."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -55,6 +55,24 @@ class NodeControl(control_pb2_grpc.NodeControlServicer):
             request.level, request.logger, request.expires_after_s
         )
         return pb.SetLogLevelReply(previous_level=previous)
+
+    async def GetDiagnostics(
+        self, request: pb.GetDiagnosticsRequest, context: Context
+    ) -> pb.Diagnostics:
+        """See control.proto."""
+        found = await self._operations.diagnostics()
+        return pb.Diagnostics(
+            node=self._cluster.node,
+            version=self._operations.version,
+            platform=found.platform,
+            configuration=found.configuration,
+            metrics=found.metrics,
+            log_lines=found.log_lines,
+            started_ms=found.started_ms,
+            memory_bytes=found.memory_bytes,
+            threads=found.threads,
+            open_files=found.open_files,
+        )
 
     async def CreateBackup(
         self, request: pb.CreateBackupRequest, context: Context

@@ -48,6 +48,23 @@ class BackupPart(msgspec.Struct, frozen=True):
     head: BackupHead
 
 
+class Diagnostics(msgspec.Struct, frozen=True):
+    """What a support case needs of a node; no secret and no message in it."""
+
+    platform: Mapping[str, str]
+    """Versions of Python, libraries and the system, by name."""
+    configuration: str
+    """JSON, redacted."""
+    metrics: bytes
+    """Prometheus text."""
+    log_lines: Sequence[str]
+    started_ms: int
+    """UTC."""
+    memory_bytes: int
+    threads: int
+    open_files: int
+
+
 class NotOffered(Exception):
     """This node cannot do it as it was built or started; the text says why."""
 
@@ -76,6 +93,9 @@ class Operations(Protocol):
 
     def set_log_level(self, level: str, logger: str, expires_after_s: int) -> str:
         """Set the level of a logger ("" = all) and return the one before; 0 = for good."""
+
+    async def diagnostics(self) -> Diagnostics:
+        """Return what a support case needs of this node."""
 
     def backup(self) -> AsyncGenerator[BackupPart, None]:
         """Yield a consistent copy of this node's state. Raises NotOffered."""

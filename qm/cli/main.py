@@ -17,8 +17,12 @@ import click
 _NOUNS: Final = {
     "acl": "qm.cli.acl:acl",
     "backup": "qm.cli.backup:backup",
+    "bench": "qm.cli.bench:bench",
+    "bundle": "qm.cli.bundle:bundle",
+    "audit": "qm.cli.audit:audit",
     "check": "qm.cli.check:check",
     "cluster": "qm.cli.cluster:cluster",
+    "compact": "qm.cli.compact:compact",
     "completion": "qm.cli.completion:completion",
     "config": "qm.cli.config:config",
     "deadletter": "qm.cli.kept:deadletter",

@@ -3,8 +3,12 @@
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
+
+from qm.cli.connection import Connection, connected
+from qm.cli.output import output_option, show_rows
 
 CONFIG_OPTION = click.option(
     "-c",
@@ -82,3 +86,46 @@ def prestop(path: Path, drain_s: int) -> None:
         prestop_node(path, drain_s, click.echo)
     except (NotReady, ConfigError) as error:
         raise click.ClickException(str(error)) from error
+
+
+@node.command()
+@click.argument("level", type=click.Choice(["debug", "info", "warning", "error"]))
+@click.option("--logger", default="", help="Of this part alone, such as qm.edge; else of all.")
+@click.option(
+    "--for",
+    "seconds",
+    type=click.IntRange(0, 7 * 24 * 3600),
+    default=600,
+    show_default=True,
+    help="Seconds until it goes back; 0: it stays until the node restarts.",
+)
+@click.option("--node", "names", multiple=True, help="A member, instead of all; repeatable.")
+@output_option
+@connected
+def loglevel(
+    connection: Connection,
+    level: str,
+    logger: str,
+    seconds: int,
+    names: tuple[str, ...],
+    output: str,
+) -> None:
+    """Change from which LEVEL on nodes write log lines, while they run."""
+    from qm.cli.member_wire import list_members, wire_to_name
+    from qm.pb import control_pb2
+
+    request = control_pb2.SetLogLevelRequest(level=level, logger=logger, expires_after_s=seconds)
+
+    async def work(wire: Any) -> list[dict[str, Any]]:
+        wanted = names or sorted(member.name for member in await list_members(wire))
+        rows = []
+        for name in wanted:
+            own = await wire_to_name(connection, wire, name)
+            try:
+                reply = await own.call(lambda stubs: stubs.nodes.SetLogLevel, request)
+            finally:
+                await own.close()
+            rows.append({"node": name, "level": level, "before": reply.previous_level})
+        return rows
+
+    show_rows(connection.run(work), ("node", "level", "before"), output)

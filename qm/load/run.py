@@ -23,7 +23,7 @@ from qm.session.limits import RETRY_CONNECT_TIMEOUT_MS
 
 TICK_S: Final = 0.02
 BACKLOG_MAX_COUNT: Final = 20_000
-"""Messages added and unacknowledged, above which a sender adds no more: it is behind its rate."""
+"""Of a plan that says nothing else."""
 ABORT_EVERY: Final = 5
 """Transactions of a caller, of which one is aborted on purpose."""
 _POLL_S: Final = 0.02
@@ -55,6 +55,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     tls: Tls | None = None
     reconnect_s: float = RETRY_CONNECT_TIMEOUT_MS / 1000
     history: Path
+    backlog_max: int = BACKLOG_MAX_COUNT
+    """Messages added and unacknowledged, above which a sender adds no more: it is behind its rate.
+    """
 
 
 class Run:
@@ -167,7 +170,7 @@ class Run:
         while (passed := loop.time() - start) < duration_s:
             due = int(passed * self._plan.rate_per_s) - added
             for sender, messages in zip(self.senders, self._messages, strict=True):
-                if sender.unacknowledged < BACKLOG_MAX_COUNT:
+                if sender.unacknowledged < self._plan.backlog_max:
                     sender.add([next(messages) for _ in range(due)])
             added += due
             self._raise_failures()

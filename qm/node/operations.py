@@ -3,8 +3,6 @@
 What another node must do or knows is asked of it over its relay endpoint.
 """
 
-import asyncio
-import logging
 import shutil
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,20 +12,20 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from qm.api.operations import BackupPart, Health, Link
+from qm.api.operations import BackupPart, Diagnostics, Health, Link
 from qm.edge.outgoing import LinkReport
 from qm.model.elements import OutgoingQueueState
 from qm.node.backup import Backups
 from qm.node.channels import Channels, Unreachable
+from qm.node.diagnosing import Diagnosis
 from qm.node.draining import Drain
 from qm.node.endpoints import MsmqEndpoint
 from qm.node.housekeeping import DiskWatch
+from qm.node.log_levels import LogLevels
 from qm.node.replicated import ReplicatedStore
 from qm.node.status import VERSION
 from qm.pb import relay_pb2
 from qm.store.cluster import Unavailable
-
-logger = logging.getLogger(__name__)
 
 ASK_TIMEOUT_S: Final = 5.0
 DRAIN_TIMEOUT_S: Final = 30.0
@@ -46,10 +44,13 @@ class NodeOperations:
         drain: Drain,
         msmq: MsmqEndpoint,
         backups: Backups,
+        diagnosis: Diagnosis,
         data: Path,
     ) -> None:
         self._msmq = msmq
         self._backups = backups
+        self._diagnosis = diagnosis
+        self.log_levels: Final = LogLevels()
         self._replicated = replicated
         self._channels = channels
         self._disk = disk
@@ -128,13 +129,11 @@ class NodeOperations:
 
     def set_log_level(self, level: str, logger: str, expires_after_s: int) -> str:
         """See Operations.set_log_level."""
-        target = logging.getLogger(logger or None)
-        before = logging.getLevelName(target.level).lower()
-        target.setLevel(level.upper())
-        if expires_after_s:
-            loop = asyncio.get_running_loop()
-            loop.call_later(expires_after_s, target.setLevel, before.upper())
-        return before
+        return self.log_levels.set(level, logger, expires_after_s)
+
+    async def diagnostics(self) -> Diagnostics:
+        """See Operations.diagnostics."""
+        return await self._diagnosis.make()
 
     def backup(self) -> AsyncGenerator[BackupPart, None]:
         """See Operations.backup."""

@@ -20,6 +20,7 @@ from qm.node.clock import ClusterClock
 from qm.node.config import NodeConfig
 from qm.node.draining import Drain
 from qm.node.duties import Duties
+from qm.node.diagnosing import Diagnosis
 from qm.node.endpoints import MsmqEndpoint
 from qm.node.gauges import Gauges
 from qm.node.housekeeping import Certificates, DiskWatch, Housekeeping
@@ -107,6 +108,7 @@ class Service:
         )
         self._events = EventLog(self.replicated.now_ms)
         self._journal = Journal(self._events)
+            Diagnosis(config, metrics.registry, lambda: self.gauges.refresh()),
         self.api: Final = ApiServer(
             ApiConfig(
                 config.api.listen or config.bind or config.host,
@@ -217,3 +219,4 @@ def replicated_config(config: NodeConfig, identity: Identity) -> ReplicatedConfi
         cache_bytes=config.storage.cache_mb << 20,
         log_retain_bytes=config.raft.log_retain_mb << 20,
     )
+        self.operations.log_levels.close()

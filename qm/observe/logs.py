@@ -6,12 +6,15 @@ through `extra={"fields": {...}}`. Never bytes of a message, never a secret.
 
 import json
 import logging
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TextIO
 
 REPEAT_AFTER_S: Final = 10.0
 """A rate-limited line appears at most once in this time; the next one says how many were held."""
+LINES_KEPT_MAX: Final = 2_000
+LINE_KEPT_MAX_CHARS: Final = 4_096
 KEYS_MAX: Final = 1024
 """Kinds of line that one limiter remembers; the oldest goes first."""
 
@@ -39,9 +42,29 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Writes lines, and keeps the last ones for `recent_lines`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: deque[str] = deque(maxlen=LINES_KEPT_MAX)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging.Handler.format."""
+        line = super().format(record)
+        self.kept.append(line[:LINE_KEPT_MAX_CHARS])
+        return line
+
+
+def recent_lines() -> list[str]:
+    """Return the last lines that were written, oldest first; none unless `set_up` was called."""
+    handlers = logging.getLogger().handlers
+    return [line for each in handlers if isinstance(each, _Stderr) for line in each.kept]
+
+
 def set_up(node: str, level: str) -> None:
     """Write everything from `level` up to stderr as JSON."""
-    handler = logging.StreamHandler()
+    handler = _Stderr()
     handler.setFormatter(JsonFormatter(node))
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -2499,7 +2499,7 @@ class SetLogLevelRequest(_message.Message):
     logger: _builtins.str
     """"": of everything; else of a logger, such as "qm.edge"."""
     expires_after_s: _builtins.int
-    """Back to the configured level after this time; 0: it stays."""
+    """Back to what it was after this time, 7 days at most; 0: it stays until the node restarts."""
     def __init__(
         self,
         *,
@@ -2521,6 +2521,7 @@ class SetLogLevelReply(_message.Message):
 
     PREVIOUS_LEVEL_FIELD_NUMBER: _builtins.int
     previous_level: _builtins.str
+    """In force until now, if only by inheritance."""
     def __init__(
         self,
         *,
@@ -2533,6 +2534,96 @@ class SetLogLevelReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SetLogLevelReply: _TypeAlias = SetLogLevelReply  # noqa: Y015
+
+@_typing.final
+class GetDiagnosticsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetDiagnosticsRequest: _TypeAlias = GetDiagnosticsRequest  # noqa: Y015
+
+@_typing.final
+class Diagnostics(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class PlatformEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NODE_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    PLATFORM_FIELD_NUMBER: _builtins.int
+    CONFIGURATION_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    LOG_LINES_FIELD_NUMBER: _builtins.int
+    STARTED_MS_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    THREADS_FIELD_NUMBER: _builtins.int
+    OPEN_FILES_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    version: _builtins.str
+    configuration: _builtins.str
+    """JSON as the node understood it, defaults included; what may be secret is not shown."""
+    metrics: _builtins.bytes
+    """Prometheus text."""
+    started_ms: _builtins.int
+    """UTC milliseconds."""
+    memory_bytes: _builtins.int
+    threads: _builtins.int
+    open_files: _builtins.int
+    @_builtins.property
+    def platform(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Of Python, libraries and the system, by name."""
+
+    @_builtins.property
+    def log_lines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The last ones, oldest first, JSON each."""
+
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        version: _builtins.str = ...,
+        platform: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        configuration: _builtins.str = ...,
+        metrics: _builtins.bytes = ...,
+        log_lines: _abc.Iterable[_builtins.str] | None = ...,
+        started_ms: _builtins.int = ...,
+        memory_bytes: _builtins.int = ...,
+        threads: _builtins.int = ...,
+        open_files: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configuration", b"configuration", "log_lines", b"log_lines", "memory_bytes", b"memory_bytes", "metrics", b"metrics", "node", b"node", "open_files", b"open_files", "platform", b"platform", "started_ms", b"started_ms", "threads", b"threads", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Diagnostics: _TypeAlias = Diagnostics  # noqa: Y015
 
 @_typing.final
 class CreateBackupRequest(_message.Message):

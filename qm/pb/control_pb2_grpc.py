@@ -1903,6 +1903,11 @@ class NodeControlStub:
                 request_serializer=qm_dot_pb_dot_control__pb2.SetLogLevelRequest.SerializeToString,
                 response_deserializer=qm_dot_pb_dot_control__pb2.SetLogLevelReply.FromString,
                 _registered_method=True)
+        self.GetDiagnostics = channel.unary_unary(
+                '/quorate.control.v1.NodeControl/GetDiagnostics',
+                request_serializer=qm_dot_pb_dot_control__pb2.GetDiagnosticsRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.Diagnostics.FromString,
+                _registered_method=True)
         self.CreateBackup = channel.unary_stream(
                 '/quorate.control.v1.NodeControl/CreateBackup',
                 request_serializer=qm_dot_pb_dot_control__pb2.CreateBackupRequest.SerializeToString,
@@ -1928,6 +1933,13 @@ class NodeControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetDiagnostics(self, request, context):
+        """What a support case needs of this node; no secret and no message in it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateBackup(self, request, context):
         """A consistent copy of state and bodies: the stream of `state.qsnap` of a backup (docs/backup.md).
         A node makes one at a time; a reader that stalls for a minute loses it.
@@ -1948,6 +1960,11 @@ def add_NodeControlServicer_to_server(servicer, server):
                     servicer.SetLogLevel,
                     request_deserializer=qm_dot_pb_dot_control__pb2.SetLogLevelRequest.FromString,
                     response_serializer=qm_dot_pb_dot_control__pb2.SetLogLevelReply.SerializeToString,
+            ),
+            'GetDiagnostics': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDiagnostics,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.GetDiagnosticsRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.Diagnostics.SerializeToString,
             ),
             'CreateBackup': grpc.unary_stream_rpc_method_handler(
                     servicer.CreateBackup,
@@ -2011,6 +2028,33 @@ class NodeControl:
             '/quorate.control.v1.NodeControl/SetLogLevel',
             qm_dot_pb_dot_control__pb2.SetLogLevelRequest.SerializeToString,
             qm_dot_pb_dot_control__pb2.SetLogLevelReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetDiagnostics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.NodeControl/GetDiagnostics',
+            qm_dot_pb_dot_control__pb2.GetDiagnosticsRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.Diagnostics.FromString,
             options,
             channel_credentials,
             insecure,

@@ -544,6 +544,8 @@ class NodeControlStub:
     StreamEvents: _grpc.UnaryStreamMultiCallable[_control_pb2.StreamEventsRequest, _control_pb2.Event]
     """Of all nodes' logs, this one's: what happened here, oldest first, then as it happens."""
     SetLogLevel: _grpc.UnaryUnaryMultiCallable[_control_pb2.SetLogLevelRequest, _control_pb2.SetLogLevelReply]
+    GetDiagnostics: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetDiagnosticsRequest, _control_pb2.Diagnostics]
+    """What a support case needs of this node; no secret and no message in it."""
     CreateBackup: _grpc.UnaryStreamMultiCallable[_control_pb2.CreateBackupRequest, _control_pb2.BackupChunk]
     """A consistent copy of state and bodies: the stream of `state.qsnap` of a backup (docs/backup.md).
     A node makes one at a time; a reader that stalls for a minute loses it.
@@ -557,6 +559,8 @@ class NodeControlAsyncStub(NodeControlStub):
     StreamEvents: _aio.UnaryStreamMultiCallable[_control_pb2.StreamEventsRequest, _control_pb2.Event]  # type: ignore[assignment]
     """Of all nodes' logs, this one's: what happened here, oldest first, then as it happens."""
     SetLogLevel: _aio.UnaryUnaryMultiCallable[_control_pb2.SetLogLevelRequest, _control_pb2.SetLogLevelReply]  # type: ignore[assignment]
+    GetDiagnostics: _aio.UnaryUnaryMultiCallable[_control_pb2.GetDiagnosticsRequest, _control_pb2.Diagnostics]  # type: ignore[assignment]
+    """What a support case needs of this node; no secret and no message in it."""
     CreateBackup: _aio.UnaryStreamMultiCallable[_control_pb2.CreateBackupRequest, _control_pb2.BackupChunk]  # type: ignore[assignment]
     """A consistent copy of state and bodies: the stream of `state.qsnap` of a backup (docs/backup.md).
     A node makes one at a time; a reader that stalls for a minute loses it.
@@ -579,6 +583,14 @@ class NodeControlServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.SetLogLevelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.SetLogLevelReply, _abc.Awaitable[_control_pb2.SetLogLevelReply]]: ...
+
+    @_abc_1.abstractmethod
+    def GetDiagnostics(
+        self,
+        request: _control_pb2.GetDiagnosticsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.Diagnostics, _abc.Awaitable[_control_pb2.Diagnostics]]:
+        """What a support case needs of this node; no secret and no message in it."""
 
     @_abc_1.abstractmethod
     def CreateBackup(

@@ -1,0 +1,90 @@
+"""The nouns that look after a cluster: bundle, log levels, backups, bench; against a real node."""
+
+import json
+import logging
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.test_nouns import USAGE, Qm
+from tests.unit.client.threaded import threaded_node
+
+
+@pytest.fixture(scope="module")
+def qm() -> Iterator[Qm]:
+    with threaded_node() as (endpoint, tls):
+        yield Qm(endpoint, tls)
+
+
+def read_bundle(path: Path) -> dict[str, bytes]:
+    """Return the files of a bundle, without its own folder."""
+    with tarfile.open(path) as archive:
+        files = {}
+        for member in archive.getmembers():
+            file = archive.extractfile(member)
+            assert file is not None
+            folder, _, name = member.name.partition("/")
+            assert folder == path.name.removesuffix(".tar.gz")
+            files[name] = file.read()
+    return files
+
+
+def test_a_bundle_holds_what_support_needs_and_no_secret(qm: Qm, tmp_path: Path) -> None:
+    path = tmp_path / "case.tar.gz"
+    qm("queue", "create", ".\\private$\\orders")
+    qm("message", "send", ".\\private$\\orders", "--body", "a body that nobody may see")
+    assert qm.json("bundle", str(path))["failures"] == {}
+    files = read_bundle(path)
+    assert json.loads(files["cluster/status.json"])["leader"] == "n1"
+    assert "orders" in files["cluster/queues.json"].decode()
+    assert b"quorate_is_leader 1.0" in files["nodes/n1/metrics.prom"]
+    node: dict[str, Any] = json.loads(files["nodes/n1/node.json"])
+    assert node["memory_bytes"] > 1 << 20
+    assert node["platform"]["python"].startswith("3.")
+    assert json.loads(files["nodes/n1/configuration.json"])["name"] == "n1"
+    assert b"CreateQueue" in files["nodes/n1/events.jsonl"]
+    assert "nodes/n1/log.jsonl" in files
+    everything = b"".join(files.values())
+    assert b"PRIVATE KEY" not in everything
+    assert b"nobody may see" not in everything
+    qm("bundle", str(path), exit_code=USAGE)
+
+
+def test_a_log_level_is_changed_on_the_nodes(qm: Qm) -> None:
+    logger = logging.getLogger("qm.test.cli")
+    rows = qm.json("node", "loglevel", "debug", "--logger", "qm.test.cli", "--node", "n1")
+    assert [(row["node"], row["level"]) for row in rows] == [("n1", "debug")]
+    assert logger.level == logging.DEBUG
+    (row,) = qm.json("node", "loglevel", "error", "--logger", "qm.test.cli")
+    assert row["before"] == "debug"
+    qm("node", "loglevel", "loud", exit_code=USAGE)
+    assert (
+        "members are n1" in qm("node", "loglevel", "info", "--node", "n9", exit_code=USAGE).stderr
+    )
+
+
+def test_a_backup_says_what_is_wrong_with_it(qm: Qm, tmp_path: Path) -> None:
+    folder = tmp_path / "backup"
+    made = qm.json("backup", "create", str(folder))
+    assert made["source"] == "n1"
+    assert "not empty" in qm("backup", "create", str(folder), exit_code=1).stderr
+    assert qm.json("backup", "verify", str(folder), "--scratch", str(tmp_path))["sound"]
+    state = folder / "state.qsnap"
+    state.write_bytes(state.read_bytes()[:-1])
+    assert "state.qsnap" in qm("backup", "verify", str(folder), exit_code=1).stderr
+    assert "no backup" in qm("backup", "verify", str(tmp_path), exit_code=1).stderr
+    nowhere = ("backup", "restore", str(folder), "-c", str(tmp_path / "none.toml"), "--yes")
+    assert "No such file" in qm(*nowhere, exit_code=1).stderr
+
+
+def test_a_bench_measures_and_leaves_nothing(qm: Qm) -> None:
+    for kind in ((), ("--transactional",)):
+        found = qm.json("bench", "--seconds", "2", "--senders", "2", "--rate", "200", *kind)
+        assert found["holds"]
+        assert found["received"] == found["acknowledged"] == found["sent"] > 0
+        assert found["acknowledged_p99_ms"] > 0
+    assert qm.json("queue", "list", "--pattern", "*bench-*") == []
+    qm("bench", "--node", "n9", exit_code=USAGE)
