@@ -96,20 +96,21 @@ class PacketBuilder:
             for place, text in enumerate(message.targets)
         )
 
-    def packet(self, message: data_pb2.OutgoingMessage, target: str) -> bytes:
-        """Return the packet of a message whose first destination is `target`.
+    def packet(self, message: data_pb2.OutgoingMessage, targets: Sequence[str]) -> bytes:
+        """Return the packet of a message to these destinations.
 
-        Raises InvalidArgument, Unsupported.
+        It names the first one; copies share it, and what they say of the others is the list of all
+        ([MS-MQDMPR] 3.1.7.1.27). Raises InvalidArgument, Unsupported.
         """
         kind = message.WhichOneof("content")
         if kind == "packet":
             return self._adopted(message.packet)
         if kind is None:
             raise InvalidArgument("properties", "a message has properties or is a packet")
-        destination_type = _destination_type(target)
+        destination_type = _destination_type(targets[0])
         try:
             _check(message.properties)
-            packet = self._built(message.properties, target, destination_type)
+            packet = self._built(message.properties, targets, destination_type)
         except InvalidArgument as error:
             raise error.within("properties") from None
         if len(packet) > PACKET_MAX_BYTES:
@@ -146,11 +147,11 @@ class PacketBuilder:
     def _built(
         self,
         given: data_pb2.Properties,
-        destination: str,
+        targets: Sequence[str],
         destination_type: DestinationQueueType,
     ) -> bytes:
         try:
-            message = self._message(given, destination, destination_type)
+            message = self._message(given, targets, destination_type)
             return serialize_message_to_buffer(message)
         except (ValueOutOfRange, QueueNameError) as error:
             raise InvalidArgument(_field_of(error), str(error)) from None
@@ -158,10 +159,12 @@ class PacketBuilder:
     def _message(
         self,
         given: data_pb2.Properties,
-        destination: str,
+        targets: Sequence[str],
         destination_type: DestinationQueueType,
     ) -> Message:
         own = self._manager.identifier
+        destination = targets[0]
+        destinations = given.destinations or (targets if len(targets) > 1 else ())
         administration = self._reference(given.administration_queue, "administration_queue")
         response = self._reference(given.response_queue, "response_queue")
         return Message(
@@ -181,7 +184,7 @@ class PacketBuilder:
             destination_queue_format_name=destination,
             destination_queue_type=destination_type,
             destination_queue_manager_identifier=_host(destination),
-            destination_multi_queue_format_name=self._list(given.destinations, "destinations"),
+            destination_multi_queue_format_name=self._list(destinations, "destinations"),
             administration_multi_queue_format_name=self._list(
                 given.administration_queues, "administration_queues"
             ),

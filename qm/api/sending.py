@@ -67,7 +67,7 @@ class Sending:
         transaction: bytes | None,
     ) -> Send:
         targets = builder.targets(message)
-        packet = builder.packet(message, targets[0])
+        packet = builder.packet(message, targets)
         return Send(
             number,
             memoryview(packet),

@@ -1,7 +1,9 @@
 """A node's MSMQ endpoint: TCP 1801 and UDP 3527 in front, the leader behind (DESIGN section 7).
 
 It serves while it knows its own GUID and has a relay stream. Without a leader for
-`no_leader_max_s` it closes its sessions and its listeners, and opens them again with a leader.
+`no_leader_max_s` it closes its sessions and its listeners, and opens them again with a leader. So
+it does while an administrator has taken the queue manager offline ([MS-MQDMPR] 3.1.4.12), which
+leaves the node ready: nothing is wrong, and its other doors serve.
 """
 
 import asyncio
@@ -53,6 +55,8 @@ class Edge:
         self._pings: list[asyncio.DatagramTransport] = []
         self._shared = Shared(self._loop, self.relay, self._watch, self._admission, self._session)
         self._is_wanted = False
+        self._is_online = True
+        """QueueManager.ConnectionActive."""
         self._changed = asyncio.Event()
         self._supervisor: asyncio.Task[None] | None = None
         self._no_leader: asyncio.TimerHandle | None = None
@@ -70,7 +74,8 @@ class Edge:
             return "the cluster has no identity yet: run `qm cluster init`"
         if not self._has_leader:
             return "no leader is known"
-        return None if self._listeners.is_open else "the MSMQ listeners are not open yet"
+        is_waiting = self._is_online and not self._listeners.is_open
+        return "the MSMQ listeners are not open yet" if is_waiting else None
 
     @property
     def is_ready(self) -> bool:
@@ -112,7 +117,7 @@ class Edge:
             self._close_endpoints()
             raise
         self._unlisten = self._cluster.listen(self)
-        self._learn_identity()
+        self._learn_manager()
         self._supervisor = self._loop.create_task(self._supervise())
         self.relay.connect()
 
@@ -165,7 +170,8 @@ class Edge:
         )
 
     def _is_accepting(self, address: str) -> bool:
-        return self.is_ready and self._admission.refusal(address) is None
+        is_open = self.is_ready and self._is_online
+        return is_open and self._admission.refusal(address) is None
 
     # Serving or not ------------------------------------------------------------------------
 
@@ -204,7 +210,7 @@ class Edge:
                     self._settings.no_leader_max_s, self._on_no_leader
                 )
         elif self.relay.queue_manager is not None:
-            self._is_wanted = True
+            self._is_wanted = self._is_online
             self._changed.set()
 
     def _on_no_leader(self) -> None:
@@ -221,10 +227,20 @@ class Edge:
         for connection in list(self._shared.connections):
             connection.close(reason, detail)
 
-    def _learn_identity(self) -> None:
-        """Read our GUID; sessions under another one, of before a restore, are closed."""
+    def _learn_manager(self) -> None:
+        """Read who we are, and whether peers may come."""
         row = self._cluster.state.get(Table.META, META_QUEUE_MANAGER)
-        identifier: Guid | None = None if row is None else decode(QueueManager, row).identifier
+        manager = None if row is None else decode(QueueManager, row)
+        is_online = manager is None or manager.connection_active
+        if is_online != self._is_online:
+            self._is_online = is_online
+            if not is_online:
+                self._close_sessions(CloseReason.STOPPED, "the queue manager was taken offline")
+            self._on_change()
+        self._learn_identity(None if manager is None else manager.identifier)
+
+    def _learn_identity(self, identifier: Guid | None) -> None:
+        """Take a GUID as ours; sessions under another one, of before a restore, are closed."""
         if identifier == self.relay.queue_manager:
             return
         if self.relay.queue_manager is not None:
@@ -236,14 +252,13 @@ class Edge:
 
     def on_applied(self, applied: Applied) -> None:
         """See ClusterListener."""
-        del applied
-        if self.relay.queue_manager is None:
-            self._learn_identity()
+        if applied.is_manager_changed or self.relay.queue_manager is None:
+            self._learn_manager()
 
     def on_restored(self, index: int) -> None:
         """See ClusterListener."""
         del index
-        self._learn_identity()
+        self._learn_manager()
 
     def on_leadership(self, leadership: Leadership) -> None:
         """See ClusterListener."""

@@ -148,6 +148,7 @@ def test_a_member_whose_rows_differ_from_the_majority_stops_itself() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("DM-3.1.1.1-19", "DM-3.1.7.2.5-01", "DM-3.1.7.2.6-01")
 def test_a_nearly_full_disk_refuses_messages_and_nothing_else() -> None:
     async def scenario() -> None:
         async with cluster(3, has_edges=False) as nodes:
@@ -171,6 +172,9 @@ def test_a_nearly_full_disk_refuses_messages_and_nothing_else() -> None:
             await propose(follower, ClockTick(1))
             await propose(follower, PurgeQueue(request(), queue, ()))
             await until(lambda: count(leader, queue) == (0, 0), lambda: count(leader, queue))
+            leader.service.disk.level = DiskLevel.ROOM
+            await propose(follower, batch("orders", [3, 4]))
+            await until(lambda: count(leader, queue) == (2, 0), lambda: count(leader, queue))
 
     run(scenario())
 
@@ -199,6 +203,7 @@ async def fetch(node: HarnessNode, path: str) -> tuple[int, str]:
         return response.status, await response.text()
 
 
+@pytest.mark.spec("DM-3.1.4.1-01", "DM-3.1.4.2-01", "DM-3.1.1.1-21")
 def test_health_and_metrics_say_what_load_balancers_and_dashboards_ask() -> None:
     async def scenario() -> None:
         async with cluster(3) as nodes:

@@ -175,6 +175,7 @@ def test_a_paused_leader_is_replaced_and_obeys_when_it_wakes_up(tmp_path: Path) 
     run(scenario())
 
 
+@pytest.mark.spec("DM-3.1.3-22")
 def test_a_configuration_that_cannot_be_used_is_one_line_and_exit_code_78(tmp_path: Path) -> None:
     async def scenario() -> None:
         layout = Layout(tmp_path)

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
 import pytest
 
+from qm.client.mqac.queue import MSMQQueue
 from qm.pb import control_pb2, data_pb2
 from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run, until
@@ -313,16 +315,29 @@ def test_cursors_live_as_long_as_their_handle() -> None:
     reading(scenario)
 
 
-@pytest.mark.spec("DM-3.1.7.1.1-01", "DM-3.2.7.1-01", "DM-3.1.7.1.6-02", "DM-3.1.7.3.1-01")
+@pytest.mark.spec("DM-3.1.7.1.14-01", "DM-3.1.7.1.15-01")
+def test_without_a_timeout_a_peek_waits_for_ever() -> None:
+    for peek in (MSMQQueue.Peek, MSMQQueue.PeekCurrent, MSMQQueue.PeekNext):
+        assert inspect.signature(peek).parameters["ReceiveTimeout"].default == FOREVER
+
+
+@pytest.mark.spec(
+    "DM-3.1.7.1.1-01", "DM-3.2.7.1-01", "DM-3.1.7.1.6-02", "DM-3.1.7.3.1-01", "DM-3.1.7.1.14-01"
+)
 def test_nothing_waits_in_a_queue_that_is_gone() -> None:
     async def scenario(reader: Reader) -> None:
         client = reader.client
+        await reader.send(b"a")
+        cursor = await reader.cursor()
+        assert bodies(await reader.peek(cursor=cursor)) == [b"a"]
         name = control_pb2.QueueName(queue_id=reader.queue.queue_id)
         await client.queues.DeleteQueue(control_pb2.DeleteQueueRequest(queue=name))
         gone = "MQ_ERROR_QUEUE_NOT_AVAILABLE"
         with refused(grpc.StatusCode.NOT_FOUND, gone):
             await reader.receive(timeout_ms=FOREVER)
         assert (await reader.peek(timeout_ms=FOREVER)).status == ErrorCode[gone]
+        with refused(grpc.StatusCode.NOT_FOUND, gone):
+            await reader.peek(cursor=cursor, action=NEXT, timeout_ms=FOREVER)
         with refused(grpc.StatusCode.NOT_FOUND, gone):
             await reader.cursor()
         closing = data_pb2.CloseQueueRequest(request=client.next(), handle=reader.queue.handle)

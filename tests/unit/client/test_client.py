@@ -62,16 +62,27 @@ async def test_a_receive_waits_for_the_message_and_no_longer(made: Clients) -> N
         assert message.body == b"awaited"
 
 
+@pytest.mark.spec("DM-3.1.1.12-19", "DM-3.1.1.12-20")
 @scenario()
 async def test_several_queues_get_copies_under_one_identifier(made: Clients) -> None:
     async with made.client() as client:
         (sent,) = await client.send([PLAIN, OTHER], Message(body=b"both"))
         assert len(sent.places) == 2
+        (alone,) = await client.send(PLAIN, Message(body=b"one"))
+        nested = ",".join(f"DIRECT=OS:.\\private$\\{name}" for name in "ab")
+        with pytest.raises(InvalidArgument):
+            await client.send([nested], Message(body=b"nested"))
         for name in (PLAIN, OTHER):
             queue = await client.open_queue(name)
             message = await queue.receive(5)
             assert message is not None
             assert message.message_id == sent.message_id
+            assert len(message.destination_queues) == 2
+            assert message.destination_queue in message.destination_queues
+            if name is PLAIN:
+                message = await queue.receive(5)
+                assert message is not None
+                assert (message.message_id, message.destination_queues) == (alone.message_id, [])
 
 
 @scenario()

@@ -112,6 +112,41 @@ def test_without_a_leader_sessions_end_and_nobody_is_accepted() -> None:
     run(scenario())
 
 
+async def accepts(host: str, port: int) -> bool:
+    """Whether a connection can be made."""
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except ConnectionRefusedError:
+        return False
+    writer.close()
+    return True
+
+
+@pytest.mark.spec("DM-3.1.1.1-19", "DM-3.1.4.12-01", "DM-3.1.4.13-01")
+def test_a_queue_manager_that_is_taken_offline_receives_from_nobody() -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            queue = w.consensus.create("orders")
+            peer = await w.peer()
+            host, port = w.edge.endpoints[0]
+            w.consensus.set_manager(connection_active=False)
+            await w.closed("stopped")
+            await until(lambda: peer.is_gone)
+            while await accepts(host, port):
+                pass
+            assert w.edge.is_ready, w.edge.not_ready_reason
+            # A change of leader does not bring it back.
+            w.consensus.elect("n2")
+            await until(lambda: w.edge.relay.is_connected)
+            assert not await accepts(host, port)
+            w.consensus.set_manager(connection_active=True)
+            while not await accepts(host, port):
+                pass
+            await w.is_unharmed(queue)
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("is_long", [False, True], ids=["for a moment", "for long"])
 def test_a_node_cut_off_from_the_leader(is_long: bool) -> None:
     """Its stream stays open; sessions do not stay for ever."""
