@@ -35,6 +35,12 @@ def list_scenarios() -> None:
 @drill.command()
 @click.argument("names", nargs=-1)
 @click.option("--target", "kind", type=click.Choice(TARGETS), default="dev", show_default=True)
+@click.option(
+    "--network",
+    default="127.0.13",
+    show_default=True,
+    help="First three numbers of the nodes' addresses, target dev.",
+)
 @click.option("--rounds", type=click.IntRange(1, 1000), default=1, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the first round.")
 @click.option("--rate", type=click.IntRange(1), default=400, show_default=True, help="Per sender.")
@@ -50,6 +56,7 @@ def list_scenarios() -> None:
 def run(
     names: tuple[str, ...],
     kind: str,
+    network: str,
     rounds: int,
     seed: int,
     rate: int,
@@ -76,7 +83,7 @@ def run(
         spaces = NamespaceTarget(kind, folder, _quiet)
         target = spaces
     else:
-        target = ProcessTarget(kind, folder, "127.0.13", _quiet)
+        target = ProcessTarget(kind, folder, network, _quiet)
     wanted = [SCENARIOS[name] for name in names] or [
         scenario
         for scenario in SCENARIOS.values()

@@ -16,6 +16,7 @@ import aiohttp
 from qm.client.wire import Tls
 from qm.drill.fronts import Fronts, front_abilities
 from qm.drill.namespaces import Namespaces, NamespacesRefused
+from qm.drill.tampering import Tampering
 from qm.drill.target import Ability, DrillNode, Refused, TargetFailed
 from qm.node.dev.layout import DevNode, Layout
 from qm.node.entering import init_cluster, join_cluster
@@ -47,6 +48,9 @@ class ProcessTarget:
         self._network = network
         self._say = say
         self._layout = Layout(folder / "cluster")
+        self.tampering: Final = Tampering(
+            folder / "tampering", lambda node: self._layout.folder / node
+        )
         self._members: list[DevNode] = []
         self._running: dict[str, asyncio.subprocess.Process] = {}
         self._paused: set[str] = set()
@@ -54,7 +58,7 @@ class ProcessTarget:
     @property
     def abilities(self) -> frozenset[Ability]:
         """See Target.abilities."""
-        return _LOOPBACK
+        return _LOOPBACK | self.tampering.abilities
 
     @property
     def nodes(self) -> tuple[DrillNode, ...]:
@@ -97,6 +101,7 @@ class ProcessTarget:
             if node in self._paused:
                 await self.resume(node)
             await self.kill(node)
+        self.tampering.end()
 
     async def until_ready(self, *nodes: str) -> None:
         """Wait until nodes serve, all by default. Raises TargetFailed."""
@@ -122,14 +127,16 @@ class ProcessTarget:
             with self._layout.log(node).open("ab") as log:
                 self._running[node] = await asyncio.create_subprocess_exec(
                     *self._command(
-                        node, sys.executable, "-m", "qm", "node", "run",
-                        "--config", str(self._layout.config(node)),
+                        node,
+                        sys.executable,
+                        *self.tampering.arguments(node, self._layout.config(node)),
                     ),
+                    env=self.tampering.environment(node),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
                     start_new_session=True,
-                )  # fmt: skip
+                )
 
     async def kill(self, *nodes: str) -> None:
         """See Target.kill."""
@@ -209,6 +216,7 @@ class ProcessTarget:
 
     async def heal(self) -> None:
         """See Target.heal."""
+        self.tampering.relieve()
         for node in list(self._paused):
             await self.resume(node)
         await self.start(*(node.name for node in self._members))
@@ -233,7 +241,7 @@ class NamespaceTarget(ProcessTarget):
     @property
     def abilities(self) -> frozenset[Ability]:
         """See Target.abilities."""
-        return _LOOPBACK | {Ability.NETWORK} | front_abilities()
+        return super().abilities | {Ability.NETWORK} | front_abilities()
 
     def _command(self, node: str, *argv: str) -> list[str]:
         return self._spaces.command(node, *argv)

@@ -25,7 +25,8 @@ from qm.pb import control_pb2
 
 BEFORE_S: Final = 2.0
 """Of load before the first fault, and after the last."""
-SETTLE_WAIT_S: Final = 60.0
+SETTLE_STALL_S: Final = 30.0
+"""Without progress after the load: whatever is missing then does not come."""
 LEADER_WAIT_S: Final = 30.0
 POLL_S: Final = 0.02
 LENDERS: Final = 6
@@ -162,6 +163,8 @@ async def run_round(
     wire = Wire([node.api for node in target.nodes], target.tls)
     chance = random.Random(f"{scenario.name}/{settings.seed}")
     try:
+        if scenario.prepare is not None:
+            await scenario.prepare(target)
         through = await target.front(scenario.through) if scenario.through else ""
         nodes = [node.name for node in target.nodes]
         plan = await _plan(target, scenario, settings, wire, through)
@@ -176,7 +179,7 @@ async def run_round(
             finally:
                 load.cancel()
                 await asyncio.gather(load, return_exceptions=True)
-            is_settled = await run.settle(SETTLE_WAIT_S)
+            is_settled = await run.settle(SETTLE_STALL_S)
             await _audit(wire)
             verdict = await run.verdict()
         gap_ms = surviving_gap_ms(

@@ -40,6 +40,7 @@ class Stage(Protocol):
 
 
 Act = Callable[[Stage], Awaitable[None]]
+Prepare = Callable[[Target], Awaitable[None]]
 
 
 class Scenario(msgspec.Struct, frozen=True):
@@ -49,6 +50,8 @@ class Scenario(msgspec.Struct, frozen=True):
     text: str
     act: Act
     needs: frozenset[Ability] = frozenset({Ability.PROCESSES})
+    prepare: Prepare | None = None
+    """What must be done to the nodes before there is any load."""
     through: Ability | None = None
     """What stands between the nodes and one more sender, whose gap is the one that counts."""
     is_short: bool = False

@@ -9,6 +9,6 @@ from qm.drill.scenarios_processes import PROCESSES
 from qm.drill.scenarios_storage import STORAGE
 
 SCENARIOS: Final = {
-    scenario.name: scenario for scenario in (*PROCESSES, *STORAGE, *NETWORK, *FRONTS, *MEMBERSHIP)
+    scenario.name: scenario for scenario in (*PROCESSES, *NETWORK, *FRONTS, *MEMBERSHIP, *STORAGE)
 }
 """By name, in the order of `qm drill list`."""

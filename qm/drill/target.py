@@ -2,11 +2,14 @@
 
 from enum import Enum
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from qm.client.wire import Tls
+
+if TYPE_CHECKING:
+    from qm.drill.tampering import Tampering
 
 
 class Ability(Enum):
@@ -15,6 +18,9 @@ class Ability(Enum):
     PROCESSES = "kill and stop nodes, and have them run again"
     PAUSE = "have a node stand still"
     DISKS = "take a node's disk away"
+    SYNCS = "slow down, stop and tear what a node writes"
+    SMALL_DISKS = "fill a node's disk"
+    CLOCKS = "set a node's wall clock"
     NETWORK = "cut nodes and clients off from each other"
     VIRTUAL_ADDRESS = "give clients a virtual address that moves between nodes"
     PROXY = "give clients a proxy in front of the nodes"
@@ -81,6 +87,10 @@ class Target(Protocol):
 
     async def start(self, *nodes: str) -> None:
         """Start nodes that do not run."""
+
+    @property
+    def tampering(self) -> "Tampering":
+        """With nodes' disks and clocks. Raises Refused; see SYNCS, SMALL_DISKS, CLOCKS."""
 
     async def lose_disk(self, node: str) -> None:
         """Empty the folder of a node that does not run."""

@@ -176,19 +176,23 @@ class Run:
             self._raise_failures()
             await asyncio.sleep(TICK_S)
 
-    async def settle(self, bound_s: float) -> bool:
+    async def settle(self, stall_s: float) -> bool:
         """Wait until everything sent is acknowledged and received; tell whether it came to that.
 
-        Receivers then stop. What is not settled shows in the verdict.
+        Given up when nothing has moved for `stall_s`. Receivers then stop. What is not settled
+        shows in the verdict.
         """
         for caller in self.callers:
             caller.stop()
         await asyncio.gather(*self._calling)
         loop = asyncio.get_running_loop()
-        end = loop.time() + bound_s
-        while loop.time() < end and not self._is_settled():
+        moved_at, seen = loop.time(), (0, 0)
+        while not self._is_settled() and loop.time() < moved_at + stall_s:
             self._raise_failures()
             await asyncio.sleep(_POLL_S)
+            now = (self.acknowledged, self.received)
+            if now != seen:
+                moved_at, seen = loop.time(), now
         is_settled = self._is_settled()
         for receiver in self.receivers:
             receiver.stop()
