@@ -25,7 +25,7 @@ _FIRST_INDEX = attrgetter("table.first_index")
 
 
 class Contents:
-    """The entries of a log. Only `read` may be called by others than the log's owner."""
+    """The entries of a log. Others than the log's owner may call `read` and `read_entry` alone."""
 
     def __init__(self, found: Recovered) -> None:
         self.segments: list[Segment] = found.segments
@@ -110,6 +110,13 @@ class Contents:
                 f"entry {index} has {entry_bytes} bytes, not {length} from byte {offset} on"
             )
         return _pread(segment, start + RECORD_HEADER_BYTES + offset, length, index)
+
+    def read_entry(self, index: int) -> bytes:
+        """Read an entry's data. See `Log.read_entry`."""
+        segment = self._segment_of(index)
+        start, entry_bytes = segment.table.place(index)
+        (entry,) = _read_run(segment, index, index + 1, start + record_bytes(entry_bytes))
+        return entry.data
 
     def _segment_of(self, index: int) -> Segment:
         """Return the segment that holds an entry. Raises Compacted, Unavailable."""

@@ -1,9 +1,9 @@
 """The replicated log of one group on disk: append-only, preallocated, recycled segment files.
 
 One owner (a replica) calls everything here from one thread, except `Sync.run`, which may run
-in any other thread, and `Log.read` under a `Hold`. Appending only writes to the page cache;
-nothing is promised before a `Sync` that began afterwards was run and ended. The format and
-the rules of recovery are in docs/log.md.
+in any other thread, and `Log.read` and `Log.read_entry` under a `Hold`. Appending only writes to
+the page cache; nothing is promised before a `Sync` that began afterwards was run and ended. The
+format and the rules of recovery are in docs/log.md.
 """
 
 import errno
@@ -246,6 +246,13 @@ class Log:
         LogDamaged, and ValueError when the range leaves the entry.
         """
         return self._contents.read(index, offset, length)
+
+    def read_entry(self, index: int) -> bytes:
+        """Return an entry's data, checked against its checksum.
+
+        Callable from any thread while the index is held. Raises Compacted, Unavailable, LogDamaged.
+        """
+        return self._contents.read_entry(index)
 
     def append(self, hard_state: HardState | None, entries: Sequence[Entry]) -> None:
         """Write records, in this order. Contiguous indexes; when `entries[0].index` lies at or

@@ -39,6 +39,13 @@ class LogReader(Protocol):
         held. Raises Compacted, Unavailable, and ValueError when the range leaves the entry.
         """
 
+    def read_entry(self, index: int) -> bytes:
+        """Return an entry's data, checked against its checksum; whoever must trust all of it.
+
+        Callable from any thread while the index is held. Raises Compacted, Unavailable, and
+        LogDamaged when the disk gives back other bytes.
+        """
+
     def hold(self, index: int) -> Hold:
         """Keep the entry and all later ones. Raises Compacted when it is gone already."""
 

@@ -68,4 +68,17 @@ def decode_manifest(data: bytes) -> Manifest:
 def range_folder(cluster: str, node: str, first: int, last: int) -> str:
     """Return a range's folder within the archive; sorting names sorts indexes."""
     digits = _INDEX_DIGITS
-    return f"{cluster}/{RANGES_FOLDER}/{node}/{first:0{digits}}-{last:0{digits}}"
+    return f"{node_folder(cluster, node)}/{first:0{digits}}-{last:0{digits}}"
+
+
+def node_folder(cluster: str, node: str) -> str:
+    """Return the folder of all ranges of a node."""
+    return f"{cluster}/{RANGES_FOLDER}/{node}"
+
+
+def folder_indexes(name: str) -> tuple[int, int] | None:
+    """Return (first, last) of a range's folder name, None for a name that is none."""
+    first, _, last = name.partition("-")
+    if not (first.isdecimal() and last.isdecimal()):
+        return None
+    return int(first), int(last)

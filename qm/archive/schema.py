@@ -12,6 +12,7 @@ SCHEMA_VERSION: Final = 1
 METADATA_SCHEMA: Final = b"quorate.schema"
 METADATA_CLUSTER: Final = b"quorate.cluster"
 METADATA_NODE: Final = b"quorate.node"
+METADATA_GROUP: Final = b"quorate.group"
 
 
 class Part(Enum):
@@ -76,6 +77,7 @@ SCHEMAS: Final[dict[Part, pa.Schema]] = {
         reason=_required(_I32),
         size_bytes=_required(_I64),
         body_index=_required(_I64),
+        body_ordinal=_required(_I32),
         body_sha256=_optional(_HASH),
     ),
     Part.QUEUES: _fields(

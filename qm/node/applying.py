@@ -30,8 +30,9 @@ class AppliedStore:
         """A snapshot is replacing the state, in another thread: nobody may read it."""
         self.applied_bytes = 0
         """Of entries; whoever flushes resets it."""
-        self._files = threading.Lock()
-        """Held by whoever opens, closes or flushes the state in a thread of its own."""
+        self.files = threading.Lock()
+        """Held by whoever opens, closes, flushes or scans the state in a thread of its own."""
+        self.is_closed = False
         self._on_applied = on_applied
         self._on_installed = on_installed
         self._on_diverged = on_diverged
@@ -57,25 +58,26 @@ class AppliedStore:
 
     def flush(self) -> None:
         """Make the state durable; may run beside everything else."""
-        with self._files:
+        with self.files:
             self.store.flush()
 
     def sync(self, bodies: Bodies, sync: BlobSync) -> None:
         """Make copies of bodies durable; may run beside everything else."""
-        with self._files:
+        with self.files:
             if self.store.bodies is bodies:
                 sync.run()
 
     def close(self) -> None:
         """Close the state, once nobody flushes it."""
-        with self._files:
+        with self.files:
+            self.is_closed = True
             self.store.close()
 
     def install(self, sink: SnapshotSink) -> None:
         """Let a received snapshot replace the state."""
         self.is_installing = True
         try:
-            with self._files:
+            with self.files:
                 sink.finish()
         finally:
             self.is_installing = False

@@ -11,7 +11,7 @@ from typing import Final
 from qm.model.commands import AuditMark, AuditResult
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
-from qm.store.audit import Mark, prove
+from qm.store.audit import Mark, Proof, prove
 from qm.store.cluster import Cluster
 from qm.store.store import Store
 
@@ -35,9 +35,12 @@ class Auditor:
         inspect_all: InspectAll,
         members: Callable[[], int],
         on_damage: Callable[[str], None],
+        on_proof: Callable[[Mark, Proof], None],
         metrics: Metrics,
     ) -> None:
-        """`members`: how many there are; `on_damage` ends a process whose rows are damaged."""
+        """`members`: how many there are; `on_damage` ends a process whose rows are damaged;
+        `on_proof` hears what each mark's rows gave.
+        """
         self.proofs: Final[dict[int, bytes]] = {}
         """Digest by mark, newest last."""
         self._cluster = cluster
@@ -45,6 +48,7 @@ class Auditor:
         self._inspect_all = inspect_all
         self._members = members
         self._on_damage = on_damage
+        self._on_proof = on_proof
         self._audits = metrics.counter("quorate_audits_total")
         self._open: dict[int, float] = {}
         """Marks without result, since when (loop time)."""
@@ -64,6 +68,7 @@ class Auditor:
     async def _prove(self, mark: Mark) -> None:
         proof = await asyncio.to_thread(prove, mark)
         self.proofs[mark.number] = proof.digest
+        self._on_proof(mark, proof)
         while len(self.proofs) > PROOFS_KEPT_MAX:
             del self.proofs[next(iter(self.proofs))]
         if not proof.is_sound:

@@ -130,6 +130,26 @@ class BirthSection(Section, frozen=True, kw_only=True):
     """Its qualified name; empty = the computer name."""
 
 
+class ArchiveSection(Section, frozen=True, kw_only=True):
+    """`[archive]`: what committed entries did, exported for audit and compaction."""
+
+    url: str = ""
+    """Folder, or URL of what pyarrow or fsspec reach (`s3://bucket/path`, `gs://`, `abfs://`);
+    empty = this node exports nothing. The same on all nodes: each has its own folder there."""
+    bodies: Literal["none", "digest", "full"] = "full"
+    """What of messages is exported: nothing, a SHA-256 of each, or all entries, which compaction
+    and restoring need."""
+    range_entries: Positive = 65_536
+    """A range is written when it has so many log entries,"""
+    range_mb: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 32
+    """or so much data, which is in memory then,"""
+    range_s: Positive = 60
+    """or when its first entry is so old."""
+    hold_mb: Positive = 4096
+    """Log kept for what is not exported yet, such as while the archive cannot be reached; beyond it
+    the oldest entries are given up, and other nodes' exports must do."""
+
+
 class KubernetesSection(Section, frozen=True, kw_only=True):
     """`[kubernetes]`: for a node in a pod of its own name."""
 
@@ -185,6 +205,7 @@ class NodeConfig(Section, frozen=True, kw_only=True):
     raft: RaftSection = RaftSection()
     http: HttpSection = HttpSection()
     storage: StorageSection = StorageSection()
+    archive: ArchiveSection = ArchiveSection()
     birth: BirthSection = BirthSection()
     kubernetes: KubernetesSection = KubernetesSection()
     log: LogSection = LogSection()

@@ -74,6 +74,8 @@ class ReplicatedConfig(msgspec.Struct, frozen=True):
     """Folder that `found` prepared."""
     cache_bytes: int = 64 << 20
     log_retain_bytes: int = 1024 << 20
+    keeps_effects: bool = False
+    """For an archiver."""
 
     def replica_config(self) -> ReplicaConfig:
         """Return the settings of the replica."""
@@ -159,7 +161,12 @@ class ReplicatedStore:
         """That of the state when this node looked last; its entries say so."""
 
     def _make_machine(self, log: LogReader) -> AppliedStore:
-        store = Store(self.config.data / STORE_FOLDER, log, cache_bytes=self.config.cache_bytes)
+        store = Store(
+            self.config.data / STORE_FOLDER,
+            log,
+            cache_bytes=self.config.cache_bytes,
+            keeps_effects=self.config.keeps_effects,
+        )
         self.machine = AppliedStore(store, self._on_run, self._on_installed, self.quarantine.enter)
         return self.machine
 

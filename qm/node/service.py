@@ -10,17 +10,19 @@ from typing import Final
 
 from qm.api.events import EventLog
 from qm.api.server import ApiConfig, ApiServer
+from qm.archive.limits import STEP_EVERY_S
 from qm.node import housekeeping
 from qm.node.addresses import AddressBook, host_and_port
 from qm.node.announcing import REFRESH_EVERY_S, Announcer
+from qm.node.archiving import Archiving
 from qm.node.auditing import Auditor
 from qm.node.backup import Backups
 from qm.node.channels import Channels
 from qm.node.clock import ClusterClock
 from qm.node.config import NodeConfig
+from qm.node.diagnosing import Diagnosis
 from qm.node.draining import Drain
 from qm.node.duties import Duties
-from qm.node.diagnosing import Diagnosis
 from qm.node.endpoints import MsmqEndpoint
 from qm.node.gauges import Gauges
 from qm.node.housekeeping import Certificates, DiskWatch, Housekeeping
@@ -35,6 +37,7 @@ from qm.node.timekeeping import Timekeeper
 from qm.node.versions import Versions
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
+from qm.store.audit import Mark, Proof
 from raft.grpc_transport import GrpcConfig, GrpcTransport
 from raft.identity import Identity
 from raft.step import Alarm, AlarmKind
@@ -83,6 +86,7 @@ class Service:
             self.members.inspect_all,
             lambda: len(self.members.members),
             self._on_damage,
+            self._on_proof,
             metrics,
         )
         timekeeper = Timekeeper(
@@ -104,11 +108,11 @@ class Service:
             drain,
             self.msmq,
             Backups(self.replicated, metrics),
+            Diagnosis(config, metrics.registry, lambda: self.gauges.refresh()),
             config.data,
         )
         self._events = EventLog(self.replicated.now_ms)
         self._journal = Journal(self._events)
-            Diagnosis(config, metrics.registry, lambda: self.gauges.refresh()),
         self.api: Final = ApiServer(
             ApiConfig(
                 config.api.listen or config.bind or config.host,
@@ -125,6 +129,9 @@ class Service:
         self.gauges: Final = Gauges(self.replicated, metrics)
         self._is_stopping = False
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
+        self._archiving = Archiving(
+            config.archive, self.replicated, self.msmq, self._raise_alarm, metrics
+        )
         self._certificates = Certificates((config.tls.authority, config.tls.certificate), metrics)
 
     def _connect(self, events: TransportEvents) -> GrpcTransport:
@@ -134,9 +141,12 @@ class Service:
         grpc_config = GrpcConfig(self._identity.cluster_id, self._identity.node_id, listen, files)
         return GrpcTransport(grpc_config, events, random.Random(os.urandom(16)).randrange)
 
+    def _raise_alarm(self, name: str, text: str) -> None:
+        self._alarms.labels(alarm=name).inc()
+        self._journal.alarm(name, text)
+
     def _on_alarm(self, alarm: Alarm) -> None:
-        self._alarms.labels(alarm=alarm.kind.name.lower()).inc()
-        self._journal.alarm(alarm.kind.name.lower(), alarm.text)
+        self._raise_alarm(alarm.kind.name.lower(), alarm.text)
         if alarm.kind is AlarmKind.DISK_FULL:
             self.disk.full()
 
@@ -158,6 +168,9 @@ class Service:
         """This node's rows are not what they were when they were written."""
         self.replicated.quarantine.enter(text)
         self._die(text)
+
+    def _on_proof(self, mark: Mark, proof: Proof) -> None:
+        self._archiving.proved(mark, proof)
 
     def inspect(self) -> relay_pb2.InspectReply:
         """Return what this node knows of itself."""
@@ -181,6 +194,8 @@ class Service:
         begin("draining", KEEP_FOLLOWING_EVERY_S, self._drain.keep_following)
         begin("audit proof", PROVE_EVERY_S, self._auditor.prove_marks)
         begin("clock", WATCH_CLOCK_EVERY_S, self._timekeeper.watch)
+        if self._archiving.archiver is not None:
+            begin("archive", STEP_EVERY_S, self._archiving.archiver.step)
         if self._config.kubernetes.label_leader:
             label = LeaderLabel(
                 self._config.kubernetes,
@@ -207,7 +222,9 @@ class Service:
         await self.replicated.abort()
 
     async def _end_rounds(self) -> None:
+        self.operations.log_levels.close()
         await asyncio.gather(self._rounds.stop(), self._duties.stop())
+        await self._archiving.stop()
 
 
 def replicated_config(config: NodeConfig, identity: Identity) -> ReplicatedConfig:
@@ -218,5 +235,5 @@ def replicated_config(config: NodeConfig, identity: Identity) -> ReplicatedConfi
         data=config.data,
         cache_bytes=config.storage.cache_mb << 20,
         log_retain_bytes=config.raft.log_retain_mb << 20,
+        keeps_effects=bool(config.archive.url),
     )
-        self.operations.log_levels.close()

@@ -96,6 +96,19 @@ TABLE: Final[tuple[Metric, ...]] = (
         "quorate_audits_total", _COUNTER,
         "Audit marks that this node compared as leader: agreed, differ or incomplete", ("result",),
     ),
+    Metric(
+        "quorate_archive_lag_entries", _GAUGE, "Log entries that this node has not exported yet",
+    ),
+    Metric(
+        "quorate_archive_lag_seconds", _GAUGE, "Since when entries wait to be exported",
+    ),
+    Metric("quorate_archive_ranges_total", _COUNTER, "Ranges exported to the archive"),
+    Metric("quorate_archive_bytes_total", _COUNTER, "Bytes written to the archive"),
+    Metric("quorate_archive_failures_total", _COUNTER, "What kept exporting up", ("reason",)),
+    Metric(
+        "quorate_archive_given_up_entries_total", _COUNTER,
+        "Entries that left the log before this node exported them",
+    ),
     Metric("quorate_duties_failed_total", _COUNTER, "Rounds of own work that failed", ("work",)),
     Metric("quorate_backups_total", _COUNTER, "Backups: done or broken_off", ("result",)),
     Metric("quorate_disk_free_bytes", _GAUGE, "Free space under the data folder"),

@@ -30,10 +30,11 @@ INDEX_END: Final = b"\xff" * (INDEX_KEY.size + 1)
 QUEUE_NAMES_MAX: Final = 65_536
 """Names in hand; beyond it all are dropped, and read again."""
 _VERSION: Final = 1
-_HEAD: Final = Struct("<BBHQQQ32s32sIIIQ")
-"""version u8, 1 if the entry's commands are needed to understand it u8, names u16, term u64,
-cluster time ms u64, index of the DATA entry before u64, chain value before it, SHA-256 of the
-entry, its bytes u32, commands u32, effects u32, bytes of all entries that were kept up to it u64.
+_HEAD: Final = Struct("<BBBHQQQ32s32sIIIQ")
+"""version u8, 1 if the entry's commands are needed to understand it u8, bytes of the name of the
+node that stamped it u8, names of queues u16, term u64, cluster time ms u64, index of the DATA entry
+before u64, chain value before it, SHA-256 of the entry, its bytes u32, commands u32, effects u32,
+bytes of all entries that were kept up to it u64.
 """
 _NAME: Final = Struct("<IH")
 """queue_id u32, bytes of its name u16."""
@@ -77,6 +78,9 @@ class KeptEntry(msgspec.Struct, frozen=True, gc=False):
     """Transactions, senders' sequences or an audit mark: the entry's own bytes say more."""
     term: int
     time_ms: int
+    """Cluster time."""
+    leader: str
+    """Node that stamped it."""
     previous_index: int
     chain_before: bytes
     data_sha256: bytes
@@ -107,11 +111,12 @@ _WIDTHS: Final = (1, 4, 8, 2, 4, 16, 4, 8, 2)
 
 def unpack_kept(index: int, row: bytes) -> KeptEntry:
     """Return a row's contents. Raises ValueError for another version's."""
-    version, needs_commands, name_count, *numbers = _HEAD.unpack_from(row)
+    version, needs_commands, leader_bytes, name_count, *numbers = _HEAD.unpack_from(row)
     if version != _VERSION:
         raise ValueError(f"effects of entry {index} in version {version}: upgrade this node")
     term, time_ms, previous, chain_before, data_sha256, size, command_count, count, total = numbers
-    at = _HEAD.size
+    at = _HEAD.size + leader_bytes
+    leader = row[_HEAD.size : at].decode()
     names = {}
     for _ in range(name_count):
         queue_id, length = _NAME.unpack_from(row, at)
@@ -127,6 +132,7 @@ def unpack_kept(index: int, row: bytes) -> KeptEntry:
         needs_commands=bool(needs_commands),
         term=term,
         time_ms=time_ms,
+        leader=leader,
         previous_index=previous,
         chain_before=chain_before,
         data_sha256=data_sha256,
@@ -164,6 +170,10 @@ class EffectsKeeper:
         self.total_bytes = total_bytes_of(newest[0][1]) if newest else 0
         """See KeptEntry.total_bytes; of the newest row."""
         self.exported = Exported.unpack(state.get(Table.EXPORTED, b""))
+        self.newest_index = state.applied.index
+        """Of the last entry that was applied."""
+        self.marks: list[int] = []
+        """Indexes of audit marks that were applied; whoever archives takes them."""
 
     def begin_run(self) -> None:
         """A run of entries begins."""
@@ -171,9 +181,14 @@ class EffectsKeeper:
             self._names.clear()
 
     def keep(self, entry: Entry, batch: CommandBatch, applied: Applied, link: Link) -> None:
-        """Write the row of an entry that was applied just now."""
+        """Write the row of an entry that was applied just now, unless the archive has it: an older
+        state than that came back after a power loss.
+        """
+        if entry.index <= self.exported.upto:
+            return
         effects = applied.effects
         names = [self._name(queue_id) for queue_id in sorted(set(effects.queue_ids))]
+        leader = batch.stamp.node.encode()
         self.total_bytes += len(entry.data)
         needs_commands = bool(applied.incoming_sequences) or any(
             map(_is_transactional, batch.commands)
@@ -183,6 +198,7 @@ class EffectsKeeper:
                 _HEAD.pack(
                     _VERSION,
                     needs_commands,
+                    len(leader),
                     len(names),
                     entry.term,
                     applied.now_ms,
@@ -194,6 +210,7 @@ class EffectsKeeper:
                     len(effects.kinds),
                     self.total_bytes,
                 ),
+                leader,
                 *names,
                 array_bytes(effects.command_ends),
                 effects.kinds,
@@ -208,6 +225,7 @@ class EffectsKeeper:
             )
         )
         self._state.put(Table.EFFECTS, INDEX_KEY.pack(entry.index), row)
+        self.newest_index = entry.index
 
     def _name(self, queue_id: int) -> bytes:
         """Return id and name of a queue, as a row has them.

@@ -176,12 +176,17 @@ class _RecentEntries(LogReader):
 
     def read(self, index: int, offset: int, length: int) -> bytes:
         """See LogReader.read."""
-        data = self._data.get(index)
-        if data is None:
-            raise Compacted(f"entry {index}") if index <= self.last else Unavailable(f"{index}")
+        data = self.read_entry(index)
         if offset + length > len(data):
             raise ValueError(f"entry {index} has {len(data)} bytes, not {offset + length}")
         return data[offset : offset + length]
+
+    def read_entry(self, index: int) -> bytes:
+        """See LogReader.read_entry."""
+        data = self._data.get(index)
+        if data is None:
+            raise Compacted(f"entry {index}") if index <= self.last else Unavailable(f"{index}")
+        return data
 
     def hold(self, index: int) -> Hold:
         """See LogReader.hold."""

@@ -31,11 +31,11 @@ from qm.store.generation import (
     remove_others,
     switch_to,
 )
-from qm.store.kept import EffectsKeeper
+from qm.store.kept import INDEX_END, INDEX_KEY, EffectsKeeper
 from qm.store.rocks import BLOCK_CACHE_BYTES, AppliedPoint, RocksState, open_database
 from qm.store.snapshot import StoreSnapshot, unpack
 from raft.disk import DiskDirectory
-from raft.machine import LogReader, SnapshotSink, SnapshotSource
+from raft.machine import Hold, LogReader, SnapshotSink, SnapshotSource
 from raft.replica import StartRefused
 from raft.types import Entry, SnapshotMeta
 
@@ -184,6 +184,24 @@ class Store:
         self.close()
         self._open()
 
+    # For the archive ----------------------------------------------------------------------
+
+    def hold_log(self, index: int) -> Hold:
+        """See LogReader.hold."""
+        return self._log.hold(index)
+
+    def read_entry(self, index: int) -> bytes:
+        """See LogReader.read_entry."""
+        return self._log.read_entry(index)
+
+    def kept_rows(self, above: int, limit: int) -> list[tuple[int, bytes]]:
+        """Return (index, EFFECTS row) of the next entries that are kept, as the last commit left
+        them. From any thread while the state is open.
+        """
+        low = INDEX_KEY.pack(above + 1)
+        rows = self._state.scan_committed(Table.EFFECTS, low, INDEX_END, limit)
+        return [(int.from_bytes(key, "big"), row) for key, row in rows]
+
     # Audit marks -------------------------------------------------------------------------
 
     def _mark(self, command: AuditMark, entry: Entry) -> None:
@@ -195,6 +213,8 @@ class Store:
         kept = digest_bytes(self._state.applied.digest)
         self.marks.append(Mark(command.number, entry.index, kept, copy))
         self._own_marks[command.number] = kept
+        if self.kept is not None:
+            self.kept.marks.append(entry.index)
         while len(self._own_marks) > MARKS_KEPT_MAX:
             del self._own_marks[next(iter(self._own_marks))]
 

@@ -225,8 +225,12 @@ def test_damage_while_running_is_seen_by_who_reads_entries() -> None:
         log.entries(1, 60, READ_ALL)
     assert (caught.value.file, caught.value.offset) == (segment_name(2), offset)
     assert caught.value.index == index
+    assert log.read_entry(index - 1) == entries(index - 1, index, size=50)[0].data
+    with pytest.raises(LogDamaged):
+        log.read_entry(index)
     disk.fails_to_read = True
-    for read in (lambda: log.entries(1, 2, 1), lambda: log.read(1, 0, 1)):
+    reads = (lambda: log.entries(1, 2, 1), lambda: log.read(1, 0, 1), lambda: log.read_entry(1))
+    for read in reads:
         with pytest.raises(LogDamaged, match="cannot be read"):
             read()
 

@@ -243,6 +243,10 @@ class TestReading:
             with pytest.raises(ValueError, match="has 100 bytes"):
                 log.read(77, offset, length)
 
+    def test_a_whole_entry(self, log: Log) -> None:
+        log.append(None, entries(1, 100))
+        assert log.read_entry(77) == log.read(77, 0, 100)
+
     def test_terms_come_without_the_disk(self, log: Log) -> None:
         for term in range(1, 40):
             log.append(None, entries(term * 3, term * 3 + 3, term) if term > 1 else entries(1, 6))

@@ -88,6 +88,7 @@ def test_a_row_says_what_apply_said(node: Node) -> None:
     assert effects.body_ordinals.tolist() == [0, 1, 0, 1]
     entry = node.log.entries(2, 3, 1 << 20)[0]
     assert (row.index, row.term, row.time_ms, row.commands) == (2, 1, applied.now_ms, 3)
+    assert row.leader == "n1.1"
     assert (row.previous_index, row.data_bytes) == (before.index, len(entry.data))
     assert row.data_sha256 == sha256(entry.data).digest()
     assert row.chain_before == chained(CHAIN_START, 1, 1, before.data_sha256)

@@ -1,0 +1,355 @@
+"""Exports what this node applied, range by range, and never makes the node wait (design.md).
+
+One round at a time runs in the node's loop and decides; reading, packing and writing are a worker
+thread's. The rows of a range are dropped, and the log is let go, only when its manifest is
+durable. When the archive lags by more than is held for it, the oldest entries are given up.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import structs
+
+from qm.archive.columns import MarkReport
+from qm.archive.destination import Destination, DestinationError, open_destination
+from qm.archive.limits import (
+    ACK_MARKS_WAITING_MAX,
+    REPORT_WAIT_S,
+    RETRY_MAX_S,
+    RETRY_MIN_S,
+    ROWS_PER_READ,
+)
+from qm.archive.ranges import (
+    AckRow,
+    ExportStopped,
+    Identity,
+    Policy,
+    RangeDone,
+    RangeExport,
+    RangePlan,
+)
+from qm.archive.resuming import find_exported
+from qm.archive.source import ArchiveSource, LogGone, LogHold
+from qm.observe.logs import LimitedLog
+from qm.observe.metrics import Metrics
+from qm.store.kept import EffectsKeeper, Exported, total_bytes_of, unpack_kept
+
+logger = logging.getLogger(__name__)
+
+ALARM_LAG: Final = "archive_lag"
+_GIVEN_UP_TO: Final = 0.9
+"""Of what is held, so that giving up is done now and then and not for every entry."""
+
+
+class ArchiverConfig(msgspec.Struct, frozen=True):
+    """What to export, and where to."""
+
+    url: str
+    policy: Policy
+    range_entries: int
+    """A range is closed when it has so many entries,"""
+    range_bytes: int
+    """or so many bytes of them,"""
+    range_s: float
+    """or when its first entry is so old."""
+    hold_bytes: int
+    """Of the log, kept for entries that are not exported yet."""
+
+
+class Archiver:
+    """One node's. Made and used in one loop; `step` is to be called again and again."""
+
+    def __init__(
+        self,
+        config: ArchiverConfig,
+        identity: Identity,
+        source: ArchiveSource,
+        take_acks: Callable[[], Sequence[AckRow]],
+        on_alarm: Callable[[str, str], None],
+        metrics: Metrics,
+    ) -> None:
+        """`take_acks`: the acknowledgements that this node's edge sent since it was asked last;
+        `on_alarm`: name and text of what an operator must hear.
+        """
+        self._config = config
+        self._identity = identity
+        self._source = source
+        self._take_acks = take_acks
+        self._on_alarm = on_alarm
+        self._loop = asyncio.get_running_loop()
+        self._log = LimitedLog(logger, self._loop.time)
+        self._destination: Destination | None = None
+        self._keeper: EffectsKeeper | None = None
+        self._hold: LogHold | None = None
+        self._exported_total = 0
+        """KeptEntry.total_bytes where the archive ends."""
+        self._behind_since = self._loop.time()
+        self._reports: dict[int, MarkReport] = {}
+        self._waiting_marks: dict[int, float] = {}
+        """Indexes of audit marks without report, since when."""
+        self._acks: deque[AckRow] = deque(maxlen=ACK_MARKS_WAITING_MAX)
+        self._retry_at = 0.0
+        self._retry_s = RETRY_MIN_S
+        self._is_stopping = False
+        self._work: asyncio.Future[RangeDone | None] | None = None
+        self._lag_entries = metrics.gauge("quorate_archive_lag_entries")
+        self._lag_seconds = metrics.gauge("quorate_archive_lag_seconds")
+        self._ranges = metrics.counter("quorate_archive_ranges_total")
+        self._bytes = metrics.counter("quorate_archive_bytes_total")
+        self._failures = metrics.counter("quorate_archive_failures_total")
+        self._given_up = metrics.counter("quorate_archive_given_up_entries_total")
+
+    # What the node tells
+
+    def report(self, index: int, report: MarkReport) -> None:
+        """This node proved its state at the audit mark with that index."""
+        self._waiting_marks.pop(index, None)
+        self._reports[index] = report
+
+    def begin(self) -> None:
+        """Hold the log before anything of it is dropped; before the node takes part."""
+        self._look()
+
+    async def stop(self) -> None:
+        """Finish the file at hand and no more; a range without manifest is written again."""
+        self._is_stopping = True
+        if self._work is not None:
+            await asyncio.wait([self._work])
+        self._let_go()
+
+    # A round
+
+    async def step(self) -> None:
+        """Export all ranges that are due. Nothing of the archive's troubles is raised."""
+        keeper = self._look()
+        if keeper is None:
+            return
+        self._collect_acks()
+        try:
+            await self._keep_within_hold(keeper)
+            self._measure(keeper)
+            if self._loop.time() < self._retry_at:
+                return
+            while not self._is_stopping and await self._export_due(keeper):
+                self._measure(keeper)
+        except ExportStopped:
+            return
+        except DestinationError as error:
+            self._failed("destination", str(error))
+            self._destination = None  # it may have a part, or all, of what failed
+        except LogGone as error:
+            if self._source.keeper() is keeper:
+                self._failed("log_gone", str(error))
+                self._keeper = None  # the next round looks where the log begins
+        except (OSError, ValueError) as error:
+            self._failed("unreadable", f"the log or the state cannot be read: {error}")
+        else:
+            self._retry_s = RETRY_MIN_S
+
+    def _failed(self, reason: str, text: str) -> None:
+        self._failures.labels(reason=reason).inc()
+        self._log.warning(reason, "the archive does not go on", reason=text)
+        self._retry_at = self._loop.time() + self._retry_s
+        self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
+
+    def _look(self) -> EffectsKeeper | None:
+        """Return who keeps rows; hold the log for them."""
+        keeper = self._source.keeper()
+        if keeper is None or keeper is self._keeper:
+            return keeper
+        self._let_go()
+        self._waiting_marks.clear()
+        self._reports.clear()
+        self._destination = None  # to be asked again how far this node's ranges go
+        while True:
+            row = self._source.next_row(keeper.exported.upto)
+            try:
+                self._hold = self._source.hold(keeper.newest_index + 1 if row is None else row[0])
+                break
+            except LogGone:
+                assert row is not None, "the log begins above what is applied"
+                self._give_up(keeper, [row[0]])
+        if row is None:
+            self._exported_total = keeper.total_bytes
+            if keeper.exported.upto < keeper.newest_index:  # nobody archived until now
+                keeper.move(structs.replace(keeper.exported, upto=keeper.newest_index), [])
+        else:
+            self._exported_total = total_bytes_of(row[1]) - unpack_kept(*row).data_bytes
+        self._behind_since = self._loop.time()
+        self._keeper = keeper
+        return keeper
+
+    def _let_go(self) -> None:
+        if self._hold is not None:
+            self._hold.release()
+            self._hold = None
+
+    def _measure(self, keeper: EffectsKeeper) -> None:
+        lag = keeper.newest_index - keeper.exported.upto
+        if lag <= 0:
+            self._behind_since = self._loop.time()
+        self._lag_entries.set(max(lag, 0))
+        self._lag_seconds.set(self._loop.time() - self._behind_since)
+
+    def _collect_acks(self) -> None:
+        acks = self._take_acks()
+        over = len(self._acks) + len(acks) - ACK_MARKS_WAITING_MAX
+        if over > 0:
+            self._failures.labels(reason="ack_marks_dropped").inc(over)
+        self._acks.extend(acks)
+
+    # Exporting
+
+    async def _export_due(self, keeper: EffectsKeeper) -> bool:
+        """Export a range if one is due; return whether another may be."""
+        if self._destination is None:
+            self._destination = await self._resume(keeper)
+        self._take_marks(keeper)
+        upto = self._upto(keeper)
+        if not self._is_due(keeper, upto):
+            return False
+        config = self._config
+        plan = RangePlan(
+            keeper.exported,
+            upto,
+            config.range_entries,
+            config.range_bytes,
+            config.policy,
+            self._reports.copy(),
+            tuple(self._acks),
+        )
+        export = RangeExport(
+            plan, self._identity, self._source, self._destination, lambda: self._is_stopping
+        )
+        began = self._loop.time()
+        done = await self._in_thread(export.run)
+        if done is None or self._source.keeper() is not keeper:
+            return False  # a snapshot came between: its successor begins behind it
+        await self._take(keeper, done, began)
+        return True
+
+    async def _in_thread(self, work: Callable[[], RangeDone | None]) -> RangeDone | None:
+        """Run in a thread that outlives a cancelled round, so that `stop` can wait for it."""
+        future = self._loop.run_in_executor(None, work)
+        future.add_done_callback(_retrieve)
+        self._work = future
+        return await asyncio.shield(future)
+
+    async def _take(self, keeper: EffectsKeeper, done: RangeDone, began: float) -> None:
+        """The range is in the archive: let its rows and its log go."""
+        manifest = done.manifest
+        keeper.move(done.exported, done.indexes)
+        self._exported_total = done.total_bytes
+        self._behind_since = began
+        self._hold_from(manifest.last + 1)
+        for index in [index for index in self._reports if index <= manifest.last]:
+            del self._reports[index]
+        self._acks = deque((ack for ack in self._acks if ack[3] > manifest.last), self._acks.maxlen)
+        self._ranges.inc()
+        self._bytes.inc(done.written_bytes)
+        logger.debug("exported %d to %d", manifest.first, manifest.last)
+        await asyncio.sleep(0)
+
+    def _hold_from(self, index: int) -> None:
+        held = self._hold
+        self._hold = self._source.hold(index)
+        if held is not None:
+            held.release()
+
+    async def _resume(self, keeper: EffectsKeeper) -> Destination:
+        """Ask the archive how far this node's ranges go; drop the rows that it has."""
+        identity, known = self._identity, keeper.exported
+
+        def ask() -> tuple[Destination, Exported]:
+            destination = open_destination(self._config.url)
+            return destination, find_exported(destination, identity, known)
+
+        destination, found = await asyncio.to_thread(ask)
+        async for rows in self._rows_from(keeper, 0):
+            indexes = [index for index, _ in rows if index <= found.upto]
+            if not indexes:
+                break
+            keeper.move(found, indexes)
+            self._exported_total = total_bytes_of(rows[len(indexes) - 1][1])
+        if found != keeper.exported:
+            keeper.move(found, [])
+        self._hold_from(found.upto + 1)
+        return destination
+
+    async def _rows_from(
+        self, keeper: EffectsKeeper, above: int
+    ) -> AsyncIterator[list[tuple[int, bytes]]]:
+        """Yield rows in order, some at a time. Raises LogGone when the state was replaced."""
+        while True:
+            rows = await asyncio.to_thread(self._source.rows, above, ROWS_PER_READ)
+            if self._source.keeper() is not keeper:
+                raise LogGone("the state was replaced")
+            if not rows:
+                return
+            yield rows
+            above = rows[-1][0]
+
+    # When
+
+    def _take_marks(self, keeper: EffectsKeeper) -> None:
+        now = self._loop.time()
+        while keeper.marks:
+            index = keeper.marks.pop(0)
+            if index not in self._reports:
+                self._waiting_marks[index] = now
+        for index, since in list(self._waiting_marks.items()):
+            if index <= keeper.exported.upto or now - since > REPORT_WAIT_S:
+                del self._waiting_marks[index]
+
+    def _upto(self, keeper: EffectsKeeper) -> int:
+        """Return the last entry that may be exported: what a mark reports belongs beside it."""
+        if self._waiting_marks:
+            return min(keeper.newest_index, min(self._waiting_marks) - 1)
+        return keeper.newest_index
+
+    def _is_due(self, keeper: EffectsKeeper, upto: int) -> bool:
+        if upto <= keeper.exported.upto:
+            return False
+        config = self._config
+        return (
+            upto - keeper.exported.upto >= config.range_entries
+            or keeper.total_bytes - self._exported_total >= config.range_bytes
+            or self._loop.time() - self._behind_since >= config.range_s
+        )
+
+    # Giving up
+
+    async def _keep_within_hold(self, keeper: EffectsKeeper) -> None:
+        """Give up the oldest entries when the archive lags by more than is held for it."""
+        if keeper.total_bytes - self._exported_total <= self._config.hold_bytes:
+            return
+        target = keeper.total_bytes - int(self._config.hold_bytes * _GIVEN_UP_TO)
+        count = 0
+        async for rows in self._rows_from(keeper, keeper.exported.upto):
+            going = [index for index, row in rows if total_bytes_of(row) <= target]
+            if not going:
+                break
+            self._exported_total = total_bytes_of(rows[len(going) - 1][1])
+            self._give_up(keeper, going)
+            count += len(going)
+        if count:
+            self._hold_from(keeper.exported.upto + 1)
+            self._on_alarm(
+                ALARM_LAG,
+                f"the archive lags: {count} entries up to {keeper.exported.upto} left the log"
+                " before this node exported them; other nodes may have them",
+            )
+
+    def _give_up(self, keeper: EffectsKeeper, indexes: list[int]) -> None:
+        keeper.move(Exported(indexes[-1], keeper.exported.chain), indexes)
+        self._given_up.inc(len(indexes))
+
+
+def _retrieve(future: "asyncio.Future[RangeDone | None]") -> None:
+    """Whoever waited for it may be gone."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,18 @@
+"""Limits of the archiver, each with what it protects."""
+
+from typing import Final
+
+ROWS_PER_READ: Final = 32
+"""Kept rows read at once: a row of an entry with 4,096 effects has 200 KiB."""
+ROW_GROUP_BYTES: Final = 8 << 20
+"""Of entries' data in memory before a row group is written."""
+ROW_GROUP_OPERATIONS: Final = 65_536
+"""Of operations, likewise."""
+ACK_MARKS_WAITING_MAX: Final = 65_536
+"""Ack marks that wait for a range; the oldest go first."""
+REPORT_WAIT_S: Final = 600.0
+"""How long a range waits for what this node reports at an audit mark; then it goes without."""
+STEP_EVERY_S: Final = 0.5
+RETRY_MIN_S: Final = 1.0
+RETRY_MAX_S: Final = 60.0
+"""Between two tries when the archive cannot be written."""

@@ -1,0 +1,289 @@
+"""Writes one range: its Parquet files, then its manifest, which makes it exist.
+
+Runs in a worker thread. The same entries give the same names, so that what a crash left unnamed is
+written over; nothing else of this node's folder is touched.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from hashlib import sha256
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from qm.archive.columns import Columns, MarkReport
+from qm.archive.destination import Destination
+from qm.archive.facts import body_digests, entry_facts
+from qm.archive.limits import ROWS_PER_READ
+from qm.archive.manifest import (
+    MANIFEST_NAME,
+    Manifest,
+    ManifestFile,
+    encode_manifest,
+    range_folder,
+)
+from qm.archive.schema import (
+    METADATA_CLUSTER,
+    METADATA_GROUP,
+    METADATA_NODE,
+    METADATA_SCHEMA,
+    SCHEMA_VERSION,
+    SCHEMAS,
+    Part,
+)
+from qm.archive.source import ArchiveSource
+from qm.store.kept import Exported, KeptEntry, unpack_kept
+
+_DICTIONARY_COLUMNS: Final = {
+    Part.ENTRIES: ["term", "leader"],
+    Part.OPERATIONS: [
+        "index", "term", "time_ms", "operation", "queue_id", "queue", "source_queue_manager",
+        "destination", "transaction", "reason", "size_bytes", "body_index",
+    ],
+    Part.QUEUES: ["index", "audit_mark", "queue"],
+    Part.ACKS: ["edge"],
+}  # fmt: skip
+"""Whose values repeat; looking for repetitions in the others costs CPU for nothing."""
+_COMPRESSION: Final = "zstd"
+_COMPRESSION_LEVEL: Final = 1
+
+
+class Policy(Enum):
+    """What of messages' bodies goes into the archive."""
+
+    NONE = "none"
+    """Nothing: each entry's hash vouches for them."""
+    DIGEST = "digest"
+    """A SHA-256 of each packet."""
+    FULL = "full"
+    """The entries themselves: what compaction and restoring need."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Whose archive it is."""
+
+    cluster: str
+    """Hexadecimal."""
+    node: str
+    """name.incarnation."""
+    group: int
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """Return what each file says of itself."""
+        return {
+            METADATA_SCHEMA: str(SCHEMA_VERSION).encode(),
+            METADATA_CLUSTER: self.cluster.encode(),
+            METADATA_NODE: self.node.encode(),
+            METADATA_GROUP: str(self.group).encode(),
+        }
+
+
+AckRow = tuple[str, int, int, int, int]
+"""edge, session, position, depends_on_index, commit_index_known."""
+
+
+class RangePlan(msgspec.Struct, frozen=True):
+    """What to export: entries above `after`, up to `upto`, until a limit is reached."""
+
+    after: Exported
+    upto: int
+    entries_max: int
+    bytes_max: int
+    """Of entries' data."""
+    policy: Policy
+    reports: dict[int, MarkReport]
+    """By index of the audit mark."""
+    acks: Sequence[AckRow]
+
+
+class RangeDone(msgspec.Struct, frozen=True):
+    """What was exported."""
+
+    manifest: Manifest
+    exported: Exported
+    indexes: list[int]
+    total_bytes: int
+    """KeptEntry.total_bytes of the last entry."""
+    operations: int
+    written_bytes: int
+
+
+class ExportStopped(Exception):
+    """The node stops: nothing was named in a manifest."""
+
+
+class RangeExport:
+    """One range. `run` once."""
+
+    def __init__(
+        self,
+        plan: RangePlan,
+        identity: Identity,
+        source: ArchiveSource,
+        destination: Destination,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._plan = plan
+        self._identity = identity
+        self._source = source
+        self._destination = destination
+        self._is_stopping = is_stopping
+        self._columns = Columns(identity.group)
+        self._parts: dict[Part, _PartFile] = {}
+        self._operations = 0
+
+    def run(self) -> RangeDone | None:
+        """Export; None when there is nothing above `after`.
+
+        Raises DestinationError, LogGone, OSError, ExportStopped.
+        """
+        indexes: list[int] = []
+        first: KeptEntry | None = None
+        chain, last = b"", None
+        for kept in self._entries():
+            first = first or kept
+            chain = self._add(kept)
+            last = kept
+            indexes.append(kept.index)
+        if first is None or last is None:
+            return None
+        self._flush()
+        self._add_reports(indexes)
+        self._add_acks(last.index)
+        return self._finish(first, last, chain, indexes)
+
+    def _entries(self) -> Iterable[KeptEntry]:
+        """Yield the rows of the range; it ends at a limit, or where the chain is broken."""
+        plan, index = self._plan, self._plan.after.upto
+        left_entries, left_bytes = plan.entries_max, plan.bytes_max
+        previous: int | None = None
+        while True:
+            rows = self._source.rows(index, min(ROWS_PER_READ, left_entries))
+            for index, row in rows:
+                if index > plan.upto:
+                    return
+                kept = unpack_kept(index, row)
+                if previous is not None and kept.previous_index != previous:
+                    return
+                previous = index
+                yield kept
+                left_entries -= 1
+                left_bytes -= kept.data_bytes
+                if left_entries <= 0 or left_bytes <= 0:
+                    return
+            if not rows:
+                return
+
+    def _add(self, kept: KeptEntry) -> bytes:
+        if self._is_stopping():
+            raise ExportStopped
+        policy = self._plan.policy
+        is_full = policy is Policy.FULL
+        wants_digests = policy is Policy.DIGEST and kept.index in kept.body_indexes.cast("Q")
+        data = None
+        if is_full or wants_digests or kept.needs_commands:
+            data = self._source.entry(kept.index)
+        facts = entry_facts(kept, data) if data is not None and kept.needs_commands else None
+        digests = body_digests(kept, data) if data is not None and wants_digests else {}
+        report = self._plan.reports.get(kept.index)
+        chain = self._columns.add(kept, data if is_full else None, facts, digests, report)
+        self._operations += kept.count
+        if self._columns.is_full:
+            self._flush()
+        return chain
+
+    def _flush(self) -> None:
+        """Write a row group."""
+        if self._columns.is_empty:
+            return
+        entries, operations = self._columns.take()
+        self._part(Part.ENTRIES).write(entries)
+        self._part(Part.OPERATIONS).write(operations)
+
+    def _part(self, part: Part) -> "_PartFile":
+        file = self._parts.get(part)
+        if file is None:
+            file = self._parts[part] = _PartFile(part, self._identity.metadata())
+        return file
+
+    def _add_reports(self, indexes: Sequence[int]) -> None:
+        group = self._identity.group
+        rows = [
+            (group, index, report.number, *queue)
+            for index, report in sorted(self._plan.reports.items())
+            if indexes[0] <= index <= indexes[-1]
+            for queue in report.queues
+        ]
+        self._add_rows(Part.QUEUES, rows)
+
+    def _add_acks(self, last: int) -> None:
+        group = self._identity.group
+        self._add_rows(Part.ACKS, [(group, *ack) for ack in self._plan.acks if ack[3] <= last])
+
+    def _add_rows(self, part: Part, rows: Sequence[tuple[Any, ...]]) -> None:
+        if rows:
+            schema = SCHEMAS[part]
+            columns = zip(zip(*rows, strict=True), schema, strict=True)
+            arrays = [pa.array(values, field.type) for values, field in columns]
+            self._part(part).write(pa.Table.from_arrays(arrays, schema=schema))
+
+    def _finish(
+        self, first: KeptEntry, last: KeptEntry, chain: bytes, indexes: list[int]
+    ) -> RangeDone:
+        identity, after = self._identity, self._plan.after
+        begin = max(after.upto, first.previous_index) + 1
+        folder = range_folder(identity.cluster, identity.node, begin, last.index)
+        files, written = [], 0
+        for part, file in self._parts.items():
+            data, rows = file.finish()
+            name = f"{part.value}.parquet"
+            digest = sha256(data).hexdigest()
+            if self._is_stopping():
+                raise ExportStopped
+            self._destination.write(f"{folder}/{name}", data)
+            files.append(ManifestFile(part.value, name, len(data), digest, rows))
+            written += len(data)
+        manifest = Manifest(
+            schema=SCHEMA_VERSION,
+            cluster=identity.cluster,
+            node=identity.node,
+            group=identity.group,
+            first=begin,
+            last=last.index,
+            previous_index=first.previous_index,
+            chain_before=first.chain_before.hex(),
+            chain_after=chain.hex(),
+            files=tuple(files),
+            is_gap_before=not after.restored_at and first.chain_before != after.chain,
+            restored_at=after.restored_at,
+        )
+        self._destination.write(f"{folder}/{MANIFEST_NAME}", encode_manifest(manifest))
+        exported = Exported(last.index, chain)
+        return RangeDone(manifest, exported, indexes, last.total_bytes, self._operations, written)
+
+
+class _PartFile:
+    """A Parquet file in the making, in memory: bounded by the range's limit of bytes."""
+
+    def __init__(self, part: Part, metadata: dict[bytes, bytes]) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._rows = 0
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            SCHEMAS[part].with_metadata(metadata),
+            compression=_COMPRESSION,
+            compression_level=_COMPRESSION_LEVEL,
+            use_dictionary=_DICTIONARY_COLUMNS[part],
+        )
+
+    def write(self, table: pa.Table) -> None:
+        """Append a row group."""
+        self._rows += table.num_rows
+        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+
+    def finish(self) -> tuple[memoryview, int]:
+        """Return the file and its number of rows."""
+        self._writer.close()
+        return memoryview(self._sink.getvalue()), self._rows

@@ -1,0 +1,42 @@
+"""What the archiver needs of the node that it runs on."""
+
+from typing import Protocol
+
+from qm.store.kept import EffectsKeeper
+
+
+class LogGone(Exception):
+    """An entry left the log, or the state, before it was exported."""
+
+
+class LogHold(Protocol):
+    """Keeps entries of the log readable."""
+
+    def release(self) -> None:
+        """Let them go."""
+
+
+class ArchiveSource(Protocol):
+    """Kept rows and the log of one node. In the node's loop but for what says otherwise."""
+
+    def keeper(self) -> EffectsKeeper | None:
+        """Return who keeps rows now; None while a snapshot replaces the state, another one after
+        that.
+        """
+
+    def hold(self, index: int) -> LogHold:
+        """Keep an entry and all later ones in the log. Raises LogGone."""
+
+    def next_row(self, above: int) -> tuple[int, bytes] | None:
+        """Return (index, kept row) of the next entry, in the loop; None when there is none."""
+
+    def rows(self, above: int, limit: int) -> list[tuple[int, bytes]]:
+        """Return (index, kept row) of the next entries, in a thread: it may wait for the disk.
+
+        Raises LogGone when the state was replaced or closed.
+        """
+
+    def entry(self, index: int) -> bytes:
+        """Return an entry's data, from any thread while it is held. Raises LogGone, and OSError
+        when the disk gives back other bytes.
+        """

@@ -1,0 +1,118 @@
+"""The archive's archiver on this node: what it reads, and what it is told."""
+
+from collections.abc import Callable, Sequence
+
+from qm.archive.archiver import Archiver, ArchiverConfig
+from qm.archive.columns import MarkReport
+from qm.archive.ranges import AckRow, Identity, Policy
+from qm.archive.source import LogGone, LogHold
+from qm.node.applying import AppliedStore
+from qm.node.config import ArchiveSection
+from qm.node.endpoints import MsmqEndpoint
+from qm.node.replicated import GROUP, ReplicatedStore
+from qm.observe.metrics import Metrics
+from qm.store.audit import Mark, Proof
+from qm.store.kept import EffectsKeeper
+from qm.store.store import Store
+from raft.log_view import Compacted, Unavailable
+from raft.recovery import LogDamaged
+
+
+class StoreSource:
+    """Implements `qm.archive.source.ArchiveSource`."""
+
+    def __init__(self, machine: AppliedStore) -> None:
+        self._machine = machine
+
+    @property
+    def _store(self) -> Store:
+        return self._machine.store
+
+    def keeper(self) -> EffectsKeeper | None:
+        """See ArchiveSource.keeper."""
+        return None if self._machine.is_installing else self._store.kept
+
+    def hold(self, index: int) -> LogHold:
+        """See ArchiveSource.hold."""
+        try:
+            return self._store.hold_log(index)
+        except Compacted as error:
+            raise LogGone(str(error)) from error
+
+    def next_row(self, above: int) -> tuple[int, bytes] | None:
+        """See ArchiveSource.next_row."""
+        rows = self._store.kept_rows(above, 1)
+        return rows[0] if rows else None
+
+    def rows(self, above: int, limit: int) -> list[tuple[int, bytes]]:
+        """See ArchiveSource.rows."""
+        with self._machine.files:
+            if self._machine.is_closed:
+                raise LogGone("this node stops")
+            return self._store.kept_rows(above, limit)
+
+    def entry(self, index: int) -> bytes:
+        """See ArchiveSource.entry."""
+        try:
+            return self._store.read_entry(index)
+        except (Compacted, Unavailable) as error:
+            raise LogGone(str(error)) from error
+        except LogDamaged as error:
+            raise OSError(str(error)) from error
+
+
+class Archiving:
+    """An archiver where the configuration names an archive; else nothing."""
+
+    def __init__(
+        self,
+        section: ArchiveSection,
+        replicated: ReplicatedStore,
+        msmq: MsmqEndpoint,
+        on_alarm: Callable[[str, str], None],
+        metrics: Metrics,
+    ) -> None:
+        self.archiver: Archiver | None = None
+        if not section.url:
+            return
+        config = replicated.config
+        self.archiver = Archiver(
+            archiver_config(section),
+            Identity(config.cluster.hex(), config.node, GROUP),
+            StoreSource(replicated.machine),
+            lambda: _ack_rows(replicated.node, msmq),
+            on_alarm,
+            metrics,
+        )
+        self.archiver.begin()
+
+    async def stop(self) -> None:
+        """Let a range at work end, and the log go; before the state is closed."""
+        if self.archiver is not None:
+            await self.archiver.stop()
+
+    def proved(self, mark: Mark, proof: Proof) -> None:
+        """The state at an audit mark was read: what it holds goes into the archive."""
+        if self.archiver is not None and proof.is_sound:
+            self.archiver.report(mark.index, MarkReport(mark.number, proof.digest, proof.queues))
+
+
+def archiver_config(section: ArchiveSection) -> ArchiverConfig:
+    """Return what a configuration says, in the units of `qm.archive`."""
+    return ArchiverConfig(
+        url=section.url,
+        policy=Policy(section.bodies),
+        range_entries=section.range_entries,
+        range_bytes=section.range_mb << 20,
+        range_s=section.range_s,
+        hold_bytes=section.hold_mb << 20,
+    )
+
+
+def _ack_rows(edge: str, msmq: MsmqEndpoint) -> Sequence[AckRow]:
+    if msmq.edge is None:
+        return ()
+    return [
+        (edge, mark.session, mark.acknowledged, mark.depends_on, mark.commit_index)
+        for mark in msmq.edge.drain_ack_marks()
+    ]
