@@ -43,6 +43,15 @@ for tool in keepalived haproxy nft; do
     fi
 done
 
+# `make test-image` builds the image without a registry.
+for tool in buildah debootstrap; do
+    if command -v "$tool" >/dev/null 2>&1 || [ -x "/usr/sbin/$tool" ]; then
+        echo "deps-system: $tool found"
+    else
+        echo "deps-system: no $tool; test-image needs it: apt-get install --no-install-recommends $tool"
+    fi
+done
+
 # `make bench` measures these beside us; without them it omits their figures.
 for peer in rabbitmq-server nats-server; do
     if command -v "$peer" >/dev/null 2>&1 || [ -x "/usr/sbin/$peer" ]; then

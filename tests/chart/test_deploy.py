@@ -1,19 +1,26 @@
 """What deploy/ names exists and can be used: its commands run, its configurations load."""
 
+import contextlib
+import functools
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
-import yaml
 
 from qm.cli.main import main
-from qm.node.loading import parse
+from qm.node.config import HTTP_PORT
 from tests.chart.rendering import ROOT
+from tests.cluster.harness import free_network
+from tests.drills.processes import process, until
+from tests.image.compose import FILE, load
+from tests.image.compose import parse as parse_compose
 
 DEPLOY = ROOT / "deploy"
+READY_S = 120.0
 
 
 def command_of(words: list[str]) -> click.Command:
@@ -29,25 +36,64 @@ def command_of(words: list[str]) -> click.Command:
     return found
 
 
-def test_compose_makes_certificates_and_a_configuration_that_load(tmp_path: Path) -> None:
-    compose = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
-    (script,) = compose["services"]["pki"]["command"]
-    script, chown, _ = script.partition("chown")
+def test_compose_starts_three_nodes_that_find_each_other(tmp_path: Path) -> None:
+    """What its containers run, as processes; `make test-image` runs the containers."""
+    compose = load({"QUORATE_IMAGE": "quorate"})
+    network = free_network()
+    services = {name: compose.services[name] for name in ("n1", "n2", "n3")}
+    hosts = {name: f"{network}.{10 + k}" for k, name in enumerate(services, 1)}
+    (script,) = compose.services["pki"].command
+    script, chown, _ = script.replace("127.0.0.1", f"{network}.1").partition("chown")
     assert chown
-    script = script.replace("$$", "$").replace("/pki", str(tmp_path))
+    script = script.replace("/pki", str(tmp_path / "pki"))
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     for _ in range(2):  # a second start finds what the first one made
         subprocess.run(["sh", "-c", script], env=environment, check=True, timeout=120)
-    text = (DEPLOY / "compose" / "node.toml").read_text().replace("/etc/quorate/pki", str(tmp_path))
-    for name in ("n1", "n2", "n3"):
-        service = compose["services"][name]
-        config = parse(text, tmp_path, service["environment"])
-        assert (config.name, config.host, config.birth.automatic) == (
-            name,
-            service["hostname"],
-            True,
-        )
-        assert command_of(service["healthcheck"]["test"][2:]).name == "ready"
+    with contextlib.ExitStack() as running:
+        for name, service in services.items():
+            # Containers have a network and folders of their own; these have an address.
+            text = (DEPLOY / "compose" / "node.toml").read_text().replace("0.0.0.0", hosts[name])
+            for other, host in hosts.items():
+                text = text.replace(f'host = "{other}"', f'host = "{host}"')
+            text = text.replace('host = "${NODE_NAME}"', f'host = "{hosts[name]}"')
+            text = text.replace("/etc/quorate/pki", str(tmp_path / "pki"))
+            text = text.replace("/var/lib/quorate", str(tmp_path / name))
+            config = tmp_path / f"{name}.toml"
+            config.write_text(text)
+            argv = [sys.executable, "-m", "qm", "node", "run", "--config", str(config)]
+            running.enter_context(process(argv, environment=service.environment))
+        for name, service in services.items():
+            assert service.healthcheck is not None
+            kind, program, *question = service.healthcheck.test
+            assert (kind, program) == ("CMD", "qm")
+            ask = [sys.executable, "-m", "qm", *question, "--http", f"{hosts[name]}:{HTTP_PORT}"]
+            until(functools.partial(run, ask), lambda seen: seen[0] == 0, READY_S)
+
+
+def run(argv: list[str]) -> tuple[int, str]:
+    """Return the exit status of a command and what it said."""
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("    image: ${QUORATE_IMAGE", "    imgae: ${QUORATE_IMAGE"),
+        ("restart: on-failure", "restart: on-success"),
+        ("interval: 5s", "interval: soon"),
+    ],
+)
+def test_a_compose_file_with_a_mistake_is_refused(right: str, wrong: str) -> None:
+    text = FILE.read_text()
+    assert right.strip() in text
+    with pytest.raises((ValueError, msgspec.ValidationError)):
+        parse_compose(text.replace(right.strip(), wrong.strip()), {"QUORATE_IMAGE": "quorate"})
+
+
+def test_compose_says_what_it_lacks() -> None:
+    with pytest.raises(ValueError, match="QUORATE_IMAGE: set QUORATE_IMAGE to the image"):
+        load({})
 
 
 def test_the_unit_stops_the_node_that_it_runs() -> None:

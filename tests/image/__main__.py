@@ -1,0 +1,101 @@
+"""The image, built twice and compared, then started as the compose file says: `make test-image`.
+
+Needs root, buildah and debootstrap (`make deps-system` says how); no registry and no Docker. Prints
+JSON and writes it to build/test-image.json. Exit code 1: something does not hold, `broken` says
+what. 69: this machine lacks something.
+"""
+
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from tests.image.buildah import Store
+from tests.image.building import IMAGE, base, build_twice
+from tests.image.compose import ROOT
+from tests.image.containers import Rig
+
+OUTPUT: Final = Path("build") / "test-image.json"
+FOLDER: Final = ROOT / "build" / "image"
+EXIT_STATUS_UNAVAILABLE: Final = 69
+TOOLS: Final = ("buildah", "debootstrap", "ip", "nft")
+PORTS: Final = ["1801/tcp", "1811/tcp", "1812/tcp", "1813/tcp", "1814/tcp", "3527/udp"]
+_ADMIN: Final = {
+    "QM_ENDPOINT": "n1:1811,n2:1811,n3:1811",
+    "QM_TLS_AUTHORITY": "/etc/quorate/pki/authority.pem",
+    "QM_TLS_CERTIFICATE": "/etc/quorate/pki/admin.pem",
+    "QM_TLS_KEY": "/etc/quorate/pki/admin.key",
+}
+
+
+def main() -> int:
+    """Do everything; return the exit code."""
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if os.geteuid() != 0 or missing:
+        what = f"these tools: {', '.join(missing)}" if missing else "root"
+        print(f"test-image needs {what}; see `make deps-system`", file=sys.stderr)
+        return EXIT_STATUS_UNAVAILABLE
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    store = Store(FOLDER)
+    report: dict[str, Any] = {}
+    broken: list[str] = []
+    _build(store, report, broken)
+    _run(store, report, broken)
+    report["broken"] = broken
+    OUTPUT.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(report, indent=2))
+    return 1 if broken else 0
+
+
+def _build(store: Store, report: dict[str, Any], broken: list[str]) -> None:
+    digest = base(store, FOLDER)
+    compared = build_twice(store, FOLDER, digest)
+    report["base_digest"] = digest
+    report["image_digest"], second = compared.digests
+    report["is_reproducible"] = report["image_digest"] == second
+    report["differing_files"] = len(compared.differing)
+    report["image_mib"] = compared.image_mib
+    report["build_s"] = compared.build_s
+    if not report["is_reproducible"]:
+        names = ", ".join(compared.differing[:10]) or "only the image's own configuration"
+        broken.append(f"two builds differ: {names}")
+    config = store.config(IMAGE)
+    if config.exposed != PORTS or config.volumes != ["/var/lib/quorate"]:
+        broken.append(f"the image names other ports or volumes: {config}")
+
+
+def _run(store: Store, report: dict[str, Any], broken: list[str]) -> None:
+    folder = FOLDER / "containers"
+    shutil.rmtree(folder, ignore_errors=True)
+    rig = Rig(store, folder)
+    with rig:
+        pki = rig.containers["pki"]
+        pki.start()
+        if pki.wait(120) != 0:
+            broken.append(f"pki: {pki.log.read_text()}")
+            return
+        started = time.monotonic()
+        for node in rig.nodes():
+            node.start()
+        for node in rig.nodes():
+            node.wait_until_healthy()
+        report["ready_s"] = round(time.monotonic() - started, 1)
+        report["uids"] = [node.uid() for node in rig.nodes()]
+        first = rig.containers["n1"]
+        status, said = first.ask(
+            *("qm", "check", "send-receive", "--msmq", "n2"), environment=_ADMIN
+        )
+        report["send_receive"] = said.strip()
+        if status != 0:
+            broken.append(f"send-receive: {said}")
+        report["exit_statuses"] = [node.stop() for node in rig.nodes()]
+    report["written_outside_volumes"] = rig.written
+    if 0 in report["uids"] or any(report["exit_statuses"]) or rig.written:
+        broken.append("a container ran as root, wrote outside its volumes, or did not end well")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

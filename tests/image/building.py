@@ -1,0 +1,128 @@
+"""A base from Debian's packages, the image built on it twice, and a comparison of every byte."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tests.image.buildah import Store
+from tests.image.compose import ROOT
+
+DOCKERFILE: Final = ROOT / "deploy" / "image" / "Dockerfile"
+BASE: Final = "localhost/quorate-base"
+IMAGE: Final = "localhost/quorate"
+EPOCH_S: Final = 1_767_225_600
+"""Of every file of the image and of the image itself."""
+_SUITE: Final = "bookworm"
+_MIRROR: Final = "http://deb.debian.org/debian"
+_PACKAGES: Final = "python3,python3-venv,ca-certificates"
+_AUTHORITIES: Final = ("PIP_CERT", "SSL_CERT_FILE")
+
+
+class Comparison(msgspec.Struct):
+    """Two builds of one context."""
+
+    digests: list[str]
+    """Of the manifests; equal when every byte is."""
+    differing: list[str]
+    """Files that one build lacks or has otherwise."""
+    build_s: list[float]
+    image_mib: float
+
+
+def base(store: Store, folder: Path) -> str:
+    """Make the base once; return its digest."""
+    digest = store.digest(BASE)
+    if digest:
+        return digest
+    root = folder / "root"
+    shutil.rmtree(root, ignore_errors=True)
+    argv = ["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", _SUITE, str(root)]
+    subprocess.run([*argv, _MIRROR], stdout=subprocess.DEVNULL, check=True, timeout=1_200)
+    try:
+        return store.import_root(root, BASE, EPOCH_S)
+    finally:
+        shutil.rmtree(root)
+
+
+def build_twice(store: Store, folder: Path, base_digest: str) -> Comparison:
+    """Build from one copy of the sources, twice and without a cache."""
+    context = _context(folder / "context")
+    digests, seconds, layouts = [], [], []
+    for number in (1, 2):
+        started = time.monotonic()
+        store.build(
+            DOCKERFILE,
+            context,
+            IMAGE,
+            timestamp_s=EPOCH_S,
+            arguments={
+                "BASE": BASE,
+                "BASE_DIGEST": base_digest,
+                "SOURCE_DATE_EPOCH": str(EPOCH_S),
+            },
+            secrets=_secrets(folder),
+        )
+        seconds.append(round(time.monotonic() - started, 1))
+        digests.append(store.digest(IMAGE))
+        layouts.append(folder / f"oci-{number}")
+        store.export(IMAGE, layouts[-1])
+    contents = [_files(layout) for layout in layouts]
+    differing = sorted(
+        name
+        for name in contents[0].keys() | contents[1].keys()
+        if contents[0].get(name) != contents[1].get(name)
+    )
+    size = sum(blob.stat().st_size for blob in layouts[0].rglob("blobs/sha256/*"))
+    return Comparison(digests, differing, seconds, round(size / (1 << 20), 1))
+
+
+def _context(folder: Path) -> Path:
+    """Copy what .dockerignore lets through, so that both builds see the same."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    for name in (line.removeprefix("!") for line in lines if line.startswith("!")):
+        source = ROOT / name
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source, folder / name, ignore=ignored)
+        else:
+            shutil.copy(source, folder / name)
+    return folder
+
+
+def _secrets(folder: Path) -> dict[str, Path]:
+    """Return what pip needs on a network whose own authority signs everything."""
+    found = next((os.environ[name] for name in _AUTHORITIES if os.environ.get(name)), "")
+    if not found:
+        return {}
+    settings = folder / "pip.conf"
+    settings.write_text("[global]\ncert = /run/secrets/authority\n", encoding="utf-8")
+    return {"pip.conf": settings, "authority": Path(found)}
+
+
+def _files(layout: Path) -> dict[str, str]:
+    """Return name -> what matters of every file in an image's layers."""
+    index = json.loads((layout / "index.json").read_text(encoding="utf-8"))
+    manifest = json.loads(_blob(layout, index["manifests"][0]["digest"]).read_bytes())
+    found: dict[str, str] = {}
+    for number, layer in enumerate(manifest["layers"]):
+        with tarfile.open(_blob(layout, layer["digest"])) as archive:
+            for member in archive:
+                content = archive.extractfile(member) if member.isfile() else None
+                digest = hashlib.sha256(content.read()).hexdigest() if content else member.linkname
+                about = (member.mode, member.uid, member.gid, member.mtime, digest)
+                found[f"{number}/{member.name}"] = repr(about)
+    return found
+
+
+def _blob(layout: Path, digest: str) -> Path:
+    return layout / "blobs" / Path(*digest.split(":"))
