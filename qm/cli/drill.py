@@ -46,6 +46,11 @@ def list_scenarios() -> None:
 @click.option("--rate", type=click.IntRange(1), default=400, show_default=True, help="Per sender.")
 @click.option("--short", is_flag=True, help="The short list.")
 @click.option(
+    "--other-build", type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Folder with the build to upgrade to (pip install --no-deps --target); else this one"
+    " with the next apply version.",
+)  # fmt: skip
+@click.option(
     "-f", "--folder", type=click.Path(path_type=Path, file_okay=False), default="build/drill",
     show_default=True, help="Cluster, histories and report.",
 )  # fmt: skip
@@ -61,6 +66,7 @@ def run(
     seed: int,
     rate: int,
     short: bool,
+    other_build: Path | None,
     folder: Path,
     report: Path,
 ) -> None:
@@ -80,10 +86,10 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     target: Target
     if kind == "netns":
-        spaces = NamespaceTarget(kind, folder, _quiet)
+        spaces = NamespaceTarget(kind, folder, _quiet, other_build)
         target = spaces
     else:
-        target = ProcessTarget(kind, folder, network, _quiet)
+        target = ProcessTarget(kind, folder, network, _quiet, other_build)
     wanted = [SCENARIOS[name] for name in names] or [
         scenario
         for scenario in SCENARIOS.values()

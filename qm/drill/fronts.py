@@ -36,15 +36,15 @@ def front_abilities() -> frozenset[Ability]:
     )
 
 
-def keepalived_text(spaces: Namespaces, host: str, check: Path) -> str:
-    """Return a host's keepalived.conf; `check`: where its check-node.sh is."""
+def keepalived_text(spaces: Namespaces, host: str, hosts: Sequence[str], check: Path) -> str:
+    """Return the keepalived.conf of one of the hosts; `check`: where its check-node.sh is."""
     template = Template((DEPLOY / "keepalived" / "keepalived.conf").read_text(encoding="utf-8"))
-    others = [other.address for other in spaces.hosts.values() if other.name != host]
+    others = [spaces.hosts[other].address for other in hosts if other != host]
     return template.substitute(
         NODE_NAME=host,
         NODE_ADDRESS=spaces.hosts[host].address,
         INTERFACE=INSIDE,
-        PRIORITY=PRIORITY_FIRST + list(spaces.hosts).index(host),
+        PRIORITY=PRIORITY_FIRST + hosts.index(host),
         PEER_ADDRESSES="\n        ".join(others),
         VIRTUAL_ADDRESS=spaces.virtual_address,
         CHECK_SCRIPT=check,
@@ -58,11 +58,13 @@ class Fronts:
     def __init__(
         self, spaces: Namespaces, folder: Path, nodes: Callable[[], Sequence[str]]
     ) -> None:
-        """`folder`: for configurations and logs; `nodes`: those that a proxy sends peers to."""
+        """`folder`: for configurations and logs; `nodes`: the hosts where nodes are."""
         self._spaces = spaces
         self._folder = folder
         self._nodes = nodes
         self._running: dict[Ability, list[asyncio.subprocess.Process]] = {}
+        self._before: list[str] = []
+        """The nodes that what runs stands before."""
 
     @property
     def addresses(self) -> dict[Ability, str]:
@@ -74,6 +76,10 @@ class Fronts:
 
     async def start(self, kind: Ability) -> str:
         """See Target.front."""
+        nodes = list(self._nodes())
+        if nodes != self._before:
+            await self.stop()
+            self._before = nodes
         if kind not in self._running:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._running[kind] = []
@@ -101,16 +107,18 @@ class Fronts:
     async def _start_keepalived(self) -> None:
         check = self._folder / "check-node.sh"
         shutil.copy(DEPLOY / "keepalived" / "check-node.sh", check)
-        for host in self._spaces.hosts:
+        for host in self._before:
             config = self._folder / f"{host}.keepalived.conf"
-            config.write_text(keepalived_text(self._spaces, host, check), encoding="utf-8")
+            config.write_text(
+                keepalived_text(self._spaces, host, self._before, check), encoding="utf-8"
+            )
             argv = ["keepalived", "--dont-fork", "--log-console", "--use-file", str(config)]
             for kind in ("pid", "vrrp_pid", "checkers_pid"):
                 argv += [f"--{kind}", str(self._folder / f"{host}.{kind}")]
             await self._run(Ability.VIRTUAL_ADDRESS, host, self._spaces.command(host, *argv))
 
     async def _start_proxy(self) -> None:
-        addresses = [self._spaces.hosts[node].address for node in self._nodes()]
+        addresses = [self._spaces.hosts[node].address for node in self._before]
         environment = {f"NODE_{number}": address for number, address in enumerate(addresses, 1)}
         environment["VIRTUAL_ADDRESS"] = self._spaces.machine_address
         argv = ["haproxy", "-db", "-q", "-f", str(DEPLOY / "haproxy" / "haproxy.cfg")]

@@ -14,12 +14,13 @@ from typing import Final
 import aiohttp
 
 from qm.client.wire import Tls
+from qm.drill.builds import Builds
 from qm.drill.fronts import Fronts, front_abilities
 from qm.drill.namespaces import Namespaces, NamespacesRefused
 from qm.drill.tampering import Tampering
 from qm.drill.target import Ability, DrillNode, Refused, TargetFailed
-from qm.node.dev.layout import DevNode, Layout
-from qm.node.entering import init_cluster, join_cluster
+from qm.node.dev.layout import HOST_FIRST, DevNode, Layout
+from qm.node.entering import init_cluster, join_cluster, leave_cluster
 from qm.node.joining import JoinRefused
 from qm.node.pki import AUTHORITY_CERTIFICATE
 
@@ -27,10 +28,17 @@ READY_WAIT_S: Final = 60.0
 STOP_WAIT_S: Final = 60.0
 POLL_S: Final = 0.05
 NODES: Final = 3
+MACHINES: Final = 6
+"""Where nodes can be, those that join later included."""
 COMPUTER_NAME: Final = "QUORATE"
 CLIENTS: Final = "clients"
 
-_LOOPBACK: Final = frozenset({Ability.PROCESSES, Ability.PAUSE, Ability.DISKS})
+_LOOPBACK: Final = frozenset(
+    {
+        *(Ability.PROCESSES, Ability.PAUSE, Ability.DISKS),
+        *(Ability.SCALE, Ability.REPLACE, Ability.BUILDS),
+    }
+)
 _FRONTS: Final = """
 [msmq]
 listen = ["{host}", "{virtual}"]
@@ -41,8 +49,18 @@ aliases = ["{virtual}", "{proxy}"]
 class ProcessTarget:
     """The nodes' processes; where they run is the subclass's to say."""
 
-    def __init__(self, name: str, folder: Path, network: str, say: Callable[[str], None]) -> None:
-        """`network`: first three numbers of the nodes' addresses."""
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        network: str,
+        say: Callable[[str], None],
+        other_build: Path | None = None,
+    ) -> None:
+        """`network`: first three numbers of the nodes' addresses; `other_build`: see Builds.
+
+        Raises Refused.
+        """
         self.name: Final = name
         self.folder: Final = folder
         self._network = network
@@ -51,7 +69,10 @@ class ProcessTarget:
         self.tampering: Final = Tampering(
             folder / "tampering", lambda node: self._layout.folder / node
         )
+        self._builds = Builds(folder / "other-build", other_build)
         self._members: list[DevNode] = []
+        self._free: list[DevNode] = []
+        """Machines without a member, the one that was given up last at the end."""
         self._running: dict[str, asyncio.subprocess.Process] = {}
         self._paused: set[str] = set()
 
@@ -76,8 +97,8 @@ class ProcessTarget:
         del node
         return list(argv)
 
-    def _configure(self) -> None:
-        """Say in the nodes' configurations what is special where they run."""
+    def _configure(self, node: DevNode) -> None:
+        """Say in a node's configuration what is special where it runs."""
 
     # Life
 
@@ -86,7 +107,10 @@ class ProcessTarget:
         await self.down()
         shutil.rmtree(self._layout.folder, ignore_errors=True)
         self._members = self._layout.make(NODES, self._network)
-        self._configure()
+        self._free = [_machine(number, self._network) for number in range(NODES, MACHINES)]
+        self._builds.downgrade(*(node.name for node in (*self._members, *self._free)))
+        for node in self._members:
+            self._configure(node)
         await self.start(*(node.name for node in self._members))
         config = self._layout.config(self._members[0].name)
         try:
@@ -131,7 +155,7 @@ class ProcessTarget:
                         sys.executable,
                         *self.tampering.arguments(node, self._layout.config(node)),
                     ),
-                    env=self.tampering.environment(node),
+                    env={**self.tampering.environment(node), **self._builds.environment(node)},
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -189,6 +213,40 @@ class ProcessTarget:
         except JoinRefused as error:
             raise TargetFailed(str(error)) from error
 
+    async def grow(self) -> str:
+        """See Target.grow."""
+        node = self._free.pop(0)
+        # A cluster that was upgraded takes no older build in.
+        await self.change_build(
+            node.name, is_other=all(self._builds.is_other(m.name) for m in self._members)
+        )
+        shutil.rmtree(self._layout.folder / node.name, ignore_errors=True)
+        self._layout.add(node, self._members)
+        self._configure(node)
+        self._members.append(node)
+        await self.start(node.name)
+        await self.rejoin(node.name)
+        await self.until_ready(node.name)
+        return node.name
+
+    async def shrink(self, node: str) -> None:
+        """See Target.shrink."""
+        try:
+            await leave_cluster(self._layout.config(node), self._say)
+        except JoinRefused as error:
+            raise TargetFailed(str(error)) from error
+        await self.stop(node)
+        (gone,) = (member for member in self._members if member.name == node)
+        self._members.remove(gone)
+        self._free.append(gone)
+
+    async def change_build(self, node: str, *, is_other: bool) -> None:
+        """See Target.change_build."""
+        if is_other:
+            self._builds.upgrade(node)
+        else:
+            self._builds.downgrade(node)
+
     # Network
 
     async def front(self, kind: Ability) -> str:
@@ -226,13 +284,19 @@ class ProcessTarget:
 class NamespaceTarget(ProcessTarget):
     """A namespace for each node; clients are on the machine itself."""
 
-    def __init__(self, name: str, folder: Path, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        say: Callable[[str], None],
+        other_build: Path | None = None,
+    ) -> None:
         """Raises Refused where namespaces cannot be made."""
-        names = [f"n{k + 1}" for k in range(NODES)]
+        names = [f"n{k + 1}" for k in range(MACHINES)]
         # Two drills on one machine must not hear each other.
         network = f"10.181.{os.getpid() % 256}"
         self._spaces = Namespaces(f"d{os.getpid() % 10_000}", names, f"{network}.0/24", first=11)
-        super().__init__(name, folder, network, say)
+        super().__init__(name, folder, network, say, other_build)
         self._fronts = Fronts(
             self._spaces, folder / "fronts", lambda: [node.name for node in self.nodes]
         )
@@ -256,17 +320,14 @@ class NamespaceTarget(ProcessTarget):
             self._is_made = True
         await super().up()
 
-    def _configure(self) -> None:
+    def _configure(self, node: DevNode) -> None:
         """Serve at the fronts' addresses, too."""
         fronts = self._fronts.addresses
-        for node in self._members:
-            text = _FRONTS.format(
-                host=node.host,
-                virtual=fronts[Ability.VIRTUAL_ADDRESS],
-                proxy=fronts[Ability.PROXY],
-            )
-            with self._layout.config(node.name).open("a", encoding="utf-8") as config:
-                config.write(text)
+        text = _FRONTS.format(
+            host=node.host, virtual=fronts[Ability.VIRTUAL_ADDRESS], proxy=fronts[Ability.PROXY]
+        )
+        with self._layout.config(node.name).open("a", encoding="utf-8") as config:
+            config.write(text)
 
     async def down(self) -> None:
         """See Target.down."""
@@ -304,6 +365,10 @@ class NamespaceTarget(ProcessTarget):
         """See Target.heal."""
         self._spaces.heal()
         await super().heal()
+
+
+def _machine(number: int, network: str) -> DevNode:
+    return DevNode(f"n{number + 1}", f"{network}.{HOST_FIRST + number}")
 
 
 async def _not_ready(http: aiohttp.ClientSession, url: str) -> str:

@@ -128,6 +128,18 @@ class Conductor:
         request = control_pb2.TransferLeadershipRequest(to=to)
         await self._wire.call(lambda stubs: stubs.cluster.TransferLeadership, request)
 
+    async def apply_version(self) -> int:
+        """See Stage.apply_version."""
+        return (await self._status()).apply_version
+
+    async def known_version(self) -> int:
+        """See Stage.known_version."""
+        return min(member.command_version for member in (await self._status()).members)
+
+    async def _status(self) -> control_pb2.ClusterStatus:
+        request = control_pb2.GetStatusRequest()
+        return await self._wire.call(lambda stubs: stubs.cluster.GetStatus, request)
+
     async def drain(self, node: str) -> None:
         """See Stage.drain."""
         await self._wire.call(
@@ -160,11 +172,12 @@ async def run_round(
     the scenario has that. Receivers: a stream, two-phase readers, and a transactional one. `on_run`
     gets the run for a display.
     """
+    if scenario.prepare is not None:
+        # It may make the cluster anew, with other certificates.
+        await scenario.prepare(target)
     wire = Wire([node.api for node in target.nodes], target.tls)
     chance = random.Random(f"{scenario.name}/{settings.seed}")
     try:
-        if scenario.prepare is not None:
-            await scenario.prepare(target)
         through = await target.front(scenario.through) if scenario.through else ""
         nodes = [node.name for node in target.nodes]
         plan = await _plan(target, scenario, settings, wire, through)

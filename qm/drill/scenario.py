@@ -35,6 +35,12 @@ class Stage(Protocol):
     async def transfer(self, to: str) -> None:
         """Hand leadership over."""
 
+    async def apply_version(self) -> int:
+        """Return the apply version that is in force."""
+
+    async def known_version(self) -> int:
+        """Return the highest apply version that every member's build knows."""
+
     async def drain(self, node: str) -> None:
         """Have a node hand over leadership and take no new sessions."""
 

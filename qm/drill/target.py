@@ -22,6 +22,9 @@ class Ability(Enum):
     SMALL_DISKS = "fill a node's disk"
     CLOCKS = "set a node's wall clock"
     NETWORK = "cut nodes and clients off from each other"
+    SCALE = "take further nodes in and let them go again"
+    REPLACE = "give a member up and take another machine in"
+    BUILDS = "have nodes run another build"
     VIRTUAL_ADDRESS = "give clients a virtual address that moves between nodes"
     PROXY = "give clients a proxy in front of the nodes"
 
@@ -97,6 +100,15 @@ class Target(Protocol):
 
     async def rejoin(self, node: str) -> None:
         """Have a node that was started with an empty folder come back; return when it votes."""
+
+    async def grow(self) -> str:
+        """Take one more node in; return its name when it votes. Raises TargetFailed."""
+
+    async def shrink(self, node: str) -> None:
+        """Let a node leave for good, which may be dead. Raises TargetFailed."""
+
+    async def change_build(self, node: str, *, is_other: bool) -> None:
+        """Have a node that does not run start with the other build, or again with its first."""
 
     async def front(self, kind: Ability) -> str:
         """Return the address that clients know instead of the nodes', once somebody serves there.

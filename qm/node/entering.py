@@ -38,6 +38,15 @@ async def join_cluster(path: Path, say: Say) -> None:
         await steps.join(known_key(config, say))
 
 
+async def leave_cluster(path: Path, say: Say) -> None:
+    """Take the node of a configuration out of its cluster for good, whether it runs or not.
+
+    Raises JoinRefused.
+    """
+    async with open_steps(_load(path), say) as steps:
+        await steps.leave()
+
+
 def birth_of(config: NodeConfig, computer_name: str, dns_name: str) -> tuple[Provision, bytes]:
     """Return the command that makes the queue manager, and the key that seals its keys, which is
     made if there is none. Takes a moment. Raises JoinRefused.

@@ -1,44 +1,13 @@
 """Real nodes behind keepalived and HAProxy of deploy/: peers that know one address. Needs root."""
 
 import asyncio
-import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
-from qm.drill.process_target import NamespaceTarget
-from qm.drill.runner import Round, Settings, run_round
-from qm.drill.scenarios import SCENARIOS
 from qm.drill.target import Ability
 from qm.node.config import PING_PORT
 from qm.wire.ping import Ping, parse_ping, write_ping
-
-RATE_PER_S = 50.0
-
-
-def quiet(text: str) -> None:
-    del text
-
-
-@contextlib.asynccontextmanager
-async def hosts(folder: Path) -> AsyncIterator[NamespaceTarget]:
-    target = NamespaceTarget("netns", folder, quiet)
-    try:
-        await target.up()
-        yield target
-    finally:
-        await target.down()
-        target.remove()
-
-
-def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    # As the command does: uvloop forks where gRPC's threads run.
-    asyncio.run(scenario())
-
-
-async def drilled(target: NamespaceTarget, name: str) -> Round:
-    return await run_round(target, SCENARIOS[name], Settings(1, RATE_PER_S), lambda _: None)
+from tests.drills.hosts import drilled, hosts, run
 
 
 def pinged(address: str) -> tuple[str, Ping]:

@@ -71,7 +71,8 @@ def test_keepalived_moves_the_address_to_a_node_that_serves(
     with contextlib.ExitStack() as running:
         for name in spaces.hosts:
             config = tmp_path / f"{name}.conf"
-            config.write_text(keepalived_text(spaces, name, script), encoding="utf-8")
+            text = keepalived_text(spaces, name, list(spaces.hosts), script)
+            config.write_text(text, encoding="utf-8")
             argv = ["keepalived", "--dont-fork", "--log-console", "--use-file", str(config)]
             for kind in ("pid", "vrrp_pid", "checkers_pid"):
                 argv += [f"--{kind}", str(tmp_path / f"{name}.{kind}")]

@@ -1,5 +1,6 @@
 """The folder of a dev cluster: certificates, configurations, data, logs, process ids."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -119,8 +120,16 @@ class Layout(msgspec.Struct, frozen=True):
             issue(self.pki, node.name, Role.NODE, [node.host])
         for name, role in PRINCIPALS.items():
             issue(self.pki, name, role)
-        members = "".join(_MEMBER.format(name=node.name, host=node.host) for node in nodes)
         for node in nodes:
-            text = _TEMPLATE.format(name=node.name, host=node.host, authority=AUTHORITY_CERTIFICATE)
-            self.config(node.name).write_text(text + members)
+            self._configure(node, nodes)
         return nodes
+
+    def add(self, node: DevNode, seeds: Sequence[DevNode]) -> None:
+        """Make a certificate and a configuration for one more node, which knows its seeds."""
+        issue(self.pki, node.name, Role.NODE, [node.host])
+        self._configure(node, seeds)
+
+    def _configure(self, node: DevNode, members: Sequence[DevNode]) -> None:
+        text = _TEMPLATE.format(name=node.name, host=node.host, authority=AUTHORITY_CERTIFICATE)
+        known = (_MEMBER.format(name=member.name, host=member.host) for member in members)
+        self.config(node.name).write_text(text + "".join(known))
