@@ -36,11 +36,11 @@ CONTROL = Request("", 0, 0)
 class Node:
     """A log and a store in one folder; `apply` and `compact` are on the clock."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, keeps_effects: bool = False) -> None:
         path.mkdir(exist_ok=True)
         self.path = path
         self.log = Log.open(DiskDirectory(path).subdirectory("log"), LogConfig(1, 7))
-        self.store = Store(path / "store", self.log)
+        self.store = Store(path / "store", self.log, keeps_effects=keeps_effects)
         self.index = self.log.last_index()
         self.entry_bytes = 0
         """Of all entries that were appended."""
