@@ -2,35 +2,45 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark.flow import ages_by_queue, dead_letters, flow_by_queue, rate_by_minute
+from spark import summarizing
+from spark.base import Base, find_bases, newest
+from spark.engine import stage
 from spark.metrics import metrics_text
 from spark.ranges import (
+    FileProblem,
     Ranges,
     altered_files,
     find_ranges,
     problem_rows,
     read_tables,
 )
+from spark.replay import Replayed, ReplayPlan, marks_of, run_replay
 from spark.report import report_html
 from spark.rules import Audit, all_findings
 from spark.rules.carry import ENDS, STAYS, STREAMS, Carried, nothing_carried
+from spark.rules.digests import REPLAYED
+from spark.standing import last_audited
 from spark.store import ArchiveStore
-from spark.summary import AUDITED_NAME, Audited, Summary, last_audited
+from spark.summary import (
+    AUDIT_FOLDER,
+    AUDITED_NAME,
+    METRICS_NAME,
+    REPORT_NAME,
+    SUMMARY_NAME,
+    Audited,
+    ReplaySaid,
+    Summary,
+)
 from spark.tables import Tables
 
 logger = logging.getLogger(__name__)
 
-AUDIT_FOLDER: Final = "audit"
-EVIDENCE_ROWS_MAX: Final = 200
-"""Findings in the report; all of them are in findings/."""
-QUEUES_MAX: Final = 1000
-"""Queues in the report, busiest first."""
 _DIGITS: Final = 20
 _CARRIED: Final = {"stays": STAYS, "streams": STREAMS, "ends": ENDS}
 
@@ -44,6 +54,8 @@ class AuditOptions:
     """Highest index; None = as far as most nodes exported."""
     hashes_files: bool = True
     """Read every file once more to compare its bytes with its manifest."""
+    replays: bool = True
+    """Replay the log from the newest base on, and compare the state with what nodes told."""
 
 
 def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -> Summary:
@@ -52,48 +64,83 @@ def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -
     Repeating it after it was killed gives the same: the folder without `audited.json` is replaced.
     """
     before = last_audited(store, options.cluster)
-    base = before.last if before is not None else 0
-    ranges = find_ranges(store, options.cluster, base)
+    low = before.last if before is not None else 0
+    _stage(spark, "find ranges")
+    bases, base_problems = find_bases(store, options.cluster)
+    all_ranges = find_ranges(store, options.cluster, min(low, bases[-1].index if bases else 0))
+    ranges = all_ranges.above(low)
+    ranges.problems += [FileProblem(p.path, p.detail) for p in base_problems]
     upto = options.upto if options.upto is not None else ranges.majority_last()
-    folder = f"{options.cluster}/{AUDIT_FOLDER}/{base + 1:0{_DIGITS}}-{upto:0{_DIGITS}}"
-    if upto <= base:
-        logger.info("nothing new above index %d", base)
-        return Summary.nothing(options.cluster, base)
+    if upto <= low:
+        logger.info("nothing new above index %d", low)
+        return Summary.nothing(options.cluster, low)
     if options.hashes_files:
         _stage(spark, "hash files")
-        ranges.problems += altered_files(spark, store, ranges)
-        _leave_out(ranges)
+        ranges.leave_out(altered_files(spark, store, ranges))
+    tables = read_tables(spark, store, ranges, low, upto)
+    replays = _replays(spark, store, tables, all_ranges, bases) if options.replays else {}
+    marks = [row for group, replayed in replays.items() for row in marks_of(replayed, group)]
+    told = spark.createDataFrame(marks, REPLAYED)
+    audit = all_findings(tables, _carried(spark, store, before), told, _ends_of(spark, bases))
+    folder = f"{options.cluster}/{AUDIT_FOLDER}/{low + 1:0{_DIGITS}}-{upto:0{_DIGITS}}"
     store.remove_folder(folder)
-    carried = _carried(spark, store, before)
-    tables = read_tables(spark, store, ranges, base, upto)
-    audit = all_findings(tables, carried)
-    findings = audit.findings.unionByName(problem_rows(spark, ranges.problems))
-    _stage(spark, "findings")
-    findings.write.mode("overwrite").parquet(store.spark_path(f"{folder}/findings"))
-    _stage(spark, "carry")
-    for name in _CARRIED:
-        part: DataFrame = getattr(audit.carried, name)
-        part.write.mode("overwrite").parquet(store.spark_path(f"{folder}/carry/{name}"))
-    summary = _summarize(spark, store, folder, audit, tables, ranges, base, upto, options.cluster)
-    store.write(f"{folder}/summary.json", msgspec.json.format(msgspec.json.encode(summary)))
-    store.write(f"{folder}/report.html", report_html(summary).encode())
-    store.write(f"{folder}/metrics.prom", metrics_text(summary))
-    done = Audited(options.cluster, base + 1, upto, folder, summary.findings_total)
+    _write_tables(spark, store, folder, audit, ranges)
+    _stage(spark, "summary")
+    summary = Summary(
+        cluster=options.cluster,
+        first=low + 1,
+        last=upto,
+        nodes=sorted({manifest.node for manifest in ranges.manifests}),
+        ranges=len(ranges.manifests),
+        replays=[_said(group, replayed) for group, replayed in replays.items()],
+        **summarizing.counted(tables),
+        **summarizing.judged(spark.read.parquet(store.spark_path(f"{folder}/findings"))),
+        **summarizing.flows(tables, audit.stays),
+    )
+    store.write(f"{folder}/{SUMMARY_NAME}", msgspec.json.format(msgspec.json.encode(summary)))
+    store.write(f"{folder}/{REPORT_NAME}", report_html(summary).encode())
+    store.write(f"{folder}/{METRICS_NAME}", metrics_text(summary))
+    done = Audited(options.cluster, low + 1, upto, folder, summary.findings_total)
     store.write(f"{folder}/{AUDITED_NAME}", msgspec.json.encode(done))
     return summary
 
 
 def _stage(spark: SparkSession, name: str) -> None:
-    """Name what follows in Spark's own progress and UI."""
-    spark.sparkContext.setJobDescription(f"quorate audit: {name}")
-    logger.info("%s", name)
+    stage(spark, "audit", name)
 
 
-def _leave_out(ranges: Ranges) -> None:
-    """Leave out the files that turned out to be altered."""
-    bad = {problem.path for problem in ranges.problems}
-    for part, files in ranges.files.items():
-        ranges.files[part] = [(manifest, path) for manifest, path in files if path not in bad]
+def _replays(
+    spark: SparkSession,
+    store: ArchiveStore,
+    tables: Tables,
+    ranges: Ranges,
+    bases: list[Base],
+) -> dict[int, Replayed]:
+    """Replay each group as far as its last mark; a group without marks proves nothing."""
+    _stage(spark, "replay")
+    marked = tables.entries.where("audit_mark is not null and digest is not null")
+    last_marks = marked.groupBy("group").agg(F.max("index").alias("index")).collect()
+    replays = {}
+    for row in last_marks:
+        group, upto = row["group"], row["index"]
+        base = newest([base for base in bases if base.group == group], upto)
+        files = ranges.entry_files(group, base.index if base else 0, upto)
+        plan = ReplayPlan(url=store.url, group=group, base=base, files=files, upto=upto)
+        replays[group] = run_replay(spark, plan)
+        if replays[group].problem:
+            logger.warning("group %d: %s", group, replays[group].problem)
+    return replays
+
+
+def _said(group: int, replayed: Replayed) -> ReplaySaid:
+    return ReplaySaid(
+        group,
+        replayed.index,
+        len(replayed.marks),
+        replayed.digest,
+        replayed.problem,
+        replayed.is_damage,
+    )
 
 
 def _carried(spark: SparkSession, store: ArchiveStore, before: Audited | None) -> Carried:
@@ -109,47 +156,19 @@ def _carried(spark: SparkSession, store: ArchiveStore, before: Audited | None) -
     )
 
 
-def _rows(frame: DataFrame) -> list[dict[str, Any]]:
-    """Return a small frame."""
-    return [row.asDict() for row in frame.collect()]
+def _ends_of(spark: SparkSession, bases: list[Base]) -> DataFrame:
+    """Return (group, index, chain) of each base."""
+    rows = [(base.group, base.index, bytes.fromhex(base.chain)) for base in bases]
+    return spark.createDataFrame(rows, ENDS)
 
 
-def _summarize(
-    spark: SparkSession,
-    store: ArchiveStore,
-    folder: str,
-    audit: Audit,
-    tables: Tables,
-    ranges: Ranges,
-    base: int,
-    upto: int,
-    cluster: str,
-) -> Summary:
-    _stage(spark, "summary")
-    written = spark.read.parquet(store.spark_path(f"{folder}/findings"))
-    stays = audit.stays
-    busiest = (
-        flow_by_queue(tables)
-        .groupBy("queue")
-        .pivot("operation")
-        .agg(F.sum("messages"))
-        .fillna(0)
-        .limit(QUEUES_MAX)
-    )
-    return Summary(
-        cluster=cluster,
-        first=base + 1,
-        last=upto,
-        nodes=sorted({manifest.node for manifest in ranges.manifests}),
-        ranges=len(ranges.manifests),
-        entries=tables.one_copy_of_entries().count(),
-        operations=tables.one_copy_of_operations().count(),
-        findings_by_rule={
-            row["rule"]: row["count"] for row in _rows(written.groupBy("rule").count())
-        },
-        examples=_rows(written.orderBy("rule", "index").limit(EVIDENCE_ROWS_MAX)),
-        flow=_rows(busiest),
-        ages=_rows(ages_by_queue(stays, tables).limit(QUEUES_MAX)),
-        dead_letters=_rows(dead_letters(tables).limit(QUEUES_MAX)),
-        time_line=_rows(rate_by_minute(tables)),
-    )
+def _write_tables(
+    spark: SparkSession, store: ArchiveStore, folder: str, audit: Audit, ranges: Ranges
+) -> None:
+    _stage(spark, "findings")
+    findings = audit.findings.unionByName(problem_rows(spark, ranges.problems))
+    findings.write.mode("overwrite").parquet(store.spark_path(f"{folder}/findings"))
+    _stage(spark, "carry")
+    for name in _CARRIED:
+        part: DataFrame = getattr(audit.carried, name)
+        part.write.mode("overwrite").parquet(store.spark_path(f"{folder}/carry/{name}"))

@@ -3,38 +3,21 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.rules.stays import BEGINS, ENDS
 from spark.tables import Tables
 
 
 def flow_by_queue(tables: Tables) -> DataFrame:
-    """Return (queue, operation, messages, bytes)."""
-    return (
-        tables.one_copy_of_operations()
-        .groupBy("queue", "operation")
-        .agg(F.count("*").alias("messages"), F.sum("size_bytes").alias("bytes"))
+    """Return (queue, operation, reason, messages, bytes)."""
+    return tables.one_copy_of_operations.groupBy("queue", "operation", "reason").agg(
+        F.count("*").alias("messages"), F.sum("size_bytes").alias("bytes")
     )
 
 
-def ages_by_queue(stays: DataFrame, tables: Tables) -> DataFrame:
+def ages_by_queue(stays: DataFrame) -> DataFrame:
     """Return (queue, p50_s, p99_s, max_s): how long messages stayed before they were received."""
-    times = tables.one_copy_of_entries().select("group", "index", "time_ms")
-    key = ["group", "queue_id", "lookup_identifier"]
-    begun = (
-        stays.where(F.col("operation").isin(*BEGINS))
-        .groupBy(*key)
-        .agg(F.min("index").alias("index"))
-        .join(times, ["group", "index"])
-        .select(*key, F.col("time_ms").alias("begun_ms"))
-    )
-    ended = (
-        stays.where((F.col("operation") == "received") & F.col("operation").isin(*ENDS))
-        .join(times, ["group", "index"])
-        .select(*key, "queue", F.col("time_ms").alias("ended_ms"))
-    )
-    age = (F.col("ended_ms") - F.col("begun_ms")) / 1000
+    age = (F.col("time_ms") - F.col("begun_ms")) / 1000
     return (
-        ended.join(begun, key)
+        stays.where("operation = 'received'")
         .groupBy("queue")
         .agg(
             F.percentile_approx(age, 0.5).alias("p50_s"),
@@ -44,20 +27,10 @@ def ages_by_queue(stays: DataFrame, tables: Tables) -> DataFrame:
     )
 
 
-def dead_letters(tables: Tables) -> DataFrame:
-    """Return (queue, reason, messages) of what became a dead letter."""
-    return (
-        tables.one_copy_of_operations()
-        .where("operation = 'dead_lettered'")
-        .groupBy("queue", "reason")
-        .agg(F.count("*").alias("messages"))
-    )
-
-
 def rate_by_minute(tables: Tables) -> DataFrame:
     """Return (minute_ms, operation, messages) for the time line; minutes of cluster time."""
     minute = (F.floor(F.col("time_ms") / 60_000) * 60_000).alias("minute_ms")
-    kept = tables.one_copy_of_operations().where(
+    kept = tables.one_copy_of_operations.where(
         F.col("operation").isin("arrived", "received", "dead_lettered", "expired")
     )
     return kept.groupBy(minute, "operation").agg(F.count("*").alias("messages"))

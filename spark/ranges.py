@@ -1,7 +1,7 @@
 """Which ranges an archive holds, which of their files can be used, and which cannot and why."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,15 +17,14 @@ from qm.archive.manifest import (
     ManifestError,
     ManifestFile,
     decode_manifest,
+    range_folder,
 )
 from qm.archive.schema import SCHEMA_VERSION, SCHEMAS, Part
+from spark.cover import cover
 from spark.findings import FINDINGS
+from spark.standing import NoArchive
 from spark.store import ArchiveStore
 from spark.tables import Tables
-
-
-class NoArchive(ValueError):
-    """There is nothing to audit; the text says what is missing."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,48 @@ class Ranges:
     files: dict[Part, list[tuple[Manifest, str]]] = field(default_factory=lambda: defaultdict(list))
     problems: list[FileProblem] = field(default_factory=list)
 
+    def above(self, index: int) -> "Ranges":
+        """Return what reaches above an index."""
+        higher = Ranges()
+        higher.manifests = [manifest for manifest in self.manifests if manifest.last > index]
+        for part, files in self.files.items():
+            higher.files[part] = [(m, path) for m, path in files if m.last > index]
+        higher.problems = [p for p in self.problems if p.last > index or not p.last]
+        return higher
+
+    def whole_manifests(self) -> list[Manifest]:
+        """Return the manifests of ranges of whose entries and operations no file is missing."""
+        usable = {path for files in self.files.values() for _, path in files}
+        return [
+            manifest
+            for manifest in self.manifests
+            if all(
+                f"{folder_of(manifest)}/{file.name}" in usable
+                for file in manifest.files
+                if file.part in _JUDGED_PARTS
+            )
+        ]
+
+    def entry_files(self, group: int, after: int, upto: int) -> list[str]:
+        """Return files that hold the entries of (after, upto], in their order."""
+        paths: dict[tuple[str, int], list[str]] = {}
+        for manifest, path in self.files[Part.ENTRIES]:
+            if manifest.group == group:
+                paths.setdefault((manifest.node, manifest.first), []).append(path)
+        own = [m for m in self.manifests if (m.node, m.first) in paths and m.group == group]
+        return [
+            path
+            for piece in cover(own, after, upto)
+            for path in sorted(paths[piece.manifest.node, piece.manifest.first])
+        ]
+
+    def leave_out(self, problems: list[FileProblem]) -> None:
+        """Use these files no more."""
+        self.problems += problems
+        bad = {problem.path for problem in problems}
+        for part, files in self.files.items():
+            self.files[part] = [(manifest, path) for manifest, path in files if path not in bad]
+
     def majority_last(self) -> int:
         """Return the index up to which most nodes exported: there replicas can be compared."""
         lasts: dict[str, int] = {}
@@ -58,6 +99,7 @@ class Ranges:
         return sorted(lasts.values(), reverse=True)[len(lasts) // 2]
 
 
+_JUDGED_PARTS: Final = frozenset({Part.ENTRIES.value, Part.OPERATIONS.value})
 MANIFESTS_MAX: Final = 1_000_000
 _PATH_PARTS: Final = 5
 """cluster, ranges, node, indexes, file."""
@@ -77,7 +119,7 @@ def find_ranges(store: ArchiveStore, cluster: str, above: int) -> Ranges:
         except (ManifestError, OSError) as error:
             found.problems.append(FileProblem(path, f"unreadable manifest: {error}"))
             continue
-        problem = _range_problem(manifest, cluster)
+        problem = _range_problem(manifest, cluster, path)
         if problem:
             found.problems.append(_problem(path, manifest, problem))
         elif manifest.last > above:
@@ -85,17 +127,18 @@ def find_ranges(store: ArchiveStore, cluster: str, above: int) -> Ranges:
     return found
 
 
-def clusters(store: ArchiveStore) -> list[str]:
-    """Return the clusters that an archive holds, by the folders of their ranges."""
-    paths = store.names("", MANIFEST_NAME)
-    return sorted({path.partition("/")[0] for path in paths})
+def folder_of(manifest: Manifest) -> str:
+    """Return a range's folder within the archive."""
+    return range_folder(manifest.cluster, manifest.node, manifest.first, manifest.last)
 
 
-def _range_problem(manifest: Manifest, cluster: str) -> str:
+def _range_problem(manifest: Manifest, cluster: str, path: str) -> str:
     if manifest.cluster != cluster:
         return f"belongs to cluster {manifest.cluster}"
     if not 1 <= manifest.schema <= SCHEMA_VERSION:
         return f"has schema {manifest.schema}, this job knows up to {SCHEMA_VERSION}"
+    if path != f"{folder_of(manifest)}/{MANIFEST_NAME}":
+        return f"lies here, but belongs to {folder_of(manifest)}"
     return ""
 
 
@@ -148,11 +191,13 @@ def _same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(found == wanted)
 
 
-def altered_files(spark: SparkSession, store: ArchiveStore, ranges: Ranges) -> list[FileProblem]:
+def altered_files(
+    spark: SparkSession, store: ArchiveStore, ranges: Ranges, parts: Collection[Part] = tuple(Part)
+) -> list[FileProblem]:
     """Find files whose bytes are not those that their manifests name; Spark reads and hashes."""
     expected: dict[str, tuple[str, str, Manifest]] = {}
-    for part, files in ranges.files.items():
-        for manifest, path in files:
+    for part in parts:
+        for manifest, path in ranges.files[part]:
             name = path.rpartition("/")[2]
             (file,) = (f for f in manifest.files if f.part == part.value and f.name == name)
             expected[path] = path, file.sha256, manifest
@@ -172,15 +217,38 @@ def altered_files(spark: SparkSession, store: ArchiveStore, ranges: Ranges) -> l
     return problems
 
 
+def read_part(spark: SparkSession, store: ArchiveStore, ranges: Ranges, part: Part) -> DataFrame:
+    """Return the rows of a part's usable files, of every node."""
+    return _read(spark, store, part, ranges.files[part])
+
+
 def read_tables(
     spark: SparkSession, store: ArchiveStore, ranges: Ranges, base_index: int, upto: int
 ) -> Tables:
     """Return the rows of usable files with base_index < index <= upto."""
-    parts = {part.value: _read(spark, store, part, ranges.files.get(part, [])) for part in Part}
-    for name, frame in parts.items():
-        column = "depends_on_index" if name == Part.ACKS.value else "index"
-        parts[name] = frame.where((F.col(column) > base_index) & (F.col(column) <= upto))
-    return Tables(base_index=base_index, **parts)
+
+    def read(part: Part, files: Iterable[tuple[Manifest, str]]) -> DataFrame:
+        column = F.col("depends_on_index" if part is Part.ACKS else "index")
+        return _read(spark, store, part, files).where((column > base_index) & (column <= upto))
+
+    pieces = cover(ranges.whole_manifests(), base_index, upto)
+    taken = {(piece.manifest.node, piece.manifest.first) for piece in pieces}
+    places = spark.createDataFrame(
+        [(p.manifest.group, p.manifest.node, p.manifest.first, p.low, p.high) for p in pieces],
+        "`group` int, node string, range_first long, low long, high long",
+    )
+
+    def one_copy(part: Part) -> DataFrame:
+        files = [(m, path) for m, path in ranges.files[part] if (m.node, m.first) in taken]
+        joined = read(part, files).join(F.broadcast(places), ["group", "node", "range_first"])
+        return joined.where("index between low and high").drop("low", "high")
+
+    return Tables(
+        **{part.value: read(part, ranges.files[part]) for part in Part},
+        one_copy_of_entries=one_copy(Part.ENTRIES),
+        one_copy_of_operations=one_copy(Part.OPERATIONS),
+        base_index=base_index,
+    )
 
 
 def _read(

@@ -1,6 +1,6 @@
 """Where an archive is: small files by pyarrow, tables by Spark, under one URL."""
 
-from typing import Final
+from typing import BinaryIO, Final
 
 from pyarrow import fs
 
@@ -19,7 +19,7 @@ class ArchiveStore:
                 self._files, self._root = fs.FileSystem.from_uri(self.url)
             else:
                 self._files, self._root = fs.LocalFileSystem(), self.url
-        except (fs.FileSystem.__class__, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise ValueError(
                 f"{url!r} is no archive that this machine can reach: {error}"
             ) from error
@@ -37,6 +37,12 @@ class ArchiveStore:
         found = [info for info in self._files.get_file_info(selector) if info.base_name == base]
         return sorted(info.path[len(self._root) :].lstrip("/") for info in found)
 
+    def folders(self, folder: str) -> list[str]:
+        """Return the names of the folders in a folder, sorted; none when it is not there."""
+        selector = fs.FileSelector(self._full(folder), allow_not_found=True)
+        found = self._files.get_file_info(selector)
+        return sorted(info.base_name for info in found if info.type is fs.FileType.Directory)
+
     def size_bytes(self, path: str) -> int | None:
         """Return a file's length, None when there is none."""
         info = self._files.get_file_info(self._full(path))
@@ -52,11 +58,26 @@ class ArchiveStore:
         """Return a file for random access, for a Parquet footer. Raises OSError."""
         return self._files.open_input_file(self._full(path))
 
+    def open_input(self, path: str) -> BinaryIO:
+        """Return a file to be read from its beginning. Raises OSError."""
+        stream: BinaryIO = self._files.open_input_stream(self._full(path))
+        return stream
+
+    def open_output(self, path: str) -> BinaryIO:
+        """Return a new file to be written; it replaces an old one. Raises OSError."""
+        self._files.create_dir(self._full(path).rpartition("/")[0], recursive=True)
+        stream: BinaryIO = self._files.open_output_stream(self._full(path))
+        return stream
+
     def write(self, path: str, data: bytes) -> None:
         """Write a small file, whole."""
-        self._files.create_dir(self._full(path).rpartition("/")[0], recursive=True)
-        with self._files.open_output_stream(self._full(path)) as stream:
+        with self.open_output(path) as stream:
             stream.write(data)
+
+    def remove(self, path: str) -> None:
+        """Remove a file if there is one."""
+        if self.size_bytes(path) is not None:
+            self._files.delete_file(self._full(path))
 
     def remove_folder(self, folder: str) -> None:
         """Remove a folder if there is one."""

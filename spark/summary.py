@@ -6,7 +6,13 @@ import msgspec
 
 from spark.store import ArchiveStore
 
+AUDIT_FOLDER: Final = "audit"
 AUDITED_NAME: Final = "audited.json"
+SUMMARY_NAME: Final = "summary.json"
+REPORT_NAME: Final = "report.html"
+METRICS_NAME: Final = "metrics.prom"
+UNUSABLE_RULES: Final = ("file_unusable", "base_broken")
+"""Rules whose findings mean that the archive itself is damaged."""
 
 
 class Audited(msgspec.Struct, frozen=True):
@@ -17,6 +23,21 @@ class Audited(msgspec.Struct, frozen=True):
     last: int
     folder: str
     findings: int
+
+
+class ReplaySaid(msgspec.Struct, frozen=True):
+    """How far a group's log was replayed."""
+
+    group: int
+    index: int
+    """Last entry that was applied."""
+    marks: int
+    """Audit marks that it passed."""
+    digest: str
+    """Of the state there, hexadecimal."""
+    problem: str
+    """Why it went no further; "" when it reached the last mark."""
+    is_damage: bool
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +58,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Per queue: p50_s, p99_s, max_s of what was received."""
     dead_letters: list[dict[str, Any]] = []
     time_line: list[dict[str, Any]] = []
+    replays: list[ReplaySaid] = []
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether some of the archive could not be used; the rest was judged."""
+        return any(rule in self.findings_by_rule for rule in UNUSABLE_RULES) or any(
+            said.is_damage for said in self.replays
+        )
 
     @property
     def findings_total(self) -> int:
@@ -49,10 +78,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return cls(cluster=cluster, first=base + 1, last=base)
 
 
-def last_audited(store: ArchiveStore, cluster: str) -> Audited | None:
-    """Return the newest whole audit of a cluster."""
-    found = [
-        msgspec.json.decode(store.read(path), type=Audited)
-        for path in store.names(f"{cluster}/audit", AUDITED_NAME)
-    ]
-    return max(found, key=lambda audited: audited.last, default=None)
+def read_summary(store: ArchiveStore, audited: Audited) -> Summary:
+    """Return what an audit said. Raises OSError, ValueError."""
+    return msgspec.json.decode(store.read(f"{audited.folder}/{SUMMARY_NAME}"), type=Summary)

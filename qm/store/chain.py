@@ -43,6 +43,11 @@ class EntryChain:
         row = state.get(Table.META, META_CHAIN)
         self._index, self._value = (0, CHAIN_START) if row is None else _ROW.unpack(row)
 
+    @property
+    def end(self) -> tuple[int, bytes]:
+        """Index of the last DATA entry and the chain's value there."""
+        return self._index, self._value
+
     def advance(self, index: int, term: int, data: bytes) -> Link:
         """Append the next DATA entry; `settle` writes it down."""
         link = Link(self._index, self._value, sha256(data).digest())

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.rules import acks, chain, queues, replicas, stays, streams, transactions
+from spark.rules import acks, chain, digests, queues, replicas, stays, streams, transactions
 from spark.rules.carry import Carried
 from spark.tables import Tables
 
@@ -21,10 +21,15 @@ class Audit:
     """`stays.steps`, for the report."""
 
 
-def all_findings(tables: Tables, carried: Carried) -> Audit:
-    """Apply every rule."""
+def all_findings(tables: Tables, carried: Carried, replayed: DataFrame, bases: DataFrame) -> Audit:
+    """Apply every rule.
+
+    `replayed`: digests.REPLAYED of the marks that a replay passed; `bases`: (group, index, chain)
+    of the bases in the archive.
+    """
     steps = stays.steps(tables, carried.stays).cache()
-    accepted = streams.accepted(tables, carried.streams).cache()
+    acceptances = streams.acceptances(tables).cache()
+    accepted = streams.accepted(acceptances, carried.streams).cache()
     found = [
         replicas.different_entries(tables),
         replicas.different_effects(tables),
@@ -33,8 +38,10 @@ def all_findings(tables: Tables, carried: Carried) -> Audit:
         chain.edited_entries(tables),
         chain.broken_links(tables, carried.ends),
         chain.repeated_entries(tables),
+        chain.broken_bases(tables, bases),
+        digests.not_reproduced(tables, replayed),
         stays.wrong_steps(tables, steps),
-        stays.doubled_messages(tables),
+        streams.doubled_messages(acceptances),
         streams.disordered(accepted),
         transactions.half_transactions(steps),
         acks.early_acknowledgements(tables),
@@ -42,14 +49,14 @@ def all_findings(tables: Tables, carried: Carried) -> Audit:
         queues.wrong_contents(tables, steps),
         queues.over_quota(tables),
     ]
-    last = Window.partitionBy("group").orderBy(F.desc("index"))
-    ends = tables.one_copy_of_entries().withColumn("n", F.row_number().over(last)).where("n = 1")
+    end = F.max(F.struct("index", "chain")).alias("end")
+    ends = tables.one_copy_of_entries.groupBy("group").agg(end).select("group", "end.*")
     return Audit(
         reduce(DataFrame.unionByName, found),
         Carried(
             stays.left_open(steps),
             streams.last_of_each(accepted),
-            ends.select("group", "index", "chain"),
+            ends,
         ),
         steps,
     )

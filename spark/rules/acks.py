@@ -23,7 +23,7 @@ def early_acknowledgements(tables: Tables) -> DataFrame:
 
 def acknowledged_but_missing(tables: Tables) -> DataFrame:
     """Find acknowledgements that depend on an entry which no node exported."""
-    entries = tables.one_copy_of_entries().select("group", "index")
+    entries = tables.one_copy_of_entries.select("group", "index")
     span = entries.groupBy("group").agg(F.min("index").alias("low"), F.max("index").alias("high"))
     within = tables.acks.join(F.broadcast(span), ["group"]).where(
         "depends_on_index between low and high"

@@ -19,6 +19,7 @@ STAYS = T.StructType(
         T.StructField("operation", T.StringType(), False),
         T.StructField("size_bytes", T.LongType(), False),
         T.StructField("transaction", T.BinaryType(), True),
+        T.StructField("time_ms", T.LongType(), False),
     ]
 )
 STREAMS = T.StructType(

@@ -37,7 +37,7 @@ def broken_links(tables: Tables, ends: DataFrame) -> DataFrame:
     `ends`: (group, index, chain) at which the last audit ended. A predecessor below the indexes
     under audit that no audit saw cannot be judged: nothing is said of it.
     """
-    entries = tables.one_copy_of_entries()
+    entries = tables.one_copy_of_entries
     before = (
         entries.select("group", "index", "chain")
         .unionByName(ends.select("group", "index", "chain"))
@@ -63,6 +63,27 @@ def broken_links(tables: Tables, ends: DataFrame) -> DataFrame:
         "the entry before this one is missing from every node, or is not the one it names",
         subject=F.lit("entry"),
         evidence=["previous_index", "chain_before", "chain_of_previous"],
+    )
+
+
+def broken_bases(tables: Tables, bases: DataFrame) -> DataFrame:
+    """Find bases that the log does not go on from: the entry behind names another chain value.
+
+    `bases`: (group, index, chain), whose `index` is of a DATA entry.
+    """
+    ends = F.broadcast(
+        bases.select("group", F.col("index").alias("base"), F.col("chain").alias("chain_of_base"))
+    )
+    behind = tables.entries.withColumn("base", F.col("previous_index")).join(
+        ends, ["group", "base"]
+    )
+    return findings(
+        behind.where("chain_before != chain_of_base"),
+        "base_broken",
+        "the entry behind the base does not continue its chain",
+        subject=F.concat(F.lit("base "), F.col("base")),
+        evidence=["base", "chain_of_base", "chain_before"],
+        node="node",
     )
 
 

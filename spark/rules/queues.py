@@ -4,10 +4,11 @@ and no queue holds more than its quota.
 
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark.findings import findings
+from spark.rules.stays import BEGINS
 from spark.tables import Tables
 
 BYTES_PER_KB: Final = 1024
@@ -15,43 +16,52 @@ _QUEUE: Final = ["group", "queue_id"]
 
 
 def contents(stays: DataFrame, marks: DataFrame) -> DataFrame:
-    """Return (group, audit_mark, queue_id, found_messages, found_bytes) as operations give it.
+    """Return (group, queue_id, mark_index, found_messages, found_bytes) as operations give it.
 
-    `marks`: (group, audit_mark, mark_index). A stay counts at a mark that lies within it.
+    `marks`: (group, mark_index). There is a row for each mark and each queue that was ever used.
     """
+    begins = F.col("operation").isin(*BEGINS)
     # `arrived` behind `pending` is the same message: it counts once.
-    begins = stays.where(
-        F.col("operation").isin("arrived", "pending", "moved_in", "dead_lettered", "journaled")
-        & ~(
-            (F.col("operation") == "arrived")
-            & F.coalesce(F.col("before") == "pending", F.lit(False))
-        )
-    ).select(*_QUEUE, "index", F.lit(1).alias("sign"), "size_bytes")
-    ends = stays.where(
-        ~F.col("operation").isin("arrived", "pending", "moved_in", "dead_lettered", "journaled")
-    ).select(*_QUEUE, "index", F.lit(-1).alias("sign"), "size_bytes")
-    changes = begins.unionByName(ends)
-    return (
-        changes.join(F.broadcast(marks), ["group"])
-        .where("index <= mark_index")
-        .groupBy(*_QUEUE, "audit_mark")
+    commits = (F.col("operation") == "arrived") & F.coalesce(
+        F.col("before") == "pending", F.lit(False)
+    )
+    changes = stays.where(~commits).select(
+        *_QUEUE, "index", F.when(begins, 1).otherwise(-1).alias("sign"), "size_bytes"
+    )
+    by_mark = Window.partitionBy("group").orderBy("mark_index")
+    spans = marks.withColumn("mark_before", F.coalesce(F.lag("mark_index").over(by_mark), F.lit(0)))
+    between = (
+        changes.join(F.broadcast(spans), ["group"])
+        .where("index > mark_before and index <= mark_index")
+        .groupBy(*_QUEUE, "mark_index")
         .agg(
             F.sum("sign").alias("found_messages"),
             F.sum(F.col("sign") * F.col("size_bytes")).alias("found_bytes"),
         )
     )
+    everywhere = between.select(*_QUEUE).distinct().join(F.broadcast(marks), ["group"])
+    so_far = Window.partitionBy(*_QUEUE).orderBy("mark_index")
+    return everywhere.join(between, [*_QUEUE, "mark_index"], "left").select(
+        *_QUEUE,
+        "mark_index",
+        *(
+            F.sum(F.coalesce(name, F.lit(0))).over(so_far).alias(name)
+            for name in ("found_messages", "found_bytes")
+        ),
+    )
 
 
 def wrong_contents(tables: Tables, stays: DataFrame) -> DataFrame:
     """Find queues that hold something else at a mark than their operations left in them."""
-    reported = tables.queues.groupBy(*_QUEUE, "index", "audit_mark").agg(
-        F.max("queue").alias("queue"),
-        F.max("messages").alias("messages"),
-        F.max("bytes").alias("bytes"),
+    told = ["messages", "bytes"]
+    reported = (
+        tables.queues.withColumnRenamed("index", "mark_index")
+        .groupBy(*_QUEUE, "mark_index", "audit_mark", *told)
+        .agg(F.max("queue").alias("queue"), F.collect_set("node").alias("nodes"))
     )
-    marks = reported.select("group", "audit_mark", F.col("index").alias("mark_index")).distinct()
+    marks = tables.queues.select("group", F.col("index").alias("mark_index")).distinct()
     found = contents(stays, marks)
-    joined = reported.join(found, [*_QUEUE, "audit_mark"], "left").fillna(
+    joined = reported.join(found, [*_QUEUE, "mark_index"], "left").fillna(
         0, ["found_messages", "found_bytes"]
     )
     return findings(
@@ -59,7 +69,8 @@ def wrong_contents(tables: Tables, stays: DataFrame) -> DataFrame:
         "contents_differ",
         "a queue holds something else than its operations left in it",
         subject=F.col("queue"),
-        evidence=["audit_mark", "messages", "found_messages", "bytes", "found_bytes"],
+        evidence=["audit_mark", "messages", "found_messages", "bytes", "found_bytes", "nodes"],
+        index="mark_index",
     )
 
 

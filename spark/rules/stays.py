@@ -18,23 +18,27 @@ ENDS: Final = (
 )  # fmt: skip
 _KEY: Final = ["group", "queue_id", "lookup_identifier"]
 _ORDER: Final = ["index", "ordinal"]
+STAY: Final = [*_KEY, "queue", *_ORDER, "operation", "size_bytes", "transaction", "time_ms"]
+"""Columns of an open stay, as carried on."""
 
 
 def steps(tables: Tables, open_stays: DataFrame) -> DataFrame:
     """Return the operations that begin or end stays, each with the one before it of its key.
 
     `open_stays`: (group, queue_id, queue, lookup_identifier, index, ordinal, operation,
-    size_bytes, transaction) that the last audit left open. `arrived` after `pending` is one
-    beginning: the transaction committed. It has the transaction of what was pending.
+    size_bytes, transaction, time_ms) that the last audit left open. `arrived` after `pending` is
+    one beginning: the transaction committed. It has the transaction of what was pending.
+    `begun_ms`: when the first of its key happened.
     """
-    columns = [*_KEY, "queue", *_ORDER, "operation", "size_bytes", "reason", "transaction"]
+    columns = [*STAY, "reason"]
     carried = open_stays.withColumn("reason", F.lit(0))
-    kept = tables.one_copy_of_operations().where(F.col("operation").isin(*BEGINS, *ENDS))
+    kept = tables.one_copy_of_operations.where(F.col("operation").isin(*BEGINS, *ENDS))
     whole = kept.select(*columns).unionByName(carried.select(*columns))
     by_key = Window.partitionBy(*_KEY).orderBy(*_ORDER)
     return (
         whole.withColumn("before", F.lag("operation").over(by_key))
         .withColumn("after", F.lead("operation").over(by_key))
+        .withColumn("begun_ms", F.first("time_ms").over(by_key))
         .withColumn("transaction", F.coalesce("transaction", F.lag("transaction").over(by_key)))
     )
 
@@ -67,31 +71,5 @@ def wrong_steps(tables: Tables, stays: DataFrame) -> DataFrame:
 
 def left_open(stays: DataFrame) -> DataFrame:
     """Return the stays that are open at the end, to be carried on: what is still there."""
-    return stays.where(F.col("after").isNull() & F.col("operation").isin(*BEGINS)).select(
-        *_KEY, "queue", *_ORDER, "operation", "size_bytes", "transaction"
-    )
-
-
-def doubled_messages(tables: Tables) -> DataFrame:
-    """Find transactional messages that a queue accepted from their sender twice.
-
-    The same MessageID, destination and sequence number is one message, however often it is sent.
-    """
-    accepted = tables.one_copy_of_operations().where(
-        F.col("operation").isin("arrived", "pending") & F.col("sender_sequence").isNotNull()
-    )
-    is_first = Window.partitionBy(*_KEY).orderBy(*_ORDER)
-    once = accepted.withColumn("n", F.row_number().over(is_first)).where("n = 1")
-    key = ["group", "source_queue_manager", "destination", "sender_sequence_id", "sender_sequence"]
-    counted = once.groupBy(*key).agg(
-        F.count("*").alias("times"),
-        F.max("index").alias("index"),
-        F.collect_list(F.struct("queue", "lookup_identifier", "index")).alias("places"),
-    )
-    return findings(
-        counted.where("times > 1"),
-        "accepted_twice",
-        "one transactional message of a sender was accepted more than once",
-        subject=F.col("destination"),
-        evidence=["source_queue_manager", "sender_sequence_id", "sender_sequence", "places"],
-    )
+    still = stays.where(F.col("after").isNull() & F.col("operation").isin(*BEGINS))
+    return still.withColumn("time_ms", F.col("begun_ms")).select(*STAY)

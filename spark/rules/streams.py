@@ -13,20 +13,29 @@ from spark.tables import Tables
 
 STREAM: Final = ["group", "source_queue_manager", "destination"]
 _ORDER: Final = ["index", "ordinal"]
+_TAKEN: Final = ("arrived", "pending", "refused")
+"""What is refused for good is part of its sequence: it is not sent again."""
 _NUMBERS: Final = ["sender_sequence_id", "sender_sequence", "sender_previous"]
 
 
-def accepted(tables: Tables, lasts: DataFrame) -> DataFrame:
-    """Return what each stream accepted, in order, behind what earlier audits saw last.
-
-    `lasts`: the rows that `last_of_each` returned then.
-    """
-    begun = tables.one_copy_of_operations().where(
-        F.col("sender_sequence").isNotNull() & F.col("operation").isin("arrived", "pending")
+def acceptances(tables: Tables) -> DataFrame:
+    """Return the operations by which transactional messages of senders were accepted."""
+    begun = tables.one_copy_of_operations.where(
+        F.col("sender_sequence").isNotNull() & F.col("operation").isin(*_TAKEN)
     )
     # A commit makes `arrived` of what was `pending`: the first of both is the acceptance.
-    by_message = Window.partitionBy("group", "queue_id", "lookup_identifier").orderBy(*_ORDER)
-    first = begun.withColumn("n", F.row_number().over(by_message)).where("n = 1")
+    key = ["group", "queue_id", "lookup_identifier"]
+    # Of what was refused no two are one message: it has no place in a queue.
+    own = F.when(F.col("operation") == "refused", F.struct(*_ORDER))
+    by_message = Window.partitionBy(*key, own).orderBy(*_ORDER)
+    return begun.withColumn("n", F.row_number().over(by_message)).where("n = 1")
+
+
+def accepted(first: DataFrame, lasts: DataFrame) -> DataFrame:
+    """Return what each stream accepted, in order, behind what earlier audits saw last.
+
+    `first`: acceptances; `lasts`: the rows that `last_of_each` returned then.
+    """
     columns = [*STREAM, *_ORDER, *_NUMBERS]
     whole = first.select(*columns).unionByName(lasts.select(*columns))
     by_stream = Window.partitionBy(*STREAM).orderBy(*_ORDER)
@@ -62,3 +71,23 @@ def last_of_each(streams: DataFrame) -> DataFrame:
     by_stream = Window.partitionBy(*STREAM).orderBy(F.desc("index"), F.desc("ordinal"))
     ranked = streams.withColumn("n", F.row_number().over(by_stream))
     return ranked.where("n = 1").select(*STREAM, *_ORDER, *_NUMBERS)
+
+
+def doubled_messages(first: DataFrame) -> DataFrame:
+    """Find transactional messages that a queue accepted from their sender twice.
+
+    The same MessageID, destination and sequence number is one message, however often it is sent.
+    """
+    key = ["group", "source_queue_manager", "destination", "sender_sequence_id", "sender_sequence"]
+    counted = first.groupBy(*key).agg(
+        F.count("*").alias("times"),
+        F.max("index").alias("index"),
+        F.collect_list(F.struct("queue", "lookup_identifier", "index")).alias("places"),
+    )
+    return findings(
+        counted.where("times > 1"),
+        "accepted_twice",
+        "one transactional message of a sender was accepted more than once",
+        subject=F.col("destination"),
+        evidence=["source_queue_manager", "sender_sequence_id", "sender_sequence", "places"],
+    )

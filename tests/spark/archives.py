@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from qm.archive.chain import CHAIN_START, chained
 from qm.archive.schema import SCHEMAS, Part
@@ -29,11 +30,24 @@ class Archive:
         self._previous = 0
         self._chain = CHAIN_START
         self.rows: dict[Part, list[Row]] = {part: [] for part in Part}
+        self.replayed: list[Row] = []
+        """Marks that a replay passed."""
+        self.bases: list[tuple[int, int, bytes]] = []
+        """Group, index and chain value of bases."""
 
-    def entry(self, *operations: Row, mark: int | None = None) -> int:
-        """Append an entry with operations, on all nodes; return its index."""
+    def entry(
+        self,
+        *operations: Row,
+        mark: int | None = None,
+        data: bytes | None = None,
+        state: bytes | None = None,
+    ) -> int:
+        """Append an entry with operations, on all nodes; return its index.
+
+        `data` is its bytes, `state` what nodes tell at a mark; without them they are made up.
+        """
         self.index += 1
-        data = f"entry {self.index}".encode()
+        data = f"entry {self.index}".encode() if data is None else data
         digest = sha256(data).digest()
         chain = chained(self._chain, self.index, 1, digest)
         place = {"group": self.group, "index": self.index, "term": 1, "time_ms": self.index * 10}
@@ -41,7 +55,7 @@ class Archive:
             **place, "previous_index": self._previous, "leader": "n1", "data_bytes": len(data),
             "data": data, "data_sha256": digest, "chain_before": self._chain, "chain": chain,
             "operations": len(operations), "commands": 1, "audit_mark": mark,
-            "digest": None if mark is None else sha256(chain).digest()[:16],
+            "digest": None if mark is None else state or sha256(chain).digest()[:16],
         }  # fmt: skip
         for node in NODES:
             self.rows[Part.ENTRIES].append({**row, "node": node, "range_first": 1})
@@ -70,6 +84,21 @@ class Archive:
             }
         )  # fmt: skip
 
+    def replay(self, mark: int) -> None:
+        """Have a replay give what nodes told at a mark."""
+        row = self.of(Part.ENTRIES, audit_mark=mark)[0]
+        self.replayed.append(
+            {
+                "group": self.group, "index": row["index"], "audit_mark": mark,
+                "replayed": row["digest"],
+            }
+        )  # fmt: skip
+
+    def base(self, index: int) -> None:
+        """Have a base that stands for everything up to an entry."""
+        chain = self.of(Part.ENTRIES, index=index)[0]["chain"]
+        self.bases.append((self.group, index, chain))
+
     def of(self, part: Part, **wanted: Any) -> list[Row]:
         """Return the rows with these values, to be changed in place."""
         return [
@@ -90,12 +119,18 @@ class Archive:
 
 
 def tables(spark: SparkSession, archives: list[Archive], base_index: int = 0) -> Tables:
-    """Return several archives, of different groups, as one."""
+    """Return several archives, of different groups, as one; the first node's copy counts."""
     frames = {
         part.value: frame(spark, part, [row for archive in archives for row in archive.rows[part]])
         for part in Part
     }
-    return Tables(base_index=base_index, **frames)
+    whole = F.col("node") == NODES[0]
+    return Tables(
+        base_index=base_index,
+        one_copy_of_entries=frames["entries"].where(whole),
+        one_copy_of_operations=frames["operations"].where(whole),
+        **frames,
+    )
 
 
 def frame(spark: SparkSession, part: Part, rows: list[Row]) -> DataFrame:
@@ -112,7 +147,7 @@ def operation(name: str, lookup_identifier: int = 1, **more: Any) -> Row:
         "source_queue_manager": SOURCE, "message_ordinal": lookup_identifier,
         "sender_sequence_id": None, "sender_sequence": None, "sender_previous": None,
         "destination": None, "transaction": None, "reason": 0, "size_bytes": 100,
-        "body_index": 1, "body_sha256": None, **more,
+        "body_index": 1, "body_ordinal": 0, "body_sha256": None, **more,
     }  # fmt: skip
 
 
@@ -128,3 +163,9 @@ def sent(
         sender_previous=number - 1 if previous is None else previous,
         destination="DIRECT=OS:q\\private$\\orders",
     )
+
+
+def refused(number: int, sequence: int) -> Row:
+    """Return the final refusal of a transactional message of the stream."""
+    return {**sent(number, sequence=sequence), "operation": "refused", "queue_id": 0,
+            "lookup_identifier": 0, "queue": "", "reason": 0x8004}  # fmt: skip

@@ -5,19 +5,20 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from spark.engine import Engine, session
+
+_FOR_SMALL_DATA = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Compiling and planning again cost more than a few rows do."""
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("quorate tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    with session(Engine("local[2]")) as made:
+        for name, value in _FOR_SMALL_DATA.items():
+            made.conf.set(name, value)
+        yield made

@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 
 from qm.archive.schema import Part
 from spark.audit import AuditOptions, run_audit
-from spark.ranges import NoArchive
+from spark.standing import NoArchive, last_audited
 from spark.store import ArchiveStore
-from spark.summary import Summary, last_audited
+from spark.summary import Summary
 from tests.spark.archives import operation
 from tests.spark.files import CLUSTER, write_archive, write_range
 from tests.spark.test_rules import clean

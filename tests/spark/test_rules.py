@@ -6,8 +6,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from qm.archive.schema import Part
 from spark.rules import all_findings
-from spark.rules.carry import nothing_carried
-from tests.spark.archives import TRANSACTION, Archive, operation, sent, tables
+from spark.rules.carry import ENDS, nothing_carried
+from spark.rules.digests import REPLAYED
+from tests.spark.archives import TRANSACTION, Archive, operation, refused, sent, tables
 
 
 def clean(group: int = 1) -> Archive:
@@ -17,8 +18,8 @@ def clean(group: int = 1) -> Archive:
     archive.entry(sent(11, 0), sent(12))
     # 13 expired at the sender: 14 names 12.
     archive.entry(sent(14, 12))
-    # A new sequence begins anew.
-    archive.entry(sent(15, 0, sequence=10))
+    # A new sequence begins anew; what is refused for good belongs to it.
+    archive.entry(sent(15, 0, sequence=10), refused(16, sequence=10), refused(17, sequence=10))
     archive.entry(operation("pending", 21, transaction=TRANSACTION))
     archive.entry(operation("pending", 22, transaction=TRANSACTION))
     archive.entry(operation("arrived", 21), operation("arrived", 22))
@@ -33,12 +34,22 @@ def clean(group: int = 1) -> Archive:
     archive.entry(mark=1)
     archive.report(1, messages=7, size_bytes=700)
     archive.ack(depends_on=4, known=9)
+    archive.replay(1)
+    archive.base(4)
     return archive
 
 
 def rules_of(spark: SparkSession, archives: list[Archive]) -> dict[int, set[str]]:
     """Return which rules have findings, by group."""
-    found: DataFrame = all_findings(tables(spark, archives), nothing_carried(spark)).findings
+    nothing = nothing_carried(spark)
+    marks = [row for archive in archives for row in archive.replayed]
+    bases = [row for archive in archives for row in archive.bases]
+    found: DataFrame = all_findings(
+        tables(spark, archives),
+        nothing,
+        spark.createDataFrame(marks, REPLAYED),
+        spark.createDataFrame(bases, ENDS),
+    ).findings
     rules: dict[int, set[str]] = {archive.group: set() for archive in archives}
     for row in found.select("group", "rule").distinct().collect():
         rules[row["group"]].add(row["rule"])
@@ -86,6 +97,14 @@ def _wrong_digest(archive: Archive) -> None:
         row["digest"] = bytes(16)
 
 
+def _state_not_reproduced(archive: Archive) -> None:
+    archive.replayed[0]["replayed"] = bytes(16)
+
+
+def _base_of_another_log(archive: Archive) -> None:
+    archive.bases.append((archive.group, 6, bytes(32)))
+
+
 def _received_twice(archive: Archive) -> None:
     archive.entry(operation("received", 2))
 
@@ -99,12 +118,12 @@ def _vanished(archive: Archive) -> None:
 
 
 def _swapped(archive: Archive) -> None:
-    archive.entry(sent(17, 15, sequence=10))
-    archive.entry(sent(16, 15, sequence=10))
+    archive.entry(sent(19, 17, sequence=10))
+    archive.entry(sent(18, 17, sequence=10))
 
 
 def _skipped(archive: Archive) -> None:
-    archive.entry(sent(17, 16, sequence=10))
+    archive.entry(sent(19, 18, sequence=10))
 
 
 def _doubled(archive: Archive) -> None:
@@ -146,7 +165,9 @@ PLANTED: list[tuple[Callable[[Archive], None], set[str]]] = [
     (_exported_twice, {"ranges_overlap"}),
     (_other_effects, {"effects_differ"}),
     (_lost_operation, {"operations_missing"}),
-    (_wrong_digest, {"digests_differ"}),
+    (_wrong_digest, {"digests_differ", "state_not_reproduced"}),
+    (_state_not_reproduced, {"state_not_reproduced"}),
+    (_base_of_another_log, {"base_broken"}),
     (_received_twice, {"message_twice"}),
     (_arrived_twice, {"message_twice"}),
     (_vanished, {"message_twice"}),

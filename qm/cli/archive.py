@@ -1,0 +1,70 @@
+"""What `qm audit` and `qm compact` share: which archive, and Spark within this process."""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from spark.engine import Engine
+
+EXIT_FOUND: Final = 1
+EXIT_DAMAGED: Final = 2
+CORES_MAX: Final = 1024
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def archive_options(command: _Command) -> _Command:
+    """Give a command `--archive` and `--cluster`; it gets them as `url` and `cluster`."""
+    cluster = click.option(
+        "--cluster", help="Hexadecimal id of the cluster; needed when the archive holds several."
+    )
+    archive = click.option(
+        "--archive",
+        "url",
+        required=True,
+        envvar="QM_ARCHIVE",
+        show_envvar=True,
+        help="Folder or URL of the archive.",
+    )
+    return archive(cluster(command))
+
+
+def spark_options(command: _Command) -> _Command:
+    """Give a command that runs Spark its resources, as `cores` and `memory_mib`."""
+    memory = click.option(
+        "--memory-mib",
+        type=click.IntRange(512),
+        default=1024,
+        show_default=True,
+        help="Heap of Spark's Java process.",
+    )
+    cores = click.option(
+        "--cores",
+        type=click.IntRange(1, CORES_MAX),
+        default=2,
+        show_default=True,
+        help="Tasks at a time.",
+    )
+    return cores(memory(command))
+
+
+def embedded_engine(cores: int, memory_mib: int) -> "Engine":
+    """Return a Spark within this process; ends the command where none is installed."""
+    try:
+        from spark.engine import Engine
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("pyspark"):
+            raise
+        fail(
+            "PySpark is not installed: pip install 'quorate[spark]', and Java 17 or newer"
+            " (Debian: apt-get install openjdk-17-jre-headless); or use the image with Spark"
+        )
+    return Engine(f"local[{cores}]", memory_mib)
+
+
+def fail(text: str) -> NoReturn:
+    """End the command: nothing can be done with what there is."""
+    click.echo(f"Error: {text}", err=True)
+    sys.exit(EXIT_DAMAGED)

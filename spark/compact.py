@@ -1,0 +1,277 @@
+"""The compaction job: an old base and the log behind it become a new base.
+
+What was consumed or replaced is gone; every high-water mark, unexpired history and open obligation
+is a row of the state, and so is kept. A new base is believed when it was built twice: from the old
+base and the log, and from its own file; and where nodes told their digest at its index, theirs is a
+third witness. Only then anything old may be dropped.
+"""
+
+import logging
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Final
+
+import msgspec
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from qm.archive.manifest import MANIFEST_NAME
+from qm.archive.schema import Part
+from qm.store.backup import (
+    BACKUP_FORMAT,
+    MANIFEST_FILE,
+    STATE_FILE,
+    Backup,
+    BackupFile,
+    BackupHead,
+)
+from spark.base import BASE_NAME, BASE_SCHEMA, Base, base_folder, find_bases
+from spark.engine import stage
+from spark.ranges import Ranges, altered_files, find_ranges, folder_of, read_part
+from spark.replay import Replayed, ReplayPlan, run_replay
+from spark.standing import last_audited
+from spark.store import ArchiveStore
+
+logger = logging.getLogger(__name__)
+
+GROUP: Final = 1
+"""The Raft group that is compacted: the queue manager's."""
+
+
+@dataclass(frozen=True)
+class CompactOptions:
+    """What to compact."""
+
+    cluster: str
+    upto: int | None = None
+    """Highest index; None = the last audit mark that most nodes exported, or else the last entry
+    that they did.
+    """
+    hashes_files: bool = True
+    """Read every file once more to compare its bytes with its manifest."""
+    drops_old: bool = False
+    """Remove older bases, and the ranges that the new one stands for as far as they were audited.
+    """
+
+
+class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compaction did."""
+
+    cluster: str
+    built_from: int
+    """Index of the base before it, 0: from the first entry on."""
+    index: int
+    """Of the new base; `built_from` when there was nothing to compact."""
+    entries: int = 0
+    data_bytes: int = 0
+    """Of the entries that were replayed."""
+    messages: int = 0
+    """That the new base holds."""
+    stream_bytes: int = 0
+    digest: str = ""
+    told_by: list[str] = []
+    """Nodes that told the same digest at this index."""
+    folder: str = ""
+    problems: list[str] = []
+    """Why there is no new base, or which files could not be used."""
+    dropped: list[str] = []
+    """Folders that were removed."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether there was something to compact and it could not be."""
+        return bool(self.problems) and not self.folder
+
+
+@dataclass(frozen=True)
+class _End:
+    """Where a new base will stand."""
+
+    index: int
+    told: dict[str, str]
+    """Node -> digest, hexadecimal, when it is an audit mark."""
+
+
+def run_compaction(spark: SparkSession, store: ArchiveStore, options: CompactOptions) -> Compacted:
+    """Make a new base of what is new. Raises NoArchive.
+
+    Repeating it after it was killed gives the same: a folder without `base.json` is replaced.
+    """
+    _stage(spark, "find ranges")
+    bases, base_problems = find_bases(store, options.cluster)
+    old = bases[-1] if bases else None
+    low = old.index if old is not None else 0
+    ranges = find_ranges(store, options.cluster, low)
+    if options.hashes_files:
+        _stage(spark, "hash files")
+        ranges.leave_out(altered_files(spark, store, ranges, {Part.ENTRIES}))
+    problems = [f"{problem.path} {problem.detail}" for problem in base_problems]
+    problems += [f"{problem.path} {problem.detail}" for problem in ranges.problems]
+    end = _end(spark, store, ranges, low, options.upto)
+    if end is None:
+        return Compacted(cluster=options.cluster, built_from=low, index=low, problems=problems)
+    done = _compact(spark, store, options.cluster, old, ranges, end)
+    done = msgspec.structs.replace(done, problems=[*done.problems, *problems])
+    if options.drops_old and not done.is_refused:
+        done = msgspec.structs.replace(done, dropped=_drop_old(store, bases, done))
+    return done
+
+
+def _stage(spark: SparkSession, name: str) -> None:
+    stage(spark, "compaction", name)
+
+
+def _end(
+    spark: SparkSession, store: ArchiveStore, ranges: Ranges, low: int, upto: int | None
+) -> _End | None:
+    """Return where the new base will stand; None when there is nothing to compact."""
+    highest = ranges.majority_last() if upto is None else upto
+    entries = read_part(spark, store, ranges, Part.ENTRIES).where(
+        (F.col("group") == GROUP) & (F.col("index") > low) & (F.col("index") <= highest)
+    )
+    is_told = F.col("audit_mark").isNotNull() & F.col("digest").isNotNull()
+    (last,) = entries.agg(
+        F.max("index").alias("entry"), F.max(F.when(is_told, F.col("index"))).alias("mark")
+    ).collect()
+    index = last["entry"] if upto is not None else last["mark"] or last["entry"]
+    if index is None:
+        return None
+    told = entries.where((F.col("index") == index) & is_told).select("node", "digest").distinct()
+    return _End(index, {row["node"]: bytes(row["digest"]).hex() for row in told.collect()})
+
+
+def _compact(
+    spark: SparkSession,
+    store: ArchiveStore,
+    cluster: str,
+    old: Base | None,
+    ranges: Ranges,
+    end: _End,
+) -> Compacted:
+    low = old.index if old is not None else 0
+    folder = base_folder(cluster, end.index)
+    store.remove_folder(folder)
+    _stage(spark, "replay")
+    built = run_replay(
+        spark,
+        ReplayPlan(
+            url=store.url,
+            group=GROUP,
+            base=old,
+            files=ranges.entry_files(GROUP, low, end.index),
+            upto=end.index,
+            output=folder,
+        ),
+    )
+    problem = _problem_of_built(built, end)
+    if problem:
+        store.remove_folder(folder)
+        return Compacted(cluster=cluster, built_from=low, index=low, problems=[problem])
+    base = _base_of(cluster, low, built)
+    _stage(spark, "rebuild from the new base")
+    plan = ReplayPlan(url=store.url, group=GROUP, base=base, upto=base.index, is_verified=True)
+    again = run_replay(spark, plan)
+    problem = _problem_of_again(built, again)
+    if problem:
+        store.remove_folder(folder)
+        return Compacted(cluster=cluster, built_from=low, index=low, problems=[problem])
+    store.write(f"{folder}/{MANIFEST_FILE}", _encoded(_backup_of(base, built)))
+    store.write(f"{folder}/{BASE_NAME}", _encoded(base))
+    return Compacted(
+        cluster=cluster,
+        built_from=low,
+        index=base.index,
+        entries=built.entries,
+        data_bytes=built.data_bytes,
+        messages=base.messages,
+        stream_bytes=base.stream_bytes,
+        digest=base.digest,
+        told_by=sorted(end.told),
+        folder=folder,
+    )
+
+
+def _problem_of_built(built: Replayed, end: _End) -> str:
+    if built.problem:
+        return built.problem
+    if built.index != end.index:
+        return f"the archive's entries end at {built.index}, not at {end.index}"
+    others = sorted(node for node, digest in end.told.items() if digest != built.digest)
+    if others:
+        return (
+            f"at entry {end.index} the log gives a state that {', '.join(others)} did not have:"
+            " see what `qm audit run` says of it"
+        )
+    return ""
+
+
+def _problem_of_again(built: Replayed, again: Replayed) -> str:
+    if again.problem:
+        return f"the new base cannot be read back: {again.problem}"
+    if (again.index, again.digest, again.messages) != (built.index, built.digest, built.messages):
+        return (
+            f"the new base gives the state {again.digest} with {again.messages} messages, the log"
+            f" {built.digest} with {built.messages}"
+        )
+    return ""
+
+
+def _base_of(cluster: str, low: int, built: Replayed) -> Base:
+    return Base(
+        schema=BASE_SCHEMA,
+        cluster=cluster,
+        group=GROUP,
+        index=built.index,
+        term=built.term,
+        chain=built.chain,
+        digest=built.digest,
+        built_from=low,
+        messages=built.messages,
+        stream_bytes=built.stream_bytes,
+        stream_sha256=built.stream_sha256,
+    )
+
+
+def _backup_of(base: Base, built: Replayed) -> Backup:
+    """Return what makes the base a backup, from which a cluster can be restored."""
+    head = BackupHead(
+        cluster=base.cluster,
+        index=base.index,
+        term=base.term,
+        digest=base.digest,
+        state_version=built.state_version,
+        created_ms=built.time_ms,
+        source="compaction",
+        build=metadata.version("quorate"),
+    )
+    state = BackupFile(STATE_FILE, base.stream_bytes, base.stream_sha256)
+    return Backup(BACKUP_FORMAT, head, (state,))
+
+
+def _encoded(value: msgspec.Struct) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value)) + b"\n"
+
+
+def _drop_old(store: ArchiveStore, bases: list[Base], done: Compacted) -> list[str]:
+    """Remove what the new base stands for; return the folders.
+
+    What says that a folder is whole goes first, so that none is ever half there.
+    """
+    dropped = []
+    for base in bases:
+        if base.index < done.index:
+            folder = base_folder(base.cluster, base.index)
+            store.remove(f"{folder}/{BASE_NAME}")
+            store.remove(f"{folder}/{MANIFEST_FILE}")
+            store.remove_folder(folder)
+            dropped.append(folder)
+    audited = last_audited(store, done.cluster)
+    upto = min(done.index, audited.last if audited is not None else 0)
+    for manifest in find_ranges(store, done.cluster, 0).manifests:
+        if manifest.last <= upto and manifest.group == GROUP:
+            folder = folder_of(manifest)
+            store.remove(f"{folder}/{MANIFEST_NAME}")
+            store.remove_folder(folder)
+            dropped.append(folder)
+    logger.info("dropped %d folders", len(dropped))
+    return dropped

@@ -1,0 +1,64 @@
+"""The Spark session of a job, and the names under which its stages are seen."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+EMBEDDED_MEMORY_MIB: Final = 1024
+"""Heap of a Spark that runs within the job's own process."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where a job runs."""
+
+    master: str | None = None
+    """Such as local[2]; None: spark-submit's, which also sets memory."""
+    memory_mib: int = EMBEDDED_MEMORY_MIB
+    event_log: str | None = None
+    """Folder for Spark's own event log, which holds the peak memory of every stage."""
+
+
+@contextmanager
+def session(engine: Engine) -> Iterator[SparkSession]:
+    """Give a session and stop it afterwards."""
+    builder = (
+        SparkSession.builder.appName("quorate")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.parquet.int96RebaseModeInRead", "CORRECTED")
+        .config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
+    )
+    if engine.master:
+        # Tasks need this interpreter's packages; Spark takes it from nowhere else.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = (
+            builder.master(engine.master)
+            .config("spark.driver.memory", f"{engine.memory_mib}m")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.ui.enabled", "false")
+        )
+    if engine.event_log:
+        builder = builder.config("spark.eventLog.enabled", "true").config(
+            "spark.eventLog.dir", engine.event_log
+        )
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def stage(spark: SparkSession, job: str, name: str) -> None:
+    """Name what follows, in the job's log and in Spark's own progress and UI."""
+    spark.sparkContext.setJobDescription(f"quorate {job}: {name}")
+    logger.info("%s: %s", job, name)

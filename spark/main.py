@@ -1,0 +1,139 @@
+"""The jobs as programs: `python -m spark audit --archive URL`, or under `spark-submit`.
+
+Exit status of `audit`: 0 nothing found, 1 findings, 2 the archive, or a part of it, cannot be
+used. Of `compact`: 0 done, or nothing to do; 1 done without files that cannot be used; 2 refused.
+"""
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+import msgspec
+
+from spark.audit import AuditOptions, run_audit
+from spark.compact import Compacted, CompactOptions, run_compaction
+from spark.engine import EMBEDDED_MEMORY_MIB, Engine, session
+from spark.standing import NoArchive, only_cluster
+from spark.store import ArchiveStore
+from spark.summary import Summary
+
+EXIT_FINDINGS: Final = 1
+EXIT_DAMAGED: Final = 2
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def audit_exit_code(summary: Summary) -> int:
+    """Return what a program that audited says of it."""
+    if summary.is_damaged:
+        return EXIT_DAMAGED
+    return EXIT_FINDINGS if summary.findings_total else 0
+
+
+def audit_archive(
+    url: str, cluster: str | None, upto: int | None, engine: Engine, **options: bool
+) -> Summary:
+    """Audit an archive with a Spark of its own. Raises NoArchive, ValueError."""
+    store = ArchiveStore(url)
+    wanted = AuditOptions(cluster or only_cluster(store), upto, **options)
+    with session(engine) as spark:
+        return run_audit(spark, store, wanted)
+
+
+def compaction_exit_code(done: Compacted) -> int:
+    """Return what a program that compacted says of it."""
+    if done.is_refused:
+        return EXIT_DAMAGED
+    return EXIT_FINDINGS if done.problems else 0
+
+
+def compact_archive(
+    url: str, cluster: str | None, upto: int | None, engine: Engine, **options: bool
+) -> Compacted:
+    """Compact an archive with a Spark of its own. Raises NoArchive, ValueError."""
+    store = ArchiveStore(url)
+    wanted = CompactOptions(cluster or only_cluster(store), upto, **options)
+    with session(engine) as spark:
+        return run_compaction(spark, store, wanted)
+
+
+def _job_options(command: _Command) -> _Command:
+    for option in (
+        click.option("--event-log", help="Folder for Spark's event log."),
+        click.option(
+            "--memory-mib",
+            default=EMBEDDED_MEMORY_MIB,
+            show_default=True,
+            help="Heap of an embedded Spark.",
+        ),
+        click.option("--master", help="Such as local[2]; default: spark-submit's."),
+        click.option("--upto", type=int, help="Highest index."),
+        click.option("--cluster", help="Hexadecimal id; needed when there are several."),
+        click.option("--archive", "url", required=True, help="Folder or URL of the archive."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def main() -> None:
+    """Audit and compact an archive of Quorate."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+@main.command()
+@_job_options
+@click.option("--hash-files/--no-hash-files", default=True, help="Compare files with manifests.")
+@click.option("--replay/--no-replay", default=True, help="Compare digests with a replay.")
+def audit(
+    url: str,
+    cluster: str | None,
+    upto: int | None,
+    master: str | None,
+    memory_mib: int,
+    event_log: str | None,
+    hash_files: bool,
+    replay: bool,
+) -> None:
+    """Audit what is new in an archive; print the summary as JSON."""
+    engine = Engine(master, memory_mib, event_log)
+    try:
+        summary = audit_archive(url, cluster, upto, engine, hashes_files=hash_files, replays=replay)
+    except (NoArchive, ValueError) as error:
+        click.echo(f"audit: {error}", err=True)
+        sys.exit(EXIT_DAMAGED)
+    _print(summary)
+    sys.exit(audit_exit_code(summary))
+
+
+@main.command()
+@_job_options
+@click.option("--hash-files/--no-hash-files", default=True, help="Compare files with manifests.")
+@click.option("--drop-old", is_flag=True, help="Remove what the new base stands for.")
+def compact(
+    url: str,
+    cluster: str | None,
+    upto: int | None,
+    master: str | None,
+    memory_mib: int,
+    event_log: str | None,
+    hash_files: bool,
+    drop_old: bool,
+) -> None:
+    """Make a new base of what is new in an archive; print what was done as JSON."""
+    engine = Engine(master, memory_mib, event_log)
+    try:
+        done = compact_archive(
+            url, cluster, upto, engine, hashes_files=hash_files, drops_old=drop_old
+        )
+    except (NoArchive, ValueError) as error:
+        click.echo(f"compact: {error}", err=True)
+        sys.exit(EXIT_DAMAGED)
+    _print(done)
+    sys.exit(compaction_exit_code(done))
+
+
+def _print(result: msgspec.Struct) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(result)).decode())

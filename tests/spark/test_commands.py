@@ -1,0 +1,52 @@
+"""The jobs as operators start them: processes with exit codes, and what they print."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from qm.store.backup import verify_backup
+from tests.spark.archives import NODES, operation
+from tests.spark.files import CLUSTER, write_archive
+from tests.spark.logs import KEPT, traffic
+
+EXIT_FOUND = 1
+
+
+def run(*command: str, exit_code: int = 0) -> tuple[Any, str]:
+    """Run a command to its end; return its JSON and what it logged."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == exit_code, done.stderr[-4000:]
+    return json.loads(done.stdout), done.stderr
+
+
+def test_audit_and_compaction_from_the_command_line(tmp_path: Path) -> None:
+    log, root = traffic(tmp_path / "node"), tmp_path / "archive"
+    log.archive.entry(operation("received", 99))
+    write_archive(root, log.archive, 0, log.archive.index - 1, log.archive.index)
+    upto = str(log.archive.index - 1)
+    summary, logged = run(
+        "qm", "audit", "run", "--archive", str(root), "--memory-mib", "512", "-o", "json",
+        exit_code=EXIT_FOUND,
+    )  # fmt: skip
+    assert summary["findings_by_rule"] == {"message_twice": 1}
+    assert [said["marks"] for said in summary["replays"]] == [1]
+    assert "audit: replay" in logged, "stages have names"
+    (listed,) = root.glob(f"{CLUSTER}/audit/*/metrics.prom")
+    assert "quorate_audit_findings_all 1.0" in listed.read_text()
+    done, _ = run(
+        "spark", "compact", "--archive", str(root), "--upto", upto, "--master", "local[1]",
+        "--memory-mib", "512", "--drop-old",
+    )  # fmt: skip
+    assert (done["index"], done["messages"]) == (int(upto), KEPT)
+    assert len(done["dropped"]) == len(NODES)
+    assert verify_backup(root / done["folder"]).digest == log.digest.hex()

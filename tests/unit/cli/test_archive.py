@@ -1,0 +1,102 @@
+"""`qm audit` and `qm compact` as far as they need no Spark: what is there, and what was found."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from qm.archive.manifest import MANIFEST_NAME, range_folder
+from qm.cli.main import main
+from spark.base import BASE_NAME
+from spark.store import ArchiveStore
+from spark.summary import AUDITED_NAME, REPORT_NAME, SUMMARY_NAME, Audited, Summary
+
+CLUSTER = "ab" * 16
+EXIT_FOUND, EXIT_DAMAGED = 1, 2
+
+
+def qm(*arguments: str, exit_code: int = 0) -> Result:
+    result = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
+    assert result.exit_code == exit_code, (arguments, result.output)
+    return result
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> str:
+    """An archive of two nodes that was audited twice; its only base is damaged."""
+    store = ArchiveStore(str(tmp_path / "archive"))
+    for node, last in (("n1.1", 10), ("n1.1", 20), ("n2.3", 10)):
+        store.write(f"{range_folder(CLUSTER, node, last - 9, last)}/{MANIFEST_NAME}", b"{}")
+    store.write(f"{range_folder(CLUSTER, 'n2.3', 11, 20)}/entries.parquet", b"no manifest yet")
+    store.write(f"{CLUSTER}/base/{10:020}/{BASE_NAME}", b"{")
+    _audited(store, 1, 10)
+    _audited(
+        store,
+        11,
+        20,
+        findings_by_rule={"chain_broken": 1},
+        examples=[
+            {
+                "rule": "chain_broken", "group": 1, "index": 14, "node": None, "subject": "entry",
+                "detail": "the entry before it is missing", "evidence": "{}",
+            }
+        ],
+    )  # fmt: skip
+    return store.url
+
+
+def _audited(store: ArchiveStore, first: int, last: int, **found: object) -> None:
+    summary = Summary(cluster=CLUSTER, first=first, last=last, nodes=["n1.1"], **found)  # type: ignore[arg-type]
+    folder = f"{CLUSTER}/audit/{first:020}-{last:020}"
+    done = Audited(CLUSTER, first, last, folder, summary.findings_total)
+    store.write(f"{folder}/{SUMMARY_NAME}", msgspec.json.encode(summary))
+    store.write(f"{folder}/{REPORT_NAME}", f"<p>{summary.findings_total} findings".encode())
+    store.write(f"{folder}/{AUDITED_NAME}", msgspec.json.encode(done))
+
+
+def test_status_says_how_far_nodes_and_audits_are(archive: str) -> None:
+    shown = qm("audit", "status", "--archive", archive, "-o", "json", exit_code=EXIT_FOUND)
+    found = json.loads(shown.stdout)
+    assert found["exported"] == {
+        "n1.1": {"ranges": 2, "last": 20},
+        "n2.3": {"ranges": 1, "last": 10},
+    }
+    assert (found["audited"], found["audits"], found["findings"]) == (20, 2, 1)
+    assert found["bases"] == []
+    assert "base.json" in found["problems"][0]
+
+
+def test_report_shows_the_newest_audit_or_the_one_asked_for(archive: str, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    newest = qm("audit", "report", "--archive", archive, "--html", str(page), exit_code=EXIT_FOUND)
+    assert "11 to 20" in newest.output
+    assert "the entry before it is missing" in newest.output
+    assert page.read_text() == "<p>1 findings"
+    older = qm("audit", "report", "--archive", archive, "--last", "10", "-o", "json")
+    assert json.loads(older.stdout)["findings_by_rule"] == {}
+    missing = qm("audit", "report", "--archive", archive, "--last", "7", exit_code=EXIT_DAMAGED)
+    assert "audits that end at 10, 20" in missing.output
+
+
+@pytest.mark.parametrize("noun", ["audit", "compact"])
+def test_without_spark_a_run_says_how_to_install_it(
+    noun: str, archive: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "spark.engine", raising=False)
+    for name in ("pyspark", "pyspark.sql"):
+        monkeypatch.setitem(sys.modules, name, None)
+    failed = qm(noun, "run", "--archive", archive, exit_code=EXIT_DAMAGED)
+    assert "pip install 'quorate[spark]'" in failed.output
+
+
+def test_an_archive_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    failed = qm("audit", "status", "--archive", str(tmp_path), exit_code=EXIT_DAMAGED)
+    assert "holds none" in failed.output
+    failed = qm("audit", "status", "--archive", "nowhere://x/y", exit_code=EXIT_DAMAGED)
+    assert "no archive that this machine can reach" in failed.output
