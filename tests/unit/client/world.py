@@ -14,7 +14,7 @@ import msgspec
 from qm.client.client import Client
 from qm.client.wire import Tls
 from qm.model.commands import CreateQueue, Request
-from qm.node.config import API_PORT
+from qm.node.config import API_PORT, NodeConfig
 from tests.cluster.harness import Harness, cluster, run, until
 
 __all__ = ["Clients", "clients", "run", "until"]
@@ -84,8 +84,11 @@ class Clients:
 
 
 @contextlib.asynccontextmanager
-async def clients(count: int = 1) -> AsyncIterator[Clients]:
-    async with cluster(count) as harness:
+async def clients(
+    count: int = 1, change: Callable[[NodeConfig], NodeConfig] = lambda config: config
+) -> AsyncIterator[Clients]:
+    """`change`: see `tests.cluster.harness.cluster`."""
+    async with cluster(count, change=change) as harness:
         await harness.followers()
         found = Clients(harness)
         await found.create(PLAIN)
