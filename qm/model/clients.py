@@ -204,8 +204,7 @@ class Clients:
     def _put_lease(self, client_id: str, client: Client, kind: LeaseKind, lease_ms: int) -> None:
         client.lease_ms = lease_ms
         client.lease_deadline_ms = self._ledger.now_ms + lease_ms
-        key = LEASE_KEY.pack(client.lease_deadline_ms, kind) + client_key(client_id)
-        self._ledger.state.put(Table.LEASE, key, b"")
+        self._ledger.put_lease(client.lease_deadline_ms, kind, client_key(client_id))
         self.put_client(client_id, client)
 
     def _delete_lease(self, client_id: str, client: Client) -> None:

@@ -255,6 +255,8 @@ class Duplicates:
         if bucket.forget_at_ms:
             self._delete_indexes(source_id, key, bucket.forget_at_ms)
         bucket.forget_at_ms = forget_at_ms
+        counters = self._ledger.counters
+        counters.memories_from_ms = min(counters.memories_from_ms, forget_at_ms)
         self._dirty_buckets[key] = None
         state.put(Table.HISTORY_BUCKET, BUCKET_BY_TIME_KEY.pack(b"\x00", forget_at_ms, *key), b"")
         state.put(
@@ -312,27 +314,29 @@ class Duplicates:
         if excess <= 0:
             return
         self._ledger.applied.alarms.append(ALARM_HISTORY_EVICTED)
+        from_ms = self._ledger.counters.memories_from_ms
+        low = BUCKET_BY_SOURCE_KEY.pack(b"\x02", source.source_id, from_ms, 0, 0)
+        high = b"\x02" + QUEUE_KEY.pack(source.source_id + 1)
         while excess > 0:
-            rows = self._ledger.state.scan(
-                Table.HISTORY_BUCKET,
-                b"\x02" + QUEUE_KEY.pack(source.source_id),
-                b"\x02" + QUEUE_KEY.pack(source.source_id + 1),
-                1,
-            )
+            rows = self._ledger.state.scan(Table.HISTORY_BUCKET, low, high, 1)
             if not rows:
                 return
-            _, _, _, stream_id, sent_time = BUCKET_BY_SOURCE_KEY.unpack(rows[0][0])
+            low = rows[0][0]
+            _, _, _, stream_id, sent_time = BUCKET_BY_SOURCE_KEY.unpack(low)
             excess -= self._forget_rows((stream_id, sent_time), excess)
 
     def forget_due(self, row_count_max: int = ROWS_FORGOTTEN_PER_STEP_MAX) -> int:
         """Forget what no sender may repeat any more; return how many rows went."""
-        gone = 0
+        gone, counters = 0, self._ledger.counters
+        low = BUCKET_BY_TIME_KEY.pack(b"\x00", counters.memories_from_ms, 0, 0)
         high = BUCKET_BY_TIME_KEY.pack(b"\x00", self._ledger.now_ms + 1, 0, 0)
         while gone < row_count_max:
-            due = self._ledger.state.scan(Table.HISTORY_BUCKET, b"\x00", high, 1)
+            due = self._ledger.state.scan(Table.HISTORY_BUCKET, low, high, 1)
             if not due:
+                counters.memories_from_ms = self._ledger.now_ms + 1
                 break
-            _, _, stream_id, sent_time = BUCKET_BY_TIME_KEY.unpack(due[0][0])
+            low = due[0][0]
+            _, counters.memories_from_ms, stream_id, sent_time = BUCKET_BY_TIME_KEY.unpack(low)
             gone += self._forget_rows((stream_id, sent_time), row_count_max - gone)
         return gone
 

@@ -3,7 +3,7 @@
 Deadlines lie in an index ordered by time and are read from its head, a bounded number per tick.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from qm.model.commands import ClockTick
@@ -24,6 +24,8 @@ from qm.model.unlocking import is_purge_pending
 from qm.wire.codes import ErrorCode
 
 MQ_OK: Final = 0
+_TIME_BYTES: Final = 8
+"""Both indexes begin with a time."""
 DEADLINES_PER_TICK_MAX: Final = 256
 LEASES_PER_TICK_MAX: Final = 1
 """One client or transaction at a time: each may touch thousands of positions."""
@@ -50,9 +52,12 @@ class Expiry:
         return Outcome(MQ_OK, value=is_left)
 
     def _expire(self, count: int) -> int:
-        ledger = self._ledger
-        high = DEADLINE_KEY.pack(ledger.now_ms + 1, 0, 0)
-        due = ledger.state.scan(Table.DEADLINE, b"", high, count)
+        ledger, counters = self._ledger, self._ledger.counters
+        low, high = counters.deadlines_from_ms, ledger.now_ms + 1
+        due = ledger.state.scan(
+            Table.DEADLINE, DEADLINE_KEY.pack(low, 0, 0), DEADLINE_KEY.pack(high, 0, 0), count
+        )
+        counters.deadlines_from_ms = _settled_upto(due, count, high)
         for index_key, _ in due:
             ledger.state.delete(Table.DEADLINE, index_key)
             _, queue_id, key = DEADLINE_KEY.unpack(index_key)
@@ -70,11 +75,21 @@ class Expiry:
         return len(due)
 
     def _leases(self) -> int:
-        ledger = self._ledger
-        high = LEASE_KEY.pack(ledger.now_ms + 1, 0)
-        due = ledger.state.scan(Table.LEASE, b"", high, LEASES_PER_TICK_MAX)
+        ledger, counters = self._ledger, self._ledger.counters
+        low, high = counters.leases_from_ms, ledger.now_ms + 1
+        due = ledger.state.scan(
+            Table.LEASE, LEASE_KEY.pack(low, 0), LEASE_KEY.pack(high, 0), LEASES_PER_TICK_MAX
+        )
+        counters.leases_from_ms = _settled_upto(due, LEASES_PER_TICK_MAX, high)
         for key, _ in due:
             ledger.state.delete(Table.LEASE, key)
             _, kind = LEASE_KEY.unpack_from(key)
             self.on_lease[LeaseKind(kind)](key[LEASE_KEY.size :])
         return len(due)
+
+
+def _settled_upto(due: Sequence[tuple[bytes, bytes]], count: int, high_ms: int) -> int:
+    """Return before which time nothing is left, once these first rows of an index are settled."""
+    if len(due) < count:
+        return high_ms
+    return int.from_bytes(due[-1][0][:_TIME_BYTES], "big")

@@ -12,7 +12,14 @@ from qm.model.elements import QueueKind
 from qm.model.head import Window
 from qm.model.limits import CLOCK_MAX_MS
 from qm.model.records import Counters, Queue, QueueManager, RecordT
-from qm.model.rows import DEADLINE_KEY, POSITION_KEY, QUEUE_KEY, STATS_ROW, Position
+from qm.model.rows import (
+    DEADLINE_KEY,
+    LEASE_KEY,
+    POSITION_KEY,
+    QUEUE_KEY,
+    STATS_ROW,
+    Position,
+)
 from qm.model.state import BODY_ORDINAL_SYNTHETIC_FIRST, State, Table
 from qm.security.descriptor import SecurityDescriptor, parse_descriptor
 
@@ -37,6 +44,7 @@ class QueueInHand:
         "grants",
         "hidden",
         "is_dirty",
+        "linked_from",
         "locked",
         "record",
         "removals",
@@ -69,6 +77,8 @@ class QueueInHand:
         ) = stats[2 * LEVELS :]
         self.is_dirty = False
         self.windows: list[Window | None] = [None] * LEVELS
+        self.linked_from = [level << 56 for level in range(LEVELS)]
+        """Per level: no position is linked before this key, locked and hidden ones included."""
         self.grants: dict[tuple[tuple[bytes, ...], int], bool] = {}
         """Access decisions of the current descriptor: (SIDs, mask) -> granted."""
         self._descriptor: SecurityDescriptor | None = None
@@ -251,18 +261,30 @@ class Ledger:
 
     def link(self, queue: QueueInHand, key: int, position: Position, kind: EffectKind) -> None:
         """Insert a position: charged at once, whatever its state (DM-A8, DM-A9)."""
-        queue_id = queue.record.queue_id
+        queue_id, level = queue.record.queue_id, key >> 56
+        # What is moved here keeps its key, which may lie before all others.
+        queue.linked_from[level] = min(queue.linked_from[level], key)
         self.put_position(queue_id, key, position)
         self.charge(queue, key, position.stored_size_bytes)
         if position.deadline_ms:
-            deadline = DEADLINE_KEY.pack(position.deadline_ms, queue_id, key)
-            self.state.put(Table.DEADLINE, deadline, b"")
+            self.put_deadline(position.deadline_ms, queue_id, key)
         self.retain_body(position.body_index, position.body_ordinal)
         if position.state == rows.PositionState.AVAILABLE:
             self.wake(queue, key)
         else:
             queue.locked[key >> 56] += 1
         self.effect(kind, queue_id, key, position, 0)
+
+    def put_deadline(self, deadline_ms: int, queue_id: int, key: int) -> None:
+        """Have a position looked at when its time is over."""
+        counters = self.counters
+        counters.deadlines_from_ms = min(counters.deadlines_from_ms, deadline_ms)
+        self.state.put(Table.DEADLINE, DEADLINE_KEY.pack(deadline_ms, queue_id, key), b"")
+
+    def put_lease(self, due_ms: int, kind: rows.LeaseKind, owner: bytes) -> None:
+        """Have a lease end when its time is over; `owner`: whose it is."""
+        self.counters.leases_from_ms = min(self.counters.leases_from_ms, due_ms)
+        self.state.put(Table.LEASE, LEASE_KEY.pack(due_ms, kind) + owner, b"")
 
     def unlink(
         self, queue: QueueInHand, key: int, position: Position, kind: EffectKind, reason: int

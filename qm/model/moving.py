@@ -11,7 +11,6 @@ from qm.model.enqueue import Enqueue, EnqueueStatus
 from qm.model.ledger import Ledger, QueueInHand
 from qm.model.records import Obligation
 from qm.model.rows import (
-    DEADLINE_KEY,
     POSITION_KEY,
     SEQUENTIAL_ID_MAX,
     Position,
@@ -107,6 +106,5 @@ class Moving:
             ledger.put_record(Table.OBLIGATION, POSITION_KEY.pack(target_id, new_key), obligation)
         if position.flags & PositionFlag.EXPIRY_DUE and not is_system:
             # Its deadline passed while it was locked: due again, at its new place.
-            due = DEADLINE_KEY.pack(position.deadline_ms, target_id, new_key)
-            ledger.state.put(Table.DEADLINE, due, b"")
+            ledger.put_deadline(position.deadline_ms, target_id, new_key)
         ledger.unlink(source, key, position, EffectKind.MOVED_OUT, 0)

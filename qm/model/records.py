@@ -96,6 +96,13 @@ class Counters(Record):
     """Last one given (MQ-A7)."""
     outgoing_queue_count: int = 0
     source_id: int = 0
+    deadlines_from_ms: int = 0
+    """No row of DEADLINE lies before it. So with the next two: rows that were settled or withdrawn
+    leave tombstones behind, and a scan must not walk across them at every tick."""
+    leases_from_ms: int = 0
+    """No row of LEASE lies before it."""
+    memories_from_ms: int = 0
+    """No bucket of HISTORY_BUCKET is to be forgotten before it."""
 
 
 class QueueManager(Record):

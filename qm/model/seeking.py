@@ -33,7 +33,7 @@ def first(ledger: Ledger, queue: QueueInHand, *, is_peek: bool = False) -> Found
         if not queue.counts[level]:
             continue
         if is_peek and queue.locked[level]:
-            found = forward(ledger, queue, (level << 56) - 1, (level + 1) << 56, is_peek=True)
+            found = _forward(ledger, queue, level, level << 56, is_peek=True)
             if found is not None:
                 return found
             continue
@@ -44,20 +44,33 @@ def first(ledger: Ledger, queue: QueueInHand, *, is_peek: bool = False) -> Found
 
 
 def forward(
-    ledger: Ledger,
-    queue: QueueInHand,
-    after: int,
-    end: int = _KEY_END,
-    *,
-    is_peek: bool = False,
+    ledger: Ledger, queue: QueueInHand, after: int, *, is_peek: bool = False
 ) -> Found | None:
-    """Return the next position after the key `after`, before `end`."""
-    queue_id = queue.record.queue_id
-    low, high = after + 1, POSITION_KEY.pack(queue_id, end)
+    """Return the next position after the key `after`."""
+    low = max(after + 1, 0)
+    for level in range(low >> 56, LEVELS):
+        if queue.counts[level]:
+            found = _forward(ledger, queue, level, low, is_peek=is_peek)
+            if found is not None:
+                return found
+    return None
+
+
+def _forward(
+    ledger: Ledger, queue: QueueInHand, level: int, low: int, *, is_peek: bool
+) -> Found | None:
+    """Return the first position of a level at or behind the key `low`.
+
+    Before what is linked lie the tombstones of what was received: they are walked across once.
+    """
+    queue_id, head = queue.record.queue_id, queue.linked_from[level]
+    is_from_head, low = low <= head, max(low, head)
+    high = POSITION_KEY.pack(queue_id, (level + 1) << 56)
     while True:
-        rows = ledger.state.scan(
-            Table.POSITION, POSITION_KEY.pack(queue_id, max(low, 0)), high, _SCAN_ROWS
-        )
+        rows = ledger.state.scan(Table.POSITION, POSITION_KEY.pack(queue_id, low), high, _SCAN_ROWS)
+        if is_from_head and rows:
+            queue.linked_from[level] = POSITION_KEY.unpack(rows[0][0])[1]
+            is_from_head = False
         for key_bytes, row in rows:
             key = POSITION_KEY.unpack(key_bytes)[1]
             if is_visible(queue, key, row, is_peek=is_peek):

@@ -188,6 +188,7 @@ class Transactions:
             if operation.operation_type is OperationType.ENQUEUE:
                 self._endings.roll_back(queue, operation.lookup_identifier, position)
             else:
+                position.flags &= ~PositionFlag.ALLOW_PEEK_WHEN_LOCKED
                 give_back(self._ledger, self._endings, queue, operation.lookup_identifier, position)
         self._end(transaction_id, transaction, TransactionState.ABORTED)
 
@@ -250,8 +251,7 @@ class Transactions:
         self._ledger.state.delete(Table.TRANSACTION, owner)
 
     def _lease(self, transaction_id: bytes, transaction: Transaction, kind: LeaseKind) -> None:
-        key = LEASE_KEY.pack(transaction.deadline_ms, kind) + transaction_id
-        self._ledger.state.put(Table.LEASE, key, b"")
+        self._ledger.put_lease(transaction.deadline_ms, kind, transaction_id)
 
     def _drop_lease(self, transaction_id: bytes, transaction: Transaction, kind: LeaseKind) -> None:
         key = LEASE_KEY.pack(transaction.deadline_ms, kind) + transaction_id

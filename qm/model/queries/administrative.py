@@ -194,11 +194,14 @@ def is_due(view: View, since_ms: int, now_ms: int) -> bool:
     It looks at no more than that time: behind it may lie the tombstones of everything that was
     received before its deadline.
     """
-    scan, since, end = view.ledger.state.scan, max(since_ms, 0), now_ms + 1
+    scan, counters, end = view.ledger.state.scan, view.counters(), now_ms + 1
+    deadlines = DEADLINE_KEY.pack(max(since_ms, counters.deadlines_from_ms), 0, 0)
+    leases = LEASE_KEY.pack(max(since_ms, counters.leases_from_ms), 0)
+    memories = _bucket_due(max(since_ms, counters.memories_from_ms))
     return bool(
-        scan(Table.DEADLINE, DEADLINE_KEY.pack(since, 0, 0), DEADLINE_KEY.pack(end, 0, 0), 1)
-        or scan(Table.LEASE, LEASE_KEY.pack(since, 0), LEASE_KEY.pack(end, 0), 1)
-        or scan(Table.HISTORY_BUCKET, _bucket_due(since), _bucket_due(end), 1)
+        scan(Table.DEADLINE, deadlines, DEADLINE_KEY.pack(end, 0, 0), 1)
+        or scan(Table.LEASE, leases, LEASE_KEY.pack(end, 0), 1)
+        or scan(Table.HISTORY_BUCKET, memories, _bucket_due(end), 1)
     )
 
 
