@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Final
 
+import msgspec
+
 from qm.api.batches import BATCH_BYTES_MAX, Bodies, batches_of_results
 from qm.api.errors import InvalidArgument, MsmqError, check
 from qm.api.handles import Handles, OpenCursor
@@ -83,6 +85,7 @@ class Receiving:
             selector,
             checked_transaction(request.transaction),
             request.is_two_phase,
+            request.allow_peek_when_locked,
         )
         if request.timeout_ms == 0 or selector.kind not in _WAITING_KINDS:
             results = await self._at_once(run)
@@ -260,17 +263,7 @@ def _advance(cursor: OpenCursor, results: Sequence[RequestResult]) -> None:
 
 
 def _first_of(run: ReceiveRun) -> ReceiveRun:
-    return ReceiveRun(
-        run.client_id,
-        run.handle,
-        run.queue_id,
-        run.first_request,
-        1,
-        run.confirmed_upto,
-        run.selector,
-        run.transaction,
-        run.is_two_phase,
-    )
+    return msgspec.structs.replace(run, count=1)
 
 
 def _cancel(run: ReceiveRun, status: int) -> CancelRequests:

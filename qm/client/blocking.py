@@ -231,10 +231,13 @@ class BlockingTransaction:
         timeout_s: float = FOREVER_S,
         *,
         selection: Selection = FIRST,
+        allow_peek: bool = False,
     ) -> ReceivedMessage | None:
         """See `Transaction.receive`."""
         source = queue.queue if isinstance(queue, BlockingQueue) else queue
-        return self._client.run(self.transaction.receive(source, timeout_s, selection=selection))
+        return self._client.run(
+            self.transaction.receive(source, timeout_s, selection=selection, allow_peek=allow_peek)
+        )
 
     def commit(self) -> None:
         """See `Transaction.commit`."""

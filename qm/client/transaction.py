@@ -97,9 +97,15 @@ class Transaction:
         timeout_s: float = FOREVER_S,
         *,
         selection: Selection = FIRST,
+        allow_peek: bool = False,
     ) -> ReceivedMessage | None:
-        """Take a message that is gone when the transaction commits, and back when it aborts."""
-        messages = await self.receive_many(queue, 1, timeout_s, selection=selection)
+        """Take a message that is gone when the transaction commits, and back when it aborts.
+
+        With `allow_peek` peeks see it until then.
+        """
+        messages = await self.receive_many(
+            queue, 1, timeout_s, selection=selection, allow_peek=allow_peek
+        )
         return messages[0] if messages else None
 
     async def receive_many(
@@ -109,6 +115,7 @@ class Transaction:
         timeout_s: float = FOREVER_S,
         *,
         selection: Selection = FIRST,
+        allow_peek: bool = False,
     ) -> list[ReceivedMessage]:
         """Take at most `count` messages; it waits for the first one only."""
         session, opened = await self._reader(queue)
@@ -124,6 +131,7 @@ class Transaction:
                 count=count,
                 transaction=self.identifier,
                 view=data_pb2.PACKETS,
+                allow_peek_when_locked=allow_peek,
             )
             try:
                 return await receive(session, request)

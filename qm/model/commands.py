@@ -163,6 +163,8 @@ class ReceiveRun(msgspec.Struct, frozen=True, gc=False):
     selector: Selector = Selector()
     transaction: bytes | None = None
     is_two_phase: bool = False
+    allow_peek_when_locked: bool = False
+    """What a transaction locks stays visible to peeks ([MC-MQAC] 3.11.4.1.33)."""
 
 
 class CancelRequests(msgspec.Struct, frozen=True, gc=False):

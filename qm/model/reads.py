@@ -20,7 +20,7 @@ from qm.model.opens import Opens
 from qm.model.plain_reads import read_plain
 from qm.model.records import Lock, TransactionalOperation
 from qm.model.results import RequestResult, ResultRow, message_result
-from qm.model.rows import POSITION_KEY, Position, PositionState, ResultKind
+from qm.model.rows import POSITION_KEY, Position, PositionFlag, PositionState, ResultKind
 from qm.model.seeking import select
 from qm.model.state import Table
 from qm.model.transactions import Transactions
@@ -176,6 +176,8 @@ class Reads:
             return result
         result = message_result(number, ResultKind.BORROWED, queue_id, key, position)
         if command.transaction is not None:
+            if command.allow_peek_when_locked:
+                position.flags |= PositionFlag.ALLOW_PEEK_WHEN_LOCKED
             operation = TransactionalOperation(OperationType.DEQUEUE, queue_id, key)
             place = self._transactions.add(command.transaction, operation)
             lock = Lock(LockKind.TX_DEQUEUE, command.transaction, place)

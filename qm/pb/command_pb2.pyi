@@ -247,6 +247,7 @@ class ReceiveRun(_message.Message):
     SELECTOR_FIELD_NUMBER: _builtins.int
     TRANSACTION_FIELD_NUMBER: _builtins.int
     IS_TWO_PHASE_FIELD_NUMBER: _builtins.int
+    ALLOW_PEEK_WHEN_LOCKED_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     handle: _builtins.int
     queue_id: _builtins.int
@@ -255,6 +256,7 @@ class ReceiveRun(_message.Message):
     confirmed_upto: _builtins.int
     transaction: _builtins.bytes
     is_two_phase: _builtins.bool
+    allow_peek_when_locked: _builtins.bool
     @_builtins.property
     def selector(self) -> Global___Selector: ...
     def __init__(
@@ -269,10 +271,11 @@ class ReceiveRun(_message.Message):
         selector: Global___Selector | None = ...,
         transaction: _builtins.bytes | None = ...,
         is_two_phase: _builtins.bool = ...,
+        allow_peek_when_locked: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "selector", b"selector", "transaction", b"transaction"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "client_id", b"client_id", "confirmed_upto", b"confirmed_upto", "count", b"count", "first_request", b"first_request", "handle", b"handle", "is_two_phase", b"is_two_phase", "queue_id", b"queue_id", "selector", b"selector", "transaction", b"transaction"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "allow_peek_when_locked", b"allow_peek_when_locked", "client_id", b"client_id", "confirmed_upto", b"confirmed_upto", "count", b"count", "first_request", b"first_request", "handle", b"handle", "is_two_phase", b"is_two_phase", "queue_id", b"queue_id", "selector", b"selector", "transaction", b"transaction"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__transaction: _TypeAlias = _typing.Literal["transaction"]  # noqa: Y015
     _WhichOneofArgType__transaction: _TypeAlias = _typing.Literal["_transaction", b"_transaction"]  # noqa: Y015

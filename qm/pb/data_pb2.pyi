@@ -894,6 +894,7 @@ class ReceiveRequest(_message.Message):
     TRANSACTION_FIELD_NUMBER: _builtins.int
     IS_TWO_PHASE_FIELD_NUMBER: _builtins.int
     VIEW_FIELD_NUMBER: _builtins.int
+    ALLOW_PEEK_WHEN_LOCKED_FIELD_NUMBER: _builtins.int
     handle: _builtins.int
     cursor: _builtins.int
     """Instead of a selector: what the cursor points at."""
@@ -907,6 +908,8 @@ class ReceiveRequest(_message.Message):
     is_two_phase: _builtins.bool
     """Lock and lend; `Complete` decides. A transaction wins over it."""
     view: Global___View.ValueType
+    allow_peek_when_locked: _builtins.bool
+    """What the transaction locks stays visible to peeks until its outcome."""
     @_builtins.property
     def request(self) -> Global___RequestNumber: ...
     @_builtins.property
@@ -923,10 +926,11 @@ class ReceiveRequest(_message.Message):
         transaction: _builtins.bytes = ...,
         is_two_phase: _builtins.bool = ...,
         view: Global___View.ValueType = ...,
+        allow_peek_when_locked: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request", "selector", b"selector"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "cursor", b"cursor", "handle", b"handle", "is_two_phase", b"is_two_phase", "request", b"request", "selector", b"selector", "timeout_ms", b"timeout_ms", "transaction", b"transaction", "view", b"view"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_peek_when_locked", b"allow_peek_when_locked", "count", b"count", "cursor", b"cursor", "handle", b"handle", "is_two_phase", b"is_two_phase", "request", b"request", "selector", b"selector", "timeout_ms", b"timeout_ms", "transaction", b"transaction", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -301,6 +301,35 @@ def test_receives_by_lookup_id(service: MSMQService) -> None:
         queue.ReceiveByLookupId("nothing")
 
 
+@pytest.mark.spec("AC-3.11.4.1.33-01")
+def test_a_receive_by_lookup_id_that_allows_peeks(service: MSMQService) -> None:
+    info = made(service, is_transactional=True)
+    dispenser = MSMQTransactionDispenser(service)
+    for text in ("a", "b"):
+        message = MSMQMessage(service)
+        message.Body = text
+        message.Send(opened(info, SEND), MQTRANSACTION.MQ_SINGLE_MESSAGE)
+    queue = opened(info)
+    first = queue.PeekFirstByLookupId()
+    assert first is not None
+    reading = dispenser.BeginTransaction()
+    assert body(queue.ReceiveByLookupIdAllowPeek(first.LookupId, reading)) == "a"
+    assert body(queue.PeekByLookupId(first.LookupId)) == "a"
+    assert body(queue.Peek(ReceiveTimeout=0)) == "a"
+    assert body(queue.Receive(ReceiveTimeout=0)) == "b"
+    reading.Abort()
+    # Given back, it is like any other again.
+    reading = dispenser.BeginTransaction()
+    assert body(queue.ReceiveByLookupId(first.LookupId, reading)) == "a"
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        queue.Peek(ReceiveTimeout=0)
+    reading.Commit()
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        queue.ReceiveByLookupIdAllowPeek(first.LookupId)
+    with fails(E.MQ_ERROR_INVALID_PARAMETER):
+        queue.ReceiveByLookupIdAllowPeek("0")
+
+
 # The rest --------------------------------------------------------------------------------------
 
 

@@ -252,6 +252,22 @@ class MSMQQueue:
             (WantDestinationQueue, WantBody, WantConnectorType),
         )
 
+    def ReceiveByLookupIdAllowPeek(
+        self,
+        LookupId: int | str,
+        Transaction: Transaction_ = _MTS,
+        WantDestinationQueue: bool = False,
+        WantBody: bool = True,
+        WantConnectorType: bool = False,
+    ) -> MSMQMessage | None:
+        """Take exactly this message; in a transaction it stays visible to peeks meanwhile."""
+        return self._receive_lookup(
+            exactly(_lookup_id(LookupId)),
+            Transaction,
+            (WantDestinationQueue, WantBody, WantConnectorType),
+            allow_peek=True,
+        )
+
     def ReceiveNextByLookupId(
         self,
         LookupId: int | str,
@@ -397,10 +413,16 @@ class MSMQQueue:
             raise MqError(ErrorCode.MQ_ERROR_ACCESS_DENIED)
 
     def _receive_lookup(
-        self, selection: Selection, transaction: Transaction_, wants: tuple[bool, bool, bool]
+        self,
+        selection: Selection,
+        transaction: Transaction_,
+        wants: tuple[bool, bool, bool],
+        *,
+        allow_peek: bool = False,
     ) -> MSMQMessage | None:
         self._guard(_RECEIVES)
-        return self._shown(self._take(selection, transaction, 0), 0, *wants)
+        found = self._take(selection, transaction, 0, allow_peek=allow_peek)
+        return self._shown(found, 0, *wants)
 
     def _peek_lookup(
         self, selection: Selection, wants: tuple[bool, bool, bool]
@@ -409,12 +431,19 @@ class MSMQQueue:
         return self._shown(self._look(selection, 0), 0, *wants)
 
     def _take(
-        self, selection: Selection, transaction: Transaction_, timeout_ms: int
+        self,
+        selection: Selection,
+        transaction: Transaction_,
+        timeout_ms: int,
+        *,
+        allow_peek: bool = False,
     ) -> ReceivedMessage | None:
         opened, timeout_s = self.require_open(), _timeout_s(timeout_ms)
         if isinstance(transaction, MSMQTransaction):
             inner = transaction.attached().transaction
-            return _ask(lambda: inner.receive(opened, timeout_s, selection=selection))
+            return _ask(
+                lambda: inner.receive(opened, timeout_s, selection=selection, allow_peek=allow_peek)
+            )
         if not isinstance(transaction, int):
             raise MqError(E_INVALIDARG)
         # A single message taken is its own transaction; ambient ones there are none (AC-A21).
