@@ -1,6 +1,7 @@
 """What a leader does (Raft 5.3, 5.4, thesis 3.10, 4, 6.4). Lives as long as its term leads."""
 
 from raft.backlog import Backlog
+from raft.front import Front
 from raft.log_view import Compacted
 from raft.membership import (
     BadChange,
@@ -50,6 +51,7 @@ class Leadership:
     """Of one term: progress of the followers, reads, transfer. `is_over` ends it."""
 
     __slots__ = (
+        "_front",
         "_heartbeat_elapsed",
         "_state",
         "_transfer",
@@ -71,6 +73,7 @@ class Leadership:
         """`emit` may have something to send."""
         self.progress: dict[NodeId, Progress] = {}
         self.reads = ReadBarriers(state.config.reads_pending_max)
+        self._front = Front(state.config.rear_ticks)
         self._transfer: tuple[NodeId, int] | None = None
         self._heartbeat_elapsed = 0
         self._unapplied = Backlog()
@@ -155,6 +158,8 @@ class Leadership:
         state, config = self._state, self._state.config
         if self._transfer is not None and state.now >= self._transfer[1]:
             self._transfer = None
+        self._choose_front()
+        self.needs_emit = self.needs_emit or self._front.has_put_off
         self._heartbeat_elapsed += count
         if self._heartbeat_elapsed >= config.heartbeat_ticks:
             self._heartbeat_elapsed = 0
@@ -166,6 +171,8 @@ class Leadership:
 
     def ticks_until_due(self) -> int:
         """Return after how many ticks `tick` has something to do."""
+        if self._front.has_put_off:
+            return 1
         return max(self._state.config.heartbeat_ticks - self._heartbeat_elapsed, 1)
 
     def peer(self, peer: NodeId, link: PeerState) -> None:
@@ -180,6 +187,7 @@ class Leadership:
             progress.snapshot_wait = 0
         progress.probe(progress.match + 1 if progress.match else progress.next)
         progress.is_paused = link is not PeerState.CONNECTED
+        self._choose_front()
         self.needs_emit = True
 
     # Messages
@@ -211,6 +219,7 @@ class Leadership:
         if progress.state is ProgressState.REPLICATE:
             if progress.match < body.rejected_index < progress.next:
                 progress.probe(progress.match + 1)
+                self._choose_front()
                 return
         elif progress.state is ProgressState.PROBE and body.rejected_index == progress.next - 1:
             highest = min(body.hint_index, body.rejected_index - 1)
@@ -362,7 +371,7 @@ class Leadership:
     def emit(self) -> None:
         """Send every follower what its window has room for, and news of the commit index."""
         state = self._state
-        self.needs_emit = False
+        self.needs_emit = self._front.has_put_off = False
         shared: dict[int, tuple[Append, int, int]] = {}
         is_sealed = self.reads.has_waiting and state.commit >= self.first_index
         if is_sealed:
@@ -370,10 +379,17 @@ class Leadership:
             self._confirm_reads()
         is_term_durable = self._is_term_durable()
         for node, progress in self.progress.items():
-            if is_term_durable:
+            is_put_off = self._front.puts_off(node, progress, state.now)
+            if is_term_durable and not is_put_off:
                 self._feed(node, progress, shared)
-            if is_sealed or progress.commit_told < min(state.commit, progress.match):
+            is_behind = progress.commit_told < min(state.commit, progress.match)
+            if is_sealed or (is_behind and not is_put_off):
                 self._heartbeat(node, progress)
+            elif is_put_off and (is_behind or progress.next <= state.log.last_index):
+                self._front.has_put_off = True
+
+    def _choose_front(self) -> None:
+        self._front.choose(self._state.node, self._state.members.current.voters, self.progress)
 
     def _is_term_durable(self) -> bool:
         """Return whether this node remembers after a crash that it led this term.

@@ -21,6 +21,7 @@ class Progress:
     __slots__ = (
         "applied",
         "commit_told",
+        "fed_at",
         "heard_at",
         "inflight",
         "inflight_bytes",
@@ -49,6 +50,8 @@ class Progress:
         """The tick of its last answer; a new leader gives everybody an election timeout."""
         self.applied = 0
         self.commit_told = 0
+        self.fed_at = now
+        """The tick of the last Append."""
         self.snapshot_index = 0
         """SNAPSHOT: of the one that is being sent; 0 while none is."""
         self.is_sent = False
@@ -68,6 +71,7 @@ class Progress:
 
     def sent(self, last_index: int, size: int, now: int) -> None:
         """An Append that ends at `last_index`, with `size` bytes of data, was sent."""
+        self.fed_at = now
         if self.state is ProgressState.PROBE:
             self.is_paused = True
             return

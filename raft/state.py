@@ -34,6 +34,8 @@ class CoreConfig(msgspec.Struct, frozen=True):
     """Times the rank: how long a follower with evidence of its leader's death waits."""
     early_window_ticks: int = 10
     """How long a denied early pre-vote may still be granted."""
+    rear_ticks: int = 1
+    """A follower that no majority waits for gets Appends once in so many ticks; 0: at once."""
     append_bytes_max: int = 1 << 20
     """Of the data in one Append; a single entry may exceed it."""
     inflight_bytes_max: int = 16 << 20

@@ -71,6 +71,7 @@ def test_a_follower_that_is_too_far_behind_gets_a_snapshot() -> None:
     assert group.core("c").commit == meta.index
     assert state_of(group, "c") is ProgressState.REPLICATE
     group.propose(b"next")
+    group.tick()
     assert group["c"].data() == [b"next"]
     assert group["c"].log.first_index() == meta.index + 1
 

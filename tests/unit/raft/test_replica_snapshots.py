@@ -43,6 +43,7 @@ def test_a_follower_that_is_far_behind_is_filled_by_a_snapshot(cluster: Cluster)
     assert c.machine.data() == cluster["a"].machine.data()
     assert c.restored == [c.machine.applied_index()]
     cluster.propose("next")
+    cluster.tick(1)
     assert c.machine.data()[-1] == "next"
     c.restart()
     cluster.propose("after a restart")
