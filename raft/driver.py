@@ -329,8 +329,7 @@ class Driver(Generic[ResultT]):
         self._ask_reads()
         proposals, replica = self._proposals, self._replica
         for _ in range(POLLS_PER_TURN_MAX):
-            if proposals.can_submit:
-                proposals.submit(replica.propose, replica.term)
+            proposals.submit(replica.propose, replica.term)
             self._take(replica.poll())
             if not replica.has_work():
                 break

@@ -22,6 +22,9 @@ WAITING_BYTES_MAX = 64 << 20
 BATCHES_IN_FLIGHT_MAX = 2
 """Entries proposed and not yet applied here. More would be smaller and cost more: two keep the
 disk busy while the network works."""
+OVERLAP_BYTES_MIN = 256 << 10
+"""Of payloads that wait: then they need not wait for the entry in flight. What an entry costs is
+fixed up to about this size, so a small one would slow down the one before it and gain nothing."""
 
 
 class ProposalLost(Exception):
@@ -110,11 +113,13 @@ class Proposals(Generic[ResultT]):
         waiting_bytes_max: int = WAITING_BYTES_MAX,
         in_flight_max: int = BATCHES_IN_FLIGHT_MAX,
         prologue: Callable[[], bytes] | None = None,
+        overlap_bytes_min: int = OVERLAP_BYTES_MIN,
     ) -> None:
         """`prologue` is called once for each entry, in their order, when its batch is closed."""
         self._prologue = prologue
         self._waiting_bytes_max = waiting_bytes_max
         self._in_flight_max = in_flight_max
+        self._overlap_bytes_min = overlap_bytes_min
         self._open: _Batch[ResultT] | None = None
         self._waiting: deque[_Batch[ResultT]] = deque()
         self._proposed: deque[Outcome[Any]] = deque()
@@ -125,12 +130,14 @@ class Proposals(Generic[ResultT]):
         """Tell whether anything waits or is on its way."""
         return self._open is not None or bool(self._waiting) or bool(self._proposed)
 
-    @property
-    def can_submit(self) -> bool:
-        """Tell whether `submit` would propose something."""
+    def _may_submit(self, term: int) -> bool:
         if self._open is None and not self._waiting:
             return False
-        return len(self._proposed) < self._in_flight_max
+        if len(self._proposed) >= self._in_flight_max:
+            return False
+        if not self._proposed or self._proposed[-1].term < term:
+            return True
+        return self.waiting_bytes >= self._overlap_bytes_min
 
     def add(self, payload: bytes) -> tuple[Outcome[Sequence[ResultT]], int]:
         """Take a payload; return where its result will be found, and its ordinal. Raises Busy."""
@@ -152,7 +159,7 @@ class Proposals(Generic[ResultT]):
 
         Busy leaves it waiting; without leadership everything that waits fails.
         """
-        while self.can_submit:
+        while self._may_submit(term):
             batch = self._waiting[0] if self._waiting else self._close_open()
             if not batch.data:
                 batch.size_bytes = batch.builder.size_bytes

@@ -91,6 +91,31 @@ def test_only_so_many_entries_are_in_flight() -> None:
     run(scenario)
 
 
+def test_a_small_entry_waits_for_the_one_in_flight() -> None:
+    """It would cost as much as a large one; a large one need not wait."""
+
+    async def scenario() -> None:
+        callers, log = Callers(in_flight_max=2, overlap_bytes_min=10), Log()
+        callers.propose(b"1")
+        callers.proposals.submit(log.propose, 5)
+        callers.propose(b"2")
+        callers.proposals.submit(log.propose, 5)
+        assert log.entries == [[b"1"]]
+        callers.propose(b"3456789ab")
+        callers.proposals.submit(log.propose, 5)
+        assert log.entries == [[b"1"], [b"2", b"3456789ab"]]
+        callers.propose(b"c")
+        callers.proposals.applied([entry(1, 5, 1)])
+        callers.proposals.submit(log.propose, 5)
+        assert len(log.entries) == 2
+        callers.proposals.applied([entry(2, 5, 2, 3)])
+        callers.proposals.submit(log.propose, 5)
+        assert log.entries[2:] == [[b"c"]]
+        callers.proposals.fail_proposed(5)
+
+    run(scenario)
+
+
 def test_a_full_batch_is_followed_by_another() -> None:
     async def scenario() -> None:
         callers, log = Callers(in_flight_max=3), Log()
@@ -185,7 +210,7 @@ def test_an_entry_is_known_by_index_and_term(applied: list[Applied[Any]], expect
 
 def test_a_leader_that_returns_knows_its_old_entries_from_its_new_ones() -> None:
     async def scenario() -> None:
-        callers, log = Callers(in_flight_max=5), Log(last_index=9)
+        callers, log = Callers(in_flight_max=5, overlap_bytes_min=0), Log(last_index=9)
         kept = callers.propose(b"kept")
         callers.proposals.submit(log.propose, 3)
         truncated = callers.propose(b"truncated")
