@@ -231,6 +231,21 @@ def test_an_audit_needs_an_archive() -> None:
         render({**TLS, "audit": {"enabled": True}})
 
 
+def test_nodes_export_where_audits_read() -> None:
+    archive = {"url": "s3://bucket/path", "credentialsSecret": "keys", "bodies": "digest"}
+    tls = {"tls": {"certManager": {"enabled": True}}}
+    objects = render({**tls, "archive": archive, "audit": {"enabled": True}})
+    assert node_config(objects)["archive"] == {
+        "url": "s3://bucket/path", "bodies": "digest", "hold_mb": 4096,
+    }  # fmt: skip
+    (container,) = one(objects, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    assert container["envFrom"] == [{"secretRef": {"name": "keys"}}]
+    for job in of_kind(objects, "CronJob"):
+        (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+        assert container["args"][-2:] == ["--archive", "s3://bucket/path"]
+        assert {"secretRef": {"name": "keys"}} in container["envFrom"]
+
+
 def test_every_value_is_in_the_readme_and_in_the_schema() -> None:
     readme = (Path(EXAMPLES[0]).parents[1] / "README.md").read_text(encoding="utf-8")
     schema = chart().schema
