@@ -1,8 +1,8 @@
 """Giving messages back: from a dead-letter queue or journal to where they were meant to go.
 
-The message is read and sent anew in one transaction where its queue is transactional. Elsewhere it
-is locked, sent, then removed: a node that dies in between leaves it where it was, sent once; it is
-never lost. All of it runs in a session made for this one message.
+The message is sent anew, and the one it was made of ends in the same apply, or with the transaction
+of its sending. A node that dies on the way has done all of it or nothing. All of it runs in a
+session made for this one message.
 """
 
 import secrets
@@ -14,7 +14,7 @@ from qm.api.deciding import UNNUMBERED, Decider
 from qm.api.errors import InvalidArgument, MsmqError, check
 from qm.api.identity import Principal
 from qm.api.names import absolute_text
-from qm.api.outcomes import has_message, numbers_of, results_of, sent
+from qm.api.outcomes import numbers_of, sent
 from qm.api.packets import sent_again
 from qm.api.properties import message_id
 from qm.api.proposing import Proposer
@@ -25,11 +25,7 @@ from qm.model.commands import (
     Move,
     OpenClient,
     OpenQueue,
-    ReadEnd,
-    ReceiveRun,
     Request,
-    Selector,
-    SelectorKind,
     Send,
     Target,
     TxBegin,
@@ -45,7 +41,6 @@ from qm.pb import control_pb2 as pb
 from qm.store.cluster import Cluster
 from qm.wire.codes import MQ_OK, ErrorCode
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.message_class import MessageClass
 from qm.wire.user_message import parse_user_message
 
 LEASE_MS: Final = 60_000
@@ -78,7 +73,7 @@ class Returning:
         if not (kind.is_system_store or kind is QueueKind.SUBQUEUE):
             raise InvalidArgument("queue", "a dead-letter queue, journal or subqueue is meant")
         packet, destination = self._renewed(found, target)
-        job = _Job(self._proposer, queue, found, who)
+        job = _Job(self._proposer, found, who)
         reply = await job.run(packet, destination, format_name_of_queue(view, queue_id))
         manager = view.ledger.manager
         assert manager is not None, "a queue of no queue manager"
@@ -130,11 +125,8 @@ class Returning:
 class _Job:
     """The commands for one message, in a session of their own."""
 
-    def __init__(
-        self, proposer: Proposer, queue: QueueInHand, found: PositionInfo, who: Principal
-    ) -> None:
+    def __init__(self, proposer: Proposer, found: PositionInfo, who: Principal) -> None:
         self._proposer = proposer
-        self._queue = queue.record
         self._found = found
         self._who = who
         self._client_id = f"return-{secrets.token_hex(16)}"
@@ -150,47 +142,35 @@ class _Job:
             await self._proposer.repeat(CloseClient(self._client_id))
 
     async def _carry(self, packet: bytes, destination: str, format_name: str) -> Outcome:
-        is_sent_in_transaction = bool(
-            parse_user_message(packet, 0, len(packet))[0].transaction is not None
-        )
-        transaction = None
-        if is_sent_in_transaction:
-            transaction = secrets.token_bytes(TRANSACTION_ID_BYTES)
+        handle = await self._open(format_name)
+        is_transactional = parse_user_message(packet, 0, len(packet))[0].transaction is not None
+        transaction = secrets.token_bytes(TRANSACTION_ID_BYTES) if is_transactional else None
+        if transaction is not None:
             begin = TxBegin(
                 self._next(), transaction, is_single_phase=True, coordinator="", timeout_ms=LEASE_MS
             )
             await self._do(begin)
-        is_read_in_transaction = is_sent_in_transaction and self._queue.transactional
-        await self._read(format_name, transaction if is_read_in_transaction else None)
         outcome = await self._do(
             Send(
                 self._next(),
                 memoryview(packet),
-                0,
-                0,
-                0,
-                crc32(packet),
-                (Target(destination),),
-                self._who.sids,
-                transaction,
+                body_index=0,
+                body_offset=0,
+                body_ordinal=0,
+                checksum=crc32(packet),
+                targets=(Target(destination),),
+                sender_sids=self._who.sids,
+                transaction=transaction,
+                replaced_handle=handle,
+                replaced_lookup_identifier=self._found.lookup_identifier,
             )
         )
         if transaction is not None:
             await self._do(TxCommit(self._next(), transaction))
-        if not is_read_in_transaction:
-            await self._do(
-                ReadEnd(
-                    self._next(),
-                    self._queue.queue_id,
-                    self._found.lookup_identifier,
-                    delete=True,
-                    reason=int(MessageClass.ACK_RECEIVE),
-                )
-            )
         return outcome
 
-    async def _read(self, format_name: str, transaction: bytes | None) -> None:
-        """Take hold of the message."""
+    async def _open(self, format_name: str) -> int:
+        """Open the message's queue for receiving; return the handle."""
         opened = await self._do(
             OpenQueue(
                 self._next(),
@@ -200,23 +180,8 @@ class _Job:
                 self._who.sids,
             )
         )
-        handle, queue_id = numbers_of(opened)
-        outcome = await self._do(
-            ReceiveRun(
-                self._client_id,
-                handle,
-                queue_id,
-                self._next().number,
-                1,
-                0,
-                Selector(SelectorKind.EXACT, self._found.lookup_identifier),
-                transaction,
-                is_two_phase=transaction is None,
-            )
-        )
-        for result in results_of(outcome):
-            if not has_message(result):
-                raise MsmqError(result.status)
+        handle, _ = numbers_of(opened)
+        return handle
 
     def _next(self) -> Request:
         self._number += 1

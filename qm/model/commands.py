@@ -145,6 +145,10 @@ class Send(msgspec.Struct, frozen=True, gc=False):
     """Format name, "" for the system's; it stays with the sender [MS-MQDMPR 3.1.1.12]."""
     allow_peek_when_locked: bool = False
     """AllowPeekWhenLocked (3.1.1.12): a property of the queue's message, in no packet."""
+    replaced_handle: int = 0
+    """Of a queue open for receiving, 0 = none: the message there that this one is made of ends in
+    the same apply, or with the transaction, when the send succeeds. One target then."""
+    replaced_lookup_identifier: int = 0
 
 
 class ReceiveRun(msgspec.Struct, frozen=True, gc=False):

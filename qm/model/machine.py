@@ -63,7 +63,9 @@ class Machine:
         opens = Opens(ledger, registry, clients, outgoing, administration)
         transactions = Transactions(ledger, clients, endings, moving, outgoing)
         reads = Reads(ledger, clients, opens, transactions, endings, moving)
-        sending = Sending(ledger, registry, clients, enqueue, endings, outgoing, transactions)
+        sending = Sending(
+            ledger, registry, clients, enqueue, endings, outgoing, transactions, opens
+        )
         delivery = Delivery(ledger, endings, outgoing)
         restoring = Restoring(ledger, registry, outgoing, delivery)
         expiry = Expiry(ledger, endings, duplicates)

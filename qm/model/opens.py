@@ -43,6 +43,8 @@ _HANDLE: Final = Struct(">Q")
 _SEND: Final = QueueAccessType.SEND_ACCESS
 _PEEKS: Final = (QueueAccessType.PEEK_ACCESS, QueueAccessType.PEEK_ADMIN_ACCESS)
 _ADMIN: Final = (QueueAccessType.RECEIVE_ADMIN_ACCESS, QueueAccessType.PEEK_ADMIN_ACCESS)
+READING: Final = (QueueAccessType.RECEIVE_ACCESS, QueueAccessType.RECEIVE_ADMIN_ACCESS)
+"""Handles with which messages may be taken."""
 
 
 def sharing_class(access: int) -> int:

@@ -10,13 +10,13 @@ from typing import Final
 from qm.model.clients import Clients, client_key, is_range
 from qm.model.commands import Move, ReadEnd, ReceiveRun, Selector, SelectorKind
 from qm.model.effects import Outcome
-from qm.model.elements import LockKind, OperationType, QueueAccessType
+from qm.model.elements import LockKind, OperationType
 from qm.model.endings import EFFECT_OF_REASON, Endings
 from qm.model.granting import is_granted_on_queue
 from qm.model.ledger import Ledger, QueueInHand
 from qm.model.limits import POSITIONS_PER_ENTRY_MAX, READS_PER_CLIENT_MAX
 from qm.model.moving import Moving
-from qm.model.opens import Opens
+from qm.model.opens import READING, Opens
 from qm.model.plain_reads import read_plain
 from qm.model.records import Lock, TransactionalOperation
 from qm.model.results import RequestResult, ResultRow, message_result
@@ -37,7 +37,6 @@ _LOOKUPS: Final = (
     SelectorKind.SEEK_LAST,
 )
 """Reads by LookupIdentifier never wait: a miss is their result."""
-_READING: Final = (QueueAccessType.RECEIVE_ACCESS, QueueAccessType.RECEIVE_ADMIN_ACCESS)
 
 
 class Reads:
@@ -117,7 +116,7 @@ class Reads:
         opened = self._opens.find(command.handle, command.client_id)
         if opened is None or opened.queue_id != command.queue_id:
             return ErrorCode.MQ_ERROR_INVALID_HANDLE, None
-        if opened.access not in _READING:
+        if opened.access not in READING:
             return ErrorCode.MQ_ERROR_ACCESS_DENIED, None
         queue = self._ledger.queue(command.queue_id)
         if queue is None or queue.record.is_deleting:

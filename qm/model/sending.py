@@ -4,7 +4,7 @@ from typing import Final
 
 from qm.model.addressing import is_service_queue, label_bytes, stored_name
 from qm.model.clients import Clients
-from qm.model.commands import Send
+from qm.model.commands import Selector, SelectorKind, Send
 from qm.model.effects import Outcome
 from qm.model.elements import LockKind, OperationType, QueueKind, QueuePrivacyLevel
 from qm.model.endings import Endings
@@ -12,10 +12,12 @@ from qm.model.enqueue import Enqueue, EnqueueStatus, NewMessage
 from qm.model.granting import is_granted_on_queue
 from qm.model.ledger import Ledger, QueueInHand
 from qm.model.limits import PACKET_MAX_BYTES, TARGETS_PER_SEND_MAX
+from qm.model.opens import READING, Opens
 from qm.model.outgoing import OutgoingQueues
 from qm.model.records import Lock, Obligation, TransactionalOperation
 from qm.model.registry import Registry, Route
-from qm.model.rows import PositionFlag
+from qm.model.rows import Position, PositionFlag
+from qm.model.seeking import select
 from qm.model.transactions import Transactions
 from qm.names.errors import QueueNameError
 from qm.names.format_name import parse_format_name
@@ -40,6 +42,7 @@ class Sending:
         endings: Endings,
         outgoing: OutgoingQueues,
         transactions: Transactions,
+        opens: Opens,
     ) -> None:
         self._ledger = ledger
         self._registry = registry
@@ -48,6 +51,7 @@ class Sending:
         self._endings = endings
         self._outgoing = outgoing
         self._transactions = transactions
+        self._opens = opens
 
     def apply_send(self, command: Send) -> Outcome:
         """Enqueue once per target; the value is (MessageID, [(queue_id, key), ...]).
@@ -72,8 +76,14 @@ class Sending:
             refusal = self._transactions.refusal(command.transaction, command.request.client_id)
             if refusal:
                 return Outcome(refusal)
-            if self._transactions.room(command.transaction) < len(command.targets):
+            needed = len(command.targets) + bool(command.replaced_handle)
+            if self._transactions.room(command.transaction) < needed:
                 return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
+        replaced: tuple[QueueInHand, int, Position] | None = None
+        if command.replaced_handle:
+            refusal, replaced = self._replaced(command)
+            if replaced is None:
+                return Outcome(refusal)
         places: list[tuple[int, int]] = []
         ordinal = 0
         for target in command.targets:
@@ -82,7 +92,36 @@ class Sending:
                 return Outcome(status, value=(ordinal, places))
             ordinal = ordinal or self._ledger.next_message_ordinal()
             places.append((queue.record.queue_id, self._put(command, message, queue, ordinal)))
+        if replaced is not None:
+            self._end_replaced(command, *replaced)
         return Outcome(MQ_OK, value=(ordinal, places))
+
+    def _replaced(self, command: Send) -> tuple[int, tuple[QueueInHand, int, Position] | None]:
+        """Find the message that this one is made of, by the rules of a receive."""
+        if len(command.targets) != 1:
+            return ErrorCode.MQ_ERROR_INVALID_PARAMETER, None
+        opened = self._opens.find(command.replaced_handle, command.request.client_id)
+        if opened is None:
+            return ErrorCode.MQ_ERROR_INVALID_HANDLE, None
+        if opened.access not in READING:
+            return ErrorCode.MQ_ERROR_ACCESS_DENIED, None
+        queue = self._ledger.queue(opened.queue_id)
+        if queue is None or queue.record.is_deleting:
+            return ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE, None
+        selector = Selector(SelectorKind.EXACT, command.replaced_lookup_identifier)
+        status, found = select(self._ledger, queue, selector)
+        return status, None if found is None else (queue, *found)
+
+    def _end_replaced(
+        self, command: Send, queue: QueueInHand, key: int, position: Position
+    ) -> None:
+        if command.transaction is None:
+            self._endings.end(queue, key, position, MessageClass.ACK_RECEIVE)
+            return
+        operation = TransactionalOperation(OperationType.DEQUEUE, queue.record.queue_id, key)
+        place = self._transactions.add(command.transaction, operation)
+        lock = Lock(LockKind.TX_DEQUEUE, command.transaction, place)
+        self._ledger.lock(queue, key, position, lock)
 
     def _target(
         self, format_name: str, command: Send, message: UserMessage

@@ -203,10 +203,14 @@ class Send(_message.Message):
     TRANSACTION_FIELD_NUMBER: _builtins.int
     APPLICATION_DEADLETTER_QUEUE_FIELD_NUMBER: _builtins.int
     ALLOW_PEEK_WHEN_LOCKED_FIELD_NUMBER: _builtins.int
+    REPLACED_HANDLE_FIELD_NUMBER: _builtins.int
+    REPLACED_LOOKUP_IDENTIFIER_FIELD_NUMBER: _builtins.int
     checksum: _builtins.int
     transaction: _builtins.bytes
     application_deadletter_queue: _builtins.str
     allow_peek_when_locked: _builtins.bool
+    replaced_handle: _builtins.int
+    replaced_lookup_identifier: _builtins.int
     @_builtins.property
     def request(self) -> Global___Request: ...
     @_builtins.property
@@ -223,10 +227,12 @@ class Send(_message.Message):
         transaction: _builtins.bytes | None = ...,
         application_deadletter_queue: _builtins.str = ...,
         allow_peek_when_locked: _builtins.bool = ...,
+        replaced_handle: _builtins.int = ...,
+        replaced_lookup_identifier: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "request", b"request", "transaction", b"transaction"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "allow_peek_when_locked", b"allow_peek_when_locked", "application_deadletter_queue", b"application_deadletter_queue", "checksum", b"checksum", "request", b"request", "sender_sids", b"sender_sids", "targets", b"targets", "transaction", b"transaction"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "allow_peek_when_locked", b"allow_peek_when_locked", "application_deadletter_queue", b"application_deadletter_queue", "checksum", b"checksum", "replaced_handle", b"replaced_handle", "replaced_lookup_identifier", b"replaced_lookup_identifier", "request", b"request", "sender_sids", b"sender_sids", "targets", b"targets", "transaction", b"transaction"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__transaction: _TypeAlias = _typing.Literal["transaction"]  # noqa: Y015
     _WhichOneofArgType__transaction: _TypeAlias = _typing.Literal["_transaction", b"_transaction"]  # noqa: Y015

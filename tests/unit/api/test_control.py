@@ -463,7 +463,7 @@ def test_a_node_tells_its_state_events_and_takes_orders() -> None:
                 backup = operator.node.CreateBackup(pb.CreateBackupRequest())
                 chunks = [chunk async for chunk in backup]
                 assert sum(len(chunk.data) for chunk in chunks) == chunks[0].total_bytes
-                assert chunks[0].index
+                assert chunks[0].head.index
 
                 events = [
                     event

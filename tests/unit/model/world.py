@@ -300,8 +300,9 @@ class ClientInWorld:
         raw: bytes | None = None,
         transaction: bytes | None = None,
         application_deadletter_queue: str = "",
+        replaced: tuple[int, int] = (0, 0),
     ) -> Outcome:
-        """Send a packet."""
+        """Send a packet; `replaced`: handle and key of the message that it takes the place of."""
         if raw is None:
             raw = packet(0, sequence=(1, 1, 0) if transaction is not None else None)
         world = self.world
@@ -318,6 +319,8 @@ class ClientInWorld:
                 (),
                 transaction,
                 application_deadletter_queue,
+                False,
+                *replaced,
             )
         )
 
