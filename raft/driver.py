@@ -19,7 +19,13 @@ from raft.log_view import SyncToken
 from raft.membership import MemberChange
 from raft.metrics import DriverMetrics
 from raft.picture import SnapshotSend
-from raft.proposals import BATCHES_IN_FLIGHT_MAX, WAITING_BYTES_MAX, Outcome, Proposals
+from raft.proposals import (
+    BATCHES_IN_FLIGHT_MAX,
+    ENTRY_WEIGHT_MAX,
+    WAITING_BYTES_MAX,
+    Outcome,
+    Proposals,
+)
 from raft.replica import Install, Replica, ReplicaStatus
 from raft.step import Alarm, Step
 from raft.sync_thread import SyncThread
@@ -56,6 +62,8 @@ class DriverConfig(msgspec.Struct, frozen=True):
     waiting_bytes_max: int = WAITING_BYTES_MAX
     """Of payloads that are not proposed yet; then `propose` raises Busy."""
     batches_in_flight_max: int = BATCHES_IN_FLIGHT_MAX
+    entry_weight_max: int = ENTRY_WEIGHT_MAX
+    """Of the payloads that share an entry; one may exceed it alone."""
     outcome_wait_ms: int = OUTCOME_WAIT_MS
     """How long callers wait, after leadership was lost, to see what became of their entries."""
 
@@ -110,7 +118,10 @@ class Driver(Generic[ResultT]):
         self._soft_state = SoftState(replica.role, replica.leader, replica.term)
         self._configuration = Configuration(())
         self._proposals: Proposals[ResultT] = Proposals(
-            self._config.waiting_bytes_max, self._config.batches_in_flight_max, prologue
+            self._config.waiting_bytes_max,
+            self._config.batches_in_flight_max,
+            prologue,
+            entry_weight_max=self._config.entry_weight_max,
         )
         self._read: Outcome[int] | None = None
         self._reads: dict[int, Outcome[int]] = {}
@@ -180,14 +191,16 @@ class Driver(Generic[ResultT]):
                 outcome.outlive_cancellation()
         return outcome.value()[ordinal]
 
-    def submit(self, payload: bytes) -> tuple[Outcome[Sequence[ResultT]], int]:
+    def submit(self, payload: bytes, weight: int = 1) -> tuple[Outcome[Sequence[ResultT]], int]:
         """Propose a payload behind all that were submitted before; return where its result will
-        be found, and its ordinal there. Raises what `propose` raises when nothing happened; the
-        outcome raises the rest.
+        be found, and its ordinal there.
+
+        `weight`: what it costs the state machine, at most `DriverConfig.entry_weight_max` in one
+        entry. Raises what `propose` raises when nothing happened; the outcome raises the rest.
         """
         if self._soft_state.role is not Role.LEADER or self._is_stopping or self._is_dead:
             raise self._refusal()
-        place = self._proposals.add(payload)
+        place = self._proposals.add(payload, weight)
         if not self._is_turn_scheduled:
             self._schedule_turn()
         return place

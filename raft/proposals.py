@@ -27,6 +27,11 @@ OVERLAP_BYTES_MIN = 256 << 10
 fixed up to about this size, so a small one would slow down the one before it and gain nothing."""
 
 
+ENTRY_WEIGHT_MAX = 1 << 16
+"""Of the payloads of one entry, in units that the state machine's owner knows; nothing is
+weighed by default."""
+
+
 class ProposalLost(Exception):
     """Another leader's entry took the place: nothing happened, it may be proposed again."""
 
@@ -94,9 +99,10 @@ class Outcome(Generic[ResultT]):
 
 
 class _Batch(Generic[ResultT]):
-    __slots__ = ("builder", "data", "outcome", "size_bytes")
+    __slots__ = ("builder", "data", "outcome", "size_bytes", "weight")
 
-    def __init__(self) -> None:
+    def __init__(self, weight: int) -> None:
+        self.weight = weight
         self.builder = BatchBuilder()
         self.data = b""
         self.size_bytes = 0
@@ -114,12 +120,17 @@ class Proposals(Generic[ResultT]):
         in_flight_max: int = BATCHES_IN_FLIGHT_MAX,
         prologue: Callable[[], bytes] | None = None,
         overlap_bytes_min: int = OVERLAP_BYTES_MIN,
+        entry_weight_max: int = ENTRY_WEIGHT_MAX,
     ) -> None:
-        """`prologue` is called once for each entry, in their order, when its batch is closed."""
+        """`prologue` is called once for each entry, in their order, when its batch is closed.
+
+        `entry_weight_max`: of the payloads that share an entry; one may exceed it alone.
+        """
         self._prologue = prologue
         self._waiting_bytes_max = waiting_bytes_max
         self._in_flight_max = in_flight_max
         self._overlap_bytes_min = overlap_bytes_min
+        self._entry_weight_max = entry_weight_max
         self._open: _Batch[ResultT] | None = None
         self._waiting: deque[_Batch[ResultT]] = deque()
         self._proposed: deque[Outcome[Any]] = deque()
@@ -139,7 +150,7 @@ class Proposals(Generic[ResultT]):
             return True
         return self.waiting_bytes >= self._overlap_bytes_min
 
-    def add(self, payload: bytes) -> tuple[Outcome[Sequence[ResultT]], int]:
+    def add(self, payload: bytes, weight: int = 1) -> tuple[Outcome[Sequence[ResultT]], int]:
         """Take a payload; return where its result will be found, and its ordinal. Raises Busy."""
         waiting_bytes = self.waiting_bytes + len(payload)
         if waiting_bytes > self._waiting_bytes_max and self.waiting_bytes:
@@ -147,11 +158,13 @@ class Proposals(Generic[ResultT]):
         self.waiting_bytes = waiting_bytes
         batch = self._open
         if batch is not None:
-            ordinal = batch.builder.offer(payload)
-            if ordinal >= 0:
-                return batch.outcome, ordinal
+            if batch.weight + weight <= self._entry_weight_max:
+                ordinal = batch.builder.offer(payload)
+                if ordinal >= 0:
+                    batch.weight += weight
+                    return batch.outcome, ordinal
             self._close_open()
-        batch = self._open = _Batch()
+        batch = self._open = _Batch(weight)
         return batch.outcome, batch.builder.add(payload)
 
     def submit(self, propose: Callable[[bytes], int], term: int) -> None:

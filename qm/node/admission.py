@@ -11,6 +11,7 @@ from typing import Final
 from qm.model.commands import TransferVerdict
 from qm.model.effects import Outcome
 from qm.pb import command_pb2
+from qm.store.codec import peek_command
 
 _HEADER_LENGTH: Final = Struct("<I")
 _LENGTH_DELIMITED: Final = 2
@@ -42,8 +43,5 @@ def is_edge_batch(payload: bytes) -> bool:
 
 def refusal(payload: bytes) -> Outcome:
     """Return the outcome of an EdgeBatch of which nothing can be stored now."""
-    (length,) = _HEADER_LENGTH.unpack_from(payload)
-    at = _HEADER_LENGTH.size
-    header = command_pb2.Command.FromString(payload[at : at + length])
-    count = len(header.edge_batch.facts_of)
-    return Outcome(0, array("H", [TransferVerdict.CLOSE_SESSION]) * count)
+    _, batch = peek_command(payload)
+    return Outcome(0, array("H", [TransferVerdict.CLOSE_SESSION]) * len(batch.facts_of))

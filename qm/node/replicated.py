@@ -17,6 +17,7 @@ import msgspec
 
 from qm.model.commands import Command, LeaderActivated, Stamp
 from qm.model.effects import Applied, Outcome
+from qm.model.limits import POSITIONS_PER_ENTRY_MAX
 from qm.model.queries import View
 from qm.model.state import State
 from qm.node.addresses import AddressBook
@@ -25,12 +26,13 @@ from qm.node.applying import AppliedStore
 from qm.node.channels import Channels
 from qm.node.clock import ClusterClock
 from qm.node.forwarding import Forwarder, NotTaken
-from qm.node.lines import Hub
+from qm.node.lines import Hub, Pending
 from qm.node.listeners import Listeners
 from qm.node.proposing import gather_outcomes, submit_all
 from qm.node.quarantine import Quarantine
 from qm.node.reading import ReadState
 from qm.node.streams import LocalStream, RemoteStream
+from qm.node.weights import Weights
 from qm.store.bodies import BodyPlace
 from qm.store.cluster import (
     PROPOSE_WAIT_MS,
@@ -147,12 +149,13 @@ class ReplicatedStore:
             connect,
             self._raft_address,
             self,
-            DriverConfig(GROUP),
+            DriverConfig(GROUP, entry_weight_max=POSITIONS_PER_ENTRY_MAX),
             hooks.die,
             self._stamp,
         )
         self.clock.begin_at(self.view.counters().clock_ms)
-        self.hub: Final = Hub(self.driver.submit, hooks.admits_messages)
+        self._weights = Weights(lambda: self.machine.store.view)
+        self.hub: Final = Hub(self._submit, hooks.admits_messages)
         self._forwarder: Forwarder | None = None
         self._streams: set[RemoteStream] = set()
         self._state = ReadState(self._current_state)
@@ -322,13 +325,17 @@ class ReplicatedStore:
                     await self._changed.wait()
         return self.leads_in(term)
 
+    def _submit(self, payload: bytes) -> tuple[Pending, int]:
+        """See Driver.submit."""
+        return self.driver.submit(payload, self._weights.of(payload))
+
     async def propose_here(self, payloads: Sequence[bytes]) -> Sequence[Outcome]:
         """Propose in order. Raises NotTaken, Unavailable, OutcomeUnknown, ValueError."""
         if not self._leadership.is_here:
             raise NotTaken("this node does not lead")
         if not self._hooks.admits_messages() and any(map(is_send, payloads)):
             raise Unavailable("the leader's disk is nearly full: receive or purge messages")
-        return await gather_outcomes(submit_all(self.driver.submit, payloads))
+        return await gather_outcomes(submit_all(self._submit, payloads))
 
     # DriverEvents
 

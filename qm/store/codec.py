@@ -73,6 +73,18 @@ def encode_command(
     return b"".join(parts)
 
 
+def peek_command(payload: bytes) -> tuple[str, Any]:
+    """Return the op of an encoded command, and its message in the header.
+
+    Raises UnknownCommand.
+    """
+    try:
+        header, op, _ = _header(memoryview(payload))
+    except _UNREADABLE as error:
+        raise UnknownCommand(str(error)) from error
+    return op, getattr(header, op)
+
+
 def check_command(payload: bytes) -> None:
     """Raise UnknownCommand unless this build could apply the command, which another node sent.
 

@@ -2,8 +2,11 @@
 
 import asyncio
 
+import pytest
+
 from qm.model.commands import ClockTick, OpenClient
 from qm.model.effects import Applied, Outcome
+from qm.model.limits import POSITIONS_PER_ENTRY_MAX
 from qm.store.cluster import (
     LatePackets,
     Leadership,
@@ -14,6 +17,7 @@ from qm.store.cluster import (
 )
 from qm.store.codec import encode_command
 from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
+from tests.cluster.messages import batch, create_queue
 
 TICK = encode_command(ClockTick(1))
 PEER = bytes(range(16))
@@ -107,6 +111,37 @@ def test_many_proposals_through_a_follower_share_calls_and_entries() -> None:
             )
             assert [[outcome.status for outcome in pair] for pair in outcomes] == [[0, 0]] * 500
             assert await nodes.agree() - before < 100
+
+    run(scenario())
+
+
+class Sizes(Listener):
+    """How many positions each entry touched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.touched: list[int] = []
+
+    def on_applied(self, applied: Applied) -> None:
+        self.touched.append(len(applied.effects.kinds))
+
+
+@pytest.mark.parametrize("count", [1_500, POSITIONS_PER_ENTRY_MAX])
+def test_commands_that_touch_much_do_not_share_an_entry(count: int) -> None:
+    async def scenario() -> None:
+        async with cluster(1, has_edges=False) as nodes:
+            leader = await nodes.leader()
+            await create_queue(leader, "orders")
+            sizes = Sizes()
+            leader.cluster.listen(sizes)
+            commands = [
+                batch("orders", range(first, first + count), body=b"")
+                for first in range(1, 5 * count, count)
+            ]
+            outcomes = await leader.cluster.propose(*commands)
+            assert [len(outcome.verdicts or ()) for outcome in outcomes] == [count] * 5
+            assert sum(sizes.touched) == 5 * count
+            assert max(sizes.touched) == POSITIONS_PER_ENTRY_MAX // count * count
 
     run(scenario())
 

@@ -51,8 +51,8 @@ class Callers:
     def __init__(self, **options: Any) -> None:
         self.proposals: Proposals[int] = Proposals(**options)
 
-    def propose(self, payload: bytes) -> "asyncio.Task[Any]":
-        outcome, ordinal = self.proposals.add(payload)
+    def propose(self, payload: bytes, weight: int = 1) -> "asyncio.Task[Any]":
+        outcome, ordinal = self.proposals.add(payload, weight)
 
         async def call() -> Any:
             return (await outcome.wait())[ordinal]
@@ -112,6 +112,23 @@ def test_a_small_entry_waits_for_the_one_in_flight() -> None:
         callers.proposals.submit(log.propose, 5)
         assert log.entries[2:] == [[b"c"]]
         callers.proposals.fail_proposed(5)
+
+    run(scenario)
+
+
+def test_what_weighs_too_much_together_goes_apart_and_in_order() -> None:
+    async def scenario() -> None:
+        callers, log = Callers(in_flight_max=9, overlap_bytes_min=0, entry_weight_max=10), Log()
+        weights = (4, 6, 1, 10, 11, 0, 3)
+        tasks = [callers.propose(b"%d" % n, weight) for n, weight in enumerate(weights)]
+        callers.proposals.submit(log.propose, 5)
+        # One that exceeds the limit alone is alone, but for what weighs nothing at all.
+        assert log.entries == [[b"0", b"1"], [b"2"], [b"3"], [b"4"], [b"5", b"6"]]
+        numbers = iter(range(len(weights)))
+        for index, payloads in enumerate(log.entries, start=1):
+            results = [next(numbers) for _ in payloads]
+            callers.proposals.applied([entry(index, 5, *results)])
+        assert await asyncio.gather(*tasks) == list(range(len(weights)))
 
     run(scenario)
 
