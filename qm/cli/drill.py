@@ -5,16 +5,17 @@ import json
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
+
+from qm.cli.drill_targets import Choice, acts_on_others, chosen
+from qm.cli.output import confirm, yes_option
 
 if TYPE_CHECKING:
     from qm.drill.runner import Round
     from qm.drill.scenario import Scenario
     from qm.drill.target import Target
-
-TARGETS: Final = ("dev", "netns")
 
 
 @click.group()
@@ -24,17 +25,23 @@ def drill() -> None:
 
 @drill.command("list")
 def list_scenarios() -> None:
-    """List the scenarios and what each needs of its target."""
+    """List the scenarios, and which kinds of target can run each."""
+    from qm.drill.reasons import REASONS, refusals
     from qm.drill.scenarios import SCENARIOS
 
     for scenario in SCENARIOS.values():
-        needs = "; ".join(sorted(ability.value for ability in scenario.needs))
-        click.echo(f"{scenario.name:22} {scenario.text}  [{needs}]")
+        where = (kind if not refusals(kind, scenario.needs) else "-" for kind in REASONS)
+        columns = " ".join(f"{kind:10}" for kind in where)
+        click.echo(f"{scenario.name:20} {columns} {scenario.text}")
 
 
 @drill.command()
 @click.argument("names", nargs=-1)
-@click.option("--target", "kind", type=click.Choice(TARGETS), default="dev", show_default=True)
+@click.option(
+    "--target", default="dev", show_default=True, metavar="dev|netns|FILE.toml",
+    help="Processes here; on network namespaces; a cluster on the machines of a file.",
+)  # fmt: skip
+@yes_option
 @click.option(
     "--network",
     default="127.0.13",
@@ -60,7 +67,8 @@ def list_scenarios() -> None:
 )  # fmt: skip
 def run(
     names: tuple[str, ...],
-    kind: str,
+    target: str,
+    yes: bool,
     network: str,
     rounds: int,
     seed: int,
@@ -75,7 +83,6 @@ def run(
     Exit code: 0 all passed; 1 one failed, or could not be carried out; 2 wrong usage, or the target
     cannot do it.
     """
-    from qm.drill.process_target import NamespaceTarget, ProcessTarget
     from qm.drill.scenarios import SCENARIOS
     from qm.drill.target import Refused
 
@@ -84,43 +91,36 @@ def run(
         raise click.UsageError(f"no scenario {unknown[0]!r}: see `qm drill list`")
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    target: Target
-    if kind == "netns":
-        spaces = NamespaceTarget(kind, folder, _quiet, other_build)
-        target = spaces
-    else:
-        target = ProcessTarget(kind, folder, network, _quiet, other_build)
-    wanted = [SCENARIOS[name] for name in names] or [
-        scenario
-        for scenario in SCENARIOS.values()
-        if scenario.needs <= target.abilities and (scenario.is_short or not short)
-    ]
+    choice = Choice(target=target, folder=folder, network=network, other_build=other_build)
     try:
-        done = asyncio.run(_run(target, wanted, rounds, seed, rate))
+        with chosen(choice) as drilled:
+            wanted = [SCENARIOS[name] for name in names] or [
+                scenario
+                for scenario in SCENARIOS.values()
+                if scenario.needs <= drilled.abilities and (scenario.is_short or not short)
+            ]
+            if acts_on_others(choice):
+                told = ", ".join(scenario.name for scenario in wanted)
+                confirm(f"Make the nodes of {target} fail ({told})?", yes=yes)
+            done = asyncio.run(_run(drilled, wanted, rounds, seed, rate))
     except Refused as error:
         raise click.UsageError(str(error)) from error
-    finally:
-        if kind == "netns":
-            spaces.remove()
     passed = _report(done, folder, report)
     sys.exit(0 if passed and len(done) == len(wanted) else 1)
-
-
-def _quiet(text: str) -> None:
-    del text
 
 
 async def _run(
     target: "Target", scenarios: "list[Scenario]", rounds: int, seed: int, rate: int
 ) -> "dict[str, list[Round]]":
     from qm.client.errors import ClientError
+    from qm.drill.reasons import refusal
     from qm.drill.runner import Settings, missing, run_round
     from qm.drill.target import Refused, TargetFailed
 
     for scenario in scenarios:
         lacks = missing(target, scenario)
         if lacks:
-            raise Refused(f"{scenario.name}: the target {target.name} cannot {lacks[0].value}")
+            raise Refused(f"{scenario.name}: {refusal(target.name, lacks[0])}")
     done: dict[str, list[Round]] = {}
     task = asyncio.current_task()
     assert task is not None

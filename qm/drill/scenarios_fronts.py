@@ -52,7 +52,7 @@ FRONTS: Final = (
         "vip-machine-lost",
         "The machine with the virtual address loses its network",
         _vip_machine,
-        _ADDRESS | {Ability.NETWORK},
+        _ADDRESS | {Ability.UNPLUG},
         through=Ability.VIRTUAL_ADDRESS,
     ),
     Scenario(

@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 from qm.drill.scenario import Scenario, Stage
-from qm.drill.target import Ability
+from qm.drill.target import CLIENTS, Ability
 
 ISOLATED_S: Final = 4.0
 _NEEDS: Final = frozenset({Ability.PROCESSES, Ability.NETWORK})
@@ -29,7 +29,7 @@ async def _one_way(stage: Stage) -> None:
 async def _clients_from_leader(stage: Stage) -> None:
     leader = await stage.leader()
     stage.fault(f"clients are parted from {leader}, the leader, alone", leader)
-    await stage.target.cut([leader], ["clients"])
+    await stage.target.cut([leader], [CLIENTS])
     await asyncio.sleep(ISOLATED_S)
     await stage.heal()
 

@@ -2,7 +2,7 @@
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -22,6 +22,7 @@ class Ability(Enum):
     SMALL_DISKS = "fill a node's disk"
     CLOCKS = "set a node's wall clock"
     NETWORK = "cut nodes and clients off from each other"
+    UNPLUG = "unplug the machine that has the virtual address"
     SCALE = "take further nodes in and let them go again"
     REPLACE = "give a member up and take another machine in"
     BUILDS = "have nodes run another build"
@@ -35,6 +36,10 @@ class Refused(Exception):
 
 class TargetFailed(Exception):
     """The target does not do what it should: nothing is proven about messages."""
+
+
+CLIENTS: Final = "clients"
+"""A source that `cut` knows: where this drill's clients are."""
 
 
 class DrillNode(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final, Union, get_args, get_origin
+from typing import Any, Final, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -16,6 +16,7 @@ from qm.node.config import NodeConfig, Section
 from qm.node.environment import NotExpanded, expand
 
 CONFIG_BYTES_MAX: Final = 1 << 20
+SectionT = TypeVar("SectionT", bound=Section)
 
 
 class ConfigError(Exception):
@@ -26,36 +27,49 @@ def load(path: Path) -> NodeConfig:
     """Return the configuration in a TOML file. Relative paths in it start at its folder, and
     `${NAME}` in its strings are variables of this process. Raises ConfigError.
     """
+    text = read_text(path)
+    try:
+        return parse(text, path.parent)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def read_text(path: Path) -> str:
+    """Return what a configuration file holds. Raises ConfigError."""
     try:
         with path.open("rb") as file:
             text = file.read(CONFIG_BYTES_MAX + 1)
+        if len(text) > CONFIG_BYTES_MAX:
+            raise ConfigError(f"{path}: longer than {CONFIG_BYTES_MAX} bytes")
+        return text.decode()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    if len(text) > CONFIG_BYTES_MAX:
-        raise ConfigError(f"{path}: longer than {CONFIG_BYTES_MAX} bytes")
-    try:
-        return parse(text.decode(), path.parent)
-    except (ConfigError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
 def parse(text: str, folder: Path, environment: Mapping[str, str] = os.environ) -> NodeConfig:
     """Return the configuration in TOML text. Raises ConfigError."""
+    config = _at(section(text, NodeConfig, environment), folder)
+    _check(config)
+    return config
+
+
+def section(
+    text: str, kind: type[SectionT], environment: Mapping[str, str] = os.environ
+) -> SectionT:
+    """Return what TOML text says, of a kind that names every key. Raises ConfigError."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(str(error)) from error
-    _check_keys(tables, NodeConfig, "")
+    _check_keys(tables, kind, "")
     try:
-        tables = expand(tables, environment)
-        config = msgspec.convert(tables, NodeConfig, strict=True, dec_hook=_path)
+        return msgspec.convert(expand(tables, environment), kind, strict=True, dec_hook=_path)
     except NotExpanded as error:
         raise ConfigError(str(error)) from error
     except msgspec.ValidationError as error:
         raise ConfigError(str(error).replace("`$.", "`").replace("`$`", "the file")) from error
-    config = _at(config, folder)
-    _check(config)
-    return config
 
 
 def _path(kind: type[Any], value: Any) -> Any:

@@ -21,7 +21,8 @@ from statistics import median
 import msgspec
 import uvloop
 
-from qm.drill.process_target import NamespaceTarget, ProcessTarget
+from qm.drill.namespace_target import NamespaceTarget
+from qm.drill.process_target import ProcessTarget
 from qm.drill.report import merge_results
 from qm.load.verdict import Verdict
 from tests.bench.failover_cluster import Happening, Probed

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from qm.drill.process_target import NamespaceTarget
+from qm.drill.namespace_target import NamespaceTarget
 from qm.drill.runner import Round, Settings, run_round
 from qm.drill.scenarios import SCENARIOS
 
