@@ -17,8 +17,11 @@ from raft.disk import DiskDirectory
 logger = logging.getLogger(__name__)
 
 FLUSH_EVERY_S: Final = 60.0
-FLUSH_BYTES: Final = 128 << 20
-"""Of entries applied since the last flush; what is not flushed is replayed at a restart."""
+FLUSH_BYTES: Final = 32 << 20
+"""Of entries applied since the last flush; what is not flushed is replayed at a restart. A flush
+takes processor and disk from the loop, so several short ones are better than a long one."""
+MOVE_AHEAD_BYTES: Final = 128 << 20
+"""More than is applied from one flush to the next at any rate that a node reaches."""
 LOOK_EVERY_S: Final = 1.0
 SPARSE_EVERY_S: Final = 10.0
 CERTIFICATES_EVERY_S: Final = 3_600.0
@@ -91,7 +94,7 @@ class Housekeeping:
         machine.applied_bytes = 0
         if machine.applied_index() > machine.durable_index():
             # Until the next flush the log may drop so much more; what it keeps stays where it is.
-            await self._move_ahead(self._droppable_soon(FLUSH_BYTES))
+            await self._move_ahead(self._droppable_soon(MOVE_AHEAD_BYTES))
             await asyncio.to_thread(machine.flush)
 
     async def _move_ahead(self, upto: int) -> None:
