@@ -5,11 +5,12 @@ exceptions into rich statuses, counts and times by method, and makes control cal
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic
 from typing import Any, Final, NoReturn, TypeAlias
+from uuid import uuid4
 
 import grpc
 import grpc.aio
@@ -38,10 +39,15 @@ logger = logging.getLogger(__name__)
 DETAIL_MAX_CHARS: Final = 200
 """Of a request's field in an event."""
 _CALLER: ContextVar[Principal] = ContextVar("caller")
+_CALL_ID: ContextVar[Callable[[], str]] = ContextVar("call_id")
+CALL_ID_KEY: Final = "quorate-call-id"
+"""Metadata: a name that the caller gives a call, and uses again when it repeats the call."""
+CALL_ID_MAX_CHARS: Final = 64
 _OK: Final = grpc.StatusCode.OK.name
 _CANCELLED: Final = grpc.StatusCode.CANCELLED.name
 _CODE_NAMES: Final = {code.value[0]: code.name for code in grpc.StatusCode}
 
+Metadata: TypeAlias = Iterable[tuple[str, str | bytes]]
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
@@ -49,6 +55,26 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 def caller() -> Principal:
     """Return who makes the call that is being served."""
     return _CALLER.get()
+
+
+def call_id() -> str:
+    """Return the name of the call that is being served, the same when its caller repeats it."""
+    return _CALL_ID.get()()
+
+
+def begin_call(who: Principal, metadata: Callable[[], Metadata | None]) -> None:
+    """Serve a call of `who` from here on, in this task; `metadata` is asked when it is needed."""
+    found: list[str] = []
+
+    def name() -> str:
+        if not found:
+            given = dict(metadata() or ()).get(CALL_ID_KEY, "")
+            is_usable = isinstance(given, str) and 0 < len(given) <= CALL_ID_MAX_CHARS
+            found.append(str(given) if is_usable else uuid4().hex)
+        return found[0]
+
+    _CALLER.set(who)
+    _CALL_ID.set(name)
 
 
 class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
@@ -146,7 +172,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 principal = authenticate(context.auth_context())  # type: ignore[arg-type]
             except Unauthenticated as error:
                 raise NotAuthenticated(str(error)) from None
-        _CALLER.set(principal)
+        begin_call(principal, context.invocation_metadata)
         if rule is None or principal.role not in rule.roles:
             roles = "nobody" if rule is None else ", ".join(sorted(r.value for r in rule.roles))
             raise NotPermitted(

@@ -3,7 +3,6 @@
 from enum import IntFlag
 from fnmatch import fnmatch
 from typing import Any, Final
-from uuid import uuid4
 
 import msgspec
 
@@ -15,7 +14,7 @@ from qm.api.acl import (
     sids_to_change,
 )
 from qm.api.calls import Context, caller
-from qm.api.deciding import UNNUMBERED, Decider
+from qm.api.deciding import UNNUMBERED, Decider, made_identifier
 from qm.api.errors import InvalidArgument, MsmqError, NotPermitted, check
 from qm.api.identity import Principal, Role
 from qm.api.names import queue_id_of
@@ -106,9 +105,7 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         if changes.keys() == {_SECURITY}:
             sids = sids_to_change(caller(), self._manager_record().security)
         command = SetQueueManager(UNNUMBERED, changes, sids, if_version)
-        outcome = await self._decider.decide(
-            command, lambda: _has(self._manager_record(), QUEUE_MANAGER_ATTRIBUTES, changes)
-        )
+        outcome = await self._decider.decide(command)
         check(outcome.status)
         return pb.SetReply(version=number_of(outcome) or self._manager_record().version)
 
@@ -131,19 +128,16 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         security = request.security_descriptor
         if not security and _SECURITY not in attributes:
             security = default_descriptor(who)
-        identifier = uuid4().bytes_le
         command = CreateQueue(
             UNNUMBERED,
-            identifier,
-            uuid4().bytes_le,
+            made_identifier(f"queue {request.path_name}"),
+            made_identifier(f"journal {request.path_name}"),
             request.path_name,
             attributes,
             security,
             who.sids,
         )
-        outcome = await self._decider.decide(
-            command, lambda: self._identifier_at(request.path_name) == identifier
-        )
+        outcome = await self._decider.decide(command)
         if outcome.status == ErrorCode.MQ_ERROR_QUEUE_EXISTS and request.if_not_exists:
             return self._existing(request.path_name, attributes)
         check(outcome.status)
@@ -153,11 +147,6 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         found = find_by_path(self._view, path_name)
         check(found.status)
         return found.queue_id
-
-    def _identifier_at(self, path_name: str) -> bytes:
-        found = find_by_path(self._view, path_name)
-        queue = self._view.ledger.queue(found.queue_id) if found.queue_id else None
-        return b"" if queue is None else queue.record.identifier
 
     def _existing(self, path_name: str, wanted: dict[str, bytes]) -> pb.Queue:
         """Return the queue that is there, if it is as wanted."""
@@ -205,15 +194,11 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
     async def _set_queue(
         self, queue_id: int, changes: dict[str, bytes], if_version: int | None
     ) -> pb.SetReply:
-        def is_done() -> bool:
-            queue = self._view.ledger.queue(queue_id)
-            return queue is not None and _has(queue.record, QUEUE_ATTRIBUTES, changes)
-
         sids = caller().sids
         if changes.keys() == {_SECURITY}:
             sids = sids_to_change(caller(), self._queue(queue_id).record.security)
         command = SetQueue(UNNUMBERED, queue_id, changes, sids, if_version)
-        outcome = await self._decider.decide(command, is_done)
+        outcome = await self._decider.decide(command)
         check(outcome.status)
         queue = self._queue(queue_id)
         return pb.SetReply(version=number_of(outcome) or queue.record.version)
@@ -225,13 +210,8 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         await self._cluster.read_barrier()
         queue_id = queue_id_of(self._view, request.queue)
         count = self._queue(queue_id).count()
-
-        def is_gone() -> bool:
-            queue = self._view.ledger.queue(queue_id)
-            return queue is None or queue.record.is_deleting
-
         command = DeleteQueue(UNNUMBERED, queue_id, caller().sids)
-        outcome = await self._decider.decide(command, is_gone)
+        outcome = await self._decider.decide(command)
         check(outcome.status)
         return pb.DeleteQueueReply(message_count=count)
 

@@ -1,21 +1,34 @@
-"""Control commands, which have no number: repeated all the same, and never counted twice.
+"""Control commands: repeated until their outcome is known, and done once.
 
-When the outcome of a try stayed unknown and the next one is refused, the first may have been the
-reason. `is_done` then tells, from the state behind a barrier, whether what was wanted is so.
+A caller names each call (`CALL_ID_KEY` in the metadata) and repeats it under that name, at whatever
+node. Name, caller and content give a command its id; the state keeps the last results by it.
 """
 
 import asyncio
-from collections.abc import Callable
+from hashlib import sha256
 from time import monotonic
+from typing import Final, TypeVar
+from uuid import UUID
 
+import msgspec
+
+from qm.api.calls import call_id, caller
 from qm.api.proposing import REPEAT_FOR_S, RETRY_PAUSE_S, Proposer
 from qm.model.commands import Command, Request
+from qm.model.control_requests import CONTROL_ID_BYTES
 from qm.model.effects import Outcome
-from qm.store.cluster import Cluster, OutcomeUnknown, Unavailable
-from qm.wire.codes import MQ_OK
+from qm.store.cluster import Cluster, Unavailable
+from qm.store.codec import encode_command
 
-UNNUMBERED = Request("", 0, 0)
-"""The request of a control command: done each time it is applied."""
+UNNUMBERED: Final = Request("", 0, 0)
+"""The request of a control command, before `Decider` names it."""
+_CommandT = TypeVar("_CommandT", bound=Command)
+
+
+def made_identifier(purpose: str) -> bytes:
+    """Return a GUID for what this call makes: 16 bytes, the same when the call is repeated."""
+    digest = sha256(f"{caller().name}\0{call_id()}\0{purpose}".encode()).digest()
+    return UUID(bytes=digest[:16], version=4).bytes_le
 
 
 class Decider:
@@ -25,33 +38,15 @@ class Decider:
         self._cluster = cluster
         self._proposer = proposer
 
-    async def decide(
-        self, command: Command, is_done: Callable[[], bool] = lambda: False
-    ) -> Outcome:
+    async def decide(self, command: Command) -> Outcome:
         """Return the outcome, refusals included, once the state here shows it.
 
         Raises Unavailable, OutcomeUnknown after REPEAT_FOR_S.
         """
         end = monotonic() + REPEAT_FOR_S
-        outcome, is_unknown = await self._propose(command, end)
+        (outcome,) = await self._proposer.repeat(_named(command))
         await self._barrier(end)
-        if outcome.status != MQ_OK and is_unknown and is_done():
-            return Outcome(MQ_OK)
         return outcome
-
-    async def _propose(self, command: Command, end: float) -> tuple[Outcome, bool]:
-        """Return the first known outcome, and whether there was an unknown one before."""
-        is_unknown = False
-        while True:
-            try:
-                (outcome,) = await self._proposer.once(command)
-            except (Unavailable, OutcomeUnknown) as error:
-                is_unknown = is_unknown or isinstance(error, OutcomeUnknown)
-                if monotonic() + RETRY_PAUSE_S >= end:
-                    raise
-            else:
-                return outcome, is_unknown
-            await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _barrier(self, end: float) -> None:
         while True:
@@ -63,3 +58,13 @@ class Decider:
             else:
                 return
             await asyncio.sleep(RETRY_PAUSE_S)
+
+
+def _named(command: _CommandT) -> _CommandT:
+    """Return a command that has a request with its id; others may be done twice without harm."""
+    if not hasattr(command, "request"):
+        return command
+    content = f"{caller().name}\0{call_id()}\0".encode() + encode_command(command)
+    control_id = sha256(content).digest()[:CONTROL_ID_BYTES]
+    request = msgspec.structs.replace(UNNUMBERED, control_id=control_id)
+    return msgspec.structs.replace(command, request=request)

@@ -88,10 +88,7 @@ class Returning:
         """From a subqueue a message goes back to its queue as it is."""
         source, parent = queue.record.queue_id, queue.record.parent_queue
         command = Move(UNNUMBERED, source, found.lookup_identifier, parent, who.sids)
-        outcome = await self._decider.decide(
-            command,
-            lambda: position(self._cluster.view, source, found.lookup_identifier) is None,
-        )
+        outcome = await self._decider.decide(command)
         check(outcome.status)
         return pb.ReturnToSourceReply(
             target=format_name_of_queue(self._cluster.view, parent),

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
+from uuid import uuid4
 
 import grpc
 import msgspec
@@ -16,6 +17,8 @@ ATTEMPT_S: Final = 5.0
 """How long one node may take, beyond the wait that the call itself asks for."""
 DEADLINE_S: Final = 30.0
 """How long a call goes on over all nodes by default."""
+CALL_ID_KEY: Final = "quorate-call-id"
+"""Metadata: by its value a node knows a call that is repeated (docs/api.md)."""
 _PAUSE_FIRST_S: Final = 0.01
 _PAUSE_MAX_S: Final = 0.25
 _MESSAGE_MAX_BYTES: Final = 64 << 20
@@ -58,7 +61,12 @@ class Method(Protocol[Request__contra, Reply__co]):
     """A unary call of a stub of grpc.aio."""
 
     def __call__(
-        self, request: Request__contra, /, *, timeout: float | None = None
+        self,
+        request: Request__contra,
+        /,
+        *,
+        timeout: float | None = None,
+        metadata: Sequence[tuple[str, str]] | None = None,
     ) -> Awaitable[Reply__co]:
         """Begin the call."""
 
@@ -124,12 +132,15 @@ class Wire:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + wait_s + deadline_s
+        metadata = ((CALL_ID_KEY, uuid4().hex),)
         pause = _PAUSE_FIRST_S
         for attempt in range(1, 1 << 31):
             stubs = self.stubs()
             left = end - loop.time()
             try:
-                return await method(stubs)(request, timeout=min(left, wait_s + ATTEMPT_S))
+                return await method(stubs)(
+                    request, timeout=min(left, wait_s + ATTEMPT_S), metadata=metadata
+                )
             except aio.AioRpcError as failure:
                 error = error_of(failure)
                 if error is not None:

@@ -17,6 +17,7 @@ from qm.model.commands import (
     RenewClients,
     Request,
 )
+from qm.model.control_requests import ControlResults
 from qm.model.effects import EffectKind, Outcome
 from qm.model.enqueue import Enqueue, NewMessage
 from qm.model.ledger import Ledger
@@ -75,6 +76,7 @@ class Clients:
 
     def __init__(self, ledger: Ledger, enqueue: Enqueue) -> None:
         self._ledger = ledger
+        self._control_results = ControlResults(ledger)
         self._enqueue = enqueue
         self._in_hand: dict[str, Client] = {}
         self._dirty: dict[str, None] = {}
@@ -217,10 +219,12 @@ class Clients:
     def once(self, request: Request, work: Callable[[], Outcome]) -> Outcome:
         """Do a numbered request's work unless its number has a result; return the result.
 
-        An empty client id is a control request: it has no number and is done each time.
+        An empty client id is a control request, which has an id of its own instead, or none.
         """
         if not request.client_id:
-            return work()
+            if not request.control_id:
+                return work()
+            return self._control_results.once(request.control_id, work)
         client = self.client(request.client_id)
         if client is None or not client.is_open:
             return Outcome(ErrorCode.MQ_ERROR_STALE_HANDLE)

@@ -34,6 +34,9 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """Starts at 1; u64."""
     confirmed_upto: int
     """The client holds every result up to here; they may be forgotten."""
+    control_id: bytes = b""
+    """Of a control request, which has no client: 16 bytes that name it among the last ones; a
+    repeat returns the first result. b"": it is done each time."""
 
 
 # Arrivals from the network -----------------------------------------------------------------

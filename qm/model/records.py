@@ -329,6 +329,21 @@ class Client(Record):
     is_open: bool = True
 
 
+class ControlRequests(Record):
+    """Which results of control requests are kept: places from `first` to before `following`."""
+
+    first: int = 0
+    following: int = 0
+
+
+class ControlResult(Record):
+    """What a control request came to."""
+
+    status: int
+    value: bytes
+    """Canonical msgpack; b"" for none."""
+
+
 class Restored(Record):
     """When this state was last found to be older than what others know (StateRestored)."""
 

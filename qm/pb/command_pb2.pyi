@@ -55,19 +55,22 @@ class Request(_message.Message):
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     NUMBER_FIELD_NUMBER: _builtins.int
     CONFIRMED_UPTO_FIELD_NUMBER: _builtins.int
+    CONTROL_ID_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     number: _builtins.int
     confirmed_upto: _builtins.int
+    control_id: _builtins.bytes
     def __init__(
         self,
         *,
         client_id: _builtins.str = ...,
         number: _builtins.int = ...,
         confirmed_upto: _builtins.int = ...,
+        control_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "confirmed_upto", b"confirmed_upto", "number", b"number"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "confirmed_upto", b"confirmed_upto", "control_id", b"control_id", "number", b"number"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -390,7 +390,9 @@ def test_lists_of_queues_arrive(way: Way, service: MSMQService) -> None:
     found = way.next()
     assert isinstance(found.ResponseDestination, MSMQDestination)
     assert found.ResponseDestination.FormatName == ",".join(names)
-    assert found.Destination is None  # each copy knows its own queue
+    # Each copy names them all (MS-MQDMPR 3.1.1.12, DestinationMultiQueueFormatName).
+    assert isinstance(found.Destination, MSMQDestination)
+    assert found.Destination.FormatName == both.FormatName
     assert way.through(MSMQMessage(service)).ResponseDestination is None
 
 

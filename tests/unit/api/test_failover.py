@@ -347,6 +347,32 @@ def test_control_calls_are_done_once_although_their_leader_dies() -> None:
     run(scenario())
 
 
+def test_a_control_call_that_is_repeated_at_another_node_is_done_once() -> None:
+    async def scenario() -> None:
+        async with world(3) as made:
+            one, other = await made.followers()
+            async with made.client(one) as client, made.channel(other) as channel:
+                queues = [Operator(each).queues for each in (client.channel, channel)]
+                await create(client)
+                await client.send(ORDERS, b"a", b"b")
+                purge = pb.PurgeQueueRequest(queue=pb.QueueName(name=ORDERS))
+                new = pb.CreateQueueRequest(path_name=r".\private$\new")
+                named = (("quorate-call-id", "one purge"),)
+                first = await queues[0].PurgeQueue(purge, metadata=named)
+                made_there = await queues[0].CreateQueue(new, metadata=(("quorate-call-id", "c"),))
+                await client.send(ORDERS, b"c")
+                again = await queues[1].PurgeQueue(purge, metadata=named)
+                made_here = await queues[1].CreateQueue(new, metadata=(("quorate-call-id", "c"),))
+                assert again.message_count == first.message_count == 2
+                assert made_here.identifier == made_there.identifier
+                with refused(grpc.StatusCode.ALREADY_EXISTS, "MQ_ERROR_QUEUE_EXISTS"):
+                    await queues[1].CreateQueue(new, metadata=(("quorate-call-id", "d"),))
+                queue = await client.open(ORDERS)
+                assert bodies(await client.receive(queue)) == [b"c"]
+
+    run(scenario())
+
+
 def test_members_leadership_and_what_may_stop() -> None:
     async def scenario() -> None:
         async with world(3) as made:

@@ -8,20 +8,22 @@ from typing import Any
 import pytest
 
 from qm.api.acl import changed_descriptor, mask_of, rights_of, shown_acl
+from qm.api.calls import CALL_ID_KEY, CALL_ID_MAX_CHARS, begin_call, call_id
 from qm.api.credit import CREDIT_MAX, Credit
-from qm.api.deciding import Decider
+from qm.api.deciding import UNNUMBERED, Decider
 from qm.api.definitions import Document, QueueDefinition, read_document, write_document
 from qm.api.errors import InvalidArgument, LimitReached
 from qm.api.events import EventLog
+from qm.api.identity import Principal, Role
 from qm.api.properties import properties_of
 from qm.api.proposing import COMMANDS_PER_PROPOSAL_MAX, Proposer
-from qm.model.commands import Command, Confirm, Request, Send, Target
+from qm.model.commands import Command, Confirm, Request, Send, SetQueue, Target
+from qm.model.control_requests import CONTROL_ID_BYTES
 from qm.model.effects import Outcome
 from qm.model.results import RequestResult
 from qm.pb import control_pb2 as pb
 from qm.store.cluster import OutcomeUnknown, Unavailable
 from qm.wire.access_mask import QueueAccess
-from qm.wire.codes import ErrorCode
 from tests.unit.model.world import packet
 
 
@@ -91,6 +93,7 @@ class ScriptedCluster:
 
     async def propose(self, *commands: Command) -> Sequence[Outcome]:
         self.proposals.append(len(commands))
+        self.last = commands[-1]
         error = self._errors.pop(0) if self._errors else None
         if error is not None:
             raise error
@@ -155,20 +158,46 @@ def test_what_is_not_known_is_proposed_again() -> None:
     asyncio.run(scenario())
 
 
-def test_a_refusal_that_an_unknown_try_explains_is_its_success() -> None:
+def begin(who: str, call: str) -> None:
+    """Serve a call of that name in this task."""
+    begin_call(Principal(who, Role.ADMIN, ()), lambda: ((CALL_ID_KEY, call),))
+
+
+def test_a_control_command_is_named_by_caller_call_and_content() -> None:
     async def scenario() -> None:
-        exists = ErrorCode.MQ_ERROR_QUEUE_EXISTS
-        for errors, is_done, wanted in (
-            ((OutcomeUnknown("lost"),), True, 0),
-            ((OutcomeUnknown("lost"),), False, exists),
-            ((Unavailable("busy"),), True, exists),
-            ((), True, exists),
-        ):
-            cluster, face = scripted(*errors)
-            cluster.status = exists
-            decider = Decider(face, Proposer(face))
-            outcome = await decider.decide(Confirm("c", 1), lambda done=is_done: done)  # type: ignore[misc]
-            assert outcome.status == wanted
+        cluster, face = scripted()
+        decider = Decider(face, Proposer(face))
+
+        async def name_of(who: str, call: str, label: bytes) -> bytes:
+            begin(who, call)
+            await decider.decide(SetQueue(UNNUMBERED, 7, {"label": label}, ()))
+            command = cluster.last
+            assert isinstance(command, SetQueue)
+            return command.request.control_id
+
+        first = await name_of("ann", "1", b"x")
+        assert len(first) == CONTROL_ID_BYTES
+        assert await name_of("ann", "1", b"x") == first
+        others = [
+            await name_of("bob", "1", b"x"),
+            await name_of("ann", "2", b"x"),
+            await name_of("ann", "1", b"y"),
+        ]
+        assert len({first, *others}) == 4
+
+    asyncio.run(scenario())
+
+
+def test_a_call_without_a_usable_name_gets_one_of_its_own() -> None:
+    async def scenario() -> None:
+        names = []
+        for given in ("", "x" * (CALL_ID_MAX_CHARS + 1), "mine"):
+            begin("ann", given)
+            names.append(call_id())
+            assert call_id() == names[-1]
+        assert names[2] == "mine"
+        assert names[0] != names[1]
+        assert "" not in names
 
     asyncio.run(scenario())
 
