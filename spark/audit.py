@@ -8,9 +8,10 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from qm.archive.schema import Part
 from spark import summarizing
 from spark.base import Base, find_bases, newest
-from spark.engine import stage
+from spark.engine import size_shuffles, stage
 from spark.metrics import metrics_text
 from spark.ranges import (
     FileProblem,
@@ -77,6 +78,7 @@ def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -
     if options.hashes_files:
         _stage(spark, "hash files")
         ranges.leave_out(altered_files(spark, store, ranges))
+    size_shuffles(spark, ranges.size_bytes(Part.OPERATIONS))
     tables = read_tables(spark, store, ranges, low, upto)
     replays = _replays(spark, store, tables, all_ranges, bases) if options.replays else {}
     marks = [row for group, replayed in replays.items() for row in marks_of(replayed, group)]

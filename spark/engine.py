@@ -14,6 +14,10 @@ logger = logging.getLogger(__name__)
 
 EMBEDDED_MEMORY_MIB: Final = 1024
 """Heap of a Spark that runs within the job's own process."""
+PARTITION_BYTES: Final = 8 << 20
+"""Of Parquet: about ten times as much in memory."""
+PARTITIONS_MIN: Final = 2
+PARTITIONS_MAX: Final = 20_000
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,10 @@ def session(engine: Engine) -> Iterator[SparkSession]:
             .config("spark.ui.enabled", "false")
         )
     if engine.event_log:
-        builder = builder.config("spark.eventLog.enabled", "true").config(
-            "spark.eventLog.dir", engine.event_log
+        builder = (
+            builder.config("spark.eventLog.enabled", "true")
+            .config("spark.eventLog.compress", "false")
+            .config("spark.eventLog.dir", engine.event_log)
         )
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -56,6 +62,15 @@ def session(engine: Engine) -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
+
+
+def size_shuffles(spark: SparkSession, size_bytes: int) -> None:
+    """Have as many partitions as tables of so many bytes of Parquet need, and no more.
+
+    Spark joins small partitions by itself but never splits its 200, and each of them costs a task.
+    """
+    partitions = min(max(-(-size_bytes // PARTITION_BYTES), PARTITIONS_MIN), PARTITIONS_MAX)
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)
 
 
 def stage(spark: SparkSession, job: str, name: str) -> None:

@@ -56,6 +56,16 @@ class Ranges:
         higher.problems = [p for p in self.problems if p.last > index or not p.last]
         return higher
 
+    def size_bytes(self, part: Part) -> int:
+        """Return the length of a part's usable files."""
+        names = {(m.node, m.first, path.rpartition("/")[2]) for m, path in self.files[part]}
+        return sum(
+            file.size_bytes
+            for manifest in self.manifests
+            for file in manifest.files
+            if (manifest.node, manifest.first, file.name) in names
+        )
+
     def whole_manifests(self) -> list[Manifest]:
         """Return the manifests of ranges of whose entries and operations no file is missing."""
         usable = {path for files in self.files.values() for _, path in files}
