@@ -81,7 +81,7 @@ test-spark: $(SPARK)  ## the data pipeline's jobs on an embedded Spark (Java 17)
 ROUNDS ?= 1
 SEED_FIRST ?= 1
 TARGET ?= $(if $(filter 0,$(shell id -u)),netns,dev)
-.PHONY: drills bench-failover
+.PHONY: drills bench-failover drill-mutants
 drills: setup  ## every failover drill ROUNDS= times (as root on network namespaces), then the gaps
 	rm -f build/drills.json
 	$(BIN)/python -m qm drill run --target $(TARGET) --rounds $(ROUNDS) --seed $(SEED_FIRST)
@@ -89,6 +89,9 @@ drills: setup  ## every failover drill ROUNDS= times (as root on network namespa
 
 bench-failover: setup  ## how long senders wait when the leader fails, beside RabbitMQ and JetStream
 	$(BIN)/python -m tests.bench.failover
+
+drill-mutants: setup  ## planted bugs that drills must find, ROUNDS= times each (root: some need the network cut)
+	$(BIN)/python -m tests.drills.mutants --rounds $(ROUNDS)
 
 test-hosts: setup  ## keepalived and HAProxy of deploy/ on network namespaces (root, keepalived, haproxy, nft)
 	$(BIN)/python -m pytest -q tests/drills

@@ -146,6 +146,7 @@ async def _run(
                     f"  disordered {verdict.out_of_order.count}  torn {verdict.torn.count}"
                     f"  gap {one.gap_ms:,.0f} ms"
                     + ("" if one.is_settled else "  not settled in time")
+                    + (f"  {one.wrong}" if one.wrong else "")
                 )
     finally:
         await target.down()

@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 
 from qm.client.wire import Wire
+from qm.drill.agreement import disagreement, sums
 from qm.drill.scenario import Scenario
 from qm.drill.target import Ability, Target, TargetFailed
 from qm.load.history import HistoryEvent, read_history
@@ -53,11 +54,13 @@ class Round(msgspec.Struct, frozen=True):
     """Everything sent was acknowledged and received in time."""
     gap_ms: float
     """The longest gap that senders felt whose node was not struck; of all, where all were."""
+    wrong: str = ""
+    """What replicas or queues say of themselves that cannot be (`qm.drill.agreement`)."""
 
     @property
     def holds(self) -> bool:
         """Whether the scenario is passed."""
-        return self.is_settled and self.verdict.holds and self.verdict.sent > 0
+        return self.is_settled and self.verdict.holds and not self.wrong and self.verdict.sent > 0
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -193,7 +196,7 @@ async def run_round(
                 load.cancel()
                 await asyncio.gather(load, return_exceptions=True)
             is_settled = await run.settle(SETTLE_STALL_S)
-            await _audit(wire)
+            wrong = await disagreement(target, wire)
             verdict = await run.verdict()
         gap_ms = surviving_gap_ms(
             read_history(plan.history),
@@ -201,7 +204,9 @@ async def run_round(
             stage.struck,
             first=len(plan.senders) if through else 1,
         )
-        return Round(scenario.name, settings.seed, verdict, is_settled, gap_ms)
+        queues = [queue.format_name for queue in plan.workload.targets]
+        wrong = wrong or await sums(wire, queues, verdict.remaining)
+        return Round(scenario.name, settings.seed, verdict, is_settled, gap_ms, wrong)
     finally:
         await wire.close()
 
@@ -275,10 +280,3 @@ async def _plan(
         reconnect_s=settings.reconnect_s,
         history=target.folder / "histories" / f"{scenario.name}-{settings.seed}.jsonl",
     )
-
-
-async def _audit(wire: Wire) -> None:
-    """Have the replicas compare their states; a node that differs stops, and that is found by the
-    next scenario's `heal` and by the target's log.
-    """
-    await wire.call(lambda stubs: stubs.cluster.MarkAudit, control_pb2.MarkAuditRequest())
