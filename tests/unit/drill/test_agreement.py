@@ -22,7 +22,7 @@ def audited(marks: Sequence[str]) -> str:
         said: list[str] = []
 
         async def metrics(_: web.Request) -> web.Response:
-            lines = ["# TYPE quorate_audits counter"]
+            lines = ["# TYPE quorate_audits_total counter"]
             for result in ("agreed", "differ", "incomplete"):
                 lines.append(f'quorate_audits_total{{result="{result}"}} {said.count(result)}.0')
             return web.Response(text="\n".join(lines) + "\n")
