@@ -10,6 +10,7 @@ from raft.record import (
     LAST_ENTRY_KIND,
     RECORD_HEADER_BYTES,
     Floor,
+    Header,
     RecordKind,
     parse_header,
     record_bytes,
@@ -111,12 +112,11 @@ class Contents:
             )
         return _pread(segment, start + RECORD_HEADER_BYTES + offset, length, index)
 
-    def read_entry(self, index: int) -> bytes:
+    def read_entry(self, index: int) -> memoryview:
         """Read an entry's data. See `Log.read_entry`."""
         segment = self._segment_of(index)
-        start, entry_bytes = segment.table.place(index)
-        (entry,) = _read_run(segment, index, index + 1, start + record_bytes(entry_bytes))
-        return entry.data
+        start, length = segment.table.place(index)
+        return _checked(segment, index, _pread(segment, start, record_bytes(length), index), 0)[1]
 
     def _segment_of(self, index: int) -> Segment:
         """Return the segment that holds an entry. Raises Compacted, Unavailable."""
@@ -149,15 +149,21 @@ def _read_run(segment: Segment, low: int, high: int, end: int) -> list[Entry]:
     data = _pread(segment, start, end - start, low)
     entries = []
     for index in range(low, high):
-        offset, length = segment.table.place(index)
-        at = offset - start
-        header = parse_header(data, at, segment.keys)
-        body = data[at + RECORD_HEADER_BYTES : at + RECORD_HEADER_BYTES + length]
-        if header is None or header.index != index or crc32(body) != header.data_checksum:
-            reason = "the record is no longer what was written"
-            raise LogDamaged(segment.name, offset, index, reason)
-        entries.append(Entry(index, header.term, EntryKind(header.kind), body))
+        offset, _ = segment.table.place(index)
+        header, body = _checked(segment, index, data, offset - start)
+        entries.append(Entry(index, header.term, EntryKind(header.kind), bytes(body)))
     return entries
+
+
+def _checked(segment: Segment, index: int, data: bytes, at: int) -> tuple[Header, memoryview]:
+    """Return header and data of the record of an entry that begins at `at`. Raises LogDamaged."""
+    offset, length = segment.table.place(index)
+    header = parse_header(data, at, segment.keys)
+    body = memoryview(data)[at + RECORD_HEADER_BYTES : at + RECORD_HEADER_BYTES + length]
+    if header is None or header.index != index or crc32(body) != header.data_checksum:
+        reason = "the record is no longer what was written"
+        raise LogDamaged(segment.name, offset, index, reason)
+    return header, body
 
 
 def _pread(segment: Segment, offset: int, length: int, index: int) -> bytes:

@@ -247,7 +247,7 @@ class Log:
         """
         return self._contents.read(index, offset, length)
 
-    def read_entry(self, index: int) -> bytes:
+    def read_entry(self, index: int) -> memoryview:
         """Return an entry's data, checked against its checksum.
 
         Callable from any thread while the index is held. Raises Compacted, Unavailable, LogDamaged.

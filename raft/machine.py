@@ -39,7 +39,7 @@ class LogReader(Protocol):
         held. Raises Compacted, Unavailable, and ValueError when the range leaves the entry.
         """
 
-    def read_entry(self, index: int) -> bytes:
+    def read_entry(self, index: int) -> bytes | memoryview:
         """Return an entry's data, checked against its checksum; whoever must trust all of it.
 
         Callable from any thread while the index is held. Raises Compacted, Unavailable, and

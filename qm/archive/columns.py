@@ -6,7 +6,8 @@ as buffers, so that nothing here is done per message but for transactional ones.
 
 from array import array
 from collections.abc import Sequence
-from typing import Any, Final
+from itertools import accumulate
+from typing import Any, Final, cast
 
 import msgspec
 import pyarrow as pa
@@ -69,7 +70,7 @@ class Columns:
     def add(
         self,
         kept: KeptEntry,
-        data: bytes | None,
+        data: bytes | memoryview | None,
         facts: EntryFacts | None,
         digests: dict[int, bytes],
         report: MarkReport | None,
@@ -125,6 +126,7 @@ class Columns:
         entries = pa.table(
             {
                 "group": _repeated(self._group, len(self._entries)),
+                "data": _joined(columns.pop("data")),
                 **{
                     name: pa.array(values, SCHEMAS[Part.ENTRIES].field(name).type)
                     for name, values in columns.items()
@@ -197,6 +199,16 @@ def _signed(value: int) -> int:
 
 def _repeated(value: int, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, pa.int32()), count)
+
+
+def _joined(values: Sequence[bytes | memoryview | None]) -> pa.Array:
+    """Return entries' data, all or none of which are there; copied once, for they are much."""
+    if values[0] is None:
+        return pa.nulls(len(values), pa.binary())
+    whole = cast(Sequence[bytes | memoryview], values)
+    ends = array("i", accumulate(map(len, whole), initial=0))
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(whole))]
+    return pa.Array.from_buffers(pa.binary(), len(whole), buffers)
 
 
 def _expanded(

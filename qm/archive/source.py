@@ -36,7 +36,7 @@ class ArchiveSource(Protocol):
         Raises LogGone when the state was replaced or closed.
         """
 
-    def entry(self, index: int) -> bytes:
+    def entry(self, index: int) -> bytes | memoryview:
         """Return an entry's data, from any thread while it is held. Raises LogGone, and OSError
         when the disk gives back other bytes.
         """

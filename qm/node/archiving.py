@@ -51,7 +51,7 @@ class StoreSource:
                 raise LogGone("this node stops")
             return self._store.kept_rows(above, limit)
 
-    def entry(self, index: int) -> bytes:
+    def entry(self, index: int) -> bytes | memoryview:
         """See ArchiveSource.entry."""
         try:
             return self._store.read_entry(index)

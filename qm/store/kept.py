@@ -16,7 +16,7 @@ import msgspec
 
 from qm.model import commands
 from qm.model.commands import Command, CommandBatch
-from qm.model.effects import Applied
+from qm.model.effects import Applied, PositionEffects
 from qm.model.records import Queue, decode
 from qm.model.rows import QUEUE_KEY
 from qm.model.state import Table
@@ -30,11 +30,12 @@ INDEX_END: Final = b"\xff" * (INDEX_KEY.size + 1)
 QUEUE_NAMES_MAX: Final = 65_536
 """Names in hand; beyond it all are dropped, and read again."""
 _VERSION: Final = 1
-_HEAD: Final = Struct("<BBBHQQQ32s32sIIIQ")
+_HEAD: Final = Struct("<BBBHHQQQ32s32sIIIQ")
 """version u8, 1 if the entry's commands are needed to understand it u8, bytes of the name of the
-node that stamped it u8, names of queues u16, term u64, cluster time ms u64, index of the DATA entry
-before u64, chain value before it, SHA-256 of the entry, its bytes u32, commands u32, effects u32,
-bytes of all entries that were kept up to it u64.
+node that stamped it u8, names of queues u16, which columns have one value for all effects u16 (a
+bit each), term u64, cluster time ms u64, index of the DATA entry before u64, chain value before it,
+SHA-256 of the entry, its bytes u32, commands u32, effects u32, bytes of all entries that were kept
+up to it u64.
 """
 _NAME: Final = Struct("<IH")
 """queue_id u32, bytes of its name u16."""
@@ -106,12 +107,14 @@ class KeptEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 _WIDTHS: Final = (1, 4, 8, 2, 4, 16, 4, 8, 2)
-"""Bytes per effect of the columns from `kinds` on."""
+"""Bytes per effect of the columns from `kinds` on, in the order of the row."""
+_ONE_QUEUE: Final = 1 << 1
+"""Of the columns that have one value: `queue_ids`."""
 
 
 def unpack_kept(index: int, row: bytes) -> KeptEntry:
     """Return a row's contents. Raises ValueError for another version's."""
-    version, needs_commands, leader_bytes, name_count, *numbers = _HEAD.unpack_from(row)
+    version, needs_commands, leader_bytes, name_count, uniform, *numbers = _HEAD.unpack_from(row)
     if version != _VERSION:
         raise ValueError(f"effects of entry {index} in version {version}: upgrade this node")
     term, time_ms, previous, chain_before, data_sha256, size, command_count, count, total = numbers
@@ -123,10 +126,16 @@ def unpack_kept(index: int, row: bytes) -> KeptEntry:
         at += _NAME.size + length
         names[queue_id] = row[at - length : at].decode()
     view, columns = memoryview(row), []
-    for width in (4 * command_count, *(width * count for width in _WIDTHS)):
-        columns.append(view[at : at + width])
-        at += width
-    ends, kinds, queue_ids, keys, reasons, ordinals, sources, sizes, *bodies = columns
+    ends = view[at : at + 4 * command_count]
+    at += 4 * command_count
+    for k, width in enumerate(_WIDTHS):
+        if uniform >> k & 1:
+            columns.append(memoryview(row[at : at + width] * count))
+            at += width
+        else:
+            columns.append(view[at : at + width * count])
+            at += width * count
+    kinds, queue_ids, keys, reasons, ordinals, sources, sizes, *bodies = columns
     return KeptEntry(
         index=index,
         needs_commands=bool(needs_commands),
@@ -187,43 +196,31 @@ class EffectsKeeper:
         if entry.index <= self.exported.upto:
             return
         effects = applied.effects
-        names = [self._name(queue_id) for queue_id in sorted(set(effects.queue_ids))]
         leader = batch.stamp.node.encode()
         self.total_bytes += len(entry.data)
         needs_commands = bool(applied.incoming_sequences) or any(
             map(_is_transactional, batch.commands)
         )
-        row = b"".join(
-            (
-                _HEAD.pack(
-                    _VERSION,
-                    needs_commands,
-                    len(leader),
-                    len(names),
-                    entry.term,
-                    applied.now_ms,
-                    link.previous_index,
-                    link.before,
-                    link.data_sha256,
-                    len(entry.data),
-                    len(effects.command_ends),
-                    len(effects.kinds),
-                    self.total_bytes,
-                ),
-                leader,
-                *names,
-                array_bytes(effects.command_ends),
-                effects.kinds,
-                array_bytes(effects.queue_ids),
-                array_bytes(effects.lookup_identifiers),
-                array_bytes(effects.reasons),
-                array_bytes(effects.message_ordinals),
-                *effects.source_queue_managers,
-                array_bytes(effects.sizes_bytes),
-                array_bytes(effects.body_indexes),
-                array_bytes(effects.body_ordinals),
-            )
+        columns, uniform = _packed_columns(effects)
+        ids = effects.queue_ids
+        names = [self._name(one) for one in (ids[:1] if uniform & _ONE_QUEUE else sorted({*ids}))]
+        head = _HEAD.pack(
+            _VERSION,
+            needs_commands,
+            len(leader),
+            len(names),
+            uniform,
+            entry.term,
+            applied.now_ms,
+            link.previous_index,
+            link.before,
+            link.data_sha256,
+            len(entry.data),
+            len(effects.command_ends),
+            len(effects.kinds),
+            self.total_bytes,
         )
+        row = b"".join((head, leader, *names, array_bytes(effects.command_ends), *columns))
         self._state.put(Table.EFFECTS, INDEX_KEY.pack(entry.index), row)
         self.newest_index = entry.index
 
@@ -247,6 +244,34 @@ class EffectsKeeper:
         self.exported = exported
         self._state.put(Table.EXPORTED, b"", exported.pack())
         self._state.delete_rows(Table.EFFECTS, [INDEX_KEY.pack(index) for index in indexes])
+
+
+def _packed_columns(effects: PositionEffects) -> tuple[list[bytes], int]:
+    """Return the columns of a row, those with one value for all effects as that value; and which.
+
+    Mostly an entry is a run of arrivals, or of receives, of one queue.
+    """
+    count = len(effects.kinds)
+    sources = effects.source_queue_managers
+    packed = [
+        bytes(effects.kinds),
+        array_bytes(effects.queue_ids),
+        array_bytes(effects.lookup_identifiers),
+        array_bytes(effects.reasons),
+        array_bytes(effects.message_ordinals),
+        sources[0] * count if count and sources.count(sources[0]) == count else b"".join(sources),
+        array_bytes(effects.sizes_bytes),
+        array_bytes(effects.body_indexes),
+        array_bytes(effects.body_ordinals),
+    ]
+    uniform = 0
+    if count > 1:
+        for k, width in enumerate(_WIDTHS):
+            first = packed[k][:width]
+            if packed[k] == first * count:
+                packed[k] = first
+                uniform |= 1 << k
+    return packed, uniform
 
 
 def _is_transactional(command: Command) -> bool:

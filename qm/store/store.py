@@ -190,7 +190,7 @@ class Store:
         """See LogReader.hold."""
         return self._log.hold(index)
 
-    def read_entry(self, index: int) -> bytes:
+    def read_entry(self, index: int) -> bytes | memoryview:
         """See LogReader.read_entry."""
         return self._log.read_entry(index)
 

@@ -174,7 +174,7 @@ class Source:
     def rows(self, above: int, limit: int) -> list[tuple[int, bytes]]:
         return self._store.kept_rows(above, limit)
 
-    def entry(self, index: int) -> bytes:
+    def entry(self, index: int) -> bytes | memoryview:
         return self._store.read_entry(index)
 
 

@@ -53,7 +53,7 @@ class StoreSource:
     def rows(self, above: int, limit: int) -> list[tuple[int, bytes]]:
         return self.node.store.kept_rows(above, limit)
 
-    def entry(self, index: int) -> bytes:
+    def entry(self, index: int) -> bytes | memoryview:
         try:
             return self.node.store.read_entry(index)
         except Compacted as error:
