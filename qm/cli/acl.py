@@ -18,11 +18,14 @@ def acl() -> None:
 
 @acl.command("get")
 @click.argument("queue", default="")
+@click.option("--queue", "named", default="", help="The same, as `qm acl set` has it.")
 @output_option
 @connected
-def get_acl(connection: Connection, queue: str, output: str) -> None:
+def get_acl(connection: Connection, queue: str, named: str, output: str) -> None:
     """Show the access control list of QUEUE; without QUEUE, the queue manager's."""
-    found = connection.run(lambda wire: _get(wire, queue))
+    if queue and named:
+        raise click.UsageError("QUEUE and --queue: give one of them")
+    found = connection.run(lambda wire: _get(wire, queue or named))
     rows = [{"type": "owner", "who": found.owner or found.owner_sid, "sid": found.owner_sid}]
     rows += [
         {

@@ -21,6 +21,7 @@ _NOUNS: Final = {
     "bundle": "qm.cli.bundle:bundle",
     "audit": "qm.cli.audit:audit",
     "check": "qm.cli.check:check",
+    "client": "qm.cli.client:client",
     "cluster": "qm.cli.cluster:cluster",
     "compact": "qm.cli.compact:compact",
     "completion": "qm.cli.completion:completion",
@@ -41,6 +42,7 @@ _NOUNS: Final = {
     "pki": "qm.cli.pki:pki",
     "queue": "qm.cli.queue:queue",
     "top": "qm.cli.watching:top",
+    "transaction": "qm.cli.transaction:transaction",
 }
 
 

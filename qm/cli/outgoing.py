@@ -6,6 +6,7 @@ import click
 
 from qm.cli.connection import Connection, connected
 from qm.cli.output import output_option, show_one, show_rows
+from qm.cli.pages import all_pages
 
 _COLUMNS = ("format_name", "state", "waiting", "unacknowledged", "unprocessed", "bytes")
 
@@ -26,18 +27,15 @@ def list_outgoing(connection: Connection, output: str) -> None:
     """
     from qm.pb import control_pb2
 
-    async def work(wire: Any) -> list[Any]:
-        found: list[Any] = []
-        token = ""
-        while True:
-            request = control_pb2.ListOutgoingRequest(page_token=token)
-            reply = await wire.call(lambda stubs: stubs.outgoing.ListOutgoing, request)
-            found += reply.queues
-            token = reply.page_token
-            if not token:
-                return found
-
-    show_rows([_row(each) for each in connection.run(work)], _COLUMNS, output)
+    found = connection.run(
+        lambda wire: all_pages(
+            wire,
+            lambda stubs: stubs.outgoing.ListOutgoing,
+            lambda token: control_pb2.ListOutgoingRequest(page_token=token),
+            "queues",
+        )
+    )
+    show_rows(map(_row, found), _COLUMNS, output)
 
 
 @outgoing.command()

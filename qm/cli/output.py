@@ -13,6 +13,8 @@ Row = Mapping[str, Any]
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 FORMATS = ("table", "json", "yaml")
+LISTED_CHARS_MAX = 32
+"""Of the first text in a list: longer ones stand on lines of their own."""
 
 
 def output_option(command: _Command) -> _Command:
@@ -63,11 +65,10 @@ def show_one(item: Row, output: str) -> None:
     else:
         width = max((len(name) for name in item), default=0)
         for name, value in item.items():
-            if isinstance(value, dict):
-                inner = max((len(key) for key in value), default=0)
+            if inner := _lines_within(value):
                 click.echo(name)
-                for key, each in value.items():
-                    click.echo(f"  {key:<{inner}}  {_cell(each)}".rstrip())
+                for line in inner:
+                    click.echo(f"  {line}".rstrip())
             else:
                 click.echo(f"{name:<{width}}  {_cell(value)}".rstrip())
 
@@ -79,20 +80,40 @@ def instant(epoch_s: int | None) -> str:
     return datetime.fromtimestamp(epoch_s, UTC).isoformat().replace("+00:00", "Z")
 
 
+def _lines_within(value: Any) -> list[str]:
+    """Return the lines below a name; none for what stands beside it."""
+    match value:
+        case dict():
+            inner = max((len(key) for key in value), default=0)
+            return [f"{key:<{inner}}  {_cell(each)}" for key, each in value.items()]
+        case [dict() as first, *_]:
+            return _table(value, list(first))
+        case [str() as first, _, *_] if len(first) > LISTED_CHARS_MAX:
+            return [_cell(each) for each in value]
+    return []
+
+
 def _print_table(items: Sequence[Row], columns: Sequence[str]) -> None:
     """Print columns as wide as what stands in them: nothing is cut, so that it can be copied."""
+    for line in _table(items, columns):
+        click.echo(line)
+
+
+def _table(items: Sequence[Row], columns: Sequence[str]) -> list[str]:
     from rich.cells import cell_len  # slow to load, and wanted here only
 
     numbers = [bool(items) and all(type(i.get(c)) is int for i in items) for c in columns]
     lines = [[column.upper().replace("_", " ") for column in columns]]
     lines += [[_cell(item.get(column)) for column in columns] for item in items]
     widths = [max(cell_len(line[k]) for line in lines) for k in range(len(columns))]
+    shown = []
     for line in lines:
         cells = []
         for text, width, is_number in zip(line, widths, numbers, strict=True):
             space = " " * (width - cell_len(text))
             cells.append(space + text if is_number else text + space)
-        click.echo("  ".join(cells).rstrip())
+        shown.append("  ".join(cells).rstrip())
+    return shown
 
 
 def _cell(value: Any) -> str:

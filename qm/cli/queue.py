@@ -16,6 +16,7 @@ from qm.cli.output import (
     show_rows,
     yes_option,
 )
+from qm.cli.pages import all_pages
 
 _COLUMNS = ("path_name", "messages", "bytes", "transactional", "journaling", "label")
 _KINDS = (
@@ -82,7 +83,8 @@ def create(
         )
         return await wire.call(lambda stubs: stubs.queues.CreateQueue, request)
 
-    show_one(_details(connection.run(work)), output)
+    made = connection.run(work)
+    show_one(_summary(made) if output == "table" else _details(made), output)
 
 
 @queue.command("list")
@@ -168,6 +170,7 @@ def _each(
     for each in queues:
         click.echo(f"{each.path_name}: {each.message_count} messages", err=True)
     if dry_run:
+        click.echo(f"would {verb} {len(queues)} queue(s)", err=True)
         return
     confirm(f"{verb.capitalize()} {len(queues)} queue(s)?", yes=yes)
     make = control_pb2.PurgeQueueRequest if verb == "purge" else control_pb2.DeleteQueueRequest
@@ -202,19 +205,15 @@ async def queues_like(wire: Any, pattern: str = "", kinds: Sequence[str] = ()) -
     """Return all queues of kinds that match a shell pattern, without those that are going."""
     from qm.pb import control_pb2
 
-    found: list[Any] = []
-    token = ""
-    while True:
-        request = control_pb2.ListQueuesRequest(
-            page_token=token,
-            pattern=await _full(wire, pattern),
-            kinds=[control_pb2.QueueKind.Value(kind.upper()) for kind in kinds],
-        )
-        reply = await wire.call(lambda stubs: stubs.queues.ListQueues, request)
-        found += [each for each in reply.queues if not each.is_deleting]
-        token = reply.page_token
-        if not token:
-            return found
+    full = await _full(wire, pattern)
+    wanted = [control_pb2.QueueKind.Value(kind.upper()) for kind in kinds]
+    found = await all_pages(
+        wire,
+        lambda stubs: stubs.queues.ListQueues,
+        lambda token: control_pb2.ListQueuesRequest(page_token=token, pattern=full, kinds=wanted),
+        "queues",
+    )
+    return [each for each in found if not each.is_deleting]
 
 
 async def _full(wire: Any, path: str) -> str:
@@ -272,4 +271,16 @@ def _details(found: Any) -> dict[str, Any]:
     }
     # `qm acl get` shows the security descriptor in words.
     names = sorted(set(found.attributes) - {"security"})
-    return details | {"attributes": {n: python_value(found.attributes[n]) for n in names}}
+    values = {name: python_value(found.attributes[name]) for name in names}
+    return details | {"attributes": {name: _attribute(name, values[name]) for name in names}}
+
+
+def _attribute(name: str, value: Any) -> Any:
+    """Return an attribute as people write it: GUIDs and times in words."""
+    from qm.names.guid import GUID_SIZE_BYTES, guid_text
+
+    if isinstance(value, bytes) and len(value) == GUID_SIZE_BYTES:
+        return guid_text(value) if any(value) else ""
+    if isinstance(value, int) and name.endswith("_time"):
+        return instant(value)
+    return value

@@ -1,4 +1,4 @@
-"""The nouns that look after a cluster: bundle, log levels, backups, bench; against a real node."""
+"""The nouns that look after a cluster: bundle, log levels, backups, sessions; on a real node."""
 
 import json
 import logging
@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from qm.cli.connection import EXIT_REFUSED
+from qm.client.blocking import BlockingClient
+from qm.client.message import Message
 from tests.unit.cli.test_nouns import USAGE, Qm
 from tests.unit.client.threaded import threaded_node
 
@@ -88,3 +91,54 @@ def test_a_bench_measures_and_leaves_nothing(qm: Qm) -> None:
         assert found["acknowledged_p99_ms"] > 0
     assert qm.json("queue", "list", "--pattern", "*bench-*") == []
     qm("bench", "--node", "n9", exit_code=USAGE)
+
+
+def test_sessions_are_listed_and_ended(qm: Qm) -> None:
+    queue = ".\\private$\\sessions"
+    qm("queue", "create", queue)
+    with BlockingClient([qm.endpoint], tls=qm.tls, client_id="app-1") as client:
+        client.open_queue(queue)
+        (row,) = [row for row in qm.json("client", "list") if row["client_id"] == "app-1"]
+        assert (row["principal"], row["open"], row["unconfirmed"]) == ("admin", True, 0)
+        opens = qm.json("client", "opens")
+        (opened,) = [row for row in opens if row["client_id"].startswith("app-1")]
+        assert opened["access"] == "receive_access"
+        assert qm.json("client", "opens", "--client", opened["client_id"]) == [opened]
+        qm("client", "close", "app-1", exit_code=1, stdin="n\n")
+        qm("client", "close", "app-1", "--yes")
+        assert not [row for row in qm.json("client", "list") if row["client_id"] == "app-1"]
+    known = [row for row in qm.json("client", "list", "--all") if row["client_id"] == "app-1"]
+    assert [row["open"] for row in known] == [False]
+    qm("client", "close", "nobody", "--yes", exit_code=EXIT_REFUSED)
+
+
+def test_transactions_are_listed_and_decided(qm: Qm) -> None:
+    queue = ".\\private$\\decided"
+    qm("queue", "create", queue, "--transactional")
+    with BlockingClient([qm.endpoint], tls=qm.tls) as client:
+        transaction = client.begin_transaction()
+        transaction.send(queue, Message(body=b"x"))
+        (row,) = qm.json("transaction", "list", "--state", "active")
+        assert (row["state"], row["operations"], row["in_doubt"]) == ("active", 1, False)
+        identifier = row["identifier"]
+        qm("transaction", "commit", identifier, "--yes", exit_code=EXIT_REFUSED)
+        qm("transaction", "abort", identifier, "--yes")
+        assert qm.json("transaction", "list") == []
+        (row,) = qm.json("transaction", "list", "--state", "aborted")
+        assert row["identifier"] == identifier
+    assert qm.json("queue", "show", queue)["messages"] == 0
+    qm("transaction", "abort", "no-guid", "--yes", exit_code=USAGE)
+
+
+def test_a_table_shows_what_is_inside_below_its_name(qm: Qm) -> None:
+    lines = qm("cluster", "status").stdout.splitlines()
+    at = lines.index("members")
+    assert lines[at + 1].split()[:3] == ["NAME", "RAFT", "ID"]
+    assert lines[at + 2].split()[:2] == ["n1", "n1.1"]
+    created = qm("queue", "create", ".\\private$\\short").stdout
+    assert "attributes" not in created
+    shown = qm.json("queue", "show", ".\\private$\\short")["attributes"]
+    assert len(shown["identifier"]) == 36
+    assert shown["create_time"].endswith("Z")
+    assert qm.json("acl", "get", "--queue", ".\\private$\\short")[0]["who"] == "admin"
+    qm("acl", "get", "a", "--queue", "b", exit_code=USAGE)
