@@ -5,11 +5,11 @@ import json
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from qm.cli.drill_targets import Choice, acts_on_others, chosen
+from qm.cli.drill_targets import Choice, acts_on_others, chosen, target_options
 from qm.cli.output import confirm, yes_option
 
 if TYPE_CHECKING:
@@ -38,25 +38,14 @@ def list_scenarios() -> None:
 @drill.command()
 @click.argument("names", nargs=-1)
 @click.option(
-    "--target", default="dev", show_default=True, metavar="dev|netns|FILE.toml",
-    help="Processes here; on network namespaces; a cluster on the machines of a file.",
+    "--target", default="dev", show_default=True, metavar="dev|netns|FILE.toml|kubernetes",
+    help="Processes here; on network namespaces; a cluster on the machines of a file; a release.",
 )  # fmt: skip
 @yes_option
-@click.option(
-    "--network",
-    default="127.0.13",
-    show_default=True,
-    help="First three numbers of the nodes' addresses, target dev.",
-)
 @click.option("--rounds", type=click.IntRange(1, 1000), default=1, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the first round.")
 @click.option("--rate", type=click.IntRange(1), default=400, show_default=True, help="Per sender.")
 @click.option("--short", is_flag=True, help="The short list.")
-@click.option(
-    "--other-build", type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Folder with the build to upgrade to (pip install --no-deps --target); else this one"
-    " with the next apply version.",
-)  # fmt: skip
 @click.option(
     "-f", "--folder", type=click.Path(path_type=Path, file_okay=False), default="build/drill",
     show_default=True, help="Cluster, histories and report.",
@@ -65,18 +54,18 @@ def list_scenarios() -> None:
     "--report", type=click.Path(path_type=Path, dir_okay=False), default="build/drills.json",
     show_default=True,
 )  # fmt: skip
+@target_options
 def run(
     names: tuple[str, ...],
     target: str,
     yes: bool,
-    network: str,
     rounds: int,
     seed: int,
     rate: int,
     short: bool,
-    other_build: Path | None,
     folder: Path,
     report: Path,
+    **options: Any,
 ) -> None:
     """Run scenarios by NAME, or all that the target can do.
 
@@ -91,7 +80,7 @@ def run(
         raise click.UsageError(f"no scenario {unknown[0]!r}: see `qm drill list`")
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    choice = Choice(target=target, folder=folder, network=network, other_build=other_build)
+    choice = Choice(target=target, folder=folder, **options)
     try:
         with chosen(choice) as drilled:
             wanted = [SCENARIOS[name] for name in names] or [

@@ -9,7 +9,7 @@ from typing import Final
 from qm.client.wire import Tls, Wire
 from qm.drill.hosts_file import SOURCES, HostSection, HostsFile
 from qm.drill.limited import LimitedTarget
-from qm.drill.readiness import until_ready
+from qm.drill.readiness import check_members, until_ready
 from qm.drill.reasons import HOSTS
 from qm.drill.target import CLIENTS, Ability, DrillNode, TargetFailed
 from qm.pb import control_pb2
@@ -53,21 +53,9 @@ class HostsTarget(LimitedTarget):
     # Life
 
     async def up(self) -> None:
-        """Find the cluster as the file says it is. Raises TargetFailed."""
+        """Find the cluster as the file says it is. Raises TargetFailed, ClientError."""
         await self.heal()
-        wire = self._wire()
-        try:
-            request = control_pb2.ListMembersRequest()
-            reply = await wire.call(lambda stubs: stubs.cluster.ListMembers, request)
-        finally:
-            await wire.close()
-        found = {member.name for member in reply.members}
-        said = {host.name for host in self._members}
-        if found != said:
-            raise TargetFailed(
-                f"the cluster's members are {', '.join(sorted(found))}, the file names"
-                f" {', '.join(sorted(said))}"
-            )
+        await check_members(self.nodes, self.tls)
 
     async def down(self) -> None:
         """Leave every node running, as it was found."""
@@ -137,7 +125,7 @@ class HostsTarget(LimitedTarget):
 
     async def shrink(self, node: str) -> None:
         """See Target.shrink. Its data folder is emptied, so that its machine is a spare."""
-        wire = self._wire()
+        wire = Wire([host.api for host in self._members], self.tls)
         try:
             request = control_pb2.RemoveMemberRequest(name=node)
             await wire.call(lambda stubs: stubs.cluster.RemoveMember, request)
@@ -194,9 +182,6 @@ class HostsTarget(LimitedTarget):
         await self.cut(others, [node])
 
     # Commands
-
-    def _wire(self) -> Wire:
-        return Wire([host.api for host in self._members], self.tls)
 
     def _host(self, node: str) -> HostSection:
         return next(host for host in (*self._members, *self._spares) if host.name == node)

@@ -11,6 +11,11 @@ NETNS: Final = "netns"
 HOSTS: Final = "hosts.toml"
 KUBERNETES: Final = "kubernetes"
 
+KUBERNETES_NOTE: Final = (
+    "this target was verified against a server that stands for Kubernetes' API, with its requests"
+    " recorded and the chart's pods run as processes; not against a cluster"
+)
+
 _ONE_MACHINE: Final = "processes share one machine's network"
 _SEAM: Final = "it needs nodes that were started for it, which only dev and netns do"
 _NO_SHELL: Final = "the API server has no such call, and nothing runs inside the pods"

@@ -29,9 +29,16 @@ _DEPENDENT = re.compile(r"\$\(([A-Z_]+)\)")
 class Release:
     """An installed release; its pods are started one by one."""
 
-    def __init__(self, values: Object, folder: Path, network: str, pods_max: int) -> None:
+    def __init__(
+        self,
+        values: Object,
+        folder: Path,
+        network: str,
+        pods_max: int,
+        server: type[ApiServer] = ApiServer,
+    ) -> None:
         (folder / "kubernetes").mkdir(parents=True)
-        self.server = ApiServer(folder / "kubernetes")
+        self.server = server(folder / "kubernetes")
         (self.server.account / "token").write_text(TOKEN)
         self.objects = render(values)
         self.folder = folder

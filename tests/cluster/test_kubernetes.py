@@ -19,6 +19,8 @@ from tests.cluster.harness import cluster, run, until
 from tests.cluster.test_membership import members, propose
 
 TOKEN = "a-token"
+CORE = "/api/v1/namespaces/messaging"
+APPS = "/apis/apps/v1/namespaces/messaging"
 ROLES = ("leader", "follower")
 
 
@@ -44,14 +46,7 @@ class ApiServer:
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         app = web.Application()
-        app.add_routes(
-            [
-                web.patch("/api/v1/namespaces/messaging/pods/{pod}", self._patch),
-                web.get(
-                    "/apis/apps/v1/namespaces/messaging/statefulsets/{name}", self._stateful_set
-                ),
-            ]
-        )
+        app.add_routes(self.routes())
         runner = web.AppRunner(app)
         await runner.setup()
         try:
@@ -61,6 +56,12 @@ class ApiServer:
             yield
         finally:
             await runner.cleanup()
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.patch(f"{CORE}/pods/{{pod}}", self._patch),
+            web.get(f"{APPS}/statefulsets/{{name}}", self._stateful_set),
+        ]
 
     async def _stateful_set(self, _: web.Request) -> web.Response:
         if self.replicas is None:
