@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants baseline model-check bench-wire bench-log bench-raft \
-	bench-model bench-session bench-edge bench-api bench test-chart test-image test-hosts test-spark
+	bench-model bench-spark bench-session bench-edge bench-api bench test-chart test-image test-hosts test-spark
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -143,6 +143,9 @@ bench-log: setup  ## the log against a bare pwrite and fdatasync loop
 
 bench-raft: setup  ## three processes: rates, latency, gaps after kill and pause
 	$(BIN)/python -m tests.bench.raft
+
+bench-spark: $(SPARK)  ## audit and compaction of 1 and 10 million operations, and what archiving costs nodes
+	$(BIN)/python -m tests.bench.spark
 
 bench-model: setup  ## apply through the real store; DEEP= queued messages (10,000,000)
 	$(BIN)/python -m tests.bench.model $(if $(DEEP),--deep $(DEEP))

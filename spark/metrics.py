@@ -18,5 +18,8 @@ def metrics_text(summary: Summary) -> bytes:
     found = Gauge("quorate_audit_findings", "Findings by rule", ["rule"], registry=registry)
     for rule, count in summary.findings_by_rule.items():
         found.labels(rule).set(count)
+    gauge("quorate_audit_is_damaged", "Whether files could not be used", summary.is_damaged)
+    replayed = max((said.index for said in summary.replays), default=0)
+    gauge("quorate_audit_replayed_index", "Last entry that was replayed", replayed)
     gauge("quorate_audit_findings_all", "Findings of all rules", summary.findings_total)
     return generate_latest(registry)

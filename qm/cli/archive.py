@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
@@ -68,3 +69,10 @@ def fail(text: str) -> NoReturn:
     """End the command: nothing can be done with what there is."""
     click.echo(f"Error: {text}", err=True)
     sys.exit(EXIT_DAMAGED)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file that is never seen half written."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_bytes(data)
+    fresh.replace(path)

@@ -14,6 +14,7 @@ from qm.cli.archive import (
     embedded_engine,
     fail,
     spark_options,
+    write_whole,
 )
 from qm.cli.output import output_option, show_one, show_rows
 
@@ -38,6 +39,11 @@ def audit() -> None:
 @click.option(
     "--replay/--no-replay", default=True, help="Compare nodes' digests with a replay of the log."
 )
+@click.option(
+    "--metrics-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the result for a textfile collector of Prometheus here, too.",
+)
 @output_option
 def run(
     url: str,
@@ -47,6 +53,7 @@ def run(
     upto: int | None,
     hash_files: bool,
     replay: bool,
+    metrics_file: Path | None,
     output: str,
 ) -> None:
     """Audit what the archive holds above the last audit.
@@ -58,12 +65,15 @@ def run(
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     from spark.main import audit_archive, audit_exit_code
+    from spark.metrics import metrics_text
     from spark.standing import NoArchive
 
     try:
         summary = audit_archive(url, cluster, upto, engine, hashes_files=hash_files, replays=replay)
     except (NoArchive, ValueError) as error:
         fail(str(error))
+    if metrics_file is not None:
+        write_whole(metrics_file, metrics_text(summary))
     _show(summary, output)
     sys.exit(audit_exit_code(summary))
 

@@ -6,10 +6,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import click
 import kubernetes_validate
 import msgspec
 import pytest
 
+from qm.cli.main import main
 from qm.store.sealing import KEY_BYTES
 from tests.chart.custom_kinds import CUSTOM_KINDS
 from tests.chart.rendering import (
@@ -244,6 +246,44 @@ def test_nodes_export_where_audits_read() -> None:
         (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
         assert container["args"][-2:] == ["--archive", "s3://bucket/path"]
         assert {"secretRef": {"name": "keys"}} in container["envFrom"]
+
+
+def assert_understood(arguments: list[str]) -> None:
+    """Assert that the command line has this command, and that it has these options."""
+    command: click.Command = main
+    while isinstance(command, click.Group):
+        noun, *arguments = arguments
+        found = command.get_command(click.Context(command), noun)
+        assert found is not None, noun
+        command = found
+    command.make_context(command.name, arguments)
+
+
+def test_audit_jobs_run_spark_with_what_they_are_given_and_are_not_repeated() -> None:
+    audit = {
+        "enabled": True, "cores": 3, "memoryMiB": 4096, "dropOld": True, "scratchSize": "80Gi",
+        "packages": ["org.apache.hadoop:hadoop-aws:3.5.0"], "image": {"tag": "7"},
+    }  # fmt: skip
+    values = {"tls": {"certManager": {"enabled": True}}, "archive": {"url": "s3://b"}}
+    objects = render({**values, "audit": audit})
+    found = {}
+    for job in of_kind(objects, "CronJob"):
+        spec = job["spec"]["jobTemplate"]["spec"]
+        assert spec["backoffLimit"] == 0
+        pod = spec["template"]["spec"]
+        (container,) = pod["containers"]
+        assert (container["image"], container["command"]) == ("quorate-spark:7", ["qm"])
+        environment = {one["name"]: one.get("value") for one in container["env"]}
+        assert "--packages org.apache.hadoop:hadoop-aws:3.5.0" in environment["PYSPARK_SUBMIT_ARGS"]
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        assert volumes["tmp"]["emptyDir"] == {"sizeLimit": "80Gi"}
+        found[container["args"][0]] = container["args"]
+        assert_understood(container["args"])
+    shared = ["run", "--cores", "3", "--memory-mib", "4096"]
+    assert found == {
+        "audit": ["audit", *shared, "--archive", "s3://b"],
+        "compact": ["compact", *shared, "--drop-old", "--yes", "--archive", "s3://b"],
+    }
 
 
 def test_every_value_is_in_the_readme_and_in_the_schema() -> None:

@@ -7,12 +7,32 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
+import pyspark
+import yaml
+
 from qm.store.backup import verify_backup
+from spark.main import main
 from tests.spark.archives import NODES, operation
 from tests.spark.files import CLUSTER, write_archive
 from tests.spark.logs import KEPT, traffic
 
 EXIT_FOUND = 1
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_example_for_a_spark_cluster_gives_the_job_what_it_understands() -> None:
+    example = yaml.safe_load((ROOT / "deploy" / "spark" / "audit.yaml").read_text())
+    template = example["spec"]["template"]
+    assert template["sparkVersion"] == pyspark.__version__
+    name, *arguments = template["arguments"]
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    command.make_context(name, arguments)
+    program = Path(template["mainApplicationFile"].removeprefix("local://"))
+    assert (ROOT / program.relative_to(program.parents[1])).exists()
 
 
 def run(*command: str, exit_code: int = 0) -> tuple[Any, str]:

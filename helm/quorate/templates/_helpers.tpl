@@ -30,6 +30,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{- define "quorate.auditImage" -}}
+{{- with .Values.audit.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Values.image.tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "quorate.tlsSecret" -}}
 {{- if .Values.tls.certManager.enabled -}}
 {{ include "quorate.fullname" . }}-tls

@@ -1,0 +1,187 @@
+"""Audit and compaction of large archives by an embedded Spark: `make bench-spark`.
+
+    python -m tests.bench.spark --operations 1000000 --large 10000000
+
+The archives are those of `tests.bench.archive_writer`: three nodes, real store, real archiver.
+Times are the job's own, from the start of Spark's application to its end, without the start of
+Java. Cores are measured in turn within each round; every figure is the median of the rounds. Both
+sizes have the same small heap; the peak is the execution memory of tasks that ran at one time, from
+Spark's event log. Prints JSON and writes it to build/bench-spark.json.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from tests.bench import archiver
+from tests.bench.archive_writer import CLUSTER, write_archive
+
+OUTPUT: Final = Path("build/bench-spark.json")
+FOLDER: Final = Path("build/bench-spark")
+MIB: Final = 1 << 20
+CORES: Final = (1, 2)
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What one job took."""
+
+    seconds: float
+    cpu_s: float
+    """Of all tasks, Java's threads for compilation and garbage left out."""
+    peak_mib: float
+    """Execution memory of tasks that ran at one time."""
+    shuffle_mib: float
+    """Written by all tasks."""
+
+
+def archive_of(folder: Path, operations: int) -> dict[str, Any]:
+    """Return the figures of an archive of that size, which is written unless it is there."""
+    figures = folder / "figures.json"
+    if not figures.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        say(f"writing {operations:,} operations")
+        written = write_archive(folder / "archive", operations)
+        figures.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    found: dict[str, Any] = json.loads(figures.read_text(encoding="utf-8"))
+    return found
+
+
+def job(folder: Path, name: str, cores: int, memory_mib: int) -> Taken:
+    """Run a job on an archive as if it were the first."""
+    for made in ("audit", "base"):
+        shutil.rmtree(folder / "archive" / CLUSTER / made, ignore_errors=True)
+    events = folder / "events"
+    shutil.rmtree(events, ignore_errors=True)
+    events.mkdir()
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "spark", name, "--archive", str(folder / "archive"),
+            "--master", f"local[{cores}]", "--memory-mib", str(memory_mib),
+            "--event-log", str(events),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"{name} ended with {done.returncode}:\n{done.stderr[-4000:]}")
+    return taken(read_events(events))
+
+
+def read_events(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield Spark's events."""
+    for path in sorted(folder.rglob("events_*")):
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                yield json.loads(line)
+
+
+def taken(events: Iterable[dict[str, Any]]) -> Taken:
+    """Return what an event log says of its application."""
+    began = ended = 0
+    cpu_ns = shuffle_bytes = 0
+    changes: list[tuple[int, int]] = []
+    for event in events:
+        match event["Event"]:
+            case "SparkListenerApplicationStart":
+                began = event["Timestamp"]
+            case "SparkListenerApplicationEnd":
+                ended = event["Timestamp"]
+            case "SparkListenerTaskEnd" if "Task Metrics" in event:
+                info, metrics = event["Task Info"], event["Task Metrics"]
+                peak = metrics["Peak Execution Memory"]
+                changes += [(info["Launch Time"], peak), (info["Finish Time"], -peak)]
+                cpu_ns += metrics["Executor CPU Time"]
+                shuffle_bytes += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
+    used = highest = 0
+    for _, change in sorted(changes):
+        used += change
+        highest = max(highest, used)
+    return Taken((ended - began) / 1e3, cpu_ns / 1e9, highest / MIB, shuffle_bytes / MIB)
+
+
+def measure(folder: Path, size: int, rounds: int, memory_mib: int) -> dict[str, float]:
+    """Return rates of both jobs on one and two cores, and what the audit needed."""
+    written = archive_of(folder, size)
+    taken_by: dict[tuple[str, int], list[Taken]] = {}
+    for number in range(rounds):
+        for name in ("audit", "compact"):
+            for cores in CORES:
+                done = job(folder, name, cores, memory_mib)
+                taken_by.setdefault((name, cores), []).append(done)
+                say(f"round {number + 1}: {name} on {cores}: {done}")
+    figures: dict[str, float] = {}
+    for (name, cores), several in taken_by.items():
+        seconds = statistics.median(one.seconds for one in several)
+        end = "" if cores == CORES[-1] else f"_{cores}_core"
+        read = written["archive_bytes"] if name == "audit" else written["archive_log_bytes"]
+        figures[f"{name}_msgs{end}_per_s"] = written["archive_messages"] / seconds
+        figures[f"{name}{end}_mib_per_s"] = read / MIB / seconds
+    for name in ("audit", "compact"):
+        one, two = (taken_by[name, cores] for cores in CORES)
+        figures[f"{name}_speedup_1_to_2_cores"] = statistics.median(
+            before.seconds / after.seconds for before, after in zip(one, two, strict=True)
+        )
+    audits = taken_by["audit", CORES[-1]]
+    figures["executor_peak_mib"] = max(one.peak_mib for one in audits)
+    figures["audit_shuffle_bytes_per_op"] = (
+        statistics.median(one.shuffle_mib for one in audits) * MIB / written["archive_operations"]
+    )
+    figures["audit_cpu_us_per_op"] = (
+        statistics.median(one.cpu_s for one in audits) * 1e6 / written["archive_operations"]
+    )
+    return figures
+
+
+def report_of(options: argparse.Namespace) -> dict[str, float]:
+    """Measure what was asked for."""
+    figures = measure(
+        FOLDER / f"{options.operations}", options.operations, options.rounds, options.memory_mib
+    )
+    figures["speedup_1_to_2_cores"] = figures.pop("audit_speedup_1_to_2_cores")
+    figures["executor_peak_mib_1m"] = figures.pop("executor_peak_mib")
+    if options.large:
+        large = measure(FOLDER / f"{options.large}", options.large, 1, options.memory_mib)
+        figures["executor_peak_mib_10m"] = large.pop("executor_peak_mib")
+        figures |= {f"large_{name}": value for name, value in large.items()}
+    if options.archiver:
+        cost = archiver.measure(say=say)
+        figures |= {name: cost[name] for name in ("archiver_throughput_cost", "archiver_cpu_cost")}
+    figures["heap_mib"] = options.memory_mib
+    figures["operations"] = options.operations
+    figures["large_operations"] = options.large
+    figures["load_average_1m"] = os.getloadavg()[0]
+    return {name: round(value, 3) for name, value in sorted(figures.items())}
+
+
+def say(text: str) -> None:
+    """Tell how far it is."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--operations", type=int, default=1_000_000)
+    parser.add_argument("--large", type=int, default=10_000_000, help="0: leave it out")
+    parser.add_argument("--rounds", type=int, default=3, help="of the smaller archive")
+    parser.add_argument("--memory-mib", type=int, default=768)
+    parser.add_argument("--no-archiver", dest="archiver", action="store_false")
+    report = report_of(parser.parse_args())
+    text = json.dumps(report, indent=1)
+    OUTPUT.parent.mkdir(exist_ok=True)
+    OUTPUT.write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
