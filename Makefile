@@ -81,11 +81,15 @@ test-spark: $(SPARK)  ## the data pipeline's jobs on an embedded Spark (Java 17)
 ROUNDS ?= 1
 SEED_FIRST ?= 1
 TARGET ?= $(if $(filter 0,$(shell id -u)),netns,dev)
-.PHONY: drills bench-failover drill-mutants
+.PHONY: drills soak bench-failover drill-mutants
 drills: setup  ## every failover drill ROUNDS= times (as root on network namespaces), then the gaps
 	rm -f build/drills.json
 	$(BIN)/python -m qm drill run --target $(TARGET) --rounds $(ROUNDS) --seed $(SEED_FIRST)
 	$(BIN)/python -m tests.bench.failover
+
+MINUTES ?= 60
+soak: setup  ## random drills on one cluster under load for MINUTES=, from SEED_FIRST=
+	$(BIN)/python -m qm drill soak --target $(TARGET) --minutes $(MINUTES) --seed $(SEED_FIRST)
 
 bench-failover: setup  ## how long senders wait when the leader fails, beside RabbitMQ and JetStream
 	$(BIN)/python -m tests.bench.failover

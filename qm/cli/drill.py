@@ -1,8 +1,6 @@
 """`qm drill`: failover drills with a verdict from what clients saw."""
 
 import asyncio
-import json
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +11,6 @@ from qm.cli.drill_targets import Choice, acts_on_others, chosen, target_options
 from qm.cli.output import confirm, yes_option
 
 if TYPE_CHECKING:
-    from qm.drill.runner import Round
     from qm.drill.scenario import Scenario
     from qm.drill.target import Target
 
@@ -72,8 +69,10 @@ def run(
     Exit code: 0 all passed; 1 one failed, or could not be carried out; 2 wrong usage, or the target
     cannot do it.
     """
+    from qm.cli.drill_run import run_turns, write_report
     from qm.drill.scenarios import SCENARIOS
-    from qm.drill.target import Refused
+    from qm.drill.soak import Turn
+    from qm.drill.target import Refused, TargetFailed
 
     unknown = [name for name in names if name not in SCENARIOS]
     if unknown:
@@ -91,68 +90,77 @@ def run(
             if acts_on_others(choice):
                 told = ", ".join(scenario.name for scenario in wanted)
                 confirm(f"Make the nodes of {target} fail ({told})?", yes=yes)
-            done = asyncio.run(_run(drilled, wanted, rounds, seed, rate))
+            _require(drilled, wanted)
+            turns = [Turn(scenario, seed + turn) for scenario in wanted for turn in range(rounds)]
+            done = asyncio.run(run_turns(drilled, turns, rate))
+            write_report(done, drilled.name, rate, folder, report)
     except Refused as error:
         raise click.UsageError(str(error)) from error
-    passed = _report(done, folder, report)
-    sys.exit(0 if passed and len(done) == len(wanted) else 1)
+    except TargetFailed as error:
+        raise click.ClickException(str(error)) from error
+    sys.exit(0 if done.holds else 1)
 
 
-async def _run(
-    target: "Target", scenarios: "list[Scenario]", rounds: int, seed: int, rate: int
-) -> "dict[str, list[Round]]":
-    from qm.client.errors import ClientError
+def _require(target: "Target", scenarios: "list[Scenario]") -> None:
+    """Raises Refused unless the target can do it all."""
     from qm.drill.reasons import refusal
-    from qm.drill.runner import Settings, missing, run_round
-    from qm.drill.target import Refused, TargetFailed
+    from qm.drill.runner import missing
+    from qm.drill.target import Refused
 
     for scenario in scenarios:
         lacks = missing(target, scenario)
         if lacks:
             raise Refused(f"{scenario.name}: {refusal(target.name, lacks[0])}")
-    done: dict[str, list[Round]] = {}
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
+@drill.command()
+@click.option("--minutes", type=click.FloatRange(0.1), default=60.0, show_default=True)
+@click.option(
+    "--target", default="dev", show_default=True, metavar="dev|netns",
+    help="Processes here; on network namespaces.",
+)  # fmt: skip
+@click.option("--network", default="127.0.14", show_default=True, help="As for `run`.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Chooses the scenarios.")
+@click.option("--rate", type=click.IntRange(1), default=400, show_default=True, help="Per sender.")
+@click.option(
+    "-f", "--folder", type=click.Path(path_type=Path, file_okay=False), default="build/soak",
+    show_default=True, help="Cluster, histories and report.",
+)  # fmt: skip
+@click.option(
+    "--report", type=click.Path(path_type=Path, dir_okay=False), default="build/soak.json",
+    show_default=True,
+)  # fmt: skip
+def soak(
+    minutes: float,
+    target: str,
+    network: str,
+    seed: int,
+    rate: int,
+    folder: Path,
+    report: Path,
+) -> None:
+    """Run random scenarios on one cluster under load, until the time is over.
+
+    The same seed chooses the same scenarios. Exit codes as for `run`.
+    """
+    from qm.cli.drill_run import run_turns, write_report
+    from qm.drill.scenarios import SCENARIOS
+    from qm.drill.soak import random_turns
+    from qm.drill.target import Refused, TargetFailed
+
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    choice = Choice(target=target, folder=folder, network=network, other_build=None)
+    if acts_on_others(choice):
+        raise click.UsageError("a soak is for a cluster of its own: --target dev or netns")
     try:
-        await target.up()
-        for scenario in scenarios:
-            for turn in range(rounds):
-                settings = Settings(seed + turn, rate)
-                click.echo(f"{scenario.name:22} seed {settings.seed:<6} ", nl=False)
-                try:
-                    one = await run_round(target, scenario, settings, lambda _: None)
-                except (TargetFailed, ClientError) as error:
-                    click.echo(f"NOT CARRIED OUT: {error}")
-                    done.pop(scenario.name, None)
-                    await target.up()
-                    break
-                done.setdefault(scenario.name, []).append(one)
-                verdict = one.verdict
-                click.echo(
-                    f"{'pass' if one.holds else 'FAIL'}  sent {verdict.sent:>7,}"
-                    f"  lost {verdict.lost.count}  duplicated {verdict.duplicated.count}"
-                    f"  disordered {verdict.out_of_order.count}  torn {verdict.torn.count}"
-                    f"  gap {one.gap_ms:,.0f} ms"
-                    + ("" if one.is_settled else "  not settled in time")
-                    + (f"  {one.wrong}" if one.wrong else "")
-                )
-    finally:
-        await target.down()
-    return done
-
-
-def _report(done: "dict[str, list[Round]]", folder: Path, report: Path) -> bool:
-    """Write JSON and the page; return whether everything passed."""
-    import msgspec
-
-    from qm.drill.report import report_html
-    from qm.drill.runner import result_of
-
-    results = {name: msgspec.to_builtins(result_of(rounds)) for name, rounds in done.items()}
-    report.parent.mkdir(parents=True, exist_ok=True)
-    report.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    page = folder / "report.html"
-    page.write_text(report_html(done), encoding="utf-8")
-    click.echo(f"report: {page}, {report}")
-    return all(result["verdict"] == "pass" for result in results.values())
+        with chosen(choice) as drilled:
+            able = [s for s in SCENARIOS.values() if s.needs <= drilled.abilities]
+            turns = random_turns(able, seed, minutes * 60)
+            done = asyncio.run(run_turns(drilled, turns, rate))
+            write_report(done, drilled.name, rate, folder, report)
+    except Refused as error:
+        raise click.UsageError(str(error)) from error
+    except TargetFailed as error:
+        raise click.ClickException(str(error)) from error
+    sys.exit(0 if done.holds else 1)

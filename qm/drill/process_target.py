@@ -182,7 +182,12 @@ class ProcessTarget(LimitedTarget):
 
     async def lose_disk(self, node: str) -> None:
         """See Target.lose_disk."""
-        shutil.rmtree(self._layout.folder / node)
+        # The folder itself may be where a small disk is mounted.
+        for path in (self._layout.folder / node).iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     async def rejoin(self, node: str) -> None:
         """See Target.rejoin."""

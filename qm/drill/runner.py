@@ -1,19 +1,18 @@
 """Runs scenarios under a load and judges them from what the clients wrote down."""
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Final
 
-import aiohttp
 import msgspec
 
 from qm.client.wire import Wire
 from qm.drill.agreement import disagreement, sums
+from qm.drill.leaders import leader_of, watch_leaders
 from qm.drill.scenario import Scenario
-from qm.drill.target import Ability, Target, TargetFailed
+from qm.drill.target import Ability, Target
 from qm.load.history import HistoryEvent, read_history
 from qm.load.receiver import Mode
 from qm.load.run import Plan, Reading, Run
@@ -28,9 +27,7 @@ BEFORE_S: Final = 2.0
 """Of load before the first fault, and after the last."""
 SETTLE_STALL_S: Final = 30.0
 """Without progress after the load: whatever is missing then does not come."""
-LEADER_WAIT_S: Final = 30.0
-POLL_S: Final = 0.02
-LENDERS: Final = 6
+LENDERS: Final = 12
 """Readers in two phases: each has one message on loan at a time."""
 
 
@@ -150,22 +147,6 @@ class Conductor:
         )
 
 
-async def leader_of(target: Target) -> str:
-    """Return who leads, waiting for somebody. Raises TargetFailed."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + LEADER_WAIT_S
-    timeout = aiohttp.ClientTimeout(total=0.5)
-    async with aiohttp.ClientSession(timeout=timeout) as http:
-        while loop.time() < end:
-            for node in target.nodes:
-                with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-                    async with http.get(f"{node.http}/leader") as response:
-                        if response.ok:
-                            return node.name
-            await asyncio.sleep(POLL_S)
-    raise TargetFailed(f"nobody leads for {LEADER_WAIT_S:.0f} s")
-
-
 async def run_round(
     target: Target, scenario: Scenario, settings: Settings, on_run: Callable[[Run], None]
 ) -> Round:
@@ -187,7 +168,7 @@ async def run_round(
         async with Run(plan) as run:
             on_run(run)
             stage = Conductor(target, run, wire, chance)
-            load = asyncio.create_task(_load(run))
+            load = asyncio.gather(_load(run), watch_leaders(target, run.elected))
             try:
                 await asyncio.sleep(BEFORE_S)
                 await scenario.act(stage)

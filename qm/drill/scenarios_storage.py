@@ -32,9 +32,10 @@ async def _tamperable(target: Target) -> None:
 async def _on_small_disks(target: Target) -> None:
     """Have every node's data on a disk that can be filled."""
     for node in target.nodes:
-        await target.stop(node.name)
-        target.tampering.shrink_disk(node.name)
-        await target.heal()
+        if not target.tampering.has_small_disk(node.name):
+            await target.stop(node.name)
+            target.tampering.shrink_disk(node.name)
+            await target.heal()
 
 
 async def _lost_disk(stage: Stage) -> None:

@@ -107,8 +107,6 @@ class Tampering:
 
     def shrink_disk(self, node: str) -> None:
         """Move the data folder to a small disk. The node must not run. Raises Refused."""
-        if node in self._disks:
-            return
         data, disk = self._data(node), self._folder / "disks" / node
         used = sum(path.stat().st_size for path in _files(data))
         disk.mkdir(parents=True, exist_ok=True)
@@ -117,6 +115,10 @@ class Tampering:
         self._disks.add(node)
         shutil.copytree(data, disk, dirs_exist_ok=True)
         _mount("--bind", str(disk), str(data))
+
+    def has_small_disk(self, node: str) -> bool:
+        """Return whether that was done."""
+        return node in self._disks
 
     def fill_disk(self, node: str) -> None:
         """Leave nothing free on the small disk of a node."""

@@ -58,6 +58,7 @@ def judge(events: Iterable[HistoryEvent]) -> Verdict:
         duration_s=round(length_ns / 1e9, 3),
         seconds=timeline.seconds(history),
         faults=timeline.faults(history, gaps),
+        marks=timeline.marks(history),
     )
 
 

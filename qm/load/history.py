@@ -40,6 +40,9 @@ class EventKind(Enum):
     FAULT = "fault"
     """Written by the runner: a fault begins; `detail` names it."""
     HEALED = "healed"
+    """Written by the runner: `detail` is over."""
+    ELECTED = "elected"
+    """Written by the runner: it saw that the node `detail` leads now."""
 
 
 class HistoryEvent(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -207,6 +207,10 @@ class Run:
         """Record that it is over."""
         self._mark(EventKind.HEALED, detail)
 
+    def elected(self, node: str) -> None:
+        """Record that a node was seen to lead now."""
+        self._mark(EventKind.ELECTED, node)
+
     async def verdict(self) -> Verdict:
         """Look what remains in the queues, and judge the histories."""
         queues = sorted({reading.queue for reading in self._plan.receivers})

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from qm.load.history import EventKind, HistoryEvent
-from qm.load.verdict import Fault, Latency, Second
+from qm.load.verdict import Fault, Latency, Mark, Second
 
 FAULT_WINDOW_MS: Final = 2_000
 """A gap that begins this soon after a fault is counted as its consequence."""
@@ -73,9 +73,16 @@ def seconds(events: Sequence[HistoryEvent]) -> tuple[Second, ...]:
     if not events:
         return ()
     counts: dict[EventKind, Counter[int]] = defaultdict(Counter)
+    waits: dict[int, list[int]] = defaultdict(list)
+    sent_ns: dict[str, int] = {}
     start = events[0].time_ns
     for event in events:
-        counts[event.kind][(event.time_ns - start) // _NS_PER_S] += 1
+        second = (event.time_ns - start) // _NS_PER_S
+        counts[event.kind][second] += 1
+        if event.kind is EventKind.SENT:
+            sent_ns.setdefault(event.message, event.time_ns)
+        elif event.kind is EventKind.ACKNOWLEDGED and event.message in sent_ns:
+            waits[second].append(event.time_ns - sent_ns[event.message])
     last = (events[-1].time_ns - start) // _NS_PER_S
     return tuple(
         Second(
@@ -83,8 +90,18 @@ def seconds(events: Sequence[HistoryEvent]) -> tuple[Second, ...]:
             counts[EventKind.SENT][second],
             counts[EventKind.ACKNOWLEDGED][second],
             counts[EventKind.RECEIVED][second],
+            latency(waits[second]).p99_ms if second in waits else None,
         )
         for second in range(last + 1)
+    )
+
+
+def marks(events: Sequence[HistoryEvent]) -> tuple[Mark, ...]:
+    """Return what the runner healed and whom it saw elected."""
+    return tuple(
+        Mark(event.kind.value, event.detail, (event.time_ns - events[0].time_ns) // _NS_PER_MS)
+        for event in events
+        if event.kind in (EventKind.HEALED, EventKind.ELECTED)
     )
 
 

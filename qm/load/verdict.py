@@ -16,6 +16,16 @@ class Fault(msgspec.Struct, frozen=True):
     that began within FAULT_WINDOW_MS of it."""
 
 
+class Mark(msgspec.Struct, frozen=True):
+    """What the runner did or saw besides faults."""
+
+    kind: str
+    """"healed" or "elected"."""
+    detail: str
+    at_ms: int
+    """After the first event of the run."""
+
+
 class Second(msgspec.Struct, frozen=True):
     """One second of the run, counted from its first event."""
 
@@ -23,6 +33,8 @@ class Second(msgspec.Struct, frozen=True):
     sent: int = 0
     acknowledged: int = 0
     received: int = 0
+    acknowledgement_p99_ms: float | None = None
+    """Of the messages acknowledged in it, from their first sending; None if there was none."""
 
 
 class Latency(msgspec.Struct, frozen=True):
@@ -74,6 +86,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float
     seconds: tuple[Second, ...]
     faults: tuple[Fault, ...]
+    marks: tuple[Mark, ...] = ()
 
 
 def write_verdict(verdict: Verdict, path: Path) -> None:

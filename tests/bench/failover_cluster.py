@@ -14,8 +14,8 @@ from enum import Enum
 
 from qm.client.client import Client
 from qm.client.wire import Wire
+from qm.drill.leaders import leader_of
 from qm.drill.process_target import ProcessTarget
-from qm.drill.runner import leader_of
 from qm.drill.target import DrillNode
 from qm.load.checker import judge
 from qm.load.history import EventKind, HistoryEvent

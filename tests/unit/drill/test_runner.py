@@ -1,14 +1,16 @@
 """What drills make of histories, and what targets cannot do."""
 
+import json
 from pathlib import Path
 
 from click.testing import CliRunner
 
 from qm.cli.drill import drill
 from qm.drill.process_target import ProcessTarget
-from qm.drill.report import report_html
+from qm.drill.report import merge_results, report_html, report_json
 from qm.drill.runner import Round, missing, result_of, surviving_gap_ms
 from qm.drill.scenarios import SCENARIOS
+from qm.drill.soak import random_turns
 from qm.drill.target import Ability
 from qm.load.checker import judge
 from qm.load.history import EventKind, HistoryEvent
@@ -54,12 +56,51 @@ def test_a_result_is_a_pass_only_if_every_round_is() -> None:
 
 
 def test_the_page_shows_every_round_with_its_fault() -> None:
-    page = report_html({"kill-leader": [Round("kill-leader", 7, judge(history()), True, 40.0)]})
+    rounds = {"kill-leader": [Round("kill-leader", 7, judge(history()), True, 40.0)]}
+    page = report_html(rounds, {"target": "dev", "seeds": "7"})
     assert "Seed 7" in page
     assert "n1 stands still" in page
+    assert "all passed" in page
     assert page.count("<svg") == 1
     assert "src=" not in page
     assert 'href="http' not in page
+
+
+def test_a_page_of_a_failed_round_says_what_is_wrong() -> None:
+    lost = HistoryEvent(0, "sender-1", EventKind.SENT, message="sender-1/0/9", queue="q")
+    acknowledged = HistoryEvent(1, "sender-1", EventKind.ACKNOWLEDGED, message="sender-1/0/9")
+    verdict = judge([lost, acknowledged])
+    rounds = {"kill-leader": [Round("kill-leader", 7, verdict, False, 40.0, "digests differ")]}
+    page = report_html(rounds, {})
+    for text in ("FAILED", "digests differ", "sender-1/0/9", "not everything was received"):
+        assert text in page
+
+
+def test_everything_on_the_page_is_there_for_machines() -> None:
+    rounds = {"kill-leader": [Round("kill-leader", 7, judge(history()), True, 40.0)]}
+    found = json.loads(report_json(rounds, {"target": "dev"}))
+    (one,) = found["rounds"]["kill-leader"]
+    assert (found["target"], one["seed"], one["rto_ms"], one["rpo_messages"]) == ("dev", 7, 40, 0)
+    assert one["verdict"]["faults"][0]["detail"] == "n1 stands still"
+
+
+def test_results_of_other_runs_stay(tmp_path: Path) -> None:
+    path = tmp_path / "build" / "drills.json"
+    merge_results(path, {"kill-leader": {"runs": 1}, "ratio": 2.0})
+    merge_results(path, {"kill-leader": {"runs": 3}})
+    assert json.loads(path.read_text()) == {"kill-leader": {"runs": 3}, "ratio": 2.0}
+
+
+def test_a_soak_is_the_same_for_the_same_seed_and_ends_in_time() -> None:
+    scenarios = list(SCENARIOS.values())
+
+    def chosen(seed: int) -> list[tuple[str, int]]:
+        times = iter(range(100))
+        turns = random_turns(scenarios, seed, 20, lambda: float(next(times)))
+        return [(turn.scenario.name, turn.seed) for turn in turns]
+
+    assert chosen(1) == chosen(1) != chosen(2)
+    assert len({seed for _, seed in chosen(1)}) == len(chosen(1)) == 19
 
 
 def test_a_target_says_what_it_cannot_do(tmp_path: Path) -> None:

@@ -245,8 +245,20 @@ def test_seconds_and_latencies_are_those_of_the_clients(story: Story) -> None:
     story.received("a", "b")
     verdict = story.verdict()
     assert [(s.sent, s.acknowledged, s.received) for s in verdict.seconds] == [(2, 2, 0), (0, 0, 2)]
+    assert [s.acknowledgement_p99_ms for s in verdict.seconds] == [2.0, None]
     assert verdict.acknowledgement.max_ms == 2.0
     assert verdict.delivery.p50_ms == 1500.0
+
+
+def test_what_the_runner_healed_and_saw_is_marked(story: Story) -> None:
+    story.add(EventKind.FAULT, "runner", detail="SIGKILL of n1")
+    story.now_ms = 300
+    story.add(EventKind.ELECTED, "runner", detail="n2")
+    story.now_ms = 900
+    story.add(EventKind.HEALED, "runner", detail="every node serves")
+    first, second = story.verdict().marks
+    assert (first.kind, first.detail, first.at_ms) == ("elected", "n2", 300)
+    assert (second.kind, second.at_ms) == ("healed", 900)
 
 
 def test_an_empty_history_holds() -> None:

@@ -1,0 +1,55 @@
+"""Who leads a cluster under drill, as its nodes tell anybody who asks."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import aiohttp
+
+from qm.drill.target import DrillNode, Target, TargetFailed
+
+LEADER_WAIT_S: Final = 30.0
+POLL_S: Final = 0.02
+WATCH_EVERY_S: Final = 0.2
+ANSWER_MAX_S: Final = 0.5
+"""A node that stands still is no leader that anybody sees."""
+
+
+async def leader_of(target: Target) -> str:
+    """Return who leads, waiting for somebody. Raises TargetFailed."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + LEADER_WAIT_S
+    async with _session() as http:
+        while loop.time() < end:
+            for node in target.nodes:
+                if await _leads(http, node):
+                    return node.name
+            await asyncio.sleep(POLL_S)
+    raise TargetFailed(f"nobody leads for {LEADER_WAIT_S:.0f} s")
+
+
+async def watch_leaders(target: Target, on_elected: Callable[[str], None]) -> None:
+    """Tell of every node that is seen to lead and did not lead before, until cancelled."""
+    known: set[str] | None = None
+    async with _session() as http:
+        while True:
+            nodes = target.nodes
+            answers = await asyncio.gather(*(_leads(http, node) for node in nodes))
+            leaders = {node.name for node, leads in zip(nodes, answers, strict=True) if leads}
+            for name in sorted(leaders - known) if known is not None else ():
+                on_elected(name)
+            if leaders:
+                known = leaders
+            await asyncio.sleep(WATCH_EVERY_S)
+
+
+async def _leads(http: aiohttp.ClientSession, node: DrillNode) -> bool:
+    try:
+        async with http.get(f"{node.http}/leader") as response:
+            return response.ok
+    except (aiohttp.ClientError, TimeoutError):
+        return False
+
+
+def _session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_MAX_S))
