@@ -1,10 +1,11 @@
 """Where the nodes are: founders and seeds from the configuration, the others as they said."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from qm.node.config import MemberSection
+from qm.node.config import MemberSection, NodeConfig
+from qm.pb import relay_pb2
 
 
 class NodeAddress(msgspec.Struct, frozen=True):
@@ -16,6 +17,20 @@ class NodeAddress(msgspec.Struct, frozen=True):
     api_port: int = 0
     """0 while only the configuration knows the node."""
 
+    def encoded(self) -> relay_pb2.Address:
+        """Return it as it travels."""
+        return relay_pb2.Address(
+            host=self.host,
+            raft_port=self.raft_port,
+            relay_port=self.relay_port,
+            api_port=self.api_port,
+        )
+
+    @staticmethod
+    def decoded(address: relay_pb2.Address) -> "NodeAddress":
+        """Return what travelled."""
+        return NodeAddress(address.host, address.raft_port, address.relay_port, address.api_port)
+
     @property
     def raft(self) -> str:
         """`host:port` of its consensus endpoint."""
@@ -25,6 +40,11 @@ class NodeAddress(msgspec.Struct, frozen=True):
     def relay(self) -> str:
         """`host:port` of its relay endpoint."""
         return host_and_port(self.host, self.relay_port)
+
+
+def address_of(config: NodeConfig) -> NodeAddress:
+    """Return where a node's configuration says that it is."""
+    return NodeAddress(config.host, config.raft.port, config.raft.relay_port, config.api.port)
 
 
 class AddressBook:
@@ -45,6 +65,11 @@ class AddressBook:
         """Return `host:port` of a node's relay endpoint."""
         address = self.get(name)
         return None if address is None else address.relay
+
+    @property
+    def members(self) -> Mapping[str, NodeAddress]:
+        """Every address that the cluster replicated, by name."""
+        return self._replicated
 
     def replicated(self, name: str) -> NodeAddress | None:
         """Return a node's address as the cluster replicated it."""

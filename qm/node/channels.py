@@ -63,9 +63,12 @@ class Channels:
         self._address_of = address_of
         self._channels: dict[tuple[str, str], Any] = {}
 
-    async def stub(self, node: str) -> "RelayAsyncStub":
-        """Return a stub that is connected. Raises Unreachable."""
-        address = self._address_of(node)
+    async def stub(self, node: str, address: str | None = None) -> "RelayAsyncStub":
+        """Return a stub that is connected, to a certain address if one is given.
+
+        Raises Unreachable.
+        """
+        address = address or self._address_of(node)
         if address is None:
             raise Unreachable(f"the address of {node} is not known")
         channel = self._channel(node, address)

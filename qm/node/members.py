@@ -182,10 +182,28 @@ class Members:
                 raise ChangeRefused(f"where is {wanted.node}? Give its host and its ports")
             # First, so that this node and the next leader know where to send entries.
             address = NodeAddress(where.host, where.raft_port, where.relay_port, where.api_port)
+            if isinstance(change, ReplaceMember):
+                await self._refuse_living(change.lost, address)
             await self._announcer.set_address(wanted.node, address)
         await self._replicated.driver.change_members(change)
         if isinstance(change, RemoveMember):
             await self._announcer.forget(wanted.node)
+
+    async def _refuse_living(self, old: NodeId, fresh: NodeAddress) -> None:
+        """Have nobody take the place of a node that runs elsewhere: two machines, one name."""
+        name, _ = name_and_incarnation(old)
+        held = self._replicated.addresses.get(name)
+        if held is None or held.relay == fresh.relay:
+            return  # who is there now is who asks
+        try:
+            reply = await self.inspect_reply(name)
+        except Unavailable:
+            return
+        if reply.raft_id == old:
+            raise ChangeRefused(
+                f"{old} runs at {held.host}: stop it first if the node at {fresh.host} shall take"
+                " its place, or give that one a name of its own"
+            )
 
     def _change(self, change: relay_pb2.MemberChange) -> MemberChange:
         try:

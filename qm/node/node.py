@@ -13,7 +13,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from qm.node import birth
-from qm.node.addresses import AddressBook, host_and_port
+from qm.node.addresses import AddressBook, address_of, host_and_port
 from qm.node.automatic import Entry
 from qm.node.channels import Channels
 from qm.node.config import NodeConfig
@@ -151,12 +151,13 @@ class Node:
 
     def not_ready_reason(self) -> str | None:
         """Return why nobody should come here now; None when everybody may."""
+        has_entered = self._entering is not None and self._entering.done()
+        is_entering = self.config.birth.automatic and not has_entered
         if self.service is None:
-            how = "`qm cluster init` or `qm node join`"
-            if self.config.birth.automatic:
-                how = self._entry.waits_for
+            how = self._entry.waits_for if is_entering else "`qm cluster init` or `qm node join`"
             return f"this node belongs to no cluster yet: {how}"
-        return self.service.not_ready_reason()
+        reason = self.service.not_ready_reason()
+        return f"{reason}; {self._entry.waits_for}" if reason and is_entering else reason
 
     def leader(self) -> str | None:
         """Return who leads, as far as this node knows."""
@@ -173,9 +174,12 @@ class Node:
     # Relay endpoint
 
     def _inspect(self) -> relay_pb2.InspectReply:
-        if self.service is None:
-            return inspect_reply(self.config.name)
-        return self.service.inspect()
+        config, service = self.config, self.service
+        reply = inspect_reply(config.name) if service is None else service.inspect()
+        reply.address.CopyFrom(address_of(config).encoded())
+        for name, address in self._addresses.members.items():
+            reply.addresses[name].CopyFrom(address.encoded())
+        return reply
 
     async def _adopt(self, request: relay_pb2.AdoptRequest) -> None:
         """Become a founder or a learner. Raises ChangeRefused."""

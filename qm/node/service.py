@@ -39,7 +39,7 @@ from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
 from qm.store.audit import Mark, Proof
 from raft.grpc_transport import GrpcConfig, GrpcTransport
-from raft.identity import Identity
+from raft.identity import Identity, IdentityRefused
 from raft.step import Alarm, AlarmKind
 from raft.tls import TlsFiles, TlsIdentity
 from raft.transport import TransportEvents
@@ -78,7 +78,7 @@ class Service:
             ClusterClock(time.monotonic_ns),
             Hooks(lambda: self.disk.admits_messages, self._on_alarm, die),
         )
-        self._announcer = Announcer(self.replicated, addresses, config)
+        self._announcer = Announcer(self.replicated, addresses, channels, config)
         self.members: Final = Members(self.replicated, channels, self._announcer, self.inspect)
         self._auditor = Auditor(
             self.replicated,
@@ -177,7 +177,12 @@ class Service:
         return inspect_reply(self._config.name, self.replicated, self._auditor.proofs)
 
     async def start(self) -> None:
-        """Take part. Raises OSError when an address cannot be had."""
+        """Take part. Raises OSError when an address cannot be had, IdentityRefused when another
+        process does so under this node's identity.
+        """
+        if self.replicated.machine.store.applied.index:  # else this is nothing's copy
+            self._announcer.read()
+            await self._announcer.refuse_second()
         self.replicated.listen(self._duties)
         self.replicated.listen(self.gauges)
         await self.replicated.start()
@@ -190,7 +195,7 @@ class Service:
         begin("flush", housekeeping.LOOK_EVERY_S, keeping.flush)
         begin("blobs", housekeeping.SPARSE_EVERY_S, keeping.empty_sparse)
         begin("certificates", housekeeping.CERTIFICATES_EVERY_S, self._certificates.look)
-        begin("announcing", REFRESH_EVERY_S, self._announcer.announce)
+        begin("announcing", REFRESH_EVERY_S, self._announce)
         begin("draining", KEEP_FOLLOWING_EVERY_S, self._drain.keep_following)
         begin("audit proof", PROVE_EVERY_S, self._auditor.prove_marks)
         begin("clock", WATCH_CLOCK_EVERY_S, self._timekeeper.watch)
@@ -203,6 +208,12 @@ class Service:
                 lambda: self.replicated.leadership.is_here,
             )
             begin("leader label", LOOK_EVERY_S, label.look)
+
+    async def _announce(self) -> None:
+        try:
+            await self._announcer.announce()
+        except IdentityRefused as error:
+            self._die(str(error))
 
     async def stop(self) -> None:
         """Finish what was taken, hand leadership over, and close."""

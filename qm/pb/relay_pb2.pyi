@@ -534,6 +534,27 @@ class InspectReply(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class AddressesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> Global___Address: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: Global___Address | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NODE_FIELD_NUMBER: _builtins.int
     RAFT_ID_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
@@ -552,6 +573,8 @@ class InspectReply(_message.Message):
     IS_PROVISIONED_FIELD_NUMBER: _builtins.int
     MARKS_FIELD_NUMBER: _builtins.int
     APPLY_VERSION_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    ADDRESSES_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     raft_id: _builtins.str
     role: _builtins.str
@@ -577,6 +600,14 @@ class InspectReply(_message.Message):
     def marks(self) -> _containers.ScalarMap[_builtins.int, _builtins.bytes]:
         """Digests of the last audit marks, of the state as it lies on the disk."""
 
+    @_builtins.property
+    def address(self) -> Global___Address:
+        """Where its configuration says that it is."""
+
+    @_builtins.property
+    def addresses(self) -> _containers.MessageMap[_builtins.str, Global___Address]:
+        """Where members are, by name, as the cluster has replicated it."""
+
     def __init__(
         self,
         *,
@@ -598,10 +629,12 @@ class InspectReply(_message.Message):
         is_provisioned: _builtins.bool = ...,
         marks: _abc.Mapping[_builtins.int, _builtins.bytes] | None = ...,
         apply_version: _builtins.int = ...,
+        address: Global___Address | None = ...,
+        addresses: _abc.Mapping[_builtins.str, Global___Address] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["address", b"address"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "apply_version", b"apply_version", "cluster", b"cluster", "command_version", b"command_version", "commit", b"commit", "digest", b"digest", "is_provisioned", b"is_provisioned", "leader", b"leader", "learners", b"learners", "marks", b"marks", "node", b"node", "raft_id", b"raft_id", "retired", b"retired", "role", b"role", "term", b"term", "version", b"version", "voters", b"voters", "wall_clock_ms", b"wall_clock_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "addresses", b"addresses", "applied", b"applied", "apply_version", b"apply_version", "cluster", b"cluster", "command_version", b"command_version", "commit", b"commit", "digest", b"digest", "is_provisioned", b"is_provisioned", "leader", b"leader", "learners", b"learners", "marks", b"marks", "node", b"node", "raft_id", b"raft_id", "retired", b"retired", "role", b"role", "term", b"term", "version", b"version", "voters", b"voters", "wall_clock_ms", b"wall_clock_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
