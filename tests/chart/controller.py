@@ -26,6 +26,8 @@ class Controller(ApiServer):
         """Begin with nothing running."""
         self.asked: list[tuple[str, str, Any]] = []
         """Method, path, body, but for questions."""
+        self.called: set[tuple[str, str]] = set()
+        """Method and path of everything but what the nodes themselves ask."""
         self.pods: dict[str, Pod] = {}
         self._uids: dict[str, str] = {}
         self._claims_deleted: set[str] = set()
@@ -136,4 +138,5 @@ class Controller(ApiServer):
         return body
 
     def _check(self, request: web.Request) -> None:
+        self.called.add((request.method, request.path))
         assert request.headers["Authorization"] == f"Bearer {TOKEN}"

@@ -8,8 +8,10 @@ from typing import cast
 
 import pytest
 
+from qm.cli.drill import run
 from qm.client.wire import Tls
 from qm.drill.kubernetes_target import KubernetesTarget, Release
+from qm.drill.reasons import KUBERNETES, refusals
 from qm.drill.runner import Settings, run_round
 from qm.drill.scenarios import SCENARIOS
 from qm.drill.target import Ability, Refused
@@ -17,6 +19,7 @@ from qm.node.config import KubernetesSection
 from qm.node.kubernetes import ApiServer, ServiceAccount
 from tests.chart import pods
 from tests.chart.controller import Controller
+from tests.chart.rendering import TLS, Object, chart, one, render
 from tests.chart.test_pods import VALUES
 from tests.cluster.harness import free_network
 from tests.cluster.test_kubernetes import APPS, CORE
@@ -25,6 +28,30 @@ from tests.cluster.test_kubernetes import ApiServer as FakeApiServer
 RATE_PER_S = 50.0
 PODS_MAX = 5
 NAMES = ("kill-leader", "rolling-restart", "drain", "lost-disk", "grow-and-shrink")
+
+
+VERBS = {"GET": "get", "DELETE": "delete", "PATCH": "patch"}
+
+
+def job_objects(scenarios: list[str]) -> tuple[Object, Object]:
+    """Return the Role and the CronJob of a release with drills."""
+    values = {"drills": {"enabled": True, "scenarios": scenarios}}
+    values["tls"] = {**TLS["tls"], "adminSecret": "admin-tls"}
+    objects = render(values)
+    return one(objects, "Role", "-drill"), one(objects, "CronJob", "-drill")
+
+
+def is_allowed(rules: list[Object], method: str, path: str) -> bool:
+    group = "apps" if path.startswith(APPS) else ""
+    kind, name, *rest = path.removeprefix(APPS if group else CORE).strip("/").split("/")
+    resource = "/".join([kind, *rest])
+    return any(
+        group in rule["apiGroups"]
+        and resource in rule["resources"]
+        and name in rule["resourceNames"]
+        and VERBS[method] in rule["verbs"]
+        for rule in rules
+    )
 
 
 @contextlib.asynccontextmanager
@@ -84,6 +111,9 @@ def test_scenarios_act_through_the_api_server(tmp_path: Path) -> None:
             assert len(claims) == 3
             address = await target.front(Ability.VIRTUAL_ADDRESS)
             assert address == target.nodes[0].host
+            rules = job_objects([*NAMES, "vip-move"])[0]["rules"]
+            forbidden = [call for call in controller.called if not is_allowed(rules, *call)]
+            assert not forbidden
 
     # As the command does: uvloop forks where gRPC's threads run.
     asyncio.run(scenario())
@@ -101,3 +131,33 @@ def test_a_release_that_is_not_there_is_refused(tmp_path: Path) -> None:
                 await KubernetesTarget(account, release, tls, tmp_path).up()
 
     asyncio.run(scenario())
+
+
+def test_the_job_names_a_command_that_exists_and_no_more_rights_than_it_needs() -> None:
+    role, job = job_objects(["leader-transfer"])
+    spec = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert spec["automountServiceAccountToken"] is True
+    assert spec["serviceAccountName"] == role["metadata"]["name"]
+    (container,) = spec["containers"]
+    group, verb, *rest = container["args"]
+    assert (group, verb) == ("drill", "run")
+    context = run.make_context("run", list(rest))
+    assert context.params["names"] == ("leader-transfer",)
+    assert context.params["target"] == "kubernetes"
+    assert context.params["yes"] is True
+    verbs = {
+        (resource, verb)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert ("persistentvolumeclaims", "delete") not in verbs
+    assert ("statefulsets/scale", "patch") not in verbs
+
+
+def test_scenarios_are_those_that_kubernetes_can_run() -> None:
+    schema = chart().schema
+    assert schema is not None
+    known = schema["properties"]["drills"]["properties"]["scenarios"]["items"]["enum"]
+    able = {name for name, one in SCENARIOS.items() if not refusals(KUBERNETES, one.needs)}
+    assert set(known) == able

@@ -163,7 +163,7 @@ def test_consensus_is_closed_to_everything_but_members() -> None:
 def test_the_leader_service_selects_by_label_and_may_only_patch_members() -> None:
     objects = render(everything())
     assert one(objects, "Service", "-leader")["spec"]["selector"]["quorate.io/role"] == "leader"
-    asking, rule = one(objects, "Role")["rules"]
+    asking, rule = one(objects, "Role", "-node")["rules"]
     assert (asking["resources"], asking["verbs"]) == (["statefulsets"], ["get"])
     assert rule["verbs"] == ["patch"]
     assert all(name.rpartition("-")[2].isdecimal() for name in rule["resourceNames"])
