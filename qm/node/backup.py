@@ -57,16 +57,23 @@ class Backups:
             self._ended.labels(result=result).inc()
 
     async def _read(self) -> AsyncGenerator[BackupPart, None]:
-        machine = self._replicated.machine
         head = self._head()
-        pinned = _Pinned(machine.snapshot(head.index), self._stall_max_s)
+        pinned = self._replicated.machine.store.pin()
+        making = asyncio.ensure_future(asyncio.to_thread(pinned.source))
         try:
-            total, offset = pinned.source.size_bytes(), 0
-            while part := await pinned.read(offset):
+            source = await asyncio.shield(making)
+        except BaseException:
+            await asyncio.wait([making])  # it reads what `close` removes
+            await asyncio.to_thread(pinned.close)
+            raise
+        reading = _Reading(source, self._stall_max_s)
+        try:
+            total, offset = reading.source.size_bytes(), 0
+            while part := await reading.read(offset):
                 offset += len(part)
                 yield BackupPart(part, total, head)
         finally:
-            await pinned.close()
+            await reading.close()
 
     def _head(self) -> BackupHead:
         replicated = self._replicated
@@ -84,7 +91,7 @@ class Backups:
         )
 
 
-class _Pinned:
+class _Reading:
     """A source that is let go when nobody reads it for too long."""
 
     def __init__(self, source: SnapshotSource, stall_max_s: float) -> None:

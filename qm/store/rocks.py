@@ -74,7 +74,9 @@ class AppliedPoint(msgspec.Struct, frozen=True, gc=False):
     """u128 over all logical rows."""
 
 
-def open_database(path: Path, *, cache_bytes: int = BLOCK_CACHE_BYTES) -> Rdict:
+def open_database(
+    path: Path, *, cache_bytes: int = BLOCK_CACHE_BYTES, is_read_only: bool = False
+) -> Rdict:
     """Open or create the database in a folder."""
     table = BlockBasedOptions()
     table.set_block_cache(Cache(cache_bytes))
@@ -96,7 +98,8 @@ def open_database(path: Path, *, cache_bytes: int = BLOCK_CACHE_BYTES) -> Rdict:
     options.set_max_background_jobs(2)
     options.set_paranoid_checks(True)
     options.set_keep_log_file_num(2)
-    return Rdict(str(path), options, access_type=AccessType.read_write())
+    access = AccessType.read_only() if is_read_only else AccessType.read_write()
+    return Rdict(str(path), options, access_type=access)
 
 
 class RocksState:

@@ -32,6 +32,7 @@ from raft.machine import Hold, LogReader
 
 MAGIC: Final = b"QSNAP\x00\x00\x01"
 MANIFEST_BYTES_MAX: Final = 1 << 30
+COPY_CACHE_BYTES: Final = 8 * 1024 * 1024
 _LENGTH: Final = Struct("<I")
 _COPY_BYTES: Final = 1 << 20
 
@@ -48,25 +49,60 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     """(index, ordinal, offset in the entry's data, length): packets that the log still holds."""
 
 
+class Pinned:
+    """A state as it is now, kept by hard links, and the log behind it.
+
+    Made at once, whatever the state holds; what takes time is `source`.
+    """
+
+    def __init__(self, state: RocksState, blobs: Path, log: LogReader, folder: Path) -> None:
+        """`folder`: does not exist yet, on the same file system."""
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.log = log
+        self.applied = state.applied
+        self.hold: Hold | None = log.hold(log.retirable(0) + 1)
+        state.checkpoint(folder / STATE_FOLDER)
+        (folder / BLOB_FOLDER).mkdir()
+        for blob in sorted(blobs.iterdir()):
+            os.link(blob, folder / BLOB_FOLDER / blob.name)
+
+    def source(self) -> "StoreSnapshot":
+        """Return the stream, made out of the copy: for a thread of its own. Once."""
+        database = open_database(
+            self.folder / STATE_FOLDER, cache_bytes=COPY_CACHE_BYTES, is_read_only=True
+        )
+        state = RocksState(database)
+        try:
+            in_log = _entries_in_log(state, self.applied.index)
+        finally:
+            state.close()
+        return StoreSnapshot(self, in_log)
+
+    def close(self) -> None:
+        """Let go of everything. Repeating it does nothing."""
+        if self.hold is not None:
+            self.hold.release()
+            self.hold = None
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
 class StoreSnapshot:
     """A stream to serve; implements `raft.machine.SnapshotSource`."""
 
-    def __init__(self, state: RocksState, blobs: Path, log: LogReader, pinned: Path) -> None:
-        """`pinned`: a folder that does not exist yet, on the same file system."""
+    def __init__(self, pinned: Pinned, in_log: list[tuple[int, list[int]]]) -> None:
+        """`in_log`: (index, ordinals) of bodies that only the log has. It takes `pinned` over."""
         self._pinned = pinned
-        self._log = log
-        pinned.mkdir(parents=True)
-        state.checkpoint(pinned / STATE_FOLDER)
-        (pinned / BLOB_FOLDER).mkdir()
-        for blob in sorted(blobs.iterdir()):
-            os.link(blob, pinned / BLOB_FOLDER / blob.name)
-        applied = state.applied
-        in_log = _entries_in_log(state, applied.index)
-        self._hold: Hold | None = log.hold(in_log[0][0]) if in_log else None
-        bodies = tuple(_bodies(log, in_log))
+        self._log = pinned.log
+        narrow = self._log.hold(in_log[0][0]) if in_log else None
+        if pinned.hold is not None:
+            pinned.hold.release()
+        pinned.hold = narrow
+        folder, applied = pinned.folder, pinned.applied
+        bodies = tuple(_bodies(self._log, in_log))
         files = tuple(
-            (str(path.relative_to(pinned)), path.stat().st_size)
-            for path in sorted(pinned.rglob("*"))
+            (str(path.relative_to(folder)), path.stat().st_size)
+            for path in sorted(folder.rglob("*"))
             if path.is_file()
         )
         manifest = Manifest(
@@ -78,6 +114,14 @@ class StoreSnapshot:
         self._bodies = bodies
         lengths = [len(self._head), *(size for _, size in files), *(b[3] for b in bodies)]
         self._ends = list(accumulate(lengths))
+
+    @classmethod
+    def at_once(
+        cls, state: RocksState, blobs: Path, log: LogReader, folder: Path
+    ) -> "StoreSnapshot":
+        """Return the stream of a state, made in this thread."""
+        pinned = Pinned(state, blobs, log, folder)
+        return cls(pinned, _entries_in_log(state, pinned.applied.index))
 
     def size_bytes(self) -> int:
         """See SnapshotSource.size_bytes."""
@@ -101,17 +145,14 @@ class StoreSnapshot:
         if part == 0:
             return self._head[offset : offset + length]
         if part <= len(self._files):
-            with (self._pinned / self._files[part - 1][0]).open("rb") as file:
+            with (self._pinned.folder / self._files[part - 1][0]).open("rb") as file:
                 return os.pread(file.fileno(), length, offset)
         index, _, place, _ = self._bodies[part - 1 - len(self._files)]
         return self._log.read(index, place + offset, length)
 
     def close(self) -> None:
         """See SnapshotSource.close."""
-        if self._hold is not None:
-            self._hold.release()
-            self._hold = None
-        shutil.rmtree(self._pinned, ignore_errors=True)
+        self._pinned.close()
 
 
 def _entries_in_log(state: RocksState, last: int) -> list[tuple[int, list[int]]]:

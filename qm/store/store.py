@@ -33,7 +33,7 @@ from qm.store.generation import (
 )
 from qm.store.kept import INDEX_END, INDEX_KEY, EffectsKeeper
 from qm.store.rocks import BLOCK_CACHE_BYTES, AppliedPoint, RocksState, open_database
-from qm.store.snapshot import StoreSnapshot, unpack
+from qm.store.snapshot import Pinned, StoreSnapshot, unpack
 from raft.disk import DiskDirectory
 from raft.machine import Hold, LogReader, SnapshotSink, SnapshotSource
 from raft.replica import StartRefused
@@ -165,10 +165,17 @@ class Store:
     def snapshot(self, meta_index: int) -> SnapshotSource:
         """See StateMachine.snapshot."""
         assert meta_index == self._state.applied.index, "a snapshot of another index"
+        return StoreSnapshot.at_once(*self._to_pin())
+
+    def pin(self) -> Pinned:
+        """Keep the state as it is now; its stream can be made in another thread."""
+        return Pinned(*self._to_pin())
+
+    def _to_pin(self) -> tuple[RocksState, Path, LogReader, Path]:
         self._snapshots += 1
         blobs = folder(self._path, self._generation) / BLOB_FOLDER
         pinned = self._path / _PINNED_FOLDER / f"{self._snapshots}"
-        return StoreSnapshot(self._state, blobs, self._log, pinned)
+        return self._state, blobs, self._log, pinned
 
     def receive_snapshot(self, meta: SnapshotMeta) -> SnapshotSink:
         """See StateMachine.receive_snapshot."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,23 @@ def test_a_backup_proves_itself(folder: Path) -> None:
     assert found.messages == MESSAGES - RECEIVED
     assert found.size_bytes == (folder / STATE_FILE).stat().st_size
     assert told[-1] == (found.size_bytes, found.size_bytes)
+
+
+def test_a_pinned_state_is_that_of_its_moment(tmp_path: Path) -> None:
+    """Its stream is made later, in another thread, while messages come and go."""
+    node = Node(tmp_path / "node")
+    node.put(setup_commands())
+    node.put([arrivals(*(packet(number) for number in range(1, MESSAGES + 1)))])
+    head, pinned = head_of(node), node.store.pin()
+    node.put([receive(2, MESSAGES), commands.Confirm("c", MESSAGES + 1)])
+    node.put([arrivals(packet(MESSAGES + 1))])
+    with ThreadPoolExecutor(1) as pool:
+        source = pool.submit(pinned.source).result()
+    write_backup(tmp_path / "backup", source, head)
+    source.close()
+    assert verify_backup(tmp_path / "backup").messages == MESSAGES
+    assert not list((tmp_path / "node" / "store" / "pinned").iterdir())
+    node.close()
 
 
 @pytest.mark.parametrize("part", range(8))
