@@ -12,9 +12,9 @@ from qm.archive.schema import Part
 from spark import summarizing
 from spark.base import Base, find_bases, newest
 from spark.engine import size_shuffles, stage
+from spark.files import FileProblem
 from spark.metrics import metrics_text
 from spark.ranges import (
-    FileProblem,
     Ranges,
     altered_files,
     find_ranges,

@@ -2,41 +2,22 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from qm.archive.manifest import (
-    MANIFEST_NAME,
-    RANGES_FOLDER,
-    Manifest,
-    ManifestError,
-    ManifestFile,
-    decode_manifest,
-    range_folder,
-)
-from qm.archive.schema import SCHEMA_VERSION, SCHEMAS, Part
+from qm.archive.manifest import MANIFEST_NAME, RANGES_FOLDER, Manifest
+from qm.archive.schema import ADDED, SCHEMA_VERSION, SCHEMAS, Part
 from spark.cover import cover
+from spark.files import FileProblem, JudgedRange, folder_of, judge_range, problem_of
 from spark.findings import FINDINGS
 from spark.standing import NoArchive
 from spark.store import ArchiveStore
 from spark.tables import Tables
-
-
-@dataclass(frozen=True)
-class FileProblem:
-    """A file, or a whole range, that cannot be used."""
-
-    path: str
-    detail: str
-    group: int = 0
-    node: str = ""
-    first: int = 0
-    last: int = 0
 
 
 @dataclass
@@ -47,6 +28,15 @@ class Ranges:
     files: dict[Part, list[tuple[Manifest, str]]] = field(default_factory=lambda: defaultdict(list))
     problems: list[FileProblem] = field(default_factory=list)
 
+    def take(self, judged: JudgedRange) -> None:
+        """Add a range, as far as it can be used."""
+        self.problems += judged.problems
+        if judged.manifest is None:
+            return
+        self.manifests.append(judged.manifest)
+        for part, path in judged.files:
+            self.files[part].append((judged.manifest, path))
+
     def above(self, index: int) -> "Ranges":
         """Return what reaches above an index."""
         higher = Ranges()
@@ -55,6 +45,11 @@ class Ranges:
             higher.files[part] = [(m, path) for m, path in files if m.last > index]
         higher.problems = [p for p in self.problems if p.last > index or not p.last]
         return higher
+
+    def incomparable(self, part: Part) -> frozenset[str]:
+        """Return the columns that some of these ranges are too old to have."""
+        oldest = min((manifest.schema for manifest in self.manifests), default=SCHEMA_VERSION)
+        return frozenset(name for name, since in ADDED.get(part, {}).items() if since > oldest)
 
     def size_bytes(self, part: Part) -> int:
         """Return the length of a part's usable files."""
@@ -110,7 +105,9 @@ class Ranges:
 
 
 _JUDGED_PARTS: Final = frozenset({Part.ENTRIES.value, Part.OPERATIONS.value})
-MANIFESTS_MAX: Final = 1_000_000
+MANIFESTS_MAX: Final = 4_000_000
+READERS: Final = 32
+"""Manifests and footers that are read at one time: an object store answers slowly."""
 _PATH_PARTS: Final = 5
 """cluster, ranges, node, indexes, file."""
 
@@ -123,82 +120,11 @@ def find_ranges(store: ArchiveStore, cluster: str, above: int) -> Ranges:
         raise NoArchive(f"no ranges of cluster {cluster} below {store.url}")
     if len(paths) > MANIFESTS_MAX:
         raise NoArchive(f"more than {MANIFESTS_MAX} ranges: compact the archive first")
-    for path in paths:
-        try:
-            manifest = decode_manifest(store.read(path))
-        except (ManifestError, OSError) as error:
-            found.problems.append(FileProblem(path, f"unreadable manifest: {error}"))
-            continue
-        problem = _range_problem(manifest, cluster, path)
-        if problem:
-            found.problems.append(_problem(path, manifest, problem))
-        elif manifest.last > above:
-            _take(store, found, path.rpartition("/")[0], manifest)
+    with ThreadPoolExecutor(READERS) as pool:
+        judged = pool.map(partial(judge_range, store, cluster, above), paths)
+        for range_ in judged:
+            found.take(range_)
     return found
-
-
-def folder_of(manifest: Manifest) -> str:
-    """Return a range's folder within the archive."""
-    return range_folder(manifest.cluster, manifest.node, manifest.first, manifest.last)
-
-
-def _range_problem(manifest: Manifest, cluster: str, path: str) -> str:
-    if manifest.cluster != cluster:
-        return f"belongs to cluster {manifest.cluster}"
-    if not 1 <= manifest.schema <= SCHEMA_VERSION:
-        return f"has schema {manifest.schema}, this job knows up to {SCHEMA_VERSION}"
-    if path != f"{folder_of(manifest)}/{MANIFEST_NAME}":
-        return f"lies here, but belongs to {folder_of(manifest)}"
-    return ""
-
-
-def _problem(path: str, manifest: Manifest, detail: str) -> FileProblem:
-    return FileProblem(path, detail, manifest.group, manifest.node, manifest.first, manifest.last)
-
-
-def _take(store: ArchiveStore, found: Ranges, folder: str, manifest: Manifest) -> None:
-    usable: list[tuple[Part, str]] = []
-    for file in manifest.files:
-        path = f"{folder}/{file.name}"
-        problem = _file_problem(store, path, file)
-        if problem:
-            found.problems.append(_problem(path, manifest, problem))
-        else:
-            usable.append((Part(file.part), path))
-    found.manifests.append(manifest)
-    for part, path in usable:
-        found.files[part].append((manifest, path))
-
-
-def _file_problem(store: ArchiveStore, path: str, file: ManifestFile) -> str:
-    """Say what is wrong with a file, as far as its length and footer show; "" for nothing."""
-    size = store.size_bytes(path)
-    if size is None:
-        return "is missing"
-    if size != file.size_bytes:
-        return f"has {size} bytes, its manifest says {file.size_bytes}"
-    try:
-        part = Part(file.part)
-    except ValueError:
-        return f"is of a part {file.part!r} that this job does not know"
-    try:
-        schema = pq.read_schema(store.open(path))
-    except (OSError, pa.ArrowInvalid) as error:
-        return f"is no Parquet file: {error}"
-    wanted = {field.name: field.type for field in SCHEMAS[part]}
-    missing = sorted(wanted.keys() - set(schema.names))
-    if missing:
-        return f"lacks the columns {', '.join(missing)}"
-    for name, kind in wanted.items():
-        if not _same_kind(schema.field(name).type, kind):
-            return f"has {schema.field(name).type} in {name}, not {kind}"
-    return ""
-
-
-def _same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
-    if pa.types.is_fixed_size_binary(wanted):
-        return bool(pa.types.is_binary(found) or found == wanted)
-    return bool(found == wanted)
 
 
 def altered_files(
@@ -223,7 +149,7 @@ def altered_files(
         # Spark gives whole URLs; a range's folder and file are their end.
         path, sha256, manifest = expected["/".join(row["path"].split("/")[-_PATH_PARTS:])]
         if row["sha256"] != sha256:
-            problems.append(_problem(path, manifest, "has other bytes than its manifest says"))
+            problems.append(problem_of(path, manifest, "has other bytes than its manifest says"))
     return problems
 
 
@@ -257,6 +183,7 @@ def read_tables(
         **{part.value: read(part, ranges.files[part]) for part in Part},
         one_copy_of_entries=one_copy(Part.ENTRIES),
         one_copy_of_operations=one_copy(Part.OPERATIONS),
+        incomparable=ranges.incomparable(Part.OPERATIONS),
         base_index=base_index,
     )
 
@@ -264,18 +191,20 @@ def read_tables(
 def _read(
     spark: SparkSession, store: ArchiveStore, part: Part, files: Iterable[tuple[Manifest, str]]
 ) -> DataFrame:
-    """Read a part's files; where each row comes from follows from its file's folder."""
+    """Read a part's files; where each row comes from follows from its file's folder.
+
+    Columns that older files lack are null there.
+    """
     paths = [store.spark_path(path) for _, path in files]
-    names = [field.name for field in SCHEMAS[part]]
+    empty = spark.createDataFrame(SCHEMAS[part].empty_table())
     if not paths:
-        empty = SCHEMAS[part].empty_table()
-        frame = spark.createDataFrame(empty)
-        return frame.withColumn("node", F.lit("")).withColumn("range_first", F.lit(0).cast("long"))
+        return empty.withColumn("node", F.lit("")).withColumn("range_first", F.lit(0).cast("long"))
     folder = F.split(F.input_file_name(), "/")
-    return spark.read.parquet(*paths).select(
-        *names,
-        F.element_at(folder, -3).alias("node"),
-        F.split(F.element_at(folder, -2), "-").getItem(0).cast("long").alias("range_first"),
+    return (
+        spark.read.schema(empty.schema)
+        .parquet(*paths)
+        .withColumn("node", F.element_at(folder, -3))
+        .withColumn("range_first", F.split(F.element_at(folder, -2), "-").getItem(0).cast("long"))
     )
 
 

@@ -25,5 +25,7 @@ class Tables:
     one_copy_of_entries: DataFrame
     one_copy_of_operations: DataFrame
     """Each entry, and its operations, once (`spark.cover`)."""
+    incomparable: frozenset[str]
+    """Columns of operations that some nodes, of an older release, did not export."""
     base_index: int
     """What lies at or below it was audited before; the carried tables say what it left open."""

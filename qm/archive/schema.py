@@ -1,4 +1,4 @@
-"""Columns of the archive's tables, version 1 (design.md, Schema).
+"""Columns of the archive's tables, version 2 (design.md, Schema).
 
 Columns are only ever appended, nullable, under a new version; readers take older ones.
 """
@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 METADATA_SCHEMA: Final = b"quorate.schema"
 METADATA_CLUSTER: Final = b"quorate.cluster"
 METADATA_NODE: Final = b"quorate.node"
@@ -99,3 +99,12 @@ SCHEMAS: Final[dict[Part, pa.Schema]] = {
         commit_index_known=_required(_I64),
     ),
 }
+
+ADDED: Final[dict[Part, dict[str, int]]] = {Part.OPERATIONS: {"body_ordinal": 2}}
+"""Columns that versions before this one lack; who reads older files finds null there."""
+
+
+def columns_of(part: Part, version: int) -> list[str]:
+    """Return the columns that files of a version have."""
+    added = ADDED.get(part, {})
+    return [name for name in SCHEMAS[part].names if added.get(name, 1) <= version]

@@ -7,7 +7,7 @@ from spark.findings import findings
 from spark.tables import COPY, Tables
 
 _ENTRY = ["term", "data_sha256", "chain"]
-_NOT_EFFECTS = {"node", "range_first", "body_sha256"}
+_NOT_EFFECTS = frozenset({"node", "range_first", "body_sha256"})
 
 
 def different_entries(tables: Tables) -> DataFrame:
@@ -27,7 +27,8 @@ def different_entries(tables: Tables) -> DataFrame:
 
 def different_effects(tables: Tables) -> DataFrame:
     """Find entries whose effects differ between nodes."""
-    columns = [name for name in tables.operations.columns if name not in _NOT_EFFECTS]
+    left_out = _NOT_EFFECTS | tables.incomparable
+    columns = [name for name in tables.operations.columns if name not in left_out]
     per_node = tables.operations.groupBy(*COPY).agg(
         F.count("*").alias("operations"),
         F.sum(F.xxhash64(*columns).cast("decimal(38,0)")).alias("sum"),

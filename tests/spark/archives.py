@@ -127,6 +127,7 @@ def tables(spark: SparkSession, archives: list[Archive], base_index: int = 0) ->
     whole = F.col("node") == NODES[0]
     return Tables(
         base_index=base_index,
+        incomparable=frozenset(),
         one_copy_of_entries=frames["entries"].where(whole),
         one_copy_of_operations=frames["operations"].where(whole),
         **frames,

@@ -4,6 +4,7 @@ import itertools
 from hashlib import sha256
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -11,17 +12,38 @@ from qm.archive.manifest import (
     MANIFEST_NAME,
     Manifest,
     ManifestFile,
+    decode_manifest,
     encode_manifest,
     range_folder,
 )
-from qm.archive.schema import METADATA_CLUSTER, METADATA_NODE, METADATA_SCHEMA, SCHEMAS, Part
+from qm.archive.schema import (
+    METADATA_CLUSTER,
+    METADATA_NODE,
+    METADATA_SCHEMA,
+    SCHEMA_VERSION,
+    SCHEMAS,
+    Part,
+    columns_of,
+)
 from tests.spark.archives import NODES, Archive
 
 CLUSTER = "ab" * 16
 
 
-def write_range(root: Path, archive: Archive, node: str, first: int, last: int) -> Path:
-    """Write what a node exports of first to last; return the folder."""
+def write_range(
+    root: Path,
+    archive: Archive,
+    node: str,
+    first: int,
+    last: int,
+    *,
+    schema_version: int = SCHEMA_VERSION,
+    own_cluster: str = CLUSTER,
+) -> Path:
+    """Write what a node exports of first to last; return the folder.
+
+    `own_cluster`: what its files say of themselves.
+    """
     folder = root / range_folder(CLUSTER, node, first, last)
     folder.mkdir(parents=True)
     files = []
@@ -29,11 +51,12 @@ def write_range(root: Path, archive: Archive, node: str, first: int, last: int) 
         column = "depends_on_index" if part is Part.ACKS else "index"
         rows = [r for r in archive.of(part, node=node) if first <= r[column] <= last]
         metadata = {
-            METADATA_SCHEMA: b"1",
-            METADATA_CLUSTER: CLUSTER.encode(),
+            METADATA_SCHEMA: str(schema_version).encode(),
+            METADATA_CLUSTER: own_cluster.encode(),
             METADATA_NODE: node.encode(),
         }
-        schema = SCHEMAS[part].with_metadata(metadata)
+        fields = [SCHEMAS[part].field(name) for name in columns_of(part, schema_version)]
+        schema = pa.schema(fields, metadata)
         path = folder / f"{part.value}.parquet"
         pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
         data = path.read_bytes()
@@ -42,7 +65,7 @@ def write_range(root: Path, archive: Archive, node: str, first: int, last: int) 
     entries = sorted(archive.of(Part.ENTRIES, node=node), key=lambda row: int(row["index"]))
     inside = [row for row in entries if first <= row["index"] <= last]
     manifest = Manifest(
-        1, CLUSTER, node, archive.group, first, last, inside[0]["previous_index"],
+        schema_version, CLUSTER, node, archive.group, first, last, inside[0]["previous_index"],
         inside[0]["chain_before"].hex(), inside[-1]["chain"].hex(), tuple(files),
     )  # fmt: skip
     (folder / MANIFEST_NAME).write_bytes(encode_manifest(manifest))
@@ -54,3 +77,15 @@ def write_archive(root: Path, archive: Archive, *bounds: int) -> None:
     for node in NODES:
         for below, last in itertools.pairwise(bounds):
             write_range(root, archive, node, below + 1, last)
+
+
+def replace_file(folder: Path, part: Part, table: pa.Table) -> None:
+    """Put another table in the place of a part's file, and name it in the manifest."""
+    path = folder / f"{part.value}.parquet"
+    pq.write_table(table, path)
+    data = path.read_bytes()
+    file = ManifestFile(part.value, path.name, len(data), sha256(data).hexdigest(), table.num_rows)
+    manifest = decode_manifest((folder / MANIFEST_NAME).read_bytes())
+    files = tuple(file if old.part == part.value else old for old in manifest.files)
+    changed = msgspec.structs.replace(manifest, files=files)
+    (folder / MANIFEST_NAME).write_bytes(encode_manifest(changed))

@@ -3,16 +3,19 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from qm.archive.schema import Part
+from qm.archive.schema import SCHEMA_VERSION, Part
 from spark.audit import AuditOptions, run_audit
+from spark.ranges import find_ranges
 from spark.standing import NoArchive, last_audited
 from spark.store import ArchiveStore
 from spark.summary import Summary
 from tests.spark.archives import operation
-from tests.spark.files import CLUSTER, write_archive, write_range
+from tests.spark.files import CLUSTER, replace_file, write_archive, write_range
 from tests.spark.test_rules import clean
 
 
@@ -70,6 +73,53 @@ def test_files_that_cannot_be_used_are_named_and_the_rest_is_audited(
     assert "cluster cd" in unusable["manifest.json"]
     assert summary.entries == last
     assert summary.findings_by_rule.keys() <= {"file_unusable", "operations_missing"}
+
+
+def test_nodes_of_two_releases_are_read_and_compared(spark: SparkSession, tmp_path: Path) -> None:
+    """A rolling upgrade: n1 wrote the previous schema up to 8; ranges begin at other places."""
+    archive, middle = clean(), 8
+    for row in archive.of(Part.OPERATIONS):
+        row["body_ordinal"] = row["ordinal"]
+    last = archive.index
+    write_range(tmp_path, archive, "n1.1", 1, middle, schema_version=SCHEMA_VERSION - 1)
+    write_range(tmp_path, archive, "n1.1", middle + 1, last)
+    write_range(tmp_path, archive, "n2.1", 1, 4)
+    write_range(tmp_path, archive, "n2.1", 5, last)
+    summary = audit(spark, tmp_path)
+    assert summary.findings_by_rule == {}, summary.examples
+    assert summary.entries == last
+    for row in archive.of(Part.OPERATIONS, node="n2.1", index=6):
+        row["size_bytes"] += 1
+    write_range(tmp_path / "other", archive, "n1.1", 1, last, schema_version=SCHEMA_VERSION - 1)
+    write_range(tmp_path / "other", archive, "n2.1", 1, last)
+    assert audit(spark, tmp_path / "other").findings_by_rule == {"effects_differ": 1}
+
+
+def test_foreign_files_are_named_whatever_their_manifest_says(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Another cluster's, another program's, another schema's: as if somebody had put them there."""
+    archive = clean()
+    last = archive.index
+    write_range(tmp_path, archive, "n1.1", 1, last)
+    write_range(tmp_path, archive, "n2.1", 1, last, own_cluster="cd" * 16)
+    folder = write_range(tmp_path, archive, "n3.1", 1, last)
+    replace_file(folder, Part.ENTRIES, pa.table({"some": [1], "other": ["columns"]}))
+    drifted = pq.read_table(folder / "operations.parquet")
+    place = drifted.column_names.index("size_bytes")
+    sizes = pa.array([str(size) for size in drifted["size_bytes"].to_pylist()])
+    replace_file(folder, Part.OPERATIONS, drifted.set_column(place, "size_bytes", sizes))
+    ranges = find_ranges(ArchiveStore(str(tmp_path)), CLUSTER, 0)
+    named = {
+        "/".join(problem.path.split("/")[-3::2]): problem.detail for problem in ranges.problems
+    }
+    assert "'cdcd" in named["n2.1/entries.parquet"]
+    assert "says quorate.cluster ''" in named["n3.1/entries.parquet"]
+    assert named["n3.1/operations.parquet"] == "has string in size_bytes, not int64"
+    summary = audit(spark, tmp_path)
+    assert summary.findings_by_rule == {"file_unusable": len(ranges.problems)}, summary.examples
+    assert summary.is_damaged
+    assert summary.entries == last
 
 
 def test_a_base_that_does_not_continue_the_chain_is_found(

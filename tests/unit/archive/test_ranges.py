@@ -11,7 +11,7 @@ from qm.archive.columns import MarkReport
 from qm.archive.destination import FolderDestination
 from qm.archive.facts import destination_text
 from qm.archive.ranges import Policy, RangeExport, RangePlan
-from qm.archive.schema import SCHEMAS, Part
+from qm.archive.schema import SCHEMA_VERSION, SCHEMAS, Part
 from qm.model import commands
 from qm.model.attributes import encode_attribute
 from qm.model.effects import EffectKind
@@ -199,12 +199,16 @@ def test_files_have_the_schema_and_say_whose_they_are(node: Node, tmp_path: Path
     node.put([arrivals(packet(1))])
     export(node, tmp_path / "archive")
     ((manifest, folder),) = ranges(tmp_path / "archive")
-    assert (manifest.schema, manifest.cluster, manifest.node) == (1, IDENTITY.cluster, "n1.1")
+    assert (manifest.schema, manifest.cluster, manifest.node) == (
+        SCHEMA_VERSION,
+        IDENTITY.cluster,
+        "n1.1",
+    )
     for file in manifest.files:
         schema = pq.read_schema(folder / file.name)
         assert schema.remove_metadata() == SCHEMAS[Part(file.part)].remove_metadata()
         assert schema.metadata[b"quorate.node"] == b"n1.1"
-        assert schema.metadata[b"quorate.schema"] == b"1"
+        assert schema.metadata[b"quorate.schema"] == str(SCHEMA_VERSION).encode()
 
 
 def test_every_kind_of_effect_has_a_name(node: Node, tmp_path: Path) -> None:

@@ -1,0 +1,49 @@
+"""A cluster that is gone begins again from the base that compaction made of its archive."""
+
+import asyncio
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from qm.node.config import ArchiveSection
+from spark.compact import CompactOptions, run_compaction
+from spark.store import ArchiveStore
+from tests.cluster.archives import all_exported, mark
+from tests.cluster.harness import cluster, run, with_sections
+from tests.cluster.test_refounding import SENT, TAKEN, fill, join, lose, qm, received, written
+
+
+def test_a_compacted_base_is_a_cluster_of_three_nodes_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        archive = tmp_path / "archive"
+        section = ArchiveSection(url=str(archive), range_s=1, range_entries=100)
+        prepared = with_sections(archive=section)
+        async with cluster(3, folder=tmp_path / "nodes", change=prepared) as nodes:
+            left = await fill(nodes)
+            await mark(nodes, 1)
+            await all_exported(nodes, archive)
+            identity = (await nodes.leader()).cluster.config.cluster.hex()
+            base = await asyncio.to_thread(
+                run_compaction, spark, ArchiveStore(str(archive)), CompactOptions(identity)
+            )
+            assert base.problems == []
+            assert base.told_by == ["n1.1", "n2.1", "n3.1"], "all had this digest at the mark"
+            assert base.messages == len(left) == SENT - TAKEN
+            folder = str(archive / base.folder)
+            found = await qm(nodes, "backup", "verify", folder)
+            assert (found["digest"], found["messages"]) == (base.digest, len(left))
+
+            await lose(nodes, "n1", "n2", "n3")
+            first = written(nodes["n1"].config, tmp_path)
+            done = await qm(nodes, "backup", "restore", folder, "--config", first, "--yes")
+            assert done["index"] == base.index
+            for node in nodes.nodes.values():
+                await node.start()
+            assert [await join(nodes[name]) for name in ("n2", "n3")] == ["n2.1", "n3.1"]
+            assert await received(nodes) == left
+            await nodes.agree()
+
+    (tmp_path / "nodes").mkdir()
+    run(scenario())
