@@ -84,22 +84,36 @@ class Auditor:
         await self._cluster.propose(AuditMark(self._cluster.now_ms()))
 
     async def collect(self) -> None:
-        """Ask for the oldest open mark's digests; tell all members when enough are known."""
+        """Ask for the open marks' digests; tell all members when enough are known.
+
+        The newest mark comes first and settles those before it: a node that was started since has
+        forgotten what it proved, and a new leader must not wait for that.
+        """
         if not self._open:
             return
-        number, since = next(iter(self._open.items()))
         replies = await self._inspect_all()
-        digests = {
-            name: reply.marks[number] for name, reply in replies.items() if number in reply.marks
-        }
-        is_late = asyncio.get_running_loop().time() - since > COLLECT_MAX_S
-        if len(digests) == self._members() or (is_late and 2 * len(digests) > self._members()):
-            await self._cluster.propose(AuditResult(number, digests))
-            del self._open[number]
-            result = "agreed" if len(set(digests.values())) == 1 else "differ"
-            self._audits.labels(result=result).inc()
-            logger.info("audit mark %d: the digests of %d members %s", number, len(digests), result)
-        elif is_late:
-            del self._open[number]
-            self._audits.labels(result="incomplete").inc()
-            logger.warning("audit mark %d: only %d members told", number, len(digests))
+        now = asyncio.get_running_loop().time()
+        for number in reversed(list(self._open)):
+            digests = {
+                name: reply.marks[number]
+                for name, reply in replies.items()
+                if number in reply.marks
+            }
+            is_late = now - self._open[number] > COLLECT_MAX_S
+            if len(digests) == self._members() or (is_late and 2 * len(digests) > self._members()):
+                await self._tell(number, digests)
+                return
+            if is_late:
+                del self._open[number]
+                self._audits.labels(result="incomplete").inc()
+                logger.warning("audit mark %d: only %d members told", number, len(digests))
+
+    async def _tell(self, number: int, digests: dict[str, bytes]) -> None:
+        marks = list(self._open)
+        settled = marks[: marks.index(number) + 1]
+        await self._cluster.propose(AuditResult(number, digests))
+        for mark in settled:
+            self._open.pop(mark, None)
+        result = "agreed" if len(set(digests.values())) == 1 else "differ"
+        self._audits.labels(result=result).inc()
+        logger.info("audit mark %d: the digests of %d members %s", number, len(digests), result)
