@@ -68,7 +68,14 @@ proto-check: setup  ## fail if generated code is not current
 unit: setup  ## all tests but the slow suites
 	$(BIN)/python -m pytest -q --ignore=tests/chart --ignore=tests/drills --ignore=tests/spark
 
-test-chart: $(CHART)  ## render the Helm chart and check its objects, alerts and dashboards (needs promtool)
+# Wants other versions of what the product uses: an environment of its own.
+CHECKOV := build/checkov/.installed
+$(CHECKOV): | $(VENV)/bin/python
+	$(PYTHON) -m venv build/checkov
+	build/checkov/bin/python -m pip --disable-pip-version-check --quiet install 'checkov==3.3.30'
+	@touch $@
+
+test-chart: $(CHART) $(CHECKOV)  ## render the Helm chart and check its objects, alerts and dashboards (needs promtool)
 	$(BIN)/yamllint -s -c helm/.yamllint helm/quorate/values.yaml helm/quorate/examples helm/quorate/files tests/chart
 	$(BIN)/python -m pytest -q tests/chart
 

@@ -22,6 +22,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
+{{/* of a pod that calls the cluster, and that nobody calls */}}
+{{- define "quorate.toolLabels" -}}
+{{ include "quorate.labels" . }}
+app.kubernetes.io/component: tool
+{{- end -}}
+
 {{- define "quorate.image" -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}
