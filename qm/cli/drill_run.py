@@ -19,7 +19,7 @@ from qm.client.errors import ClientError
 from qm.drill.report import merge_results, report_html, report_json
 from qm.drill.runner import Round, Settings, result_of, run_round
 from qm.drill.soak import Turn
-from qm.drill.target import Target, TargetFailed
+from qm.drill.target import NodeEnded, Target, TargetFailed
 from qm.load.run import Run
 
 PROGRESS_EVERY_S: Final = 0.5
@@ -30,6 +30,8 @@ class Done(msgspec.Struct):
     """What came of all turns."""
 
     rounds: dict[str, list[Round]] = {}
+    failed: dict[str, str] = {}
+    """Scenarios in which a node ended by itself, and what it said."""
     not_carried_out: dict[str, str] = {}
     """Scenarios that the target did not go along with, and why: nothing is proven."""
 
@@ -37,14 +39,15 @@ class Done(msgspec.Struct):
     def holds(self) -> bool:
         """Whether there was something to pass, and all of it is passed."""
         every = [one for several in self.rounds.values() for one in several]
-        return bool(every) and not self.not_carried_out and all(one.holds for one in every)
+        is_complete = bool(every) and not self.failed and not self.not_carried_out
+        return is_complete and all(one.holds for one in every)
 
 
 async def run_turns(target: Target, turns: Iterable[Turn], rate_per_s: float) -> Done:
     """Run turns on a fresh cluster, which is ended at last. Raises TargetFailed.
 
-    After a turn that could not be carried out the cluster is made anew, and further turns of that
-    scenario are passed over.
+    After a turn without a verdict the cluster is made anew, and further turns of that scenario are
+    passed over.
     """
     done = Done()
     task = asyncio.current_task()
@@ -54,7 +57,7 @@ async def run_turns(target: Target, turns: Iterable[Turn], rate_per_s: float) ->
         await target.up()
         for turn in turns:
             name = turn.scenario.name
-            if name in done.not_carried_out:
+            if name in done.failed or name in done.not_carried_out:
                 continue
             head = f"{name:22} seed {turn.seed:<6} "
             try:
@@ -62,6 +65,11 @@ async def run_turns(target: Target, turns: Iterable[Turn], rate_per_s: float) ->
                     one = await run_round(
                         target, turn.scenario, Settings(turn.seed, rate_per_s), shown.append
                     )
+            except NodeEnded as error:
+                done.failed[name] = str(error)
+                click.echo(f"{head}FAIL  {error}")
+                await target.up()
+                continue
             except (TargetFailed, ClientError) as error:
                 done.not_carried_out[name] = str(error)
                 click.echo(f"{head}NOT CARRIED OUT: {error}")
@@ -83,8 +91,9 @@ def write_report(
     """
     results = {name: result_of(rounds) for name, rounds in done.rounds.items()}
     short = {name: msgspec.to_builtins(result) for name, result in results.items()}
-    for name, reason in done.not_carried_out.items():
-        short[name] = {**short.get(name, {"runs": 0}), "verdict": NOT_CARRIED_OUT, "why": reason}
+    for verdict, reasons in (("FAIL", done.failed), (NOT_CARRIED_OUT, done.not_carried_out)):
+        for name, reason in reasons.items():
+            short[name] = {**short.get(name, {"runs": 0}), "verdict": verdict, "why": reason}
     seeds = sorted({one.seed for several in done.rounds.values() for one in several})
     about = {
         "quorate": metadata.version("quorate"),
@@ -130,6 +139,8 @@ def _summary(done: Done) -> None:
             f"{name:22} {result.runs:>6} {result.lost:>6} {result.duplicated:>8} {gap:>14}"
             f"  {result.verdict}"
         )
+    for name, reason in done.failed.items():
+        click.echo(f"{name:22} FAIL: {reason}")
     for name, reason in done.not_carried_out.items():
         click.echo(f"{name:22} {NOT_CARRIED_OUT}: {reason}")
 

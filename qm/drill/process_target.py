@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ from qm.drill.builds import Builds
 from qm.drill.limited import LimitedTarget
 from qm.drill.readiness import until_ready
 from qm.drill.tampering import Tampering
-from qm.drill.target import Ability, DrillNode, TargetFailed
+from qm.drill.target import Ability, DrillNode, NodeEnded, TargetFailed
 from qm.node.dev.layout import HOST_FIRST, DevNode, Layout
 from qm.node.entering import init_cluster, join_cluster, leave_cluster
 from qm.node.joining import JoinRefused
@@ -178,6 +179,22 @@ class ProcessTarget(LimitedTarget):
             raise TargetFailed(f"{node} does not end: see {self._layout.log(node)}") from None
         del self._running[node]
 
+    async def _until_ready(self) -> None:
+        """Wait until every node serves. Raises NodeEnded as soon as one does not run any more."""
+        waiting = asyncio.create_task(until_ready(self.nodes))
+        ends = {asyncio.create_task(run.wait()): node for node, run in self._running.items()}
+        await asyncio.wait((waiting, *ends), return_when=asyncio.FIRST_COMPLETED)
+        try:
+            for end, node in ends.items():
+                if end.done():
+                    said = _last_line(self._layout.log(node))
+                    raise NodeEnded(f"{node} ended by itself, exit code {end.result()}: {said}")
+            await waiting
+        finally:
+            for task in (waiting, *ends):
+                task.cancel()
+            await asyncio.gather(waiting, *ends, return_exceptions=True)
+
     # Disks and members
 
     async def lose_disk(self, node: str) -> None:
@@ -238,8 +255,17 @@ class ProcessTarget(LimitedTarget):
         for node in list(self._paused):
             await self.resume(node)
         await self.start(*(node.name for node in self._members))
-        await until_ready(self.nodes)
+        await self._until_ready()
 
 
 def _machine(number: int, network: str) -> DevNode:
     return DevNode(f"n{number + 1}", f"{network}.{HOST_FIRST + number}")
+
+
+def _last_line(log: Path) -> str:
+    """Return the last that a node said, without what surrounds it."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    try:
+        return str(json.loads(lines[-1])["message"])
+    except (IndexError, ValueError, KeyError):
+        return lines[-1] if lines else "nothing"

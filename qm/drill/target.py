@@ -42,6 +42,10 @@ CLIENTS: Final = "clients"
 """A source that `cut` knows: where this drill's clients are."""
 
 
+class NodeEnded(TargetFailed):
+    """A node ended by itself: it found something wrong, or it is."""
+
+
 class DrillNode(msgspec.Struct, frozen=True):
     """A node and where it serves."""
 

@@ -1,0 +1,87 @@
+"""Rounds one after the other, and what is left of those that have no verdict."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from qm.cli import drill_run
+from qm.cli.drill_run import Done, run_turns, write_report
+from qm.drill.runner import Round, Settings
+from qm.drill.scenario import Scenario
+from qm.drill.scenarios import SCENARIOS
+from qm.drill.soak import Turn
+from qm.drill.target import NodeEnded, Target, TargetFailed
+from qm.load.checker import judge
+from qm.load.history import EventKind, HistoryEvent
+
+
+class Cluster:
+    """A target that is made and ended."""
+
+    def __init__(self) -> None:
+        self.ups = 0
+        self.is_up = False
+
+    async def up(self) -> None:
+        self.ups += 1
+        self.is_up = True
+
+    async def down(self) -> None:
+        self.is_up = False
+
+
+def verdict_of_nothing_lost() -> Any:
+    names = {"message": "s/0/1", "queue": "q"}
+    kinds = (EventKind.SENT, EventKind.ACKNOWLEDGED, EventKind.RECEIVED)
+    return judge([HistoryEvent(at, "s", kind, **names) for at, kind in enumerate(kinds)])
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    async def run_round(_: Target, scenario: Scenario, settings: Settings, __: Any) -> Round:
+        if scenario.name == "power-failure":
+            raise NodeEnded("n1 ended by itself, exit code 74: the log is damaged")
+        if scenario.name == "drain":
+            raise TargetFailed("nobody leads")
+        return Round(scenario.name, settings.seed, verdict_of_nothing_lost(), True, 20.0)
+
+    monkeypatch.setattr(drill_run, "run_round", run_round)
+    return Cluster()
+
+
+def run(cluster: Cluster, *names: str) -> Done:
+    turns = [Turn(SCENARIOS[name], seed) for name in names for seed in (1, 2)]
+    return asyncio.run(run_turns(cast(Target, cluster), turns, 50))
+
+
+def test_a_node_that_ends_by_itself_fails_its_scenario(cluster: Cluster, tmp_path: Path) -> None:
+    done = run(cluster, "power-failure", "kill-leader")
+    assert (done.holds, cluster.ups, cluster.is_up) == (False, 2, False)
+    write_report(done, "dev", 50, tmp_path, tmp_path / "drills.json")
+    found = json.loads((tmp_path / "drills.json").read_text())
+    assert found["power-failure"]["verdict"] == "FAIL"
+    assert "the log is damaged" in found["power-failure"]["why"]
+    assert (found["kill-leader"]["runs"], found["kill-leader"]["verdict"]) == (2, "pass")
+
+
+def test_what_was_not_carried_out_proves_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    done = run(cluster, "kill-leader", "drain")
+    assert not done.holds
+    write_report(done, "dev", 50, tmp_path, tmp_path / "drills.json")
+    found = json.loads((tmp_path / "drills.json").read_text())
+    assert found["drain"]["verdict"] == "not carried out"
+
+
+def test_all_that_was_run_must_pass_and_something_must_be_run(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    assert run(cluster, "kill-leader").holds
+    assert not run(cluster).holds
+    done = run(cluster, "kill-leader")
+    write_report(done, "dev", 50, tmp_path, tmp_path / "drills.json")
+    whole = json.loads((tmp_path / "report.json").read_text())
+    assert (whole["target"], whole["seeds"]) == ("dev", "1, 2")
+    assert "<svg" in (tmp_path / "report.html").read_text()
