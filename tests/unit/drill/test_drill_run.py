@@ -34,9 +34,10 @@ class Cluster:
 
 
 def verdict_of_nothing_lost() -> Any:
-    names = {"message": "s/0/1", "queue": "q"}
     kinds = (EventKind.SENT, EventKind.ACKNOWLEDGED, EventKind.RECEIVED)
-    return judge([HistoryEvent(at, "s", kind, **names) for at, kind in enumerate(kinds)])
+    return judge(
+        HistoryEvent(at, "s", kind, queue="q", message="s/0/1") for at, kind in enumerate(kinds)
+    )
 
 
 @pytest.fixture
