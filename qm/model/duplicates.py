@@ -60,9 +60,8 @@ class Duplicates:
         self._bitmaps: dict[tuple[int, int, int], int] = {}
         self._buckets: dict[tuple[int, int], HistoryBucket] = {}
         self._sources: dict[bytes, Source] = {}
-        self._dirty_bitmaps: dict[tuple[int, int, int], None] = {}
-        self._new_bitmaps: set[tuple[int, int, int]] = set()
-        """Of the dirty ones, those that are no rows yet."""
+        self._dirty_bitmaps: dict[tuple[int, int, int], bool] = {}
+        """Whether they are new: no rows yet."""
         self._dirty_sequences: dict[int, Stream] = {}
         self._dirty_buckets: dict[tuple[int, int], None] = {}
         self._dirty_sources: dict[bytes, None] = {}
@@ -103,7 +102,7 @@ class Duplicates:
         if row is not None:
             (stream_id,) = QUEUE_KEY.unpack(row)
             sequence = ledger.state.get(Table.SEQUENCE_IN, row)
-            return Stream(source_guid, stream_id, sequence)
+            return Stream(source_guid, self._known_source(source_guid), stream_id, sequence)
         source = self._source(source_guid)
         if source is None or source.stream_count >= STREAMS_PER_SOURCE_MAX:
             return None
@@ -115,7 +114,7 @@ class Duplicates:
         ledger.state.put(Table.STREAM, key, row)
         ledger.state.put(Table.STREAM, STREAM_NAME + row, source_guid + wire_name)
         self._unused[stream_id] = (source_guid, wire_name)
-        return Stream(source_guid, stream_id, None)
+        return Stream(source_guid, source, stream_id, None)
 
     def _forget_stream(self, stream_id: int) -> None:
         """Forget a stream of which nothing is remembered any more: its source may use others.
@@ -210,21 +209,23 @@ class Duplicates:
         self._open[history] = None
         if history.bitmap:
             return
-        bucket, source_guid = history.bucket, history.stream.source_guid
+        bucket, stream = history.bucket, history.stream
         if not bucket.row_count or history.high > bucket.highest:
             bucket.highest = history.high
         bucket.row_count += 1
-        self._new_bitmaps.add(history.key)
-        self._unused.pop(history.stream.stream_id, None)
-        self._dirty_buckets[history.key[:2]] = None
-        self._count_row(source_guid, 1)
-        self._grown_sources[source_guid] = None
+        stream.source.history_row_count += 1
+        self._dirty_bitmaps[history.key] = True
+        self._dirty_buckets[history.bucket_key] = None
+        self._dirty_sources[stream.source_guid] = None
+        self._grown_sources[stream.source_guid] = None
+        if self._unused:
+            self._unused.pop(stream.stream_id, None)
 
     def store(self, history: History) -> None:
         """Take a changed bitmap back."""
         del self._open[history]
         self._bitmaps[history.key] = history.bitmap
-        self._dirty_bitmaps[history.key] = None
+        self._dirty_bitmaps.setdefault(history.key, False)
 
     def keep(self, history: History, lifetime_ms: int) -> None:
         """Keep the bucket in hand for as long after its SentTime as the sender may repeat."""
@@ -232,7 +233,7 @@ class Duplicates:
         begin_ms = min(max(history.sent_time * 1000, now_ms), now_ms + _CLOCK_SKEW_MAX_MS)
         end_ms = -(-(begin_ms + lifetime_ms) // _FORGET_GRAIN_MS) * _FORGET_GRAIN_MS
         if end_ms > bucket.forget_at_ms:
-            self._move_bucket(history.stream.source_guid, history.key[:2], bucket, end_ms)
+            self._move_bucket(history.stream.source_guid, history.bucket_key, bucket, end_ms)
 
     def bucket(self, stream: Stream, sent_time: int) -> HistoryBucket:
         """Return the bucket of one SentTime, made if there is none."""
@@ -300,11 +301,6 @@ class Duplicates:
         assert source is not None, "a stream without its source"
         return source
 
-    def _count_row(self, source_guid: bytes, change: int) -> None:
-        source = self._known_source(source_guid)
-        source.history_row_count += change
-        self._dirty_sources[source_guid] = None
-
     def _make_room(self, source_guid: bytes) -> None:
         """Forget the oldest rows of a source that holds too many (DESIGN section 4)."""
         source = self._find_source(source_guid)
@@ -364,11 +360,12 @@ class Duplicates:
         assert bucket is not None, "an index row without its bucket"
         bucket.row_count -= len(found)
         self._buckets.pop(key, None)
-        self._count_row(bucket.source_guid, -len(found))
+        source = self._known_source(bucket.source_guid)
+        source.history_row_count -= len(found)
+        self._dirty_sources[bucket.source_guid] = None
         if bucket.row_count == 0 or not found:
             state.delete(Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key))
-            source_id = self._known_source(bucket.source_guid).source_id
-            self._delete_indexes(source_id, key, bucket.forget_at_ms)
+            self._delete_indexes(source.source_id, key, bucket.forget_at_ms)
             self._forget_stream(key[0])
         else:
             self._ledger.put_record(
@@ -406,10 +403,10 @@ class Duplicates:
             history.close()
         ledger, state = self._ledger, self._ledger.state
         new_rows: dict[bytes, bytes] = {}
-        for bitmap_key in self._dirty_bitmaps:
+        for bitmap_key, is_new in self._dirty_bitmaps.items():
             row_key = HISTORY_KEY.pack(*bitmap_key)
             bitmap = self._bitmaps[bitmap_key].to_bytes(_BITMAP_BYTES, "little")
-            if bitmap_key in self._new_bitmaps:
+            if is_new:
                 new_rows[row_key] = bitmap
             else:
                 state.put(Table.HISTORY, row_key, bitmap)
@@ -437,6 +434,5 @@ class Duplicates:
             self._dirty_buckets,
             self._dirty_sources,
             self._dirty_sequences,
-            self._new_bitmaps,
         ):
             dirty.clear()

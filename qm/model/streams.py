@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from qm.model.records import HistoryBucket
+from qm.model.records import HistoryBucket, Source
 from qm.model.rows import HISTORY_BITS, SEQUENCE_IN_ROW
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Stream:
         "number",
         "rejects",
         "sequence",
+        "source",
         "source_guid",
         "stream_id",
     )
@@ -33,8 +34,12 @@ class Stream:
     rejects: int
     last_access_ms: int
 
-    def __init__(self, source_guid: bytes, stream_id: int, row: bytes | None) -> None:
+    def __init__(
+        self, source_guid: bytes, source: Source, stream_id: int, row: bytes | None
+    ) -> None:
+        """`row`: of SEQUENCE_IN, if there is one."""
         self.source_guid = source_guid
+        self.source = source
         self.stream_id = stream_id
         self.history: History | None = None
         self.sequence, self.number, self.rejects, self.last_access_ms = SEQUENCE_IN_ROW.unpack(
@@ -60,6 +65,7 @@ class History:
         "_duplicates",
         "bitmap",
         "bucket",
+        "bucket_key",
         "forget_at_ms",
         "high",
         "is_dirty",
@@ -72,6 +78,7 @@ class History:
         self._duplicates = duplicates
         self.stream = stream
         self.bucket = HistoryBucket(stream.source_guid, 0, 0)
+        self.bucket_key = (stream.stream_id, -1)
         self.key = (stream.stream_id, -1, -1)
         """Of the bitmap in hand."""
         self.sent_time = -1
@@ -104,6 +111,7 @@ class History:
         self.close()
         if self.sent_time != sent_time:
             self.bucket = self._duplicates.bucket(self.stream, sent_time)
+            self.bucket_key = (self.stream.stream_id, sent_time)
             self.forget_at_ms = self.bucket.forget_at_ms
         self.sent_time, self.high = sent_time, high
         self.key = (self.stream.stream_id, sent_time, high)

@@ -10,6 +10,7 @@ import sys
 from array import array
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
+from operator import attrgetter
 from struct import Struct
 from typing import Any, Final
 
@@ -25,6 +26,9 @@ from raft import batch
 
 _HEADER_LENGTH: Final = Struct("<I")
 _UNREADABLE: Final = (batch.BatchError, DecodeError, ValueError, IndexError)
+FACTS_KNOWN_MAX: Final = 4_096
+"""Facts kept decoded; then all are decoded anew."""
+_PLAIN: Final = (int, bool, str, bytes)
 _ARRAY_TYPECODES: Final = {
     "offsets": "I",
     "checksums": "I",
@@ -234,25 +238,47 @@ Filler = Callable[[Any, Any], None]
 
 
 class _Codec:
-    """Converts between one value type and its message, field by field, as declared."""
+    """Converts between one value type and its message, field by field, as declared.
+
+    Fields that need no conversion are read together, since entries are decoded on every node.
+    """
 
     def __init__(self, kind: type[Any], op: str) -> None:
         self.kind = kind
         self.op = op
+        fields = [f for f in msgspec.structs.fields(kind) if f.name not in _FROM_PLACE]
+        plain = [f.name for f in fields if f.type in _PLAIN and f.name not in _ARRAY_TYPECODES]
+        self._plain_names = tuple(plain)
+        self._plain = _getter(self._plain_names)
         self._fields: list[tuple[str, Reader, Filler]] = [
-            (field.name, *_field_codec(field.name, field.type))
-            for field in msgspec.structs.fields(kind)
-            if field.name not in _FROM_PLACE
+            (field.name, *_field_codec(field.name, field.type)) for field in fields
+        ]
+        self._converted = [
+            (name, read) for name, read, _ in self._fields if name not in self._plain_names
         ]
 
     def read(self, message: Any) -> dict[str, Any]:
         """Return the constructor's arguments that the message gives."""
-        return {name: read(message) for name, read, _ in self._fields}
+        values = dict(zip(self._plain_names, self._plain(message), strict=True))
+        for name, read in self._converted:
+            values[name] = read(message)
+        return values
+
+    def value(self, message: Any) -> Any:
+        """Return the value of a message that has no place in an entry."""
+        return self.kind(**self.read(message))
 
     def fill(self, value: Any, message: Any) -> None:
         """Set the message's fields from the value."""
         for name, _, fill in self._fields:
             fill(getattr(value, name), message)
+
+
+def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what reads these attributes, as a tuple however many they are."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda message: tuple(getattr(message, name) for name in names)
 
 
 def _field_codec(name: str, kind: Any) -> tuple[Reader, Filler]:
@@ -267,7 +293,7 @@ def _field_codec(name: str, kind: Any) -> tuple[Reader, Filler]:
     if kind in (model.Request, model.Selector):
         nested = _Codec(kind, name)
         return (
-            lambda message: kind(**nested.read(getattr(message, name))),
+            lambda message: nested.value(getattr(message, name)),
             lambda value, message: nested.fill(value, getattr(message, name)),
         )
     if kind in (tuple[bytes, ...], tuple[str, ...]):
@@ -294,7 +320,7 @@ def _field_codec(name: str, kind: Any) -> tuple[Reader, Filler]:
             ),
             lambda value, message: _fill_optional_map(name, value, message),
         )
-    # int, bool, str, bytes, and enums, whose constructor refuses values it does not know
+    # plain ones, and enums, whose constructor refuses values it does not know
     return (
         lambda message: kind(getattr(message, name)),
         lambda value, message: setattr(message, name, value),
@@ -302,8 +328,10 @@ def _field_codec(name: str, kind: Any) -> tuple[Reader, Filler]:
 
 
 def _sequence_codec(name: str, nested: _Codec) -> tuple[Reader, Filler]:
+    value_of = _Interned(nested).value if nested.kind is model.Facts else nested.value
+
     def read(message: Any) -> Any:
-        return tuple(nested.kind(**nested.read(part)) for part in getattr(message, name))
+        return tuple([value_of(part) for part in getattr(message, name)])
 
     def fill(value: Sequence[Any], message: Any) -> None:
         parts = getattr(message, name)
@@ -311,6 +339,25 @@ def _sequence_codec(name: str, nested: _Codec) -> tuple[Reader, Filler]:
             nested.fill(part, parts.add())
 
     return read, fill
+
+
+class _Interned:
+    """Values that come again and again: the facts of a session are the same in all its batches."""
+
+    def __init__(self, nested: _Codec) -> None:
+        self._nested = nested
+        self._known: dict[bytes, Any] = {}
+
+    def value(self, message: Any) -> Any:
+        """See _Codec.value."""
+        encoded = message.SerializeToString(deterministic=True)
+        value = self._known.get(encoded)
+        if value is None:
+            value = self._nested.value(message)
+            if len(self._known) >= FACTS_KNOWN_MAX:
+                self._known.clear()
+            self._known[encoded] = value
+        return value
 
 
 def _fill_optional_map(name: str, value: dict[str, bytes] | None, message: Any) -> None:

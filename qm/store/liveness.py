@@ -98,6 +98,9 @@ class Liveness:
     def _load(self, index: int) -> int:
         live = self._live.get(index)
         if live is None:
+            if index > self._state.applied.index:  # an entry of this run: it has no row yet
+                self._live[index] = 0
+                return 0
             row = self._state.get(Table.BODY_LIVE, ENTRY_KEY.pack(index))
             live, shared = _unpack(row) if row else (0, 0)
             self._live[index] = live
