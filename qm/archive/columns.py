@@ -7,14 +7,14 @@ as buffers, so that nothing here is done per message but for transactional ones.
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from qm.archive.facts import EntryFacts
-from qm.archive.limits import ROW_GROUP_BYTES, ROW_GROUP_OPERATIONS
+from qm.archive.limits import ROW_GROUP_BYTES, ROW_GROUP_ROWS
 from qm.archive.schema import SCHEMAS, Part
 from qm.model.effects import EffectKind
 from qm.store.audit import QueueContents
@@ -41,43 +41,37 @@ class MarkReport(msgspec.Struct, frozen=True, gc=False):
     queues: Sequence[QueueContents]
 
 
-class Columns:
-    """Entries and operations of a range that are not written yet."""
+class EntryColumns:
+    """Entries of a range that are not written yet."""
 
     def __init__(self, group: int) -> None:
         self._group = group
-        self._clear()
-
-    def _clear(self) -> None:
-        self.data_bytes = 0
-        self.operations = 0
-        self._entries: list[tuple[Any, ...]] = []
-        self._effects: dict[str, bytearray] = {name: bytearray() for name in _PACKED}
-        self._ordinals = bytearray()
-        self._queue_names: dict[int, str] = {}
-        self._sparse: dict[str, Sparse] = {name: {} for name in _SPARSE}
+        self._rows: list[tuple[Any, ...]] = []
+        self._data = memoryview(bytearray())
+        """Of the rows, one behind the other. It is used again and again: fresh memory for as much
+        costs more than copying it."""
+        self._data_bytes = 0
 
     @property
     def is_full(self) -> bool:
         """Whether it is time to write a row group."""
-        return self.data_bytes >= ROW_GROUP_BYTES or self.operations >= ROW_GROUP_OPERATIONS
+        return self._data_bytes >= ROW_GROUP_BYTES or len(self._rows) >= ROW_GROUP_ROWS
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
-        return not self._entries
+        return not self._rows
 
     def add(
         self,
         kept: KeptEntry,
         data: bytes | memoryview | None,
         facts: EntryFacts | None,
-        digests: dict[int, bytes],
         report: MarkReport | None,
     ) -> bytes:
-        """Append an entry with its effects; return the chain's value behind it."""
+        """Append an entry; return the chain's value behind it."""
         chain = chained(kept.chain_before, kept.index, kept.term, kept.data_sha256)
-        self._entries.append(
+        self._rows.append(
             (
                 kept.index,
                 kept.previous_index,
@@ -85,7 +79,6 @@ class Columns:
                 kept.time_ms,
                 kept.leader,
                 kept.data_bytes,
-                data,
                 kept.data_sha256,
                 kept.chain_before,
                 chain,
@@ -95,19 +88,81 @@ class Columns:
                 None if report is None else report.digest,
             )
         )
-        for name, column in self._effects.items():
-            column += getattr(kept, name)
+        if data is not None:
+            self._append(data)
+        return chain
+
+    def _append(self, data: bytes | memoryview) -> None:
+        begin, end = self._data_bytes, self._data_bytes + len(data)
+        if end > len(self._data):
+            larger = memoryview(bytearray(max(ROW_GROUP_BYTES, 2 * end)))
+            larger[:begin] = self._data[:begin]
+            self._data = larger
+        self._data[begin:end] = data
+        self._data_bytes = end
+
+    def take(self) -> pa.Table:
+        """Return what was gathered so far, valid until the next `add`, and begin anew."""
+        schema = SCHEMAS[Part.ENTRIES]
+        columns = dict(zip(_ENTRY_COLUMNS, zip(*self._rows, strict=True), strict=True))
+        arrays = {
+            "group": _repeated(self._group, len(self._rows)),
+            "data": self._data_array(columns["data_bytes"]),
+            **{name: pa.array(values, schema.field(name).type) for name, values in columns.items()},
+        }
+        self._rows, self._data_bytes = [], 0
+        return pa.table(arrays, schema=schema)
+
+    def _data_array(self, lengths: Sequence[int]) -> pa.Array:
+        if not self._data_bytes:
+            return pa.nulls(len(lengths), pa.binary())
+        ends = array("i", accumulate(lengths, initial=0))
+        whole = pa.py_buffer(self._data[: self._data_bytes])
+        return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(ends), whole])
+
+
+class OperationColumns:
+    """Operations of a range that are not written yet."""
+
+    def __init__(self, group: int) -> None:
+        self._group = group
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows = 0
+        self._entries: list[tuple[int, int, int, int]] = []
+        """index, term, time, and the number of operations up to it, of entries that had any."""
+        self._packed: dict[str, list[memoryview]] = {name: [] for name in _PACKED}
+        self._ordinals: list[bytes] = []
+        self._queue_names: dict[int, str] = {}
+        self._sparse: dict[str, Sparse] = {name: {} for name in _SPARSE}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to write a row group."""
+        return self._rows >= ROW_GROUP_ROWS
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not self._rows
+
+    def add(self, kept: KeptEntry, facts: EntryFacts | None, digests: dict[int, bytes]) -> None:
+        """Append the effects of an entry."""
+        if not kept.count:
+            return
+        for name, parts in self._packed.items():
+            parts.append(getattr(kept, name))
         self._queue_names |= kept.names
         self._add_sparse(facts, digests)
         size = _ORDINAL_BYTES * kept.count
         longer = array("i", range(kept.count)).tobytes() if size > len(_ORDINALS) else _ORDINALS
-        self._ordinals += longer[:size]
-        self.operations += kept.count
-        self.data_bytes += len(data or b"")
-        return chain
+        self._ordinals.append(longer[:size])
+        self._rows += kept.count
+        self._entries.append((kept.index, kept.term, kept.time_ms, self._rows))
 
     def _add_sparse(self, facts: EntryFacts | None, digests: dict[int, bytes]) -> None:
-        first, sparse = self.operations, self._sparse
+        first, sparse = self._rows, self._sparse
         for k, digest in digests.items():
             sparse["body_sha256"][first + k] = digest
         if facts is None:
@@ -120,37 +175,19 @@ class Columns:
             sparse["sender_sequence"][first + k] = sender.sequence
             sparse["sender_previous"][first + k] = sender.previous
 
-    def take(self) -> tuple[pa.Table, pa.Table]:
-        """Return (entries, operations) gathered so far, and begin anew."""
-        columns = dict(zip(_ENTRY_COLUMNS, zip(*self._entries, strict=True), strict=True))
-        entries = pa.table(
-            {
-                "group": _repeated(self._group, len(self._entries)),
-                "data": _joined(columns.pop("data")),
-                **{
-                    name: pa.array(values, SCHEMAS[Part.ENTRIES].field(name).type)
-                    for name, values in columns.items()
-                },
-            },
-            schema=SCHEMAS[Part.ENTRIES],
-        )
-        operations = self._operations(columns)
-        self._clear()
-        return entries, operations
-
-    def _operations(self, entries: dict[str, tuple[Any, ...]]) -> pa.Table:
-        rows = self.operations
-        packed = {
-            name: pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(self._effects[name])])
-            for name, kind in _PACKED.items()
-        }
+    def take(self) -> pa.Table:
+        """Return what was gathered so far, and begin anew."""
+        rows = self._rows
+        indexes, terms, times, ends = zip(*self._entries, strict=True)
+        packed = {name: _packed(parts, _PACKED[name], rows) for name, parts in self._packed.items()}
         ids, names = list(self._queue_names), list(self._queue_names.values())
         places = pc.index_in(packed["queue_ids"], value_set=pa.array(ids, pa.uint32()))
-        ordinals = pa.py_buffer(self._ordinals)
         columns = {
             "group": _repeated(self._group, rows),
-            **_expanded(entries, "operations", ("index", "term", "time_ms")),
-            "ordinal": pa.Array.from_buffers(pa.int32(), rows, [None, ordinals]),
+            "index": _expanded(indexes, ends),
+            "term": _expanded(terms, ends),
+            "time_ms": _expanded(times, ends),
+            "ordinal": _packed(self._ordinals, pa.int32(), rows),
             "operation": _NAMES.take(packed["kinds"]),
             "queue_id": packed["queue_ids"].cast(pa.int64()),
             "queue": pa.array(names, pa.string()).take(places),
@@ -163,11 +200,12 @@ class Columns:
             "body_ordinal": packed["body_ordinals"].cast(pa.int32()),
             **{name: _spread(self._sparse[name], kind, rows) for name, kind in _SPARSE.items()},
         }
+        self._clear()
         return pa.table(columns, schema=SCHEMAS[Part.OPERATIONS])
 
 
 _ENTRY_COLUMNS: Final = (
-    "index", "previous_index", "term", "time_ms", "leader", "data_bytes", "data", "data_sha256",
+    "index", "previous_index", "term", "time_ms", "leader", "data_bytes", "data_sha256",
     "chain_before", "chain", "operations", "commands", "audit_mark", "digest",
 )  # fmt: skip
 _PACKED: Final = {
@@ -201,33 +239,14 @@ def _repeated(value: int, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, pa.int32()), count)
 
 
-def _joined(values: Sequence[bytes | memoryview | None]) -> pa.Array:
-    """Return entries' data, all or none of which are there; copied once, for they are much."""
-    if values[0] is None:
-        return pa.nulls(len(values), pa.binary())
-    whole = cast(Sequence[bytes | memoryview], values)
-    ends = array("i", accumulate(map(len, whole), initial=0))
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(whole))]
-    return pa.Array.from_buffers(pa.binary(), len(whole), buffers)
+def _packed(parts: Sequence[bytes | memoryview], kind: pa.DataType, rows: int) -> pa.Array:
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(b"".join(parts))])
 
 
-def _expanded(
-    entries: dict[str, tuple[Any, ...]], counts: str, names: Sequence[str]
-) -> dict[str, pa.Array]:
-    """Return columns of entries, each value as often as `counts` says."""
-    ends, total, wanted = [], 0, []
-    for k, count in enumerate(entries[counts]):
-        if count:
-            total += count
-            ends.append(total)
-            wanted.append(k)
-    run_ends = pa.array(ends, pa.int32())
-    found = {}
-    for name in names:
-        values = pa.array([entries[name][k] for k in wanted], pa.int64())
-        runs = pa.RunEndEncodedArray.from_arrays(run_ends, values)
-        found[name] = pc.run_end_decode(runs)
-    return found
+def _expanded(values: Sequence[int], ends: Sequence[int]) -> pa.Array:
+    """Return each value up to the row where it ends."""
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int32()), pa.array(values))
+    return pc.run_end_decode(runs)
 
 
 def _spread(values: Sparse, kind: pa.DataType, rows: int) -> pa.Array:

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from qm.archive.columns import Columns, MarkReport
+from qm.archive.columns import EntryColumns, MarkReport, OperationColumns
 from qm.archive.destination import Destination
 from qm.archive.facts import body_digests, entry_facts
 from qm.archive.limits import ROWS_PER_READ
@@ -134,7 +134,8 @@ class RangeExport:
         self._source = source
         self._destination = destination
         self._is_stopping = is_stopping
-        self._columns = Columns(identity.group)
+        self._entries = EntryColumns(identity.group)
+        self._effects = OperationColumns(identity.group)
         self._parts: dict[Part, _PartFile] = {}
         self._operations = 0
 
@@ -146,7 +147,7 @@ class RangeExport:
         indexes: list[int] = []
         first: KeptEntry | None = None
         chain, last = b"", None
-        for kept in self._entries():
+        for kept in self._rows():
             first = first or kept
             chain = self._add(kept)
             last = kept
@@ -158,7 +159,7 @@ class RangeExport:
         self._add_acks(last.index)
         return self._finish(first, last, chain, indexes)
 
-    def _entries(self) -> Iterable[KeptEntry]:
+    def _rows(self) -> Iterable[KeptEntry]:
         """Yield the rows of the range; it ends at a limit, or where the chain is broken."""
         plan, index = self._plan, self._plan.after.upto
         left_entries, left_bytes = plan.entries_max, plan.bytes_max
@@ -195,19 +196,21 @@ class RangeExport:
             facts = entry_facts(kept, whole) if kept.needs_commands else None
             digests = body_digests(kept, whole) if wants_digests else {}
         report = self._plan.reports.get(kept.index)
-        chain = self._columns.add(kept, data if is_full else None, facts, digests, report)
+        chain = self._entries.add(kept, data if is_full else None, facts, report)
+        self._effects.add(kept, facts, digests)
         self._operations += kept.count
-        if self._columns.is_full:
-            self._flush()
+        if self._entries.is_full:
+            self._part(Part.ENTRIES).write(self._entries.take())
+        if self._effects.is_full:
+            self._part(Part.OPERATIONS).write(self._effects.take())
         return chain
 
     def _flush(self) -> None:
-        """Write a row group."""
-        if self._columns.is_empty:
-            return
-        entries, operations = self._columns.take()
-        self._part(Part.ENTRIES).write(entries)
-        self._part(Part.OPERATIONS).write(operations)
+        """Write what is left, and a file of each of both parts even without rows."""
+        for part, columns in ((Part.ENTRIES, self._entries), (Part.OPERATIONS, self._effects)):
+            file = self._part(part)
+            if not columns.is_empty:
+                file.write(columns.take())
 
     def _part(self, part: Part) -> "_PartFile":
         file = self._parts.get(part)

@@ -34,9 +34,9 @@ _SECTION: Final = """
 [archive]
 url = "{url}"
 bodies = "{bodies}"
-range_s = 2
+range_s = 10
 """
-_RANGE_S: Final = 2.0
+_RANGE_S: Final = 10.0
 
 
 class ArchivingNodes(Nodes):
@@ -81,7 +81,7 @@ class Side:
     def _drain(self) -> None:
         """Wait as long on both sides, until what this round brought is exported."""
         end = time.monotonic() + DRAIN_S
-        time.sleep(2 * _RANGE_S)
+        time.sleep(1.2 * _RANGE_S)
         while isinstance(self._nodes, ArchivingNodes) and time.monotonic() < end:
             if all(_lag_seconds(node.http) < 2 * _RANGE_S for node in self._nodes.nodes):
                 return
