@@ -17,6 +17,8 @@ from qm.node.rounds import Rounds
 from qm.node.timekeeping import STEER_EVERY_S, Timekeeper
 from qm.node.versions import LOOK_EVERY_S as VERSIONS_EVERY_S
 from qm.node.versions import Versions
+from qm.node.yielding import LOOK_EVERY_S as ROOM_EVERY_S
+from qm.node.yielding import Yielding
 from qm.observe.metrics import Metrics
 from qm.store.cluster import Cluster, Leadership
 
@@ -41,12 +43,14 @@ class Duties:
         timekeeper: Timekeeper,
         auditor: Auditor,
         versions: Versions,
+        yielding: Yielding,
         metrics: Metrics,
     ) -> None:
         self._cluster = cluster
         self._timekeeper = timekeeper
         self._auditor = auditor
         self._versions = versions
+        self._yielding = yielding
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
         self._ticked_ms = 0
         """Cluster time of the last ClockTick: it found what was due before."""
@@ -73,6 +77,7 @@ class Duties:
         begin("purging", LOOK_EVERY_S, self._purge)
         begin("steering time", STEER_EVERY_S, self._timekeeper.steer)
         begin("apply version", VERSIONS_EVERY_S, self._versions.look)
+        begin("room", ROOM_EVERY_S, self._yielding.look)
         begin("audit", AUDIT_EVERY_S, self._auditor.mark, first_after_s=AUDIT_EVERY_S)
         begin("audit result", COLLECT_EVERY_S, self._auditor.collect)
 

@@ -35,6 +35,7 @@ from qm.node.rounds import Rounds
 from qm.node.status import inspect_reply
 from qm.node.timekeeping import Timekeeper
 from qm.node.versions import Versions
+from qm.node.yielding import Yielding
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
 from qm.store.audit import Mark, Proof
@@ -97,7 +98,12 @@ class Service:
         versions = Versions(
             self.replicated, self.members.inspect_all, lambda: len(self.members.members)
         )
-        self._duties = Duties(self.replicated, timekeeper, self._auditor, versions, metrics)
+        yielding = Yielding(
+            lambda: self.disk.admits_messages, self.members.inspect_all, self.members.transfer
+        )
+        self._duties = Duties(
+            self.replicated, timekeeper, self._auditor, versions, yielding, metrics
+        )
         self.msmq: Final = MsmqEndpoint(config, self.replicated, metrics)
         drain = Drain(self.replicated, self.msmq)
         self._drain = drain
@@ -174,7 +180,9 @@ class Service:
 
     def inspect(self) -> relay_pb2.InspectReply:
         """Return what this node knows of itself."""
-        return inspect_reply(self._config.name, self.replicated, self._auditor.proofs)
+        reply = inspect_reply(self._config.name, self.replicated, self._auditor.proofs)
+        reply.takes_messages = self.disk.admits_messages and not self._drain.is_draining
+        return reply
 
     async def start(self) -> None:
         """Take part. Raises OSError when an address cannot be had, IdentityRefused when another

@@ -575,6 +575,7 @@ class InspectReply(_message.Message):
     APPLY_VERSION_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     ADDRESSES_FIELD_NUMBER: _builtins.int
+    TAKES_MESSAGES_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     raft_id: _builtins.str
     role: _builtins.str
@@ -590,6 +591,8 @@ class InspectReply(_message.Message):
     is_provisioned: _builtins.bool
     apply_version: _builtins.int
     """Of its state; `command_version` is the newest that its build knows."""
+    takes_messages: _builtins.bool
+    """Whether its disk has room for new messages, and it is not drained."""
     @_builtins.property
     def voters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -631,10 +634,11 @@ class InspectReply(_message.Message):
         apply_version: _builtins.int = ...,
         address: Global___Address | None = ...,
         addresses: _abc.Mapping[_builtins.str, Global___Address] | None = ...,
+        takes_messages: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["address", b"address"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "addresses", b"addresses", "applied", b"applied", "apply_version", b"apply_version", "cluster", b"cluster", "command_version", b"command_version", "commit", b"commit", "digest", b"digest", "is_provisioned", b"is_provisioned", "leader", b"leader", "learners", b"learners", "marks", b"marks", "node", b"node", "raft_id", b"raft_id", "retired", b"retired", "role", b"role", "term", b"term", "version", b"version", "voters", b"voters", "wall_clock_ms", b"wall_clock_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "addresses", b"addresses", "applied", b"applied", "apply_version", b"apply_version", "cluster", b"cluster", "command_version", b"command_version", "commit", b"commit", "digest", b"digest", "is_provisioned", b"is_provisioned", "leader", b"leader", "learners", b"learners", "marks", b"marks", "node", b"node", "raft_id", b"raft_id", "retired", b"retired", "role", b"role", "takes_messages", b"takes_messages", "term", b"term", "version", b"version", "voters", b"voters", "wall_clock_ms", b"wall_clock_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -130,6 +130,38 @@ def test_every_member_proves_its_rows_at_a_mark() -> None:
     run(scenario())
 
 
+def test_one_flipped_bit_on_one_node_ends_it_at_the_next_mark() -> None:
+    async def scenario() -> None:
+        async with cluster(3, has_edges=False) as nodes:
+            leader = await nodes.leader()
+            await create_queue(leader, "orders")
+            await propose(leader, batch("orders", range(1, 51)))
+            await propose(leader, AuditMark(1))
+            assert len(set((await digests_of(leader, 1)).values())) == 1
+            (follower, other) = await nodes.followers()
+            database = follower.service.replicated.machine.store._state._database
+            full, row = next(
+                (key, row)
+                for key, row in follower.service.replicated.machine.store._state.rows()
+                if key[0] == Table.POSITION
+            )
+            # In the position's CRC: nothing that is served would show it before the body is read.
+            at = POSITION_ROW.size - 30
+            database.put(full, row[:at] + bytes((row[at] ^ 1,)) + row[at + 1 :])
+            await propose(leader, AuditMark(2))
+            await until(lambda: nodes.deaths, lambda: nodes.deaths)
+            (text,) = nodes.deaths
+            assert "audit mark 2: the rows do not give the digest" in text
+            nodes.deaths.clear()
+            with pytest.raises(StartRefused, match="audit mark 2"):
+                Quarantine(follower.config.data).check()
+            # The others go on.
+            await propose(leader, batch("orders", range(51, 61)))
+            assert other.cluster.leadership.node == leader.name
+
+    run(scenario())
+
+
 def test_a_member_whose_rows_differ_from_the_majority_stops_itself() -> None:
     async def scenario() -> None:
         async with cluster(1) as nodes:
@@ -149,13 +181,37 @@ def test_a_member_whose_rows_differ_from_the_majority_stops_itself() -> None:
 
 
 @pytest.mark.spec("DM-3.1.1.1-19", "DM-3.1.7.2.5-01", "DM-3.1.7.2.6-01")
-def test_a_nearly_full_disk_refuses_messages_and_nothing_else() -> None:
+def disks_are(level: DiskLevel, *nodes: HarnessNode) -> None:
+    """Have the disks of nodes be so full, whenever they look."""
+    for node in nodes:
+        disk = node.service.disk
+        disk._reserve.level = lambda: level  # type: ignore[method-assign]
+        disk.level = level
+
+
+def test_a_leader_without_room_yields_to_a_member_that_has_it() -> None:
+    async def scenario() -> None:
+        async with cluster(3, has_edges=False) as nodes:
+            leader = await nodes.leader()
+            (full, heir) = await nodes.followers()
+            await create_queue(leader, "orders")
+            disks_are(DiskLevel.REFUSING, leader, full)
+            await until(lambda: nodes.serving() is heir, nodes.serving)
+            await propose(full, batch("orders", [1]))
+            disks_are(DiskLevel.REFUSING, heir)
+            disks_are(DiskLevel.ROOM, leader)
+            await until(lambda: nodes.serving() is leader, nodes.serving)
+
+    run(scenario())
+
+
+def test_nearly_full_disks_refuse_messages_and_nothing_else() -> None:
     async def scenario() -> None:
         async with cluster(3, has_edges=False) as nodes:
             leader = await nodes.leader()
             queue = await create_queue(leader, "orders")
             await propose(leader, batch("orders", [1]))
-            leader.service.disk.level = DiskLevel.REFUSING
+            disks_are(DiskLevel.REFUSING, *nodes.up)
             send = Send(
                 request(), memoryview(packet(2)), 0, 0, 0, 0, (Target("DIRECT=OS:a\\b"),), ()
             )
@@ -172,7 +228,7 @@ def test_a_nearly_full_disk_refuses_messages_and_nothing_else() -> None:
             await propose(follower, ClockTick(1))
             await propose(follower, PurgeQueue(request(), queue, ()))
             await until(lambda: count(leader, queue) == (0, 0), lambda: count(leader, queue))
-            leader.service.disk.level = DiskLevel.ROOM
+            disks_are(DiskLevel.ROOM, *nodes.up)
             await propose(follower, batch("orders", [3, 4]))
             await until(lambda: count(leader, queue) == (2, 0), lambda: count(leader, queue))
 
