@@ -1,5 +1,7 @@
 """Puts what happens to the cluster, as this node sees it, into its event log."""
 
+from prometheus_client import Counter
+
 from qm.api.events import EventLog
 from qm.model.effects import Applied
 from qm.store.cluster import Leadership
@@ -8,8 +10,10 @@ from qm.store.cluster import Leadership
 class Journal:
     """A ClusterListener that keeps what operators ask about later."""
 
-    def __init__(self, events: EventLog) -> None:
+    def __init__(self, events: EventLog, alarms: Counter) -> None:
+        """`alarms`: quorate_alarms_total."""
         self._events = events
+        self._alarms = alarms
         self._leadership = Leadership(None, 0, False)
 
     def on_applied(self, applied: Applied) -> None:
@@ -38,5 +42,6 @@ class Journal:
         )
 
     def alarm(self, name: str, text: str) -> None:
-        """Keep an alarm."""
+        """Count and keep an alarm."""
+        self._alarms.labels(alarm=name).inc()
         self._events.add("alarm", name, text)

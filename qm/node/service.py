@@ -69,7 +69,6 @@ class Service:
         self._config = config
         self._identity = identity
         self._die = die
-        self._alarms = metrics.counter("quorate_alarms_total")
         self.disk: Final = DiskWatch(config.data, config.storage.reserve_mb << 20, metrics)
         self.replicated: Final = ReplicatedStore(
             replicated_config(config, identity),
@@ -118,7 +117,7 @@ class Service:
             config.data,
         )
         self._events = EventLog(self.replicated.now_ms)
-        self._journal = Journal(self._events)
+        self._journal = Journal(self._events, metrics.counter("quorate_alarms_total"))
         self.api: Final = ApiServer(
             ApiConfig(
                 config.api.listen or config.bind or config.host,
@@ -136,7 +135,7 @@ class Service:
         self._is_stopping = False
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
         self._archiving = Archiving(
-            config.archive, self.replicated, self.msmq, self._raise_alarm, metrics
+            config.archive, self.replicated, self.msmq, self._journal.alarm, metrics
         )
         self._certificates = Certificates((config.tls.authority, config.tls.certificate), metrics)
 
@@ -147,12 +146,8 @@ class Service:
         grpc_config = GrpcConfig(self._identity.cluster_id, self._identity.node_id, listen, files)
         return GrpcTransport(grpc_config, events, random.Random(os.urandom(16)).randrange)
 
-    def _raise_alarm(self, name: str, text: str) -> None:
-        self._alarms.labels(alarm=name).inc()
-        self._journal.alarm(name, text)
-
     def _on_alarm(self, alarm: Alarm) -> None:
-        self._raise_alarm(alarm.kind.name.lower(), alarm.text)
+        self._journal.alarm(alarm.kind.name.lower(), alarm.text)
         if alarm.kind is AlarmKind.DISK_FULL:
             self.disk.full()
 

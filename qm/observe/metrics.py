@@ -31,11 +31,20 @@ class Metric(msgspec.Struct, frozen=True):
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     """Upper bounds of a histogram."""
+    values: tuple[str, ...] = ()
+    """Of its only label, where alerts ask whether one went up: these begin at 0, not unseen."""
 
 
 SECONDS_BUCKETS: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 )  # fmt: skip
+
+ALARMS: Final = (
+    "archive_lag", "disk_exhausted", "disk_full", "disk_refusing", "disk_room", "disk_short",
+    "history_evicted", "id_reused", "journal_copy_dropped", "retired", "snapshot_bad",
+    "stream_limit", "stuck",
+)  # fmt: skip
+"""What an operator must hear of; docs/runbook.md says what to do."""
 
 _COUNTER, _GAUGE, _HISTOGRAM = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
 
@@ -89,12 +98,15 @@ TABLE: Final[tuple[Metric, ...]] = (
         "Calls between nodes, and relay lines, that this node refused or ended", ("reason",),
     ),
     Metric("quorate_members", _GAUGE, "Members by state", ("state",)),
-    Metric("quorate_alarms_total", _COUNTER, "Alarms raised on this node", ("alarm",)),
+    Metric(
+        "quorate_alarms_total", _COUNTER, "Alarms raised on this node", ("alarm",), values=ALARMS,
+    ),
     Metric("quorate_clock_offset_seconds", _GAUGE, "Wall clock minus cluster time"),
     Metric("quorate_clock_steps_total", _COUNTER, "Times that the wall clock was set"),
     Metric(
         "quorate_audits_total", _COUNTER,
         "Audit marks that this node compared as leader: agreed, differ or incomplete", ("result",),
+        values=("agreed", "differ", "incomplete"),
     ),
     Metric(
         "quorate_archive_lag_entries", _GAUGE, "Log entries that this node has not exported yet",
@@ -153,7 +165,9 @@ class Metrics:
     def _add(self, metric: Metric) -> None:
         name, text, labels = metric.name, metric.text, metric.labels
         if metric.kind is _COUNTER:
-            self._counters[name] = Counter(name, text, labels, registry=self.registry)
+            self._counters[name] = counter = Counter(name, text, labels, registry=self.registry)
+            for value in metric.values:
+                counter.labels(value)
         elif metric.kind is _GAUGE:
             self._gauges[name] = Gauge(name, text, labels, registry=self.registry)
         else:

@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from qm.observe.metrics import TABLE, MetricKind
+from spark.metrics import metrics_text
+from spark.summary import Summary
 from tests.chart.rendering import CHART, ROOT
 
 ALERTS = CHART / "files" / "alerts.yaml"
@@ -17,8 +19,16 @@ DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
 RULE_TESTS = Path(__file__).with_name("alerts_test.yaml")
 
 
+KUBERNETES = {"kube_job_status_failed"}
+"""Of kube-state-metrics."""
+AUDITED = Summary(cluster="", first=1, last=1)
+LABELLED = re.compile(r"\b(quorate_\w+)\{([^}]*)\}")
+
+
 def exposed_names() -> set[str]:
+    """Names of the nodes' metrics and of the file that an audit leaves."""
     names = {metric.name for metric in TABLE}
+    names |= set(re.findall(r"^# TYPE (\S+)", metrics_text(AUDITED).decode(), re.MULTILINE))
     for metric in TABLE:
         if metric.kind is MetricKind.HISTOGRAM:
             names |= {f"{metric.name}_{part}" for part in ("bucket", "sum", "count")}
@@ -32,13 +42,24 @@ def rules() -> list[dict[str, Any]]:
 
 def test_alerts_use_metrics_that_exist() -> None:
     for rule in rules():
-        used = set(re.findall(r"\bquorate_\w+", rule["expr"]))
+        used = set(re.findall(r"\b(?:quorate|kube)_\w+", rule["expr"]))
         assert used, rule["alert"]
-        assert used <= exposed_names(), rule["alert"]
+        assert used <= exposed_names() | KUBERNETES, rule["alert"]
+
+
+def test_alerts_ask_for_label_values_that_are_seen_before_they_count() -> None:
+    values = {metric.name: metric.values for metric in TABLE if metric.values}
+    seen = set()
+    for rule in rules():
+        for name, selectors in LABELLED.findall(rule["expr"]):
+            for found in re.findall(r'(?:alarm|result)=~?"([^"]+)"', selectors):
+                assert set(found.split("|")) <= set(values[name]), rule["alert"]
+                seen.add(name)
+    assert seen == {"quorate_alarms_total", "quorate_audits_total"}
 
 
 def test_dashboards_use_metrics_that_exist() -> None:
-    assert {path.stem for path in DASHBOARDS} >= {"cluster", "queues", "sessions"}
+    assert {path.stem for path in DASHBOARDS} == {"audit", "cluster", "queues", "sessions"}
     for path in DASHBOARDS:
         for panel in json.loads(path.read_text(encoding="utf-8"))["panels"]:
             for target in panel["targets"]:
