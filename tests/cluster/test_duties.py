@@ -130,38 +130,6 @@ def test_every_member_proves_its_rows_at_a_mark() -> None:
     run(scenario())
 
 
-def test_one_flipped_bit_on_one_node_ends_it_at_the_next_mark() -> None:
-    async def scenario() -> None:
-        async with cluster(3, has_edges=False) as nodes:
-            leader = await nodes.leader()
-            await create_queue(leader, "orders")
-            await propose(leader, batch("orders", range(1, 51)))
-            await propose(leader, AuditMark(1))
-            assert len(set((await digests_of(leader, 1)).values())) == 1
-            (follower, other) = await nodes.followers()
-            database = follower.service.replicated.machine.store._state._database
-            full, row = next(
-                (key, row)
-                for key, row in follower.service.replicated.machine.store._state.rows()
-                if key[0] == Table.POSITION
-            )
-            # In the position's CRC: nothing that is served would show it before the body is read.
-            at = POSITION_ROW.size - 30
-            database.put(full, row[:at] + bytes((row[at] ^ 1,)) + row[at + 1 :])
-            await propose(leader, AuditMark(2))
-            await until(lambda: nodes.deaths, lambda: nodes.deaths)
-            (text,) = nodes.deaths
-            assert "audit mark 2: the rows do not give the digest" in text
-            nodes.deaths.clear()
-            with pytest.raises(StartRefused, match="audit mark 2"):
-                Quarantine(follower.config.data).check()
-            # The others go on.
-            await propose(leader, batch("orders", range(51, 61)))
-            assert other.cluster.leadership.node == leader.name
-
-    run(scenario())
-
-
 def test_a_member_whose_rows_differ_from_the_majority_stops_itself() -> None:
     async def scenario() -> None:
         async with cluster(1) as nodes:
