@@ -43,6 +43,13 @@ for tool in keepalived haproxy nft; do
     fi
 done
 
+# `make drills` sets nodes' clocks with it; without it that scenario is refused.
+if compgen -G "/usr/lib/*/faketime/libfaketimeMT.so.1" >/dev/null; then
+    echo "deps-system: libfaketime found"
+else
+    echo "deps-system: no libfaketime; the drill clock-step needs it: apt-get install libfaketime"
+fi
+
 # `make test-image` builds the image without a registry.
 for tool in buildah debootstrap; do
     if command -v "$tool" >/dev/null 2>&1 || [ -x "/usr/sbin/$tool" ]; then
