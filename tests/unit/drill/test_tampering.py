@@ -1,0 +1,62 @@
+"""How nodes are started so that their disks and clocks can be tampered with."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from qm.drill.scenarios import SCENARIOS
+from qm.drill.tampered_node import FAULTS_FILE, Faults
+from qm.drill.tampering import CLOCK_FILE, Tampering
+from qm.drill.target import Ability
+
+CONFIG = Path("n1.toml")
+
+
+@pytest.fixture
+def tampering(tmp_path: Path) -> Tampering:
+    return Tampering(tmp_path / "tampering", lambda node: tmp_path / node)
+
+
+def faults(tmp_path: Path, node: str) -> Faults:
+    data = (tmp_path / "tampering" / node / FAULTS_FILE).read_bytes()
+    return msgspec.json.decode(data, type=Faults)
+
+
+def test_a_node_is_what_ships_unless_it_is_to_be_tampered_with(tampering: Tampering) -> None:
+    assert tampering.arguments("n1", CONFIG)[:4] == ["-m", "qm", "node", "run"]
+    assert "LD_PRELOAD" not in tampering.environment("n1")
+    tampering.enable("n1")
+    assert "qm.drill.tampered_node" in tampering.arguments("n1", CONFIG)
+    assert tampering.arguments("n2", CONFIG)[:4] == ["-m", "qm", "node", "run"]
+
+
+def test_faults_are_written_where_the_node_looks_and_end_together(
+    tampering: Tampering, tmp_path: Path
+) -> None:
+    for node in ("n1", "n2"):
+        tampering.enable(node)
+    tampering.slow_syncs("n1", 0.3)
+    tampering.hold_syncs("n2")
+    tampering.set_clock("n2", -600)
+    assert faults(tmp_path, "n1") == Faults(sync_delay_s=0.3)
+    assert faults(tmp_path, "n2") == Faults(holds_syncs=True)
+    clock = tmp_path / "tampering" / "n2" / CLOCK_FILE
+    assert clock.read_text() == "-600\n"
+    tampering.relieve()
+    assert faults(tmp_path, "n1") == faults(tmp_path, "n2") == Faults()
+    assert clock.read_text() == "+0\n"
+
+
+def test_every_scenario_of_disks_and_clocks_has_its_nodes_prepared() -> None:
+    for scenario in SCENARIOS.values():
+        if scenario.needs & {Ability.SYNCS, Ability.CLOCKS, Ability.SMALL_DISKS}:
+            assert scenario.prepare is not None
+
+
+def test_what_ships_knows_nothing_of_tampering() -> None:
+    source = Path(sys.modules["qm"].__path__[0])
+    for part in ("node", "store", "edge", "api", "model"):
+        for path in (source / part).rglob("*.py"):
+            assert "qm.drill" not in path.read_text(encoding="utf-8"), path
