@@ -41,7 +41,9 @@ class Front:
         self._nodes = frozenset([voter for _, _, voter in ranked[:needed]])
 
     def puts_off(self, node: NodeId, progress: Progress, now: int) -> bool:
-        """Return whether a follower was fed in this tick and can wait for the next."""
+        """Return whether a follower was sent all in this tick and can wait for the next. One with
+        a backlog gets more whenever its window has room.
+        """
         if not self._nodes or node in self._nodes:
             return False
         if progress.state is not ProgressState.REPLICATE:

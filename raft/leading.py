@@ -406,11 +406,13 @@ class Leadership:
     ) -> None:
         """Send Appends. Followers at the same place share the value, and so its encoding."""
         state, config = self._state, self._state.config
-        for _ in range(APPENDS_PER_READY_MAX):
+        for count in range(APPENDS_PER_READY_MAX):
             if not progress.has_room(config.inflight_messages_max, config.inflight_bytes_max):
                 return
             low = progress.next
             if low > state.log.last_index and progress.state is ProgressState.REPLICATE:
+                if count:
+                    progress.fed_at = state.now
                 return
             if low not in shared:
                 try:

@@ -4,6 +4,10 @@ from collections import deque
 from enum import IntEnum
 
 
+NEVER = -(1 << 62)
+"""A tick before all others."""
+
+
 class ProgressState(IntEnum):
     """How a follower is fed."""
 
@@ -50,8 +54,8 @@ class Progress:
         """The tick of its last answer; a new leader gives everybody an election timeout."""
         self.applied = 0
         self.commit_told = 0
-        self.fed_at = now
-        """The tick of the last Append."""
+        self.fed_at = NEVER
+        """REPLICATE: the tick when it was last sent all there is."""
         self.snapshot_index = 0
         """SNAPSHOT: of the one that is being sent; 0 while none is."""
         self.is_sent = False
@@ -71,7 +75,6 @@ class Progress:
 
     def sent(self, last_index: int, size: int, now: int) -> None:
         """An Append that ends at `last_index`, with `size` bytes of data, was sent."""
-        self.fed_at = now
         if self.state is ProgressState.PROBE:
             self.is_paused = True
             return
@@ -98,6 +101,7 @@ class Progress:
         self.state = ProgressState.PROBE
         self.next = max(next_index, self.match + 1)
         self.is_paused = False
+        self.fed_at = NEVER
         self._forget_inflight()
 
     def replicate(self) -> None:

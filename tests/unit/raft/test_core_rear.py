@@ -8,9 +8,9 @@ from raft.types import Append, Heartbeat
 from tests.unit.raft.group import Group
 
 
-def warm(names: str = "abc", *, rear_ticks: int = 1) -> Group:
+def warm(names: str = "abc", **config: int) -> Group:
     """A group whose leader a has been followed for a while."""
-    group = Group(names, rear_ticks=rear_ticks)
+    group = Group(names, "", **config)
     group.elect("a")
     group.tick(2)
     return group
@@ -132,3 +132,17 @@ def test_a_follower_that_is_probed_is_not_put_off() -> None:
     (status,) = [f for f in group.core("a").followers() if f.node == f"{rear}.1"]
     assert status.state is ProgressState.REPLICATE
     assert status.match == group["a"].log.last_index()
+
+
+def test_a_backlog_does_not_wait_for_ticks() -> None:
+    """A follower that comes back is fed as fast as it takes it."""
+    group = warm(append_bytes_max=10)
+    (rear,) = rear_of(group, "bc")
+    group.isolate(rear)
+    for _ in range(30):
+        group.propose(bytes(10))
+    group.tick(1, "a")
+    group.heal()
+    group.core("a").peer(f"{rear}.1", PeerState.CONNECTED)
+    group.settle()
+    assert group[rear].log.last_index() == group["a"].log.last_index()
