@@ -3,7 +3,6 @@
 from collections import deque
 from enum import IntEnum
 
-
 NEVER = -(1 << 62)
 """A tick before all others."""
 
