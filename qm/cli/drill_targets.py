@@ -25,15 +25,15 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """dev, netns, kubernetes, or the path of a file of hosts."""
     folder: Path
     network: str
-    other_build: Path | None
-    stateful_set: str
-    pod_host: str
-    msmq_service: str
-    kubeconfig: Path | None
-    namespace: str
-    tls_authority: Path | None
-    tls_certificate: Path | None
-    tls_key: Path | None
+    other_build: Path | None = None
+    stateful_set: str = ""
+    pod_host: str = POD_HOST
+    msmq_service: str = ""
+    kubeconfig: Path | None = None
+    namespace: str = ""
+    tls_authority: Path | None = None
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
 
 
 def target_options(command: Command) -> Command:

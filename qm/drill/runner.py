@@ -11,6 +11,7 @@ import msgspec
 from qm.client.wire import Wire
 from qm.drill.agreement import disagreement, sums
 from qm.drill.leaders import leader_of, watch_leaders
+from qm.drill.queues import make_queues, remove_queues
 from qm.drill.scenario import Scenario
 from qm.drill.target import Ability, Target
 from qm.load.history import HistoryEvent, read_history
@@ -161,10 +162,13 @@ async def run_round(
         await scenario.prepare(target)
     wire = Wire([node.api for node in target.nodes], target.tls)
     chance = random.Random(f"{scenario.name}/{settings.seed}")
+    queues: Sequence[Queue] = ()
     try:
         through = await target.front(scenario.through) if scenario.through else ""
         nodes = [node.name for node in target.nodes]
-        plan = await _plan(target, scenario, settings, wire, through)
+        prefix = f"drill.{scenario.name}.{settings.seed}"
+        queues = await make_queues(wire, prefix, through)
+        plan = _plan(target, scenario, settings, queues, through)
         async with Run(plan) as run:
             on_run(run)
             stage = Conductor(target, run, wire, chance)
@@ -185,10 +189,11 @@ async def run_round(
             stage.struck,
             first=len(plan.senders) if through else 1,
         )
-        queues = [queue.format_name for queue in plan.workload.targets]
-        wrong = wrong or await sums(wire, queues, verdict.remaining)
+        names = [queue.format_name for queue in queues]
+        wrong = wrong or await sums(wire, names, verdict.remaining)
         return Round(scenario.name, settings.seed, verdict, is_settled, gap_ms, wrong)
     finally:
+        await remove_queues(wire, queues)
         await wire.close()
 
 
@@ -221,25 +226,14 @@ async def _load(run: Run) -> None:
     await run.send(float("inf"))
 
 
-async def _plan(
-    target: Target, scenario: Scenario, settings: Settings, wire: Wire, through: str
+def _plan(
+    target: Target,
+    scenario: Scenario,
+    settings: Settings,
+    queues: Sequence[Queue],
+    through: str,
 ) -> Plan:
-    """Return the load of a round, with fresh queues; `through`: where one more sender connects."""
-    manager = await wire.call(
-        lambda stubs: stubs.queues.GetQueueManager, control_pb2.GetQueueManagerRequest()
-    )
-    prefix = f"drill.{scenario.name}.{settings.seed}"
-    queues = []
-    for suffix, is_transactional in (("plain", False), ("lent", False), ("transactional", True)):
-        request = control_pb2.CreateQueueRequest(
-            path_name=f"{manager.computer_name}\\private$\\{prefix}.{suffix}",
-            attributes={"transactional": control_pb2.Value(flag=is_transactional)},
-            if_not_exists=True,
-        )
-        await wire.call(lambda stubs: stubs.queues.CreateQueue, request)
-        host = f"TCP:{through}" if through else f"OS:{manager.computer_name}"
-        name = f"DIRECT={host}\\private$\\{prefix}.{suffix}"
-        queues.append(Queue(name, is_transactional=is_transactional))
+    """Return the load of a round; `through`: where one more sender connects."""
     modes = (Mode.STREAM, Mode.TWO_PHASE, Mode.TRANSACTION)
     hosts = [node.host for node in target.nodes]
     senders = [

@@ -28,9 +28,10 @@ async def _kill_follower(stage: Stage) -> None:
 
 
 async def _kill_majority(stage: Stage) -> None:
-    leader, (one, _) = await stage.leader(), await stage.followers()
-    stage.fault(f"SIGKILL of {leader}, the leader, and {one}", leader, one)
-    await stage.target.kill(leader, one)
+    leader, followers = await stage.leader(), await stage.followers()
+    others = followers[: len(stage.target.nodes) // 2]
+    stage.fault(f"SIGKILL of {leader}, the leader, and {', '.join(others)}", leader, *others)
+    await stage.target.kill(leader, *others)
     await asyncio.sleep(2)
     await stage.heal()
 
@@ -78,7 +79,7 @@ async def _drain(stage: Stage) -> None:
 PROCESSES: Final = (
     Scenario("kill-leader", "The leader's process dies", _kill_leader, is_short=True),
     Scenario("kill-follower", "A follower's process dies", _kill_follower),
-    Scenario("kill-majority", "Two of three die and come back", _kill_majority),
+    Scenario("kill-majority", "A majority dies and comes back", _kill_majority),
     Scenario("restart-all", "All die at once and come back", _restart_all),
     Scenario("pause-leader", "The leader stands still, then goes on", _pause_leader, _PAUSE),
     Scenario("rolling-restart", "Each is stopped and started in turn", _rolling_restart),
