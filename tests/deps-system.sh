@@ -34,6 +34,13 @@ else
     echo "deps-system: no promtool; test-chart needs it: apt-get install prometheus"
 fi
 
+# It also asks systemd what the unit of a node may do.
+if command -v systemd-analyze >/dev/null 2>&1; then
+    echo "deps-system: systemd-analyze found"
+else
+    echo "deps-system: no systemd-analyze; test-chart needs it: apt-get install systemd"
+fi
+
 # `make test-hosts` starts the virtual IP's files on network namespaces.
 for tool in keepalived haproxy nft; do
     if command -v "$tool" >/dev/null 2>&1 || [ -x "/usr/sbin/$tool" ]; then

@@ -8,6 +8,9 @@ API server is the test's.
 import asyncio
 import base64
 import re
+import shutil
+import socket
+import ssl
 import sys
 from pathlib import Path
 
@@ -16,13 +19,14 @@ import aiohttp
 from qm.api.identity import Role
 from qm.client.wire import Tls
 from qm.node.config import API_PORT, HTTP_PORT
-from qm.node.pki import AUTHORITY_CERTIFICATE, create_authority, issue
+from qm.node.pki import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, create_authority, issue
 from tests.chart.rendering import ROOT, Object, of_kind, one, render
 from tests.cluster.test_kubernetes import TOKEN, ApiServer
 
 NAMESPACE = "default"
 START_S = 90.0
 STOP_S = 60.0
+AUTHORITY_FILES = (AUTHORITY_CERTIFICATE, AUTHORITY_KEY)
 _DEPENDENT = re.compile(r"\$\(([A-Z_]+)\)")
 
 
@@ -64,6 +68,17 @@ class Release:
         (sealing / "sealing.key").write_bytes(base64.b64decode(secret["data"]["sealing.key"]))
         certificate, key = issue(pki, "admin", Role.ADMIN)
         return Tls(pki / AUTHORITY_CERTIFICATE, certificate, key)
+
+    def rotate(self) -> None:
+        """Replace the nodes' certificate and key, as cert-manager and the kubelet do."""
+        fresh, tls = self.folder / "renewed", self.folder / "etc" / "tls"
+        fresh.mkdir()
+        for name in AUTHORITY_FILES:
+            shutil.copy(self.folder / "pki" / name, fresh / name)
+        hosts = [*self.addresses, *self.addresses.values()]
+        files = issue(fresh, self.name, Role.NODE, hosts)
+        for name, path in zip(("tls.crt", "tls.key"), files, strict=True):
+            path.replace(tls / name)
 
     def local(self, text: str, pod: str) -> str:
         """Return a rendered text with this machine's addresses and folders."""
@@ -159,6 +174,30 @@ class Pod:
         self._process = None
         assert status == 0, said
         return said
+
+    async def lose_volume(self) -> None:
+        """End it at once, and lose what its claim held."""
+        await self.kill()
+        self._process = None
+        shutil.rmtree(self._release.folder / "data" / self.name)
+
+    def certificate(self) -> bytes:
+        """Return the certificate that its API shows in a new handshake, DER."""
+        admin = self._release.admin
+        context = ssl.create_default_context(cafile=str(admin.authority))
+        context.load_cert_chain(str(admin.certificate), str(admin.key))
+        context.set_alpn_protocols(["h2"])
+        with (
+            socket.create_connection((self.address, API_PORT), timeout=STOP_S) as plain,
+            context.wrap_socket(plain, server_hostname=self.name) as secure,
+        ):
+            return secure.getpeercert(binary_form=True) or b""
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process is not None
+        return self._process.pid
 
     async def exit_status(self) -> int:
         """Wait for it to end by itself."""

@@ -5,14 +5,17 @@ import functools
 import os
 import subprocess
 import sys
+import tarfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import click
 import msgspec
 import pytest
 
 from qm.cli.main import main
-from qm.node.config import HTTP_PORT
+from qm.node.config import API_PORT, HTTP_PORT
 from tests.chart.rendering import ROOT
 from tests.cluster.harness import free_network
 from tests.drills.processes import process, until
@@ -20,6 +23,8 @@ from tests.image.compose import FILE, load
 from tests.image.compose import parse as parse_compose
 
 DEPLOY = ROOT / "deploy"
+UNIT = DEPLOY / "systemd" / "quorate.service"
+CONFIG = "/etc/quorate/node.toml"
 READY_S = 120.0
 
 
@@ -70,9 +75,64 @@ def test_compose_starts_three_nodes_that_find_each_other(tmp_path: Path) -> None
             until(functools.partial(run, ask), lambda seen: seen[0] == 0, READY_S)
 
 
-def run(argv: list[str]) -> tuple[int, str]:
+def test_three_bare_machines_become_a_cluster(tmp_path: Path) -> None:
+    """The files of `prepare.sh`, and the commands of the unit, on three addresses."""
+    network = free_network()
+    hosts = {f"n{k}": f"{network}.{10 + k}" for k in (1, 2, 3)}
+    program = tmp_path / "bin" / "qm"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m qm "$@"\n')
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    made = tmp_path / "made"
+    argv = [str(DEPLOY / "bare" / "prepare.sh"), str(made)]
+    argv += [f"{name}={host}" for name, host in hosts.items()]
+    for _ in range(2):  # the second run changes nothing
+        subprocess.run(argv, env={**os.environ, "PATH": path}, check=True, timeout=240)
+    start, stop = unit_commands()
+    admin = made / "admin"
+    connection = {
+        "QM_TLS_AUTHORITY": str(admin / "authority.pem"),
+        "QM_TLS_CERTIFICATE": str(admin / "admin.pem"),
+        "QM_TLS_KEY": str(admin / "admin.key"),
+        "QM_ENDPOINT": f"{hosts['n1']}:{API_PORT}",
+    }
+    with contextlib.ExitStack() as running:
+
+        def command(words: list[str], name: str) -> list[str]:
+            config = str(tmp_path / "etc" / name / "node.toml")
+            words = [config if word == CONFIG else word for word in words]
+            return [sys.executable, "-m", "qm", *words]
+
+        for name in hosts:
+            with tarfile.open(made / f"{name}.tar") as archive:
+                archive.extractall(tmp_path / "etc" / name, filter="data")
+            (tmp_path / "var" / name).mkdir(parents=True)
+            environment = {"STATE_DIRECTORY": str(tmp_path / "var" / name)}
+            running.enter_context(process(command(start, name), environment=environment))
+        for host in hosts.values():
+            ask = [sys.executable, "-m", "qm", "check", "ready", "--http", f"{host}:{HTTP_PORT}"]
+            until(functools.partial(run, ask), lambda seen: seen[0] == 0, READY_S)
+        status, said = run(
+            [sys.executable, "-m", "qm", "check", "send-receive", "--msmq", hosts["n2"]], connection
+        )
+        assert status == 0, said
+        status, said = run(
+            command(stop, "n3"), {"STATE_DIRECTORY": str(tmp_path / "var" / "n3"), **connection}
+        )
+        assert status == 0, said
+
+
+def test_prepare_wants_three_nodes(tmp_path: Path) -> None:
+    status, said = run([str(DEPLOY / "bare" / "prepare.sh"), str(tmp_path), "n1=10.0.0.1"])
+    assert (status, said) == (64, "prepare.sh: three or five nodes, NAME=ADDRESS each, not 1\n")
+
+
+def run(argv: list[str], environment: Mapping[str, str] = MappingProxyType({})) -> tuple[int, str]:
     """Return the exit status of a command and what it said."""
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        argv, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -96,14 +156,26 @@ def test_compose_says_what_it_lacks() -> None:
         load({})
 
 
-def test_the_unit_stops_the_node_that_it_runs() -> None:
-    lines = (DEPLOY / "systemd" / "quorate.service").read_text().splitlines()
+def unit_commands() -> tuple[list[str], list[str]]:
+    """Return the arguments of `qm` that start and stop a node."""
+    lines = UNIT.read_text().splitlines()
     start, stop = (
         next(line for line in lines if line.startswith(key)).partition("/qm ")[2].split()
         for key in ("ExecStart=", "ExecStop=")
     )
+    return start, stop
+
+
+def test_the_unit_gives_the_node_little_to_break() -> None:
+    argv = ["systemd-analyze", "security", "--offline=yes", "--threshold=20", str(UNIT)]
+    status, said = run(argv)
+    assert status == 0, said
+
+
+def test_the_unit_stops_the_node_that_it_runs() -> None:
+    start, stop = unit_commands()
     assert (command_of(start).name, command_of(stop).name) == ("run", "prestop")
-    assert start[2:4] == stop[2:4] == ["--config", "/etc/quorate/node.toml"]
+    assert start[2:4] == stop[2:4] == ["--config", CONFIG]
 
 
 @pytest.mark.parametrize("line", (DEPLOY / "README.md").read_text().splitlines())

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,11 +13,12 @@ import uvloop
 from qm.client.wire import Wire
 from qm.load.receiver import Mode
 from qm.load.run import Plan, Reading, Run
+from qm.load.verdict import Verdict
 from qm.load.workload import Target, Workload
 from qm.node.config import MSMQ_PORT
 from qm.pb import control_pb2
 from tests.chart.pods import Pod, Release
-from tests.chart.rendering import TLS
+from tests.chart.rendering import ROOT, TLS
 from tests.cluster.harness import free_network
 
 VALUES = {
@@ -101,6 +104,7 @@ def test_a_release_is_born_restarted_and_scaled_up_and_down_under_load(tmp_path:
 
             async def roll() -> None:
                 for pod in reversed(list(pods)):  # as a StatefulSet does
+                    run.fault(f"restart of {pod.name}")
                     await pod.stop()
                     await pod.start()
                     await pod.ready()
@@ -118,6 +122,7 @@ def test_a_release_is_born_restarted_and_scaled_up_and_down_under_load(tmp_path:
                 assert "no member any more" in await pods[3].stop()
 
             async with Run(await plan(release, pods, tmp_path)) as run:
+                await run.send(1.0)
                 await under_load(run, asyncio.create_task(roll()))
                 await under_load(run, asyncio.create_task(scale_up()))
                 assert await voters(release, pods[0]) == [*founders, f"{pods[3].name}.1"]
@@ -127,6 +132,58 @@ def test_a_release_is_born_restarted_and_scaled_up_and_down_under_load(tmp_path:
             assert verdict.holds, verdict
             assert verdict.acknowledged == verdict.sent == verdict.received > 0, verdict
             assert await voters(release, pods[0]) == founders
+            report(verdict)
+
+    uvloop.run(scenario())
+
+
+def report(verdict: Verdict) -> None:
+    """Write how long senders waited while pods were restarted one by one."""
+    figures = {
+        "rolling_restart_gaps_ms": [round(fault.gap_ms) for fault in verdict.faults],
+        "sent": verdict.sent,
+        "lost": verdict.lost.count,
+        "duplicated": verdict.duplicated.count,
+        "load_average": round(os.getloadavg()[0], 1),
+    }
+    text = json.dumps(figures, indent=2)
+    (ROOT / "build" / "test-chart.json").write_text(f"{text}\n", encoding="utf-8")
+    print(text)
+
+
+@pytest.mark.timeout(420)
+def test_a_lost_volume_comes_back_and_certificates_change_under_load(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with installed(tmp_path) as (release, pods):
+            others = [f"{pod.name}.1" for pod in pods if pod is not pods[1]]
+
+            async def lose() -> None:
+                await pods[1].lose_volume()
+                await pods[1].start()
+                await pods[1].ready()
+                while await voters(release, pods[0]) != sorted([*others, f"{pods[1].name}.2"]):
+                    await asyncio.sleep(0.1)
+
+            async def rotate() -> None:
+                before, processes = pods[0].certificate(), [pod.pid for pod in pods]
+                release.rotate()
+                for pod in pods:
+                    while (shown := await asyncio.to_thread(pod.certificate)) == before:
+                        await asyncio.sleep(0.1)
+                    assert shown
+                assert [pod.pid for pod in pods] == processes
+
+            async with Run(await plan(release, pods, tmp_path)) as run:
+                await under_load(run, asyncio.create_task(lose()))
+                await under_load(run, asyncio.create_task(rotate()))
+                # What connects anew does so with the new certificates.
+                await pods[2].stop()
+                await pods[2].start()
+                await pods[2].ready()
+                await run.settle(SETTLE_S)
+                verdict = await run.verdict()
+            assert verdict.holds, verdict
+            assert verdict.acknowledged == verdict.sent == verdict.received > 0, verdict
 
     uvloop.run(scenario())
 

@@ -8,13 +8,14 @@ what. 69: this machine lacks something.
 import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any, Final
 
 from tests.image.buildah import Store
-from tests.image.building import IMAGE, base, build_twice
+from tests.image.building import BASE, IMAGE, authority_of_pip, base, build_twice
 from tests.image.compose import ROOT
 from tests.image.containers import Rig
 
@@ -44,6 +45,7 @@ def main() -> int:
     broken: list[str] = []
     _build(store, report, broken)
     _run(store, report, broken)
+    _install(store, report, broken)
     report["broken"] = broken
     OUTPUT.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(report, indent=2))
@@ -95,6 +97,34 @@ def _run(store: Store, report: dict[str, Any], broken: list[str]) -> None:
     report["written_outside_volumes"] = rig.written
     if 0 in report["uids"] or any(report["exit_statuses"]) or rig.written:
         broken.append("a container ran as root, wrote outside its volumes, or did not end well")
+
+
+def _install(store: Store, report: dict[str, Any], broken: list[str]) -> None:
+    """Install on a bare machine: the base, with nothing of the image."""
+    folder = FOLDER / "bare"
+    shutil.rmtree(folder, ignore_errors=True)
+    addresses = [f"n{k}=10.0.0.{k}" for k in (1, 2, 3)]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    prepare = [str(ROOT / "deploy" / "bare" / "prepare.sh"), str(folder), *addresses]
+    subprocess.run(prepare, env={**os.environ, "PATH": path}, stdout=subprocess.DEVNULL, check=True)
+    mounts = [(FOLDER / "context", "/src", False), (ROOT / "deploy", "/src/deploy", True)]
+    mounts += [(folder / "n1.tar", "/n1.tar", True)]
+    environment = {}
+    if authority := authority_of_pip():
+        mounts.append((authority, "/authority.pem", True))
+        environment["PIP_CERT"] = "/authority.pem"
+    container = store.create(BASE, {})
+    try:
+        script = "sh /src/deploy/bare/install.sh /n1.tar && /opt/quorate/bin/qm --version"
+        argv = store.run_argv(
+            container, ["sh", "-c", script], user="root", environment=environment, mounts=mounts
+        )
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=1_200)
+    finally:
+        store.remove(container)
+    report["bare_install"] = (done.stdout + done.stderr).strip().splitlines()[-2:]
+    if done.returncode != 0:
+        broken.append(f"install.sh: {done.stdout + done.stderr}")
 
 
 if __name__ == "__main__":

@@ -101,12 +101,18 @@ def _context(folder: Path) -> Path:
 
 def _secrets(folder: Path) -> dict[str, Path]:
     """Return what pip needs on a network whose own authority signs everything."""
-    found = next((os.environ[name] for name in _AUTHORITIES if os.environ.get(name)), "")
-    if not found:
+    found = authority_of_pip()
+    if found is None:
         return {}
     settings = folder / "pip.conf"
     settings.write_text("[global]\ncert = /run/secrets/authority\n", encoding="utf-8")
-    return {"pip.conf": settings, "authority": Path(found)}
+    return {"pip.conf": settings, "authority": found}
+
+
+def authority_of_pip() -> Path | None:
+    """Return the authority that this machine's pip is told to trust, if any."""
+    found = (os.environ[name] for name in _AUTHORITIES if os.environ.get(name))
+    return next(map(Path, found), None)
 
 
 def _files(layout: Path) -> dict[str, str]:

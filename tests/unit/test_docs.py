@@ -1,0 +1,48 @@
+"""What the pages say can be done: links lead somewhere, commands exist."""
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from qm.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    page
+    for folder in (ROOT, ROOT / "docs", ROOT / "deploy", ROOT / "helm" / "quorate")
+    for page in folder.glob("*.md")
+)
+_CODE = re.compile(r"`[^`\n]*`")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_COMMAND = re.compile(r"(?:`|^    (?:sudo )?)qm ((?:[a-z][a-z-]+ ?)+)", re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in _LINK.findall(_CODE.sub("", page.read_text(encoding="utf-8"))):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_command_exists(page: Path) -> None:
+    for words in _COMMAND.findall(page.read_text(encoding="utf-8")):
+        found: click.Command = main
+        with click.Context(found) as context:
+            for word in words.split():
+                if not isinstance(found, click.Group):
+                    break
+                next_one = found.get_command(context, word)
+                assert next_one is not None, f"qm {words}"
+                found = next_one
