@@ -116,8 +116,13 @@ class StateMachine(Protocol[ResultT_co]):
         Never raises for what an entry contains; an exception here stops the replica.
         """
 
-    def snapshot(self, meta_index: int) -> SnapshotSource:
-        """Return a picture of the state at `applied_index()`, which is `meta_index`."""
+    def snapshot(self, meta_index: int) -> tuple[int, SnapshotSource] | None:
+        """Return a picture of the state and the index that it was taken at.
+
+        `meta_index` is `applied_index()`. A machine that needs time for it returns None, and the
+        picture when it is asked again: of the index at which it was first asked for, from which on
+        it holds the log.
+        """
 
     def receive_snapshot(self, meta: SnapshotMeta) -> SnapshotSink:
         """Begin, or resume, receiving the snapshot that `meta` names."""

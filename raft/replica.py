@@ -507,11 +507,15 @@ class Replica(Generic[ResultT]):
             return ()
         sends: list[SnapshotSend] = []
         for to in wanted:
-            running = self._sending.setdefault(to, [])
+            running = self._sending.get(to, [])
             if not running or not self._is_running_well(*running[-1]):
                 picture = self._fresh_picture()
+                if picture is None:
+                    self._core.snapshot_done(to, False)  # it is asked for again after a pause
+                    continue
                 sends.append(SnapshotSend(to, picture.meta, picture.open()))
                 running.append((picture.meta, self._now))
+                self._sending[to] = running
             self._core.offer_snapshot(to, running[-1][0])
         return tuple(sends)
 
@@ -524,13 +528,18 @@ class Replica(Generic[ResultT]):
         """Return whether the log has all that follows a snapshot."""
         return meta.index >= self._log.first_index() - 1
 
-    def _fresh_picture(self) -> Picture:
-        """Return the last picture if the log still continues it, or a new one."""
+    def _fresh_picture(self) -> Picture | None:
+        """Return the last picture if the log still continues it, or a new one; None: not yet."""
         if self._picture is not None and self._is_continued(self._picture.meta):
             return self._picture
         self._drop_picture()
-        index = self._machine.applied_index()
-        source = self._machine.snapshot(index)
+        made = self._machine.snapshot(self._machine.applied_index())
+        if made is None:
+            return None
+        index, source = made
+        if index < self._log.first_index() - 1:
+            source.close()  # the log was reset meanwhile
+            return None
         meta = SnapshotMeta(
             index,
             self._core.term_at(index),

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from qm.model.effects import Applied, Outcome
+from qm.node.picturing import Pictures
 from qm.store.blobs import BlobSync
 from qm.store.bodies import Bodies
 from qm.store.store import Diverged, Store
@@ -33,6 +34,7 @@ class AppliedStore:
         self.files = threading.Lock()
         """Held by whoever opens, closes, flushes or scans the state in a thread of its own."""
         self.is_closed = False
+        self._pictures = Pictures()
         self._on_applied = on_applied
         self._on_installed = on_installed
         self._on_diverged = on_diverged
@@ -69,6 +71,7 @@ class AppliedStore:
 
     def close(self) -> None:
         """Close the state, once nobody flushes it."""
+        self._pictures.drop()
         with self.files:
             self.is_closed = True
             self.store.close()
@@ -77,15 +80,17 @@ class AppliedStore:
         """Let a received snapshot replace the state."""
         self.is_installing = True
         try:
+            # Of a state that is gone, and of a log that no longer continues it.
+            self._pictures.drop()
             with self.files:
                 sink.finish()
         finally:
             self.is_installing = False
         self._on_installed()
 
-    def snapshot(self, meta_index: int) -> SnapshotSource:
-        """See StateMachine.snapshot."""
-        return self.store.snapshot(meta_index)
+    def snapshot(self, meta_index: int) -> tuple[int, SnapshotSource] | None:
+        """See StateMachine.snapshot: pinned at once, and listed in a thread."""
+        return self._pictures.ask(self.store)
 
     def receive_snapshot(self, meta: SnapshotMeta) -> SnapshotSink:
         """See StateMachine.receive_snapshot."""

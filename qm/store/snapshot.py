@@ -94,7 +94,8 @@ class StoreSnapshot:
         """`in_log`: (index, ordinals) of bodies that only the log has. It takes `pinned` over."""
         self._pinned = pinned
         self._log = pinned.log
-        narrow = self._log.hold(in_log[0][0]) if in_log else None
+        # What follows the state is kept as well: whoever gets the stream needs it next.
+        narrow = self._log.hold(in_log[0][0] if in_log else pinned.applied.index + 1)
         if pinned.hold is not None:
             pinned.hold.release()
         pinned.hold = narrow

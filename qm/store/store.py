@@ -51,7 +51,7 @@ class Diverged(Exception):
 
 
 class Store:
-    """Implements `raft.machine.StateMachine`."""
+    """What `raft.machine.StateMachine` asks for, but pictures in the loop (qm.node.picturing)."""
 
     def __init__(
         self,

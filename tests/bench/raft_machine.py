@@ -71,8 +71,8 @@ class CountingMachine:
     def ballast(self) -> Path:
         return self._folder / "ballast"
 
-    def snapshot(self, meta_index: int) -> SnapshotSource:
-        return _Source(_STATE.pack(meta_index, self.count), self.ballast)
+    def snapshot(self, meta_index: int) -> tuple[int, SnapshotSource]:
+        return meta_index, _Source(_STATE.pack(meta_index, self.count), self.ballast)
 
     def receive_snapshot(self, meta: SnapshotMeta) -> SnapshotSink:
         return _Sink(self, meta)

@@ -86,6 +86,7 @@ class SlottedMachine(ABC, Generic[StateT]):
         self._unwritten = 0
         self._writes_since_sync = 0
         self._state = self.fresh()
+        self._picture: tuple[int, Source] | None = None
         self.trace: list[tuple[int, bytes]] = []
         """(index, digest after it) of what was applied or installed; a checker drains it."""
         self._recover()
@@ -139,9 +140,13 @@ class SlottedMachine(ABC, Generic[StateT]):
             self._write(is_durable=self._writes_since_sync >= self._faults.sync_every)
         return results
 
-    def snapshot(self, meta_index: int) -> "Source":
+    def snapshot(self, meta_index: int) -> tuple[int, "Source"] | None:
+        """Begin a picture when it is asked for first, and give it to whoever asks again."""
         assert meta_index == self._state.applied, (meta_index, self._state.applied)
-        return Source(self)
+        made, self._picture = self._picture, None
+        if made is None:
+            self._picture = meta_index, Source(self)
+        return made
 
     def receive_snapshot(self, meta: SnapshotMeta) -> "Sink":
         return Sink(self, self._directory, meta)
@@ -228,11 +233,9 @@ class SlottedMachine(ABC, Generic[StateT]):
         return encoded + zlib.crc32(encoded).to_bytes(4, "little")
 
     def hold(self) -> Callable[[], None]:
-        """Pin the bodies that are in the log; return what lets them go."""
+        """Pin the bodies that are in the log, and what follows; return what lets them go."""
         indexes = [place.index for place in self._state.bodies() if place.body is None]
-        if not indexes:
-            return lambda: None
-        return self._reader.hold(min(indexes)).release
+        return self._reader.hold(min([*indexes, self._state.applied + 1])).release
 
     def install(self, stream: bytes, meta: SnapshotMeta) -> None:
         """Become the state of a snapshot, durably. Raises ValueError when it is damaged."""
@@ -242,6 +245,9 @@ class SlottedMachine(ABC, Generic[StateT]):
         state = self._decode(encoded)
         if state.applied != meta.index:
             raise ValueError(f"the snapshot stands at {state.applied}, not {meta.index}")
+        if self._picture is not None:
+            self._picture[1].close()  # of a log that is gone
+            self._picture = None
         self._state = state
         self.restored(state)
         self._write(is_durable=True)

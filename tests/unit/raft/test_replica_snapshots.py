@@ -312,3 +312,21 @@ def test_reads_wait_for_the_install(cluster: Cluster) -> None:
     c.finish_install()
     cluster.tick(20)
     assert c.reads == [number]
+
+
+def test_a_picture_that_takes_time_is_asked_for_again(cluster: Cluster) -> None:
+    """It is of the moment of the first question; what came meanwhile follows by entries."""
+    a, c = cluster["a"], cluster["c"]
+    a.machine.is_slow = True
+    cluster.cut.clear()
+    for _ in range(100):
+        cluster.tick()
+        if a.machine.sources:
+            break
+    asked_at = a.machine.applied_index()
+    assert not c.restored
+    cluster.propose("meanwhile")
+    cluster.tick(300)
+    assert c.restored == [asked_at]
+    assert c.machine.data() == a.machine.data()
+    assert c.machine.data()[-1] == "meanwhile"

@@ -59,8 +59,8 @@ class ListMachine:
             self.entries += 1
         return results
 
-    def snapshot(self, meta_index: int) -> SnapshotSource:
-        return _Source(json.dumps([meta_index, self.payloads]).encode())
+    def snapshot(self, meta_index: int) -> tuple[int, SnapshotSource]:
+        return meta_index, _Source(json.dumps([meta_index, self.payloads]).encode())
 
     def receive_snapshot(self, meta: SnapshotMeta) -> SnapshotSink:
         return _Sink(self)

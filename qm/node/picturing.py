@@ -1,0 +1,87 @@
+"""Pictures of the state for followers, made beside the loop (DESIGN 1.6: no step grows).
+
+Pinning takes milliseconds; listing what is in the log alone takes a read per entry. Consensus asks
+again after a pause, until the picture is there.
+"""
+
+import logging
+import threading
+from typing import Final
+
+from qm.store.snapshot import Pinned, StoreSnapshot
+from qm.store.store import Store
+
+logger = logging.getLogger(__name__)
+
+WAIT_S: Final = 0.01
+"""For a small state the answer comes at once: a node that joins need not wait to be asked again."""
+KEPT_S: Final = 60.0
+"""A picture that nobody asks for again is let go: it pins the log."""
+
+
+class Pictures:
+    """The one that is being made, or waits to be taken. Asked in the loop."""
+
+    def __init__(self, wait_s: float = WAIT_S, kept_s: float = KEPT_S) -> None:
+        self._wait_s = wait_s
+        self._kept_s = kept_s
+        self._making: _Making | None = None
+
+    def ask(self, store: Store) -> tuple[int, StoreSnapshot] | None:
+        """Return a picture and its index; None while it is being made, which begins here."""
+        making = self._making
+        if making is None or making.is_over:
+            making = self._making = _Making(store.pin(), self._kept_s)
+        source = making.take(self._wait_s)
+        if source is None:
+            return None
+        self._making = None
+        return making.index, source
+
+    def drop(self) -> None:
+        """Let go of a picture that nobody has taken. Waits for the thread that makes it."""
+        making, self._making = self._making, None
+        if making is not None:
+            making.drop()
+
+
+class _Making:
+    """One picture on its way."""
+
+    def __init__(self, pinned: Pinned, kept_s: float) -> None:
+        self.index = pinned.applied.index
+        self._pinned = pinned
+        self._lock = threading.Lock()
+        self._source: StoreSnapshot | None = None
+        self.is_over = False
+        """It failed, or was taken, or let go."""
+        self._done = threading.Event()
+        self._timer = threading.Timer(kept_s, self.drop)
+        self._timer.daemon = True
+        threading.Thread(target=self._make, name="picture", daemon=True).start()
+
+    def _make(self) -> None:
+        try:
+            self._source = self._pinned.source()
+        except Exception:
+            logger.exception("a picture of the state for a follower could not be made")
+            self.is_over = True
+            self._pinned.close()
+        else:
+            self._timer.start()
+        self._done.set()
+
+    def take(self, wait_s: float | None) -> StoreSnapshot | None:
+        """Return it if it is there within that time (None: whenever it is), and nobody had it."""
+        if not self._done.wait(wait_s):
+            return None
+        self._timer.cancel()
+        with self._lock:
+            source, self._source, self.is_over = self._source, None, True
+        return source
+
+    def drop(self) -> None:
+        """Let go of it unless it was taken."""
+        source = self.take(None)
+        if source is not None:
+            source.close()
