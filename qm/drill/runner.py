@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from qm.client.errors import ClientError
 from qm.client.wire import Wire
 from qm.drill.agreement import disagreement, sums
 from qm.drill.leaders import leader_of, watch_leaders
@@ -53,7 +54,8 @@ class Round(msgspec.Struct, frozen=True):
     gap_ms: float
     """The longest gap that senders felt whose node was not struck; of all, where all were."""
     wrong: str = ""
-    """What replicas or queues say of themselves that cannot be (`qm.drill.agreement`)."""
+    """What replicas or queues say of themselves that cannot be (`qm.drill.agreement`), or what a
+    client was told that cannot be."""
 
     @property
     def holds(self) -> bool:
@@ -180,8 +182,8 @@ async def run_round(
             finally:
                 load.cancel()
                 await asyncio.gather(load, return_exceptions=True)
-            is_settled = await run.settle(SETTLE_STALL_S)
-            wrong = await disagreement(target, wire)
+            is_settled, wrong = await _settled(run)
+            wrong = wrong or await disagreement(target, wire)
             verdict = await run.verdict()
         gap_ms = surviving_gap_ms(
             read_history(plan.history),
@@ -195,6 +197,15 @@ async def run_round(
     finally:
         await remove_queues(wire, queues)
         await wire.close()
+
+
+async def _settled(run: Run) -> tuple[bool, str]:
+    """Return whether everything settled, and what a client met that no client may meet."""
+    try:
+        return await run.settle(SETTLE_STALL_S), ""
+    except ClientError as error:
+        await run.abandon()
+        return False, f"a client was refused: {error}"
 
 
 def surviving_gap_ms(

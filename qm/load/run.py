@@ -199,6 +199,13 @@ class Run:
         await asyncio.gather(*self._reading)
         return is_settled
 
+    async def abandon(self) -> None:
+        """End readers and callers as they are: what one of them met, no settling mends."""
+        tasks = (*self._reading, *self._calling)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def fault(self, detail: str) -> None:
         """Record that a fault begins now."""
         self._mark(EventKind.FAULT, detail)
