@@ -22,6 +22,7 @@ from qm.archive.limits import (
     RETRY_MAX_S,
     RETRY_MIN_S,
     ROWS_PER_READ,
+    STOP_WAIT_S,
 )
 from qm.archive.ranges import (
     AckRow,
@@ -115,10 +116,14 @@ class Archiver:
         self._look()
 
     async def stop(self) -> None:
-        """Finish the file at hand and no more; a range without manifest is written again."""
+        """Finish the file at hand and no more; a range without manifest is written again.
+
+        A thread that the archive keeps longer than STOP_WAIT_S ends by itself: neither rows nor
+        log are read once the node has closed them.
+        """
         self._is_stopping = True
         if self._work is not None:
-            await asyncio.wait([self._work])
+            await asyncio.wait([self._work], timeout=STOP_WAIT_S)
         self._let_go()
 
     # A round

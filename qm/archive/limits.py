@@ -12,6 +12,8 @@ ACK_MARKS_WAITING_MAX: Final = 65_536
 """Ack marks that wait for a range; the oldest go first."""
 REPORT_WAIT_S: Final = 600.0
 """How long a range waits for what this node reports at an audit mark; then it goes without."""
+STOP_WAIT_S: Final = 5.0
+"""How long a stopping node waits for a file at hand; what does not answer must not hold it."""
 STEP_EVERY_S: Final = 0.5
 RETRY_MIN_S: Final = 1.0
 RETRY_MAX_S: Final = 60.0

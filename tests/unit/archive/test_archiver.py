@@ -288,6 +288,33 @@ def test_a_stopping_node_names_no_half_range(
     node.close()
 
 
+def test_an_archive_that_does_not_answer_holds_no_stopping_node(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiver_module, "STOP_WAIT_S", 0.05)
+    may_go_on, is_written = threading.Event(), threading.Event()
+
+    class Hanging(FolderDestination):
+        def write(self, path: str, data: bytes | memoryview) -> None:
+            is_written.set()
+            assert may_go_on.wait(30)
+            raise DestinationError("no answer")
+
+    with_destination(monkeypatch, Hanging(tmp_path / "archive"))
+
+    async def scenario() -> None:
+        archiver = archiver_of(node, tmp_path / "archive")
+        step = asyncio.create_task(archiver.step())
+        await asyncio.to_thread(is_written.wait, 30)
+        await archiver.stop()
+        assert not step.done()
+        node.close()
+        may_go_on.set()
+        await step
+
+    asyncio.run(scenario())
+
+
 def test_what_is_exported_is_counted(node: Node, tmp_path: Path) -> None:
     archive, told = tmp_path / "archive", Told()
     fill(node, 1, 9)
