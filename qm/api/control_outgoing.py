@@ -103,6 +103,7 @@ def _shown(info: OutgoingQueueInfo, link: Link | None) -> pb.OutgoingQueue:
     shown = pb.OutgoingQueue(
         queue_id=info.queue_id,
         format_name=info.destination_format_name,
+        base_priority=info.base_priority,
         state=_STATES[state],
         message_count=info.message_count,
         total_bytes=info.total_bytes,

@@ -71,6 +71,28 @@ def resend(connection: Connection, name: str) -> None:
     _ask(connection, name, "Resend")
 
 
+@outgoing.command()
+@click.argument("name")
+@click.argument("priority", type=click.IntRange(-32768, 32767))
+@connected
+def priority(connection: Connection, name: str, priority: int) -> None:
+    """Let messages of the outgoing queue NAME go before others to the same host.
+
+    PRIORITY is added to each message's own; it is 0 unless set.
+    """
+    from qm.cli.queue import queue_name
+    from qm.client.values import value_of
+    from qm.pb import control_pb2
+
+    async def work(wire: Any) -> None:
+        request = control_pb2.SetQueueRequest(
+            queue=await queue_name(wire, name), changes={"base_priority": value_of(priority)}
+        )
+        await wire.call(lambda stubs: stubs.queues.SetQueue, request)
+
+    connection.run(work)
+
+
 def _ask(connection: Connection, name: str, method: str) -> Any:
     from qm.cli.queue import queue_name
     from qm.pb import control_pb2
@@ -93,6 +115,7 @@ def _row(found: Any) -> dict[str, Any]:
         "unacknowledged": found.unacked_count,
         "unprocessed": found.unread_count,
         "bytes": found.total_bytes,
+        "base_priority": found.base_priority,
         "last_error": found.last_error,
     }
 

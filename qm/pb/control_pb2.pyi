@@ -1510,6 +1510,7 @@ class OutgoingQueue(_message.Message):
     RESEND_COUNT_FIELD_NUMBER: _builtins.int
     NEXT_RESEND_MS_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
+    BASE_PRIORITY_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     format_name: _builtins.str
     state: Global___OutgoingState.ValueType
@@ -1522,6 +1523,8 @@ class OutgoingQueue(_message.Message):
     next_resend_ms: _builtins.int
     """UTC milliseconds; 0 = none is due."""
     last_error: _builtins.str
+    base_priority: _builtins.int
+    """Added to a message's priority when queues share a connection; QueueControl.SetQueue sets it."""
     @_builtins.property
     def next(self) -> Global___SequencePlace:
         """Transactional link: PROPID_MGMT_QUEUE_EOD_*."""
@@ -1558,10 +1561,11 @@ class OutgoingQueue(_message.Message):
         resend_count: _builtins.int = ...,
         next_resend_ms: _builtins.int = ...,
         last_error: _builtins.str = ...,
+        base_priority: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["first_unacked", b"first_unacked", "last_acked", b"last_acked", "last_unacked", b"last_unacked", "next", b"next"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connection_history", b"connection_history", "first_unacked", b"first_unacked", "format_name", b"format_name", "is_deleting", b"is_deleting", "last_acked", b"last_acked", "last_error", b"last_error", "last_unacked", b"last_unacked", "message_count", b"message_count", "next", b"next", "next_hops", b"next_hops", "next_resend_ms", b"next_resend_ms", "queue_id", b"queue_id", "resend_count", b"resend_count", "state", b"state", "total_bytes", b"total_bytes", "unacked_count", b"unacked_count", "unread_count", b"unread_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_priority", b"base_priority", "connection_history", b"connection_history", "first_unacked", b"first_unacked", "format_name", b"format_name", "is_deleting", b"is_deleting", "last_acked", b"last_acked", "last_error", b"last_error", "last_unacked", b"last_unacked", "message_count", b"message_count", "next", b"next", "next_hops", b"next_hops", "next_resend_ms", b"next_resend_ms", "queue_id", b"queue_id", "resend_count", b"resend_count", "state", b"state", "total_bytes", b"total_bytes", "unacked_count", b"unacked_count", "unread_count", b"unread_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -42,6 +42,7 @@ class OutgoingQueueInfo(msgspec.Struct, frozen=True):
 
     queue_id: int
     destination_format_name: str
+    base_priority: int
     admin_state: OutgoingAdminState
     message_count: int
     total_bytes: int
@@ -108,6 +109,7 @@ def outgoing_queue(view: View, queue_id: int) -> OutgoingQueueInfo | None:
     return OutgoingQueueInfo(
         queue_id,
         queue.record.pathname,
+        queue.record.base_priority,
         admin_state_of(view.ledger.manager, queue.record),
         queue.count(),
         queue.total_bytes,

@@ -278,6 +278,9 @@ def test_outgoing_queues_are_listed_paused_and_resumed(qm: Qm) -> None:
     assert qm.json("outgoing", "show", far)["state"] == "on_hold"
     qm("outgoing", "resume", far)
     assert qm.json("outgoing", "show", far)["state"] != "on_hold"
+    assert qm.json("outgoing", "show", far)["base_priority"] == 0
+    qm("outgoing", "priority", far, "--", "-7")
+    assert qm.json("outgoing", "show", far)["base_priority"] == -7
     qm("outgoing", "show", "DIRECT=TCP:127.255.255.252\\private$\\y", exit_code=EXIT_REFUSED)
 
 
