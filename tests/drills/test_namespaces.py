@@ -18,7 +18,7 @@ try:
 except OSError:
     sys.exit(1)
 """
-_LISTENS = """
+LISTENS = """
 import socket, sys
 server = socket.create_server((sys.argv[1], int(sys.argv[2])))
 print("listening", flush=True)
@@ -34,7 +34,7 @@ def rig() -> Iterator[Namespaces]:
     names = ["n1", "n2", "n3"]
     with Namespaces(tag, names, "10.178.0.0/24") as made, contextlib.ExitStack() as servers:
         for name, host in made.hosts.items():
-            argv = made.command(name, *python(_LISTENS, host.address, str(PORT)))
+            argv = made.command(name, *python(LISTENS, host.address, str(PORT)))
             servers.enter_context(process(argv, ready="listening"))
         yield made
 
