@@ -15,7 +15,7 @@ from typing import Final
 import click
 import msgspec
 
-from qm.client.errors import ClientError
+from qm.client.errors import ClientError, Unavailable
 from qm.drill.report import merge_results, report_html, report_json
 from qm.drill.runner import Round, Settings, result_of, run_round
 from qm.drill.soak import Turn
@@ -31,7 +31,7 @@ class Done(msgspec.Struct):
 
     rounds: dict[str, list[Round]] = {}
     failed: dict[str, str] = {}
-    """Scenarios in which a node ended by itself, and what it said."""
+    """Scenarios in which a node ended by itself or answered what cannot be, and what it said."""
     not_carried_out: dict[str, str] = {}
     """Scenarios that the target did not go along with, and why: nothing is proven."""
 
@@ -65,14 +65,13 @@ async def run_turns(target: Target, turns: Iterable[Turn], rate_per_s: float) ->
                     one = await run_round(
                         target, turn.scenario, Settings(turn.seed, rate_per_s), shown.append
                     )
-            except NodeEnded as error:
-                done.failed[name] = str(error)
-                click.echo(f"{head}FAIL  {error}")
-                await target.up()
-                continue
             except (TargetFailed, ClientError) as error:
-                done.not_carried_out[name] = str(error)
-                click.echo(f"{head}NOT CARRIED OUT: {error}")
+                if _proves_a_failure(error):
+                    done.failed[name] = str(error)
+                    click.echo(f"{head}FAIL  {error}")
+                else:
+                    done.not_carried_out[name] = str(error)
+                    click.echo(f"{head}NOT CARRIED OUT: {error}")
                 await target.up()
                 continue
             done.rounds.setdefault(name, []).append(one)
@@ -113,6 +112,11 @@ def write_report(
     page.write_text(report_html(done.rounds, about), encoding="utf-8")
     _summary(done)
     click.echo(f"report: {page}, {path}")
+
+
+def _proves_a_failure(error: TargetFailed | ClientError) -> bool:
+    """A node that ends or answers what cannot be is wrong; a silent one may be slow."""
+    return isinstance(error, NodeEnded | ClientError) and not isinstance(error, Unavailable)
 
 
 def _line(one: Round) -> str:

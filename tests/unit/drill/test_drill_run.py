@@ -9,6 +9,7 @@ import pytest
 
 from qm.cli import drill_run
 from qm.cli.drill_run import Done, run_turns, write_report
+from qm.client.errors import ClientError, Unavailable
 from qm.drill.runner import Round, Settings
 from qm.drill.scenario import Scenario
 from qm.drill.scenarios import SCENARIOS
@@ -47,6 +48,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
             raise NodeEnded("n1 ended by itself, exit code 74: the log is damaged")
         if scenario.name == "drain":
             raise TargetFailed("nobody leads")
+        if scenario.name == "restart-all":
+            raise Unavailable("nobody answers")
+        if scenario.name == "one-way":
+            raise ClientError("no such handle")
         return Round(scenario.name, settings.seed, verdict_of_nothing_lost(), True, 20.0)
 
     monkeypatch.setattr(drill_run, "run_round", run_round)
@@ -74,6 +79,13 @@ def test_what_was_not_carried_out_proves_nothing(cluster: Cluster, tmp_path: Pat
     write_report(done, "dev", 50, tmp_path, tmp_path / "drills.json")
     found = json.loads((tmp_path / "drills.json").read_text())
     assert found["drain"]["verdict"] == "not carried out"
+
+
+def test_an_answer_that_cannot_be_is_a_failure_and_silence_proves_nothing(
+    cluster: Cluster,
+) -> None:
+    done = run(cluster, "one-way", "restart-all")
+    assert (list(done.failed), list(done.not_carried_out)) == (["one-way"], ["restart-all"])
 
 
 def test_all_that_was_run_must_pass_and_something_must_be_run(
