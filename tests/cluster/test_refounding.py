@@ -21,6 +21,8 @@ from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
 from tests.cluster.messages import create_queue
 
 ORDERS = ".\\private$\\orders"
+FAR = "DIRECT=TCP:127.255.255.1\\private$\\far"
+"""Where nobody is."""
 SENT, TAKEN = 200, 30
 
 
@@ -72,7 +74,14 @@ async def fill(nodes: Harness) -> list[bytes]:
         taken = await orders.receive_many(TAKEN)
         assert [message.body for message in taken] == bodies[:TAKEN]
         orders.confirm()
+        await sender.send(FAR, Message(body=b"for another queue manager"))
     return bodies[TAKEN:]
+
+
+async def outgoing(nodes: Harness) -> list[tuple[bool, int]]:
+    """Return of each outgoing queue whether it is held, and how many wait."""
+    rows = await qm(nodes, "outgoing", "list")
+    return [(row["state"] == "on_hold", row["waiting"]) for row in rows]
 
 
 async def received(nodes: Harness) -> list[bytes]:
@@ -109,7 +118,7 @@ def test_a_backup_is_a_cluster_of_three_nodes_again(tmp_path: Path) -> None:
             assert made["cluster"] == follower.cluster.config.cluster.hex()
             assert made["source"] != (await nodes.leader()).name
             found = await qm(nodes, "backup", "verify", str(folder))
-            assert (found["sound"], found["messages"]) == (True, len(left))
+            assert (found["sound"], found["messages"]) == (True, len(left) + 1)
             assert found["digest"] == made["digest"]
             await lose(nodes, "n1", "n2", "n3")
 
@@ -123,6 +132,7 @@ def test_a_backup_is_a_cluster_of_three_nodes_again(tmp_path: Path) -> None:
             for node in nodes.nodes.values():
                 await node.start()
             assert [await join(nodes[name]) for name in ("n2", "n3")] == ["n2.1", "n3.1"]
+            assert await outgoing(nodes) == [(True, 1)]
             await nodes.kill("n1")
             assert await received(nodes) == left
             await nodes.restart("n1")
@@ -184,6 +194,7 @@ def test_one_node_goes_on_after_the_others_are_lost_for_good(tmp_path: Path) -> 
             for name in lost:
                 await nodes[name].start()
                 assert await join(nodes[name]) == f"{name}.2"
+            assert await outgoing(nodes) == [(False, 1)]
             await survivor.kill()
             assert await received(nodes) == left
             await survivor.start()
