@@ -80,11 +80,15 @@ HUNTS = (
     Hunt(
         mutant(
             "deliver_before_commit",
-            "What is applied, and so delivered, is committed (Raft 5.3)",
+            "What a leader applies, and so delivers, is committed (Raft 5.3)",
             (
                 "raft/replica.py",
-                "return min(self._core.commit, self._core.durable_index)",
-                "return self._core.durable_index",
+                "        return min(self._core.commit, self._core.durable_index)",
+                (
+                    "        if self._core.role is Role.LEADER:\n"
+                    "            return self._core.durable_index\n"
+                    "        return min(self._core.commit, self._core.durable_index)"
+                ),
             ),
         ),
         "partition-leader",
