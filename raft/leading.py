@@ -10,7 +10,7 @@ from raft.membership import (
     changed,
     encode_configuration,
 )
-from raft.progress import Progress, ProgressState
+from raft.progress import NEVER, Progress, ProgressState
 from raft.quorum import majority, reached_by_majority
 from raft.read_index import Barrier, ReadBarriers
 from raft.state import State
@@ -352,8 +352,10 @@ class Leadership:
 
     def read(self, node: NodeId, request: int) -> bool:
         """Take a read; False for a node that has too many waiting, or is no member."""
-        if node != self._state.node and node not in self.progress:
-            return False
+        if node != self._state.node:
+            if node not in self.progress:
+                return False
+            self.progress[node].fed_at = NEVER  # it waits for what is committed
         self.needs_emit = True
         return self.reads.ask(node, request)
 

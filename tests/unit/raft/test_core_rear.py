@@ -121,6 +121,18 @@ def test_reads_do_not_wait_for_the_rear_to_be_fed() -> None:
     assert told == {"b.1", "c.1"}
 
 
+def test_a_follower_that_reads_is_fed_at_once() -> None:
+    """Its read is served when what is committed is applied there."""
+    group = warm()
+    (rear,) = rear_of(group, "bc")
+    reader = group[rear]
+    assert reader.log.last_index() < group["a"].log.last_index()
+    reader.core.read(1)
+    group.settle()
+    assert [read.request for read in reader.reads] == [1]
+    assert reader.log.last_index() == group["a"].log.last_index()
+
+
 def test_a_follower_that_is_probed_is_not_put_off() -> None:
     """It may lack much, and one Append at a time is all that it gets."""
     group = warm()
