@@ -7,6 +7,7 @@ API server is the test's.
 
 import asyncio
 import base64
+import copy
 import re
 import shutil
 import socket
@@ -174,6 +175,19 @@ class Pod:
         self._process = None
         assert status == 0, said
         return said
+
+    def twin(self, address: str) -> "Pod":
+        """Return a pod of another release that was given a copy of this one's volume."""
+        twin = copy.copy(self)
+        twin.address = address
+        twin._process = None
+        data = self._release.folder / "data" / self.name
+        shutil.copytree(data, data.with_name(f"{self.name}-twin"))
+        twin._config = self._config.with_name(f"{self.name}-twin.toml")
+        text = self._config.read_text().replace(str(data), f"{data}-twin")
+        twin._config.write_text(text.replace(f'"{self.address}"', f'"{address}"'))
+        twin.log = self.log.with_name(f"{self.name}-twin.log")
+        return twin
 
     async def lose_volume(self) -> None:
         """End it at once, and lose what its claim held."""

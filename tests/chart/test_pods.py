@@ -178,14 +178,27 @@ def test_a_lost_volume_comes_back_and_certificates_change_under_load(tmp_path: P
                 await under_load(run, asyncio.create_task(rotate()))
                 # What connects anew does so with the new certificates.
                 await pods[2].stop()
+                twin = pods[2].twin(release.addresses[f"{release.name}-3"])
                 await pods[2].start()
                 await pods[2].ready()
+                await refused(twin, pods[2])
                 await run.settle(SETTLE_S)
                 verdict = await run.verdict()
             assert verdict.holds, verdict
             assert verdict.acknowledged == verdict.sent == verdict.received > 0, verdict
 
     uvloop.run(scenario())
+
+
+async def refused(twin: Pod, first: Pod) -> None:
+    """Start a release on a copy of another one's volume: it must see that, and end."""
+    await twin.start()
+    try:
+        assert await twin.exit_status() == 78
+    finally:
+        await twin.kill()
+    (line,) = twin.log.read_text().splitlines()
+    assert f"runs at {first.address} already" in line
 
 
 def test_a_pod_without_its_variables_says_which(tmp_path: Path) -> None:
