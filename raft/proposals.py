@@ -148,7 +148,8 @@ class Proposals(Generic[ResultT]):
             return False
         if not self._proposed or self._proposed[-1].term < term:
             return True
-        return self.waiting_bytes >= self._overlap_bytes_min
+        # A batch that is closed is full, if not of bytes then of weight.
+        return bool(self._waiting) or self.waiting_bytes >= self._overlap_bytes_min
 
     def add(self, payload: bytes, weight: int = 1) -> tuple[Outcome[Sequence[ResultT]], int]:
         """Take a payload; return where its result will be found, and its ordinal. Raises Busy."""

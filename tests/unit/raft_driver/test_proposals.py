@@ -133,6 +133,23 @@ def test_what_weighs_too_much_together_goes_apart_and_in_order() -> None:
     run(scenario)
 
 
+def test_a_batch_that_is_full_of_weight_does_not_wait() -> None:
+    """However few bytes it has."""
+
+    async def scenario() -> None:
+        callers, log = Callers(in_flight_max=2, entry_weight_max=2), Log()
+        callers.propose(b"1")
+        callers.proposals.submit(log.propose, 5)
+        for payload in (b"2", b"3", b"4"):
+            callers.propose(payload)
+        callers.proposals.submit(log.propose, 5)
+        assert log.entries == [[b"1"], [b"2", b"3"]]
+        callers.proposals.fail_proposed(5)
+        callers.proposals.fail_waiting(None)
+
+    run(scenario)
+
+
 def test_a_full_batch_is_followed_by_another() -> None:
     async def scenario() -> None:
         callers, log = Callers(in_flight_max=3), Log()
