@@ -20,13 +20,17 @@ CLOCK_STEP_S: Final = 600
 FULL_FOR_S: Final = 6.0
 
 
-async def _tamperable(target: Target) -> None:
-    """Have every node run so that its disk and clock can be tampered with."""
+async def _tamperable(target: Target, *, with_clock: bool = False) -> None:
+    """Have every node run so that its disk, or its clock as well, can be tampered with."""
     for node in target.nodes:
-        if not target.tampering.is_enabled(node.name):
+        if not target.tampering.is_enabled(node.name, with_clock=with_clock):
             await target.stop(node.name)
-            target.tampering.enable(node.name)
+            target.tampering.enable(node.name, with_clock=with_clock)
             await target.heal()
+
+
+async def _with_clocks(target: Target) -> None:
+    await _tamperable(target, with_clock=True)
 
 
 async def _on_small_disks(target: Target) -> None:
@@ -119,7 +123,7 @@ STORAGE: Final = (
     Scenario("slow-disk", "The leader's syncs take long", _slow_disk, _SYNCS, _tamperable),
     Scenario("torn-write", "A node's power fails", _torn_write, _SYNCS, _tamperable),
     Scenario("power-failure", "Every node's power fails", _power_failure, _SYNCS, _tamperable),
-    Scenario("clock-step", "Wall clocks are set by 10 min", _clock_step, _CLOCKS, _tamperable),
+    Scenario("clock-step", "Wall clocks are set by 10 min", _clock_step, _CLOCKS, _with_clocks),
     Scenario("full-disk", "The leader's disk is full", _full_disk, _SMALL, _on_small_disks),
     Scenario("full-disks", "Every disk is full", _full_disks, _SMALL, _on_small_disks),
 )

@@ -37,6 +37,7 @@ class Tampering:
         self._folder = folder
         self._data = data
         self._enabled: set[str] = set()
+        self._clocked: set[str] = set()
         self._disks: set[str] = set()
 
     @property
@@ -51,17 +52,22 @@ class Tampering:
 
     # Starting nodes
 
-    def enable(self, node: str) -> None:
-        """From its next start on, a node can be tampered with. It must not run."""
+    def enable(self, node: str, *, with_clock: bool = False) -> None:
+        """From its next start on, a node can be tampered with. It must not run.
+
+        `with_clock`: its wall clock as well, which makes every look at a clock dearer.
+        """
         folder = self._folder / node
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / CLOCK_FILE).write_text("+0\n", encoding="ascii")
         self._enabled.add(node)
+        if with_clock:
+            self._clocked.add(node)
         self._set(node, Faults())
+        self.set_clock(node, 0)
 
-    def is_enabled(self, node: str) -> bool:
+    def is_enabled(self, node: str, *, with_clock: bool = False) -> bool:
         """Return whether that was done."""
-        return node in self._enabled
+        return node in (self._clocked if with_clock else self._enabled)
 
     def arguments(self, node: str, config: Path) -> list[str]:
         """Return what the interpreter runs."""
@@ -72,7 +78,7 @@ class Tampering:
     def environment(self, node: str) -> dict[str, str]:
         """Return the environment of a node's process."""
         library = _faketime()
-        if node not in self._enabled or library is None:
+        if node not in self._clocked or library is None:
             return dict(os.environ)
         return {
             **os.environ,
@@ -142,6 +148,7 @@ class Tampering:
                 subprocess.run(["umount", str(folder)], check=False, timeout=_MOUNT_TIMEOUT_S)
         self._disks.clear()
         self._enabled.clear()
+        self._clocked.clear()
 
     def _set(self, node: str, faults: Faults) -> None:
         path = self._folder / node / FAULTS_FILE

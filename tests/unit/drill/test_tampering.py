@@ -26,10 +26,21 @@ def faults(tmp_path: Path, node: str) -> Faults:
 
 def test_a_node_is_what_ships_unless_it_is_to_be_tampered_with(tampering: Tampering) -> None:
     assert tampering.arguments("n1", CONFIG)[:4] == ["-m", "qm", "node", "run"]
-    assert "LD_PRELOAD" not in tampering.environment("n1")
     tampering.enable("n1")
+    assert "LD_PRELOAD" not in tampering.environment("n1")
+    assert not tampering.is_enabled("n1", with_clock=True)
     assert "qm.drill.tampered_node" in tampering.arguments("n1", CONFIG)
     assert tampering.arguments("n2", CONFIG)[:4] == ["-m", "qm", "node", "run"]
+
+
+def test_a_clock_is_tampered_with_only_where_it_is_asked_for(tampering: Tampering) -> None:
+    tampering.enable("n1", with_clock=True)
+    assert tampering.is_enabled("n1")
+    assert tampering.is_enabled("n1", with_clock=True)
+    has_clocks = Ability.CLOCKS in tampering.abilities
+    assert ("LD_PRELOAD" in tampering.environment("n1")) == has_clocks
+    tampering.end()
+    assert not tampering.is_enabled("n1")
 
 
 def test_faults_are_written_where_the_node_looks_and_end_together(
