@@ -28,6 +28,11 @@ def make_next_build(folder: Path) -> None:
         source = Path(package.__path__[0])
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(source, folder / source.name, ignore=ignored)
+    raise_apply_version(folder)
+
+
+def raise_apply_version(folder: Path) -> None:
+    """Make the build in a folder know one apply version more than this one. Raises TargetFailed."""
     limits = folder / _LIMITS
     line = f"APPLY_VERSION: Final = {APPLY_VERSION + 1}"
     text, found = _VERSION_LINE.subn(line, limits.read_text(encoding="utf-8"))
