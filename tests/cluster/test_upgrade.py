@@ -3,10 +3,15 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from qm.drill.process_target import ProcessTarget
 from qm.drill.runner import Settings, run_round
 from qm.drill.scenarios import SCENARIOS
 from tests.cluster.harness import until
+
+pytestmark = pytest.mark.timeout(900)
+"""A drill waits as long as a busy machine makes it."""
 
 NETWORK = "127.0.43"
 RATE_PER_S = 50.0

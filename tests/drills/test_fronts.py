@@ -4,10 +4,15 @@ import asyncio
 import socket
 from pathlib import Path
 
+import pytest
+
 from qm.drill.target import Ability
 from qm.node.config import PING_PORT
 from qm.wire.ping import Ping, parse_ping, write_ping
 from tests.drills.hosts import drilled, hosts, run
+
+pytestmark = pytest.mark.timeout(900)
+"""A drill waits as long as a busy machine makes it."""
 
 
 def pinged(address: str) -> tuple[str, Ping]:

@@ -14,6 +14,9 @@ from qm.cli.drill import drill
 from qm.node.dev.layout import DevNode, Layout
 from qm.node.entering import init_cluster
 
+pytestmark = pytest.mark.timeout(900)
+"""A drill waits as long as a busy machine makes it."""
+
 NETWORK = "127.0.44"
 FOUNDERS = 3
 SPARE = "n4"

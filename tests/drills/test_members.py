@@ -2,7 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.drills.hosts import drilled, hosts, run
+
+pytestmark = pytest.mark.timeout(900)
+"""A drill waits as long as a busy machine makes it."""
 
 
 def test_a_cluster_grows_to_five_shrinks_back_and_replaces_a_dead_member(tmp_path: Path) -> None:
