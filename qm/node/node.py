@@ -70,10 +70,10 @@ class Node:
         """Begin to serve. Raises OSError when an address cannot be had, IdentityRefused when the
         data folder is not this node's, and what opening log and state raises.
         """
+        known = self._own_identity()  # before any port opens
         try:
             await self._http.start()
             await self._relay.start()
-            known = self._identity()
             if known is not None and known.is_started:
                 await self._take_part(known)
         except BaseException:
@@ -98,17 +98,22 @@ class Node:
         folder = self.config.data / RAFT_FOLDER
         return identity.load(DiskDirectory(folder)) if folder.exists() else None
 
+    def _own_identity(self) -> Identity | None:
+        """Return what the data folder holds. Raises IdentityRefused if that is another node's."""
+        known = self._identity()
+        if known is not None and known.is_started and known.name != self.config.name:
+            raise IdentityRefused(
+                f"the data folder belongs to node {known.name}, the configuration says"
+                f" {self.config.name}: correct the configuration, or use an empty folder"
+            )
+        return known
+
     def _begun_cluster(self) -> bytes:
         known = self._identity()
         return b"" if known is None or known.is_started else known.cluster_id
 
     async def _take_part(self, known: Identity) -> None:
         """Be a member of the cluster that the data folder belongs to."""
-        if known.name != self.config.name:
-            raise IdentityRefused(
-                f"the data folder belongs to node {known.name}, the configuration says"
-                f" {self.config.name}: correct the configuration, or use an empty folder"
-            )
         service = Service(
             self.config,
             known,

@@ -1,18 +1,66 @@
 """Two processes with one identity: whoever comes second finds the first and refuses."""
 
+import asyncio
+import contextlib
 import shutil
+import sys
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from qm.node.config import API_PORT, HTTP_PORT, MSMQ_PORT, RAFT_PORT, RELAY_PORT
+from qm.node.dev.layout import Layout
 from qm.node.entering import open_steps
 from qm.node.joining import JoinRefused
+from qm.node.loading import load
+from qm.node.process import EXIT_STATUS_CONFIG
+from qm.node.replicated import ReplicatedConfig, found
 from raft.identity import IdentityRefused
-from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
+from raft.types import Configuration
+from tests.cluster.harness import Harness, HarnessNode, cluster, free_network, run, until
 from tests.cluster.test_automatic import automatic, settle, waits
 from tests.cluster.test_membership import members
 
 FOUNDERS = ["n1.1", "n2.1", "n3.1"]
+
+
+def test_what_must_be_corrected_is_said_before_any_port_opens(tmp_path: Path) -> None:
+    """All ports are taken: a node that opened one first would end with 69."""
+
+    async def scenario() -> None:
+        layout = Layout(tmp_path)
+        nodes = layout.make(2, free_network())
+        first, second = nodes
+        async with contextlib.AsyncExitStack() as taken:
+            for port in (API_PORT, HTTP_PORT, MSMQ_PORT, RAFT_PORT, RELAY_PORT):
+                server = await asyncio.start_server(lambda *_: None, first.host, port)
+                await taken.enter_async_context(server)
+            path = layout.config(first.name)
+            sound = path.read_text()
+            path.write_text(sound.replace("n1.pem", "lost.pem"))
+            assert "lost.pem" in await refused(path)
+            path.write_text("hots = 1\n" + sound)
+            assert "unknown key 'hots'" in await refused(path)
+            path.write_text(sound)
+            identity = ReplicatedConfig(f"{second.name}.1", bytes(range(16)), load(path).data)
+            found(identity, Configuration((identity.node,)))
+            assert f"the data folder belongs to node {second.name}" in await refused(path)
+
+    run(scenario())
+
+
+async def refused(path: Path) -> str:
+    """Run a node that ends with 78 and one line; return that."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "qm", "node", "run", "--config", str(path)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == EXIT_STATUS_CONFIG, said
+    (line,) = said.decode().splitlines()
+    return line
 
 
 def elsewhere(nodes: Harness, name: str, *, deaths: list[str]) -> HarnessNode:
