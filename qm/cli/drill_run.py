@@ -35,12 +35,15 @@ class Done(msgspec.Struct):
     not_carried_out: dict[str, str] = {}
     """Scenarios that the target did not go along with, and why: nothing is proven."""
 
+    is_interrupted: bool = False
+    """By SIGINT or SIGTERM, before all turns."""
+
     @property
     def holds(self) -> bool:
         """Whether there was something to pass, and all of it is passed."""
         every = [one for several in self.rounds.values() for one in several]
-        is_complete = bool(every) and not self.failed and not self.not_carried_out
-        return is_complete and all(one.holds for one in every)
+        is_whole = bool(every) and not (self.failed or self.not_carried_out or self.is_interrupted)
+        return is_whole and all(one.holds for one in every)
 
 
 async def run_turns(target: Target, turns: Iterable[Turn], rate_per_s: float) -> Done:
@@ -76,6 +79,10 @@ async def run_turns(target: Target, turns: Iterable[Turn], rate_per_s: float) ->
                 continue
             done.rounds.setdefault(name, []).append(one)
             click.echo(head + _line(one))
+    except asyncio.CancelledError:
+        task.uncancel()
+        done.is_interrupted = True
+        click.echo("interrupted: the round that was under way counts for nothing")
     finally:
         await target.down()
     return done

@@ -48,6 +48,11 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
             raise NodeEnded("n1 ended by itself, exit code 74: the log is damaged")
         if scenario.name == "drain":
             raise TargetFailed("nobody leads")
+        if scenario.name == "lost-disk":
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(60)
         if scenario.name == "restart-all":
             raise Unavailable("nobody answers")
         if scenario.name == "one-way":
@@ -79,6 +84,12 @@ def test_what_was_not_carried_out_proves_nothing(cluster: Cluster, tmp_path: Pat
     write_report(done, "dev", 50, tmp_path, tmp_path / "drills.json")
     found = json.loads((tmp_path / "drills.json").read_text())
     assert found["drain"]["verdict"] == "not carried out"
+
+
+def test_what_was_done_before_an_interruption_is_reported(cluster: Cluster) -> None:
+    done = run(cluster, "kill-leader", "lost-disk")
+    assert (len(done.rounds["kill-leader"]), list(done.rounds)) == (2, ["kill-leader"])
+    assert (done.is_interrupted, done.holds, cluster.is_up) == (True, False, False)
 
 
 def test_an_answer_that_cannot_be_is_a_failure_and_silence_proves_nothing(
