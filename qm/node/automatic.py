@@ -11,13 +11,12 @@ a birth or a join that was broken off goes on.
 """
 
 import asyncio
-import hashlib
 import logging
-import secrets
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from qm.model.commands import Provision
+from qm.node.birth import fresh_cluster, is_cluster_of
 from qm.node.config import NodeConfig
 from qm.node.entering import birth_of, known_key, open_steps
 from qm.node.joining import JoinRefused, Steps
@@ -27,9 +26,6 @@ from raft.founding import FOUNDING_TERM
 logger = logging.getLogger(__name__)
 
 ASK_EVERY_S: Final = 0.5
-_MARK_BYTES: Final = 8
-"""Of a cluster's 16: of the text that the configuration gives it. The others are random, so that a
-second founding, after all founders lost their disks, is another cluster to those that did not."""
 
 State = relay_pb2.InspectReply
 
@@ -97,7 +93,7 @@ class Entry:
     async def _join(self, steps: Steps, states: Mapping[str, State]) -> None:
         known = [state for state in states.values() if state.cluster]
         for state in known:
-            if not self._is_ours(state.cluster):
+            if not is_cluster_of(self._config.birth, state.cluster):
                 raise JoinRefused(
                     f"{state.node} belongs to a cluster with another `birth.cluster`: do `members`"
                     " name the right hosts?"
@@ -148,9 +144,7 @@ class Entry:
 
     async def _give_birth(self, steps: Steps) -> None:
         command, key = await self._birth()
-        text = self._config.birth.cluster
-        mark = _mark(text) if text else secrets.token_bytes(_MARK_BYTES)
-        fresh = self._begun() or mark + secrets.token_bytes(16 - _MARK_BYTES)
+        fresh = self._begun() or fresh_cluster(self._config.birth)
         cluster = await steps.init(command, key, fresh)
         self._say(f"cluster {cluster.hex()} is born: queue manager {command.computer_name}")
 
@@ -160,13 +154,5 @@ class Entry:
             birth_of, self._config, birth.computer_name.upper(), birth.dns_name
         )
 
-    def _is_ours(self, cluster: bytes) -> bool:
-        text = self._config.birth.cluster
-        return not text or cluster[:_MARK_BYTES] == _mark(text)
-
     def _silent(self, states: Mapping[str, State]) -> str:
         return ", ".join(name for name in self._founders if name not in states)
-
-
-def _mark(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()[:_MARK_BYTES]

@@ -6,6 +6,7 @@ The private keys leave this module only sealed, under a key that the state never
 import os
 import secrets
 import time
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -15,13 +16,16 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from qm.api.acl import manager_descriptor
 from qm.model.attributes import encode_attribute
 from qm.model.commands import Provision, Request, SetQueueManager
-from qm.node.config import StorageSection
+from qm.node.config import BirthSection, StorageSection
 from qm.store.sealing import KEY_BYTES, key_from_command, key_from_file, seal
 from qm.wire.enums import ProviderType, PublicKeyAlgorithm
 from qm.wire.public_key import MqdsPublicKey, PublicKeyBlob, write_mqds_public_keys
 
 RSA_BITS: Final = 2048
 _PUBLIC_EXPONENT: Final = 65_537
+_MARK_BYTES: Final = 8
+"""Of a cluster's 16: of the text that the configuration gives it. The others are random, so that a
+second founding, after all founders lost their disks, is another cluster to those that did not."""
 _NEWBORN: Final = 1
 """QueueManager.version behind Provision."""
 PRIVATE_KEYS_LABEL: Final = b"queue manager keys"
@@ -33,6 +37,22 @@ _PROVIDERS: Final = (
     (ProviderType.RSA_AES, "Microsoft Enhanced RSA and AES Cryptographic Provider"),
 )
 """Under which peers look for a key [MS-MQQB 3.1.7.2]."""
+
+
+def fresh_cluster(section: BirthSection) -> bytes:
+    """Return the id of a new cluster, 16 bytes, that `is_cluster_of` knows again."""
+    text = section.cluster
+    mark = _mark(text) if text else secrets.token_bytes(_MARK_BYTES)
+    return mark + secrets.token_bytes(16 - _MARK_BYTES)
+
+
+def is_cluster_of(section: BirthSection, cluster: bytes) -> bool:
+    """Whether an id may be one that was made under this configuration."""
+    return not section.cluster or cluster[:_MARK_BYTES] == _mark(section.cluster)
+
+
+def _mark(text: str) -> bytes:
+    return sha256(text.encode()).digest()[:_MARK_BYTES]
 
 
 def sealing_key(storage: StorageSection, data: Path) -> bytes:

@@ -8,7 +8,6 @@ entries tell the state machine that the world may know more than this state does
 import contextlib
 import os
 import random
-import secrets
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ import msgspec
 from qm.model.commands import AssignTransfer, Command, RenumberStep, Stamp, StateRestored
 from qm.model.delivery import BATCH_MAX
 from qm.model.queries import View, count_numbered, queue_manager
-from qm.node.birth import PRIVATE_KEYS_LABEL, sealing_key
+from qm.node.birth import PRIVATE_KEYS_LABEL, fresh_cluster, sealing_key
 from qm.node.config import NodeConfig
 from qm.node.replicated import GROUP, RAFT_FOLDER, STORE_FOLDER, ReplicatedConfig
 from qm.store.backup import Progress, check_files, read_backup, unpack_backup
@@ -73,7 +72,7 @@ def restore(
     backup = read_backup(backup_folder)
     check_files(backup_folder, backup, progress)
     node = f"{config.name}.1"
-    cluster = secrets.token_bytes(16)
+    cluster = fresh_cluster(config.birth)
     unpack_backup(backup_folder, backup, staging / STORE_FOLDER)
     state = _open_state(staging / STORE_FOLDER)
     try:
@@ -175,7 +174,7 @@ def recover(config: NodeConfig) -> Refounded:
             numbered = _numbered_behind(log, state.applied.index)
             survivor = _survivor(identity, log, state.applied.index)
         payloads = _first_entries(config, state, numbered, holds_outgoing=False)
-        cluster = secrets.token_bytes(16)
+        cluster = fresh_cluster(config.birth)
         log_config = _log_config(config, survivor.raft_id, cluster)
         begin_alone(DiskDirectory(config.data / RAFT_FOLDER), log_config, cluster, payloads)
     except (IdentityRefused, LogDamaged) as error:

@@ -14,11 +14,13 @@ from qm.cli.main import main
 from qm.client.client import Client
 from qm.client.message import Message
 from qm.client.wire import Tls
+from qm.node import refounding
 from qm.node.config import API_PORT, NodeConfig
 from qm.node.entering import open_steps
 from qm.node.refounding import RefoundingRefused, survey
 from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
 from tests.cluster.messages import create_queue
+from tests.cluster.test_automatic import automatic, settle
 
 ORDERS = ".\\private$\\orders"
 FAR = "DIRECT=TCP:127.255.255.1\\private$\\far"
@@ -137,6 +139,27 @@ def test_a_backup_is_a_cluster_of_three_nodes_again(tmp_path: Path) -> None:
             assert await received(nodes) == left
             await nodes.restart("n1")
             await nodes.agree()
+
+    (tmp_path / "nodes").mkdir()
+    run(scenario())
+
+
+def test_nodes_that_find_their_cluster_by_themselves_find_a_restored_one(tmp_path: Path) -> None:
+    """`birth.cluster` tells a restored cluster from others, as it does one that was born."""
+
+    async def scenario() -> None:
+        folder = tmp_path / "backup"
+        async with cluster(
+            3, folder=tmp_path / "nodes", change=lambda config: automatic(config, "blue")
+        ) as nodes:
+            left = await fill(nodes)
+            await qm(nodes, "backup", "create", str(folder))
+            await lose(nodes, "n1", "n2", "n3")
+            refounding.restore(nodes["n1"].config, folder, holds_outgoing=True)
+            for node in nodes.nodes.values():
+                await node.start()
+            await settle(nodes, ids=["n1.1", "n2.1", "n3.1"])
+            assert await received(nodes) == left
 
     (tmp_path / "nodes").mkdir()
     run(scenario())
