@@ -68,6 +68,7 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     """Of the entries that were replayed."""
     messages: int = 0
     """That the new base holds."""
+    replay_cpu_s: float = 0.0
     stream_bytes: int = 0
     digest: str = ""
     told_by: list[str] = []
@@ -185,6 +186,7 @@ def _compact(
         entries=built.entries,
         data_bytes=built.data_bytes,
         messages=base.messages,
+        replay_cpu_s=round(built.cpu_s, 3),
         stream_bytes=base.stream_bytes,
         digest=base.digest,
         told_by=sorted(end.told),

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
@@ -18,6 +20,10 @@ PARTITION_BYTES: Final = 8 << 20
 """Of Parquet: about ten times as much in memory."""
 PARTITIONS_MIN: Final = 2
 PARTITIONS_MAX: Final = 20_000
+
+
+class SparkFailed(Exception):
+    """A job broke off: Spark's own trouble, or a bug. Running it again does no harm."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class Engine:
 
 @contextmanager
 def session(engine: Engine) -> Iterator[SparkSession]:
-    """Give a session and stop it afterwards."""
+    """Give a session and stop it afterwards. Raises SparkFailed for what happens within it."""
     builder = (
         SparkSession.builder.appName("quorate")
         .config("spark.sql.session.timeZone", "UTC")
@@ -60,6 +66,11 @@ def session(engine: Engine) -> Iterator[SparkSession]:
     spark.sparkContext.setLogLevel("ERROR")
     try:
         yield spark
+    except (Py4JError, PySparkException) as error:
+        raise SparkFailed(
+            f"Spark broke off: {str(error).partition(chr(10))[0]}; with more memory"
+            " (--memory-mib) or disk it may go through; a run that broke off leaves nothing"
+        ) from error
     finally:
         spark.stop()
 

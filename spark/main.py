@@ -2,25 +2,27 @@
 
 Exit status of `audit`: 0 nothing found, 1 findings, 2 the archive, or a part of it, cannot be
 used. Of `compact`: 0 done, or nothing to do; 1 done without files that cannot be used; 2 refused.
+Of both: 3 Spark broke off.
 """
 
 import logging
 import sys
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 import msgspec
 
 from spark.audit import AuditOptions, run_audit
 from spark.compact import Compacted, CompactOptions, run_compaction
-from spark.engine import EMBEDDED_MEMORY_MIB, Engine, session
+from spark.engine import EMBEDDED_MEMORY_MIB, Engine, SparkFailed, session
 from spark.standing import NoArchive, only_cluster
 from spark.store import ArchiveStore
 from spark.summary import Summary
 
 EXIT_FINDINGS: Final = 1
 EXIT_DAMAGED: Final = 2
+EXIT_BROKEN_OFF: Final = 3
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -102,8 +104,9 @@ def audit(
     try:
         summary = audit_archive(url, cluster, upto, engine, hashes_files=hash_files, replays=replay)
     except (NoArchive, ValueError) as error:
-        click.echo(f"audit: {error}", err=True)
-        sys.exit(EXIT_DAMAGED)
+        _fail(f"audit: {error}", EXIT_DAMAGED)
+    except SparkFailed as error:
+        _fail(f"audit: {error}", EXIT_BROKEN_OFF)
     _print(summary)
     sys.exit(audit_exit_code(summary))
 
@@ -129,10 +132,16 @@ def compact(
             url, cluster, upto, engine, hashes_files=hash_files, drops_old=drop_old
         )
     except (NoArchive, ValueError) as error:
-        click.echo(f"compact: {error}", err=True)
-        sys.exit(EXIT_DAMAGED)
+        _fail(f"compact: {error}", EXIT_DAMAGED)
+    except SparkFailed as error:
+        _fail(f"compact: {error}", EXIT_BROKEN_OFF)
     _print(done)
     sys.exit(compaction_exit_code(done))
+
+
+def _fail(text: str, exit_code: int) -> NoReturn:
+    click.echo(text, err=True)
+    sys.exit(exit_code)
 
 
 def _print(result: msgspec.Struct) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -106,10 +107,10 @@ class Ranges:
 
 _JUDGED_PARTS: Final = frozenset({Part.ENTRIES.value, Part.OPERATIONS.value})
 MANIFESTS_MAX: Final = 4_000_000
+HASH_TASKS_MAX: Final = 1_000
+_HASHED_BYTES: Final = 4 << 20
 READERS: Final = 32
 """Manifests and footers that are read at one time: an object store answers slowly."""
-_PATH_PARTS: Final = 5
-"""cluster, ranges, node, indexes, file."""
 
 
 def find_ranges(store: ArchiveStore, cluster: str, above: int) -> Ranges:
@@ -130,27 +131,34 @@ def find_ranges(store: ArchiveStore, cluster: str, above: int) -> Ranges:
 def altered_files(
     spark: SparkSession, store: ArchiveStore, ranges: Ranges, parts: Collection[Part] = tuple(Part)
 ) -> list[FileProblem]:
-    """Find files whose bytes are not those that their manifests name; Spark reads and hashes."""
-    expected: dict[str, tuple[str, str, Manifest]] = {}
+    """Find files whose bytes are not those that their manifests name; tasks read and hash."""
+    expected: dict[str, tuple[str, Manifest]] = {}
     for part in parts:
         for manifest, path in ranges.files[part]:
             name = path.rpartition("/")[2]
             (file,) = (f for f in manifest.files if f.part == part.value and f.name == name)
-            expected[path] = path, file.sha256, manifest
+            expected[path] = file.sha256, manifest
     if not expected:
         return []
-    hashed = (
-        spark.read.format("binaryFile")
-        .load([store.spark_path(path) for path in expected])
-        .select("path", F.sha2("content", 256).alias("sha256"))
-    )
-    problems = []
-    for row in hashed.toLocalIterator():
-        # Spark gives whole URLs; a range's folder and file are their end.
-        path, sha256, manifest = expected["/".join(row["path"].split("/")[-_PATH_PARTS:])]
-        if row["sha256"] != sha256:
-            problems.append(problem_of(path, manifest, "has other bytes than its manifest says"))
-    return problems
+    slices = min(len(expected), HASH_TASKS_MAX)
+    paths = spark.sparkContext.parallelize(list(expected), slices)
+    return [
+        problem_of(path, expected[path][1], "has other bytes than its manifest says")
+        for path, found in paths.map(partial(_hashed, store.url)).collect()
+        if found != expected[path][0]
+    ]
+
+
+def _hashed(url: str, path: str) -> tuple[str, str]:
+    """Return a file's path and the SHA-256 of its bytes, "" when it cannot be read."""
+    try:
+        with ArchiveStore(url).open_input(path) as stream:
+            digest = sha256()
+            while chunk := stream.read(_HASHED_BYTES):
+                digest.update(chunk)
+            return path, digest.hexdigest()
+    except OSError:
+        return path, ""
 
 
 def read_part(spark: SparkSession, store: ArchiveStore, ranges: Ranges, part: Part) -> DataFrame:
@@ -164,8 +172,15 @@ def read_tables(
     """Return the rows of usable files with base_index < index <= upto."""
 
     def read(part: Part, files: Iterable[tuple[Manifest, str]]) -> DataFrame:
+        frame = _read(spark, store, part, files)
         column = F.col("depends_on_index" if part is Part.ACKS else "index")
-        return _read(spark, store, part, files).where((column > base_index) & (column <= upto))
+        wanted = (column > base_index) & (column <= upto)
+        if part is Part.ACKS:
+            # One that left late is in a range behind its entry, and judged where that range begins.
+            begins = F.col("range_first")
+            is_late = (column <= base_index) & (begins > base_index)
+            wanted = (wanted | is_late) & (begins <= upto)
+        return frame.where(wanted)
 
     pieces = cover(ranges.whole_manifests(), base_index, upto)
     taken = {(piece.manifest.node, piece.manifest.first) for piece in pieces}

@@ -6,6 +6,7 @@ that bodies never go through a shuffle or the JVM; its memory does not grow with
 
 import shutil
 import tempfile
+import time
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -73,6 +74,8 @@ class Replayed(msgspec.Struct, kw_only=True):
     """Cluster time of the state, UTC."""
     messages: int = 0
     """In queues, where they were counted."""
+    cpu_s: float = 0.0
+    """Of this process, all threads: what reading, applying and writing cost."""
     stream_bytes: int = 0
     stream_sha256: str = ""
 
@@ -91,8 +94,11 @@ def _replay_encoded(plan: bytes) -> bytes:
 def replay(plan: ReplayPlan) -> Replayed:
     """Replay in this process."""
     folder = Path(tempfile.mkdtemp(prefix="quorate-replay-"))
+    began = time.process_time()
     try:
-        return _Run(plan, folder).done()
+        replayed = _Run(plan, folder).done()
+        replayed.cpu_s = time.process_time() - began
+        return replayed
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 EXIT_FOUND: Final = 1
 EXIT_DAMAGED: Final = 2
+EXIT_BROKEN_OFF: Final = 3
 CORES_MAX: Final = 1024
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -65,10 +66,10 @@ def embedded_engine(cores: int, memory_mib: int) -> "Engine":
     return Engine(f"local[{cores}]", memory_mib)
 
 
-def fail(text: str) -> NoReturn:
+def fail(text: str, exit_code: int = EXIT_DAMAGED) -> NoReturn:
     """End the command: nothing can be done with what there is."""
     click.echo(f"Error: {text}", err=True)
-    sys.exit(EXIT_DAMAGED)
+    sys.exit(exit_code)
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from qm.cli.archive import (
+    EXIT_BROKEN_OFF,
     EXIT_FOUND,
     archive_options,
     embedded_engine,
@@ -59,11 +60,12 @@ def run(
     """Audit what the archive holds above the last audit.
 
     Exit code: 0 nothing was found; 1 findings; 2 the archive, or a part of it, cannot be used (the
-    rest was audited), or wrong usage.
+    rest was audited), or wrong usage; 3 Spark broke off.
     """
     engine = embedded_engine(cores, memory_mib)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    from spark.engine import SparkFailed
     from spark.main import audit_archive, audit_exit_code
     from spark.metrics import metrics_text
     from spark.standing import NoArchive
@@ -72,6 +74,8 @@ def run(
         summary = audit_archive(url, cluster, upto, engine, hashes_files=hash_files, replays=replay)
     except (NoArchive, ValueError) as error:
         fail(str(error))
+    except SparkFailed as error:
+        fail(str(error), EXIT_BROKEN_OFF)
     if metrics_file is not None:
         write_whole(metrics_file, metrics_text(summary))
     _show(summary, output)

@@ -6,7 +6,13 @@ import sys
 import click
 import msgspec
 
-from qm.cli.archive import archive_options, embedded_engine, fail, spark_options
+from qm.cli.archive import (
+    EXIT_BROKEN_OFF,
+    archive_options,
+    embedded_engine,
+    fail,
+    spark_options,
+)
 from qm.cli.output import confirm, output_option, show_one, yes_option
 
 
@@ -45,13 +51,14 @@ def run(
     The base is a backup: `qm backup verify` and `qm backup restore` take its folder.
 
     Exit code: 0 done, or nothing to do; 1 done, but some files cannot be used; 2 refused, or wrong
-    usage.
+    usage; 3 Spark broke off.
     """
     if drop_old:
         confirm("What the new base stands for cannot be audited again. Go on?", yes=yes)
     engine = embedded_engine(cores, memory_mib)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    from spark.engine import SparkFailed
     from spark.main import compact_archive, compaction_exit_code
     from spark.standing import NoArchive
 
@@ -61,5 +68,7 @@ def run(
         )
     except (NoArchive, ValueError) as error:
         fail(str(error))
+    except SparkFailed as error:
+        fail(str(error), EXIT_BROKEN_OFF)
     show_one(msgspec.to_builtins(done), output)
     sys.exit(compaction_exit_code(done))

@@ -28,12 +28,13 @@ def all_findings(tables: Tables, carried: Carried, replayed: DataFrame, bases: D
     of the bases in the archive.
     """
     steps = stays.steps(tables, carried.stays).cache()
+    copies = replicas.effects_of_copies(tables).cache()
     acceptances = streams.acceptances(tables).cache()
     accepted = streams.accepted(acceptances, carried.streams).cache()
     found = [
         replicas.different_entries(tables),
-        replicas.different_effects(tables),
-        replicas.missing_effects(tables),
+        replicas.different_effects(copies),
+        replicas.missing_effects(tables, copies),
         replicas.different_digests(tables),
         chain.edited_entries(tables),
         chain.broken_links(tables, carried.ends),

@@ -25,17 +25,22 @@ def different_entries(tables: Tables) -> DataFrame:
     )
 
 
-def different_effects(tables: Tables) -> DataFrame:
-    """Find entries whose effects differ between nodes."""
+def effects_of_copies(tables: Tables) -> DataFrame:
+    """Return (*COPY, rows, effects): of each node's copy of an entry, how many operations it has
+    and a hash over them.
+    """
     left_out = _NOT_EFFECTS | tables.incomparable
     columns = [name for name in tables.operations.columns if name not in left_out]
-    per_node = tables.operations.groupBy(*COPY).agg(
-        F.count("*").alias("operations"),
-        F.sum(F.xxhash64(*columns).cast("decimal(38,0)")).alias("sum"),
+    return tables.operations.groupBy(*COPY).agg(
+        F.count("*").alias("rows"), F.bit_xor(F.xxhash64(*columns)).alias("effects")
     )
-    versions = per_node.groupBy("group", "index").agg(
-        F.countDistinct("operations", "sum").alias("versions"),
-        F.collect_set(F.struct("node", "operations", "sum")).alias("nodes"),
+
+
+def different_effects(copies: DataFrame) -> DataFrame:
+    """Find entries whose effects differ between nodes. `copies`: effects_of_copies."""
+    versions = copies.groupBy("group", "index").agg(
+        F.countDistinct("rows", "effects").alias("versions"),
+        F.collect_set(F.struct("node", "rows", "effects")).alias("nodes"),
     )
     return findings(
         versions.where("versions > 1"),
@@ -46,10 +51,12 @@ def different_effects(tables: Tables) -> DataFrame:
     )
 
 
-def missing_effects(tables: Tables) -> DataFrame:
-    """Find entries that say how many operations they had, and have another number of rows."""
-    counted = tables.operations.groupBy(*COPY).agg(F.count("*").alias("rows"))
-    joined = tables.entries.join(counted, COPY, "left").fillna(0, ["rows"])
+def missing_effects(tables: Tables, copies: DataFrame) -> DataFrame:
+    """Find entries that say how many operations they had, and have another number of rows.
+
+    `copies`: effects_of_copies.
+    """
+    joined = tables.entries.join(copies, COPY, "left").fillna(0, ["rows"])
     return findings(
         joined.where("operations != rows"),
         "operations_missing",

@@ -109,13 +109,15 @@ def taken(events: Iterable[dict[str, Any]]) -> Taken:
     return Taken((ended - began) / 1e3, cpu_ns / 1e9, highest / MIB, shuffle_bytes / MIB)
 
 
-def measure(folder: Path, size: int, rounds: int, memory_mib: int) -> dict[str, float]:
-    """Return rates of both jobs on one and two cores, and what the audit needed."""
+def measure(
+    folder: Path, size: int, rounds: int, memory_mib: int, on: tuple[int, ...] = CORES
+) -> dict[str, float]:
+    """Return rates of both jobs on these numbers of cores, and what the audit needed."""
     written = archive_of(folder, size)
     taken_by: dict[tuple[str, int], list[Taken]] = {}
     for number in range(rounds):
         for name in ("audit", "compact"):
-            for cores in CORES:
+            for cores in on:
                 done = job(folder, name, cores, memory_mib)
                 taken_by.setdefault((name, cores), []).append(done)
                 say(f"round {number + 1}: {name} on {cores}: {done}")
@@ -126,11 +128,12 @@ def measure(folder: Path, size: int, rounds: int, memory_mib: int) -> dict[str, 
         read = written["archive_bytes"] if name == "audit" else written["archive_log_bytes"]
         figures[f"{name}_msgs{end}_per_s"] = written["archive_messages"] / seconds
         figures[f"{name}{end}_mib_per_s"] = read / MIB / seconds
-    for name in ("audit", "compact"):
-        one, two = (taken_by[name, cores] for cores in CORES)
-        figures[f"{name}_speedup_1_to_2_cores"] = statistics.median(
-            before.seconds / after.seconds for before, after in zip(one, two, strict=True)
-        )
+    if on == CORES:
+        for name in ("audit", "compact"):
+            one, two = (taken_by[name, cores] for cores in CORES)
+            figures[f"{name}_speedup_1_to_2_cores"] = statistics.median(
+                before.seconds / after.seconds for before, after in zip(one, two, strict=True)
+            )
     audits = taken_by["audit", CORES[-1]]
     figures["executor_peak_mib"] = max(one.peak_mib for one in audits)
     figures["audit_shuffle_bytes_per_op"] = (
@@ -150,7 +153,9 @@ def report_of(options: argparse.Namespace) -> dict[str, float]:
     figures["speedup_1_to_2_cores"] = figures.pop("audit_speedup_1_to_2_cores")
     figures["executor_peak_mib_1m"] = figures.pop("executor_peak_mib")
     if options.large:
-        large = measure(FOLDER / f"{options.large}", options.large, 1, options.memory_mib)
+        large = measure(
+            FOLDER / f"{options.large}", options.large, 1, options.memory_mib, CORES[-1:]
+        )
         figures["executor_peak_mib_10m"] = large.pop("executor_peak_mib")
         figures |= {f"large_{name}": value for name, value in large.items()}
     if options.archiver:

@@ -75,12 +75,16 @@ class Archive:
         for node in NODES:
             self.rows[Part.QUEUES].append({**row, "node": node, "range_first": 1})
 
-    def ack(self, depends_on: int, known: int) -> None:
-        """Have an edge acknowledge a message."""
+    def ack(self, depends_on: int, known: int, *, exported_with: int = 0) -> None:
+        """Have an edge acknowledge a message.
+
+        `exported_with`: an entry behind the one that it depends on, for one that left late.
+        """
         self.rows[Part.ACKS].append(
             {
                 "group": self.group, "edge": "n2", "session": 4, "position": 1, "node": "n2.1",
                 "depends_on_index": depends_on, "commit_index_known": known, "range_first": 1,
+                "exported_with": exported_with or depends_on,
             }
         )  # fmt: skip
 

@@ -48,7 +48,7 @@ def write_range(
     folder.mkdir(parents=True)
     files = []
     for part in Part:
-        column = "depends_on_index" if part is Part.ACKS else "index"
+        column = "exported_with" if part is Part.ACKS else "index"
         rows = [r for r in archive.of(part, node=node) if first <= r[column] <= last]
         metadata = {
             METADATA_SCHEMA: str(schema_version).encode(),

@@ -27,21 +27,22 @@ def test_an_audit_goes_on_where_the_last_one_ended(spark: SparkSession, tmp_path
     archive = clean()
     archive.entry(operation("received", 11))
     archive.entry(operation("received", 11))
+    archive.ack(depends_on=7, known=6, exported_with=archive.index)
     write_archive(tmp_path, archive, 0, 5, 12, archive.index)
     first = audit(spark, tmp_path, upto=12)
     assert (first.first, first.last, first.findings_by_rule) == (1, 12, {})
     assert first.entries == 12
     second = audit(spark, tmp_path)
     assert (second.first, second.last) == (13, archive.index)
-    assert second.findings_by_rule == {"message_twice": 1}
-    (example,) = second.examples
+    assert second.findings_by_rule == {"message_twice": 1, "acknowledged_early": 1}
+    example = second.examples[-1]
     assert json.loads(example["evidence"])["lookup_identifier"] == 11
     third = audit(spark, tmp_path)
     assert (third.entries, third.last) == (0, archive.index)
     found = last_audited(ArchiveStore(str(tmp_path)), CLUSTER)
     assert found is not None
     folder = tmp_path / found.folder
-    assert "1 findings" in (folder / "report.html").read_text()
+    assert "2 findings" in (folder / "report.html").read_text()
     assert (
         'quorate_audit_findings{rule="message_twice"} 1.0' in (folder / "metrics.prom").read_text()
     )

@@ -46,6 +46,7 @@ def run(*command: str, exit_code: int = 0) -> tuple[Any, str]:
         check=False,
     )
     assert done.returncode == exit_code, done.stderr[-4000:]
+    assert done.stdout, done.stderr[-4000:]
     return json.loads(done.stdout), done.stderr
 
 
