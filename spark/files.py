@@ -11,6 +11,7 @@ from qm.archive.manifest import (
     ManifestError,
     ManifestFile,
     decode_manifest,
+    folder_indexes,
     range_folder,
 )
 from qm.archive.schema import (
@@ -49,6 +50,14 @@ class JudgedRange:
 def folder_of(manifest: Manifest) -> str:
     """Return a range's folder within the archive."""
     return range_folder(manifest.cluster, manifest.node, manifest.first, manifest.last)
+
+
+def reaches_above(path: str, index: int) -> bool:
+    """Return whether the range of a manifest may reach above an index, as its folder's name says:
+    of an old archive most need not be opened.
+    """
+    indexes = folder_indexes(path.split("/")[-2])
+    return indexes is None or indexes[1] > index
 
 
 def judge_range(store: ArchiveStore, cluster: str, above: int, path: str) -> JudgedRange:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from qm.archive.manifest import MANIFEST_NAME, RANGES_FOLDER, Manifest
 from qm.archive.schema import ADDED, SCHEMA_VERSION, SCHEMAS, Part
 from spark.cover import cover
-from spark.files import FileProblem, JudgedRange, folder_of, judge_range, problem_of
+from spark.files import FileProblem, JudgedRange, folder_of, judge_range, problem_of, reaches_above
 from spark.findings import FINDINGS
 from spark.standing import NoArchive
 from spark.store import ArchiveStore
@@ -116,9 +116,10 @@ READERS: Final = 32
 def find_ranges(store: ArchiveStore, cluster: str, above: int) -> Ranges:
     """Return the ranges of a cluster that reach above an index. Raises NoArchive."""
     found = Ranges()
-    paths = store.names(f"{cluster}/{RANGES_FOLDER}", MANIFEST_NAME)
-    if not paths:
+    everything = store.names(f"{cluster}/{RANGES_FOLDER}", MANIFEST_NAME)
+    if not everything:
         raise NoArchive(f"no ranges of cluster {cluster} below {store.url}")
+    paths = [path for path in everything if reaches_above(path, above)]
     if len(paths) > MANIFESTS_MAX:
         raise NoArchive(f"more than {MANIFESTS_MAX} ranges: compact the archive first")
     with ThreadPoolExecutor(READERS) as pool:

@@ -5,8 +5,8 @@
 The archives are those of `tests.bench.archive_writer`: three nodes, real store, real archiver.
 Times are the job's own, from the start of Spark's application to its end, without the start of
 Java. Cores are measured in turn within each round; every figure is the median of the rounds. Both
-sizes have the same small heap; the peak is the execution memory of tasks that ran at one time, from
-Spark's event log. Prints JSON and writes it to build/bench-spark.json.
+sizes have the same small heap; the peak is the highest execution memory of any task, from Spark's
+event log. Prints JSON and writes it to build/bench-spark.json.
 """
 
 import argparse
@@ -38,7 +38,7 @@ class Taken(msgspec.Struct, frozen=True):
     cpu_s: float
     """Of all tasks, Java's threads for compilation and garbage left out."""
     peak_mib: float
-    """Execution memory of tasks that ran at one time."""
+    """The highest peak execution memory of any task: sorts, joins, groups."""
     shuffle_mib: float
     """Written by all tasks."""
 
@@ -87,9 +87,8 @@ def read_events(folder: Path) -> Iterator[dict[str, Any]]:
 
 def taken(events: Iterable[dict[str, Any]]) -> Taken:
     """Return what an event log says of its application."""
-    began = ended = 0
+    began = ended = highest = 0
     cpu_ns = shuffle_bytes = 0
-    changes: list[tuple[int, int]] = []
     for event in events:
         match event["Event"]:
             case "SparkListenerApplicationStart":
@@ -97,15 +96,10 @@ def taken(events: Iterable[dict[str, Any]]) -> Taken:
             case "SparkListenerApplicationEnd":
                 ended = event["Timestamp"]
             case "SparkListenerTaskEnd" if "Task Metrics" in event:
-                info, metrics = event["Task Info"], event["Task Metrics"]
-                peak = metrics["Peak Execution Memory"]
-                changes += [(info["Launch Time"], peak), (info["Finish Time"], -peak)]
+                metrics = event["Task Metrics"]
+                highest = max(highest, metrics["Peak Execution Memory"])
                 cpu_ns += metrics["Executor CPU Time"]
                 shuffle_bytes += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
-    used = highest = 0
-    for _, change in sorted(changes):
-        used += change
-        highest = max(highest, used)
     return Taken((ended - began) / 1e3, cpu_ns / 1e9, highest / MIB, shuffle_bytes / MIB)
 
 
