@@ -106,6 +106,7 @@ class Service:
         self.msmq: Final = MsmqEndpoint(config, self.replicated, metrics)
         drain = Drain(self.replicated, self.msmq)
         self._drain = drain
+        self.gauges: Final = Gauges(self.replicated, metrics)
         self.operations: Final = NodeOperations(
             self.replicated,
             channels,
@@ -113,7 +114,7 @@ class Service:
             drain,
             self.msmq,
             Backups(self.replicated, metrics),
-            Diagnosis(config, metrics.registry, lambda: self.gauges.refresh()),
+            Diagnosis(config, metrics.registry, self.gauges.refresh),
             config.data,
         )
         self._events = EventLog(self.replicated.now_ms)
@@ -131,7 +132,6 @@ class Service:
             self._events,
             None if config.api.insecure else tls.server_credentials(),
         )
-        self.gauges: Final = Gauges(self.replicated, metrics)
         self._is_stopping = False
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
         self._archiving = Archiving(
