@@ -121,17 +121,20 @@ async def on_hosts(folder: Path, rounds: int) -> list[Series]:
 
 
 async def measure(options: argparse.Namespace) -> list[Series]:
-    """Measure everything that this machine can."""
+    """Measure everything of ours that this machine can."""
     with tempfile.TemporaryDirectory(prefix="quorate-failover-") as name:
         series = await on_loopback(Path(name), options)
         if os.geteuid() == 0:
             series += await on_hosts(Path(name), options.other_rounds)
         else:
             _say("partitions need hosts of their own: run as root to measure them")
-    if options.peers:
-        found = peer_gaps(options.peer_rounds, _say)
-        series += [Series(f"{peer}-{what}", None, gaps) for (peer, what), gaps in found.items()]
     return series
+
+
+def of_peers(rounds: int) -> list[Series]:
+    """Do the same to the peers that are installed."""
+    found = peer_gaps(rounds, _say)
+    return [Series(f"{peer}-{what}", None, gaps) for (peer, what), gaps in found.items()]
 
 
 def report_of(series: list[Series]) -> dict[str, object]:
@@ -192,7 +195,12 @@ def main() -> int:
     parser.add_argument("--no-peers", dest="peers", action="store_false")
     options = parser.parse_args()
     began, load = time.time(), os.getloadavg()[0]
-    report = report_of(uvloop.run(measure(options))) | {
+    series = uvloop.run(measure(options))
+    # Whatever peers do, ours stay.
+    merge_results(OUTPUT, report_of(series))
+    if options.peers:
+        series += of_peers(options.peer_rounds)
+    report = report_of(series) | {
         "failover_load_average_before": round(load, 1),
         "failover_load_average_after": round(os.getloadavg()[0], 1),
         "failover_cpus": os.cpu_count(),

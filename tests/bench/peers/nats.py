@@ -119,7 +119,8 @@ class JetStream:
             self._buffer += read(self._socket)
         except TimeoutError:
             return 0
-        return self._take_acks()
+        # Right after an election a publication may be refused: nothing is confirmed by that.
+        return self._take_acks(is_refusal_fatal=False)
 
     def _start(self, number: int) -> "subprocess.Popen[bytes]":
         folder = Path(self._folder.name)
@@ -175,7 +176,7 @@ class JetStream:
             waits_s.extend([now - sent_at.popleft() for _ in range(acknowledged)])
         return waits_s
 
-    def _take_acks(self) -> int:
+    def _take_acks(self, *, is_refusal_fatal: bool = True) -> int:
         """Take whole frames out of the buffer; return how many were acknowledgements."""
         buffer, at, count = self._buffer, 0, 0
         while (end := buffer.find(_END, at)) >= 0:
@@ -183,9 +184,10 @@ class JetStream:
                 size = int(bytes(buffer[at:end]).rpartition(b" ")[2])
                 if len(buffer) < end + 4 + size:
                     break
-                if buffer.find(b'"error"', end, end + 2 + size) >= 0:
+                if buffer.find(b'"error"', end, end + 2 + size) < 0:
+                    count += 1
+                elif is_refusal_fatal:
                     raise RuntimeError(bytes(buffer[end + 2 : end + 2 + size]).decode())
-                count += 1
                 at = end + 4 + size
                 continue
             if buffer.startswith(b"PING", at):
