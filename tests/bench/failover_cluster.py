@@ -62,6 +62,14 @@ class Probed:
         self._queue = Target(f"DIRECT=OS:{COMPUTER}\\private$\\probes")
 
     async def __aenter__(self) -> "Probed":
+        try:
+            await self._make()
+        except BaseException:
+            await self.target.down()
+            raise
+        return self
+
+    async def _make(self) -> None:
         await self.target.up()
         self._wire = Wire([node.api for node in self.target.nodes], self.target.tls)
         for name in ("probes", "backlog"):
@@ -77,7 +85,6 @@ class Probed:
                 body_bytes=BACKLOG_BODY_BYTES,
             )
             await asyncio.to_thread(lambda work: Load(work).run(), work)
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._wire.close()
