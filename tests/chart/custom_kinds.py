@@ -109,9 +109,63 @@ class PrometheusRule(Strict):
     spec: RuleSpec
 
 
+class SparkDeps(Strict):
+    packages: list[str] = []
+
+
+class RestartPolicy(Strict):
+    type: str
+
+
+class SparkPod(Strict):
+    cores: int
+    memory: str
+    instances: int = 1
+    serviceAccount: str = ""  # noqa: N815
+    envFrom: list[dict[str, Any]] = []  # noqa: N815
+    volumeMounts: list[dict[str, str]] = []  # noqa: N815
+
+
+class SparkVolume(Strict):
+    name: str
+    ephemeral: dict[str, Any]
+
+
+class SparkSpec(Strict):
+    type: str
+    pythonVersion: str  # noqa: N815
+    mode: str
+    sparkVersion: str  # noqa: N815
+    image: str
+    mainApplicationFile: str  # noqa: N815
+    arguments: list[str]
+    restartPolicy: RestartPolicy  # noqa: N815
+    driver: SparkPod
+    executor: SparkPod
+    deps: SparkDeps | None = None
+    sparkConf: dict[str, str] = {}  # noqa: N815
+    volumes: list[SparkVolume] = []
+
+
+class Scheduled(Strict):
+    schedule: str
+    concurrencyPolicy: str  # noqa: N815
+    successfulRunHistoryLimit: int  # noqa: N815
+    failedRunHistoryLimit: int  # noqa: N815
+    template: SparkSpec
+
+
+class ScheduledSparkApplication(Strict):
+    apiVersion: str  # noqa: N815
+    kind: str
+    metadata: Metadata
+    spec: Scheduled
+
+
 CUSTOM_KINDS: Final[dict[tuple[str, str], type[Any]]] = {
     ("cert-manager.io/v1", "Certificate"): Certificate,
     ("cert-manager.io/v1", "Issuer"): Issuer,
     ("monitoring.coreos.com/v1", "ServiceMonitor"): ServiceMonitor,
     ("monitoring.coreos.com/v1", "PrometheusRule"): PrometheusRule,
+    ("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication"): ScheduledSparkApplication,
 }

@@ -13,9 +13,11 @@ from types import MappingProxyType
 import click
 import msgspec
 import pytest
+import yaml
 
 from qm.cli.main import main
 from qm.node.config import API_PORT, HTTP_PORT
+from tests.chart.custom_kinds import CUSTOM_KINDS
 from tests.chart.rendering import ROOT
 from tests.cluster.harness import free_network
 from tests.drills.processes import process, until
@@ -154,6 +156,15 @@ def test_a_compose_file_with_a_mistake_is_refused(right: str, wrong: str) -> Non
 def test_compose_says_what_it_lacks() -> None:
     with pytest.raises(ValueError, match="QUORATE_IMAGE: set QUORATE_IMAGE to the image"):
         load({})
+
+
+def test_the_spark_application_is_one() -> None:
+    for found in yaml.safe_load_all((DEPLOY / "spark" / "audit.yaml").read_text()):
+        kind = CUSTOM_KINDS[found["apiVersion"], found["kind"]]
+        job = msgspec.convert(found, kind, strict=True).spec.template
+        assert command_of(job.arguments).name == "audit"
+        mounted = {mount["name"] for mount in job.executor.volumeMounts}
+        assert mounted == {volume.name for volume in job.volumes}
 
 
 def unit_commands() -> tuple[list[str], list[str]]:

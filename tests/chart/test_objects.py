@@ -160,6 +160,26 @@ def test_consensus_is_closed_to_everything_but_members() -> None:
     assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "node"
 
 
+def test_the_releases_own_tools_reach_it_whoever_else_is_let_in() -> None:
+    elsewhere = [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
+    values = {**everything(), "networkPolicy": {"msmqFrom": elsewhere, "apiFrom": elsewhere}}
+    objects = render(values)
+    labels = {
+        **one(objects, "Job", "-definitions")["spec"]["template"]["metadata"]["labels"],
+        "app.kubernetes.io/component": "tool",
+    }
+    assert one(objects, "Job", "-definitions")["spec"]["template"]["metadata"]["labels"] == labels
+    open_ports = {
+        port["port"]
+        for rule in one(objects, "NetworkPolicy", "-quorate")["spec"]["ingress"]
+        for peer in rule["from"]
+        if peer.get("podSelector", {}).get("matchLabels", {"": ""}).items() <= labels.items()
+        for port in rule["ports"]
+    }
+    assert open_ports == {1801, 1811}
+    assert "ingress" not in one(objects, "NetworkPolicy", "-tools")["spec"]
+
+
 def test_the_leader_service_selects_by_label_and_may_only_patch_members() -> None:
     objects = render(everything())
     assert one(objects, "Service", "-leader")["spec"]["selector"]["quorate.io/role"] == "leader"
