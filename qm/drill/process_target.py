@@ -187,7 +187,7 @@ class ProcessTarget(LimitedTarget):
         try:
             for end, node in ends.items():
                 if end.done():
-                    said = _last_line(self._layout.log(node))
+                    said = last_words(self._layout.log(node))
                     raise NodeEnded(f"{node} ended by itself, exit code {end.result()}: {said}")
             await waiting
         finally:
@@ -262,10 +262,12 @@ def _machine(number: int, network: str) -> DevNode:
     return DevNode(f"n{number + 1}", f"{network}.{HOST_FIRST + number}")
 
 
-def _last_line(log: Path) -> str:
-    """Return the last that a node said, without what surrounds it."""
+def last_words(log: Path) -> str:
+    """Return what a node said last, with the error that it gave, from its log."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     try:
-        return str(json.loads(lines[-1])["message"])
+        line = json.loads(lines[-1])
+        trace = str(line.get("exception", "")).splitlines()[-1:]
+        return ": ".join([str(line["message"]), *trace])
     except (IndexError, ValueError, KeyError):
         return lines[-1] if lines else "nothing"

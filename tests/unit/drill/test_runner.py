@@ -6,7 +6,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from qm.cli.drill import drill
-from qm.drill.process_target import ProcessTarget
+from qm.drill.process_target import ProcessTarget, last_words
 from qm.drill.report import merge_results, report_html, report_json
 from qm.drill.runner import Round, missing, result_of, surviving_gap_ms
 from qm.drill.scenarios import SCENARIOS
@@ -112,6 +112,18 @@ def test_a_target_says_what_it_cannot_do(tmp_path: Path) -> None:
     )
     assert result.exit_code == 2
     assert "cannot cut nodes and clients off" in result.output
+
+
+def test_the_last_words_of_a_node_carry_its_error(tmp_path: Path) -> None:
+    log = tmp_path / "n1.log"
+    trace = "Traceback (most recent call last):\n  File\nraft.log.LogDamaged: entry 7 is gone"
+    line = {"message": "this node cannot start", "exception": trace}
+    log.write_text('{"message": "n1 runs"}\n' + json.dumps(line) + "\n")
+    assert last_words(log) == "this node cannot start: raft.log.LogDamaged: entry 7 is gone"
+    log.write_text("Killed\n")
+    assert last_words(log) == "Killed"
+    log.write_text("")
+    assert last_words(log) == "nothing"
 
 
 def test_scenarios_are_listed_by_name() -> None:
