@@ -137,3 +137,10 @@ def test_an_unknown_scenario_is_named() -> None:
     result = CliRunner().invoke(drill, ["run", "kil-leader"])
     assert result.exit_code == 2
     assert "kil-leader" in result.output
+
+
+def test_a_soak_wants_a_cluster_of_its_own(tmp_path: Path) -> None:
+    arguments = ["soak", "--target", "hosts.toml", "--folder", str(tmp_path)]
+    result = CliRunner().invoke(drill, arguments)
+    assert result.exit_code == 2
+    assert "a cluster of its own" in result.output
