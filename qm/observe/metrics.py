@@ -41,7 +41,7 @@ SECONDS_BUCKETS: Final = (
 
 ALARMS: Final = (
     "archive_lag", "disk_exhausted", "disk_full", "disk_refusing", "disk_room", "disk_short",
-    "history_evicted", "id_reused", "journal_copy_dropped", "retired", "snapshot_bad",
+    "diverged", "history_evicted", "id_reused", "journal_copy_dropped", "retired", "snapshot_bad",
     "stream_limit", "stuck",
 )  # fmt: skip
 """What an operator must hear of; docs/runbook.md says what to do."""

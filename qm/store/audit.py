@@ -21,6 +21,8 @@ from qm.store.rocks import RocksState, open_database
 _QUEUES_PER_SCAN: Final = 1_000
 _QUEUE_END: Final = b"\xff" * 5
 COPY_CACHE_BYTES: Final = 8 * 1024 * 1024
+ALARM_DIVERGED: Final = "diverged"
+"""Members' states differ at an audit mark."""
 UNREADABLE: Final = b"unreadable state"
 """What a node tells whose rows cannot be read: no digest is ever equal to it."""
 

@@ -18,7 +18,7 @@ from qm.model.limits import APPLY_VERSION
 from qm.model.machine import Machine
 from qm.model.queries import View
 from qm.model.state import Table
-from qm.store.audit import Mark
+from qm.store.audit import ALARM_DIVERGED, Mark
 from qm.store.bodies import Bodies
 from qm.store.chain import EntryChain
 from qm.store.codec import decode_entry
@@ -153,6 +153,8 @@ class Store:
                     self._mark(command, entry)
                 elif isinstance(command, AuditResult):
                     self._compare(command)
+                    if len(set(command.digests.values())) > 1:
+                        applied.alarms.append(ALARM_DIVERGED)  # of another node: for who is left
         if entries:
             self._commit(entries[-1])
         return results

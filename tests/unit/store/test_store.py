@@ -407,6 +407,18 @@ def test_a_diverged_node_stops(node: Node, mine: str) -> None:
     node.close()
 
 
+@pytest.mark.parametrize(("other", "alarms"), [("same", []), ("another", ["diverged"])])
+def test_a_node_of_the_majority_goes_on_and_says_that_one_differs(
+    node: Node, other: str, alarms: list[str]
+) -> None:
+    node.put([commands.AuditMark(1)])
+    own = node.store.marks[0].kept
+    digests = {"n1": own, "n2": own, "n3": own if other == "same" else b"x" * 16}
+    (applied,) = node.put([commands.AuditResult(1, digests)])
+    assert applied.alarms == alarms
+    node.close()
+
+
 def test_a_row_that_was_changed_behind_our_back_is_found(node: Node) -> None:
     assert node.store.verify()
     database = node.store._state._database
