@@ -78,7 +78,7 @@ def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -
     if options.hashes_files:
         _stage(spark, "hash files")
         ranges.leave_out(altered_files(spark, store, ranges))
-    size_shuffles(spark, ranges.size_bytes(Part.OPERATIONS))
+    size_shuffles(spark, ranges.rows(Part.OPERATIONS))
     tables = read_tables(spark, store, ranges, low, upto)
     replays = _replays(spark, store, tables, all_ranges, bases) if options.replays else {}
     marks = [row for group, replayed in replays.items() for row in marks_of(replayed, group)]

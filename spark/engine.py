@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 
 EMBEDDED_MEMORY_MIB: Final = 1024
 """Heap of a Spark that runs within the job's own process."""
-PARTITION_BYTES: Final = 8 << 20
-"""Of Parquet: about ten times as much in memory."""
+PARTITION_ROWS: Final = 250_000
+"""Of operations: some 50 MB in memory, whatever they compress to."""
 PARTITIONS_MIN: Final = 2
 PARTITIONS_MAX: Final = 20_000
 
@@ -75,12 +75,12 @@ def session(engine: Engine) -> Iterator[SparkSession]:
         spark.stop()
 
 
-def size_shuffles(spark: SparkSession, size_bytes: int) -> None:
-    """Have as many partitions as tables of so many bytes of Parquet need, and no more.
+def size_shuffles(spark: SparkSession, rows: int) -> None:
+    """Have as many partitions as a table of so many rows needs, and no more.
 
     Spark joins small partitions by itself but never splits its 200, and each of them costs a task.
     """
-    partitions = min(max(-(-size_bytes // PARTITION_BYTES), PARTITIONS_MIN), PARTITIONS_MAX)
+    partitions = min(max(-(-rows // PARTITION_ROWS), PARTITIONS_MIN), PARTITIONS_MAX)
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
 
 

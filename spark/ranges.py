@@ -52,14 +52,13 @@ class Ranges:
         oldest = min((manifest.schema for manifest in self.manifests), default=SCHEMA_VERSION)
         return frozenset(name for name, since in ADDED.get(part, {}).items() if since > oldest)
 
-    def size_bytes(self, part: Part) -> int:
-        """Return the length of a part's usable files."""
-        names = {(m.node, m.first, path.rpartition("/")[2]) for m, path in self.files[part]}
+    def rows(self, part: Part) -> int:
+        """Return how many rows manifests say that a part's files have."""
         return sum(
-            file.size_bytes
+            file.rows
             for manifest in self.manifests
             for file in manifest.files
-            if (manifest.node, manifest.first, file.name) in names
+            if file.part == part.value
         )
 
     def whole_manifests(self) -> list[Manifest]:

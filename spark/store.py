@@ -4,6 +4,8 @@ from typing import BinaryIO, Final
 
 from pyarrow import fs
 
+from qm.archive.destination import DestinationError, file_system, open_destination
+
 _SPARK_SCHEMES: Final = {"s3": "s3a", "gs": "gs", "abfs": "abfs", "file": "file"}
 """Spark's names of the file systems that pyarrow calls otherwise."""
 
@@ -12,14 +14,14 @@ class ArchiveStore:
     """Paths are relative to the archive's root and use "/"."""
 
     def __init__(self, url: str) -> None:
-        """`url`: a folder, or what `pyarrow.fs.FileSystem.from_uri` takes. Raises ValueError."""
+        """`url`: a folder, or what a node's `archive.url` may be. Raises ValueError."""
         self.url: Final = url.rstrip("/")
         try:
             if "://" in url:
-                self._files, self._root = fs.FileSystem.from_uri(self.url)
+                self._files, self._root = file_system(self.url)
             else:
                 self._files, self._root = fs.LocalFileSystem(), self.url
-        except (OSError, ValueError) as error:
+        except DestinationError as error:
             raise ValueError(
                 f"{url!r} is no archive that this machine can reach: {error}"
             ) from error
@@ -70,9 +72,11 @@ class ArchiveStore:
         return stream
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a small file, whole."""
-        with self.open_output(path) as stream:
-            stream.write(data)
+        """Make a small file, or put another in its place, whole or not at all. Raises OSError."""
+        try:
+            open_destination(self.url).write(path, data)
+        except DestinationError as error:
+            raise OSError(str(error)) from error
 
     def remove(self, path: str) -> None:
         """Remove a file if there is one."""

@@ -42,11 +42,19 @@ def open_destination(url: str) -> Destination:
         return FolderDestination(Path(url))
     if scheme == "file":
         return FolderDestination(Path(rest))
+    return RemoteDestination(*file_system(url))
+
+
+def file_system(url: str) -> tuple[fs.FileSystem, str]:
+    """Return what pyarrow or fsspec make of a URL, and where in it its root is.
+
+    Raises DestinationError.
+    """
     try:
         files, root = fs.FileSystem.from_uri(url)
     except (ArrowException, OSError, ValueError) as error:
         files, root = _by_fsspec(url, error)
-    return RemoteDestination(files, root.rstrip("/"))
+    return files, root.rstrip("/")
 
 
 def _by_fsspec(url: str, refusal: Exception) -> tuple[fs.FileSystem, str]:

@@ -57,13 +57,14 @@ def test_audit_and_compaction_from_the_command_line(tmp_path: Path) -> None:
     upto = str(log.archive.index - 1)
     summary, logged = run(
         "qm", "audit", "run", "--archive", str(root), "--memory-mib", "512", "-o", "json",
-        exit_code=EXIT_FOUND,
+        "--metrics-file", str(tmp_path / "audit.prom"), exit_code=EXIT_FOUND,
     )  # fmt: skip
     assert summary["findings_by_rule"] == {"message_twice": 1}
     assert [said["marks"] for said in summary["replays"]] == [1]
     assert "audit: replay" in logged, "stages have names"
     (listed,) = root.glob(f"{CLUSTER}/audit/*/metrics.prom")
     assert "quorate_audit_findings_all 1.0" in listed.read_text()
+    assert (tmp_path / "audit.prom").read_text() == listed.read_text()
     done, _ = run(
         "spark", "compact", "--archive", str(root), "--upto", upto, "--master", "local[1]",
         "--memory-mib", "512", "--drop-old",
