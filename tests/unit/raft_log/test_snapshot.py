@@ -55,7 +55,7 @@ class Machine:
         self.become(batch[-1].index)
         return batch
 
-    def snapshot(self, meta_index: int) -> SnapshotSource:
+    def snapshot(self, meta_index: int) -> tuple[int, SnapshotSource] | None:
         raise NotImplementedError
 
     def receive_snapshot(self, meta: SnapshotMeta) -> "Sink":
