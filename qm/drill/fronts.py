@@ -24,6 +24,8 @@ SERVE_WAIT_S: Final = 15.0
 END_WAIT_S: Final = 5.0
 POLL_S: Final = 0.05
 PRIORITY_FIRST: Final = 100
+CHECK_SCRIPT: Final = "check-node.sh"
+LEAVE_SCRIPT: Final = "leave-address.sh"
 _PROGRAMS: Final = {Ability.VIRTUAL_ADDRESS: "keepalived", Ability.PROXY: "haproxy"}
 
 
@@ -36,8 +38,8 @@ def front_abilities() -> frozenset[Ability]:
     )
 
 
-def keepalived_text(spaces: Namespaces, host: str, hosts: Sequence[str], check: Path) -> str:
-    """Return the keepalived.conf of one of the hosts; `check`: where its check-node.sh is."""
+def keepalived_text(spaces: Namespaces, host: str, hosts: Sequence[str], scripts: Path) -> str:
+    """Return the keepalived.conf of one of the hosts; `scripts`: where `copy_scripts` put them."""
     template = Template((DEPLOY / "keepalived" / "keepalived.conf").read_text(encoding="utf-8"))
     others = [spaces.hosts[other].address for other in hosts if other != host]
     return template.substitute(
@@ -47,9 +49,16 @@ def keepalived_text(spaces: Namespaces, host: str, hosts: Sequence[str], check: 
         PRIORITY=PRIORITY_FIRST + hosts.index(host),
         PEER_ADDRESSES="\n        ".join(others),
         VIRTUAL_ADDRESS=spaces.virtual_address,
-        CHECK_SCRIPT=check,
+        CHECK_SCRIPT=scripts / CHECK_SCRIPT,
+        LEAVE_SCRIPT=scripts / LEAVE_SCRIPT,
         SCRIPT_USER="root",
     )
+
+
+def copy_scripts(folder: Path) -> None:
+    """Put what keepalived runs into a folder."""
+    for script in (CHECK_SCRIPT, LEAVE_SCRIPT):
+        shutil.copy(DEPLOY / "keepalived" / script, folder)
 
 
 class Fronts:
@@ -105,12 +114,11 @@ class Fronts:
                 await process.wait()
 
     async def _start_keepalived(self) -> None:
-        check = self._folder / "check-node.sh"
-        shutil.copy(DEPLOY / "keepalived" / "check-node.sh", check)
+        copy_scripts(self._folder)
         for host in self._before:
             config = self._folder / f"{host}.keepalived.conf"
             config.write_text(
-                keepalived_text(self._spaces, host, self._before, check), encoding="utf-8"
+                keepalived_text(self._spaces, host, self._before, self._folder), encoding="utf-8"
             )
             argv = ["keepalived", "--dont-fork", "--log-console", "--use-file", str(config)]
             for kind in ("pid", "vrrp_pid", "checkers_pid"):

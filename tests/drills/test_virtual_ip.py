@@ -6,14 +6,13 @@ that these tests are about the files alone; test_fronts runs them with nodes.
 
 import contextlib
 import os
-import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from qm.drill.fronts import DEPLOY, keepalived_text
+from qm.drill.fronts import DEPLOY, copy_scripts, keepalived_text
 from qm.drill.namespaces import Namespaces
 from tests.drills.processes import process, python, until
 
@@ -66,12 +65,11 @@ def test_keepalived_moves_the_address_to_a_node_that_serves(
     rig: tuple[Namespaces, dict[str, Path]], tmp_path: Path
 ) -> None:
     spaces, flags = rig
-    script = tmp_path / "check-node.sh"
-    shutil.copy(DEPLOY / "keepalived" / "check-node.sh", script)
+    copy_scripts(tmp_path)
     with contextlib.ExitStack() as running:
         for name in spaces.hosts:
             config = tmp_path / f"{name}.conf"
-            text = keepalived_text(spaces, name, list(spaces.hosts), script)
+            text = keepalived_text(spaces, name, list(spaces.hosts), tmp_path)
             config.write_text(text, encoding="utf-8")
             argv = ["keepalived", "--dont-fork", "--log-console", "--use-file", str(config)]
             for kind in ("pid", "vrrp_pid", "checkers_pid"):
