@@ -148,7 +148,6 @@ def test_a_member_whose_rows_differ_from_the_majority_stops_itself() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("DM-3.1.1.1-19", "DM-3.1.7.2.5-01", "DM-3.1.7.2.6-01")
 def disks_are(level: DiskLevel, *nodes: HarnessNode) -> None:
     """Have the disks of nodes be so full, whenever they look."""
     for node in nodes:
@@ -173,6 +172,7 @@ def test_a_leader_without_room_yields_to_a_member_that_has_it() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("DM-3.1.1.1-19", "DM-3.1.7.2.5-01", "DM-3.1.7.2.6-01")
 def test_nearly_full_disks_refuse_messages_and_nothing_else() -> None:
     async def scenario() -> None:
         async with cluster(3, has_edges=False) as nodes:
