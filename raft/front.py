@@ -40,6 +40,10 @@ class Front:
         needed = majority(len(voters)) - (leader in voters)
         self._nodes = frozenset([voter for _, _, voter in ranked[:needed]])
 
+    def before_rear(self, progress: Mapping[NodeId, Progress]) -> list[tuple[NodeId, Progress]]:
+        """Return the followers, those of the rear last."""
+        return sorted(progress.items(), key=lambda item: item[0] not in self._nodes)
+
     def puts_off(self, node: NodeId, progress: Progress, now: int) -> bool:
         """Return whether a follower was sent all in this tick and can wait for the next. One with
         a backlog gets more whenever its window has room.

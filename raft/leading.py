@@ -34,6 +34,13 @@ APPENDS_PER_READY_MAX = 4
 PROMOTE_LAG_ENTRIES_MAX = 64
 """By which a learner that becomes a voter may be behind: under load it always is a little."""
 
+LARGE_APPEND_BYTES = 256 << 10
+"""What goes to the front in so large an Append goes to the rear with it: against its bytes a frame
+costs little, and its encoding is there already."""
+
+_Shared = dict[int, tuple[Append, int, int]]
+"""Appends of one moment by where they begin, each with its last index and its bytes."""
+
 
 class NotLeader(Exception):
     """Only the leader can do this; `leader` is who leads now, None if unknown."""
@@ -374,14 +381,14 @@ class Leadership:
         """Send every follower what its window has room for, and news of the commit index."""
         state = self._state
         self.needs_emit = self._front.has_put_off = False
-        shared: dict[int, tuple[Append, int, int]] = {}
+        shared: _Shared = {}
         is_sealed = self.reads.has_waiting and state.commit >= self.first_index
         if is_sealed:
             self.reads.seal(state.commit)
             self._confirm_reads()
         is_term_durable = self._is_term_durable()
-        for node, progress in self.progress.items():
-            is_put_off = self._front.puts_off(node, progress, state.now)
+        for node, progress in self._front.before_rear(self.progress):
+            is_put_off = self._front.puts_off(node, progress, state.now) and not _is_large(shared)
             if is_term_durable and not is_put_off:
                 self._feed(node, progress, shared)
             is_behind = progress.commit_told < min(state.commit, progress.match)
@@ -403,9 +410,7 @@ class Leadership:
             self._was_term_durable = self._state.log.durable_index >= self.first_index
         return self._was_term_durable
 
-    def _feed(
-        self, node: NodeId, progress: Progress, shared: dict[int, tuple[Append, int, int]]
-    ) -> None:
+    def _feed(self, node: NodeId, progress: Progress, shared: _Shared) -> None:
         """Send Appends. Followers at the same place share the value, and so its encoding."""
         state, config = self._state, self._state.config
         for count in range(APPENDS_PER_READY_MAX):
@@ -534,3 +539,7 @@ class Leadership:
             del self.progress[node]
         if self._transfer is not None and self._transfer[0] not in current.voters:
             self._transfer = None
+
+
+def _is_large(shared: _Shared) -> bool:
+    return any(size >= LARGE_APPEND_BYTES for _, _, size in shared.values())

@@ -2,6 +2,7 @@
 
 import pytest
 
+from raft.leading import LARGE_APPEND_BYTES
 from raft.progress import ProgressState
 from raft.transport import PeerState
 from raft.types import Append, Heartbeat
@@ -53,6 +54,13 @@ def test_the_rear_gets_the_entries_of_a_tick_in_one_append() -> None:
     assert group.core("a").commit == group["a"].log.last_index()
     group.tick(1, "a")
     assert group[rear].data() == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_large_append_goes_to_all_at_once() -> None:
+    """Against its bytes another frame is cheap."""
+    group = warm()
+    fed(group, b"0")
+    assert fed(group, bytes(LARGE_APPEND_BYTES)) == {"b": [1], "c": [1]}
 
 
 def test_a_leader_that_puts_something_off_is_due_at_the_next_tick() -> None:
