@@ -27,11 +27,13 @@ from qm.model.directory import manager_full_path, queue_paths
 from qm.model.effects import Outcome
 from qm.model.elements import OutgoingAdminState, QueueKind, QueuePrivacyLevel, QueueType
 from qm.model.granting import is_granted_on_manager, is_granted_on_queue
-from qm.model.ledger import Ledger, QueueInHand
+from qm.model.ledger import META_CHAIN, Ledger, QueueInHand
 from qm.model.limits import APPLY_VERSION, QUEUES_MAX, SUBQUEUES_PER_QUEUE_MAX
 from qm.model.outgoing import OutgoingQueues
 from qm.model.records import Queue, QueueManager
 from qm.model.registry import NameIndex, Registry, Route, folded
+from qm.model.rows import CHAIN_ROW, CHAIN_START
+from qm.model.state import Table
 from qm.names.direct import DirectName
 from qm.names.errors import QueueNameError
 from qm.names.format_name import parse_format_name
@@ -160,12 +162,23 @@ class Administration:
         counters.apply_version = command.apply_version
         return Outcome(MQ_OK)
 
-    def apply_leader_activated(self, _command: LeaderActivated) -> Outcome:
+    def apply_leader_activated(self, command: LeaderActivated) -> Outcome:
         """A new leader: the epoch rises and leases get a full term; nothing is released."""
         counters = self._ledger.counters
+        if command.is_archived:
+            self._begin_chain()
         counters.epoch += 1
         counters.leader_since_ms = counters.clock_ms
         return Outcome(MQ_OK, value=counters.epoch)
+
+    def _begin_chain(self) -> None:
+        """Chain entries from this one on. Where there was anything before, it follows on that: who
+        reads the archive must see that it does not have all.
+        """
+        state = self._ledger.state
+        if state.get(Table.META, META_CHAIN) is None:
+            before = self._ledger.index - 1 if self._ledger.counters.epoch else 0
+            state.put(Table.META, META_CHAIN, CHAIN_ROW.pack(before, CHAIN_START))
 
     def apply_audit(self, _command: AuditMark | AuditResult) -> Outcome:
         """Marks change no row: each node takes its digest where the mark stands."""

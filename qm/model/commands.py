@@ -449,6 +449,8 @@ class LeaderActivated(msgspec.Struct, frozen=True, gc=False):
 
     term: int
     node: str
+    is_archived: bool = False
+    """The leader's node exports to an archive: from here on entries are chained."""
 
 
 class ClockTick(msgspec.Struct, frozen=True, gc=False):

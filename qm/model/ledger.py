@@ -27,6 +27,8 @@ QUEUES_IN_HAND_MAX: Final = 4_096
 """Decoded queues kept between entries; beyond it all are dropped and read again."""
 META_QUEUE_MANAGER: Final = b"qm"
 META_COUNTERS: Final = b"counters"
+META_CHAIN: Final = b"chain"
+"""Absent while nobody archives."""
 LEVELS: Final = 8
 MANAGER_STORES: Final = frozenset(
     {QueueKind.SYSTEM_JOURNAL, QueueKind.DEADLETTER, QueueKind.TRANSACTIONAL_DEADLETTER}

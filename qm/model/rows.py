@@ -35,6 +35,11 @@ STATS_ROW: Final = Struct("<8I8IIQQQQQ")
 linked) u32, TotalBytes u64, bytes of its subqueues u64, purge watermark (a SequentialID, 0 = none)
 u64, arrivals ever u64, removals ever u64."""
 
+CHAIN_ROW: Final = Struct(">Q32s")
+"""META `chain`: index of the last DATA entry u64, chain value there (qm/archive/design.md)."""
+CHAIN_START: Final = bytes(32)
+"""Before the first DATA entry."""
+
 HISTORY_KEY: Final = Struct(">III")
 """stream id u32, SentTime u32, message ordinal >> HISTORY_BITS u32."""
 HISTORY_BITS: Final = 9

@@ -135,7 +135,8 @@ class ArchiveSection(Section, frozen=True, kw_only=True):
 
     url: str = ""
     """Folder, or URL of what pyarrow or fsspec reach (`s3://bucket/path`, `gs://`, `abfs://`);
-    empty = this node exports nothing. The same on all nodes: each has its own folder there."""
+    empty = this node exports nothing. The same on all nodes: each has its own folder there. What
+    was committed before the first leader that had it is in no archive."""
     bodies: Literal["none", "digest", "full"] = "full"
     """What of messages is exported: nothing, a SHA-256 of each, or all entries, which compaction
     and restoring need."""

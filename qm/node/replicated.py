@@ -394,7 +394,7 @@ class ReplicatedStore:
                 logger.exception("cluster time was not looked after")
         self.clock.lead()
         self.apply_version = self.view.counters().apply_version
-        command = encode_command(LeaderActivated(term, self._name))
+        command = encode_command(LeaderActivated(term, self._name, self.config.keeps_effects))
         try:
             pending, _ = self.driver.submit(command)
             await pending.wait()

@@ -1187,17 +1187,20 @@ class LeaderActivated(_message.Message):
 
     TERM_FIELD_NUMBER: _builtins.int
     NODE_FIELD_NUMBER: _builtins.int
+    IS_ARCHIVED_FIELD_NUMBER: _builtins.int
     term: _builtins.int
     node: _builtins.str
+    is_archived: _builtins.bool
     def __init__(
         self,
         *,
         term: _builtins.int = ...,
         node: _builtins.str = ...,
+        is_archived: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "term", b"term"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_archived", b"is_archived", "node", b"node", "term", b"term"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -146,7 +146,7 @@ class Store:
             applied = self._machine.apply(batch, settle=False)
             results.append(applied)
             link = self._chain.advance(entry.index, entry.term, entry.data)
-            if self.kept is not None:
+            if self.kept is not None and link is not None:
                 self.kept.keep(entry, batch, applied, link)
             for command in batch.commands:
                 if isinstance(command, AuditMark):

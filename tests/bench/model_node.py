@@ -39,6 +39,7 @@ class Node:
     def __init__(self, path: Path, *, keeps_effects: bool = False) -> None:
         path.mkdir(exist_ok=True)
         self.path = path
+        self.keeps_effects = keeps_effects
         self.log = Log.open(DiskDirectory(path).subdirectory("log"), LogConfig(1, 7))
         self.store = Store(path / "store", self.log, keeps_effects=keeps_effects)
         self.index = self.log.last_index()
@@ -108,6 +109,7 @@ def provision(node: Node, queues: int, **attributes: Any) -> None:
     """Make the queue manager, a client `c` and open queues q0, q1, ... for it."""
     unlimited = {"queue_manager_quota": encode_attribute(0xFFFF_FFFF)}
     batch: list[Command] = [
+        commands.LeaderActivated(1, "n1", node.keeps_effects),
         commands.Provision(OWN, HOST, "", (), bytes(16), 1, b"", b""),
         commands.SetQueueManager(CONTROL, unlimited, ()),
         commands.OpenClient("c", "p", 24 * 3600 * 1000),

@@ -570,7 +570,10 @@ def control() -> Request:
 
 def setup_commands() -> list[Command]:
     """Return the birth of the cluster and its queues."""
-    made: list[Command] = [commands.Provision(OWN, HOST, "", (), bytes(16), 7, b"", b"")]
+    made: list[Command] = [
+        commands.LeaderActivated(1, "n1", is_archived=True),
+        commands.Provision(OWN, HOST, "", (), bytes(16), 7, b"", b""),
+    ]
     made.append(create_queue("plain"))
     made.append(create_queue("exact", transactional=True))
     made.append(create_queue("other", journaling=True))

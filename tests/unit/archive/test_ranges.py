@@ -73,7 +73,7 @@ def test_operations_are_what_apply_said(node: Node, tmp_path: Path) -> None:
     assert (rows[2]["body_index"], rows[2]["body_ordinal"]) == (2, 1), "priority 7 comes first"
     entries = table(tmp_path / "archive", Part.ENTRIES)
     assert [row["operations"] for row in entries] == [0, 2, 1, 0]
-    assert [row["commands"] for row in entries] == [6, 1, 1, 1]
+    assert [row["commands"] for row in entries] == [7, 1, 1, 1]
     assert {row["leader"] for row in entries} == {"n1.1"}
 
 

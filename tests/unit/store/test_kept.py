@@ -63,6 +63,24 @@ def test_the_chain_is_that_of_the_entries_in_whatever_runs_they_came(tmp_path: P
         one.close()
 
 
+def test_entries_are_chained_from_where_a_leader_archives(tmp_path: Path) -> None:
+    """Hashing every entry is not for nothing: and what came before is seen to be missing."""
+    node = Node(tmp_path / "node", keeps_effects=True)
+    node.put([commands.LeaderActivated(1, "n1")], setup_commands()[1:])
+    assert node.store.state.get(Table.META, META_CHAIN) is None
+    assert kept(node) == []
+    activated = commands.LeaderActivated(2, "n1", is_archived=True)
+    node.put([activated], [arrivals(packet(1))], [activated], in_one_apply=True)
+    rows = kept(node)
+    assert [(row.index, row.previous_index) for row in rows] == [(3, 2), (4, 3), (5, 4)]
+    assert rows[0].chain_before == CHAIN_START
+    node.store.flush()
+    node = node.reopen()
+    node.put([commands.LeaderActivated(3, "n1")])
+    assert chain_of(node)[0] == 6
+    node.close()
+
+
 def test_a_snapshot_carries_the_chain_on(node: Node, tmp_path: Path) -> None:
     other = Node(tmp_path / "other", keeps_effects=True)
     copy_to(node, other)

@@ -74,6 +74,7 @@ def arrivals(*packets: bytes) -> EdgeBatch:
 def setup_commands() -> list[Command]:
     journaling = {"journaling": encode_attribute(True)}
     return [
+        commands.LeaderActivated(1, "n1", is_archived=True),
         commands.Provision(OWN, HOST, "", (), bytes(16), 1, b"", b""),
         commands.CreateQueue(request(), b"o" * 16, b"j" * 16, ".\\orders", {}, b"", ()),
         commands.CreateQueue(request(), b"k" * 16, b"l" * 16, ".\\kept", journaling, b"", ()),
