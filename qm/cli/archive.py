@@ -14,6 +14,7 @@ EXIT_FOUND: Final = 1
 EXIT_DAMAGED: Final = 2
 EXIT_BROKEN_OFF: Final = 3
 CORES_MAX: Final = 1024
+SPARK_PACKAGES: Final = ("pyspark", "py4j")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -57,7 +58,7 @@ def embedded_engine(cores: int, memory_mib: int) -> "Engine":
     try:
         from spark.engine import Engine
     except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("pyspark"):
+        if (error.name or "").partition(".")[0] not in SPARK_PACKAGES:
             raise
         fail(
             "PySpark is not installed: pip install 'quorate[spark]', and Java 17 or newer"

@@ -87,8 +87,9 @@ def test_report_shows_the_newest_audit_or_the_one_asked_for(archive: str, tmp_pa
 def test_without_spark_a_run_says_how_to_install_it(
     noun: str, archive: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whichever of its packages is the first that is missed."""
     monkeypatch.delitem(sys.modules, "spark.engine", raising=False)
-    for name in ("pyspark", "pyspark.sql"):
+    for name in ("py4j", "py4j.protocol", "pyspark", "pyspark.sql"):
         monkeypatch.setitem(sys.modules, name, None)
     failed = qm(noun, "run", "--archive", archive, exit_code=EXIT_DAMAGED)
     assert "pip install 'quorate[spark]'" in failed.output
