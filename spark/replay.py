@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from qm.archive.chain import CHAIN_START, chained
 from qm.model.queries import View
 from qm.store.backup import STATE_FILE
 from qm.store.bodies import BodyDamaged
-from qm.store.chain import EntryChain
+from qm.store.chain import CHAIN_START, EntryChain, chained
 from qm.store.codec import UnknownCommand
 from qm.store.digest import digest_bytes
 from qm.store.replay import Replay, ReplayedMark

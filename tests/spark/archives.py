@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from qm.archive.chain import CHAIN_START, chained
 from qm.archive.schema import SCHEMAS, Part
+from qm.store.chain import CHAIN_START, chained
 from spark.tables import Tables
 
 NODES = ("n1.1", "n2.1", "n3.1")
