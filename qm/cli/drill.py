@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -13,6 +13,9 @@ from qm.cli.output import confirm, yes_option
 if TYPE_CHECKING:
     from qm.drill.scenario import Scenario
     from qm.drill.target import Target
+
+ROUNDS_FILE: Final = "rounds.jsonl"
+"""In the folder of a run."""
 
 
 @click.group()
@@ -44,6 +47,15 @@ def list_scenarios() -> None:
 @click.option("--rate", type=click.IntRange(1), default=400, show_default=True, help="Per sender.")
 @click.option("--short", is_flag=True, help="The short list.")
 @click.option(
+    "--resume", is_flag=True,
+    help="Keep what rounds.jsonl in the folder has, but for scenarios that failed since, and run"
+    " the rest.",
+)  # fmt: skip
+@click.option(
+    "--minutes", type=click.FloatRange(0.1), default=float("inf"),
+    help="Begin no round after that; --resume goes on.",
+)  # fmt: skip
+@click.option(
     "-f", "--folder", type=click.Path(path_type=Path, file_okay=False), default="build/drill",
     show_default=True, help="Cluster, histories and report.",
 )  # fmt: skip
@@ -60,6 +72,8 @@ def run(
     seed: int,
     rate: int,
     short: bool,
+    resume: bool,
+    minutes: float,
     folder: Path,
     report: Path,
     **options: Any,
@@ -69,7 +83,8 @@ def run(
     Exit code: 0 all passed; 1 one failed, or could not be carried out; 2 wrong usage, or the target
     cannot do it.
     """
-    from qm.cli.drill_run import run_turns, write_report
+    from qm.cli.drill_run import Done, resumed, run_turns, write_report
+    from qm.drill.rounds_file import RoundsFile
     from qm.drill.scenarios import SCENARIOS
     from qm.drill.soak import Turn
     from qm.drill.target import Refused, TargetFailed
@@ -92,8 +107,12 @@ def run(
                 confirm(f"Make the nodes of {target} fail ({told})?", yes=yes)
             _require(drilled, wanted)
             turns = [Turn(scenario, seed + turn) for scenario in wanted for turn in range(rounds)]
-            done = asyncio.run(run_turns(drilled, turns, rate))
-            write_report(done, drilled.name, rate, folder, report)
+            file = RoundsFile(folder / ROUNDS_FILE, drilled.name, rate)
+            if not resume:
+                file.clear()
+            done = resumed(file) if resume else Done()
+            asyncio.run(run_turns(drilled, turns, rate, file, done, for_s=minutes * 60))
+            write_report(done, drilled.name, rate, folder, report, merges=resume)
     except Refused as error:
         raise click.UsageError(str(error)) from error
     except TargetFailed as error:
@@ -143,7 +162,8 @@ def soak(
 
     The same seed chooses the same scenarios. Exit codes as for `run`.
     """
-    from qm.cli.drill_run import run_turns, write_report
+    from qm.cli.drill_run import Done, run_turns, write_report
+    from qm.drill.rounds_file import RoundsFile
     from qm.drill.scenarios import SCENARIOS
     from qm.drill.soak import random_turns
     from qm.drill.target import Refused, TargetFailed
@@ -157,7 +177,9 @@ def soak(
         with chosen(choice) as drilled:
             able = [s for s in SCENARIOS.values() if s.needs <= drilled.abilities]
             turns = random_turns(able, seed, minutes * 60)
-            done = asyncio.run(run_turns(drilled, turns, rate))
+            file, done = RoundsFile(folder / ROUNDS_FILE, drilled.name, rate), Done()
+            file.clear()
+            asyncio.run(run_turns(drilled, turns, rate, file, done))
             write_report(done, drilled.name, rate, folder, report)
     except Refused as error:
         raise click.UsageError(str(error)) from error

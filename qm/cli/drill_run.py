@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import platform
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ import msgspec
 
 from qm.client.errors import ClientError, Unavailable
 from qm.drill.report import merge_results, report_html, report_json
+from qm.drill.rounds_file import RoundsFile
 from qm.drill.runner import Round, Settings, result_of, run_round
 from qm.drill.soak import Turn
 from qm.drill.target import NodeEnded, Target, TargetFailed
@@ -35,8 +37,10 @@ class Done(msgspec.Struct):
     not_carried_out: dict[str, str] = {}
     """Scenarios that the target did not go along with, and why: nothing is proven."""
 
+    builds: set[str] = set()
+    """That rounds ran on; more than one where a run was taken up again."""
     is_interrupted: bool = False
-    """By SIGINT or SIGTERM, before all turns."""
+    """By SIGINT, SIGTERM or the clock, before all turns."""
 
     @property
     def holds(self) -> bool:
@@ -46,13 +50,34 @@ class Done(msgspec.Struct):
         return is_whole and all(one.holds for one in every)
 
 
-async def run_turns(target: Target, turns: Iterable[Turn], rate_per_s: float) -> Done:
+def resumed(file: RoundsFile) -> Done:
+    """Return what an earlier run left that counts still."""
+    done = Done()
+    for entry in file.standing():
+        assert entry.round is not None
+        done.rounds.setdefault(entry.scenario, []).append(entry.round)
+        done.builds.add(entry.build)
+    return done
+
+
+async def run_turns(
+    target: Target,
+    turns: Iterable[Turn],
+    rate_per_s: float,
+    file: RoundsFile,
+    done: Done,
+    *,
+    for_s: float = math.inf,
+) -> None:
     """Run turns on a fresh cluster, which is ended at last. Raises TargetFailed.
 
-    After a turn without a verdict the cluster is made anew, and further turns of that scenario are
-    passed over.
+    `done` gets what comes of them; turns that it has are not run again, and none begins after
+    `for_s`. After a turn without a verdict the cluster is made anew, and further turns of that
+    scenario are passed over.
     """
-    done = Done()
+    end = time.monotonic() + for_s
+    known = {(one.scenario, one.seed) for several in done.rounds.values() for one in several}
+    done.builds.add(file.build)
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -60,8 +85,13 @@ async def run_turns(target: Target, turns: Iterable[Turn], rate_per_s: float) ->
         await target.up()
         for turn in turns:
             name = turn.scenario.name
-            if name in done.failed or name in done.not_carried_out:
+            is_hopeless = name in done.failed or name in done.not_carried_out
+            if is_hopeless or (name, turn.seed) in known:
                 continue
+            if time.monotonic() > end:
+                done.is_interrupted = True
+                click.echo("the time is over; --resume goes on with the rounds that are left")
+                break
             head = f"{name:22} seed {turn.seed:<6} "
             try:
                 async with _progress(head) as shown:
@@ -71,6 +101,7 @@ async def run_turns(target: Target, turns: Iterable[Turn], rate_per_s: float) ->
             except (TargetFailed, ClientError) as error:
                 if _proves_a_failure(error):
                     done.failed[name] = str(error)
+                    file.failed(name, turn.seed, str(error))
                     click.echo(f"{head}FAIL  {error}")
                 else:
                     done.not_carried_out[name] = str(error)
@@ -78,6 +109,7 @@ async def run_turns(target: Target, turns: Iterable[Turn], rate_per_s: float) ->
                 await target.up()
                 continue
             done.rounds.setdefault(name, []).append(one)
+            file.judged(one)
             click.echo(head + _line(one))
     except asyncio.CancelledError:
         task.uncancel()
@@ -85,7 +117,6 @@ async def run_turns(target: Target, turns: Iterable[Turn], rate_per_s: float) ->
         click.echo("interrupted: the round that was under way counts for nothing")
     finally:
         await target.down()
-    return done
 
 
 def write_report(
@@ -102,7 +133,7 @@ def write_report(
             short[name] = {**short.get(name, {"runs": 0}), "verdict": verdict, "why": reason}
     seeds = sorted({one.seed for several in done.rounds.values() for one in several})
     about = {
-        "quorate": metadata.version("quorate"),
+        "quorate": ", ".join(sorted(done.builds)),
         "target": target,
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "seeds": ", ".join(map(str, seeds)),
@@ -132,6 +163,7 @@ def _line(one: Round) -> str:
         f"{'pass' if one.holds else 'FAIL'}  sent {verdict.sent:>7,}"
         f"  lost {verdict.lost.count}  duplicated {verdict.duplicated.count}"
         f"  disordered {verdict.out_of_order.count}  torn {verdict.torn.count}"
+        f"  stale {verdict.stale.count}"
         f"  gap {one.gap_ms:,.0f} ms"
         + ("" if one.is_settled else "  not settled in time")
         + (f"  {one.wrong}" if one.wrong else "")

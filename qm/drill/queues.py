@@ -9,7 +9,7 @@ from qm.client.wire import Wire
 from qm.load.workload import Target as Queue
 from qm.pb import control_pb2
 
-KINDS: Final = (("plain", False), ("lent", False), ("transactional", True))
+KINDS: Final = (("plain", False), ("lent", False), ("transactional", True), ("watched", False))
 """Suffix of the name, and whether the queue is transactional."""
 
 

@@ -156,8 +156,8 @@ async def run_round(
     """Run a scenario once on a cluster that serves. Raises TargetFailed, ClientError.
 
     Senders: one for each node, that node first, and one that knows only what stands before them, if
-    the scenario has that. Receivers: a stream, two-phase readers, and a transactional one. `on_run`
-    gets the run for a display.
+    the scenario has that. Receivers: a stream, two-phase readers, and a transactional one; watchers
+    of one more queue. `on_run` gets the run for a display.
     """
     if scenario.prepare is not None:
         # It may make the cluster anew, with other certificates.
@@ -246,6 +246,7 @@ def _plan(
 ) -> Plan:
     """Return the load of a round; `through`: where one more sender connects."""
     modes = (Mode.STREAM, Mode.TWO_PHASE, Mode.TRANSACTION)
+    *taken, watched = queues
     hosts = [node.host for node in target.nodes]
     senders = [
         [(host, MSMQ_PORT) for host in (*hosts[turn:], *hosts[:turn])] for turn in range(len(hosts))
@@ -253,14 +254,15 @@ def _plan(
     if through:
         senders.append([(through, MSMQ_PORT)])
     return Plan(
-        workload=Workload(targets=tuple(queues), seed=settings.seed, priorities=(0, 3, 7)),
+        workload=Workload(targets=tuple(taken), seed=settings.seed, priorities=(0, 3, 7)),
         rate_per_s=settings.rate_per_s,
         senders=senders,
         receivers=[
             Reading(queue.format_name, mode, return_every=0 if mode is Mode.STREAM else 50)
-            for queue, mode in zip(queues, modes, strict=True)
+            for queue, mode in zip(taken, modes, strict=True)
             for _ in range(LENDERS if mode is Mode.TWO_PHASE else 1)
         ],
+        watched=watched,
         endpoints=[node.api for node in target.nodes],
         tls=target.tls,
         reconnect_s=settings.reconnect_s,

@@ -13,6 +13,9 @@ Rules, with what histories can and cannot say:
    messages that came back after a returned, aborted or unknown read.
 5. What a committed transaction sent is all there, what an aborted one sent is not; of an unknown
    one it is all or nothing.
+6. A look at a queue from which nobody takes anything (the last message, or how many there are) is
+   *stale* if it shows less than was acknowledged before it began, or than another look that had
+   ended before it began (`qm.load.staleness`).
 """
 
 from collections import defaultdict
@@ -22,6 +25,7 @@ from typing import Final
 
 from qm.load import timeline
 from qm.load.history import EventKind, HistoryEvent
+from qm.load.staleness import LOOKS, stale_looks
 from qm.load.verdict import Findings, Verdict
 from qm.load.workload import Delivery
 
@@ -37,10 +41,11 @@ def judge(events: Iterable[HistoryEvent]) -> Verdict:
     out_of_order = _findings(run.out_of_order())
     torn = _findings(run.torn())
     invented = _findings(run.reads.keys() - run.sent.keys())
+    stale = _findings(run.stale())
     gaps = timeline.acknowledgement_gaps(history)
     length_ns = history[-1].time_ns - history[0].time_ns if history else 0
     return Verdict(
-        holds=not any(f.count for f in (lost, duplicated, out_of_order, torn, invented)),
+        holds=not any(f.count for f in (lost, duplicated, out_of_order, torn, invented, stale)),
         sent=len(run.sent),
         acknowledged=len(run.acknowledged),
         received=sum(1 for name in run.reads if run.certain_reads(name)),
@@ -50,6 +55,8 @@ def judge(events: Iterable[HistoryEvent]) -> Verdict:
         out_of_order=out_of_order,
         torn=torn,
         invented=invented,
+        stale=stale,
+        looks=sum(1 for event in history if event.kind in LOOKS),
         unknown=len(run.unknown),
         reconnects=sum(1 for event in history if event.kind is EventKind.RECONNECTED),
         longest_gap_ms=max((gap.length_ms for gap in gaps), default=0.0),
@@ -66,6 +73,7 @@ class _Run:
     """Histories by message and by transaction."""
 
     def __init__(self, history: Sequence[HistoryEvent]) -> None:
+        self._history = history
         self.sent: dict[str, HistoryEvent] = {}
         self.acknowledged: dict[str, int] = {}
         self.reads: dict[str, list[HistoryEvent]] = defaultdict(list)
@@ -194,6 +202,11 @@ class _Run:
             ):
                 found.append(transaction)
         return found
+
+    def stale(self) -> list[str]:
+        """Rule 6."""
+        places = {name: event.lookup_identifier for name, event in self.remaining.items()}
+        return stale_looks(self._history, places)
 
 
 def _is_ordered(sent: HistoryEvent) -> bool:

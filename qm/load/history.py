@@ -23,6 +23,10 @@ class EventKind(Enum):
     RECEIVED = "received"
     """A destructive read returned it to the application."""
     PEEKED = "peeked"
+    """A look at the last message of a queue from which nobody takes any; `message` is empty if
+    there was none."""
+    COUNTED = "counted"
+    """Such a queue was asked how many messages it holds: `number`."""
     REMAINING = "remaining"
     """Seen in its queue, or in the dead-letter queue, after the load had ended."""
     RETURNED = "returned"
@@ -63,6 +67,8 @@ class HistoryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     transaction: str = ""
     lookup_identifier: int = 0
     detail: str = ""
+    began_ns: int = 0
+    """When a look was asked for; `time_ns` is when its answer came."""
 
 
 _ENCODER = msgspec.json.Encoder()

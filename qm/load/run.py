@@ -18,7 +18,8 @@ from qm.load.history import EventKind, HistoryEvent, HistoryWriter, read_history
 from qm.load.receiver import Mode, RecordingReceiver, record_remaining
 from qm.load.sender import Address, RecordingSender
 from qm.load.verdict import Verdict
-from qm.load.workload import Planned, Workload, plan
+from qm.load.watcher import RecordingWatcher
+from qm.load.workload import Planned, Target, Workload, plan
 from qm.session.limits import RETRY_CONNECT_TIMEOUT_MS
 
 TICK_S: Final = 0.02
@@ -26,6 +27,8 @@ BACKLOG_MAX_COUNT: Final = 20_000
 """Of a plan that says nothing else."""
 ABORT_EVERY: Final = 5
 """Transactions of a caller, of which one is aborted on purpose."""
+MARKS_PER_S: Final = 20
+"""Messages to a watched queue."""
 _POLL_S: Final = 0.02
 
 
@@ -48,6 +51,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     senders: Sequence[Sequence[Address]]
     """MSMQ endpoints of each sender, in the order of its attempts."""
     receivers: Sequence[Reading]
+    watched: Target | None = None
+    """A queue of its own, to which one more sender writes and from which nobody takes anything: a
+    watcher at each endpoint looks whether what was acknowledged is seen."""
     callers: int = 0
     """Senders by calls, with transactions of which every fifth is aborted."""
     endpoints: Sequence[str]
@@ -74,7 +80,10 @@ class Run:
         self.senders: list[RecordingSender] = []
         self.callers: list[RecordingCaller] = []
         self.receivers: list[RecordingReceiver] = []
+        self.watchers: list[RecordingWatcher] = []
         self._messages: list[Iterator[Planned]] = []
+        self._marker: RecordingSender | None = None
+        self._marks: Iterator[Planned] = iter(())
         self._clients: list[Client] = []
         self._reading: list[asyncio.Task[None]] = []
         self._calling: list[asyncio.Task[None]] = []
@@ -119,18 +128,12 @@ class Run:
             )
             self.receivers.append(receiver)
             self._reading.append(asyncio.create_task(receiver.run()))
-        for number, addresses in enumerate(plan_.senders):
-            sender = RecordingSender(
-                f"sender-{number + 1}",
-                uuid.uuid4().bytes_le,
-                addresses,
-                plan_.workload.targets,
-                self._writer.write,
-                reconnect_s=plan_.reconnect_s,
-            )
+        for number, addresses in enumerate(plan_.senders, 1):
+            sender = self._sender(f"sender-{number}", addresses, plan_.workload)
             self.senders.append(sender)
             self._messages.append(plan(plan_.workload, sender.client))
-            sender.link.start()
+        if plan_.watched is not None:
+            await self._watch(plan_.watched)
         for number in range(plan_.callers):
             self.callers.append(
                 RecordingCaller(
@@ -152,7 +155,7 @@ class Run:
         trace: TracebackType | None,
     ) -> None:
         try:
-            for sender in self.senders:
+            for sender in self._every_sender():
                 await sender.link.stop()
             for task in (*self._reading, *self._calling):
                 task.cancel()
@@ -166,13 +169,17 @@ class Run:
         """Send at the plan's rate for a time. Raises what ended a receiver early."""
         loop = asyncio.get_running_loop()
         start = loop.time()
-        added = 0
+        added = marked = 0
         while (passed := loop.time() - start) < duration_s:
             due = int(passed * self._plan.rate_per_s) - added
             for sender, messages in zip(self.senders, self._messages, strict=True):
                 if sender.unacknowledged < self._plan.backlog_max:
                     sender.add([next(messages) for _ in range(due)])
             added += due
+            if self._marker is not None and self._marker.unacknowledged < self._plan.backlog_max:
+                due = int(passed * MARKS_PER_S) - marked
+                self._marker.add([next(self._marks) for _ in range(due)])
+                marked += due
             self._raise_failures()
             await asyncio.sleep(TICK_S)
 
@@ -196,6 +203,8 @@ class Run:
         is_settled = self._is_settled()
         for receiver in self.receivers:
             receiver.stop()
+        for watcher in self.watchers:
+            watcher.stop()
         await asyncio.gather(*self._reading)
         return is_settled
 
@@ -220,10 +229,42 @@ class Run:
 
     async def verdict(self) -> Verdict:
         """Look what remains in the queues, and judge the histories."""
-        queues = sorted({reading.queue for reading in self._plan.receivers})
-        await record_remaining(self._clients[0], queues, self._writer.write)
+        queues = {reading.queue for reading in self._plan.receivers}
+        if self._plan.watched is not None:
+            queues.add(self._plan.watched.format_name)
+        await record_remaining(self._clients[0], sorted(queues), self._writer.write)
         self._writer.flush()
         return judge(read_history(self._plan.history))
+
+    def _sender(
+        self, client: str, addresses: Sequence[Address], workload: Workload
+    ) -> RecordingSender:
+        """Return one that connects."""
+        sender = RecordingSender(
+            client,
+            uuid.uuid4().bytes_le,
+            addresses,
+            workload.targets,
+            self._writer.write,
+            reconnect_s=self._plan.reconnect_s,
+        )
+        sender.link.start()
+        return sender
+
+    async def _watch(self, queue: Target) -> None:
+        """Have a queue written to, and looked at through each endpoint."""
+        marks = Workload(targets=(queue,), seed=self._plan.workload.seed)
+        self._marker = self._sender("marker", self._plan.senders[0], marks)
+        self._marks = plan(marks, self._marker.client)
+        for number in range(len(self._plan.endpoints)):
+            client = await self._client(number)
+            name = f"watcher-{number + 1}"
+            watcher = RecordingWatcher(name, client, queue.format_name, self._writer.write)
+            self.watchers.append(watcher)
+            self._reading.append(asyncio.create_task(watcher.run()))
+
+    def _every_sender(self) -> list[RecordingSender]:
+        return [*self.senders, *([self._marker] if self._marker is not None else [])]
 
     async def _client(self, number: int) -> Client:
         endpoints = self._plan.endpoints
@@ -238,7 +279,8 @@ class Run:
         return client
 
     def _is_settled(self) -> bool:
-        return self.received >= self.sent and not any(s.unacknowledged for s in self.senders)
+        is_acknowledged = not any(sender.unacknowledged for sender in self._every_sender())
+        return is_acknowledged and self.received >= self.sent
 
     def _raise_failures(self) -> None:
         for task in (*self._reading, *self._calling):

@@ -73,6 +73,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """Transactions of which a part took effect, or that took effect against their outcome."""
     invented: Findings
     """Received, and sent by nobody."""
+    stale: Findings
+    """Looks that did not show what was acknowledged, or seen by others, before they began."""
+    looks: int
+    """At queues from which nobody takes anything."""
     unknown: int
     """Transactions whose outcome nobody was told."""
     reconnects: int

@@ -94,4 +94,17 @@ HUNTS = (
         "partition-leader",
         "netns",
     ),
+    Hunt(
+        mutant(
+            "read_without_barrier",
+            "A read sees what was acknowledged before it began (DESIGN section 3, ReadIndex)",
+            (
+                "qm/node/replicated.py",
+                "                return await self.driver.read()\n",
+                "                return self.driver.applied_index\n",
+            ),
+        ),
+        "partition-leader",
+        "netns",
+    ),
 )

@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 from qm.cli import drill_run
-from qm.cli.drill_run import Done, run_turns, write_report
+from qm.cli.drill_run import Done, resumed, run_turns, write_report
 from qm.client.errors import ClientError, Unavailable
+from qm.drill.rounds_file import RoundsFile, this_build
 from qm.drill.runner import Round, Settings
 from qm.drill.scenario import Scenario
 from qm.drill.scenarios import SCENARIOS
@@ -63,13 +64,24 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return Cluster()
 
 
-def run(cluster: Cluster, *names: str) -> Done:
+@pytest.fixture
+def file(tmp_path: Path) -> RoundsFile:
+    return RoundsFile(tmp_path / "rounds.jsonl", "dev", 50)
+
+
+def run(
+    cluster: Cluster, file: RoundsFile, *names: str, resume: bool = False, for_s: float = 60
+) -> Done:
     turns = [Turn(SCENARIOS[name], seed) for name in names for seed in (1, 2)]
-    return asyncio.run(run_turns(cast(Target, cluster), turns, 50))
+    done = resumed(file) if resume else Done()
+    asyncio.run(run_turns(cast(Target, cluster), turns, 50, file, done, for_s=for_s))
+    return done
 
 
-def test_a_node_that_ends_by_itself_fails_its_scenario(cluster: Cluster, tmp_path: Path) -> None:
-    done = run(cluster, "power-failure", "kill-leader")
+def test_a_node_that_ends_by_itself_fails_its_scenario(
+    cluster: Cluster, file: RoundsFile, tmp_path: Path
+) -> None:
+    done = run(cluster, file, "power-failure", "kill-leader")
     assert (done.holds, cluster.ups, cluster.is_up) == (False, 2, False)
     write_report(done, "dev", 50, tmp_path, tmp_path / "drills.json")
     found = json.loads((tmp_path / "drills.json").read_text())
@@ -78,34 +90,66 @@ def test_a_node_that_ends_by_itself_fails_its_scenario(cluster: Cluster, tmp_pat
     assert (found["kill-leader"]["runs"], found["kill-leader"]["verdict"]) == (2, "pass")
 
 
-def test_what_was_not_carried_out_proves_nothing(cluster: Cluster, tmp_path: Path) -> None:
-    done = run(cluster, "kill-leader", "drain")
+def test_what_was_not_carried_out_proves_nothing(
+    cluster: Cluster, file: RoundsFile, tmp_path: Path
+) -> None:
+    done = run(cluster, file, "kill-leader", "drain")
     assert not done.holds
     write_report(done, "dev", 50, tmp_path, tmp_path / "drills.json")
     found = json.loads((tmp_path / "drills.json").read_text())
     assert found["drain"]["verdict"] == "not carried out"
 
 
-def test_what_was_done_before_an_interruption_is_reported(cluster: Cluster) -> None:
-    done = run(cluster, "kill-leader", "lost-disk")
+def test_what_was_done_before_an_interruption_is_reported(
+    cluster: Cluster, file: RoundsFile
+) -> None:
+    done = run(cluster, file, "kill-leader", "lost-disk")
     assert (len(done.rounds["kill-leader"]), list(done.rounds)) == (2, ["kill-leader"])
     assert (done.is_interrupted, done.holds, cluster.is_up) == (True, False, False)
 
 
 def test_an_answer_that_cannot_be_is_a_failure_and_silence_proves_nothing(
-    cluster: Cluster,
+    cluster: Cluster, file: RoundsFile
 ) -> None:
-    done = run(cluster, "one-way", "restart-all")
+    done = run(cluster, file, "one-way", "restart-all")
     assert (list(done.failed), list(done.not_carried_out)) == (["one-way"], ["restart-all"])
 
 
 def test_all_that_was_run_must_pass_and_something_must_be_run(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, file: RoundsFile, tmp_path: Path
 ) -> None:
-    assert run(cluster, "kill-leader").holds
-    assert not run(cluster).holds
-    done = run(cluster, "kill-leader")
+    assert run(cluster, file, "kill-leader").holds
+    assert not run(cluster, file).holds
+    done = run(cluster, file, "kill-leader")
     write_report(done, "dev", 50, tmp_path, tmp_path / "drills.json")
     whole = json.loads((tmp_path / "report.json").read_text())
     assert (whole["target"], whole["seeds"]) == ("dev", "1, 2")
     assert "<svg" in (tmp_path / "report.html").read_text()
+
+
+def test_a_run_goes_on_with_what_is_left(cluster: Cluster, file: RoundsFile) -> None:
+    first = run(cluster, file, "kill-leader", "drain", for_s=-1)
+    assert (first.rounds, first.is_interrupted, first.holds) == ({}, True, False)
+    run(cluster, file, "kill-leader")
+    again = run(cluster, file, "kill-leader", "pause-leader", resume=True)
+    assert {name: len(rounds) for name, rounds in again.rounds.items()} == {
+        "kill-leader": 2,
+        "pause-leader": 2,
+    }
+    assert again.builds == {this_build()}
+    assert len(file.standing()) == 4
+
+
+def test_a_scenario_that_failed_begins_anew(cluster: Cluster, file: RoundsFile) -> None:
+    run(cluster, file, "kill-leader", "slow-disk")
+    file.failed("kill-leader", 3, "n1 ended by itself")
+    assert {entry.scenario for entry in file.standing()} == {"slow-disk"}
+    assert len(run(cluster, file, "kill-leader", resume=True).rounds["kill-leader"]) == 2
+
+
+def test_rounds_at_another_rate_do_not_count(
+    cluster: Cluster, file: RoundsFile, tmp_path: Path
+) -> None:
+    run(cluster, file, "kill-leader")
+    assert RoundsFile(tmp_path / "rounds.jsonl", "dev", 400).standing() == []
+    assert RoundsFile(tmp_path / "rounds.jsonl", "netns", 50).standing() == []

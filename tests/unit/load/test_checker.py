@@ -279,3 +279,84 @@ def test_a_verdict_survives_its_files(story: Story, tmp_path: Path) -> None:
     written = json.loads((tmp_path / "deep" / "verdict.json").read_text(encoding="utf-8"))
     assert written["holds"] is False
     assert written["lost"] == {"count": 1, "examples": ["a"]}
+
+
+class Watched(Story):
+    """A queue from which nobody takes anything; message n lies at place n."""
+
+    def mark(self, *names: str) -> None:
+        for name in names:
+            self.add(EventKind.SENT, "marker", queue="w", message=name)
+            self.add(EventKind.ACKNOWLEDGED, "marker", queue="w", message=name)
+
+    def look(self, began_ms: int, client: str, *, place: int) -> None:
+        name = f"m{place}" if place else ""
+        self.add(
+            EventKind.PEEKED,
+            client,
+            queue="w",
+            message=name,
+            lookup_identifier=place,
+            began_ns=began_ms * MS,
+        )
+
+    def count(self, began_ms: int, client: str, number: int) -> None:
+        began_ns = began_ms * MS
+        self.add(EventKind.COUNTED, client, queue="w", number=number, began_ns=began_ns)
+
+    def end(self, *names: str) -> Verdict:
+        for place, name in enumerate(names, 1):
+            self.add(
+                EventKind.REMAINING, "auditor", queue="w", message=name, lookup_identifier=place
+            )
+        return self.verdict()
+
+
+def test_looks_that_show_what_was_acknowledged_are_not_stale() -> None:
+    story = Watched()
+    story.look(0, "watcher", place=0)
+    story.mark("m1", "m2")
+    story.look(story.now_ms, "watcher", place=2)
+    story.count(story.now_ms, "watcher", 2)
+    verdict = story.end("m1", "m2")
+    assert (verdict.holds, verdict.stale.count, verdict.looks) == (True, 0, 3)
+
+
+def test_a_look_that_begins_after_an_acknowledgement_and_does_not_show_it_is_stale() -> None:
+    story = Watched()
+    story.mark("m1", "m2")
+    began_ms = story.now_ms + 1
+    story.add(EventKind.FAULT, "runner", detail="time passes")
+    story.look(began_ms, "watcher", place=1)
+    story.count(began_ms, "watcher", 0)
+    verdict = story.end("m1", "m2")
+    assert not verdict.holds
+    assert set(verdict.stale.examples) == {
+        "watcher saw m1 last after m2 was acknowledged",
+        "watcher counted 0 after m2 was acknowledged",
+    }
+
+
+def test_a_look_may_miss_what_was_acknowledged_while_it_was_under_way() -> None:
+    story = Watched()
+    began_ms = story.now_ms
+    story.mark("m1")
+    story.look(began_ms, "watcher", place=0)
+    story.count(began_ms, "watcher", 0)
+    assert story.end("m1").holds
+
+
+def test_a_look_shows_what_an_earlier_one_showed_acknowledged_or_not() -> None:
+    story = Watched()
+    story.add(EventKind.SENT, "marker", queue="w", message="m1")
+    story.look(story.now_ms, "watcher-1", place=1)
+    story.count(story.now_ms, "watcher-1", 1)
+    began_ms = story.now_ms + 1
+    story.add(EventKind.FAULT, "runner", detail="time passes")
+    story.look(began_ms, "watcher-2", place=0)
+    story.count(began_ms, "watcher-2", 0)
+    verdict = story.end("m1")
+    assert set(verdict.stale.examples) == {
+        "watcher-2 saw nothing last after watcher-1 saw m1",
+        "watcher-2 counted 0 after watcher-1 counted 1",
+    }

@@ -18,6 +18,7 @@ TARGETS = (
     Target(f"DIRECT=OS:{OTHER}"),
     Target(f"DIRECT=OS:{TRANSACTIONAL}", is_transactional=True),
 )
+WATCHED = "QUORATE\\private$\\watched"
 SETTLE_S = 60.0
 
 
@@ -54,18 +55,25 @@ async def test_a_run_over_the_death_of_the_leader_holds_every_kind_of_reader(
 ) -> None:
     follower = (await made.harness.followers())[0]
     senders = [[(follower.host, MSMQ_PORT)]] * 2
+    await made.create(WATCHED)
+    watched = Target(f"DIRECT=OS:{WATCHED}")
     with TemporaryDirectory() as folder:
-        async with Run(plan(made, folder, follower.name, senders=senders)) as run:
+        async with Run(plan(made, folder, follower.name, senders=senders, watched=watched)) as run:
             await run.send(1.5)
             run.fault("the leader dies")
             await made.kill_leader()
             await run.send(1.5)
             assert await run.settle(SETTLE_S)
             verdict = await run.verdict()
-        check(verdict)
+        assert verdict.holds, verdict
+        assert verdict.sent == verdict.acknowledged == verdict.received + verdict.remaining
         events = read_history(Path(folder) / "history.jsonl")
         kinds = {event.kind for event in events}
         assert {EventKind.RETURNED, EventKind.ABORTED, EventKind.COMMITTED} <= kinds
+        assert {EventKind.PEEKED, EventKind.COUNTED} <= kinds
+        marks = [e.message for e in events if e.kind is EventKind.REMAINING]
+        assert len(marks) == verdict.remaining > 0
+        assert {name.split("/")[0] for name in marks} == {"marker"}
         # The senders' sessions are a follower's: they outlive the leader.
         assert verdict.reconnects == 0
         assert [fault.detail for fault in verdict.faults] == ["the leader dies"]
