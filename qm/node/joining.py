@@ -7,8 +7,8 @@ repeated after a failure: what is done already is found done.
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import grpc
 import grpc.aio
@@ -28,18 +28,32 @@ if TYPE_CHECKING:
     from qm.pb.relay_pb2_grpc import RelayAsyncStub
 
 CALL_TIMEOUT_S: Final = 20.0
-REACH_WAIT_S: Final = 20.0
+"""Of one call; what a join cannot do without is asked again (ANSWER_WAIT_S)."""
+REACH_WAIT_S: Final = 60.0
 """For nodes that are still starting."""
-LEADER_WAIT_S: Final = 30.0
+LEADER_WAIT_S: Final = 60.0
+"""For a leader, and for what is asked of it to show."""
+ANSWER_WAIT_S: Final = 120.0
+"""For a node that answered before: a machine may be busy, above all while a node takes part."""
 CATCH_UP_WAIT_S: Final = 3_600.0
 """For a learner to receive a snapshot."""
 POLL_S: Final = 0.2
 
 Say = Callable[[str], None]
+ReplyT = TypeVar("ReplyT")
+
+_SILENT: Final = frozenset(
+    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
+)
+"""Whoever asks again may be answered."""
 
 
 class JoinRefused(Exception):
     """It cannot be done; says why and what to do."""
+
+
+class NoAnswer(JoinRefused):
+    """The node says nothing: it is away, or busy."""
 
 
 class Steps:
@@ -203,7 +217,12 @@ class Steps:
                 api_port=self._config.api.port,
             ),
         )
-        await self._lead(state.node, change)
+        end = asyncio.get_running_loop().time() + LEADER_WAIT_S
+        while raft_id not in (*state.voters, *state.learners):
+            if asyncio.get_running_loop().time() > end:
+                raise JoinRefused(f"{raft_id} is not taken in: does the cluster have a majority?")
+            await self._lead(state.node, change)
+            state = await self._cluster_state(seeds)
         self._say(f"{raft_id} is a learner" + (f" in the place of {old[0]}" if old else ""))
 
     async def _catch_up(self, seeds: list[str], raft_id: str) -> None:
@@ -211,7 +230,8 @@ class Steps:
         name = _name(raft_id)
         end = asyncio.get_running_loop().time() + CATCH_UP_WAIT_S
         while asyncio.get_running_loop().time() < end:
-            state, own = await self._cluster_state(seeds), await self._inspect(name)
+            state = await self._cluster_state(seeds)
+            own = await self._answer(name, self._inspect)
             if raft_id in state.voters:
                 self._say(f"{raft_id} is a voter")
                 return
@@ -273,22 +293,37 @@ class Steps:
         try:
             return await self._channels.stub(name)
         except Unreachable as error:
-            raise JoinRefused(str(error)) from error
+            raise NoAnswer(str(error)) from error
 
     async def _inspect(self, name: str) -> relay_pb2.InspectReply:
         stub = await self._stub(name)
         try:
             return await stub.Inspect(relay_pb2.InspectRequest(), timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
-            raise JoinRefused(f"{name}: {error.details()}") from error
+            raise _refusal(name, error) from error
+
+    async def _answer(self, name: str, ask: Callable[[str], Awaitable[ReplyT]]) -> ReplyT:
+        """Ask a node until it says something. Raises JoinRefused."""
+        end = asyncio.get_running_loop().time() + ANSWER_WAIT_S
+        while True:
+            try:
+                return await ask(name)
+            except NoAnswer:
+                if asyncio.get_running_loop().time() > end:
+                    raise
+            await asyncio.sleep(POLL_S)
 
     async def adopt(self, name: str, request: relay_pb2.AdoptRequest) -> None:
-        """Give a running node an identity. Raises JoinRefused."""
-        stub = await self._stub(name)
-        try:
-            await stub.Adopt(request, timeout=CALL_TIMEOUT_S)
-        except grpc.aio.AioRpcError as error:
-            raise JoinRefused(f"{name}: {error.details()}") from error
+        """Give a running node an identity; a repeat finds it done. Raises JoinRefused."""
+
+        async def ask(name: str) -> None:
+            stub = await self._stub(name)
+            try:
+                await stub.Adopt(request, timeout=CALL_TIMEOUT_S)
+            except grpc.aio.AioRpcError as error:
+                raise _refusal(name, error) from error
+
+        await self._answer(name, ask)
 
     async def _lead(self, node: str, change: relay_pb2.MemberChange) -> None:
         stub = await self._stub(node)
@@ -299,6 +334,11 @@ class Steps:
             if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
                 raise JoinRefused(f"{node}: {error.details()}") from error
             # The leader changes, or is busy: whoever asks looks again what has come of it.
+
+
+def _refusal(name: str, error: grpc.aio.AioRpcError) -> JoinRefused:
+    kind = NoAnswer if error.code() in _SILENT else JoinRefused
+    return kind(f"{name}: {error.details()}")
 
 
 def _next_id(name: str, seed: relay_pb2.InspectReply) -> str:

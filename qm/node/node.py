@@ -47,6 +47,7 @@ class Node:
         """None while the node belongs to no cluster."""
         self._die = die
         self._adopting = asyncio.Lock()
+        self._adoptions: set[asyncio.Task[None]] = set()
         files = TlsFiles(config.tls.authority, config.tls.certificate, config.tls.key)
         self._tls = tls = TlsIdentity(files, TransportMetrics())
         self._addresses = AddressBook(config.members)
@@ -90,9 +91,11 @@ class Node:
             self._die(f"this node cannot find its cluster: {error!r}")
 
     async def _end_entering(self) -> None:
-        if self._entering is not None:
-            self._entering.cancel()
-            await asyncio.wait([self._entering])
+        tasks = [*self._adoptions, *([self._entering] if self._entering is not None else [])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     def _identity(self) -> Identity | None:
         folder = self.config.data / RAFT_FOLDER
@@ -191,8 +194,15 @@ class Node:
         name, _, incarnation = request.raft_id.rpartition(".")
         if name != self.config.name or not incarnation.isdecimal():
             raise ChangeRefused(f"this is node {self.config.name}, not {request.raft_id!r}")
+        wanted = Identity(request.cluster, name, int(incarnation))
+        # Whoever asks may stop waiting; what has begun is finished, and found by whoever asks next.
+        adoption = asyncio.create_task(self._become(wanted, request), name="adoption")
+        self._adoptions.add(adoption)
+        adoption.add_done_callback(self._adoptions.discard)
+        await asyncio.shield(adoption)
+
+    async def _become(self, wanted: Identity, request: relay_pb2.AdoptRequest) -> None:
         async with self._adopting:
-            wanted = Identity(request.cluster, name, int(incarnation))
             known = self._identity()
             if known is None or not known.is_started:
                 self._found(wanted, request)

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from qm.model.commands import ClockTick, OpenClient
+from qm.node import joining
 from qm.node.birth import create_sealing_key, provision
 from qm.node.entering import open_steps
 from qm.node.joining import JoinRefused
@@ -92,6 +93,21 @@ def test_a_node_joins_and_votes_and_another_leaves() -> None:
             await asked.service.members.change_members(Change(ChangeKind.REMOVE, leaving.name))
             assert f"{leaving.name}.1" not in await members(nodes)
             await leaving.kill()
+            await propose(fourth)
+
+    run(scenario())
+
+
+def test_a_join_asks_again_where_a_busy_machine_answers_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(joining, "CALL_TIMEOUT_S", 0.05)
+
+    async def scenario() -> None:
+        async with cluster(3) as nodes:
+            fourth = await nodes.add("n4")
+            assert await join(fourth) == "n4.1"
+            assert (await members(nodes))["n4.1"]
             await propose(fourth)
 
     run(scenario())
