@@ -54,15 +54,24 @@ class Flow:
         "late",
         "log_index",
         "number",
+        "opened_ms",
         "owner",
     )
 
     def __init__(
-        self, relay: "Relay", owner: FlowOwner, number: int, claimed_guid: Guid, address: str
+        self,
+        relay: "Relay",
+        owner: FlowOwner,
+        number: int,
+        claimed_guid: Guid,
+        address: str,
+        opened_ms: int,
     ) -> None:
+        """`opened_ms`: cluster time."""
         self._relay = relay
         self.owner: Final = owner
         self.number: Final = number
+        self.opened_ms: Final = opened_ms
         self.facts: Final = FlowFacts(number, claimed_guid, address)
         self.is_open = True
         self.is_announced = False
@@ -81,7 +90,9 @@ class Flow:
     def session_facts(self) -> SessionFacts:
         """What the leader is told of the session."""
         plain = self.facts.plain
-        return SessionFacts(self.number, plain.peer_queue_manager, plain.peer_address)
+        return SessionFacts(
+            self.number, plain.peer_queue_manager, plain.peer_address, self.opened_ms
+        )
 
     def arrived(self, event: Arrival) -> None:
         """Take arrivals in; they are committed in their order.

@@ -67,7 +67,8 @@ class Relay:
 
         `is_announced`: the leader may send late acknowledgements over the session.
         """
-        flow = Flow(self, owner, next(_FLOW_NUMBERS), claimed_guid, address)
+        number, opened_ms = next(_FLOW_NUMBERS), self._cluster.now_ms()
+        flow = Flow(self, owner, number, claimed_guid, address, opened_ms)
         flow.is_announced = is_announced
         self._flows[flow.number] = flow
         if is_announced and self._stream is not None:
@@ -200,7 +201,7 @@ class Relay:
             return
         self._term, self._line, self._stream = leadership.term, line, stream
         self._watch.connected(leadership.node, leadership.term)
-        for flow in self._flows.values():
+        for flow in reversed(self._flows.values()):  # what is owed goes to the newest at once
             if flow.is_announced:
                 stream.session_opened(flow.session_facts)
         self.drop_closed()

@@ -133,9 +133,9 @@ class Line:
         if session is not None:
             self._hub.tell_session(self.edge, session, False)
 
-    def late_result(self, tokens: Sequence[int], is_delivered: bool) -> None:
+    def late_result(self, session: int, tokens: Sequence[int], is_delivered: bool) -> None:
         """What became of late packets."""
-        self._hub.tell_late_result(self.edge, tokens, is_delivered)
+        self._hub.tell_late_result(self.edge, session, tokens, is_delivered)
 
     def send_late(self, packets: LatePackets) -> None:
         """Have the edge send packets."""
@@ -233,7 +233,9 @@ class Hub:
         if self._listener is not None:
             self._listener.on_session(edge, session, is_open)
 
-    def tell_late_result(self, edge: str, tokens: Sequence[int], is_delivered: bool) -> None:
+    def tell_late_result(
+        self, edge: str, session: int, tokens: Sequence[int], is_delivered: bool
+    ) -> None:
         """Pass it on."""
         if self._listener is not None:
-            self._listener.on_late_result(edge, tokens, is_delivered)
+            self._listener.on_late_result(edge, session, tokens, is_delivered)

@@ -358,10 +358,13 @@ def _take(line: Line, frame: relay_pb2.EdgeFrame) -> None:
         line.batch(frame.batch.number, payload)
     elif kind == "session_opened":
         opened = frame.session_opened
-        line.session_opened(SessionFacts(opened.number, opened.queue_manager, opened.address))
+        line.session_opened(
+            SessionFacts(opened.number, opened.queue_manager, opened.address, opened.opened_ms)
+        )
     elif kind == "session_closed":
         line.session_closed(frame.session_closed.number)
     elif kind == "late_result":
-        line.late_result(frame.late_result.tokens, frame.late_result.is_delivered)
+        result = frame.late_result
+        line.late_result(result.session, result.tokens, result.is_delivered)
     else:
         raise LineEnd(f"an unexpected frame: {kind}")

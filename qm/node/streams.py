@@ -82,11 +82,11 @@ class LocalStream:
 
     def delivered(self, session: int, tokens: Sequence[int]) -> None:
         """See RelayStream.delivered."""
-        self._line.late_result(tokens, True)
+        self._line.late_result(session, tokens, True)
 
     def undelivered(self, session: int, tokens: Sequence[int]) -> None:
         """See RelayStream.undelivered."""
-        self._line.late_result(tokens, False)
+        self._line.late_result(session, tokens, False)
 
     def close(self) -> None:
         """See RelayStream.close."""
@@ -161,7 +161,10 @@ class RemoteStream:
     def session_opened(self, session: SessionFacts) -> None:
         """See RelayStream.session_opened."""
         opened = relay_pb2.SessionOpened(
-            number=session.number, queue_manager=session.queue_manager, address=session.address
+            number=session.number,
+            queue_manager=session.queue_manager,
+            address=session.address,
+            opened_ms=session.opened_ms,
         )
         self._write(relay_pb2.EdgeFrame(session_opened=opened))
 

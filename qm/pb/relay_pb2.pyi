@@ -202,19 +202,23 @@ class SessionOpened(_message.Message):
     NUMBER_FIELD_NUMBER: _builtins.int
     QUEUE_MANAGER_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
+    OPENED_MS_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     queue_manager: _builtins.bytes
     address: _builtins.str
+    opened_ms: _builtins.int
+    """cluster time; 0 from a build that does not say it"""
     def __init__(
         self,
         *,
         number: _builtins.int = ...,
         queue_manager: _builtins.bytes = ...,
         address: _builtins.str = ...,
+        opened_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "number", b"number", "queue_manager", b"queue_manager"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "number", b"number", "opened_ms", b"opened_ms", "queue_manager", b"queue_manager"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

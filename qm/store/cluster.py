@@ -51,6 +51,8 @@ class SessionFacts(msgspec.Struct, frozen=True, gc=False):
     """GUID that the peer claims, 16 raw bytes."""
     address: str
     """Where the peer was seen, without port."""
+    opened_ms: int
+    """Cluster time, so that sessions of different edges have an order."""
 
 
 class LatePackets(msgspec.Struct, frozen=True, gc=False):
@@ -130,8 +132,10 @@ class RelayHubEvents(Protocol):
     def on_session(self, edge: str, session: SessionFacts, is_open: bool) -> None:
         """A session opened or closed; the end of a stream closes all of its sessions."""
 
-    def on_late_result(self, edge: str, tokens: Sequence[int], is_delivered: bool) -> None:
-        """What became of late packets."""
+    def on_late_result(
+        self, edge: str, session: int, tokens: Sequence[int], is_delivered: bool
+    ) -> None:
+        """What became of late packets that a session of an edge was to carry."""
 
 
 class ClusterListener(Protocol):

@@ -19,6 +19,7 @@ from qm.session import (
     Closed,
     CloseReason,
     Established,
+    FinalAckArrived,
     OrderAckArrived,
     Role,
     Session,
@@ -43,6 +44,8 @@ class Peer(asyncio.Protocol):
         self.acked: list[int] = []
         self.ordered = 0
         """The number in the last OrderAck."""
+        self.final_acks: list[int] = []
+        """MessageIDs that they are about."""
         self.is_open = False
         self.closed: Closed | None = None
 
@@ -86,6 +89,9 @@ class Peer(asyncio.Protocol):
                 case OrderAckArrived():
                     self.ordered = event.order_ack.tx_sequence_number
                     self.session.commit(event.position)
+                case FinalAckArrived():
+                    self.final_acks.append(event.final_ack.acknowledged_message_id)
+                    self.session.commit(event.position)
                 case AcksReceived():
                     self.acked += event.released + event.retained
                 case Closed():
@@ -102,8 +108,8 @@ def numbered(number: int) -> bytes:
     return transactional(number, number // 2)
 
 
-def transactional(number: int, place: int) -> bytes:
-    to = DirectQueueFormatName(f"OS:{HOST}\\private$\\even")
+def transactional(number: int, place: int, queue: str = "even") -> bytes:
+    to = DirectQueueFormatName(f"OS:{HOST}\\private$\\{queue}")
     return packet(number, to=to, sequence=(1, place, place - 1), body=str(number).encode())
 
 
@@ -180,6 +186,37 @@ def test_a_peer_whose_node_dies_goes_on_at_another() -> None:
             again.transport.abort()
 
     run(scenario())
+
+
+def test_acknowledgements_follow_a_peer_that_left_a_session_half_open() -> None:
+    """Its old node holds the session still; whoever leads sends to where the peer is now."""
+
+    async def scenario() -> None:
+        async with cluster(3) as nodes:
+            leader = await nodes.leader()
+            first, second = await nodes.followers()
+            gone = await connect(first)
+            gone.transport.pause_reading()
+            gone.offer([1], [transactional(1, 1, "absent")])
+            await until(lambda: has_outbox(leader), lambda: leader.name)
+            peer = await connect(second)
+            await until(lambda: peer.final_acks == [1], lambda: peer.final_acks)
+            assert len(leader.cluster.relay_hub.sessions(PEER)) == 2
+            await nodes.kill(leader.name)
+            fresh = await nodes.leader()
+            hub = fresh.cluster.relay_hub
+            await until(lambda: len(hub.sessions(PEER)) == 2, lambda: hub.sessions(PEER))
+            peer.offer([2], [transactional(2, 2, "absent")])
+            await until(lambda: peer.final_acks == [1, 2], lambda: peer.final_acks)
+            assert len(hub.sessions(PEER)) == 2
+            gone.transport.abort()
+            peer.transport.abort()
+
+    run(scenario())
+
+
+def has_outbox(node: HarnessNode) -> bool:
+    return bool(node.cluster.state.scan(Table.OUTBOX, b"", b"\xff" * 9, 1))
 
 
 @pytest.mark.timeout(300)

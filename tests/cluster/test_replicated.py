@@ -1,6 +1,7 @@
 """The cluster's face: proposals, reads and relay streams, whoever leads."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -49,14 +50,15 @@ class Dispatcher:
 
     def __init__(self) -> None:
         self.sessions: list[tuple[str, int, bool]] = []
-        self.results: list[tuple[str, tuple[int, ...], bool]] = []
+        self.results: list[tuple[str, int, tuple[int, ...], bool]] = []
 
     def on_session(self, edge: str, session: SessionFacts, is_open: bool) -> None:
         self.sessions.append((edge, session.number, is_open))
 
-    def on_late_result(self, edge: str, tokens: object, is_delivered: bool) -> None:
-        assert not isinstance(tokens, int)
-        self.results.append((edge, tuple(tokens), is_delivered))  # type: ignore[arg-type]
+    def on_late_result(
+        self, edge: str, session: int, tokens: Sequence[int], is_delivered: bool
+    ) -> None:
+        self.results.append((edge, session, tuple(tokens), is_delivered))
 
 
 class Listener:
@@ -155,7 +157,7 @@ def test_a_stream_answers_in_order_and_carries_late_packets_both_ways() -> None:
             for node in everyone:
                 edge = Edge()
                 stream = node.cluster.open_relay(edge)
-                facts = SessionFacts(7, PEER, "192.0.2.1")
+                facts = SessionFacts(7, PEER, "192.0.2.1", 1_234)
                 stream.session_opened(facts)
                 for number in range(1, 41):
                     stream.send(number, TICK)
@@ -178,8 +180,8 @@ def test_a_stream_answers_in_order_and_carries_late_packets_both_ways() -> None:
                 stream.close()
                 assert not edge.ends
                 assert dispatcher.results[-2:] == [
-                    (node.name, (1,), True),
-                    (node.name, (2,), False),
+                    (node.name, 7, (1,), True),
+                    (node.name, 7, (2,), False),
                 ]
 
     run(scenario())

@@ -1,6 +1,6 @@
 """What is owed to one peer: final acks from the outbox, order acks of its sequences (QB-A22).
 
-They leave over a session that an edge of any node has with the peer, if its GUID and its address
+They leave over sessions that edges of any nodes have with the peer, if its GUID and its address
 both match; or over a connection of this side that matches so; or over a new one, to the address
 where the peer was seen, which then has to answer with that GUID. Whoever merely claims a GUID is
 sent nothing that belongs to it (DESIGN section 7).
@@ -8,13 +8,15 @@ sent nothing that belongs to it (DESIGN section 7).
 
 import asyncio
 from collections.abc import Sequence
+from heapq import nlargest
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from qm.edge.outgoing.connections import Connections
 from qm.edge.outgoing.limits import (
+    ORDER_ACK_SESSIONS_MAX,
     ORDER_ACKS_PER_PEER_MAX,
     OUTBOX_IN_FLIGHT_MAX,
     OUTBOX_RETRY_S,
@@ -38,6 +40,10 @@ from qm.wire.guid import Guid
 
 ORDER_ACK_TOKEN: Final = 1 << 63
 """Above every outbox id: an order ack is repeated at need, so nobody waits for its end."""
+
+
+EdgeSession: TypeAlias = tuple[int, str, int]
+"""When it was opened, its edge, its number there: newer ones are greater."""
 
 
 class PeerName(msgspec.Struct, frozen=True, gc=False):
@@ -81,8 +87,8 @@ class PeerDues:
         self._number = number
         self._waiting: dict[int, None] = {}
         """Outbox ids, oldest first."""
-        self._flight: dict[int, tuple[str, int] | None] = {}
-        """Outbox id -> (edge, session) that carries it; None: a connection of this side."""
+        self._flight: dict[int, EdgeSession | None] = {}
+        """Outbox id -> what carries it; None: a connection of this side."""
         self._order_acks: dict[int, SequenceSeen] = {}
         self._order_ack_count = 0
         self._retry_at: float | None = None
@@ -142,7 +148,7 @@ class PeerDues:
     def go_on(self) -> None:
         """Send what is owed by the best way there is; open one if need be."""
         is_owing = bool(self._waiting or self._order_acks)
-        if is_owing and self._retry_at is None and not self._use_edge():
+        if is_owing and self._retry_at is None and not self._use_edges():
             if self._turn is not None:
                 self._turn.ready(self)
             else:
@@ -159,65 +165,100 @@ class PeerDues:
             self._ledger.wants_more(self)
         self._surroundings.alarms.watch(self)
 
-    def session_opened(self) -> None:
-        """An edge has a new session with this peer."""
+    def session_opened(self, session: EdgeSession) -> None:
+        """An edge has a session with this peer, which may have lost all older ones.
+
+        One that reconnects leaves them half-open, until the Session Ack Wait Timer notices it. So
+        what they carry leaves over this one too: the peer knows a final ack that it has had.
+        """
         self._retry_at = None
+        self._return(
+            [one for one, way in self._flight.items() if way is not None and way < session]
+        )
         self.go_on()
 
-    def session_closed(self, edge: str, session: int) -> None:
+    def session_closed(self, session: EdgeSession) -> None:
         """What it carried is to be sent again."""
-        lost = [one for one, way in self._flight.items() if way == (edge, session)]
-        self._return(lost)
+        self._retry_at = None
+        self._return([one for one, way in self._flight.items() if way == session])
         self.go_on()
 
-    def late_result(self, tokens: Sequence[int], *, is_delivered: bool) -> None:
-        """What became of rows that an edge's session carried."""
+    def late_result(
+        self, edge: str, number: int, tokens: Sequence[int], *, is_delivered: bool
+    ) -> None:
+        """What became of rows that a session of an edge was to carry."""
         mine = [token for token in tokens if token in self._flight]
         if is_delivered:
             self._finish(mine)
-        elif mine:
-            self._return(mine)
+        elif lost := [token for token in mine if self._is_carrying(token, edge, number)]:
+            self._return(lost)
             self._retry_at = self._surroundings.clock() + OUTBOX_RETRY_S
         self.go_on()
 
-    def _use_edge(self) -> bool:
-        """Hand packets to an edge whose session matches in GUID and address, if there is one."""
-        hub, places = self._surroundings.cluster.relay_hub, self._places()
-        for edge, facts in reversed(hub.sessions(self.name.guid)):
-            if facts.address not in places:
-                continue
-            tokens, packets = self._take(OUTBOX_IN_FLIGHT_MAX - len(self._flight))
-            outbox_ids = [token for token in tokens if token < ORDER_ACK_TOKEN]
-            self._flight.update(dict.fromkeys(outbox_ids, (edge, facts.number)))
-            self._ledger.carried(outbox_ids, self)
-            if tokens:
-                hub.send_late(edge, LatePackets(facts.number, tuple(tokens), tuple(packets)))
-            return True
-        return False
+    def _is_carrying(self, outbox_id: int, edge: str, number: int) -> bool:
+        way = self._flight[outbox_id]
+        return way is not None and way[1:] == (edge, number)
+
+    def _edge_sessions(self) -> list[EdgeSession]:
+        """Return the sessions that match in GUID and address, the newest first."""
+        places = self._places()
+        return nlargest(
+            ORDER_ACK_SESSIONS_MAX,
+            (
+                (facts.opened_ms, edge, facts.number)
+                for edge, facts in self._surroundings.cluster.relay_hub.sessions(self.name.guid)
+                if facts.address in places
+            ),
+        )
+
+    def _use_edges(self) -> bool:
+        """Hand packets to edges that have sessions with the peer; return whether there are any.
+
+        Rows leave over the newest. Order acks leave over all: nobody hears of one that is lost.
+        """
+        sessions = self._edge_sessions()
+        order_acks = self._take_order_acks() if sessions else []
+        for place, session in enumerate(sessions):
+            due = list(order_acks)
+            if place == 0:
+                rows = self._take_rows(OUTBOX_IN_FLIGHT_MAX - len(self._flight))
+                outbox_ids = [outbox_id for outbox_id, _ in rows]
+                self._flight.update(dict.fromkeys(outbox_ids, session))
+                self._ledger.carried(outbox_ids, self)
+                due += rows
+            if due:
+                tokens, packets = zip(*due, strict=True)
+                _, edge, number = session
+                late = LatePackets(number, tokens, packets)
+                self._surroundings.cluster.relay_hub.send_late(edge, late)
+        return bool(sessions)
 
     def _places(self) -> tuple[str, ...]:
         """Return the addresses that bear the peer's claim to its GUID out."""
         mapped = self._surroundings.destinations.address_of(self.name.guid)
         return tuple(place for place in (mapped, self.name.address) if place)
 
-    def _take(self, room: int) -> tuple[list[int], list[bytes]]:
-        """Take order acks and up to `room` rows, as tokens and packets."""
-        tokens: list[int] = []
-        packets: list[bytes] = []
+    def _take_order_acks(self) -> list[tuple[int, bytes]]:
+        """Take those that are due, as (token, packet)."""
+        taken = []
         for stream_id, seen in self._order_acks.items():
             packet = self._order_ack(stream_id, seen)
             if packet is not None:
-                tokens.append(ORDER_ACK_TOKEN | self._order_ack_count)
-                packets.append(packet)
+                taken.append((ORDER_ACK_TOKEN | self._order_ack_count, packet))
         self._order_acks.clear()
+        return taken
+
+    def _take_rows(self, room: int) -> list[tuple[int, bytes]]:
+        """Take up to `room` rows, as (outbox id, packet)."""
         around = self._surroundings
+        taken = []
         for outbox_id in list(islice(self._waiting, max(room, 0))):
             del self._waiting[outbox_id]
             row = around.cluster.state.get(Table.OUTBOX, OUTBOX_KEY.pack(outbox_id))
             if row is not None:
-                tokens.append(outbox_id)
-                packets.append(final_ack_packet(around.own_guid, decode(OutboxRow, row)))
-        return tokens, packets
+                packet = final_ack_packet(around.own_guid, decode(OutboxRow, row))
+                taken.append((outbox_id, packet))
+        return taken
 
     def _order_ack(self, stream_id: int, seen: SequenceSeen) -> bytes | None:
         around = self._surroundings
@@ -327,11 +368,10 @@ class PeerDues:
     def take_turn(self, count: int, size_bytes: int) -> tuple[list[int], list[bytes]]:
         """See User.take_turn."""
         del count, size_bytes  # these packets are small, and what is in flight is bounded
-        tokens, packets = self._take(OUTBOX_IN_FLIGHT_MAX - len(self._flight))
-        self._flight.update(
-            dict.fromkeys((token for token in tokens if token < ORDER_ACK_TOKEN), None)
-        )
-        return tokens, packets
+        rows = self._take_rows(OUTBOX_IN_FLIGHT_MAX - len(self._flight))
+        self._flight.update(dict.fromkeys((outbox_id for outbox_id, _ in rows), None))
+        due = self._take_order_acks() + rows
+        return [token for token, _ in due], [packet for _, packet in due]
 
     def on_acknowledged(self, released: Sequence[int], retained: Sequence[int]) -> None:
         """See User.on_acknowledged."""

@@ -67,6 +67,8 @@ OUTBOX_AGE_MAX_MS: Final = 7 * 24 * 3600 * 1000
 
 ORDER_ACKS_PER_PEER_MAX: Final = 4_096
 """Order acks that are due to one peer; beyond, its next messages ask for them again."""
+ORDER_ACK_SESSIONS_MAX: Final = 8
+"""Sessions of one peer over which an order ack leaves, the newest ones."""
 SEQUENCES_SEEN_MAX: Final = 65_536
 """Incoming sequences whose sender's whereabouts are kept in mind; the longest silent go first."""
 ORDER_ACK_EVERY_COUNT: Final = 256

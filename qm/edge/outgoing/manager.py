@@ -121,11 +121,12 @@ class OutgoingManager:
         if self._leading is not None:
             self._leading.outbox.on_session(edge, session, is_open)
 
-    def on_late_result(self, edge: str, tokens: Sequence[int], is_delivered: bool) -> None:
+    def on_late_result(
+        self, edge: str, session: int, tokens: Sequence[int], is_delivered: bool
+    ) -> None:
         """See RelayHubEvents.on_late_result."""
-        del edge
         if self._leading is not None:
-            self._leading.outbox.on_late_result(tokens, is_delivered)
+            self._leading.outbox.on_late_result(edge, session, tokens, is_delivered)
 
     # -----------------------------------------------------------------------------------------
 

@@ -91,11 +91,12 @@ class Outbox:
 
     def on_session(self, edge: str, session: SessionFacts, is_open: bool) -> None:
         """See RelayHubEvents.on_session."""
+        way = (session.opened_ms, edge, session.number)
         for peer in self._peers_at(session):
             if is_open:
-                peer.session_opened()
+                peer.session_opened(way)
             else:
-                peer.session_closed(edge, session.number)
+                peer.session_closed(way)
 
     def _peers_at(self, session: SessionFacts) -> list[PeerDues]:
         """Return the peers that a session may be of."""
@@ -106,7 +107,9 @@ class Outbox:
         peer = self._peers.get(PeerName(guid, session.address))
         return [] if peer is None else [peer]
 
-    def on_late_result(self, tokens: Sequence[int], is_delivered: bool) -> None:
+    def on_late_result(
+        self, edge: str, session: int, tokens: Sequence[int], is_delivered: bool
+    ) -> None:
         """See RelayHubEvents.on_late_result."""
         by_peer: dict[int, tuple[PeerDues, list[int]]] = {}
         for token in tokens:
@@ -114,7 +117,7 @@ class Outbox:
             if peer is not None:
                 by_peer.setdefault(peer.number, (peer, []))[1].append(token)
         for peer, mine in by_peer.values():
-            peer.late_result(mine, is_delivered=is_delivered)
+            peer.late_result(edge, session, mine, is_delivered=is_delivered)
 
     # Ledger --------------------------------------------------------------------------------
 

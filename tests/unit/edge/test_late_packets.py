@@ -86,3 +86,19 @@ def test_a_new_leader_hears_nothing_of_the_old_ones() -> None:
             await until(lambda: w.consensus.late == [(71, True)], lambda: w.consensus.late)
 
     run(scenario())
+
+
+def test_a_new_leader_hears_of_the_newest_sessions_first() -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            began_ms = w.consensus.now_ms
+            for second in range(3):
+                w.consensus.now_ms = began_ms + 1_000 * second
+                await w.peer()
+            w.consensus.lose_leader()
+            w.consensus.elect("n2")
+            (stream,) = w.consensus.streams
+            opened = [facts.opened_ms - began_ms for facts in stream.sessions.values()]
+            assert opened == [2_000, 1_000, 0]
+
+    run(scenario())

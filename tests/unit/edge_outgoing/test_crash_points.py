@@ -26,7 +26,7 @@ from tests.unit.model.world import packet
 
 HOST = "127.0.0.48"
 SEQUENCE = 9 << 32 | 5
-SESSION = SessionFacts(7, PEER_GUID, HOST)
+SESSION = SessionFacts(7, PEER_GUID, HOST, 1_000)
 SEEN = Facts(1, PEER_GUID, HOST, ())
 
 

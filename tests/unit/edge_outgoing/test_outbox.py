@@ -36,7 +36,7 @@ from tests.unit.model.world import OWN, packet
 
 HOST, OTHER_HOST = "127.0.0.46", "127.0.0.47"
 SEQUENCE = 9 << 32 | 5
-SESSION = SessionFacts(7, PEER_GUID, HOST)
+SESSION = SessionFacts(7, PEER_GUID, HOST, 1_000)
 
 
 def arrive(
@@ -118,7 +118,7 @@ def test_the_way_back_follows_from_the_name_that_was_used() -> None:
 
 @pytest.mark.parametrize(
     "stranger",
-    [SessionFacts(8, PEER_GUID, "127.0.0.99"), SessionFacts(8, b"OTHR" * 4, HOST)],
+    [SessionFacts(8, PEER_GUID, "127.0.0.99", 2_000), SessionFacts(8, b"OTHR" * 4, HOST, 2_000)],
     ids=["another address", "another GUID"],
 )
 def test_a_session_that_matches_in_one_thing_only_is_not_used(stranger: SessionFacts) -> None:
@@ -162,7 +162,7 @@ def test_whoever_names_another_source_gets_nothing_in_its_place() -> None:
     async def scenario() -> None:
         port = free_port(HOST)
         async with Peer(HOST, port, b"EVIL" * 4) as peer, SendingCluster(port) as cluster:
-            cluster.hub.session("n3", SessionFacts(7, b"EVIL" * 4, HOST))
+            cluster.hub.session("n3", SessionFacts(7, b"EVIL" * 4, HOST, 2_000))
             arrive(cluster, 1, seen=Facts(7, b"EVIL" * 4, HOST, ()))
             await settled()
             cluster.advance(20)
@@ -184,14 +184,14 @@ def test_the_configuration_says_where_a_queue_manager_is() -> None:
             arrive(cluster, 1)
             await until(lambda: not owed(cluster))
             assert len(peer.final_acks) == 1
-            cluster.hub.session("n3", SessionFacts(9, PEER_GUID, OTHER_HOST))
+            cluster.hub.session("n3", SessionFacts(9, PEER_GUID, OTHER_HOST, 2_000))
             arrive(cluster, 2)
             await until(lambda: cluster.hub.late)
             # The session ends, and the one that follows it is found too.
             cluster.hub.late.clear()
             await peer.shut()
-            cluster.hub.session("n3", SessionFacts(9, PEER_GUID, OTHER_HOST), is_open=False)
-            cluster.hub.session("n2", SessionFacts(4, PEER_GUID, OTHER_HOST))
+            cluster.hub.session("n3", SessionFacts(9, PEER_GUID, OTHER_HOST, 2_000), is_open=False)
+            cluster.hub.session("n2", SessionFacts(4, PEER_GUID, OTHER_HOST, 2_000))
             await until(lambda: cluster.hub.late)
             assert cluster.hub.late[0][0] == "n2"
 
@@ -213,7 +213,7 @@ def test_what_a_session_did_not_deliver_is_sent_again() -> None:
             first = final_acks(cluster.hub.late_messages())
             # Its session ends: the next one carries the same packet.
             cluster.hub.late.clear()
-            later = SessionFacts(12, PEER_GUID, HOST)
+            later = SessionFacts(12, PEER_GUID, HOST, 2_000)
             cluster.hub.session("n3", later)
             cluster.hub.session("n2", SESSION, is_open=False)
             await until(lambda: cluster.hub.late)
@@ -221,6 +221,86 @@ def test_what_a_session_did_not_deliver_is_sent_again() -> None:
             assert final_acks(cluster.hub.late_messages()) == first
             cluster.hub.answer(is_delivered=True)
             await until(lambda: not owed(cluster))
+
+    run(scenario())
+
+
+@pytest.mark.spec("QB-3.1.7.17-03")
+def test_what_an_older_session_carries_leaves_over_a_newer_one_too() -> None:
+    async def scenario() -> None:
+        async with SendingCluster(1801) as cluster:
+            stale = SessionFacts(9, PEER_GUID, HOST, 5_000)
+            cluster.hub.session("n2", stale)
+            arrive(cluster, 1)
+            await until(lambda: len(cluster.hub.late) == 1)
+            ((_, first),) = cluster.hub.late
+            # The peer has reconnected, to an edge whose numbers are smaller.
+            fresh = SessionFacts(3, PEER_GUID, HOST, 5_001)
+            cluster.hub.session("n3", fresh)
+            await until(lambda: len(cluster.hub.late) == 2)
+            edge, again = cluster.hub.late[1]
+            assert (edge, again.session) == ("n3", fresh.number)
+            assert (again.tokens, again.packets) == (first.tokens, first.packets)
+            # That the old session ends undoes nothing.
+            cluster.hub.late.clear()
+            listener = cluster.hub.listener
+            assert listener is not None
+            listener.on_late_result("n2", stale.number, first.tokens, False)
+            cluster.hub.session("n2", stale, is_open=False)
+            await settled()
+            assert not cluster.hub.late
+            listener.on_late_result("n3", fresh.number, again.tokens, True)
+            await until(lambda: not owed(cluster))
+
+    run(scenario())
+
+
+def test_a_late_end_of_an_older_session_ends_what_a_newer_one_carries() -> None:
+    async def scenario() -> None:
+        async with SendingCluster(1801) as cluster:
+            cluster.hub.session("n2", SESSION)
+            arrive(cluster, 1)
+            await until(lambda: len(cluster.hub.late) == 1)
+            ((_, first),) = cluster.hub.late
+            cluster.hub.session("n3", SessionFacts(3, PEER_GUID, HOST, 5_001))
+            await until(lambda: len(cluster.hub.late) == 2)
+            listener = cluster.hub.listener
+            assert listener is not None
+            listener.on_late_result("n2", SESSION.number, first.tokens, True)
+            await until(lambda: not owed(cluster))
+            cluster.hub.answer(is_delivered=True)
+            await settled()
+            assert cluster.metric("quorate_outbox_rows") == 0
+
+    run(scenario())
+
+
+def test_sessions_are_as_old_as_their_edges_say_whatever_is_announced_first() -> None:
+    async def scenario() -> None:
+        async with SendingCluster(1801) as cluster:
+            # A new leader hears of the sessions of all edges, in any order.
+            cluster.hub.session("n3", SessionFacts(3, PEER_GUID, HOST, 5_001))
+            cluster.hub.session("n2", SessionFacts(9, PEER_GUID, HOST, 5_000))
+            arrive(cluster, 1)
+            await until(lambda: cluster.hub.late)
+            cluster.hub.session("n1", SessionFacts(4, PEER_GUID, HOST, 4_999))
+            await settled()
+            assert [edge for edge, _ in cluster.hub.late] == ["n3"]
+
+    run(scenario())
+
+
+def test_the_end_of_a_session_does_not_keep_its_peer_waiting() -> None:
+    async def scenario() -> None:
+        async with SendingCluster(1801) as cluster:
+            cluster.hub.session("n2", SESSION)
+            cluster.hub.session("n3", SessionFacts(3, PEER_GUID, HOST, 5_001))
+            arrive(cluster, 1)
+            await until(lambda: [edge for edge, _ in cluster.hub.late] == ["n3"])
+            # As an edge says it: what was late comes back, then the session is gone.
+            cluster.hub.answer(is_delivered=False)
+            cluster.hub.session("n3", SessionFacts(3, PEER_GUID, HOST, 5_001), is_open=False)
+            await until(lambda: [edge for edge, _ in cluster.hub.late] == ["n2"])
 
     run(scenario())
 
@@ -340,6 +420,24 @@ def test_an_order_ack_follows_half_a_second_after_the_last_message() -> None:
             await until(lambda: cluster.hub.late)
             (again,) = order_acks(cluster.hub.late_messages())
             assert again.tx_sequence_number == 3
+
+    run(scenario())
+
+
+def test_an_order_ack_leaves_over_every_open_session_of_the_peer() -> None:
+    async def scenario() -> None:
+        async with SendingCluster(1801) as cluster:
+            cluster.world.create("orders", transactional=True)
+            sessions = [SessionFacts(one, PEER_GUID, HOST, 1_000 + one) for one in range(12)]
+            for facts in sessions:
+                cluster.hub.session(f"n{facts.number % 3}", facts)
+            arrive(cluster, 1, to="orders")
+            cluster.advance(0.51)
+            await until(lambda: cluster.hub.late)
+            acks = order_acks(cluster.hub.late_messages())
+            assert {ack.tx_sequence_number for ack in acks} == {1}
+            told = [late.session for _, late in cluster.hub.late]
+            assert told == list(range(11, 11 - limits.ORDER_ACK_SESSIONS_MAX, -1))
 
     run(scenario())
 

@@ -154,7 +154,7 @@ class Hub:
         late, self.late = self.late, []
         assert self.listener is not None
         for edge, packets in late:
-            self.listener.on_late_result(edge, packets.tokens, is_delivered)
+            self.listener.on_late_result(edge, packets.session, packets.tokens, is_delivered)
 
 
 class Replicated(World):
