@@ -343,8 +343,13 @@ class Driver(Generic[ResultT]):
         proposals, replica = self._proposals, self._replica
         for _ in range(POLLS_PER_TURN_MAX):
             proposals.submit(replica.propose, replica.term)
-            self._take(replica.poll())
-            if not replica.has_work():
+            step = replica.poll()
+            self._take(step)
+            if not replica.has_work() and not step.results:
+                break
+            if step.messages or step.sync is not None:
+                # Frames and the sync begin before the state machine takes its time.
+                self._schedule_turn()
                 break
         else:
             self._schedule_turn()

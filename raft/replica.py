@@ -108,6 +108,7 @@ class Replica(Generic[ResultT]):
         self._configuration: Configuration | None = None
         self._now = 0
         self._outbox = Outbox()
+        self._has_put_off_apply = False
         self._needs_sync = False
         self._sync: Sync | None = None
         self._sync_since = self._synced_at = 0
@@ -298,7 +299,10 @@ class Replica(Generic[ResultT]):
         )
 
     def poll(self) -> Step[ResultT]:
-        """Write, begin a sync, apply, and return what the caller must do."""
+        """Write, begin a sync, apply, and return what the caller must do.
+
+        What leaves now and the disk need not wait for the state machine: it has the next poll.
+        """
         ready = self._core.ready() if self._core.has_ready() else None
         snapshots: tuple[SnapshotSend, ...] = ()
         if ready is not None:
@@ -309,7 +313,7 @@ class Replica(Generic[ResultT]):
             if ready.snapshots_wanted:
                 snapshots = self._pictures_for(ready.snapshots_wanted)
         sync = self._begin_sync()
-        results = self._apply()
+        results = self._apply_in_turn(is_busy=sync is not None or bool(self._outbox))
         if self._core.counters.id_reused:
             text = f"{self._node} voted before this log existed: replace it in the group"
             self._alarms.tell_once(AlarmKind.ID_REUSED, text)
@@ -440,10 +444,15 @@ class Replica(Generic[ResultT]):
             return self._applied
         return min(self._core.commit, self._core.durable_index)
 
-    def _apply(self) -> tuple[Applied[ResultT], ...]:
+    def _apply_in_turn(self, *, is_busy: bool) -> tuple[Applied[ResultT], ...]:
+        """Apply what may be applied; a poll that is busy elsewhere puts it off, once."""
         upto = self._appliable()
         if upto <= self._applied:
             return ()
+        self._has_put_off_apply = is_busy and not self._has_put_off_apply
+        return () if self._has_put_off_apply else self._apply(upto)
+
+    def _apply(self, upto: int) -> tuple[Applied[ResultT], ...]:
         entries = self._core.entries(self._applied + 1, upto + 1, self._config.apply_batch_bytes)
         data = [entry for entry in entries if entry.kind is EntryKind.DATA]
         try:

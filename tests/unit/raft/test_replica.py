@@ -142,6 +142,37 @@ def test_entries_are_sent_before_the_sync_and_acknowledged_after_it(cluster: Clu
     leader.finish_sync()
 
 
+def test_a_poll_with_a_sync_to_begin_leaves_applying_to_the_next(cluster: Cluster) -> None:
+    """The state machine takes its time while the disk and the peers have theirs."""
+    cluster.elect("a")
+    b = cluster["b"]
+    entry = Entry(3, b.replica.term, EntryKind.DATA, b"x")
+    b.replica.receive((_append(b, 2, entry),))
+    b.work()
+    b.replica.receive((_append(b, 3, Entry(4, b.replica.term, EntryKind.DATA, b"y")),))
+    assert b.step().sync is not None
+    assert b.machine.data() == []
+    assert b.replica.has_work()
+    b.step()
+    assert b.machine.data() == ["x"]
+
+
+def test_applying_is_put_off_once_at_a_time(cluster: Cluster) -> None:
+    """However much comes: a busy replica still applies."""
+    cluster.elect("a")
+    b = cluster["b"]
+    for index in range(3, 11):
+        entry = Entry(index, b.replica.term, EntryKind.DATA, b"x")
+        b.replica.receive((_append(b, index - 1, entry),))
+        assert b.step().sync is not None
+    assert len(b.machine.data()) >= 3
+
+
+def _append(to: Node, commit: int, entry: Entry) -> Envelope:
+    body = Append(entry.index - 1, to.replica.term, commit, (entry,))
+    return Envelope(GROUP, "a.1", to.node, to.replica.term, body)
+
+
 def test_what_comes_during_a_sync_waits_for_the_next(cluster: Cluster) -> None:
     """Group commit: one sync at a time, each for all that was written before it."""
     leader = cluster.elect("a")
