@@ -22,6 +22,8 @@ class Credit:
         """(first, last)."""
         self.count = 0
         """Numbers in all ranges."""
+        self.most = 0
+        """Of `count` so far: what the client has open when it hears of everything at once."""
 
     def grant(self, first: int, count: int) -> None:
         """Add numbers. Raises InvalidArgument, LimitReached."""
@@ -33,6 +35,7 @@ class Credit:
                 f" {RANGES_MAX} may be: grant more when messages have come"
             )
         self.count += count
+        self.most = max(self.most, self.count)
         last = first + count - 1
         if self._ranges and self._ranges[-1][1] + 1 == first:
             first, _ = self._ranges.pop()

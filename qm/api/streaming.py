@@ -29,8 +29,11 @@ from qm.wire.codes import ErrorCode
 RUN_MAX: Final = 1_024
 """Messages of one command, and so of one entry."""
 RUN_MIN: Final = 64
-"""Of the credit a run takes half, so that confirmations travel while the other half is read; down
-to this many, below which a run takes what there is."""
+"""Of all credit that the client has open at times a run takes half, so that confirmations travel
+while the other half is read; down to this many, below which a run takes what there is."""
+LAUNCH_ROUNDS: Final = 5
+"""Of the loop: a run becomes a proposal, then an entry, then a frame. Before that nothing that
+takes long is done here, since two nodes wait for it."""
 
 Frames = AsyncIterator[data_pb2.StreamRequest]
 Replies = AsyncIterator[data_pb2.StreamReply]
@@ -69,7 +72,7 @@ class _Stream:
 
     def run(self) -> ReceiveRun:
         """Return a command that uses what credit is next."""
-        most = min(RUN_MAX, max(RUN_MIN, self.credit.count // 2))
+        most = min(RUN_MAX, max(RUN_MIN, self.credit.most // 2))
         first, count = self.credit.head(most)
         return ReceiveRun(
             self.client_id,
@@ -210,6 +213,8 @@ class Streaming:
     async def _round(self, stream: _Stream) -> Replies:
         """One run; the next is under way while this one's bodies are read and sent."""
         results = await self._land(stream, stream.flight or self._launch(stream))
+        for _ in range(LAUNCH_ROUNDS if stream.flight is not None else 0):
+            await asyncio.sleep(0)
         async for reply in self._replies(stream, results):
             yield reply
 

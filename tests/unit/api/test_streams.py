@@ -19,6 +19,8 @@ class Stream:
         self._call = client.data.StreamReceive()
         self._open = data_pb2.StreamOpen(client_id=client.client_id, handle=handle, **options)
         self.numbers: list[int] = []
+        self.batches: list[int] = []
+        """Messages of each reply."""
         self.keys: list[int] = []
         self.confirmed = 0
         self.cancelled: list[int] = []
@@ -32,6 +34,7 @@ class Stream:
         replies: AsyncIterator[data_pb2.StreamReply] = self._call
         async for reply in replies:
             self.numbers += reply.messages.numbers
+            self.batches.append(len(reply.messages.numbers))
             self.keys += reply.messages.lookup_identifiers
             self.confirmed = max(self.confirmed, reply.confirmed_upto)
             self.cancelled += [one.first_number for one in reply.cancelled]
@@ -111,6 +114,20 @@ def test_numbers_granted_again_yield_the_same_messages() -> None:
             assert again.keys[:10] == stream.keys
             await again.end()
             assert len(set(again.keys)) == 20
+
+    run(scenario())
+
+
+def test_half_of_the_credit_is_one_run_whatever_is_left_of_it() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            await client.send(ORDERS, *(b"%d" % k for k in range(256)))
+            stream = await opened(client)
+            await stream.grant(client.next(256).number, 256)
+            await stream.got(256)
+            await stream.end()
+            assert stream.batches == [128, 128]
 
     run(scenario())
 
