@@ -157,8 +157,9 @@ class KubernetesSection(Section, frozen=True, kw_only=True):
     label_leader: bool = False
     """Keep the pod's label `quorate.io/role` at `leader` or `follower`."""
     stateful_set: str = ""
-    """Whose pod this is: `qm node prestop` takes a node out of the cluster when its StatefulSet is
-    scaled down to pods below it, but not to none; empty = never."""
+    """Whose pod this is: `qm node prestop`, or the leader if a pod was killed before that, takes a
+    node out of the cluster when its StatefulSet is scaled down to pods below it, but not to none;
+    empty = never."""
     api_server: str = "https://kubernetes.default.svc"
     """Who is asked."""
     service_account: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount")

@@ -14,6 +14,8 @@ from qm.model.purging import STEP_POSITIONS_MAX
 from qm.model.queries import is_due, purging_queue_ids
 from qm.node.auditing import Auditor
 from qm.node.rounds import Rounds
+from qm.node.scaled_away import LOOK_EVERY_S as SCALED_AWAY_EVERY_S
+from qm.node.scaled_away import ScaledAway
 from qm.node.timekeeping import STEER_EVERY_S, Timekeeper
 from qm.node.versions import LOOK_EVERY_S as VERSIONS_EVERY_S
 from qm.node.versions import Versions
@@ -44,13 +46,16 @@ class Duties:
         auditor: Auditor,
         versions: Versions,
         yielding: Yielding,
+        scaled_away: ScaledAway | None,
         metrics: Metrics,
     ) -> None:
+        """`scaled_away`: where members are pods."""
         self._cluster = cluster
         self._timekeeper = timekeeper
         self._auditor = auditor
         self._versions = versions
         self._yielding = yielding
+        self._scaled_away = scaled_away
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
         self._ticked_ms = 0
         """Cluster time of the last ClockTick: it found what was due before."""
@@ -78,6 +83,9 @@ class Duties:
         begin("steering time", STEER_EVERY_S, self._timekeeper.steer)
         begin("apply version", VERSIONS_EVERY_S, self._versions.look)
         begin("room", ROOM_EVERY_S, self._yielding.look)
+        if self._scaled_away is not None:
+            self._scaled_away.begin()
+            begin("scaling", SCALED_AWAY_EVERY_S, self._scaled_away.look)
         begin("audit", AUDIT_EVERY_S, self._auditor.mark, first_after_s=AUDIT_EVERY_S)
         begin("audit result", COLLECT_EVERY_S, self._auditor.collect)
 

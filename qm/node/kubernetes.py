@@ -136,10 +136,17 @@ async def is_scaled_away(config: KubernetesSection, pod: str) -> bool:
 
     No replicas at all is a cluster that is stopped, not one without members.
     """
-    ordinal = pod.removeprefix(f"{config.stateful_set}-")
-    if not config.stateful_set or not ordinal.isdecimal():
+    ordinal = ordinal_of(config.stateful_set, pod)
+    if ordinal is None:
         return False
-    return 0 < await ApiServer(ServiceAccount(config)).replicas(config.stateful_set) <= int(ordinal)
+    return 0 < await ApiServer(ServiceAccount(config)).replicas(config.stateful_set) <= ordinal
+
+
+def ordinal_of(stateful_set: str, pod: str) -> int | None:
+    """Return a pod's number in its StatefulSet; None if it is not of this one."""
+    ordinal = pod.removeprefix(f"{stateful_set}-")
+    is_one = bool(stateful_set) and ordinal != pod and ordinal.isascii() and ordinal.isdecimal()
+    return int(ordinal) if is_one else None
 
 
 def _line(path: Path) -> str:

@@ -32,6 +32,7 @@ from qm.node.members import Members
 from qm.node.operations import NodeOperations
 from qm.node.replicated import Hooks, ReplicatedConfig, ReplicatedStore
 from qm.node.rounds import Rounds
+from qm.node.scaled_away import scaled_away
 from qm.node.status import inspect_reply
 from qm.node.timekeeping import Timekeeper
 from qm.node.versions import Versions
@@ -101,7 +102,13 @@ class Service:
             lambda: self.disk.admits_messages, self.members.inspect_all, self.members.transfer
         )
         self._duties = Duties(
-            self.replicated, timekeeper, self._auditor, versions, yielding, metrics
+            self.replicated,
+            timekeeper,
+            self._auditor,
+            versions,
+            yielding,
+            scaled_away(config.kubernetes, self.members),
+            metrics,
         )
         self.msmq: Final = MsmqEndpoint(config, self.replicated, metrics)
         drain = Drain(self.replicated, self.msmq)

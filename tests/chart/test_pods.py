@@ -121,12 +121,25 @@ def test_a_release_is_born_restarted_and_scaled_up_and_down_under_load(tmp_path:
                 release.server.replicas = 3
                 assert "no member any more" in await pods[3].stop()
 
+            async def scale_up_and_lose() -> None:
+                await pods[3].lose_volume()
+                release.server.replicas = 4
+                await pods[3].start()
+                await pods[3].ready()
+                while await voters(release, pods[0]) != [*founders, f"{pods[3].name}.2"]:
+                    await asyncio.sleep(0.1)
+                release.server.replicas = 3
+                await pods[3].kill()
+                while await voters(release, pods[0]) != founders:
+                    await asyncio.sleep(0.1)
+
             async with Run(await plan(release, pods, tmp_path)) as run:
                 await run.send(1.0)
                 await under_load(run, asyncio.create_task(roll()))
                 await under_load(run, asyncio.create_task(scale_up()))
                 assert await voters(release, pods[0]) == [*founders, f"{pods[3].name}.1"]
                 await under_load(run, asyncio.create_task(scale_down()))
+                await under_load(run, asyncio.create_task(scale_up_and_lose()))
                 await run.settle(SETTLE_S)
                 verdict = await run.verdict()
             assert verdict.holds, verdict
