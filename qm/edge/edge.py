@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 import msgspec
@@ -33,6 +34,7 @@ from qm.session import CloseReason
 from qm.store.cluster import Cluster, Leadership
 from qm.wire.guid import Guid
 
+NO_LEADER: Final = "there is no leader: is a majority of the nodes up and connected?"
 LISTEN_RETRY_S: Final = 1.0
 """Between attempts to take an address again."""
 
@@ -60,27 +62,34 @@ class Edge:
         self._changed = asyncio.Event()
         self._supervisor: asyncio.Task[None] | None = None
         self._no_leader: asyncio.TimerHandle | None = None
+        self._leaderless_since: float | None = -inf
+        """Loop time; None while there is a leader, minus infinity until there was one."""
         self._is_leaving = False
         self._unlisten: Callable[[], None] | None = None
 
     # What the node asks --------------------------------------------------------------------
 
-    @property
-    def not_ready_reason(self) -> str | None:
-        """Why peers are not served at this moment; None when they are."""
+    def not_ready_reason(self, no_leader_max_s: float | None = None) -> str | None:
+        """Return why peers are not served; None when they are.
+
+        While a leader's successor is awaited they are, for `no_leader_max_s` seconds: this edge's
+        setting, if it is None (DESIGN section 7).
+        """
         if self._is_leaving:
             return "the edge is stopping"
         if self.relay.queue_manager is None:
             return "the cluster has no identity yet: run `qm cluster init`"
-        if not self._has_leader:
-            return "no leader is known"
+        awaited_s = self._settings.no_leader_max_s if no_leader_max_s is None else no_leader_max_s
+        since = None if self._has_leader else self._leaderless_since
+        if since is not None and self._loop.time() - since >= awaited_s:
+            return NO_LEADER
         is_waiting = self._is_online and not self._listeners.is_open
         return "the MSMQ listeners are not open yet" if is_waiting else None
 
     @property
     def is_ready(self) -> bool:
         """Whether peers are served."""
-        return self.not_ready_reason is None
+        return self.not_ready_reason() is None
 
     @property
     def endpoints(self) -> list[tuple[str, int]]:
@@ -205,19 +214,24 @@ class Edge:
         if self._is_leaving:
             return
         if not self._has_leader:
+            if self._leaderless_since is None:
+                self._leaderless_since = self._loop.time()
             if self._no_leader is None:
                 self._no_leader = self._loop.call_later(
                     self._settings.no_leader_max_s, self._on_no_leader
                 )
-        elif self.relay.queue_manager is not None:
+            return
+        self._leaderless_since = None
+        if self._no_leader is not None:
+            self._no_leader.cancel()
+            self._no_leader = None
+        if self.relay.queue_manager is not None:
             self._is_wanted = self._is_online
             self._changed.set()
 
     def _on_no_leader(self) -> None:
         """The time is over in which a leader's successor is awaited."""
         self._no_leader = None
-        if self._has_leader:
-            return
         self._is_wanted = False
         self._changed.set()
         self._close_sessions(CloseReason.NO_LEADER, "")

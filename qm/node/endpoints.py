@@ -68,9 +68,11 @@ class MsmqEndpoint:
             found |= {str(info[4][0]): None for info in infos}
         return tuple(found)
 
-    def not_ready_reason(self) -> str | None:
-        """Return why peers are not served now; None when they are."""
-        return "the MSMQ endpoint is starting" if self.edge is None else self.edge.not_ready_reason
+    def not_ready_reason(self, no_leader_max_s: float | None = None) -> str | None:
+        """Return why peers are not served; see `Edge.not_ready_reason`."""
+        if self.edge is None:
+            return "the MSMQ endpoint is starting"
+        return self.edge.not_ready_reason(no_leader_max_s)
 
     def session_count(self) -> int:
         """Return how many peers are connected here."""

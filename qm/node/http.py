@@ -1,27 +1,42 @@
 """Health and metrics over HTTP, for load balancers and Prometheus: status codes say enough.
 
 /livez   200 while the process answers
-/readyz  200 when clients and peers should come here, else 503 and why not
+/readyz  200 when clients and peers should come here, else 503 and why not. A node that lost its
+         leader awaits the next for 5 s, or for as long as the query `?no_leader_max_s=` says.
+         `?hold=` has the answer kept back for so many seconds: 503 if the node was ready at no time
+         of them. Who asks again and again learns by a broken connection that the process died
 /leader  200 on the node that leads, else 503 and who does
 /metrics everything in the metric table
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Final, Protocol
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 HEADER_BYTES_MAX: Final = 8_190
+NO_LEADER_KEY: Final = "no_leader_max_s"
+HOLD_KEY: Final = "hold"
+HOLD_MAX_S: Final = 5.0
+HELD_LOOK_S: Final = 0.05
+"""How often a node that keeps its answer back looks whether it is ready."""
 _OK: Final = 200
+_BAD_REQUEST: Final = 400
 _UNAVAILABLE: Final = 503
 
 
 class Health(Protocol):
     """What the endpoint asks of its node."""
 
-    def not_ready_reason(self) -> str | None:
-        """Return why nobody should come here now; None when everybody may."""
+    def not_ready_reason(self, no_leader_max_s: float | None = None) -> str | None:
+        """Return why nobody should come here now; None when everybody may.
+
+        A lost leader's successor is awaited for `no_leader_max_s` seconds; None: for as long as
+        sessions stay open without (`EdgeSettings.no_leader_max_s`).
+        """
 
     def leader(self) -> str | None:
         """Return who leads and serves, as far as this node knows."""
@@ -66,6 +81,12 @@ class HttpServer:
         await self._runner.setup()
         await web.TCPSite(self._runner, self._host, self._port, reuse_port=False).start()
 
+    @property
+    def port(self) -> int:
+        """What it listens on, once it does."""
+        assert self._runner is not None, "not started"
+        return int(self._runner.addresses[0][1])
+
     async def stop(self) -> None:
         """Stop listening."""
         if self._runner is not None:
@@ -74,10 +95,26 @@ class HttpServer:
     async def _live(self, _: web.Request) -> web.Response:
         return web.Response(text="alive\n")
 
-    async def _ready(self, _: web.Request) -> web.Response:
-        reason = self._health.not_ready_reason()
+    async def _ready(self, request: web.Request) -> web.Response:
+        try:
+            awaited_s = _seconds(request.query.get(NO_LEADER_KEY))
+            hold_s = _seconds(request.query.get(HOLD_KEY)) or 0.0
+        except ValueError:
+            text = f"{NO_LEADER_KEY}, {HOLD_KEY}: seconds, 0 or more\n"
+            return web.Response(status=_BAD_REQUEST, text=text)
+        reason = await self._not_ready_for(min(hold_s, HOLD_MAX_S), awaited_s)
         status = _OK if reason is None else _UNAVAILABLE
         return web.Response(status=status, text=f"{reason or 'ready'}\n")
+
+    async def _not_ready_for(self, hold_s: float, awaited_s: float | None) -> str | None:
+        """Wait; return why the node was ready at no time meanwhile, None if it was."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + hold_s
+        reason = self._health.not_ready_reason(awaited_s)
+        while (left_s := end - loop.time()) > 0:
+            await asyncio.sleep(min(left_s, HELD_LOOK_S) if reason else left_s)
+            reason = reason and self._health.not_ready_reason(awaited_s)
+        return reason
 
     async def _leader(self, _: web.Request) -> web.Response:
         if self._health.leads():
@@ -90,3 +127,13 @@ class HttpServer:
         await self._refresh()
         body = generate_latest(self._registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _seconds(text: str | None) -> float | None:
+    """Return what a query gives as seconds, None if it gives nothing. Raises ValueError."""
+    if text is None:
+        return None
+    seconds = float(text)
+    if not 0 <= seconds < inf:
+        raise ValueError(text)
+    return seconds

@@ -157,14 +157,14 @@ class Node:
 
     # Health
 
-    def not_ready_reason(self) -> str | None:
-        """Return why nobody should come here now; None when everybody may."""
+    def not_ready_reason(self, no_leader_max_s: float | None = None) -> str | None:
+        """See `qm.node.http.Health`."""
         has_entered = self._entering is not None and self._entering.done()
         is_entering = self.config.birth.automatic and not has_entered
         if self.service is None:
             how = self._entry.waits_for if is_entering else "`qm cluster init` or `qm node join`"
             return f"this node belongs to no cluster yet: {how}"
-        reason = self.service.not_ready_reason()
+        reason = self.service.not_ready_reason(no_leader_max_s)
         return f"{reason}; {self._entry.waits_for}" if reason and is_entering else reason
 
     def leader(self) -> str | None:

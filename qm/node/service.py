@@ -11,6 +11,7 @@ from typing import Final
 from qm.api.events import EventLog
 from qm.api.server import ApiConfig, ApiServer
 from qm.archive.limits import STEP_EVERY_S
+from qm.edge.edge import NO_LEADER
 from qm.node import housekeeping
 from qm.node.addresses import AddressBook, host_and_port
 from qm.node.announcing import REFRESH_EVERY_S, Announcer
@@ -158,19 +159,22 @@ class Service:
         if alarm.kind is AlarmKind.DISK_FULL:
             self.disk.full()
 
-    def not_ready_reason(self) -> str | None:
-        """Return why nobody should come here now; None when everybody may."""
+    def not_ready_reason(self, no_leader_max_s: float | None = None) -> str | None:
+        """Return why nobody should come here now; None when everybody may.
+
+        `no_leader_max_s`: see `qm.edge.edge.Edge.not_ready_reason`.
+        """
         if self._is_stopping:
             return "this node is stopping"
         if self._drain.is_draining:
             return "this node drains: `qm cluster undrain` lets it serve again"
         if self.replicated.machine.is_installing:
             return "a snapshot from the leader is replacing this node's state"
-        if self.replicated.leadership.node is None:
-            return "there is no leader: is a majority of the nodes up and connected?"
         if self.replicated.view.ledger.manager is None:
+            if self.replicated.leadership.node is None:
+                return NO_LEADER
             return "the cluster is no queue manager yet: run `qm cluster init` again"
-        return self.msmq.not_ready_reason()
+        return self.msmq.not_ready_reason(no_leader_max_s)
 
     def _on_damage(self, text: str) -> None:
         """This node's rows are not what they were when they were written."""

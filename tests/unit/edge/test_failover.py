@@ -5,9 +5,20 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from qm.edge.edge import NO_LEADER
 from qm.session import CloseReason
-from tests.unit.edge.world import OTHER, World, packet, run, until, world
+from tests.unit.edge.world import (
+    OTHER,
+    Consensus,
+    World,
+    make_edge,
+    packet,
+    run,
+    until,
+    world,
+)
 
 
 async def unanswered(w: World, *, batches: int) -> None:
@@ -96,18 +107,64 @@ def test_without_a_leader_sessions_end_and_nobody_is_accepted() -> None:
             peer = await w.peer()
             w.consensus.lose_leader()
             peer.send(packet(1))
-            assert not w.edge.is_ready
-            assert w.edge.not_ready_reason == "no leader is known"
+            assert w.edge.not_ready_reason(0.0) == NO_LEADER
             await w.closed("no_leader")
+            assert w.edge.not_ready_reason() == NO_LEADER
             await until(lambda: peer.is_gone)
             host, port = w.edge.endpoints[0]
             with pytest.raises(ConnectionRefusedError):
                 await asyncio.open_connection(host, port)
             assert w.edge.held_bytes == 0
             w.consensus.elect("n2")
-            await until(lambda: w.edge.is_ready, lambda: w.edge.not_ready_reason)
+            await until(lambda: w.edge.is_ready, w.edge.not_ready_reason)
             assert w.edge.endpoints == [(host, port)]
             await w.is_unharmed(queue)
+
+    run(scenario())
+
+
+def test_an_edge_stays_ready_while_a_leaders_successor_is_awaited() -> None:
+    async def scenario() -> None:
+        async with world(no_leader_max_s=30.0) as w:
+            assert w.edge.not_ready_reason(0.0) is None
+            for leader in ("n2", "n3"):
+                w.consensus.lose_leader()
+                assert w.edge.not_ready_reason() is None
+                # A front end that moves an address asks for less patience.
+                assert w.edge.not_ready_reason(0.0) == NO_LEADER
+                assert w.edge.not_ready_reason(29.0) is None
+                w.consensus.elect(leader)
+                await until(lambda: w.edge.not_ready_reason(0.0) is None)
+
+    run(scenario())
+
+
+def test_each_loss_of_a_leader_has_its_own_time() -> None:
+    async def scenario() -> None:
+        async with world(no_leader_max_s=0.2) as w:
+            await w.peer()
+            clock = asyncio.get_running_loop().time
+            w.consensus.lose_leader()
+            began = clock()
+            w.consensus.elect("n2")
+            await until(lambda: clock() > began + 0.1)
+            w.consensus.lose_leader()
+            again = clock()
+            await w.closed("no_leader")
+            assert clock() - again >= 0.2
+
+    run(scenario())
+
+
+def test_an_edge_that_never_had_a_leader_is_not_ready() -> None:
+    async def scenario() -> None:
+        consensus = Consensus()
+        consensus.leader = None
+        consensus.provision()
+        edge = make_edge(consensus, CollectorRegistry())
+        await edge.start()
+        assert edge.not_ready_reason() == NO_LEADER
+        await edge.stop()
 
     run(scenario())
 
@@ -134,7 +191,7 @@ def test_a_queue_manager_that_is_taken_offline_receives_from_nobody() -> None:
             await until(lambda: peer.is_gone)
             while await accepts(host, port):
                 pass
-            assert w.edge.is_ready, w.edge.not_ready_reason
+            assert w.edge.is_ready, w.edge.not_ready_reason()
             # A change of leader does not bring it back.
             w.consensus.elect("n2")
             await until(lambda: w.edge.relay.is_connected)
@@ -159,12 +216,12 @@ def test_a_node_cut_off_from_the_leader(is_long: bool) -> None:
             w.consensus.lose_contact()
             peer.send(packet(1))
             await unanswered(w, batches=1)
-            assert not w.edge.is_ready
+            assert w.edge.not_ready_reason(0.0) == NO_LEADER
             if is_long:
                 await w.closed("no_leader")
                 await until(lambda: peer.is_gone)
             w.consensus.regain_contact()
-            await until(lambda: w.edge.is_ready, lambda: w.edge.not_ready_reason)
+            await until(lambda: w.edge.is_ready, w.edge.not_ready_reason)
             if is_long:
                 peer = await w.peer()
                 peer.send(packet(1))
@@ -218,9 +275,9 @@ def test_before_birth_nobody_is_served() -> None:
             host, port = w.edge.endpoints[0]
             with pytest.raises(ConnectionRefusedError):
                 await asyncio.open_connection(host, port)
-            assert "no identity" in str(w.edge.not_ready_reason)
+            assert "no identity" in str(w.edge.not_ready_reason())
             w.consensus.provision()
-            await until(lambda: w.edge.is_ready, lambda: w.edge.not_ready_reason)
+            await until(lambda: w.edge.is_ready, w.edge.not_ready_reason)
             await w.is_unharmed(w.consensus.create("orders"))
 
     run(scenario())

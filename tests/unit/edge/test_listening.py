@@ -73,9 +73,9 @@ def test_an_address_taken_meanwhile_is_tried_again() -> None:
             w.consensus.lose_leader()
             taken = await listening(host, port)
             w.consensus.elect("n2")
-            await until(lambda: "not open" in str(w.edge.not_ready_reason))
+            await until(lambda: "not open" in str(w.edge.not_ready_reason()))
             taken.close()
-            await until(lambda: w.edge.is_ready, lambda: w.edge.not_ready_reason)
+            await until(lambda: w.edge.is_ready, w.edge.not_ready_reason)
             assert (await w.peer()).is_open
 
     run(scenario())

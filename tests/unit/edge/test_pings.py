@@ -58,6 +58,7 @@ def test_the_answer_says_whether_a_session_would_be_accepted() -> None:
             peer.transport.close()
             await until(lambda: w.metric("quorate_connections") == 0)
             w.consensus.lose_leader()
+            await until(lambda: not w.edge.is_ready)
             questions.ask(2)
             await until(lambda: len(questions.answers) == 2)
             w.consensus.elect("n2")

@@ -340,7 +340,7 @@ class World:
         self.consensus.elect("n1")
         self.edge = make_edge(self.consensus, CollectorRegistry())
         await self.edge.start()
-        await until(lambda: self.edge.is_ready, lambda: self.edge.not_ready_reason)
+        await until(lambda: self.edge.is_ready, self.edge.not_ready_reason)
 
     def metric(self, name: str, **labels: str) -> float:
         """Return a metric's value, 0 for one that has none."""
@@ -428,7 +428,7 @@ async def world(
     made = World(consensus, edge, registry)
     try:
         if is_provisioned:
-            await until(lambda: edge.is_ready, lambda: edge.not_ready_reason)
+            await until(lambda: edge.is_ready, edge.not_ready_reason)
         yield made
     finally:
         made.close()
