@@ -4,17 +4,17 @@ Cost follows batches: a message costs its body's read and an element per column.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Final
 
 from qm.api.applied import AppliedWatch
 from qm.api.properties import properties_of
 from qm.model.queries import PositionInfo
-from qm.model.results import RequestResult
-from qm.model.rows import PositionFlag, class_of
+from qm.model.results import MessageColumns
+from qm.model.rows import PositionFlag
 from qm.model.state import BODY_ORDINAL_SYNTHETIC_FIRST
 from qm.pb import data_pb2
-from qm.store.bodies import BodyPlace
+from qm.store.bodies import BodyPlaces, Packets
 from qm.store.cluster import Cluster
 from qm.wire.limits import TRANSACTION_ID_MAX
 from qm.wire.patch import patch_message_id, patch_transaction
@@ -31,9 +31,6 @@ BODY_WAIT_S: Final = 10.0
 """For this node to apply what the leader has."""
 _WITH_PACKETS: Final = (data_pb2.PACKETS, data_pb2.PACKETS_AND_PROPERTIES)
 
-Stored = RequestResult | PositionInfo
-"""What knows of a body where it lies."""
-
 
 class Bodies:
     """Packets as this node has them."""
@@ -42,107 +39,127 @@ class Bodies:
         self._cluster = cluster
         self._applied = applied
 
-    async def ready(self, results: Sequence[RequestResult]) -> None:
+    async def ready(self, messages: MessageColumns) -> None:
         """Return when this node holds the bodies of results. Raises OutOfTime, Unavailable."""
-        newest = max((result.body_index for result in results), default=0)
-        await self._applied.reached(newest, BODY_WAIT_S)
+        await self._applied.reached(max(messages.body_indexes, default=0), BODY_WAIT_S)
 
-    def of_all(self, stored: Sequence[Stored]) -> list[bytes]:
-        """Return the packets of results or positions, in order. Raises BodyDamaged."""
+    def of_all(self, messages: MessageColumns) -> Packets:
+        """Return the packets of messages, in order. Raises BodyDamaged."""
         packets = self._cluster.read_bodies(
-            [
-                BodyPlace(
-                    item.body_index,
-                    item.body_offset,
-                    item.body_length,
-                    item.body_ordinal,
-                    item.body_crc32,
-                )
-                for item in stored
-            ]
+            BodyPlaces(
+                messages.body_indexes,
+                messages.body_offsets,
+                messages.body_lengths,
+                messages.body_ordinals,
+                messages.body_crc32s,
+            )
         )
         manager = self._cluster.view.ledger.manager
         assert manager is not None, "a body of no queue manager"
-        own = manager.identifier
-        for k, item in enumerate(stored):
-            if (
-                item.source_queue_manager == own
-                and item.body_ordinal < BODY_ORDINAL_SYNTHETIC_FIRST
-            ):
-                packets[k] = completed(packets[k], item.message_ordinal, item.flags)
+        if manager.identifier in messages.source_queue_managers:
+            return _completed(packets, messages, manager.identifier)
         return packets
 
     def of_position(self, position: PositionInfo) -> bytes:
         """Return the packet of a position. Raises BodyDamaged."""
-        return self.of_all([position])[0]
+        return self.of_all(columns_of_positions([position])).block
 
 
-def completed(packet: bytes, ordinal: int, flags: int) -> bytes:
-    """Return a packet that was stored before apply gave it its MessageID and its transaction's
-    ends.
+def _completed(packets: Packets, messages: MessageColumns, own: bytes) -> Packets:
+    """Return packets of which some were stored before apply gave them their MessageIDs and their
+    transaction's ends.
     """
-    ready = bytearray(packet)
-    patch_message_id(ready, 0, ordinal)
-    head = peek_head(ready, 0)
+    block = bytearray(packets.block)
+    at = 0
+    for k, length in enumerate(packets.lengths):
+        is_synthetic = messages.body_ordinals[k] >= BODY_ORDINAL_SYNTHETIC_FIRST
+        if messages.source_queue_managers[k] == own and not is_synthetic:
+            _complete(block, at, messages.message_ordinals[k], messages.flags[k])
+        at += length
+    return Packets(bytes(block), packets.lengths)
+
+
+def _complete(block: bytearray, at: int, ordinal: int, flags: int) -> None:
+    patch_message_id(block, at, ordinal)
+    head = peek_head(block, at)
     if is_transactional(head):
-        at = transaction_header_offset(ready, 0, head)
-        header = int.from_bytes(ready[at : at + 4], "little")
+        header_at = transaction_header_offset(block, at, head)
+        header = int.from_bytes(block[header_at : header_at + 4], "little")
         patch_transaction(
-            ready,
-            0,
+            block,
+            at,
             transaction_id=header >> ID_SHIFT & TRANSACTION_ID_MAX,
             is_first=bool(flags & PositionFlag.FIRST_IN_TRANSACTION),
             is_last=bool(flags & PositionFlag.LAST_IN_TRANSACTION),
         )
-    return bytes(ready)
 
 
-def batches_of_results(
-    bodies: Bodies, results: Sequence[RequestResult], view: int, bytes_max: int
+def columns_of_positions(positions: Sequence[PositionInfo]) -> MessageColumns:
+    """Return positions as columns."""
+    return MessageColumns(
+        (),
+        [one.queue_id for one in positions],
+        [one.lookup_identifier for one in positions],
+        [one.message_class for one in positions],
+        [int(one.flags) for one in positions],
+        [one.body_index for one in positions],
+        [one.body_offset for one in positions],
+        [one.body_length for one in positions],
+        [one.body_ordinal for one in positions],
+        [one.body_crc32 for one in positions],
+        [one.source_queue_manager for one in positions],
+        [one.message_ordinal for one in positions],
+        [one.arrival_time for one in positions],
+    )
+
+
+def batches_of(
+    bodies: Bodies, messages: MessageColumns, view: int, bytes_max: int
 ) -> Iterator[tuple[data_pb2.MessageBatch, int]]:
-    """Yield results that have messages in batches, with the number of results in each."""
-    begin = 0
-    while begin < len(results):
-        end, size = begin, 0
-        while end < len(results):
-            size += results[end].body_length
-            if end > begin and size > bytes_max:
-                break
-            end += 1
-        together = results[begin:end]
-        batch = _batch(bodies.of_all(together), together, view)
-        batch.numbers.extend([result.number for result in together])
-        batch.message_classes.extend([class_of(result.class_code) for result in together])
-        yield batch, end - begin
-        begin = end
+    """Yield messages in batches, with the number of messages in each."""
+    if not messages.count:
+        return
+    ends = [0]
+    size = 0
+    for k, length in enumerate(messages.body_lengths):
+        size += length
+        if size > bytes_max and k > ends[-1]:
+            ends.append(k)
+            size = length
+    if len(ends) == 1:
+        yield _batch(bodies, messages, view), messages.count
+        return
+    for begin, end in pairwise((*ends, messages.count)):
+        yield _batch(bodies, messages.part(begin, end), view), end - begin
 
 
 def batch_of_positions(
     bodies: Bodies, positions: Sequence[PositionInfo], view: int
 ) -> data_pb2.MessageBatch:
     """Return positions as one batch; the caller bounded their bytes."""
-    batch = _batch(bodies.of_all(positions), positions, view)
-    batch.message_classes.extend([position.message_class for position in positions])
-    return batch
+    return _batch(bodies, columns_of_positions(positions), view)
 
 
-def _batch(packets: Sequence[bytes], stored: Sequence[Stored], view: int) -> data_pb2.MessageBatch:
-    """Return the columns that results and positions have in common."""
+def _batch(bodies: Bodies, messages: MessageColumns, view: int) -> data_pb2.MessageBatch:
+    packets = bodies.of_all(messages)
+    offsets = [*accumulate(packets.lengths, initial=0)]
     batch = data_pb2.MessageBatch(
-        lookup_identifiers=[item.lookup_identifier for item in stored],
-        queue_ids=[item.queue_id for item in stored],
-        arrived_times_s=[item.arrival_time for item in stored],
-        flags=[int(item.flags) & SHOWN_FLAGS for item in stored],
+        numbers=messages.numbers,
+        lookup_identifiers=messages.lookup_identifiers,
+        queue_ids=messages.queue_ids,
+        arrived_times_s=messages.arrival_times,
+        message_classes=messages.message_classes,
+        flags=[flags & SHOWN_FLAGS for flags in messages.flags],
     )
     if view in _WITH_PACKETS:
-        batch.packets = b"".join(packets)
-        batch.offsets.extend(accumulate(map(len, packets), initial=0))
+        batch.packets = packets.block
+        batch.offsets.extend(offsets)
     if view != data_pb2.PACKETS:
         with_body = view != data_pb2.PROPERTIES_WITHOUT_BODY
-        for packet, item in zip(packets, stored, strict=True):
-            batch.properties.append(
-                properties_of(
-                    packet, item.lookup_identifier, item.arrival_time, with_body=with_body
-                )
-            )
+        places = zip(
+            pairwise(offsets), messages.lookup_identifiers, messages.arrival_times, strict=True
+        )
+        for (begin, end), key, arrival_time in places:
+            packet = packets.block[begin:end]
+            batch.properties.append(properties_of(packet, key, arrival_time, with_body=with_body))
     return batch

@@ -6,7 +6,6 @@ from typing import Final
 
 from qm.api.errors import InvalidArgument, LimitReached
 from qm.model.limits import UNCONFIRMED_RESULTS_PER_CLIENT_MAX
-from qm.model.results import RequestResult
 
 CREDIT_MAX: Final = UNCONFIRMED_RESULTS_PER_CLIENT_MAX
 """Numbers without a result; more could not be confirmed in time."""
@@ -48,17 +47,17 @@ class Credit:
         first, last = self._ranges[0]
         return first, min(last - first + 1, count_max)
 
-    def answered(self, results: Sequence[RequestResult]) -> None:
+    def answered(self, numbers: Sequence[int]) -> None:
         """Numbers of the head have results; ascending."""
-        if not results:
+        if not numbers:
             return
         first, last = self._ranges.popleft()
         left: list[tuple[int, int]] = []
-        for result in results:
-            if first < result.number:
-                left.append((first, result.number - 1))
-            first = result.number + 1
+        for number in numbers:
+            if first < number:
+                left.append((first, number - 1))
+            first = number + 1
         if first <= last:
             left.append((first, last))
         self._ranges.extendleft(reversed(left))
-        self.count -= len(results)
+        self.count -= len(numbers)

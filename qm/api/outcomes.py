@@ -1,10 +1,10 @@
 """What commands return, read back with its types; from another node sequences come as lists."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from qm.model.effects import Outcome
-from qm.model.results import RequestResult, ResultRow
+from qm.model.results import MessageColumns, RequestResult, ResultRow, columns_of
 from qm.model.rows import ResultKind
 
 _MESSAGES = (ResultKind.RECEIVED, ResultKind.BORROWED)
@@ -38,6 +38,30 @@ def results_of(outcome: Outcome) -> Sequence[RequestResult]:
         return ()
     results: Sequence[RequestResult] = value.unpack() if isinstance(value, ResultRow) else value
     return results
+
+
+class Answers(NamedTuple):
+    """What a run of numbers came to."""
+
+    numbers: Sequence[int]
+    """That have a result, ascending."""
+    messages: MessageColumns
+    others: Sequence[int]
+    """Numbers with a status alone."""
+
+
+def answers_of(outcome: Outcome) -> Answers:
+    """Return the results of a ReceiveRun or CancelRequests in columns."""
+    value: Any = outcome.value
+    if isinstance(value, ResultRow):
+        columns = value.columns()
+        return Answers(columns.numbers, columns, ())
+    results = results_of(outcome)
+    return Answers(
+        [result.number for result in results],
+        columns_of([result for result in results if has_message(result)]),
+        [result.number for result in results if not has_message(result)],
+    )
 
 
 def has_message(result: RequestResult) -> bool:

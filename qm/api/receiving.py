@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from qm.api.batches import BATCH_BYTES_MAX, Bodies, batches_of_results
+from qm.api.batches import BATCH_BYTES_MAX, Bodies, batches_of
 from qm.api.errors import InvalidArgument, MsmqError, check
 from qm.api.handles import Handles, OpenCursor
 from qm.api.identity import Principal
@@ -31,7 +31,7 @@ from qm.model.commands import (
 )
 from qm.model.effects import Outcome
 from qm.model.limits import POSITIONS_PER_ENTRY_MAX
-from qm.model.results import RequestResult
+from qm.model.results import RequestResult, columns_of
 from qm.pb import data_pb2
 from qm.wire.codes import MQ_OK, ErrorCode
 from qm.wire.message_class import MessageClass
@@ -168,8 +168,9 @@ class Receiving:
             raise InvalidArgument("request.number", "the number was used by another kind of call")
         reply = data_pb2.ReceiveReply(status=missed[0] if missed and len(taken) < count else MQ_OK)
         if taken:
-            await self._bodies.ready(taken)
-            batch, fitted = next(batches_of_results(self._bodies, taken, view, BATCH_BYTES_MAX))
+            messages = columns_of(taken)
+            await self._bodies.ready(messages)
+            batch, fitted = next(batches_of(self._bodies, messages, view, BATCH_BYTES_MAX))
             reply.messages.CopyFrom(batch)
             if fitted < len(taken):
                 reply.ask_again_from = taken[fitted].number

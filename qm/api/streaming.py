@@ -9,19 +9,18 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
-from qm.api.batches import BATCH_BYTES_MAX, Bodies, batches_of_results
+from qm.api.batches import BATCH_BYTES_MAX, Bodies, batches_of
 from qm.api.credit import Credit
 from qm.api.errors import InvalidArgument, MsmqError, TryAgain, check
 from qm.api.handles import RECEIVING, Handles
 from qm.api.identity import Principal
-from qm.api.outcomes import has_message, results_of
+from qm.api.outcomes import Answers, answers_of
 from qm.api.proposing import Proposer
 from qm.api.sessions import Sessions
 from qm.api.waits import Reader, Waits
 from qm.model.commands import CancelRequests, Confirm, ReceiveRun
 from qm.model.effects import Outcome
 from qm.model.queries import get_client
-from qm.model.results import RequestResult
 from qm.pb import data_pb2
 from qm.store.cluster import Cluster
 from qm.wire.codes import ErrorCode
@@ -192,42 +191,40 @@ class Streaming:
         stream.flight = _Flight(run, asyncio.ensure_future(self._proposer.repeat(run)))
         return stream.flight
 
-    async def _land(self, stream: _Stream, flight: _Flight) -> Sequence[RequestResult]:
+    async def _land(self, stream: _Stream, flight: _Flight) -> Answers:
         """Return what a run came to, and launch the next while there is credit and messages."""
         try:
             (outcome,) = await flight.outcomes
         finally:
             stream.flight = None
-        results = results_of(outcome)
-        if not results:
+        answers = answers_of(outcome)
+        if not answers.numbers:
             check(outcome.status)
         stream.confirmed_upto = max(stream.confirmed_upto, flight.run.confirmed_upto)
-        stream.credit.answered(results)
+        stream.credit.answered(answers.numbers)
         stream.credit_changed()
-        if len(results) < flight.run.count:
+        if len(answers.numbers) < flight.run.count:
             stream.reader.missed()
         elif stream.credit.count and not stream.is_ended:
             self._launch(stream)
-        return results
+        return answers
 
     async def _round(self, stream: _Stream) -> Replies:
         """One run; the next is under way while this one's bodies are read and sent."""
-        results = await self._land(stream, stream.flight or self._launch(stream))
+        answers = await self._land(stream, stream.flight or self._launch(stream))
         for _ in range(LAUNCH_ROUNDS if stream.flight is not None else 0):
             await asyncio.sleep(0)
-        async for reply in self._replies(stream, results):
+        async for reply in self._replies(stream, answers):
             yield reply
 
-    async def _replies(self, stream: _Stream, results: Sequence[RequestResult]) -> Replies:
-        messages = [result for result in results if has_message(result)]
+    async def _replies(self, stream: _Stream, answers: Answers) -> Replies:
+        messages = answers.messages
         await self._bodies.ready(messages)
-        for batch, _ in batches_of_results(self._bodies, messages, stream.view, BATCH_BYTES_MAX):
+        for batch, _ in batches_of(self._bodies, messages, stream.view, BATCH_BYTES_MAX):
             yield data_pb2.StreamReply(messages=batch)
-        if len(messages) < len(results):
+        if answers.others:
             cancelled = [
-                data_pb2.StreamCredit(first_number=result.number, count=1)
-                for result in results
-                if not has_message(result)
+                data_pb2.StreamCredit(first_number=number, count=1) for number in answers.others
             ]
             yield data_pb2.StreamReply(cancelled=cancelled)
 
@@ -259,8 +256,8 @@ class Streaming:
                 stream.client_id, first, count, ErrorCode.MQ_ERROR_OPERATION_CANCELLED
             )
             (outcome,) = await self._proposer.repeat(command)
-            results = results_of(outcome)
+            answers = answers_of(outcome)
             check(outcome.status)
-            stream.credit.answered(results)
-            async for reply in self._replies(stream, results):
+            stream.credit.answered(answers.numbers)
+            async for reply in self._replies(stream, answers):
                 yield reply

@@ -33,7 +33,7 @@ from qm.node.quarantine import Quarantine
 from qm.node.reading import ReadState
 from qm.node.streams import LocalStream, RemoteStream
 from qm.node.weights import Weights
-from qm.store.bodies import BodyPlace
+from qm.store.bodies import BodyPlace, BodyPlaces, Packets
 from qm.store.cluster import (
     PROPOSE_WAIT_MS,
     ClusterListener,
@@ -240,7 +240,7 @@ class ReplicatedStore:
         self._check_readable()
         return self.machine.store.bodies.read(place)
 
-    def read_bodies(self, places: Sequence[BodyPlace]) -> list[bytes]:
+    def read_bodies(self, places: BodyPlaces) -> Packets:
         """See Cluster.read_bodies."""
         self._check_readable()
         return self.machine.store.bodies.read_all(places)

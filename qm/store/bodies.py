@@ -6,7 +6,9 @@ current blob file, and the copies are durable before the segment goes.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from itertools import pairwise
+from operator import add
+from typing import Final, NamedTuple
 
 import msgspec
 from zlib_ng.zlib_ng import crc32
@@ -43,6 +45,27 @@ class BodyPlace(msgspec.Struct, frozen=True, gc=False):
     crc32: int
 
 
+class BodyPlaces(NamedTuple):
+    """Places of several bodies, field by field; columns of one length."""
+
+    indexes: Sequence[int]
+    offsets: Sequence[int]
+    lengths: Sequence[int]
+    ordinals: Sequence[int]
+    checksums: Sequence[int]
+
+    def at(self, k: int) -> BodyPlace:
+        """Return one of them."""
+        return BodyPlace(*[column[k] for column in self])
+
+
+class Packets(NamedTuple):
+    """Raw packets, back to back."""
+
+    block: bytes
+    lengths: Sequence[int]
+
+
 class Bodies:
     """Reads bodies, and moves them when the log goes on without them."""
 
@@ -65,28 +88,33 @@ class Bodies:
         _check(packet, place)
         return packet
 
-    def read_all(self, places: Sequence[BodyPlace]) -> list[bytes]:
+    def read_all(self, places: BodyPlaces) -> Packets:
         """Return raw packets; neighbours in the log are read at once. Raises BodyDamaged."""
-        packets: list[bytes] = []
-        for neighbours in _neighbours(places):
-            packets += self._read_neighbours(neighbours)
-        return packets
+        blocks: list[bytes] = []
+        lengths: list[int] = []
+        for begin, end in _neighbours(places):
+            self._read_neighbours(places, begin, end, blocks, lengths)
+        return Packets(b"".join(blocks), lengths)
 
-    def _read_neighbours(self, places: Sequence[BodyPlace]) -> list[bytes]:
-        if len(places) == 1:
-            return [self.read(places[0])]
-        begin, last = places[0].offset, places[-1]
-        try:
-            block = self._log.read(last.index, begin, last.offset + last.length - begin)
-        except Compacted:
-            return [self.read(place) for place in places]
-        packets = []
-        for place in places:
-            at = place.offset - begin
-            packet = block[at : at + place.length]
-            _check(packet, place)
-            packets.append(packet)
-        return packets
+    def _read_neighbours(
+        self, places: BodyPlaces, begin: int, end: int, blocks: list[bytes], lengths: list[int]
+    ) -> None:
+        """Append the packets of places begin ... end - 1, and how long each is."""
+        if end - begin > 1:
+            offset, own = places.offsets[begin], places.lengths[begin:end]
+            try:
+                block = self._log.read(places.indexes[begin], offset, sum(own))
+            except Compacted:
+                pass
+            else:
+                _check_all(block, places, begin, end)
+                blocks.append(block)
+                lengths += own
+                return
+        for k in range(begin, end):
+            packet = self.read(places.at(k))
+            blocks.append(packet)
+            lengths.append(len(packet))
 
     def _synthetic(self, index: int, ordinal: int) -> bytes:
         row = self._state.get(Table.SYNTHETIC, BODY_KEY.pack(index, ordinal))
@@ -189,19 +217,35 @@ def _check(packet: bytes, place: BodyPlace) -> None:
         )
 
 
-def _neighbours(places: Sequence[BodyPlace]) -> Iterator[Sequence[BodyPlace]]:
-    """Yield the places in order, those that follow one another in an entry together."""
-    begin = 0
-    index, end = -1, 0
-    for k, place in enumerate(places):
-        is_synthetic = place.ordinal >= BODY_ORDINAL_SYNTHETIC_FIRST
-        if k > begin and (is_synthetic or place.index != index or place.offset != end):
-            yield places[begin:k]
-            begin = k
-        index = -1 if is_synthetic else place.index
-        end = place.offset + place.length
-    if places:
-        yield places[begin:]
+def _check_all(block: bytes, places: BodyPlaces, begin: int, end: int) -> None:
+    view, at = memoryview(block), 0
+    columns = zip(places.lengths[begin:end], places.checksums[begin:end], strict=True)
+    for k, (length, checksum) in enumerate(columns, begin):
+        if crc32(view[at : at + length]) != checksum:
+            _check(block[at : at + length], places.at(k))
+        at += length
+
+
+def _neighbours(places: BodyPlaces) -> Iterator[tuple[int, int]]:
+    """Yield the places in order as (begin, end), those that follow one another in an entry
+    together.
+    """
+    indexes, offsets, ordinals = places.indexes, places.offsets, places.ordinals
+    if not indexes:
+        return
+    ends = [*map(add, offsets, places.lengths)]
+    breaks = {
+        k
+        for k, (before, index, end, offset) in enumerate(
+            zip(indexes, indexes[1:], ends, offsets[1:], strict=False), 1
+        )
+        if before != index or end != offset
+    }
+    if max(ordinals) >= BODY_ORDINAL_SYNTHETIC_FIRST:
+        for k, ordinal in enumerate(ordinals):
+            if ordinal >= BODY_ORDINAL_SYNTHETIC_FIRST:
+                breaks |= {k, k + 1} - {0, len(ordinals)}
+    yield from pairwise((0, *sorted(breaks), len(indexes)))
 
 
 def whole_entry(log: LogReader, index: int) -> bytes:

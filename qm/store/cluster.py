@@ -16,7 +16,7 @@ from qm.model.commands import Command
 from qm.model.effects import Applied, Outcome
 from qm.model.queries import View
 from qm.model.state import State
-from qm.store.bodies import BodyPlace
+from qm.store.bodies import BodyPlace, BodyPlaces, Packets
 
 RELAY_BATCHES_MAX = 64
 """Batches of one relay stream that have no result yet; then `RelayStream.room` is 0."""
@@ -185,7 +185,7 @@ class Cluster(Protocol):
     def read_body(self, place: BodyPlace) -> bytes:
         """Return a stored packet of this node. Raises BodyDamaged, KeyError when it is gone."""
 
-    def read_bodies(self, places: Sequence[BodyPlace]) -> list[bytes]:
+    def read_bodies(self, places: BodyPlaces) -> Packets:
         """Return stored packets, in order; as `read_body`, but cheaper where they are neighbours.
 
         Whoever calls bounds their bytes.

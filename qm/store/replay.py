@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
-from qm.model.rows import unpack_position
+from qm.model.rows import POSITION_ROW
 from qm.model.state import Table
 from qm.store.audit import Mark
-from qm.store.bodies import BodyPlace
+from qm.store.bodies import BodyPlaces
 from qm.store.rocks import AppliedPoint, RocksState
 from qm.store.store import Store
 from raft.log_view import Compacted, Unavailable
@@ -28,6 +28,8 @@ RETAINED_BYTES: Final = 64 * 1024 * 1024
 ALIVE_SHARE_MIN: Final = 0.9
 """Of each blob file of a compact state."""
 _SCAN_ROWS: Final = 1024
+_BODY_FIELDS: Final = slice(3, 8)
+"""Of POSITION_ROW: what BodyPlaces has as columns."""
 _KEY_END: Final = b"\xff" * 24
 
 
@@ -96,7 +98,7 @@ class Replay:
         count, low = 0, b""
         while True:
             rows = self.state.scan(Table.POSITION, low, _KEY_END, _SCAN_ROWS)
-            self._store.bodies.read_all([_place(row) for _, row in rows])
+            self._store.bodies.read_all(_places([row for _, row in rows]))
             count += len(rows)
             if len(rows) < _SCAN_ROWS:
                 return count
@@ -112,15 +114,9 @@ class Replay:
         shutil.rmtree(self._path, ignore_errors=True)
 
 
-def _place(row: bytes) -> BodyPlace:
-    position = unpack_position(row)
-    return BodyPlace(
-        position.body_index,
-        position.body_offset,
-        position.body_length,
-        position.body_ordinal,
-        position.body_crc32,
-    )
+def _places(rows: Sequence[bytes]) -> BodyPlaces:
+    fields = [POSITION_ROW.unpack(row)[_BODY_FIELDS] for row in rows]
+    return BodyPlaces(*zip(*fields, strict=True)) if fields else BodyPlaces((), (), (), (), ())
 
 
 class _Nothing:

@@ -40,7 +40,7 @@ from qm.model.records import QueueManager, encode
 from qm.model.state import MemoryState, Table
 from qm.observe.metrics import Metrics
 from qm.session import SessionConfig
-from qm.store.bodies import BodyPlace
+from qm.store.bodies import BodyPlace, BodyPlaces, Packets
 from qm.store.cluster import (
     ClusterListener,
     Leadership,
@@ -133,7 +133,7 @@ class Instant:
     def read_body(self, place: BodyPlace) -> bytes:
         raise NotImplementedError
 
-    def read_bodies(self, places: Sequence[BodyPlace]) -> list[bytes]:
+    def read_bodies(self, places: BodyPlaces) -> Packets:
         raise NotImplementedError
 
     def listen(self, listener: ClusterListener) -> Callable[[], None]:

@@ -20,7 +20,6 @@ from qm.api.proposing import COMMANDS_PER_PROPOSAL_MAX, Proposer
 from qm.model.commands import Command, Confirm, Request, Send, SetQueue, Target
 from qm.model.control_requests import CONTROL_ID_BYTES
 from qm.model.effects import Outcome
-from qm.model.results import RequestResult
 from qm.pb import control_pb2 as pb
 from qm.store.cluster import OutcomeUnknown, Unavailable
 from qm.wire.access_mask import QueueAccess
@@ -42,7 +41,7 @@ def test_credit_gives_out_every_number_once_whatever_is_answered() -> None:
             assert (count == 0) == (not open_numbers)
             numbers = [n for n in range(first, first + count) if chance.random() < 0.7]
             assert set(range(first, first + count)) <= open_numbers
-            credit.answered([RequestResult(n, 0) for n in numbers])
+            credit.answered(numbers)
             open_numbers -= set(numbers)
             assert credit.count == len(open_numbers), seed
 

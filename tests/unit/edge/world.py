@@ -36,7 +36,7 @@ from qm.session import (
     Session,
     SessionConfig,
 )
-from qm.store.bodies import BodyPlace
+from qm.store.bodies import BodyPlace, BodyPlaces, Packets
 from qm.store.cluster import (
     RELAY_BATCHES_MAX,
     RELAY_BYTES_MAX,
@@ -298,7 +298,7 @@ class Face:
     def read_body(self, place: BodyPlace) -> bytes:
         raise NotImplementedError
 
-    def read_bodies(self, places: Sequence[BodyPlace]) -> list[bytes]:
+    def read_bodies(self, places: BodyPlaces) -> Packets:
         raise NotImplementedError
 
     def listen(self, listener: ClusterListener) -> Callable[[], None]:

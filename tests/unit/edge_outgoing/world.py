@@ -41,7 +41,7 @@ from qm.session import (
     SessionConfig,
     SessionState,
 )
-from qm.store.bodies import BodyDamaged, BodyPlace
+from qm.store.bodies import BodyDamaged, BodyPlace, BodyPlaces, Packets
 from qm.store.cluster import (
     RELAY_BATCHES_MAX,
     ClusterListener,
@@ -301,8 +301,8 @@ class InProcessNode:
             return decode(SyntheticPacket, row).packet
         return self.replicated.bodies[place.index, place.ordinal]
 
-    def read_bodies(self, places: Sequence[BodyPlace]) -> list[bytes]:
-        return [self.read_body(place) for place in places]
+    def read_bodies(self, places: BodyPlaces) -> Packets:
+        raise NotImplementedError
 
     def listen(self, listener: ClusterListener) -> Callable[[], None]:
         self._listeners.append(listener)

@@ -15,13 +15,13 @@ from qm.model.attributes import encode_attribute
 from qm.model.commands import Command, EdgeBatch, Facts, Stamp
 from qm.model.effects import Applied
 from qm.model.limits import APPLY_VERSION
-from qm.model.results import RequestResult
+from qm.model.results import RequestResult, columns_of
 from qm.model.state import Table
 from qm.store import blobs as blobs_module
 from qm.store import bodies as bodies_module
 from qm.store.audit import prove
 from qm.store.blobs import Blobs
-from qm.store.bodies import BodyDamaged, BodyPlace
+from qm.store.bodies import BodyDamaged, BodyPlace, BodyPlaces
 from qm.store.codec import encode_command, encode_stamp
 from qm.store.snapshot import Manifest
 from qm.store.store import Diverged, Store
@@ -154,6 +154,17 @@ def place(result: RequestResult) -> BodyPlace:
         result.body_length,
         result.body_ordinal,
         result.body_crc32,
+    )
+
+
+def places(results: Sequence[RequestResult]) -> BodyPlaces:
+    columns = columns_of(results)
+    return BodyPlaces(
+        columns.body_indexes,
+        columns.body_offsets,
+        columns.body_lengths,
+        columns.body_ordinals,
+        columns.body_crc32s,
     )
 
 
@@ -302,18 +313,20 @@ def test_bodies_are_read_together_wherever_they_lie(node: Node) -> None:
     assert node.log.first_index() > results[0].body_index, "some bodies have moved to blobs"
     assert node.log.first_index() <= results[-1].body_index, "some are still in the log"
     for some in (results, results[::-1], results[::3], results[5:25], results[:1], []):
-        read = node.store.bodies.read_all([place(result) for result in some])
-        assert read == [packets[result.message_ordinal] for result in some]
+        read = node.store.bodies.read_all(places(some))
+        wanted = [packets[result.message_ordinal] for result in some]
+        assert read.block == b"".join(wanted)
+        assert list(read.lengths) == [len(one) for one in wanted]
     node.close()
 
 
 def test_one_damaged_body_among_neighbours_is_not_served(node: Node) -> None:
     node.put([arrivals(*(packet(n) for n in range(1, 4)))])
     (applied,) = node.put([receive(2, 3)])
-    places = [place(result) for result in received(applied)]
-    places[1] = msgspec.structs.replace(places[1], crc32=places[1].crc32 ^ 1)
+    results = received(applied)
+    results[1] = msgspec.structs.replace(results[1], body_crc32=results[1].body_crc32 ^ 1)
     with pytest.raises(BodyDamaged, match=r"body 1 .* checksum"):
-        node.store.bodies.read_all(places)
+        node.store.bodies.read_all(places(results))
     node.close()
 
 
