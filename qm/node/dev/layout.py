@@ -125,8 +125,11 @@ class Layout(msgspec.Struct, frozen=True):
         return nodes
 
     def add(self, node: DevNode, seeds: Sequence[DevNode]) -> None:
-        """Make a certificate and a configuration for one more node, which knows its seeds."""
-        issue(self.pki, node.name, Role.NODE, [node.host])
+        """Make a configuration for one more node, which knows its seeds, and a certificate unless
+        it was a member before.
+        """
+        if not (self.pki / f"{node.name}.pem").exists():
+            issue(self.pki, node.name, Role.NODE, [node.host])
         self._configure(node, seeds)
 
     def _configure(self, node: DevNode, members: Sequence[DevNode]) -> None:
