@@ -1,9 +1,9 @@
 """A replica in an asyncio loop: ticks, group commit, the disk in its thread, backpressure.
 
 Everything but fdatasync and the installation of snapshots happens in the loop. What arrives is
-given to the replica at once; a *turn*, at most one per round of the loop, proposes what waits,
-polls the replica and does what its steps ask for. So what arrives together shares one entry,
-one write, one sync and one frame.
+given to the replica at once; a *turn* proposes what waits, polls the replica and does what its
+steps ask for. A frame and a finished sync have their turn at once, since somebody waits for it;
+proposals of one round of the loop share one, and so one entry, one write, one sync and one frame.
 """
 
 import asyncio
@@ -301,7 +301,7 @@ class Driver(Generic[ResultT]):
     def _receive(self, envelopes: Sequence[Envelope]) -> None:
         self._count_ticks()
         self._replica.receive(envelopes)
-        self._schedule_turn()
+        self._turn()
 
     def _peer(self, peer: NodeId, state: PeerState) -> None:
         self._count_ticks()
@@ -323,7 +323,7 @@ class Driver(Generic[ResultT]):
 
     def _synced(self, sync: SyncToken) -> None:
         self._replica.sync_done(sync)
-        self._schedule_turn()
+        self._turn()
 
     # A turn
 
@@ -343,12 +343,15 @@ class Driver(Generic[ResultT]):
         proposals, replica = self._proposals, self._replica
         for _ in range(POLLS_PER_TURN_MAX):
             proposals.submit(replica.propose, replica.term)
+            if not replica.has_work():
+                break
+            messages = replica.outgoing()
+            if messages:
+                self._transport.send(messages)
             step = replica.poll()
             self._take(step)
-            if not replica.has_work() and not step.results:
-                break
-            if step.messages or step.sync is not None:
-                # Frames and the sync begin before the state machine takes its time.
+            if step.sync is not None and replica.has_work():
+                # The sync begins before the state machine takes its time.
                 self._schedule_turn()
                 break
         else:

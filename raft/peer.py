@@ -14,13 +14,14 @@ listening socket.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 import grpc
 import grpc.aio
 
+from raft.eager import EagerCall
 from raft.metrics import PeerMetrics
 from raft.send_queue import SendQueue
 from raft.transport import PeerState, TransportEvents
@@ -46,7 +47,7 @@ class Stream:
     def __init__(
         self,
         read: Callable[[], Awaitable[bytes | None]],
-        write: Callable[[bytes], Awaitable[None]],
+        write: Callable[[bytes], Coroutine[Any, Any, None]],
         cancel: Callable[[], object],
         *,
         is_dialed: bool,
@@ -98,13 +99,14 @@ class Peer:
         self._streams: list[Stream] = []
         self._writing: Stream | None = None
         self._state: PeerState | None = None
-        self._wake = asyncio.Event()
+        self._is_due = False
+        """What is queued waits no longer for a frame to ride on."""
+        self._is_writing = False
         self._loop = asyncio.get_running_loop()
         self._ride: asyncio.TimerHandle | None = None
         self._read_context = 0
         self._probe_task: asyncio.Task[None] | None = None
         self._dial_task: asyncio.Task[None] | None = None
-        self._pump_task = asyncio.create_task(self._pump(), name=f"raft pump {node}")
         self._place: object = None
 
     @property
@@ -115,49 +117,60 @@ class Peer:
     # Sending
 
     def send(self, envelope: Envelope) -> None:
-        """Queue an envelope. Without a stream it is dropped: Raft repeats it, not old news."""
+        """Queue an envelope for the next `flush`. Without a stream it is dropped: Raft repeats it,
+        not old news.
+        """
         if self._writing is None:
             self._queue.drop(envelope)
             return
         self._queue.put(envelope)
         body = envelope.body
         if type(body) is not Heartbeat and type(body) is not HeartbeatReply:
-            self._wake.set()
+            self._is_due = True
         elif body.read_context != self._read_context:
             self._read_context = body.read_context  # a read waits for it
-            self._wake.set()
+            self._is_due = True
         elif self._ride is None:
             self._ride = self._loop.call_later(RIDE_MS / 1000, self._end_ride)
 
     def _end_ride(self) -> None:
         self._ride = None
-        if self._queue:  # else a frame has taken it along
-            self._wake.set()
+        self._is_due = True
+        self.flush()
 
-    async def _pump(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._queue and self._writing is not None:
-                envelopes = self._queue.take()
-                frame = self._encoder.encode(envelopes)
-                if await self._write(self._writing, frame):
-                    self.metrics.frames_sent_total += 1
-                    self.metrics.bytes_sent_total += len(frame)
-                    self.metrics.envelopes_sent_total += len(envelopes)
-                else:
-                    for envelope in envelopes:
-                        self._queue.drop(envelope)
+    def flush(self) -> None:
+        """Write a frame of what is due. If one is on its way, the next follows it by itself."""
+        stream = self._writing
+        if not self._is_due or self._is_writing or stream is None:
+            return
+        envelopes = self._queue.take()
+        self._is_due = bool(self._queue)
+        if not envelopes:  # a frame has taken along what was to ride
+            return
+        frame = self._encoder.encode(envelopes)
+        self._is_writing = True
 
-    async def _write(self, stream: Stream, frame: bytes) -> bool:
-        try:
-            await stream.write(frame)
-        except (*BROKEN, asyncio.CancelledError):
-            _raise_if_cancelled()
-            self._detach(stream)
-            stream.cancel()
-            return False
-        return True
+        def written(error: BaseException | None) -> None:
+            self._is_writing = False
+            if error is None:
+                self.metrics.frames_sent_total += 1
+                self.metrics.bytes_sent_total += len(frame)
+                self.metrics.envelopes_sent_total += len(envelopes)
+            else:
+                self._write_failed(stream, envelopes, error)
+            self.flush()
+
+        EagerCall(stream.write(frame), written)
+
+    def _write_failed(
+        self, stream: Stream, envelopes: Sequence[Envelope], error: BaseException
+    ) -> None:
+        if not isinstance(error, (*BROKEN, asyncio.CancelledError)):
+            logger.error("writing to %s failed", self.node, exc_info=error)
+        for envelope in envelopes:
+            self._queue.drop(envelope)
+        self._detach(stream)
+        stream.cancel()
 
     # Receiving
 
@@ -212,7 +225,7 @@ class Peer:
         for stream in self._streams:
             if self._writing is None or stream.is_dialed == self._dials_shared_stream:
                 self._writing = stream
-        self._wake.set()
+        self.flush()
 
     # Dialing
 
@@ -278,7 +291,7 @@ class Peer:
 
     async def close(self) -> None:
         """End every task and stream; no event follows."""
-        tasks = [self._pump_task, self._dial_task, self._probe_task]
+        tasks = [self._dial_task, self._probe_task]
         for task in tasks:
             if task is not None:
                 task.cancel()

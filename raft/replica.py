@@ -108,6 +108,8 @@ class Replica(Generic[ResultT]):
         self._configuration: Configuration | None = None
         self._now = 0
         self._outbox = Outbox()
+        self._ready: Ready | None = None
+        """Of a poll that `outgoing` has begun."""
         self._has_put_off_apply = False
         self._needs_sync = False
         self._sync: Sync | None = None
@@ -298,15 +300,27 @@ class Replica(Generic[ResultT]):
             or (self._reads and self._reads[0][0] <= self._applied and self._install is None)
         )
 
+    def outgoing(self) -> tuple[Envelope, ...]:
+        """Begin a poll: return what may leave before anything is written, so that peers need not
+        wait for this. `poll` must follow before any input.
+        """
+        self._take_ready()
+        return self._outbox.take()
+
+    def _take_ready(self) -> None:
+        if self._ready is None and self._core.has_ready():
+            self._ready = self._core.ready()
+            self._outbox.send(self._ready.messages)
+
     def poll(self) -> Step[ResultT]:
         """Write, begin a sync, apply, and return what the caller must do.
 
         What leaves now and the disk need not wait for the state machine: it has the next poll.
         """
-        ready = self._core.ready() if self._core.has_ready() else None
+        self._take_ready()
+        ready, self._ready = self._ready, None
         snapshots: tuple[SnapshotSend, ...] = ()
         if ready is not None:
-            self._outbox.send(ready.messages)
             self._write(ready)
             for read in ready.reads:
                 heappush(self._reads, (read.index, read.request))

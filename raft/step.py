@@ -94,7 +94,9 @@ class Install:
 
 
 class Step(msgspec.Struct, Generic[ResultT], frozen=True):
-    """What the caller does with one `poll`: send `messages` first, then start `sync`."""
+    """What the caller does with one `poll`: send `messages` first (`Replica.outgoing` gave others
+    before), then start `sync`.
+    """
 
     messages: tuple[Envelope, ...] = ()
     sync: SyncToken | None = None

@@ -75,6 +75,7 @@ class StreamTransport(ABC):
 
     async def start(self) -> None:
         """Listen and dial. Raises OSError when the address cannot be had."""
+        self._loop = asyncio.get_running_loop()
         await self._listen()
         self._is_started = True
         self._dial()
@@ -89,13 +90,24 @@ class StreamTransport(ABC):
             self._dial()
 
     def send(self, envelopes: Sequence[Envelope]) -> None:
-        """Queue envelopes; what is for an unknown peer is dropped and counted."""
+        """Queue envelopes; what is for an unknown peer is dropped and counted.
+
+        The first one's peer gets its frame before this returns, the others theirs in the loop's
+        next round: who is named first is waited for, and so is what the caller does next.
+        """
+        peers: list[Peer] = []
         for envelope in envelopes:
             peer = self._peers.get(envelope.to)
             if peer is None:
                 self.metrics.unknown_peer_total += 1
-            else:
-                peer.send(envelope)
+                continue
+            peer.send(envelope)
+            if peer not in peers:
+                peers.append(peer)
+        if peers:
+            peers[0].flush()
+        for peer in peers[1:]:
+            self._loop.call_soon(peer.flush)
 
     def send_snapshot(
         self,

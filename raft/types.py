@@ -232,8 +232,9 @@ class Ready(msgspec.Struct, frozen=True, gc=False):
     1. Install `snapshot` if there is one (the log restarts behind it).
     2. Append `hard_state` and `entries` to the log, in this order. `entries[0]` may lie at or
        below the last index: what stands there is truncated first.
-    3. Send `messages`. They promise nothing about this replica's disk: a leader sends entries
-       before its own fsync is finished and counts itself only when told (`Core.stable`).
+    3. Send `messages`; also before 1 and 2. They promise nothing about this replica's disk: a
+       leader sends entries before its own fsync is finished, and what was written but not synced
+       may be lost as what was not written. It counts itself only when told (`Core.stable`).
     4. Make the log durable if `must_sync`; batches may share one sync.
     5. After that sync, and in order: tell the core (`Core.stable`), send `messages_after_sync`.
     6. Apply entries up to min(`commit`, own durable index), in order; tell the core

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from raft.batch import BatchBuilder
 from raft.core import Busy, CoreConfig, NotLeader
 from raft.files import FatalDiskError
@@ -425,9 +427,19 @@ class Host:
         if self.replica is not None:
             self._count_ticks(self.replica)
         while (replica := self.replica) is not None and replica.has_work():
-            self._do(replica.poll())
+            self._poll(replica)
         if replica is not None:
             self._plan_tick(replica)
+
+    def _poll(self, replica: Replica[Results]) -> None:
+        """Poll as the product's driver does: what may leave has left when the disk is written."""
+        messages = replica.outgoing()
+        try:
+            step = replica.poll()
+        except ENDS_A_PROCESS:
+            self._send(messages)
+            raise
+        self._do(msgspec.structs.replace(step, messages=messages + step.messages))
 
     def _do(self, step: Step[Results]) -> None:
         """What the product's driver does with a step, in its order."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from raft.disk import DiskDirectory
 from raft.files import Directory, File
 from raft.log_view import SyncToken
@@ -300,7 +302,9 @@ class Node:
 
     def step(self) -> Step[str]:
         """One poll, its sync and install at once unless told otherwise."""
+        messages = self.replica.outgoing()
         step = self.replica.poll()
+        step = msgspec.structs.replace(step, messages=messages + step.messages)
         self.steps.append(step)
         self.outbox += step.messages
         self.snapshots += step.snapshots

@@ -142,6 +142,32 @@ def test_entries_are_sent_before_the_sync_and_acknowledged_after_it(cluster: Clu
     leader.finish_sync()
 
 
+def test_peers_need_not_wait_for_the_leaders_log(cluster: Cluster, tmp_path: Path) -> None:
+    """What was written but not synced may be lost; so entries may leave before they are written."""
+    leader = cluster.elect("a")
+    segments = list((leader.path / "raft").rglob("*.segment"))
+    payload = b"nowhere else"
+    leader.replica.propose(payload)
+    messages = leader.replica.outgoing()
+    assert {e.to for e in messages if isinstance(e.body, Append)} == {"b.1", "c.1"}
+    assert not any(payload in segment.read_bytes() for segment in segments)
+    assert leader.replica.poll().sync is not None
+    assert any(payload in segment.read_bytes() for segment in segments)
+
+
+def test_a_full_disk_holds_up_no_frame(cluster: Cluster) -> None:
+    """A majority that has room commits without the leader's own log."""
+    leader = cluster.elect("a")
+    leader.full[0] = True
+    index = cluster.propose("x")
+    assert [cluster[name].machine.data() for name in "abc"] == [[], ["x"], ["x"]]
+    assert leader.replica.commit_index == index
+    leader.full[0] = False
+    leader.replica.retry_after_full()
+    cluster.settle()
+    assert [cluster[name].machine.data() for name in "abc"] == [["x"]] * 3
+
+
 def test_a_poll_with_a_sync_to_begin_leaves_applying_to_the_next(cluster: Cluster) -> None:
     """The state machine takes its time while the disk and the peers have theirs."""
     cluster.elect("a")
