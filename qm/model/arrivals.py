@@ -38,7 +38,7 @@ from qm.wire.security_header import FLAG_EB
 from qm.wire.user_header import FLAG_DM, FLAG_JN, FLAG_JP, FLAG_SH, FLAG_TH
 
 LANES_MAX: Final = 65_536
-"""Lanes, and facts in them, that are remembered; peers can send any number of names."""
+"""Lanes, and senders of them, that are remembered; peers can send any number of names."""
 _ACCEPTED: Final = int(TransferVerdict.ACCEPTED)
 _RECEIVE_FLAGS: Final = int(AcknowledgeFlags.PR | AcknowledgeFlags.NR)
 _IGNORING_KINDS: Final = frozenset({QueueKind.ORDER, QueueKind.NOTIFICATION})
@@ -159,18 +159,14 @@ class Arrivals:
     def _known_lanes(self) -> Lanes:
         """Return the lanes that still hold."""
         lanes = self._lanes
-        is_full = len(lanes.known) > LANES_MAX or len(lanes.facts_numbers) > LANES_MAX
-        if self._lanes_version != self._ledger.version or is_full:
+        if self._lanes_version != self._ledger.version or lanes.size > LANES_MAX:
             lanes = self._lanes = Lanes()
             self._lanes_version = self._ledger.version
         return lanes
 
     def forget_lanes(self, stream_ids: frozenset[int]) -> None:
         """These streams are no more."""
-        known = self._lanes.known
-        for key, lane in list(known.items()):
-            if lane is not None and lane.history.stream.stream_id in stream_ids:
-                del known[key]
+        self._lanes.forget(stream_ids)
 
     def _admit(
         self,

@@ -5,11 +5,19 @@ Effects of one entry are columns per kind: identical on every replica, consumed 
 """
 
 from array import array
+from collections.abc import Collection, Iterable
 from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
 
 import msgspec
 
 from qm.model.columns import IntArray
+from qm.model.rows import POSITION_KEY, POSITION_ROW
+
+_OF_ROW: Final = Struct("<4xQ8xH4xI8x16sI4x")
+"""Of a POSITION row: body index and ordinal, stored size, MessageIdentifier."""
+assert _OF_ROW.size == POSITION_ROW.size
 
 
 class EffectKind(IntEnum):
@@ -89,6 +97,36 @@ class PositionEffects(msgspec.Struct, gc=False):
         self.body_indexes.append(body[0])
         self.body_ordinals.append(body[1])
 
+    def add_run(self, run: "PositionRun") -> None:
+        """Append one effect per position of a run that is not empty."""
+        queue_ids, keys = zip(*POSITION_KEY.iter_unpack(b"".join(run.keys)), strict=True)
+        body_indexes, body_ordinals, sizes, sources, ordinals = zip(
+            *_OF_ROW.iter_unpack(b"".join(run.rows)), strict=True
+        )
+        count = len(keys)
+        self.kinds += bytes((run.kind,)) * count
+        self.queue_ids.extend(queue_ids)
+        self.lookup_identifiers.extend(keys)
+        self.reasons.extend([run.reason] * count)
+        self.message_ordinals.extend(ordinals)
+        self.source_queue_managers.extend(sources)
+        self.sizes_bytes.extend(sizes)
+        self.body_indexes.extend(body_indexes)
+        self.body_ordinals.extend(body_ordinals)
+
+
+class PositionRun(NamedTuple):
+    """The same effect on many positions, which their rows tell: columns are made of it only for
+    who reads them.
+    """
+
+    kind: EffectKind
+    reason: int
+    keys: Collection[bytes]
+    """Of POSITION."""
+    rows: Iterable[bytes]
+    """Whole POSITION_ROWs, one or several in each element, in the order of the keys."""
+
 
 class SequenceSeen(msgspec.Struct, frozen=True, gc=False):
     """Where the order acks of an incoming sequence go (QB-A22)."""
@@ -117,7 +155,9 @@ class Applied(msgspec.Struct, gc=False):
     index: int
     now_ms: int
     outcomes: list[Outcome]
-    effects: PositionEffects
+    columns: PositionEffects
+    """Effects up to those in `runs`; `effects` is for who wants all."""
+    runs: list[PositionRun]
     outgoing_queue_ids: set[int]
     """Outgoing queues with new work, whose admin state or sequence changed, or that lost work."""
     woken_queue_ids: set[int]
@@ -131,6 +171,28 @@ class Applied(msgspec.Struct, gc=False):
     [MS-MQQB 3.1.5.8.6]."""
     is_manager_changed: bool = False
     """An attribute of the queue manager changed: names, locks of outgoing queues, limits."""
+
+    @property
+    def effects(self) -> PositionEffects:
+        """What happened to positions, all of it; whoever appends to it keeps the order."""
+        if self.runs:
+            for run in self.runs:
+                self.columns.add_run(run)
+            self.runs.clear()
+        return self.columns
+
+    @property
+    def effect_count(self) -> int:
+        """How many effects there are."""
+        return len(self.columns.kinds) + sum([len(run.keys) for run in self.runs])
+
+    def note(
+        self, kind: EffectKind, reason: int, keys: Collection[bytes], rows: Iterable[bytes]
+    ) -> None:
+        """Append the same effect on many positions, at least one; see `PositionRun`. Neither keys
+        nor rows change afterwards.
+        """
+        self.runs.append(PositionRun(kind, reason, keys, rows))
 
 
 def no_effects() -> PositionEffects:

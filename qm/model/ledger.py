@@ -129,7 +129,7 @@ class Ledger:
         self.state = state
         self.index = 0
         self.counters = Counters()
-        self.applied = Applied(0, 0, [], no_effects(), set(), set(), [], [], {})
+        self.applied = Applied(0, 0, [], no_effects(), [], set(), set(), [], [], {})
         self._queues: dict[int, QueueInHand] = {}
         self._dirty: list[QueueInHand] = []
         self._manager: QueueManager | None = None
@@ -158,7 +158,7 @@ class Ledger:
             self._has_counters = True
         self.counters.clock_ms = max(self.counters.clock_ms, min(now_ms, CLOCK_MAX_MS))
         self.applied = Applied(
-            index, self.counters.clock_ms, [], no_effects(), set(), set(), [], [], {}
+            index, self.counters.clock_ms, [], no_effects(), [], set(), set(), [], [], {}
         )
         self._synthetic_count = 0
 

@@ -142,10 +142,10 @@ class Machine:
         ledger = self._ledger
         ledger.begin(batch.index, batch.stamp.now_ms)
         applied = ledger.applied
-        kinds, ends = applied.effects.kinds, applied.effects.command_ends
+        ends = applied.columns.command_ends
         for command in batch.commands:
             applied.outcomes.append(self._apply(command))
-            ends.append(len(kinds))
+            ends.append(applied.effect_count)
         unused_streams = self._duplicates.finish()
         if unused_streams:
             self._arrivals.forget_lanes(unused_streams)

@@ -2,11 +2,13 @@
 
 A position is plain when it owes nothing, is not journaled and the read is neither transactional nor
 two-phase. Its row goes over to the result as it is, and with it the reference to its body; counts
-and effects are settled per run, in columns. Everything else ends through `qm.model.endings`.
+and effects are settled per run. Everything else ends through `qm.model.endings`.
 """
 
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Final
+from struct import Struct
+from typing import Final
 
 from qm.model.effects import EffectKind
 from qm.model.head import keys_of
@@ -19,11 +21,9 @@ from qm.wire.message_class import MessageClass
 _NOT_PLAIN: Final = int(
     PositionFlag.HAS_OBLIGATION | PositionFlag.HAS_LOCK | PositionFlag.HAS_OUTGOING
 )
-Columns = list[tuple[Any, ...]]
-"""POSITION_ROW's fields, one tuple each."""
-_FLAGS, _BODY_INDEXES, _BODY_ORDINALS = 2, 3, 6
-_SIZES, _DEADLINES, _SOURCES, _ORDINALS = 8, 9, 10, 11
-_EFFECT: Final = bytes((EffectKind.RECEIVED,))
+_OF_ROW: Final = Struct("<2xH8x14xIQ24x")
+"""Of a POSITION row: flags, stored size, deadline."""
+assert _OF_ROW.size == POSITION_ROW.size
 
 
 def read_plain(
@@ -42,8 +42,8 @@ def read_plain(
         return None
     row_keys, rows = (list(column) for column in zip(*found, strict=True))
     keys, packed = keys_of(row_keys), b"".join(rows)
-    columns = [*zip(*POSITION_ROW.iter_unpack(packed), strict=True)]
-    plain = _plain(columns, room_bytes)
+    flags, sizes, deadlines = zip(*_OF_ROW.iter_unpack(packed), strict=True)
+    plain = _plain(flags, sizes, deadlines, room_bytes)
     if plain < len(keys):
         for level in range(LEVELS):
             left = [key for key in keys[plain:] if key >> 56 == level]
@@ -51,18 +51,19 @@ def read_plain(
                 queue.window(level).give_back(left)
         row_keys, keys = row_keys[:plain], keys[:plain]
         packed = packed[: plain * POSITION_ROW.size]
-        columns = [column[:plain] for column in columns]
     if not keys:
         return None
-    size = sum(columns[_SIZES])
+    size = sum(sizes[:plain])
     ledger.state.delete_rows(Table.POSITION, row_keys)
-    _settle(ledger, queue, keys, columns, size)
+    _settle(ledger, queue, keys, size)
+    ledger.applied.note(EffectKind.RECEIVED, MessageClass.ACK_RECEIVE, row_keys, (packed,))
     return received_run(first_number, queue.record.queue_id, keys, packed, size)
 
 
-def _plain(columns: Columns, room_bytes: int) -> int:
+def _plain(
+    flags: Sequence[int], sizes: Sequence[int], deadlines: Sequence[int], room_bytes: int
+) -> int:
     """Return how many of the positions are plain and have room."""
-    flags, sizes, deadlines = columns[_FLAGS], columns[_SIZES], columns[_DEADLINES]
     count = len(flags)
     if any(deadlines) or any(flag & _NOT_PLAIN for flag in set(flags)):
         count = next(k for k in range(count) if deadlines[k] or flags[k] & _NOT_PLAIN)
@@ -71,21 +72,8 @@ def _plain(columns: Columns, room_bytes: int) -> int:
     return count
 
 
-def _settle(
-    ledger: Ledger, queue: QueueInHand, keys: list[int], columns: Columns, size: int
-) -> None:
-    queue_id, count = queue.record.queue_id, len(keys)
+def _settle(ledger: Ledger, queue: QueueInHand, keys: list[int], size: int) -> None:
     for key in keys:
         queue.counts[key >> 56] -= 1
-    queue.removals += count
+    queue.removals += len(keys)
     ledger.discharge_bytes(queue, size)
-    effects = ledger.applied.effects
-    effects.kinds += _EFFECT * count
-    effects.queue_ids.extend([queue_id] * count)
-    effects.lookup_identifiers.extend(keys)
-    effects.reasons.extend([MessageClass.ACK_RECEIVE] * count)
-    effects.message_ordinals.extend(columns[_ORDINALS])
-    effects.source_queue_managers.extend(columns[_SOURCES])
-    effects.sizes_bytes.extend(columns[_SIZES])
-    effects.body_indexes.extend(columns[_BODY_INDEXES])
-    effects.body_ordinals.extend(columns[_BODY_ORDINALS])

@@ -164,9 +164,12 @@ class Bodies:
             return 0
         data = self._entry(index)
         spans = packet_spans(index, data)
-        lengths = [0] * len(spans)
-        for ordinal in ordinals:
-            lengths[ordinal] = spans[ordinal][1]
+        if len(ordinals) == len(spans):
+            lengths = [length for _, length in spans]
+        else:
+            lengths = [0] * len(spans)
+            for ordinal in ordinals:
+                lengths[ordinal] = spans[ordinal][1]
         self._blobs.append(index, _packets(data, spans, ordinals), lengths)
         return sum(lengths)
 
@@ -260,6 +263,9 @@ def _packets(
 ) -> list[memoryview]:
     """Return the packets of these ordinals, those that lie behind one another as one view."""
     view = memoryview(data)
+    (begin, _), (last, length) = spans[ordinals[0]], spans[ordinals[-1]]
+    if last + length - begin == sum([spans[ordinal][1] for ordinal in ordinals]):
+        return [view[begin : last + length]]
     runs: list[memoryview] = []
     begin = end = 0
     for ordinal in ordinals:

@@ -205,12 +205,12 @@ def _decode_command(
 
 
 def _check_columns(fields: dict[str, Any], blob_bytes: int) -> None:
-    offsets = fields["offsets"]
+    offsets = fields["offsets"].tolist()
     count = len(offsets) - 1
     facts_of = fields["facts_of"]
     if count < 1 or len(fields["checksums"]) != count or len(facts_of) != count:
         raise ValueError("columns of different length")
-    if offsets[0] != 0 or offsets[-1] != blob_bytes or sorted(offsets) != offsets.tolist():
+    if offsets[0] != 0 or offsets[-1] != blob_bytes or sorted(offsets) != offsets:
         raise ValueError("offsets that do not cover the packets")
     if max(facts_of) >= len(fields["facts"]):
         raise ValueError("a message without facts")

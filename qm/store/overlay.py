@@ -45,7 +45,8 @@ class Changes:
 
     def add(self, rows: Mapping[bytes, bytes]) -> None:
         """Rows whose keys the state does not hold."""
-        if not self.rows.keys().isdisjoint(rows):  # some were deleted since the last commit
+        # Some may have been deleted since the last commit.
+        if self.rows and not self.rows.keys().isdisjoint(rows):
             for key, value in rows.items():
                 self.put(key, value)
             return

@@ -84,7 +84,7 @@ def run(
             batch.first_ordinal,
         )
         applied = world.apply(changed)
-        transcript.append(applied)
+        transcript.append((applied.effects, applied))
     world.machine.settle()
     return transcript, list(world.state.rows()), world.state.references()
 
