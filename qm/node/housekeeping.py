@@ -22,6 +22,10 @@ FLUSH_BYTES: Final = 32 << 20
 takes processor and disk from the loop, so several short ones are better than a long one."""
 MOVE_AHEAD_BYTES: Final = 128 << 20
 """More than is applied from one flush to the next at any rate that a node reaches."""
+MOVE_EVERY_S: Final = 0.1
+MOVE_PAUSE_S: Final = 0.01
+"""Between two steps: a segment's bodies at once would hold up the loop, and their sync the log's,
+by tens of milliseconds."""
 LOOK_EVERY_S: Final = 1.0
 SPARSE_EVERY_S: Final = 10.0
 CERTIFICATES_EVERY_S: Final = 3_600.0
@@ -83,6 +87,8 @@ class Housekeeping:
         self._machine = machine
         self._droppable_soon = droppable_soon
         self._flushed_at = time.monotonic()
+        self._moving = asyncio.Lock()
+        self._waits_for_moves = False
 
     async def flush(self) -> None:
         """Make the state durable when it is time, in a thread; the log may then be shortened."""
@@ -93,19 +99,31 @@ class Housekeeping:
         self._flushed_at = time.monotonic()
         machine.applied_bytes = 0
         if machine.applied_index() > machine.durable_index():
-            # Until the next flush the log may drop so much more; what it keeps stays where it is.
-            await self._move_ahead(self._droppable_soon(MOVE_AHEAD_BYTES))
+            self._waits_for_moves = True
+            try:
+                await self.move_ahead()
+            finally:
+                self._waits_for_moves = False
             await asyncio.to_thread(machine.flush)
 
-    async def _move_ahead(self, upto: int) -> None:
-        """Copy bodies that the log is about to drop, in steps: dropping them then takes no time."""
-        machine, bodies = self._machine, self._machine.store.bodies
-        while not machine.is_installing and bodies.move_ahead(upto):
-            await asyncio.sleep(0)
-        sync = bodies.begin_sync()
-        await asyncio.to_thread(machine.sync, bodies, sync)
-        if not machine.is_installing and machine.store.bodies is bodies:
-            bodies.end_sync(sync)
+    async def move_ahead(self) -> None:
+        """Copy bodies that the log may drop before the flush after the next one, in small steps
+        that are durable one by one: dropping them then takes no time.
+        """
+        machine = self._machine
+        async with self._moving:
+            upto, has_more = self._droppable_soon(MOVE_AHEAD_BYTES), True
+            while has_more and not machine.is_installing:
+                bodies = machine.store.bodies
+                has_more = bodies.move_ahead(upto)
+                sync = bodies.begin_sync()
+                if not sync.files:
+                    break
+                await asyncio.to_thread(machine.sync, bodies, sync)
+                if machine.is_installing or machine.store.bodies is not bodies:
+                    break
+                bodies.end_sync(sync)
+                await asyncio.sleep(0 if self._waits_for_moves else MOVE_PAUSE_S)
 
     async def empty_sparse(self) -> None:
         """Empty blob files of which little is alive, a bounded step per round of the loop."""

@@ -207,6 +207,7 @@ class Service:
         begin = self._rounds.begin
         begin("disk", housekeeping.LOOK_EVERY_S, self.disk.look)
         begin("flush", housekeeping.LOOK_EVERY_S, keeping.flush)
+        begin("bodies", housekeeping.MOVE_EVERY_S, keeping.move_ahead)
         begin("blobs", housekeeping.SPARSE_EVERY_S, keeping.empty_sparse)
         begin("certificates", housekeeping.CERTIFICATES_EVERY_S, self._certificates.look)
         begin("announcing", REFRESH_EVERY_S, self._announce)

@@ -35,6 +35,8 @@ from qm.store.overlay import Changes
 BLOCK_CACHE_BYTES: Final = 256 * 1024 * 1024
 WRITE_BUFFER_BYTES: Final = 64 * 1024 * 1024
 WRITE_BUFFERS: Final = 3
+BYTES_PER_SYNC: Final = 512 * 1024
+"""Of a file being written: then the kernel begins to write it out."""
 _RUNS: Final = 12
 """Sorted runs before some are merged: merging costs as much as the flushes, seeking little."""
 _BLOCK_BYTES: Final = 16 * 1024
@@ -97,6 +99,8 @@ def open_database(
     options.set_compression_type(DBCompressionType.lz4())
     options.set_max_background_jobs(2)
     options.set_paranoid_checks(True)
+    # A file's sync at its end would hold up those of the log, which shares the disk.
+    options.set_bytes_per_sync(BYTES_PER_SYNC)
     options.set_keep_log_file_num(2)
     access = AccessType.read_only() if is_read_only else AccessType.read_write()
     return Rdict(str(path), options, access_type=access)
