@@ -23,9 +23,15 @@ DEPLOY: Final = Path(qm.__path__[0]).parent / "deploy"
 SERVE_WAIT_S: Final = 15.0
 END_WAIT_S: Final = 5.0
 POLL_S: Final = 0.05
-PRIORITY_FIRST: Final = 100
+PRIORITY_FIRST: Final = 254
+PRIORITY_STEP: Final = 20
 CHECK_SCRIPT: Final = "check-node.sh"
 LEAVE_SCRIPT: Final = "leave-address.sh"
+_NODE_SECTION: Final = """
+[msmq]
+listen = ["{host}", "{virtual}"]
+aliases = ["{virtual}", "{proxy}"]
+"""
 _PROGRAMS: Final = {Ability.VIRTUAL_ADDRESS: "keepalived", Ability.PROXY: "haproxy"}
 
 
@@ -46,7 +52,7 @@ def keepalived_text(spaces: Namespaces, host: str, hosts: Sequence[str], scripts
         NODE_NAME=host,
         NODE_ADDRESS=spaces.hosts[host].address,
         INTERFACE=INSIDE,
-        PRIORITY=PRIORITY_FIRST + hosts.index(host),
+        PRIORITY=PRIORITY_FIRST - PRIORITY_STEP * hosts.index(host),
         PEER_ADDRESSES="\n        ".join(others),
         VIRTUAL_ADDRESS=spaces.virtual_address,
         CHECK_SCRIPT=scripts / CHECK_SCRIPT,
@@ -82,6 +88,11 @@ class Fronts:
             Ability.VIRTUAL_ADDRESS: self._spaces.virtual_address,
             Ability.PROXY: self._spaces.machine_address,
         }
+
+    def node_section(self, host: str) -> str:
+        """Return what the configuration of a node at `host` says, so that it serves there too."""
+        virtual, proxy = self.addresses[Ability.VIRTUAL_ADDRESS], self.addresses[Ability.PROXY]
+        return _NODE_SECTION.format(host=host, virtual=virtual, proxy=proxy)
 
     async def start(self, kind: Ability) -> str:
         """See Target.front."""

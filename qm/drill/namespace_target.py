@@ -12,11 +12,6 @@ from qm.drill.target import CLIENTS, Ability, Refused
 from qm.node.dev.layout import DevNode
 
 _NETWORK: Final = frozenset({Ability.NETWORK, Ability.UNPLUG})
-_FRONTS: Final = """
-[msmq]
-listen = ["{host}", "{virtual}"]
-aliases = ["{virtual}", "{proxy}"]
-"""
 
 
 class NamespaceTarget(ProcessTarget):
@@ -60,12 +55,8 @@ class NamespaceTarget(ProcessTarget):
 
     def _configure(self, node: DevNode) -> None:
         """Serve at the fronts' addresses, too."""
-        fronts = self._fronts.addresses
-        text = _FRONTS.format(
-            host=node.host, virtual=fronts[Ability.VIRTUAL_ADDRESS], proxy=fronts[Ability.PROXY]
-        )
         with self._layout.config(node.name).open("a", encoding="utf-8") as config:
-            config.write(text)
+            config.write(self._fronts.node_section(node.host))
 
     async def down(self) -> None:
         """See Target.down."""

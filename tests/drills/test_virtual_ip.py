@@ -18,12 +18,19 @@ from tests.drills.processes import process, python, until
 
 MOVE_S = 10.0
 _NODE = """
-import socket, sys, threading
+import socket, sys, threading, time, urllib.parse
 name, address, flag = sys.argv[1:4]
 import http.server, pathlib
 class Health(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200 if pathlib.Path(flag).exists() else 503)
+        # As a node does when it is asked to keep its answer back.
+        asked = urllib.parse.parse_qs(urllib.parse.urlparse(self.path).query)
+        hold_s = float(asked.get("hold", ["0"])[0])
+        was_ready = False
+        for _ in range(max(1, int(hold_s * 20))):
+            was_ready = was_ready or pathlib.Path(flag).exists()
+            time.sleep(1 / 20)
+        self.send_response(200 if was_ready else 503)
         self.end_headers()
     def log_message(self, *_):
         pass
