@@ -21,9 +21,11 @@ from statistics import median
 import msgspec
 import uvloop
 
+from qm.drill.fronts import front_abilities
 from qm.drill.namespace_target import NamespaceTarget
 from qm.drill.process_target import ProcessTarget
 from qm.drill.report import merge_results
+from qm.drill.target import Ability
 from qm.load.verdict import Verdict
 from tests.bench.failover_cluster import Happening, Probed
 from tests.bench.failover_peers import peer_gaps
@@ -32,6 +34,7 @@ BACKLOGS = (0, 10_000, 1_000_000)
 ROUNDS = 30
 OTHER_ROUNDS = 10
 """Of pauses, partitions and transfers."""
+ADDRESS_ROUNDS = 20
 PEER_ROUNDS = 5
 DEFAULT_TIMERS_ROUNDS = 3
 OUTPUT = Path("build") / "drills.json"
@@ -40,8 +43,9 @@ BARS_MS: dict[str, tuple[float, float]] = {
     "pause": (1200, 1200),
     "partition": (1200, 1200),
     "transfer": (50, 50),
+    "address": (1500, 1500),
 }
-"""Median and 99th percentile that a sender at a surviving node may see."""
+"""Median and 99th percentile that a sender may see at a surviving node, or through the address."""
 BACKLOG_RATIO_MAX = 1.25
 """Of the median with a backlog to the one without."""
 
@@ -109,12 +113,18 @@ async def on_loopback(folder: Path, options: argparse.Namespace) -> list[Series]
         return await judged(clusters, series)
 
 
-async def on_hosts(folder: Path, rounds: int) -> list[Series]:
-    """Part the leader from the others."""
+async def on_hosts(folder: Path, options: argparse.Namespace) -> list[Series]:
+    """Part the leader from the others; kill it where it has the virtual address."""
+    rounds = {Happening.PARTITION: options.other_rounds, Happening.ADDRESS: options.address_rounds}
+    if Ability.VIRTUAL_ADDRESS not in front_abilities():
+        _say("keepalived is missing: nothing is measured through a virtual address")
+        del rounds[Happening.ADDRESS]
     target = NamespaceTarget("netns", _made(folder / "netns"), _say)
     try:
         async with Probed(target, 0) as cluster:
-            series = await rounds_of([cluster], Happening.PARTITION, rounds, random.Random(0))
+            series: list[Series] = []
+            for what, count in rounds.items():
+                series += await rounds_of([cluster], what, count, random.Random(0))
             return await judged([cluster], series)
     finally:
         target.remove()
@@ -125,7 +135,7 @@ async def measure(options: argparse.Namespace) -> list[Series]:
     with tempfile.TemporaryDirectory(prefix="quorate-failover-") as name:
         series = await on_loopback(Path(name), options)
         if os.geteuid() == 0:
-            series += await on_hosts(Path(name), options.other_rounds)
+            series += await on_hosts(Path(name), options)
         else:
             _say("partitions need hosts of their own: run as root to measure them")
     return series
@@ -189,6 +199,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="how long senders wait when the leader fails")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of kill -9, per backlog")
     parser.add_argument("--other-rounds", type=int, default=OTHER_ROUNDS)
+    parser.add_argument("--address-rounds", type=int, default=ADDRESS_ROUNDS)
     parser.add_argument("--peer-rounds", type=int, default=PEER_ROUNDS)
     parser.add_argument("--backlogs", type=int, nargs="+", default=list(BACKLOGS))
     parser.add_argument("--seed", type=int, default=1)

@@ -16,7 +16,7 @@ from qm.client.client import Client
 from qm.client.wire import Wire
 from qm.drill.leaders import leader_of
 from qm.drill.process_target import ProcessTarget
-from qm.drill.target import DrillNode
+from qm.drill.target import Ability, DrillNode
 from qm.load.checker import judge
 from qm.load.history import EventKind, HistoryEvent
 from qm.load.receiver import record_remaining
@@ -34,6 +34,9 @@ PROBE_EVERY_S = 0.005
 QUIET_S = 0.7
 """Of probing before the fault and after the first advance that follows it."""
 GAP_WAIT_S = 30.0
+RECONNECT_S = 0.25
+"""Of a sender at the virtual address."""
+LEAD_WAIT_S = 10.0
 BACKLOG_BODY_BYTES = 256
 BACKLOG_AT_ONCE = 100_000
 BACKLOG_SESSIONS = 8
@@ -47,6 +50,8 @@ class Happening(Enum):
     PAUSE = "pause"
     PARTITION = "partition"
     TRANSFER = "transfer"
+    ADDRESS = "address"
+    """It is killed, and had the virtual address that the sender knows alone."""
 
 
 class Probed:
@@ -91,7 +96,12 @@ class Probed:
         await self.target.down()
 
     async def gap_ms(self, what: Happening, turn: int) -> float:
-        """Return what a sender at a node that is not struck sees. `turn` chooses that node."""
+        """Return what a sender at a node that is not struck sees, or one at the virtual address.
+
+        `turn` chooses the node.
+        """
+        if what is Happening.ADDRESS:
+            return await self._address_gap_ms()
         leader = await leader_of(self.target)
         others = [node.name for node in self.target.nodes if node.name != leader]
         strike: Callable[[], Awaitable[None]]
@@ -102,11 +112,20 @@ class Probed:
                 strike = lambda: self.target.pause(leader)  # noqa: E731
             case Happening.PARTITION:
                 strike = lambda: self.target.partition([leader], others)  # noqa: E731
-            case Happening.TRANSFER:
+            case _:
                 strike = lambda: self._transfer(others[turn % 2])  # noqa: E731
         # Nobody is struck by a transfer: the sender is in turn at the leader, the heir, the other.
         safe = [leader, *others] if what is Happening.TRANSFER else others
-        return await self._gap_ms(strike, [safe[turn % len(safe)]], QUIET_S)
+        return await self._gap_ms(strike, self._hosts(safe[turn % len(safe)]), QUIET_S)
+
+    async def _address_gap_ms(self) -> float:
+        """Kill the leader, which has the address as well."""
+        address = await self.target.front(Ability.VIRTUAL_ADDRESS)
+        holder = await self.target.holder()
+        async with asyncio.timeout(LEAD_WAIT_S):
+            while await leader_of(self.target) != holder:
+                await self._transfer(holder)
+        return await self._gap_ms(lambda: self.target.kill(holder), [address], RECONNECT_S)
 
     async def default_timers_gap_ms(self) -> float:
         """Return what a sender sees whose own node is killed, and that waits as MSMQ does before it
@@ -115,7 +134,8 @@ class Probed:
         leader = await leader_of(self.target)
         others = [node.name for node in self.target.nodes if node.name != leader]
         reconnect_s = RETRY_CONNECT_TIMEOUT_MS / 1000
-        return await self._gap_ms(lambda: self.target.kill(leader), [leader, *others], reconnect_s)
+        hosts = self._hosts(leader, *others)
+        return await self._gap_ms(lambda: self.target.kill(leader), hosts, reconnect_s)
 
     async def verdict(self) -> Verdict:
         """Judge all probes."""
@@ -130,14 +150,14 @@ class Probed:
     # ---------------------------------------------------------------------------------------
 
     async def _gap_ms(
-        self, strike: Callable[[], Awaitable[None]], nodes: Sequence[str], reconnect_s: float
+        self, strike: Callable[[], Awaitable[None]], hosts: Sequence[str], reconnect_s: float
     ) -> float:
         first = len(self._events)
         self._senders += 1
         sender = RecordingSender(
             f"prober-{self._senders}",
             os.urandom(16),
-            [(self._node(name).host, MSMQ_PORT) for name in nodes],
+            [(host, MSMQ_PORT) for host in hosts],
             [self._queue],
             self._events.append,
             reconnect_s=reconnect_s,
@@ -183,6 +203,9 @@ class Probed:
     async def _transfer(self, heir: str) -> None:
         request = control_pb2.TransferLeadershipRequest(to=heir)
         await self._wire.call(lambda stubs: stubs.cluster.TransferLeadership, request)
+
+    def _hosts(self, *nodes: str) -> list[str]:
+        return [self._node(name).host for name in nodes]
 
     def _node(self, name: str) -> DrillNode:
         return next(node for node in self.target.nodes if node.name == name)
