@@ -4,7 +4,8 @@
 
 Each mutant is a patch of product source on a copy of the tree in a temporary folder; the product
 has no switches for it. Its drill must fail on the copy, in every round, and pass on a sound copy.
-Writes build/drill-mutants.json.
+Writes build/drill-mutants.json, each mutant's entry as soon as it is there; with --only the others'
+entries stay.
 """
 
 import argparse
@@ -16,11 +17,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+from qm.drill.report import merge_results
 from tests.drills.planted import HUNTS, Hunt
 from tests.sim.mutants import plant
 from tests.sim.planted import mutant
 
 ROOT = Path(__file__).resolve().parents[2]
+OUTPUT = ROOT / "build" / "drill-mutants.json"
 COPIED = ("qm", "raft")
 ROUNDS = 3
 RATE_PER_S = 100
@@ -87,12 +90,14 @@ def main() -> int:
     if os.geteuid() != 0 and any(hunt.target == "netns" for hunt in chosen):
         print("drill-mutants needs root: some bugs show only when the network is cut")
         return 2
-    outcomes = {hunt.mutant.name: hunted(hunt, options.rounds) for hunt in chosen}
+    if options.only is None:
+        OUTPUT.unlink(missing_ok=True)
+    outcomes = {}
+    for hunt in chosen:
+        outcomes[hunt.mutant.name] = hunted(hunt, options.rounds)
+        merge_results(OUTPUT, outcomes)
     is_good = all(o["caught"] == o["runs"] and o["sound_passes"] for o in outcomes.values())
     print(json.dumps(outcomes, indent=1))
-    if options.only is None:
-        (ROOT / "build").mkdir(exist_ok=True)
-        (ROOT / "build" / "drill-mutants.json").write_text(json.dumps(outcomes, indent=1) + "\n")
     return 0 if is_good else 1
 
 
