@@ -1,15 +1,26 @@
 """When frames leave: what a transport does at once, what waits, what an error costs."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
 
 from raft.peer import Stream
 from raft.snapshot_stream import SnapshotCall
 from raft.stream_transport import StreamTransport
 from raft.transport import PeerState
 from raft.types import Append, Entry, EntryKind, Envelope, NodeId
-from tests.unit.raft_transport.worlds import CLUSTER, Recorder, run, until
+from tests.unit.raft_transport.worlds import (
+    CLUSTER,
+    GrpcWorld,
+    Recorder,
+    are_connected,
+    run,
+    until,
+)
 
 A, B, C = "a.1", "b.1", "c.1"
 
@@ -59,9 +70,9 @@ class Wires(StreamTransport):
         return [peer for peer, _ in self.writes]
 
 
-def append(to: NodeId, index: int) -> Envelope:
-    entry = Entry(index, 7, EntryKind.DATA, b"data")
-    return Envelope(1, A, to, 7, Append(index - 1, 7, 0, (entry,)))
+def append(to: NodeId, index: int, data: bytes = b"data", sender: NodeId = A) -> Envelope:
+    entry = Entry(index, 7, EntryKind.DATA, data)
+    return Envelope(1, sender, to, 7, Append(index - 1, 7, 0, (entry,)))
 
 
 def between_wires(body: Callable[[Wires, Recorder], Awaitable[None]]) -> None:
@@ -123,3 +134,33 @@ def test_a_write_that_fails_ends_the_stream_and_counts_what_was_lost() -> None:
         assert wires.written_to() == [B, B]
 
     between_wires(body)
+
+
+@pytest.mark.parametrize("redials", [25])
+def test_streams_that_end_under_traffic_end_without_an_error_in_grpc(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, redials: int
+) -> None:
+    """One reader and one writer per call, and one end of it: gRPC has nothing to complain about."""
+    caplog.set_level(logging.WARNING, "grpc")
+    body = bytes(1 << 20)
+
+    async def scenario() -> None:
+        world = GrpcWorld(tmp_path)
+        try:
+            await world.add(A, knows=[B])
+            await world.add(B, knows=[A])
+            for number in range(redials):
+                await until(lambda: are_connected(world, A, B))
+                for index in range(1, 9):
+                    world.nodes[A].send((append(B, index, body, sender=A),))
+                    world.nodes[B].send((append(A, index, body, sender=B),))
+                await asyncio.sleep(0)
+                redialer, other = (A, B) if number % 2 else (B, A)
+                world.nodes[redialer].set_peers({})
+                world.nodes[redialer].set_peers({other: world.address(other)})
+        finally:
+            await world.close()
+
+    run(scenario())
+    complaints = [one.getMessage() for one in caplog.records if one.name.startswith("grpc")]
+    assert complaints == []
