@@ -157,9 +157,11 @@ async def send(work: Sending) -> Seen:
         for stream, link in zip(streams, links, strict=True):
             stream.begin(asyncio.get_running_loop().time())
             link.pump()
-        while not await done.within(TICK_S if work.rate_per_s else CONNECT_WAIT_S):
+        while work.rate_per_s and not done.is_over:
+            await asyncio.sleep(TICK_S)
             for link in links:
                 link.pump()
+        await done.wait()
     waits_s = sorted(wait for stream in streams for wait in stream.waits_s)
     seen.p50_ms, seen.p99_ms = percentile_ms(waits_s, 0.5), percentile_ms(waits_s, 0.99)
     await _close(links)
@@ -239,12 +241,12 @@ class _Countdown:
         if sum(stream.acknowledged for stream in streams) == self._messages:
             self._done.set()
 
-    async def within(self, seconds: float) -> bool:
-        try:
-            await asyncio.wait_for(self._done.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True
+    @property
+    def is_over(self) -> bool:
+        return self._done.is_set()
+
+    async def wait(self) -> None:
+        await self._done.wait()
 
 
 class _Clock:
