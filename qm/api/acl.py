@@ -20,6 +20,8 @@ from qm.api.identity import (
     Role,
     principal_sid,
 )
+from qm.model.granting import is_granted_on_manager
+from qm.model.records import QueueManager
 from qm.pb import control_pb2
 from qm.security.access import default_queue_descriptor
 from qm.security.descriptor import (
@@ -97,6 +99,17 @@ def sids_to_change(who: Principal, security: bytes) -> tuple[Sid, ...]:
     if who.role is not Role.ADMIN or owner is None:
         return who.sids
     return (*who.sids, owner)
+
+
+def check_manager_list(manager: QueueManager, security: bytes) -> None:
+    """See that the queue manager's new list can be changed again. Raises InvalidArgument."""
+    needed = MachineAccess.SET_MACHINE_PROPERTIES | MachineAccess.CHANGE_MACHINE_PERMISSIONS
+    changed = msgspec.structs.replace(manager, security=security)
+    if not is_granted_on_manager(changed, (ADMINISTRATORS,), needed):
+        rights = ", ".join(rights_of(int(needed), MachineAccess))
+        raise InvalidArgument(
+            "entries", f"nobody could ever change this list again: leave Administrators {rights}"
+        )
 
 
 def sid_of(name: str, field: str) -> Sid:

@@ -62,15 +62,16 @@ def call_id() -> str:
     return _CALL_ID.get()()
 
 
-def begin_call(who: Principal, metadata: Callable[[], Metadata | None]) -> None:
+def begin_call(who: Principal, method: str, metadata: Callable[[], Metadata | None]) -> None:
     """Serve a call of `who` from here on, in this task; `metadata` is asked when it is needed."""
     found: list[str] = []
 
     def name() -> str:
         if not found:
             given = dict(metadata() or ()).get(CALL_ID_KEY, "")
-            is_usable = isinstance(given, str) and 0 < len(given) <= CALL_ID_MAX_CHARS
-            found.append(str(given) if is_usable else uuid4().hex)
+            if not isinstance(given, str) or not 0 < len(given) <= CALL_ID_MAX_CHARS:
+                given = uuid4().hex
+            found.append(f"{method} {given}")
         return found[0]
 
     _CALLER.set(who)
@@ -172,7 +173,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 principal = authenticate(context.auth_context())  # type: ignore[arg-type]
             except Unauthenticated as error:
                 raise NotAuthenticated(str(error)) from None
-        begin_call(principal, context.invocation_metadata)
+        begin_call(principal, method, context.invocation_metadata)
         if rule is None or principal.role not in rule.roles:
             roles = "nobody" if rule is None else ", ".join(sorted(r.value for r in rule.roles))
             raise NotPermitted(

@@ -7,7 +7,7 @@ from qm.api.deciding import UNNUMBERED, Decider
 from qm.api.errors import Conflict, InvalidArgument, MsmqError, check
 from qm.api.paging import bytes_after, number_after, page_size, token_of
 from qm.api.sessions import checked_client_id
-from qm.model.commands import CloseClient, TxAbort, TxCommit
+from qm.model.commands import CloseClient, Command, TxAbort, TxCommit
 from qm.model.elements import TransactionState
 from qm.model.queries import (
     get_client,
@@ -131,15 +131,23 @@ class ClientControl(control_pb2_grpc.ClientControlServicer):
         """See control.proto."""
         if len(request.identifier) != TRANSACTION_ID_BYTES:
             raise InvalidArgument("identifier", f"a GUID of {TRANSACTION_ID_BYTES} bytes")
-        await self._cluster.read_barrier()
-        found = get_transaction(self._cluster.view, request.identifier)
-        if found is None:
-            raise MsmqError(ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE, "no such transaction is known")
         wanted = TransactionState.COMMITTED if request.commit else TransactionState.ABORTED
-        if found.state is TransactionState.ACTIVE and request.commit:
-            raise Conflict("the transaction is not prepared: only its owner can commit it")
         kind = TxCommit if request.commit else TxAbort
-        outcome = await self._decider.decide(kind(UNNUMBERED, request.identifier))
-        if outcome.status and found.state is not wanted:
+
+        def make() -> Command:
+            state = self._state_of(request.identifier)
+            if state is None:
+                text = "no such transaction is known"
+                raise MsmqError(ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE, text)
+            if state is TransactionState.ACTIVE and request.commit:
+                raise Conflict("the transaction is not prepared: only its owner can commit it")
+            return kind(UNNUMBERED, request.identifier)
+
+        outcome = await self._decider.once(request, make)
+        if outcome.status and self._state_of(request.identifier) is not wanted:
             check(outcome.status)
         return pb.ResolveTransactionReply()
+
+    def _state_of(self, transaction: bytes) -> TransactionState | None:
+        found = get_transaction(self._cluster.view, transaction)
+        return None if found is None else found.state

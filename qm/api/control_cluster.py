@@ -1,7 +1,7 @@
 """ClusterControl: members, leadership, drain, audit marks."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Final
 
@@ -10,7 +10,7 @@ from qm.api.deciding import Decider
 from qm.api.errors import Conflict, InvalidArgument, MsmqError, OutOfTime
 from qm.api.operations import Operations
 from qm.model.commands import AuditMark
-from qm.model.queries import queue_manager
+from qm.model.queries import member_addresses, queue_manager
 from qm.pb import control_pb2 as pb
 from qm.pb import control_pb2_grpc
 from qm.store.cluster import Cluster, Unavailable
@@ -125,48 +125,78 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
         """See control.proto."""
         if not request.place.host:
             raise InvalidArgument("place.host", "say where the node is")
-        change = _placed(
-            Change(ChangeKind.ADD, _name(request.name), request.incarnation or 1), request.place
-        )
-        return await self._change(change)
+        name = _name(request.name)
+        await self._cluster.read_barrier()
+        member = self._member_of(name)
+        unused = self._membership.left.get(name, 0) + 1 if member is None else member.incarnation
+        incarnation = request.incarnation or unused
+        change = _placed(Change(ChangeKind.ADD, name, incarnation), request.place)
+
+        def is_done() -> bool:
+            member, place = self._member_of(name), member_addresses(self._cluster.view).get(name)
+            if member is None or place is None:
+                return False
+            return (member.incarnation, place.host) == (incarnation, request.place.host)
+
+        return await self._change(change, is_done)
 
     async def RemoveMember(
         self, request: pb.RemoveMemberRequest, context: Context
     ) -> pb.MemberReply:
         """See control.proto."""
-        return await self._change(Change(ChangeKind.REMOVE, self._known(request.name).name))
+        name = request.name
+        await self._cluster.read_barrier()
+        if name not in self._membership.left:
+            self._known(name)
+        change = Change(ChangeKind.REMOVE, name)
+        return await self._change(change, lambda: self._member_of(name) is None)
 
     async def PromoteMember(
         self, request: pb.PromoteMemberRequest, context: Context
     ) -> pb.MemberReply:
         """See control.proto."""
-        return await self._change(Change(ChangeKind.PROMOTE, self._known(request.name).name))
+        await self._cluster.read_barrier()
+        name = self._known(request.name).name
+        change = Change(ChangeKind.PROMOTE, name)
+        return await self._change(change, lambda: self._known(name).is_voter)
 
     async def ReplaceMember(
         self, request: pb.ReplaceMemberRequest, context: Context
     ) -> pb.MemberReply:
         """See control.proto."""
-        lost = self._known(request.name)
-        change = Change(
-            ChangeKind.REPLACE,
-            lost.name,
-            lost.incarnation + 1,
-            host=lost.host,
-            api_port=lost.api_port,
+        await self._cluster.read_barrier()
+        now = self._known(request.name)
+        lost = request.lost_incarnation or now.incarnation
+        if lost > now.incarnation:
+            raise InvalidArgument("lost_incarnation", f"{now.name} is at {now.incarnation}")
+        change = Change(ChangeKind.REPLACE, now.name, lost + 1)
+        was = member_addresses(self._cluster.view).get(now.name)
+        if was is not None:
+            ports = (was.raft_port, was.relay_port, was.api_port)
+            change = Change(ChangeKind.REPLACE, now.name, lost + 1, was.host, *ports)
+        return await self._change(
+            _placed(change, request.place), lambda: self._known(now.name).incarnation > lost
         )
-        return await self._change(_placed(change, request.place))
 
-    async def _change(self, change: Change) -> pb.MemberReply:
-        try:
-            await self._membership.change_members(change)
-        except ChangeRefused as error:
-            raise Conflict(str(error)) from None
+    async def _change(self, change: Change, is_done: Callable[[], bool]) -> pb.MemberReply:
+        """Make a change unless it is made; ask for it behind a barrier."""
+        if not is_done():
+            try:
+                await self._membership.change_members(change)
+            except ChangeRefused as error:
+                # It may be that the same call was made at another node, too.
+                await self._cluster.read_barrier()
+                if not is_done():
+                    raise Conflict(str(error)) from None
         return pb.MemberReply(members=self._shown(await self._statuses()))
 
+    def _member_of(self, name: str) -> Member | None:
+        return next((one for one in self._membership.members if one.name == name), None)
+
     def _known(self, name: str) -> Member:
-        for member in self._membership.members:
-            if member.name == name:
-                return member
+        member = self._member_of(name)
+        if member is not None:
+            return member
         names = ", ".join(member.name for member in self._membership.members)
         raise InvalidArgument("name", f"{name[:64]!r} is no member; those are {names}")
 
@@ -176,6 +206,9 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
         self, request: pb.TransferLeadershipRequest, context: Context
     ) -> pb.TransferLeadershipReply:
         """See control.proto."""
+        leader = self._cluster.leadership.node
+        if leader is not None and (request.to == leader or request.leader not in ("", leader)):
+            return pb.TransferLeadershipReply(leader=leader, term=self._cluster.leadership.term)
         target = request.to or await self._nearest()
         self._known(target)
         try:
@@ -270,7 +303,7 @@ def _placed(change: Change, place: pb.MemberPlace) -> Change:
         change.node,
         change.incarnation,
         place.host or change.host,
-        place.raft_port or RAFT_PORT,
-        place.relay_port or RELAY_PORT,
+        place.raft_port or change.raft_port or RAFT_PORT,
+        place.relay_port or change.relay_port or RELAY_PORT,
         place.api_port or change.api_port or API_PORT,
     )

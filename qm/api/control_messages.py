@@ -99,10 +99,7 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
         self, request: pb.ReturnToSourceRequest, context: Context
     ) -> pb.ReturnToSourceReply:
         """See control.proto."""
-        queue_id = await self._queue_id(request.queue)
-        return await self._returning.give_back(
-            queue_id, request.lookup_identifier, request.target, caller()
-        )
+        return await self._returning.give_back(request, caller())
 
     def _shown(self, found: PositionInfo, view: int) -> pb.BrowsedMessage:
         shown = pb.BrowsedMessage(

@@ -8,7 +8,7 @@ from qm.api.errors import MsmqError, check
 from qm.api.names import queue_id_of
 from qm.api.operations import Link, Operations
 from qm.api.paging import number_after, page_size, token_of
-from qm.model.commands import SetOutgoingAdminState
+from qm.model.commands import Command, SetOutgoingAdminState
 from qm.model.elements import OutgoingAdminState, OutgoingQueueState
 from qm.model.queries import (
     OutgoingQueueInfo,
@@ -53,7 +53,8 @@ class OutgoingControl(control_pb2_grpc.OutgoingControlServicer):
         self, request: pb.GetOutgoingRequest, context: Context
     ) -> pb.OutgoingQueue:
         """See control.proto."""
-        return await self._get(await self._queue_id(request))
+        await self._cluster.read_barrier()
+        return await self._get(self._queue_id(request))
 
     async def Pause(self, request: pb.GetOutgoingRequest, context: Context) -> pb.OutgoingQueue:
         """See control.proto."""
@@ -65,13 +66,13 @@ class OutgoingControl(control_pb2_grpc.OutgoingControlServicer):
 
     async def Resend(self, request: pb.GetOutgoingRequest, context: Context) -> pb.OutgoingQueue:
         """See control.proto."""
-        queue_id = await self._queue_id(request)
+        await self._cluster.read_barrier()
+        queue_id = self._queue_id(request)
         await self._operations.resend(queue_id)
         return await self._get(queue_id)
 
-    async def _queue_id(self, request: pb.GetOutgoingRequest) -> int:
+    def _queue_id(self, request: pb.GetOutgoingRequest) -> int:
         """Return which outgoing queue is meant, by its id or its destination."""
-        await self._cluster.read_barrier()
         queue_id = queue_id_of(self._cluster.view, request.queue)
         if outgoing_queue(self._cluster.view, queue_id) is None:
             raise MsmqError(
@@ -82,11 +83,13 @@ class OutgoingControl(control_pb2_grpc.OutgoingControlServicer):
     async def _set(
         self, request: pb.GetOutgoingRequest, admin_state: OutgoingAdminState
     ) -> pb.OutgoingQueue:
-        queue_id = await self._queue_id(request)
-        command = SetOutgoingAdminState(UNNUMBERED, queue_id, int(admin_state), caller().sids)
-        outcome = await self._decider.decide(command)
+        def make() -> Command:
+            queue_id = self._queue_id(request)
+            return SetOutgoingAdminState(UNNUMBERED, queue_id, int(admin_state), caller().sids)
+
+        outcome = await self._decider.once(request, make)
         check(outcome.status)
-        return await self._get(queue_id)
+        return await self._get(self._queue_id(request))
 
     async def _get(self, queue_id: int) -> pb.OutgoingQueue:
         info = outgoing_queue(self._cluster.view, queue_id)

@@ -1,13 +1,15 @@
 """QueueControl: the queue manager, queues, their attributes and access lists."""
 
+from collections.abc import Callable
 from enum import IntFlag
 from fnmatch import fnmatch
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from qm.api.acl import (
     changed_descriptor,
+    check_manager_list,
     default_descriptor,
     names_of,
     shown_acl,
@@ -24,9 +26,17 @@ from qm.api.values import encode_values, shown_value
 from qm.model.attributes import (
     QUEUE_ATTRIBUTES,
     QUEUE_MANAGER_ATTRIBUTES,
+    decode_attributes,
     encode_attribute,
 )
-from qm.model.commands import CreateQueue, DeleteQueue, PurgeQueue, SetQueue, SetQueueManager
+from qm.model.commands import (
+    Command,
+    CreateQueue,
+    DeleteQueue,
+    PurgeQueue,
+    SetQueue,
+    SetQueueManager,
+)
 from qm.model.elements import QueueKind
 from qm.model.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.ledger import QueueInHand
@@ -57,6 +67,9 @@ _SECRET: Final = frozenset({"sealed_private_keys"})
 _INTERNAL: Final = frozenset({"outgoing_key", "queue_id", "kind", "is_deleting"})
 _SECURITY: Final = "security"
 _READERS_OF_ALL: Final = frozenset({Role.ADMIN, Role.OPERATOR})
+
+
+_SetRequest: TypeAlias = pb.SetQueueManagerRequest | pb.SetQueueRequest | pb.SetAclRequest
 
 
 class QueueControl(control_pb2_grpc.QueueControlServicer):
@@ -98,14 +111,21 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
     ) -> pb.SetReply:
         """See control.proto."""
         changes = encode_values(QUEUE_MANAGER_ATTRIBUTES, request.changes, "changes")
-        return await self._set_manager(changes, _version(request))
+        return await self._set_manager(request, lambda: changes)
 
-    async def _set_manager(self, changes: dict[str, bytes], if_version: int | None) -> pb.SetReply:
-        sids = caller().sids
-        if changes.keys() == {_SECURITY}:
-            sids = sids_to_change(caller(), self._manager_record().security)
-        command = SetQueueManager(UNNUMBERED, changes, sids, if_version)
-        outcome = await self._decider.decide(command)
+    async def _set_manager(
+        self, request: _SetRequest, make_changes: Callable[[], dict[str, bytes]]
+    ) -> pb.SetReply:
+        def make() -> Command:
+            changes, sids, manager = make_changes(), caller().sids, self._manager_record()
+            values, refusal = decode_attributes(QUEUE_MANAGER_ATTRIBUTES, changes, is_change=True)
+            if not refusal and _SECURITY in values:
+                check_manager_list(manager, values[_SECURITY])
+            if changes.keys() == {_SECURITY}:
+                sids = sids_to_change(caller(), manager.security)
+            return SetQueueManager(UNNUMBERED, changes, sids, _version(request))
+
+        outcome = await self._decider.once(request, make)
         check(outcome.status)
         return pb.SetReply(version=number_of(outcome) or self._manager_record().version)
 
@@ -137,7 +157,7 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
             security,
             who.sids,
         )
-        outcome = await self._decider.decide(command)
+        outcome = await self._decider.once(request, lambda: command)
         if outcome.status == ErrorCode.MQ_ERROR_QUEUE_EXISTS and request.if_not_exists:
             return self._existing(request.path_name, attributes)
         check(outcome.status)
@@ -187,31 +207,40 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
     async def SetQueue(self, request: pb.SetQueueRequest, context: Context) -> pb.SetReply:
         """See control.proto."""
         changes = encode_values(QUEUE_ATTRIBUTES, request.changes, "changes")
-        await self._cluster.read_barrier()
-        queue_id = queue_id_of(self._view, request.queue)
-        return await self._set_queue(queue_id, changes, _version(request))
+        return await self._set_queue(request, lambda _: changes)
 
     async def _set_queue(
-        self, queue_id: int, changes: dict[str, bytes], if_version: int | None
+        self,
+        request: pb.SetQueueRequest | pb.SetAclRequest,
+        make_changes: Callable[[Queue], dict[str, bytes]],
     ) -> pb.SetReply:
-        sids = caller().sids
-        if changes.keys() == {_SECURITY}:
-            sids = sids_to_change(caller(), self._queue(queue_id).record.security)
-        command = SetQueue(UNNUMBERED, queue_id, changes, sids, if_version)
-        outcome = await self._decider.decide(command)
+        def make() -> Command:
+            queue = self._queue(queue_id_of(self._view, request.queue)).record
+            changes, sids = make_changes(queue), caller().sids
+            if changes.keys() == {_SECURITY}:
+                sids = sids_to_change(caller(), queue.security)
+            return SetQueue(UNNUMBERED, queue.queue_id, changes, sids, _version(request))
+
+        outcome = await self._decider.once(request, make)
         check(outcome.status)
-        queue = self._queue(queue_id)
-        return pb.SetReply(version=number_of(outcome) or queue.record.version)
+        if version := number_of(outcome):
+            return pb.SetReply(version=version)
+        queue = self._queue(queue_id_of(self._view, request.queue))
+        return pb.SetReply(version=queue.record.version)
 
     async def DeleteQueue(
         self, request: pb.DeleteQueueRequest, context: Context
     ) -> pb.DeleteQueueReply:
         """See control.proto."""
-        await self._cluster.read_barrier()
-        queue_id = queue_id_of(self._view, request.queue)
-        count = self._queue(queue_id).count()
-        command = DeleteQueue(UNNUMBERED, queue_id, caller().sids)
-        outcome = await self._decider.decide(command)
+        count = 0
+
+        def make() -> Command:
+            nonlocal count
+            queue_id = queue_id_of(self._view, request.queue)
+            count = self._queue(queue_id).count()
+            return DeleteQueue(UNNUMBERED, queue_id, caller().sids)
+
+        outcome = await self._decider.once(request, make)
         check(outcome.status)
         return pb.DeleteQueueReply(message_count=count)
 
@@ -219,12 +248,16 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         self, request: pb.PurgeQueueRequest, context: Context
     ) -> pb.PurgeQueueReply:
         """See control.proto."""
-        await self._cluster.read_barrier()
-        queue_id = queue_id_of(self._view, request.queue)
         if request.dry_run:
-            queue = self._queue(queue_id)
+            await self._cluster.read_barrier()
+            queue = self._queue(queue_id_of(self._view, request.queue))
             return pb.PurgeQueueReply(message_count=queue.count() - sum(queue.locked))
-        outcome = await self._decider.decide(PurgeQueue(UNNUMBERED, queue_id, caller().sids))
+
+        def make() -> Command:
+            queue_id = queue_id_of(self._view, request.queue)
+            return PurgeQueue(UNNUMBERED, queue_id, caller().sids)
+
+        outcome = await self._decider.once(request, make)
         check(outcome.status)
         return pb.PurgeQueueReply(message_count=number_of(outcome))
 
@@ -252,21 +285,19 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
 
     async def SetAcl(self, request: pb.SetAclRequest, context: Context) -> pb.SetReply:
         """See control.proto."""
-        await self._cluster.read_barrier()
-        if not request.HasField("queue"):
-            if caller().role is not Role.ADMIN:
-                raise NotPermitted("the queue manager's access list is for admins to change")
-            security = changed_descriptor(
-                self._manager_record().security, request.entries, request.owner, MachineAccess
+
+        def changed(security: bytes, access: type[IntFlag]) -> dict[str, bytes]:
+            new = changed_descriptor(security, request.entries, request.owner, access)
+            return {_SECURITY: encode_attribute(new)}
+
+        if request.HasField("queue"):
+            return await self._set_queue(
+                request, lambda queue: changed(queue.security, QueueAccess)
             )
-            changes = {_SECURITY: encode_attribute(security)}
-            return await self._set_manager(changes, _version(request))
-        queue_id = queue_id_of(self._view, request.queue)
-        security = changed_descriptor(
-            self._queue(queue_id).record.security, request.entries, request.owner, QueueAccess
-        )
-        return await self._set_queue(
-            queue_id, {_SECURITY: encode_attribute(security)}, _version(request)
+        if caller().role is not Role.ADMIN:
+            raise NotPermitted("the queue manager's access list is for admins to change")
+        return await self._set_manager(
+            request, lambda: changed(self._manager_record().security, MachineAccess)
         )
 
     # What callers see --------------------------------------------------------------------
@@ -385,7 +416,5 @@ def _has(record: Queue | QueueManager, known: Any, wanted: dict[str, bytes]) -> 
     )
 
 
-def _version(
-    request: pb.SetQueueManagerRequest | pb.SetQueueRequest | pb.SetAclRequest,
-) -> int | None:
+def _version(request: _SetRequest) -> int | None:
     return request.if_version if request.HasField("if_version") else None

@@ -34,7 +34,7 @@ def members(connection: Connection, output: str) -> None:
         request = control_pb2.ListMembersRequest()
         return await wire.call(lambda stubs: stubs.cluster.ListMembers, request)
 
-    show_rows(map(_member_row, connection.run(work).members), MEMBER_COLUMNS, output)
+    _show_members(connection.run(work), output)
 
 
 @click.command()
@@ -46,7 +46,8 @@ def transfer(connection: Connection, to: str, output: str) -> None:
     from qm.pb import control_pb2
 
     async def work(wire: Any) -> Any:
-        request = control_pb2.TransferLeadershipRequest(to=to)
+        leader = (await get_status(wire)).leader  # the call is repeated where no answer comes
+        request = control_pb2.TransferLeadershipRequest(to=to, leader="" if to else leader)
         return await wire.call(lambda stubs: stubs.cluster.TransferLeadership, request)
 
     reply = connection.run(work)
@@ -141,8 +142,18 @@ def replace(connection: Connection, node: str, host: str, yes: bool, output: str
 
     confirm(f"Give up what is on the disk of {node}?", yes=yes)
     place = control_pb2.MemberPlace(host=host) if host else None
-    request = control_pb2.ReplaceMemberRequest(name=node, place=place)
-    _changed(connection, "ReplaceMember", request, output)
+
+    async def work(wire: Any) -> Any:
+        found = await wire.call(
+            lambda stubs: stubs.cluster.ListMembers, control_pb2.ListMembersRequest()
+        )
+        ids = {member.name: member.raft_id for member in found.members}
+        request = control_pb2.ReplaceMemberRequest(name=node, place=place)
+        if node in ids:  # else the cluster says who its members are
+            request.lost_incarnation = int(ids[node].rpartition(".")[2])
+        return await wire.call(lambda stubs: stubs.cluster.ReplaceMember, request)
+
+    _show_members(connection.run(work), output)
 
 
 COMMANDS: Sequence[click.Command] = (
@@ -197,7 +208,11 @@ def _changed(connection: Connection, method: str, request: Any, output: str) -> 
     async def work(wire: Any) -> Any:
         return await wire.call(lambda stubs: getattr(stubs.cluster, method), request)
 
-    show_rows(map(_member_row, connection.run(work).members), MEMBER_COLUMNS, output)
+    _show_members(connection.run(work), output)
+
+
+def _show_members(reply: Any, output: str) -> None:
+    show_rows(map(_member_row, reply.members), MEMBER_COLUMNS, output)
 
 
 def _member_row(member: Any) -> dict[str, Any]:

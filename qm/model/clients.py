@@ -46,7 +46,7 @@ from qm.model.rows import (
     PositionFlag,
     ResultKind,
 )
-from qm.model.state import Table
+from qm.model.state import State, Table
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MessageClass
 
@@ -69,6 +69,17 @@ def is_range(first: int, count: int) -> bool:
         1 <= first <= _NUMBER_MAX - POSITIONS_PER_ENTRY_MAX
         and 1 <= count <= POSITIONS_PER_ENTRY_MAX
     )
+
+
+def request_result(state: State, client_id: str, number: int) -> RequestResult | None:
+    """Return the committed result of a client's number, None if there is none or no more."""
+    prefix = client_key(client_id)
+    end = prefix + REQUEST_KEY.pack(number) + b"\0"
+    for _, row in state.scan(Table.RESULT, prefix, end, 1, backward=True):
+        for result in unpack_results(row):
+            if result.number == number:
+                return result
+    return None
 
 
 class Clients:
@@ -253,19 +264,7 @@ class Clients:
         client = self.client(client_id)
         if client is None or number > client.highest_number:
             return None  # as for every request that is not repeated
-        prefix = client_key(client_id)
-        rows = self._ledger.state.scan(
-            Table.RESULT,
-            prefix,
-            prefix + REQUEST_KEY.pack(number) + b"\0",
-            1,
-            backward=True,
-        )
-        for _, row in rows:
-            for result in unpack_results(row):
-                if result.number == number:
-                    return result
-        return None
+        return request_result(self._ledger.state, client_id, number)
 
     def results(self, client_id: str, first: int, count: int) -> list[RequestResult]:
         """Return the committed results of a range of numbers, ascending."""

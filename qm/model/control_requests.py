@@ -28,6 +28,15 @@ _PLACE: Final = Struct(">Q")
 _VALUES: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
+def control_result(ledger: Ledger, control_id: bytes) -> Outcome | None:
+    """Return the result that is kept of a control request, None if there is none."""
+    known = ledger.record(Table.META, _RESULT + control_id, ControlResult)
+    if known is None:
+        return None
+    value = msgspec.msgpack.decode(known.value) if known.value else None
+    return Outcome(known.status, value=value)
+
+
 class ControlResults:
     """Results of the last control requests."""
 
@@ -38,13 +47,11 @@ class ControlResults:
         """Do a request's work unless it has a result; return the result."""
         if len(control_id) != CONTROL_ID_BYTES:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        known = self._ledger.record(Table.META, _RESULT + control_id, ControlResult)
-        if known is not None:
-            value = msgspec.msgpack.decode(known.value) if known.value else None
-            return Outcome(known.status, value=value)
-        outcome = work()
-        self._keep(control_id, outcome)
-        return outcome
+        known = control_result(self._ledger, control_id)
+        if known is None:
+            known = work()
+            self._keep(control_id, known)
+        return known
 
     def _keep(self, control_id: bytes, outcome: Outcome) -> None:
         ledger = self._ledger

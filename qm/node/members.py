@@ -1,7 +1,7 @@
 """Implements `qm.store.membership.Membership`: who belongs to the cluster, and changes of it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import grpc
@@ -61,6 +61,11 @@ class Members:
             *(self._member(node, is_voter=True) for node in configuration.voters),
             *(self._member(node, is_voter=False) for node in configuration.learners),
         ]
+
+    @property
+    def left(self) -> Mapping[str, int]:
+        """See Membership.left."""
+        return dict(map(name_and_incarnation, self._replicated.configuration.retired))
 
     def _member(self, node: NodeId, *, is_voter: bool) -> Member:
         name, incarnation = name_and_incarnation(node)

@@ -386,6 +386,8 @@ Global___MemberPlace: _TypeAlias = MemberPlace  # noqa: Y015
 
 @_typing.final
 class AddMemberRequest(_message.Message):
+    """Changes of members say what is wanted: one that holds already succeeds, so a call may be repeated."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -455,7 +457,12 @@ class ReplaceMemberRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
+    LOST_INCARNATION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    lost_incarnation: _builtins.int
+    """Of the identity that is lost, from its raft_id; 0: the one that it has now. Whoever repeats the
+    call says it, or would replace the replacement.
+    """
     @_builtins.property
     def place(self) -> Global___MemberPlace:
         """Its host unset: where it was."""
@@ -465,10 +472,11 @@ class ReplaceMemberRequest(_message.Message):
         *,
         name: _builtins.str = ...,
         place: Global___MemberPlace | None = ...,
+        lost_incarnation: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "place", b"place"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lost_incarnation", b"lost_incarnation", "name", b"name", "place", b"place"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -499,16 +507,22 @@ class TransferLeadershipRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TO_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
     to: _builtins.str
     """"": to the member that is nearest to the leader's log."""
+    leader: _builtins.str
+    """Who leads now; nothing is done if another does. "": whoever leads. Whoever repeats the call without
+    `to` says it.
+    """
     def __init__(
         self,
         *,
         to: _builtins.str = ...,
+        leader: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["to", b"to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader", "to", b"to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1275,6 +1289,8 @@ Global___DeleteQueueRequest: _TypeAlias = DeleteQueueRequest  # noqa: Y015
 
 @_typing.final
 class DeleteQueueReply(_message.Message):
+    """Of the queue as it was before; 0 if the call is repeated and had been done."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGE_COUNT_FIELD_NUMBER: _builtins.int

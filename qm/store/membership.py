@@ -2,7 +2,7 @@
 `qm.store.cluster.Cluster`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -78,6 +78,10 @@ class Membership(Protocol):
     @property
     def members(self) -> Sequence[Member]:
         """The members as this node knows them, voters first."""
+
+    @property
+    def left(self) -> Mapping[str, int]:
+        """The names that were members and left for good, with their highest incarnation."""
 
     async def inspect(self, node: str) -> NodeStatus:
         """Ask a node what it knows of itself. Raises Unavailable, KeyError for a stranger."""

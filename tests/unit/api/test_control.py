@@ -523,3 +523,19 @@ def test_before_there_is_a_queue_manager_calls_say_so() -> None:
                 )
 
     run(scenario())
+
+
+def test_the_queue_managers_list_cannot_lock_everybody_out() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.channel(await made.leader()) as channel:
+            operator = Operator(channel)
+            alone = pb.SetAclRequest(entries=[pb.Ace(principal="alice", rights=["create_queue"])])
+            with refused(INVALID, field="entries"):
+                await operator.queues.SetAcl(alone)
+            every = pb.Ace(principal="Administrators", rights=["machine_generic_all"])
+            alone.entries.append(every)
+            first = await operator.queues.SetAcl(alone)
+            again = await operator.queues.SetAcl(pb.SetAclRequest(entries=[every]))
+            assert again.version > first.version
+
+    run(scenario())

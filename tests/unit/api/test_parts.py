@@ -20,6 +20,8 @@ from qm.api.proposing import COMMANDS_PER_PROPOSAL_MAX, Proposer
 from qm.model.commands import Command, Confirm, Request, Send, SetQueue, Target
 from qm.model.control_requests import CONTROL_ID_BYTES
 from qm.model.effects import Outcome
+from qm.model.queries import View
+from qm.model.state import MemoryState
 from qm.pb import control_pb2 as pb
 from qm.store.cluster import OutcomeUnknown, Unavailable
 from qm.wire.access_mask import QueueAccess
@@ -89,6 +91,7 @@ class ScriptedCluster:
         self._errors = list(errors)
         self.proposals: list[int] = []
         self.status = 0
+        self.view = View.of(MemoryState())
 
     async def propose(self, *commands: Command) -> Sequence[Outcome]:
         self.proposals.append(len(commands))
@@ -159,17 +162,18 @@ def test_what_is_not_known_is_proposed_again() -> None:
 
 def begin(who: str, call: str) -> None:
     """Serve a call of that name in this task."""
-    begin_call(Principal(who, Role.ADMIN, ()), lambda: ((CALL_ID_KEY, call),))
+    begin_call(Principal(who, Role.ADMIN, ()), "/q/SetQueue", lambda: ((CALL_ID_KEY, call),))
 
 
-def test_a_control_command_is_named_by_caller_call_and_content() -> None:
+def test_a_control_command_is_named_by_caller_call_and_request() -> None:
     async def scenario() -> None:
         cluster, face = scripted()
         decider = Decider(face, Proposer(face))
 
         async def name_of(who: str, call: str, label: bytes) -> bytes:
             begin(who, call)
-            await decider.decide(SetQueue(UNNUMBERED, 7, {"label": label}, ()))
+            asked = pb.SetQueueRequest(changes={"label": pb.Value(data=label)})
+            await decider.once(asked, lambda: SetQueue(UNNUMBERED, 7, {}, ()))
             command = cluster.last
             assert isinstance(command, SetQueue)
             return command.request.control_id
@@ -194,9 +198,9 @@ def test_a_call_without_a_usable_name_gets_one_of_its_own() -> None:
             begin("ann", given)
             names.append(call_id())
             assert call_id() == names[-1]
-        assert names[2] == "mine"
+        assert names[2] == "/q/SetQueue mine"
         assert names[0] != names[1]
-        assert "" not in names
+        assert "/q/SetQueue " not in names
 
     asyncio.run(scenario())
 
