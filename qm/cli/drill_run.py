@@ -127,7 +127,9 @@ def write_report(
     `merges`: other entries of `path` stay.
     """
     results = {name: result_of(rounds) for name, rounds in done.rounds.items()}
-    short = {name: msgspec.to_builtins(result) for name, result in results.items()}
+    short = {
+        name: {**msgspec.to_builtins(result), "target": target} for name, result in results.items()
+    }
     for verdict, reasons in (("FAIL", done.failed), (NOT_CARRIED_OUT, done.not_carried_out)):
         for name, reason in reasons.items():
             short[name] = {**short.get(name, {"runs": 0}), "verdict": verdict, "why": reason}

@@ -72,6 +72,7 @@ class Result(msgspec.Struct, frozen=True):
     gap_median_ms: float
     gap_p99_ms: float
     verdict: str
+    seeds: tuple[int, ...] = ()
 
 
 def result_of(rounds: list[Round]) -> Result:
@@ -84,6 +85,7 @@ def result_of(rounds: list[Round]) -> Result:
         round(median(gaps), 1),
         round(gaps[min(len(gaps) - 1, int(0.99 * len(gaps)))], 1),
         "pass" if all(one.holds for one in rounds) else "FAIL",
+        tuple(sorted(one.seed for one in rounds)),
     )
 
 

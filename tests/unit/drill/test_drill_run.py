@@ -88,6 +88,7 @@ def test_a_node_that_ends_by_itself_fails_its_scenario(
     assert found["power-failure"]["verdict"] == "FAIL"
     assert "the log is damaged" in found["power-failure"]["why"]
     assert (found["kill-leader"]["runs"], found["kill-leader"]["verdict"]) == (2, "pass")
+    assert (found["kill-leader"]["seeds"], found["kill-leader"]["target"]) == ([1, 2], "dev")
 
 
 def test_what_was_not_carried_out_proves_nothing(

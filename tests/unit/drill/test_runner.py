@@ -53,6 +53,7 @@ def test_a_result_is_a_pass_only_if_every_round_is() -> None:
     result = result_of([good, late])
     assert (result.runs, result.lost, result.duplicated, result.verdict) == (2, 0, 0, "FAIL")
     assert (result.gap_median_ms, result.gap_p99_ms) == (50.0, 60.0)
+    assert result.seeds == (1, 2)
 
 
 def test_the_page_shows_every_round_with_its_fault() -> None:
