@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants baseline model-check bench-wire bench-log bench-raft \
-	bench-model bench-spark bench-session bench-edge bench-api bench test-chart test-image test-hosts test-spark
+	bench-model bench-spark bench-session bench-edge bench-api bench test-chart test-image test-image-spark test-hosts test-spark
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -53,6 +53,7 @@ fmt: setup  ## format the code
 lint: setup  ## style, import contracts, choices
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/shellcheck .ci/run deploy/*/*.sh tests/*.sh
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.conformance.choices
 
@@ -81,6 +82,9 @@ test-chart: $(CHART) $(CHECKOV)  ## render the Helm chart and check its objects,
 
 test-image: $(CHART)  ## build the image twice, compare every byte, start it as the compose file says (root, buildah, debootstrap)
 	$(BIN)/python -m tests.image
+
+test-image-spark: $(SPARK) $(CHART)  ## build the image of audits and run it: as a job, as Spark's driver and executor (as test-image)
+	$(BIN)/python -m tests.image.spark
 
 test-spark: $(SPARK)  ## the data pipeline's jobs on an embedded Spark (Java 17)
 	$(BIN)/python -m pytest -q --timeout 900 tests/spark
@@ -171,6 +175,7 @@ lock: | $(VENV)/bin/python  ## renew the lock files
 	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -c requirements-dev.lock --extra spark -o requirements-spark.lock pyproject.toml
 	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -c requirements-dev.lock --extra chart -o requirements-chart.lock pyproject.toml
 	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -c requirements-dev.lock --build-deps-for wheel --only-build-deps -o requirements-build.lock pyproject.toml
+	echo 'setuptools>=80,<84' | $(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -o requirements-spark-build.lock -
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) $(VENV)-fuzz build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

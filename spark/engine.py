@@ -62,7 +62,13 @@ def session(engine: Engine) -> Iterator[SparkSession]:
             .config("spark.eventLog.compress", "false")
             .config("spark.eventLog.dir", engine.event_log)
         )
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except (Py4JError, PySparkException) as error:
+        raise SparkFailed(
+            f"Spark does not start: {str(error).partition(chr(10))[0]} Is Java 17 or newer on the"
+            " path, or in JAVA_HOME, and does this machine's name resolve?"
+        ) from error
     spark.sparkContext.setLogLevel("ERROR")
     try:
         yield spark

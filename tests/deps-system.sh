@@ -19,10 +19,10 @@ java_major() {
     echo "${version:-0}"
 }
 
-# Only the Spark parts need Java, and they do not exist yet: say it, install nothing.
+# Only the Spark parts need Java: say it, install nothing.
 major=$(java_major)
 if [ "$major" -lt "$JAVA_MAJOR_MIN" ]; then
-    echo "deps-system: no Java $JAVA_MAJOR_MIN or newer; the Spark parts will need it: apt-get install $JAVA_PACKAGE"
+    echo "deps-system: no Java $JAVA_MAJOR_MIN or newer; test-spark needs it: apt-get install $JAVA_PACKAGE"
 else
     echo "deps-system: Java $major found"
 fi

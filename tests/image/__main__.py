@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.image.buildah import Store
-from tests.image.building import BASE, IMAGE, authority_of_pip, base, build_twice
+from tests.image.building import BASE, CONTEXT, IMAGE, authority_of_pip, base, build_twice
 from tests.image.compose import ROOT
 from tests.image.containers import Rig
+from tests.image.machine import EXIT_STATUS_UNAVAILABLE, FOLDER, missing_here
 
 OUTPUT: Final = Path("build") / "test-image.json"
-FOLDER: Final = ROOT / "build" / "image"
-EXIT_STATUS_UNAVAILABLE: Final = 69
-TOOLS: Final = ("buildah", "debootstrap", "ip", "nft")
 PORTS: Final = ["1801/tcp", "1811/tcp", "1812/tcp", "1813/tcp", "1814/tcp", "3527/udp"]
 _ADMIN: Final = {
     "QM_ENDPOINT": "n1:1811,n2:1811,n3:1811",
@@ -34,10 +32,8 @@ _ADMIN: Final = {
 
 def main() -> int:
     """Do everything; return the exit code."""
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
-    if os.geteuid() != 0 or missing:
-        what = f"these tools: {', '.join(missing)}" if missing else "root"
-        print(f"test-image needs {what}; see `make deps-system`", file=sys.stderr)
+    if missing := missing_here():
+        print(f"test-image needs {missing}; see `make deps-system`", file=sys.stderr)
         return EXIT_STATUS_UNAVAILABLE
     FOLDER.mkdir(parents=True, exist_ok=True)
     store = Store(FOLDER)
@@ -107,7 +103,7 @@ def _install(store: Store, report: dict[str, Any], broken: list[str]) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     prepare = [str(ROOT / "deploy" / "bare" / "prepare.sh"), str(folder), *addresses]
     subprocess.run(prepare, env={**os.environ, "PATH": path}, stdout=subprocess.DEVNULL, check=True)
-    mounts = [(FOLDER / "context", "/src", False), (ROOT / "deploy", "/src/deploy", True)]
+    mounts = [(FOLDER / CONTEXT, "/src", False), (ROOT / "deploy", "/src/deploy", True)]
     mounts += [(folder / "n1.tar", "/n1.tar", True)]
     environment = {}
     if authority := authority_of_pip():

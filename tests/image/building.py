@@ -16,8 +16,11 @@ from tests.image.buildah import Store
 from tests.image.compose import ROOT
 
 DOCKERFILE: Final = ROOT / "deploy" / "image" / "Dockerfile"
+DOCKERFILE_SPARK: Final = DOCKERFILE.with_name("Dockerfile.spark")
+CONTEXT: Final = "context"
 BASE: Final = "localhost/quorate-base"
 IMAGE: Final = "localhost/quorate"
+IMAGE_SPARK: Final = "localhost/quorate-spark"
 EPOCH_S: Final = 1_767_225_600
 """Of every file of the image and of the image itself."""
 _SUITE: Final = "bookworm"
@@ -52,24 +55,38 @@ def base(store: Store, folder: Path) -> str:
         shutil.rmtree(root)
 
 
+def build(store: Store, folder: Path, base_digest: str) -> None:
+    """Build the image without a cache, from the context that is there."""
+    arguments = {"BASE": BASE, "BASE_DIGEST": base_digest, "SOURCE_DATE_EPOCH": str(EPOCH_S)}
+    store.build(
+        DOCKERFILE,
+        folder / CONTEXT,
+        IMAGE,
+        timestamp_s=EPOCH_S,
+        arguments=arguments,
+        secrets=_secrets(folder),
+    )
+
+
+def build_with_spark(store: Store, folder: Path) -> None:
+    """Build the image of audits on the one that is there."""
+    store.build(
+        DOCKERFILE_SPARK,
+        folder / CONTEXT,
+        IMAGE_SPARK,
+        timestamp_s=EPOCH_S,
+        arguments={"IMAGE": IMAGE},
+        secrets=_secrets(folder),
+    )
+
+
 def build_twice(store: Store, folder: Path, base_digest: str) -> Comparison:
     """Build from one copy of the sources, twice and without a cache."""
-    context = _context(folder / "context")
+    copy_context(folder)
     digests, seconds, layouts = [], [], []
     for number in (1, 2):
         started = time.monotonic()
-        store.build(
-            DOCKERFILE,
-            context,
-            IMAGE,
-            timestamp_s=EPOCH_S,
-            arguments={
-                "BASE": BASE,
-                "BASE_DIGEST": base_digest,
-                "SOURCE_DATE_EPOCH": str(EPOCH_S),
-            },
-            secrets=_secrets(folder),
-        )
+        build(store, folder, base_digest)
         seconds.append(round(time.monotonic() - started, 1))
         digests.append(store.digest(IMAGE))
         layouts.append(folder / f"oci-{number}")
@@ -84,19 +101,19 @@ def build_twice(store: Store, folder: Path, base_digest: str) -> Comparison:
     return Comparison(digests, differing, seconds, round(size / (1 << 20), 1))
 
 
-def _context(folder: Path) -> Path:
-    """Copy what .dockerignore lets through, so that both builds see the same."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+def copy_context(folder: Path) -> None:
+    """Copy what .dockerignore lets through, so that all builds see the same."""
+    context = folder / CONTEXT
+    shutil.rmtree(context, ignore_errors=True)
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     for name in (line.removeprefix("!") for line in lines if line.startswith("!")):
         source = ROOT / name
         if source.is_dir():
             ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(source, folder / name, ignore=ignored)
+            shutil.copytree(source, context / name, ignore=ignored)
         else:
-            shutil.copy(source, folder / name)
-    return folder
+            (context / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, context / name)
 
 
 def _secrets(folder: Path) -> dict[str, Path]:

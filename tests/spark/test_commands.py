@@ -12,7 +12,7 @@ import pyspark
 import yaml
 
 from qm.store.backup import verify_backup
-from spark.main import main
+from spark.main import EXIT_BROKEN_OFF, main
 from tests.spark.archives import NODES, operation
 from tests.spark.files import CLUSTER, write_archive
 from tests.spark.logs import KEPT, traffic
@@ -48,6 +48,21 @@ def run(*command: str, exit_code: int = 0) -> tuple[Any, str]:
     assert done.returncode == exit_code, done.stderr[-4000:]
     assert done.stdout, done.stderr[-4000:]
     return json.loads(done.stdout), done.stderr
+
+
+def test_a_machine_without_java_is_no_finding(tmp_path: Path) -> None:
+    log, root = traffic(tmp_path / "node"), tmp_path / "archive"
+    write_archive(root, log.archive, 0, log.archive.index)
+    done = subprocess.run(
+        [sys.executable, "-m", "qm", "audit", "run", "--archive", str(root)],
+        env={**os.environ, "JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == EXIT_BROKEN_OFF, done.stderr[-4000:]
+    assert "Is Java 17 or newer on the path" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_audit_and_compaction_from_the_command_line(tmp_path: Path) -> None:
