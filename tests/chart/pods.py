@@ -1,34 +1,39 @@
-"""Pods of the rendered StatefulSet as processes: its arguments, its environment, its node.toml.
+"""Pods of the rendered release as processes: their arguments, environment, node.toml, DNS names.
 
-What differs from Kubernetes is said here and nowhere else: a pod's address is a loopback one, DNS
-names are replaced by those addresses, folders of the container are folders of the test, and the
-API server is the test's.
+What differs from Kubernetes is said here and nowhere else: a pod's address is a loopback one, a
+hosts file is its DNS, folders of the container are folders of the test, the API server is the
+test's, and so is who signs the Certificates.
 """
 
 import asyncio
 import base64
 import copy
+import os
 import re
 import shutil
 import socket
 import ssl
 import sys
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
-from qm.api.identity import Role
+from qm.api.identity import Role, role_uri
 from qm.client.wire import Tls
 from qm.node.config import API_PORT, HTTP_PORT
-from qm.node.pki import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, create_authority, issue
+from qm.node.pki import AUTHORITY_CERTIFICATE, create_authority, issue
 from tests.chart.rendering import ROOT, Object, of_kind, one, render
 from tests.cluster.test_kubernetes import TOKEN, ApiServer
 
 NAMESPACE = "default"
+DOMAIN = "svc.cluster.local"
 START_S = 90.0
 STOP_S = 60.0
-AUTHORITY_FILES = (AUTHORITY_CERTIFICATE, AUTHORITY_KEY)
+TOOL_S = 60.0
+TLS_FOLDER = "/etc/quorate/tls"
 _DEPENDENT = re.compile(r"\$\(([A-Z_]+)\)")
+_WITH_HOSTS = ("sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"')
 
 
 class Release:
@@ -51,45 +56,92 @@ class Release:
         self.name: str = spec["metadata"]["name"]
         self.container: Object = spec["spec"]["template"]["spec"]["containers"][0]
         self.addresses = {f"{self.name}-{k}": f"{network}.{11 + k}" for k in range(pods_max)}
+        self.names = {
+            f"{pod}.{self.name}-nodes.{NAMESPACE}.{DOMAIN}": address
+            for pod, address in self.addresses.items()
+        }
+        """What DNS knows: pods, and Services."""
+        for service, pod in (("api", 0), ("msmq", 1)):
+            name = f"{self.name}-{service}.{NAMESPACE}.{DOMAIN}"
+            self.names[name] = self.addresses[f"{self.name}-{pod}"]
         self.admin = self._mount()
 
     def _mount(self) -> Tls:
         """Make what the pods' volumes hold; return an admin's certificate."""
         pki = self.folder / "pki"
         authority = create_authority(pki, "authority")
-        hosts = [*self.addresses, *self.addresses.values()]
-        files = {"ca.crt": authority}
-        files["tls.crt"], files["tls.key"] = issue(pki, self.name, Role.NODE, hosts)
-        tls, sealing = self.folder / "etc" / "tls", self.folder / "etc" / "sealing"
-        for folder in (tls, sealing, self.folder / "etc" / "config"):
+        sealing = self.folder / "etc" / "sealing"
+        for folder in (sealing, self.folder / "etc" / "config"):
             folder.mkdir(parents=True)
-        for name, path in files.items():
-            (tls / name).write_bytes(path.read_bytes())
+        self._sign(pki, "", Role.NODE, "tls")
+        self._sign(pki, "-admin", Role.ADMIN, "admin-tls")
         secret = one(self.objects, "Secret", "-sealing")
         (sealing / "sealing.key").write_bytes(base64.b64decode(secret["data"]["sealing.key"]))
-        certificate, key = issue(pki, "admin", Role.ADMIN)
-        return Tls(pki / AUTHORITY_CERTIFICATE, certificate, key)
+        files = self.folder / "etc" / "admin-tls"
+        # Tests call pods by their addresses, which certificates do not name.
+        api = f"{self.name}-api.{NAMESPACE}.{DOMAIN}"
+        return Tls(authority, files / "tls.crt", files / "tls.key", server_name=api)
+
+    def _sign(self, pki: Path, suffix: str, role: Role, secret: str) -> None:
+        """Make the Secret that a Certificate asks for, as cert-manager and the kubelet do."""
+        asked = one(self.objects, "Certificate", f"{self.name}{suffix}")["spec"]
+        assert asked["uris"] == [role_uri(role)]
+        assert asked["secretName"] == f"{self.name}-{secret}"
+        signed = issue(pki, asked["commonName"], role, asked.get("dnsNames", []))
+        folder = self.folder / "etc" / secret
+        folder.mkdir(exist_ok=True)
+        shutil.copy(pki / AUTHORITY_CERTIFICATE, folder / "ca.crt")
+        for name, path in zip(("tls.crt", "tls.key"), signed, strict=True):
+            path.rename(folder / name)
 
     def rotate(self) -> None:
-        """Replace the nodes' certificate and key, as cert-manager and the kubelet do."""
-        fresh, tls = self.folder / "renewed", self.folder / "etc" / "tls"
-        fresh.mkdir()
-        for name in AUTHORITY_FILES:
-            shutil.copy(self.folder / "pki" / name, fresh / name)
-        hosts = [*self.addresses, *self.addresses.values()]
-        files = issue(fresh, self.name, Role.NODE, hosts)
-        for name, path in zip(("tls.crt", "tls.key"), files, strict=True):
-            path.replace(tls / name)
+        """Replace the nodes' certificate and key."""
+        self._sign(self.folder / "pki", "", Role.NODE, "tls")
 
-    def local(self, text: str, pod: str) -> str:
-        """Return a rendered text with this machine's addresses and folders."""
-        domain = f".{self.name}-nodes.{NAMESPACE}.svc.cluster.local"
-        text = text.replace(f"${{POD_NAME}}{domain}", "${POD_IP}")
-        for name, address in self.addresses.items():
-            text = text.replace(name + domain, address)
-        assert "svc.cluster" not in text, text
+    def local(self, text: str, pod: str, secret: str = "tls") -> str:
+        """Return a rendered text with this machine's folders, `secret` being what is mounted."""
+        text = text.replace(TLS_FOLDER, str(self.folder / "etc" / secret))
         text = text.replace("/etc/quorate", str(self.folder / "etc"))
         return text.replace("/var/lib/quorate", str(self.folder / "data" / pod))
+
+    async def tool(self, spec: Object) -> tuple[int, str]:
+        """Run the pod of a job to its end; return its exit status and what it said."""
+        (container,) = spec["containers"]
+        mounted = {volume["name"]: volume for volume in spec["volumes"]}
+        secret = mounted["tls"]["secret"]["secretName"].removeprefix(f"{self.name}-")
+        environment = {
+            variable["name"]: self.local(variable["value"], "", secret)
+            for variable in container["env"]
+        }
+        if "definitions" in mounted:
+            made = one(self.objects, "ConfigMap", mounted["definitions"]["configMap"]["name"])
+            folder = self.folder / "etc" / "definitions"
+            folder.mkdir(exist_ok=True)
+            for name, text in made["data"].items():
+                (folder / name).write_text(text)
+        arguments = [self.local(argument, "", secret) for argument in container["args"]]
+        process = await self.run(arguments, environment, asyncio.subprocess.PIPE)
+        async with asyncio.timeout(TOOL_S):
+            said, _ = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, said.decode()
+
+    async def run(
+        self, arguments: list[str], environment: dict[str, str], output: Any
+    ) -> asyncio.subprocess.Process:
+        """Start `qm` where the release's DNS names are known."""
+        hosts = self.folder / "hosts"
+        lines = (f"{address} {name}\n" for name, address in self.names.items())
+        hosts.write_text("".join(lines))
+        rights = () if os.geteuid() == 0 else ("--map-root-user",)
+        return await asyncio.create_subprocess_exec(
+            *("unshare", *rights, "--mount", *_WITH_HOSTS, str(hosts)),
+            *(sys.executable, "-m", "qm", *arguments),
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"], **environment},
+            stdout=output,
+            stderr=asyncio.subprocess.STDOUT,
+        )
 
 
 class Pod:
@@ -177,7 +229,7 @@ class Pod:
         return said
 
     def twin(self, address: str) -> "Pod":
-        """Return a pod of another release that was given a copy of this one's volume."""
+        """Return a pod of a release elsewhere that was given a copy of this one's volume."""
         twin = copy.copy(self)
         twin.address = address
         twin._process = None
@@ -185,7 +237,10 @@ class Pod:
         shutil.copytree(data, data.with_name(f"{self.name}-twin"))
         twin._config = self._config.with_name(f"{self.name}-twin.toml")
         text = self._config.read_text().replace(str(data), f"{data}-twin")
-        twin._config.write_text(text.replace(f'"{self.address}"', f'"{address}"'))
+        here, there = f".{NAMESPACE}.{DOMAIN}", f".elsewhere.{DOMAIN}"
+        twin._config.write_text(text.replace(here, there))
+        own = f"{self.name}.{self._release.name}-nodes{there}"
+        self._release.names[own] = address
         twin.log = self.log.with_name(f"{self.name}-twin.log")
         return twin
 
@@ -228,11 +283,5 @@ class Pod:
     async def _qm(self, arguments: list[str], log: object) -> asyncio.subprocess.Process:
         config = "/etc/quorate/config/node.toml"
         assert config in arguments
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "qm"),
-            *(str(self._config) if a == config else a for a in arguments),
-            cwd=ROOT,
-            env=self.environment(),
-            stdout=log,  # type: ignore[arg-type]
-            stderr=asyncio.subprocess.STDOUT,
-        )
+        own = [str(self._config) if a == config else a for a in arguments]
+        return await self._release.run(own, self.environment(), log)

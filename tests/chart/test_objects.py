@@ -2,6 +2,9 @@
 
 import base64
 import copy
+import functools
+import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from qm.cli.main import main
 from qm.store.sealing import KEY_BYTES
 from tests.chart.custom_kinds import CUSTOM_KINDS
 from tests.chart.rendering import (
+    CHART,
     EXAMPLES,
     TLS,
     Object,
@@ -211,7 +215,7 @@ def test_tools_use_an_admins_certificate() -> None:
     ]
     assert not of_kind(render(TLS), "Pod")
     with pytest.raises(Exception, match=r"tls\.adminSecret"):
-        render({**TLS, "definitions": {"queues": []}})
+        render({**TLS, "definitions": {"version": 1}})
 
 
 def test_the_sealing_key_has_the_bytes_that_the_node_reads() -> None:
@@ -236,6 +240,8 @@ def test_the_node_configuration_is_toml_with_all_founders() -> None:
         ({"queueManager": {"computerName": "A-NAME-OF-MORE-THAN-15"}}, "computerName"),
         ({"msmq": {"service": {"externalTrafficPolicy": "local"}}}, "externalTrafficPolicy"),
         ({"audit": {"schedule": "hourly"}}, "schedule"),
+        ({"definitions": {"queues": []}}, "version"),
+        ({"definitions": {"version": 1, "queues": [{"pathname": "orders"}]}}, "pathname"),
     ],
 )
 def test_a_wrong_value_fails_by_schema_and_is_named(values: Object, where: str) -> None:
@@ -306,8 +312,47 @@ def test_audit_jobs_run_spark_with_what_they_are_given_and_are_not_repeated() ->
     }
 
 
+def at(values: Object, path: str) -> Any:
+    """Return the value at a path. Raises KeyError."""
+    return functools.reduce(lambda table, key: table[key], path.split("."), values)
+
+
+def test_every_value_of_the_readme_is_there_with_its_default() -> None:
+    readme = (CHART / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-zA-Z.]+)` \| `(.*?)` \|", readme.partition("## Values")[2], re.M)
+    assert len(rows) > 80
+    for path, default in rows:
+        assert at(chart().values, path) == json.loads(default), path
+
+
+def test_every_table_of_values_refuses_unknown_keys() -> None:
+    def walk(schema: Object, path: str) -> None:
+        if "properties" in schema:
+            assert schema["additionalProperties"] is False, path
+        for key, inner in schema.get("properties", {}).items():
+            walk(inner, f"{path}.{key}")
+        if "items" in schema:
+            walk(schema["items"], f"{path}[]")
+
+    schema = chart().schema
+    assert schema is not None
+    walk(schema, "")
+
+
+def test_an_unknown_kind_is_no_kind() -> None:
+    stranger = {"apiVersion": "example.org/v1", "kind": "Queue", "metadata": {"name": "q"}}
+    with pytest.raises(kubernetes_validate.SchemaNotFoundError):
+        kubernetes_validate.validate(stranger, KUBERNETES, strict=True)
+
+
+def test_production_exports_what_it_audits_and_can_read_it() -> None:
+    values = example(CHART / "examples" / "production.yaml")
+    assert node_config(render(values))["archive"]["url"] == values["archive"]["url"]
+    assert values["audit"]["packages"], "Spark has no file system for s3 of its own"
+
+
 def test_every_value_is_in_the_readme_and_in_the_schema() -> None:
-    readme = (Path(EXAMPLES[0]).parents[1] / "README.md").read_text(encoding="utf-8")
+    readme = (CHART / "README.md").read_text(encoding="utf-8")
     schema = chart().schema
     assert schema is not None
 

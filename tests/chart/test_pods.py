@@ -17,12 +17,12 @@ from qm.load.verdict import Verdict
 from qm.load.workload import Target, Workload
 from qm.node.config import MSMQ_PORT
 from qm.pb import control_pb2
-from tests.chart.pods import Pod, Release
-from tests.chart.rendering import ROOT, TLS
+from tests.chart.pods import DOMAIN, Pod, Release
+from tests.chart.rendering import CHART, ROOT, Object, example, of_kind, one
 from tests.cluster.harness import free_network
 
 VALUES = {
-    **TLS,
+    "tls": {"certManager": {"enabled": True}},
     "drainSeconds": 30,
     "storage": {"reserveMiB": 16, "logRetainMiB": 128, "cacheMiB": 16},
     "queueManager": {"computerName": "ORDERS"},
@@ -32,9 +32,11 @@ SETTLE_S = 60.0
 
 
 @contextlib.asynccontextmanager
-async def installed(folder: Path) -> AsyncIterator[tuple[Release, list[Pod]]]:
+async def installed(
+    folder: Path, values: Object = VALUES
+) -> AsyncIterator[tuple[Release, list[Pod]]]:
     """Install the release and wait for its members, all of which start at once."""
-    release = Release(VALUES, folder, free_network(), pods_max=4)
+    release = Release(values, folder, free_network(), pods_max=4)
     async with release.server.serving():
         release.server.replicas = 3
         pods = [Pod(release, ordinal) for ordinal in range(3)]
@@ -211,14 +213,35 @@ async def refused(twin: Pod, first: Pod) -> None:
     finally:
         await twin.kill()
     (line,) = twin.log.read_text().splitlines()
-    assert f"runs at {first.address} already" in line
+    assert f"runs at {first.name}.{first.name[:-2]}-nodes.default.{DOMAIN} already" in line
+
+
+def test_the_releases_jobs_define_its_queues_and_send_through_its_service(tmp_path: Path) -> None:
+    definitions = example(CHART / "examples" / "production.yaml")["definitions"]
+
+    async def scenario() -> None:
+        async with installed(tmp_path, {**VALUES, "definitions": definitions}) as (release, _):
+            job = one(release.objects, "Job", "-definitions")["spec"]["template"]["spec"]
+            status, said = await release.tool(job)
+            assert status == 0, said
+            assert "orders" in said
+            status, again = await release.tool(job)
+            assert status == 0, again
+            assert "orders" not in again, "nothing differs any more"
+            (test,) = of_kind(release.objects, "Pod")  # of `helm test`
+            status, said = await release.tool(test["spec"])
+            assert status == 0, said
+            assert "received by the API after" in said
+
+    uvloop.run(scenario())
 
 
 def test_a_pod_without_its_variables_says_which(tmp_path: Path) -> None:
     async def scenario() -> None:
         release = Release(VALUES, tmp_path, free_network(), pods_max=3)
         pod = Pod(release, 0)
-        assert pod.environment()["QM_ENDPOINT"] == f"{pod.address}:1811"
+        endpoint, _, port = pod.environment()["QM_ENDPOINT"].partition(":")
+        assert (release.names[endpoint], port) == (pod.address, "1811")
         release.container["env"] = [
             variable for variable in release.container["env"] if variable["name"] != "QM_CLUSTER"
         ]

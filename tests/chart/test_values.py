@@ -12,7 +12,7 @@ CHANGED: Object = {
     "replicas": 3,
     "founders": 3,
     "fullnameOverride": "renamed",
-    "definitions": {"queues": []},
+    "definitions": {"version": 1, "queues": []},
     "image.digest": f"sha256:{'0' * 64}",
     "image.pullPolicy": "Always",
     "image.pullSecrets": ["registry"],
