@@ -178,8 +178,9 @@ class Stream:
                 await self._probe()
             return reading.result()
         finally:
-            if not reading.done():
-                reading.cancel()
+            reading.cancel()
+            # Whatever it met meanwhile, the call that is left then has met.
+            reading.add_done_callback(lambda read: read.cancelled() or read.exception())
 
     async def _probe(self) -> None:
         """Confirm what no credit has taken along, or just ask. Raises AioRpcError."""
