@@ -49,6 +49,11 @@ class File(Protocol):
         The log writes headers and entries' data with it, so that no payload is copied.
         """
 
+    def write_out(self) -> None:
+        """Have the disk begin with what was written, without waiting for it: a sync that follows
+        has less to do. Promises nothing and reports nothing.
+        """
+
     def fdatasync(self) -> None:
         """Make every earlier write durable. Safe to call from another thread than writes.
 

@@ -16,20 +16,24 @@ class Sync:
         files: Sequence[File],
         directory: Directory | None,
         prepare: Callable[[], Spare] | None,
+        mark: Callable[[], None] | None,
     ) -> None:
         self.index = index
         """Last index that is durable once `run` has returned, unless it is truncated meanwhile."""
         self.position = position
         self.spare: Spare | None = None
+        self.is_marked = False
         self.is_disk_full = False
         self.has_run = False
         self.has_failed = False
         self._files = files
         self._directory = directory
         self._prepare = prepare
+        self._mark = mark
 
     def run(self) -> None:
-        """Make it durable; one fdatasync, plus preparation of the next segment when it nears.
+        """Make it durable; one fdatasync, plus a mark behind a new segment and preparation of the
+        next one.
 
         Blocks; call it from any one thread, once. Raises FatalDiskError: stop the process.
         """
@@ -45,10 +49,13 @@ class Sync:
             file.fdatasync()
         if self._directory is not None:
             self._directory.sync()
-        if self._prepare is not None:
-            try:
+        try:
+            if self._mark is not None:
+                self._mark()
+                self.is_marked = True
+            if self._prepare is not None:
                 self.spare = self._prepare()
-            except OSError as error:
-                if not is_disk_full(error):
-                    raise
-                self.is_disk_full = True
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            self.is_disk_full = self._prepare is not None

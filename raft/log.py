@@ -139,6 +139,10 @@ class Log:
         self._unsynced = [s for s in found.segments if s.end_position > found.synced_position]
         self._has_new_names = bool(found.discarded)
         self._sync: Sync | None = None
+        self._marked = newest.header.incarnation if _is_marked(found.segments) else 0
+        """The newest segment that the one before it is known to name as durable."""
+        self._marking = 0
+        """What the outstanding sync makes of it."""
         self._holds: set[Hold] = set()
         self._retire_callbacks: list[Callable[[int, int], None]] = []
         self._retired: list[tuple[int, Segment]] = []
@@ -349,6 +353,10 @@ class Log:
         ):
             name = self._spares.new_name()
             prepare = partial(make_spare, self._directory, name, self._config.segment_bytes)
+        mark = None
+        self._marking = self._tail.segment.header.incarnation
+        if self._marking != self._marked and len(self._contents.segments) > 1:
+            mark = partial(self._contents.segments[-2].mark_successor, self._marking)
         # A mark behind what is synced is in no file that this sync covers unless more came after.
         position = self._tail.segment.end_position if self._unsynced else self._synced_position
         self._sync = Sync(
@@ -357,7 +365,12 @@ class Log:
             [segment.file for segment in self._unsynced],
             self._directory if self._has_new_names else None,
             prepare,
+            mark,
         )
+        if self._unsynced:
+            # The disk is at work while a thread wakes up to wait for it. Once for each sync: were
+            # the disk stuck, a queue full of requests would stop whoever adds one.
+            self._unsynced[-1].file.write_out()
         self._unsynced = []
         self._has_new_names = False
         return self._sync
@@ -370,6 +383,8 @@ class Log:
         self._sync = None
         self._durable_index = max(self._durable_index, sync.index)
         self._synced_position = max(self._synced_position, sync.position)
+        if sync.is_marked:
+            self._marked = self._marking
         if sync.spare is not None:
             self._spares.put(sync.spare)
         if sync.spare is not None or sync.is_disk_full:
@@ -555,6 +570,10 @@ class Log:
         for segment in [*self._contents.segments, *(segment for _, segment in self._retired)]:
             segment.file.close()
         self._spares.close()
+
+
+def _is_marked(segments: Sequence[Segment]) -> bool:
+    return len(segments) > 1 and segments[-2].header.successor != 0
 
 
 def has_log(directory: Directory) -> bool:

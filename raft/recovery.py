@@ -292,12 +292,15 @@ class _Linked:
         last = self.scans[-1]
         segment = last.segment
         proven = max(scan.proven_position for scan in (last, *rest))
-        if proven <= segment.end_position:
-            return
         index = self.last_index + 1
+        successor = segment.header.successor
+        if successor and (not rest or _incarnation(rest[0]) > successor):
+            raise LogDamaged(segment_name(successor), 0, index, "the file is missing")
+        if not successor and proven <= segment.end_position:
+            return
         if rest and isinstance(rest[0], _Broken):
             next_base = segment.header.base_position + segment.header.size_bytes
-            if proven > next_base:
+            if successor or proven > next_base:
                 name = segment_name(rest[0].incarnation)
                 raise LogDamaged(name, 0, index, "the header of the segment is not valid")
         raise LogDamaged(segment.name, segment.end, index, last.reason)

@@ -26,6 +26,8 @@ _MAGIC = b"qrseg\0\0"
 FORMAT_VERSION = 1
 _HEADER = struct.Struct("<7sBQQQQII")
 _CHECKSUM = struct.Struct("<I")
+_SUCCESSOR = struct.Struct("<QI")
+_SUCCESSOR_OFFSET = _HEADER.size + _CHECKSUM.size
 _SEGMENT_SUFFIX = ".segment"
 _SPARE_SUFFIX = ".spare"
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -79,10 +81,12 @@ class SegmentHeader(msgspec.Struct, frozen=True):
     """Of the log; the same in all segments."""
     previous: int
     """Checksum of the last record before this segment; 0 in the first one of a log."""
+    successor: int = 0
+    """Incarnation of the next segment, once that is durable (`Segment.mark_successor`)."""
 
 
 def encode_segment_header(header: SegmentHeader) -> bytes:
-    """Return the first SEGMENT_HEADER_BYTES of a segment."""
+    """Return the first SEGMENT_HEADER_BYTES of a segment; it has no successor yet."""
     fields = _HEADER.pack(
         _MAGIC,
         FORMAT_VERSION,
@@ -109,7 +113,14 @@ def parse_segment_header(data: bytes) -> SegmentHeader | None:
         return None
     if version != FORMAT_VERSION:
         raise ValueError(f"its format is {version}, this release reads {FORMAT_VERSION} only")
-    return SegmentHeader(group, incarnation, base, size, salt, previous)
+    successor, successor_checksum = _SUCCESSOR.unpack_from(data, _SUCCESSOR_OFFSET)
+    if _successor_checksum(successor, checksum) != successor_checksum:
+        successor = 0
+    return SegmentHeader(group, incarnation, base, size, salt, previous, successor)
+
+
+def _successor_checksum(successor: int, header_checksum: int) -> int:
+    return crc32(successor.to_bytes(8, "little"), header_checksum)
 
 
 class Table:
@@ -187,6 +198,17 @@ class Segment:
     def end_position(self) -> int:
         """Log position behind the last record."""
         return self.header.base_position + self.end
+
+    def mark_successor(self, incarnation: int) -> None:
+        """Note, durably, that this segment is not the last one; the next one is durable.
+
+        Without it nothing would tell a lost newest segment from one that never was. Blocks for
+        the disk. Raises OSError (ENOSPC: nothing is noted), FatalDiskError.
+        """
+        (header_checksum,) = _CHECKSUM.unpack_from(encode_segment_header(self.header), _HEADER.size)
+        checksum = _successor_checksum(incarnation, header_checksum)
+        self.file.pwrite(_SUCCESSOR.pack(incarnation, checksum), _SUCCESSOR_OFFSET)
+        self.file.fdatasync()
 
 
 class Spare(msgspec.Struct, frozen=True):

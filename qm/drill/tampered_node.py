@@ -112,7 +112,7 @@ def tampered(tamperer: Tamperer) -> type[disk.DiskDirectory]:
 
     class TamperedDirectory(disk.DiskDirectory):
         def open(self, name: str, *, create: bool = False) -> TamperedFile:
-            return TamperedFile(self._path / name, os.O_CREAT if create else 0)
+            return TamperedFile(self._path / name, os.O_RDWR | (os.O_CREAT if create else 0))
 
         def rename(self, old: str, new: str) -> None:
             super().rename(old, new)

@@ -126,11 +126,20 @@ DURABILITY = (
         ),
     ),
     mutant(
+        "next_segment_named_before_its_sync",
+        "A segment names the next one when that is durable (docs/log.md)",
+        (
+            "raft/group_commit.py",
+            "        for file in self._files:\n",
+            "        self._mark and self._mark()\n        for file in self._files:\n",
+        ),
+    ),
+    mutant(
         "cut_instead_of_refuse",
         "Damage to what was synced is refused, never cut (DESIGN section 3)",
         (
             "raft/recovery.py",
-            "        if proven <= segment.end_position:\n",
+            "        if not successor and proven <= segment.end_position:\n",
             "        if proven >= 0:\n",
         ),
     ),

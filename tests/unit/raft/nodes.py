@@ -207,6 +207,10 @@ class FullFile:
         self._check()
         self._inner.pwritev(buffers, offset)
 
+    def write_out(self) -> None:
+        """As the file."""
+        self._inner.write_out()
+
     def fdatasync(self) -> None:
         """As the file."""
         self._inner.fdatasync()

@@ -106,6 +106,7 @@ class Disk:
         self.fails_to_sync = False
         self.fails_to_read = False
         self.syncs = 0
+        self.write_outs = 0
         self.missed = range(0)
         """Operations that went on while a sync ran in the background: it does not cover them."""
         self.root = FaultyDirectory(self)
@@ -162,6 +163,11 @@ class FaultyFile:
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
         """See `File.pwritev`."""
         self.pwrite(b"".join(buffers), offset)
+
+    def write_out(self) -> None:
+        """See `File.write_out`: any subset of the writes may survive anyway."""
+        self._check_open()
+        self._disk.write_outs += 1
 
     def fdatasync(self) -> None:
         """See `File.fdatasync`."""

@@ -3,12 +3,13 @@
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from raft.log import Log, LogConfig, LogDamaged
 from raft.record import RECORD_HEADER_BYTES, encode_header, parse_header, record_bytes, segment_keys
 from raft.segment import SEGMENT_HEADER_BYTES, segment_name
 from raft.types import Entry, EntryKind, HardState
-from tests.unit.raft_log.faults import Disk, FaultyDirectory, Loss
+from tests.unit.raft_log.faults import Disk, FaultyDirectory, Loss, Stopped
 from tests.unit.raft_log.model import READ_ALL, State, differences
 from tests.unit.raft_log.test_log import entries, meta, sync
 
@@ -42,6 +43,10 @@ def places(folder: FaultyDirectory, name: str) -> list[tuple[int, int]]:
         found.append((at, record_bytes(header.length)))
         at += record_bytes(header.length)
     return found
+
+
+def newest(disk: Disk) -> str:
+    return max(name for name in disk.root.names() if name.endswith("segment"))
 
 
 def flip(folder: FaultyDirectory, name: str, byte: int) -> None:
@@ -158,6 +163,82 @@ def test_a_missing_segment_is_refused(number: int) -> None:
     assert segment_name(4) in disk.root.names()
     disk.root.unlink(segment_name(number))
     with pytest.raises(LogDamaged):
+        Log.open(disk.root, CONFIG)
+
+
+def test_a_missing_newest_segment_is_refused_by_name() -> None:
+    """The one before it names it once it is durable."""
+    disk = Disk()
+    filled(disk, 110)
+    name = newest(disk)
+    disk.root.unlink(name)
+    with pytest.raises(LogDamaged, match="the file is missing") as caught:
+        Log.open(disk.root, CONFIG)
+    assert caught.value.file == name
+
+
+def test_a_newest_segment_without_a_valid_header_is_refused_by_name() -> None:
+    disk = Disk()
+    filled(disk, 110)
+    name = newest(disk)
+    disk.root.bytes_of(name)[:] = bytes(CONFIG.segment_bytes)
+    with pytest.raises(LogDamaged, match="the header") as caught:
+        Log.open(disk.root, CONFIG)
+    assert caught.value.file == name
+
+
+def test_a_newest_segment_that_was_never_synced_may_be_missing() -> None:
+    disk = Disk()
+    log = Log.open(disk.root, CONFIG)
+    log.append(None, entries(1, 41, size=50))
+    disk.root.unlink(newest(disk))
+    assert 0 < Log.open(disk.root, CONFIG).last_index() < 41
+
+
+@pytest.mark.parametrize("left_out", [1, 2])
+def test_a_name_that_a_crash_left_out_is_made_up_for(left_out: int) -> None:
+    """The newest segment was durable; the one before it was not written, or not synced."""
+    config = structs.replace(CONFIG, spare_segments=0)
+    disk = Disk()
+    log = Log.open(disk.root, config)
+    log.append(None, entries(1, 111, size=50))
+    disk.stop_at = disk.operations + _operations_of_a_sync(config) - left_out
+    with pytest.raises(Stopped):
+        log.begin_sync().run()
+    disk = disk.after_crash(Loss.NOTHING_SURVIVES, Random(0))
+    log = Log.open(disk.root, config)
+    assert log.last_index() == 110
+    log.append(None, entries(111, 112, size=50))
+    sync(log)
+    name = newest(disk)
+    disk.root.unlink(name)
+    with pytest.raises(LogDamaged, match=f"{name}.*the file is missing"):
+        Log.open(disk.root, config)
+
+
+def _operations_of_a_sync(config: LogConfig) -> int:
+    """How often the disk is asked to make those entries durable."""
+    disk = Disk()
+    log = Log.open(disk.root, config)
+    log.append(None, entries(1, 111, size=50))
+    before = disk.operations
+    sync(log)
+    return disk.operations - before
+
+
+def test_a_full_disk_puts_off_the_name_of_the_newest_segment() -> None:
+    """Whatever is durable is acknowledged all the same, and a later sync makes up for it."""
+    disk = Disk()
+    log = Log.open(disk.root, CONFIG)
+    log.append(None, entries(1, 111, size=50))
+    disk.write_budget_bytes = 0
+    assert sync(log) == 110
+    disk.write_budget_bytes = None
+    log.append(None, entries(111, 112, size=50))
+    sync(log)
+    name = newest(disk)
+    disk.root.unlink(name)
+    with pytest.raises(LogDamaged, match=f"{name}.*the file is missing"):
         Log.open(disk.root, CONFIG)
 
 

@@ -90,6 +90,15 @@ class TestFile:
         assert file.pread(9, 99) == b""
         assert file.size() == 10
 
+    def test_what_is_written_out_is_read_and_synced_as_before(self, directory: Directory) -> None:
+        file = directory.open("a", create=True)
+        file.pwrite(b"one", 0)
+        file.write_out()
+        file.pwrite(b"two", 2)
+        file.write_out()
+        file.fdatasync()
+        assert file.pread(9, 0) == b"ontwo"
+
     def test_a_gap_reads_as_zeros(self, directory: Directory) -> None:
         file = directory.open("a", create=True)
         file.pwrite(memoryview(b"x"), 3)

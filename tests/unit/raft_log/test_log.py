@@ -286,6 +286,19 @@ class TestSync:
             sync(log)
         assert disk.syncs - before == 10
 
+    def test_the_disk_begins_before_a_thread_waits_for_it_once_for_each_sync(self) -> None:
+        """More would fill the queue of a disk that is stuck, and stop whoever writes."""
+        disk = Disk()
+        log = Log.open(disk.root, LogConfig(group=1, salt=1))
+        log.append(None, entries(1, 3))
+        assert disk.write_outs == 0
+        token = log.begin_sync()
+        assert disk.write_outs == 1
+        log.append(None, entries(3, 5))
+        token.run()
+        log.end_sync(token)
+        assert disk.write_outs == 1
+
 
 class TestMark:
     def test_it_is_written_once_and_only_when_idle(self) -> None:
