@@ -20,7 +20,7 @@ from raft.log_view import SyncToken
 from raft.machine import Hold, LogReader, StateMachine
 from raft.membership import MemberChange, decode_configuration, is_retired
 from raft.outbox import Outbox
-from raft.picture import Picture, SnapshotSend
+from raft.picture import SnapshotSend
 from raft.retention import Retention
 from raft.segment import is_disk_full
 from raft.snapshot import SnapshotReceiver
@@ -34,6 +34,7 @@ from raft.step import (
     ReplicaStatus,
     Step,
 )
+from raft.transfers import Transfers
 from raft.transport import SNAPSHOT_REFUSED, PeerState
 from raft.types import (
     Configuration,
@@ -119,9 +120,7 @@ class Replica(Generic[ResultT]):
         self._install: Install | None = None
         self._new_install: Install | None = None
         self._restored_index = 0
-        self._picture: Picture | None = None
-        self._sending: dict[NodeId, list[tuple[SnapshotMeta, int]]] = {}
-        """Transfers that run, oldest first, and since which tick."""
+        self._transfers = Transfers(config, self._core, self._log, self._machine)
         self._received: tuple[NodeId, SnapshotMeta, int] | None = None
         """Whose snapshot grows here, and how far it is."""
         self._received_at = 0
@@ -165,10 +164,7 @@ class Replica(Generic[ResultT]):
         self._now += min(count, self._config.core.heartbeat_ticks)
         self._core.tick(count)
         self._watch_disk()
-        if self._picture is not None:
-            self._picture.tick(count)
-            if self._picture.idle_ticks >= self._config.picture_idle_ticks:
-                self._drop_picture()
+        self._transfers.tick(count)
         if self._now >= self._compact_at:
             self._compact_at = self._now + COMPACT_TICKS
             self._compact()
@@ -249,13 +245,7 @@ class Replica(Generic[ResultT]):
 
     def snapshot_done(self, to: NodeId, is_whole: bool) -> None:
         """The sending of a snapshot ended; of several to one follower the oldest."""
-        running = self._sending.get(to, [])
-        if running:
-            running.pop(0)
-        if not running:
-            # Otherwise it was replaced by one that still runs, whose end will be told.
-            self._sending.pop(to, None)
-            self._core.snapshot_done(to, is_whole)
+        self._transfers.ended(to, is_whole)
 
     def sync_done(self, sync: SyncToken) -> None:
         """`sync.run()` returned without error."""
@@ -325,7 +315,7 @@ class Replica(Generic[ResultT]):
             for read in ready.reads:
                 heappush(self._reads, (read.index, read.request))
             if ready.snapshots_wanted:
-                snapshots = self._pictures_for(ready.snapshots_wanted)
+                snapshots = self._begin_transfers(ready.snapshots_wanted)
         sync = self._begin_sync()
         results = self._apply_in_turn(is_busy=sync is not None or bool(self._outbox))
         if self._core.counters.id_reused:
@@ -348,7 +338,7 @@ class Replica(Generic[ResultT]):
 
     def close(self) -> None:
         """Close files."""
-        self._drop_picture()
+        self._transfers.drop_picture()
         self._log.close()
 
     # Observation
@@ -522,60 +512,12 @@ class Replica(Generic[ResultT]):
         else:
             self._receiver.abandon()
 
-    def _pictures_for(self, wanted: Sequence[NodeId]) -> tuple[SnapshotSend, ...]:
-        """Begin transfers. One that still runs from an earlier leadership is as good."""
-        if self._install is not None:
-            for to in wanted:
-                self._core.snapshot_done(to, False)
-            return ()
-        sends: list[SnapshotSend] = []
+    def _begin_transfers(self, wanted: Sequence[NodeId]) -> tuple[SnapshotSend, ...]:
+        if self._install is None:
+            return self._transfers.begin(wanted, self._now)
         for to in wanted:
-            running = self._sending.get(to, [])
-            if not running or not self._is_running_well(*running[-1]):
-                picture = self._fresh_picture()
-                if picture is None:
-                    self._core.snapshot_done(to, False)  # it is asked for again after a pause
-                    continue
-                sends.append(SnapshotSend(to, picture.meta, picture.open()))
-                running.append((picture.meta, self._now))
-                self._sending[to] = running
-            self._core.offer_snapshot(to, running[-1][0])
-        return tuple(sends)
-
-    def _is_running_well(self, meta: SnapshotMeta, since: int) -> bool:
-        """Return whether a transfer is still of use, and not so old that it may hang."""
-        is_old = self._now - since >= self._config.core.snapshot_wait_ticks
-        return self._is_continued(meta) and not is_old
-
-    def _is_continued(self, meta: SnapshotMeta) -> bool:
-        """Return whether the log has all that follows a snapshot."""
-        return meta.index >= self._log.first_index() - 1
-
-    def _fresh_picture(self) -> Picture | None:
-        """Return the last picture if the log still continues it, or a new one; None: not yet."""
-        if self._picture is not None and self._is_continued(self._picture.meta):
-            return self._picture
-        self._drop_picture()
-        made = self._machine.snapshot(self._machine.applied_index())
-        if made is None:
-            return None
-        index, source = made
-        if index < self._log.first_index() - 1:
-            source.close()  # the log was reset meanwhile
-            return None
-        meta = SnapshotMeta(
-            index,
-            self._core.term_at(index),
-            self._core.configuration_at(index),
-            source.size_bytes(),
-        )
-        self._picture = Picture(meta, source, self._log.hold(index + 1))
-        return self._picture
-
-    def _drop_picture(self) -> None:
-        if self._picture is not None:
-            self._picture.drop()
-            self._picture = None
+            self._core.snapshot_done(to, False)
+        return ()
 
     # The log's length
 

@@ -139,7 +139,7 @@ def test_the_end_of_a_replaced_transfer_is_not_the_end_of_its_successor(cluster:
     """A node that began one, and was itself set forward by a snapshot since, begins another."""
     a, c = cluster["a"], cluster["c"]
     older = SnapshotMeta(2, 1, a.configurations[-1], 10)
-    a.replica._sending["c.1"] = [(older, 0)]
+    a.replica._transfers._running["c.1"] = [(older, 0)]
     second = next_send(cluster)
     assert second is not None
     assert second.meta.index > older.index
