@@ -96,12 +96,12 @@ HUNTS = (
     ),
     Hunt(
         mutant(
-            "read_without_barrier",
-            "A read sees what was acknowledged before it began (DESIGN section 3, ReadIndex)",
+            "peek_without_barrier",
+            "A look sees what was acknowledged before it began (DESIGN section 3, ReadIndex)",
             (
-                "qm/node/replicated.py",
-                "                return await self.driver.read()\n",
-                "                return self.driver.applied_index\n",
+                "qm/api/peeking.py",
+                "        await self._cluster.read_barrier()\n        reader = Reader(\n",
+                "        reader = Reader(\n",
             ),
         ),
         "partition-leader",
