@@ -1,6 +1,7 @@
 """The real file system (Linux) behind `raft.files`."""
 
 import ctypes
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ class DiskFile:
 
     def __init__(self, path: Path, flags: int) -> None:
         self._path = path
-        self._fd = os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
 
     def pread(self, length: int, offset: int) -> bytes:
         """See `File.pread`."""
@@ -90,7 +91,7 @@ class DiskDirectory:
 
     def open(self, name: str, *, create: bool = False) -> DiskFile:
         """See `Directory.open`."""
-        return DiskFile(self._path / name, os.O_CREAT if create else 0)
+        return DiskFile(self._path / name, os.O_RDWR | (os.O_CREAT if create else 0))
 
     def names(self) -> list[str]:
         """See `Directory.names`."""
@@ -117,6 +118,39 @@ class DiskDirectory:
         """See `Directory.free_bytes`."""
         status = os.statvfs(self._path)
         return status.f_bavail * status.f_frsize
+
+
+class ReadOnlyDirectory(DiskDirectory):
+    """A folder that may be another's at this moment: nothing in it can be changed by this."""
+
+    def __init__(self, path: Path) -> None:
+        """Makes nothing. What changes something raises OSError (EROFS)."""
+        self._path = path
+
+    def open(self, name: str, *, create: bool = False) -> DiskFile:
+        """Open for reading. Raises FileNotFoundError."""
+        if create:
+            raise self._refusal(name)
+        return DiskFile(self._path / name, os.O_RDONLY)
+
+    def rename(self, old: str, new: str) -> None:
+        """Refuse it."""
+        raise self._refusal(old)
+
+    def unlink(self, name: str) -> None:
+        """Refuse it."""
+        raise self._refusal(name)
+
+    def subdirectory(self, name: str) -> DiskDirectory:
+        """See `Directory.subdirectory`; it has to be there, and is for reading as well."""
+        return ReadOnlyDirectory(self._path / name)
+
+    def sync(self) -> None:
+        """Refuse it."""
+        raise self._refusal("")
+
+    def _refusal(self, name: str) -> OSError:
+        return OSError(errno.EROFS, os.strerror(errno.EROFS), str(self._path / name))
 
 
 def _sync_directory(path: Path) -> None:

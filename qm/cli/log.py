@@ -1,4 +1,4 @@
-"""`qm log`: the replicated log of a node that does not run, straight from its folder."""
+"""`qm log`: the replicated log of a node, straight from its folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=Fal
 
 @click.group()
 def log() -> None:
-    """Read the replicated log of a node that does not run. Nothing is changed."""
+    """Read the replicated log of a node in its folder. Nothing is changed.
+
+    The node may run: what is read is what it had written then. It drops old segments when it needs
+    their space; a copy of the folder stays as it is.
+    """
 
 
 @log.command()

@@ -1,6 +1,7 @@
-"""What stands in the log of a node that does not run, in words; nothing is changed.
+"""What stands in the log of a node, in words; nothing is changed, and files are open for reading.
 
-Bodies of messages are never shown, only how many there are and how long.
+Of a node that runs it is what was written when they were opened. Bodies of messages are never
+shown, only how many there are and how long.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import msgspec
 from qm.model.commands import Command
 from qm.node.replicated import GROUP, RAFT_FOLDER
 from qm.store.codec import UnknownCommand, decode_entry
-from raft.disk import DiskDirectory
+from raft.disk import ReadOnlyDirectory
 from raft.founding import LOG_DIRECTORY
 from raft.inspection import Inspection, LogDamaged, SegmentInfo
 from raft.membership import decode_configuration
@@ -22,6 +23,7 @@ TEXT_MAX_CHARS: Final = 80
 """Of one field of a command."""
 ITEMS_MAX: Final = 8
 """Of a sequence in a field."""
+_OPENED_MAX: Final = 5
 
 
 class LogUnreadable(Exception):
@@ -86,8 +88,9 @@ class NodeLog:
         self._folder = inner if inner.is_dir() else folder
         if not self._folder.is_dir():
             raise LogUnreadable(f"{folder}: there is no such folder")
+        self._directory = ReadOnlyDirectory(self._folder)
         try:
-            self._log = Inspection.open(DiskDirectory(self._folder), GROUP)
+            self._log = self._open()
         except FileNotFoundError:
             raise LogUnreadable(
                 f"{folder} holds no log: name a node's data folder, or the folder of the segments"
@@ -96,6 +99,17 @@ class NodeLog:
             raise self._damage(error) from None
         except OSError as error:
             raise LogUnreadable(f"{self._folder}: {error.strerror}") from error
+
+    def _open(self) -> Inspection:
+        """Read the log; again if its node, which runs, has replaced segments meanwhile."""
+        for _ in range(_OPENED_MAX):
+            names = self._directory.names()
+            try:
+                return Inspection.open(self._directory, GROUP)
+            except (LogDamaged, FileNotFoundError):
+                if self._directory.names() == names:
+                    raise
+        return Inspection.open(self._directory, GROUP)
 
     def _damage(self, error: LogDamaged) -> Damage:
         return Damage(self._folder / error.file, error.offset, error.index, error.reason)

@@ -1,6 +1,9 @@
 """`qm log`: a stopped node's log in words, and the place where one is damaged."""
 
+import asyncio
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from qm.cli.main import main
+from qm.node.log_reading import NodeLog
 from tests.cluster.harness import cluster, run
 from tests.cluster.messages import batch, create_queue, propose
 
@@ -89,3 +93,56 @@ def test_damage_is_named_with_file_byte_and_entry(data: Path, tmp_path: Path) ->
 def test_what_holds_no_log_is_refused(tmp_path: Path) -> None:
     assert "holds no log" in qm("verify", str(tmp_path), exit_code=1).stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_files_are_open_for_reading_alone(data: Path) -> None:
+    folder = Path(json.loads(qm("verify", str(data), "-o", "json").stdout)["folder"])
+    opened: list[int] = []
+    is_watching = True
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if is_watching and event == "open" and str(arguments[0]).startswith(str(folder)):
+            opened.append(arguments[2] & os.O_ACCMODE)
+
+    before = {path.name: path.stat() for path in folder.iterdir()}
+    modes = {path: path.stat().st_mode for path in (folder, *folder.iterdir())}
+    for path, mode in modes.items():
+        path.chmod(mode & ~0o222)
+    sys.addaudithook(watch)  # root may write whatever the modes say
+    try:
+        assert entries(data)
+        qm("verify", str(data))
+    finally:
+        is_watching = False
+        for path, mode in modes.items():
+            path.chmod(mode)
+    assert set(opened) == {os.O_RDONLY}
+    after = {path.name: path.stat() for path in folder.iterdir()}
+    assert {name: (stat.st_size, stat.st_mtime_ns) for name, stat in after.items()} == {
+        name: (stat.st_size, stat.st_mtime_ns) for name, stat in before.items()
+    }
+
+
+def test_the_log_of_a_node_that_runs_is_read_without_disturbing_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(1, folder=tmp_path, has_edges=False) as nodes:
+            node = await nodes.leader()
+            await create_queue(node, "orders")
+            for number in range(1, 200, 10):
+                writing = asyncio.create_task(
+                    propose(node, batch("orders", range(number, number + 10), number))
+                )
+                read = await asyncio.to_thread(whole, tmp_path / "n1")
+                await writing
+                assert read == list(range(1, len(read) + 1))
+            last = await node.cluster.read_barrier()
+            assert len(whole(tmp_path / "n1")) >= last
+            await node.stop()
+
+    run(scenario())
+
+
+def whole(folder: Path) -> list[int]:
+    """Return the indexes of every entry of a log."""
+    with NodeLog(folder) as log:
+        return [entry.index for entry in log.entries(1, log.summary().last_index)]
