@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from qm.model.effects import Applied, Outcome
 from qm.node.picturing import Pictures
+from qm.store.audit import Mark, MarkCopy
 from qm.store.blobs import BlobSync
 from qm.store.bodies import Bodies
 from qm.store.store import Diverged, Store
@@ -62,6 +63,11 @@ class AppliedStore:
         """Make the state durable; may run beside everything else."""
         with self.files:
             self.store.flush()
+
+    def copy_at(self, mark: Mark) -> MarkCopy:
+        """See Store.copy_at; may run beside everything else. Raises MarkGone."""
+        with self.files:
+            return self.store.copy_at(mark)
 
     def sync(self, bodies: Bodies, sync: BlobSync) -> None:
         """Make copies of bodies durable; may run beside everything else."""

@@ -1,6 +1,7 @@
 """Audit marks: every node proves its rows at the same entry, the leader compares what they tell.
 
-A proof reads the whole state from a copy, in a thread, and its digest waits here to be asked for.
+A proof copies the state and reads the whole copy, both in a thread, and its digest waits here to be
+asked for.
 """
 
 import asyncio
@@ -9,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from qm.model.commands import AuditMark, AuditResult
+from qm.node.applying import AppliedStore
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
-from qm.store.audit import Mark, Proof, prove
+from qm.store.audit import Mark, MarkGone, Proof, prove
 from qm.store.cluster import Cluster
-from qm.store.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ class Auditor:
     def __init__(
         self,
         cluster: Cluster,
-        store: Callable[[], Store],
+        machine: Callable[[], AppliedStore],
         inspect_all: InspectAll,
         members: Callable[[], int],
         on_damage: Callable[[str], None],
@@ -44,7 +45,7 @@ class Auditor:
         self.proofs: Final[dict[int, bytes]] = {}
         """Digest by mark, newest last."""
         self._cluster = cluster
-        self._store = store
+        self._machine = machine
         self._inspect_all = inspect_all
         self._members = members
         self._on_damage = on_damage
@@ -57,7 +58,7 @@ class Auditor:
 
     async def prove_marks(self) -> None:
         """Prove the marks that were applied here meanwhile."""
-        marks = self._store().marks
+        marks = self._machine().store.marks
         while marks:
             mark = marks.pop(0)
             self._open[mark.number] = asyncio.get_running_loop().time()
@@ -66,7 +67,13 @@ class Auditor:
             del self._open[next(iter(self._open))]
 
     async def _prove(self, mark: Mark) -> None:
-        proof = await asyncio.to_thread(prove, mark)
+        machine = self._machine()
+        try:
+            copy = await asyncio.to_thread(machine.copy_at, mark)
+        except MarkGone as gone:
+            logger.info("%s", gone)
+            return
+        proof = await asyncio.to_thread(prove, copy)
         self.proofs[mark.number] = proof.digest
         self._on_proof(mark, proof)
         while len(self.proofs) > PROOFS_KEPT_MAX:

@@ -84,7 +84,7 @@ class Service:
         self.members: Final = Members(self.replicated, channels, self._announcer, self.inspect)
         self._auditor = Auditor(
             self.replicated,
-            lambda: self.replicated.machine.store,
+            lambda: self.replicated.machine,
             self.members.inspect_all,
             lambda: len(self.members.members),
             self._on_damage,

@@ -1,8 +1,10 @@
-"""What a node tells the others at an audit mark: a digest of the rows as its disk has them.
+"""What a node tells the others at an audit mark: a digest that the rows on its disk vouch for.
 
 The digest that is kept along the way would not notice a byte that flipped on the disk, so the rows
-are read again, from a copy that is taken at the mark by hard links, in a thread, while apply goes
-on.
+are read again, in a thread, while apply goes on. They are read from a copy by hard links that is
+taken soon after the mark, since a copy at the mark itself would flush the state with everybody
+waiting. It has the digest that was kept up to it beside its rows: if they agree, so they did at the
+mark, whose own digest was put down when it was applied.
 """
 
 import shutil
@@ -14,12 +16,10 @@ import msgspec
 
 from qm.model.ledger import QueueInHand
 from qm.model.records import Queue, decode
-from qm.model.state import State, Table
+from qm.model.state import Table
 from qm.store.digest import digest_bytes
-from qm.store.rocks import RocksState, open_database
+from qm.store.rocks import PinnedRows, RocksState, open_database
 
-_QUEUES_PER_SCAN: Final = 1_000
-_QUEUE_END: Final = b"\xff" * 5
 COPY_CACHE_BYTES: Final = 8 * 1024 * 1024
 ALARM_DIVERGED: Final = "diverged"
 """Members' states differ at an audit mark."""
@@ -34,8 +34,12 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
     index: int
     kept: bytes
     """The digest that was kept along the way, 16 bytes."""
-    copy: Path
-    """The state at the mark; `prove` removes it."""
+    pinned: PinnedRows
+    """The state at the mark, until it is copied, or closed before."""
+
+
+class MarkGone(Exception):
+    """The state that a mark was applied to is closed, or another one came in its place."""
 
 
 class QueueContents(NamedTuple):
@@ -47,6 +51,18 @@ class QueueContents(NamedTuple):
     messages: int
     size_bytes: int
     quota_kb: int
+
+
+class MarkCopy(NamedTuple):
+    """What `prove` reads."""
+
+    mark: Mark
+    folder: Path
+    """A copy of the state at the mark or behind it; `prove` removes it."""
+    queue_rows: Sequence[tuple[bytes, bytes | None]]
+    """(QUEUE row, QUEUE_STATS row) at the mark, by ascending queue_id."""
+    damage: str = ""
+    """Why they could not be read."""
 
 
 class Proof(msgspec.Struct, frozen=True, gc=False):
@@ -61,39 +77,42 @@ class Proof(msgspec.Struct, frozen=True, gc=False):
     """For the archive."""
 
 
-def prove(mark: Mark) -> Proof:
-    """Read every row of the state at a mark. Takes seconds; call it in a thread of its own."""
+def prove(copy: MarkCopy) -> Proof:
+    """Read every row of a copy. Takes seconds; call it in a thread of its own."""
+    mark = copy.mark
     try:
-        state = RocksState(open_database(mark.copy, cache_bytes=COPY_CACHE_BYTES))
+        queues = [_contents(*rows) for rows in copy.queue_rows]
+        state = RocksState(open_database(copy.folder, cache_bytes=COPY_CACHE_BYTES))
         try:
-            digest = digest_bytes(state.computed_digest())
-            queues = queue_contents(state)
+            kept, index = state.applied.digest, state.applied.index
+            digest = state.computed_digest()
         finally:
             state.close()
     except Exception as error:  # rocksdict has no error type of its own
         return Proof(UNREADABLE, False, f"a row cannot be read: {error}")
     finally:
-        shutil.rmtree(mark.copy, ignore_errors=True)
-    if digest != mark.kept:
-        return Proof(digest, False, "the rows do not give the digest that was kept")
-    return Proof(digest, True, queues=queues)
+        shutil.rmtree(copy.folder, ignore_errors=True)
+    if copy.damage:
+        return Proof(UNREADABLE, False, copy.damage)
+    if digest != kept or index < mark.index:
+        return Proof(digest_bytes(digest), False, "the rows do not give the digest that was kept")
+    return Proof(mark.kept, True, queues=queues)
 
 
-def queue_contents(state: State) -> list[QueueContents]:
-    """Return what is in each queue, by ascending queue_id."""
-    found: list[QueueContents] = []
-    low = b""
-    while True:
-        rows = state.scan(Table.QUEUE, low, _QUEUE_END, _QUEUES_PER_SCAN)
-        for key, row in rows:
-            queue = QueueInHand(decode(Queue, row), state.get(Table.QUEUE_STATS, key))
-            record = queue.record
-            messages = queue.count() + queue.hidden
-            found.append(
-                QueueContents(
-                    record.queue_id, record.pathname, messages, queue.total_bytes, record.quota
-                )
-            )
-        if len(rows) < _QUEUES_PER_SCAN:
-            return found
-        low = rows[-1][0] + b"\0"
+def copied(mark: Mark, folder: Path) -> MarkCopy:
+    """Return what `prove` reads: the copy in a folder, and what is pinned of the mark itself."""
+    try:
+        stats = dict(mark.pinned.rows(Table.QUEUE_STATS))
+        rows = [(row, stats.get(key)) for key, row in mark.pinned.rows(Table.QUEUE)]
+    except Exception as error:  # rocksdict has no error type of its own
+        return MarkCopy(mark, folder, (), f"a row cannot be read: {error}")
+    return MarkCopy(mark, folder, rows)
+
+
+def _contents(queue_row: bytes, stats_row: bytes | None) -> QueueContents:
+    record = decode(Queue, queue_row)
+    queue = QueueInHand(record, stats_row)
+    messages = queue.count() + queue.hidden
+    return QueueContents(
+        record.queue_id, record.pathname, messages, queue.total_bytes, record.quota
+    )

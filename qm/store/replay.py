@@ -82,7 +82,7 @@ class Replay:
         return [self._passed(mark) for mark in marks]
 
     def _passed(self, mark: Mark) -> ReplayedMark:
-        shutil.rmtree(mark.copy, ignore_errors=True)
+        self._store.let_go(mark)
         return ReplayedMark(mark.number, mark.index, mark.kept)
 
     def compact(self) -> None:

@@ -22,6 +22,7 @@ from rocksdict import (
     DBCompressionType,
     Options,
     Rdict,
+    RdictIter,
     ReadOptions,
     WriteBatch,
     WriteOptions,
@@ -104,6 +105,34 @@ def open_database(
     options.set_keep_log_file_num(2)
     access = AccessType.read_only() if is_read_only else AccessType.read_write()
     return Rdict(str(path), options, access_type=access)
+
+
+class PinnedRows:
+    """Committed rows as they were when this was made, whatever is written since.
+
+    Made in no time; for any one thread, until `release`. The database's files stay open as long.
+    """
+
+    def __init__(self, database: Rdict) -> None:
+        self._iterator: RdictIter | None = database.iter()
+
+    def rows(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
+        """Yield (key without the table byte, value) of a table, ascending."""
+        iterator, prefix = self._iterator, _PREFIX[table]
+        assert iterator is not None, "rows that were released"
+        iterator.seek(prefix)
+        while iterator.valid() and (full := iterator.key())[:1] == prefix:
+            yield full[1:], iterator.value()
+            iterator.next()
+
+    @property
+    def is_released(self) -> bool:
+        """Whether nothing can be read any more."""
+        return self._iterator is None
+
+    def release(self) -> None:
+        """Let go of the database. Repeating it does nothing."""
+        self._iterator = None
 
 
 class RocksState:
@@ -354,8 +383,16 @@ class RocksState:
         """Rewrite the database without what was deleted or replaced; not for a serving node."""
         self._database.compact_range(None, None)
 
+    def pin(self) -> PinnedRows:
+        """Keep the committed rows as they are now."""
+        return PinnedRows(self._database)
+
     def checkpoint(self, path: Path) -> None:
-        """Make a copy of the database in a new folder, by hard links."""
+        """Make a copy of the database in a new folder, by hard links.
+
+        Flushes what was not flushed and holds the interpreter lock all the while, in any thread:
+        whoever has others waiting calls `flush` before, which does not.
+        """
         Checkpoint(self._database).create_checkpoint(str(path))
 
     def close(self) -> None:

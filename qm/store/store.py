@@ -18,7 +18,7 @@ from qm.model.limits import APPLY_VERSION
 from qm.model.machine import Machine
 from qm.model.queries import View
 from qm.model.state import Table
-from qm.store.audit import ALARM_DIVERGED, Mark
+from qm.store.audit import ALARM_DIVERGED, Mark, MarkCopy, MarkGone, copied
 from qm.store.bodies import Bodies
 from qm.store.chain import EntryChain
 from qm.store.codec import decode_entry
@@ -72,6 +72,7 @@ class Store:
         self.marks: list[Mark] = []
         """Marks that were applied and not yet told; whoever tells them takes them."""
         self._own_marks: dict[int, bytes] = {}
+        self._pinned: dict[int, Mark] = {}
         self._snapshots = 0
         log.on_retire(self._retire)
         for leftover in (_PINNED_FOLDER, _AUDIT_FOLDER):
@@ -214,18 +215,38 @@ class Store:
     # Audit marks -------------------------------------------------------------------------
 
     def _mark(self, command: AuditMark, entry: Entry) -> None:
-        """Take a copy of the state at exactly this entry, for `qm.store.audit.prove`."""
+        """Put down the digest at exactly this entry, and keep the rows for `copy_at`."""
         self._commit(entry)
-        copy = self._path / _AUDIT_FOLDER / f"{command.number}"
-        copy.parent.mkdir(exist_ok=True)
-        self._state.checkpoint(copy)
         kept = digest_bytes(self._state.applied.digest)
-        self.marks.append(Mark(command.number, entry.index, kept, copy))
+        mark = Mark(command.number, entry.index, kept, self._state.pin())
+        self.marks.append(mark)
+        self._pinned[mark.number] = mark
         self._own_marks[command.number] = kept
         if self.kept is not None:
             self.kept.marks.append(entry.index)
         while len(self._own_marks) > MARKS_KEPT_MAX:
             del self._own_marks[next(iter(self._own_marks))]
+
+    def copy_at(self, mark: Mark) -> MarkCopy:
+        """Copy the state as it is now for the proof of a mark that was applied to it. Once.
+
+        From any thread, while nobody closes or replaces the state. Raises MarkGone.
+        """
+        if mark.pinned.is_released:
+            raise MarkGone(f"audit mark {mark.number}: its state was closed")
+        folder = self._path / _AUDIT_FOLDER / f"{mark.number}"
+        folder.parent.mkdir(exist_ok=True)
+        # Beside everything else; little is left to the checkpoint, for which all wait.
+        self.flush()
+        self._state.checkpoint(folder)
+        copy = copied(mark, folder)
+        self.let_go(mark)
+        return copy
+
+    def let_go(self, mark: Mark) -> None:
+        """Nobody wants a mark's proof, any more or at all. Repeating it does nothing."""
+        self._pinned.pop(mark.number, None)
+        mark.pinned.release()
 
     def _compare(self, command: AuditResult) -> None:
         """A minority stops itself; without a majority all stop (DESIGN section 4, Digests)."""
@@ -263,6 +284,8 @@ class Store:
 
     def close(self) -> None:
         """Close; what was not flushed is replayed from the log."""
+        for mark in list(self._pinned.values()):
+            self.let_go(mark)
         self.bodies.close()
         self._state.close()
 

@@ -321,7 +321,7 @@ def _mark(node: Node, writer: Writer, number: int) -> None:
     """Have the state proved at a mark, as each node does."""
     node.apply(node.append([commands.AuditMark(number)]))
     mark = node.store.marks.pop()
-    proof = prove(mark)
+    proof = prove(node.store.copy_at(mark))
     assert proof.is_sound
     writer.reports[mark.index] = MarkReport(number, proof.digest, proof.queues)
 

@@ -29,7 +29,10 @@ class Members:
         monkeypatch.setattr(auditing, "prove", lambda _: proof)
         self.auditor = Auditor(
             cast(Any, self),
-            lambda: cast(Any, SimpleNamespace(marks=self._marks)),
+            lambda: cast(
+                Any,
+                SimpleNamespace(store=SimpleNamespace(marks=self._marks), copy_at=lambda _: None),
+            ),
             self.inspect_all,
             lambda: 3,
             pytest.fail,

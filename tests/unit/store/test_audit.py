@@ -15,8 +15,9 @@ from qm.model.elements import DirectoryObjectType, QueueAccessType
 from qm.model.ledger import META_COUNTERS
 from qm.model.queries import list_outgoing_queues, outgoing_messages
 from qm.model.state import Table
-from qm.store.audit import prove
+from qm.store.audit import MarkGone, prove
 from qm.store.chain import META_CHAIN
+from qm.store.digest import digest_bytes
 from qm.wire.message_class import AcknowledgeFlags
 from qm.wire.queue_name import DirectQueueFormatName
 from tests.unit.model.world import HOST, packet, request
@@ -108,8 +109,7 @@ def rows_of(node: Node, table: Table) -> list[tuple[bytes, bytes]]:
 
 def is_sound(node: Node, number: int) -> bool:
     node.put([commands.AuditMark(number)])
-    proof = prove(node.store.marks.pop())
-    return proof.is_sound
+    return prove(node.store.copy_at(node.store.marks.pop())).is_sound
 
 
 @pytest.mark.parametrize("table", LOGICAL, ids=lambda table: table.name)
@@ -152,8 +152,44 @@ def test_a_row_that_is_gone_or_one_too_many(node: Node) -> None:
 def test_a_copy_of_the_state_is_removed_once_it_is_proven(tmp_path: Path) -> None:
     made = Node(tmp_path / "node")
     made.put(setup_commands(), [commands.AuditMark(1)])
-    (mark,) = made.store.marks
-    assert mark.copy.exists()
-    prove(mark)
-    assert not mark.copy.exists()
+    copy = made.store.copy_at(made.store.marks.pop())
+    assert copy.folder.exists()
+    prove(copy)
+    assert not copy.folder.exists()
     made.close()
+
+
+def test_what_is_applied_before_the_copy_is_taken_belongs_to_no_mark(tmp_path: Path) -> None:
+    made = Node(tmp_path / "node")
+    made.put(setup_commands(), [arrivals(packet(1), packet(2), packet(3))], [commands.AuditMark(1)])
+    kept = digest_bytes(made.store.applied.digest)
+    made.put([arrivals(packet(4), packet(5))])
+    mark = made.store.marks.pop()
+    proof = prove(made.store.copy_at(mark))
+    assert (proof.is_sound, proof.digest, mark.kept) == (True, kept, kept)
+    (queue,) = (one for one in proof.queues if one.messages)
+    assert queue.messages == 3
+    made.close()
+
+
+def test_a_mark_flushes_nothing_while_entries_wait(tmp_path: Path) -> None:
+    made = Node(tmp_path / "node")
+    made.put(setup_commands(), [arrivals(packet(1), packet(2), packet(3))])
+    database = made.store._state._database
+    assert not database.live_files()
+    made.put([commands.AuditMark(1)])
+    assert not database.live_files()
+    made.store.copy_at(made.store.marks.pop())
+    assert database.live_files()
+    made.close()
+
+
+def test_a_mark_of_a_state_that_was_closed_is_gone(tmp_path: Path) -> None:
+    made = Node(tmp_path / "node")
+    made.put(setup_commands(), [commands.AuditMark(1)])
+    mark = made.store.marks.pop()
+    made.close()
+    reopened = Node(tmp_path / "node")
+    with pytest.raises(MarkGone):
+        reopened.store.copy_at(mark)
+    reopened.close()
