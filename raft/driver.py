@@ -102,11 +102,14 @@ class Driver(Generic[ResultT]):
         config: DriverConfig,
         die: Callable[[str], None] = end_process,
         prologue: Callable[[], bytes] | None = None,
+        before_entry: Callable[[], None] | None = None,
     ) -> None:
         """`connect` makes the transport; `address_of` gives a member's `host:port` if it is
         known. `die` must not return to serving: after it nothing is written or answered.
         `prologue` gives what the leader puts before the payloads of an entry, once for each, in
         the entries' order and when the batch is closed (a time stamp); it must not raise.
+        `before_entry` is called when no entry is in flight and one may follow: what is submitted
+        within it is in that one; it must not raise either.
         """
         self.metrics = DriverMetrics()
         self._config = config
@@ -122,6 +125,7 @@ class Driver(Generic[ResultT]):
             self._config.batches_in_flight_max,
             prologue,
             entry_weight_max=self._config.entry_weight_max,
+            before_entry=before_entry,
         )
         self._read: Outcome[int] | None = None
         self._reads: dict[int, Outcome[int]] = {}
@@ -162,6 +166,11 @@ class Driver(Generic[ResultT]):
     def applied_index(self) -> int:
         """The last index applied here."""
         return self._replica.applied_index
+
+    @property
+    def has_entry_in_flight(self) -> bool:
+        """Whether what is submitted now waits for an entry, unless there is much of it."""
+        return self._proposals.has_in_flight
 
     def droppable_soon(self, ahead_bytes: int) -> int:
         """As `Replica.droppable_soon`."""

@@ -121,12 +121,15 @@ class Proposals(Generic[ResultT]):
         prologue: Callable[[], bytes] | None = None,
         overlap_bytes_min: int = OVERLAP_BYTES_MIN,
         entry_weight_max: int = ENTRY_WEIGHT_MAX,
+        before_entry: Callable[[], None] | None = None,
     ) -> None:
         """`prologue` is called once for each entry, in their order, when its batch is closed.
+        `before_entry` is called when no entry is in flight: what it adds need not wait for one.
 
         `entry_weight_max`: of the payloads that share an entry; one may exceed it alone.
         """
         self._prologue = prologue
+        self._before_entry = before_entry
         self._waiting_bytes_max = waiting_bytes_max
         self._in_flight_max = in_flight_max
         self._overlap_bytes_min = overlap_bytes_min
@@ -140,6 +143,11 @@ class Proposals(Generic[ResultT]):
     def __bool__(self) -> bool:
         """Tell whether anything waits or is on its way."""
         return self._open is not None or bool(self._waiting) or bool(self._proposed)
+
+    @property
+    def has_in_flight(self) -> bool:
+        """Whether an entry is proposed and not yet applied here."""
+        return bool(self._proposed)
 
     def _may_submit(self, term: int) -> bool:
         if self._open is None and not self._waiting:
@@ -173,6 +181,8 @@ class Proposals(Generic[ResultT]):
 
         Busy leaves it waiting; without leadership everything that waits fails.
         """
+        if self._before_entry is not None and not self._proposed:
+            self._before_entry()
         while self._may_submit(term):
             batch = self._waiting[0] if self._waiting else self._close_open()
             if not batch.data:

@@ -108,7 +108,7 @@ class Relay:
         """Send what may be sent now."""
         self._is_pump_due = False
         while (stream := self._stream) is not None and stream.room > 0:
-            batch = self._pipeline.next_batch(self._loop.time())
+            batch = self._pipeline.next_batch(self._loop.time(), is_free=stream.is_free)
             if batch is None:
                 return
             self._watch.batch_sent()
@@ -116,6 +116,10 @@ class Relay:
                 stream.send(batch.number, batch.payload(self._cluster.node))
             except Unavailable as error:
                 self.on_end(str(error))
+
+    def on_free(self) -> None:
+        """What has gathered can be in the next entry."""
+        self._pump()
 
     def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
         """The oldest unanswered batch is applied."""
@@ -265,6 +269,11 @@ class _Line:
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self.is_current = True
+
+    def on_free(self) -> None:
+        """See RelayEvents.on_free."""
+        if self.is_current:
+            self._relay.on_free()
 
     def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
         """See RelayEvents.on_outcome."""

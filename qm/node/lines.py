@@ -50,6 +50,9 @@ class LineEvents(Protocol):
     def on_late_packets(self, packets: LatePackets) -> None:
         """Packets for an open session."""
 
+    def on_free(self) -> None:
+        """No entry is in flight: a batch that comes within this call is in the next one."""
+
     def on_end(self, reason: str) -> None:
         """The leader ended the line."""
 
@@ -141,6 +144,10 @@ class Line:
         """Have the edge send packets."""
         self._events.on_late_packets(packets)
 
+    def gather(self) -> None:
+        """An entry is about to be closed."""
+        self._events.on_free()
+
     def end(self, reason: str) -> None:
         """Tell the edge that it is over."""
         if not self._is_over:
@@ -161,8 +168,13 @@ class Line:
 class Hub:
     """Implements `qm.store.cluster.RelayHub`: all lines of this node while it leads."""
 
-    def __init__(self, submit: Submit, admits_messages: Callable[[], bool]) -> None:
-        """`admits_messages`: whether the disk has room for new ones."""
+    def __init__(
+        self, submit: Submit, admits_messages: Callable[[], bool], is_free: Callable[[], bool]
+    ) -> None:
+        """`admits_messages`: whether the disk has room for new ones. `is_free`: whether no entry
+        is in flight.
+        """
+        self.is_free: Final = is_free
         self._submit = submit
         self._admits_messages = admits_messages
         self._lines: dict[str, Line] = {}
@@ -190,6 +202,16 @@ class Hub:
         """A line is over."""
         if self._lines.get(line.edge) is line:
             del self._lines[line.edge]
+
+    def gather(self) -> None:
+        """Ask edges for what belongs into the entry that is about to be closed."""
+        for line in list(self._lines.values()):
+            try:
+                line.gather()
+            except Exception:
+                # Within consensus an error would end the process.
+                logger.exception("what waits at %s cannot be had", line.edge)
+                line.end("an error at the edge")
 
     def propose_held(self) -> None:
         """There may be room again."""

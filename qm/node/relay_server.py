@@ -328,6 +328,9 @@ class _Carrier:
 
     # LineEvents
 
+    def on_free(self) -> None:
+        """See LineEvents.on_free: this edge is too far away to be asked."""
+
     def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
         """See LineEvents.on_outcome."""
         told = relay_pb2.BatchOutcome(number=number, index=index, outcome=encode_outcome(outcome))

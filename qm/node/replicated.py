@@ -152,10 +152,13 @@ class ReplicatedStore:
             DriverConfig(GROUP, entry_weight_max=POSITIONS_PER_ENTRY_MAX),
             hooks.die,
             self._stamp,
+            self._before_entry,
         )
         self.clock.begin_at(self.view.counters().clock_ms)
         self._weights = Weights(lambda: self.machine.store.view)
-        self.hub: Final = Hub(self._submit, hooks.admits_messages)
+        self.hub: Final = Hub(
+            self._submit, hooks.admits_messages, lambda: not self.driver.has_entry_in_flight
+        )
         self._forwarder: Forwarder | None = None
         self._streams: set[RemoteStream] = set()
         self._state = ReadState(self._current_state)
@@ -328,6 +331,10 @@ class ReplicatedStore:
     def _submit(self, payload: bytes) -> tuple[Pending, int]:
         """See Driver.submit."""
         return self.driver.submit(payload, self._weights.of(payload))
+
+    def _before_entry(self) -> None:
+        """See Driver."""
+        self.hub.gather()
 
     async def propose_here(self, payloads: Sequence[bytes]) -> Sequence[Outcome]:
         """Propose in order. Raises NotTaken, Unavailable, OutcomeUnknown, ValueError."""

@@ -61,11 +61,17 @@ class LocalStream:
         self._loop = asyncio.get_running_loop()
         self._is_over = False
         self._line = hub.open(edge, self)
+        self._hub = hub
 
     @property
     def room(self) -> int:
         """See RelayStream.room."""
         return self._room.left()
+
+    @property
+    def is_free(self) -> bool:
+        """See RelayStream.is_free."""
+        return self._hub.is_free()
 
     def send(self, number: int, payload: bytes) -> None:
         """See RelayStream.send."""
@@ -100,6 +106,11 @@ class LocalStream:
             self._line.end(str(error))
 
     # LineEvents
+
+    def on_free(self) -> None:
+        """Pass it on."""
+        if not self._is_over:
+            self._events.on_free()
 
     def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
         """Pass it on; the line calls from a task of its own."""
@@ -152,6 +163,11 @@ class RemoteStream:
     def room(self) -> int:
         """See RelayStream.room."""
         return self._room.left()
+
+    @property
+    def is_free(self) -> bool:
+        """See RelayStream.is_free: on the way to the leader it cannot be known."""
+        return True
 
     def send(self, number: int, payload: bytes) -> None:
         """See RelayStream.send."""

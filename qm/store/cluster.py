@@ -73,6 +73,9 @@ class RelayEvents(Protocol):
         Outcomes come in the order of the batches, so the indexes never fall.
         """
 
+    def on_free(self) -> None:
+        """The stream `is_free`: a batch that is sent within this call is in the next entry."""
+
     def on_late_packets(self, packets: LatePackets) -> None:
         """Offer these to the session, or refuse them with `RelayStream.undelivered`."""
 
@@ -90,6 +93,12 @@ class RelayStream(Protocol):
     @property
     def room(self) -> int:
         """How many more batches may be sent now; 0 while RELAY_*_MAX are reached."""
+
+    @property
+    def is_free(self) -> bool:
+        """False: a small batch would only wait for the entry in flight, and one that gathers until
+        `RelayEvents.on_free` is in the same entry for less.
+        """
 
     def send(self, number: int, payload: bytes) -> None:
         """Relay one encoded command (`qm.store.codec.encode_command`). Numbers rise.

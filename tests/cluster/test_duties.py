@@ -212,6 +212,9 @@ class _Verdicts:
     def on_outcome(self, number: int, index: int, outcome: object) -> None:
         self._verdicts += outcome.verdicts or []  # type: ignore[attr-defined]
 
+    def on_free(self) -> None:
+        pass
+
     def on_late_packets(self, packets: object) -> None:
         raise AssertionError(packets)
 

@@ -38,6 +38,9 @@ class Edge:
         self.outcomes.append(number)
         self.indexes.append(index)
 
+    def on_free(self) -> None:
+        pass
+
     def on_late_packets(self, packets: LatePackets) -> None:
         self.late.append(packets)
 

@@ -94,6 +94,27 @@ def test_many_sessions_share_batches_and_keep_their_own_facts() -> None:
     run(scenario())
 
 
+def test_arrivals_during_an_entry_are_one_batch_of_the_next() -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            queue = w.consensus.create("orders")
+            w.consensus.is_free = False
+            peer = await w.peer()
+            size = 0
+            for n in range(1, 6):
+                peer.send(packet(n))
+                size += len(packet(n))
+                await until(lambda size=size: w.edge.held_bytes == size)  # type: ignore[misc]
+            assert w.consensus.batches == 0
+            w.consensus.is_free = True
+            w.consensus.streams[-1].events.on_free()
+            await peer.acknowledged(1, 2, 3, 4, 5)
+            assert w.consensus.ids(queue) == [1, 2, 3, 4, 5]
+            assert w.consensus.batches == 1
+
+    run(scenario())
+
+
 def test_every_verdict_is_acknowledged_and_counted() -> None:
     async def scenario() -> None:
         async with world() as w:

@@ -100,6 +100,10 @@ class Stream:
             return 0
         return RELAY_BATCHES_MAX - len(self.sent)
 
+    @property
+    def is_free(self) -> bool:
+        return self._consensus.is_free
+
     def send(self, number: int, payload: bytes) -> None:
         assert self.room > 0
         assert not self.sent or number > self.sent[-1][0], "numbers rise"
@@ -136,6 +140,8 @@ class Consensus:
         self.is_working = True
         """Whether batches are applied as they come; `work` applies them else."""
         self.has_no_room = False
+        self.is_free = True
+        """Whether no entry is in flight."""
         self.batches = 0
         self.late: list[tuple[int, bool]] = []
         """Leader's tokens of late packets, and whether each was delivered."""

@@ -91,6 +91,27 @@ def test_only_so_many_entries_are_in_flight() -> None:
     run(scenario)
 
 
+def test_who_holds_back_while_an_entry_is_in_flight_is_asked_for_the_next_one() -> None:
+    async def scenario() -> None:
+        held: list[bytes] = []
+
+        def add_all() -> None:
+            while held:
+                callers.propose(held.pop())
+
+        callers, log = Callers(before_entry=add_all), Log()
+        callers.propose(b"1")
+        callers.proposals.submit(log.propose, 5)
+        held.append(b"2")
+        callers.proposals.submit(log.propose, 5)
+        assert held, "nobody asks while an entry is in flight"
+        callers.proposals.applied([entry(1, 5, 1)])
+        callers.proposals.submit(log.propose, 5)
+        assert log.entries == [[b"1"], [b"2"]]
+
+    run(scenario)
+
+
 def test_a_small_entry_waits_for_the_one_in_flight() -> None:
     """It would cost as much as a large one; a large one need not wait."""
 
