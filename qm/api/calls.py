@@ -4,6 +4,7 @@ One interceptor around all services: it authenticates the caller, applies the ro
 exceptions into rich statuses, counts and times by method, and makes control calls events.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -127,6 +128,10 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 try:
                     self._admit(method, rule, context)
                     answer = await behaviour(request, context)
+                except asyncio.CancelledError:
+                    # Its caller went away; what it asked for may be done all the same.
+                    self._record(method, rule, request, outcome, None)
+                    raise
                 except Exception as error:
                     status = self._status(method, error)
                     self._record(method, rule, request, outcome, status)
@@ -144,6 +149,9 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                     self._admit(method, rule, context)
                     async for answer in behaviour(request, context):
                         yield answer
+                except (asyncio.CancelledError, GeneratorExit):
+                    self._record(method, rule, request, outcome, None)
+                    raise
                 except Exception as error:
                     status = self._status(method, error)
                     self._record(method, rule, request, outcome, status)

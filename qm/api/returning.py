@@ -143,10 +143,18 @@ class Returning:
         assert manager is not None, "a message of no queue manager"
         try:
             header = parse_user_message(raw, 0, len(raw))[0].user_header
+            kept = deserialize_message_from_buffer(raw)
+            is_own = kept.source_machine_identifier == manager.identifier
+            if not target and is_own and len(kept.destination_multi_queue_format_name) > 1:
+                raise InvalidArgument(
+                    "target",
+                    "it was sent to several queues, whose copies share one packet: say which of"
+                    " them it is for",
+                )
             own = format_name_of(header.destination_queue, header)
             destination = absolute_text(self._cluster.view, target or own, "target")
             message = sent_again(
-                deserialize_message_from_buffer(raw),
+                kept,
                 destination,
                 manager.identifier,
                 self._cluster.now_ms(),

@@ -1880,7 +1880,9 @@ class ReturnToSourceRequest(_message.Message):
     TARGET_FIELD_NUMBER: _builtins.int
     lookup_identifier: _builtins.int
     target: _builtins.str
-    """A queue to send it to instead of its own destination; "": its own."""
+    """A queue to send it to instead of its own destination; "": its own. Needed for what was sent here to
+    several queues.
+    """
     @_builtins.property
     def queue(self) -> Global___QueueName: ...
     def __init__(
@@ -1905,7 +1907,7 @@ class ReturnToSourceReply(_message.Message):
     TARGET_FIELD_NUMBER: _builtins.int
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
     target: _builtins.str
-    """Where it went; several if it had several destinations."""
+    """Where it went."""
     message_id: _builtins.bytes
     def __init__(
         self,

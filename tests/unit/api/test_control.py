@@ -370,6 +370,31 @@ def test_a_message_in_a_subqueue_goes_back_as_it_is() -> None:
     run(scenario())
 
 
+def test_a_copy_for_one_of_several_queues_is_not_returned_to_another() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            operator = Operator(client.channel)
+            await create(client)
+            await create(client, r".\private$\other")
+            properties = data_pb2.Properties(body=b"x", dead_letter=True, time_to_be_received_s=0)
+            message = data_pb2.OutgoingMessage(
+                targets=[ORDERS, r".\private$\other"], properties=properties
+            )
+            await client.data.Send(data_pb2.SendRequest(request=client.next(), messages=[message]))
+            dead = pb.QueueName(name=r".\system$;DEADLETTER")
+            letters = (await operator.messages.Browse(pb.BrowseRequest(queue=dead))).messages
+            assert len(letters) == 2
+            back = pb.ReturnToSourceRequest(
+                queue=dead, lookup_identifier=letters[1].lookup_identifier
+            )
+            with refused(INVALID, field="target"):
+                await operator.messages.ReturnToSource(back)
+            back.target = r".\private$\other"
+            assert (await operator.messages.ReturnToSource(back)).target.startswith("PRIVATE=")
+
+    run(scenario())
+
+
 def test_clients_and_their_transactions_are_seen_and_ended() -> None:
     async def scenario() -> None:
         async with world() as made, made.client(await made.leader()) as client:

@@ -417,5 +417,18 @@ def test_a_follower_that_is_alone_says_so() -> None:
                 request = send_request(client, b"x")
                 with refused(grpc.StatusCode.DEADLINE_EXCEEDED):
                     await client.data.Send(request, timeout=2)
+                # What an operator asked for and did not wait for is an event, too.
+                operator = Operator(client.channel)
+                with refused(grpc.StatusCode.DEADLINE_EXCEEDED):
+                    new = pb.CreateQueueRequest(path_name=r".\private$\new")
+                    await operator.queues.CreateQueue(new, timeout=1)
+
+                async def look() -> list[tuple[str, str]]:
+                    wanted = pb.StreamEventsRequest(kinds=["control"])
+                    told = [event async for event in operator.node.StreamEvents(wanted)]
+                    return [(one.details["path_name"], one.details["code"]) for one in told]
+
+                left = (r".\private$\new", "CANCELLED")
+                await eventually(look, lambda told: left in told)
 
     run(scenario())

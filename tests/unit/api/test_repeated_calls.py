@@ -322,8 +322,16 @@ def test_every_control_call_is_done_once() -> None:
                 assert both.asked | STREAMS == {
                     _short(method) for method, rule in RULES.items() if rule.is_change
                 }
+                assert both.asked <= await told(both.here) & await told(both.there)
 
     run(scenario())
+
+
+async def told(operator: Operator) -> set[str]:
+    """Return the control calls that a node's events tell of."""
+    events = operator.node.StreamEvents(pb.StreamEventsRequest(kinds=["control"]))
+    names = {event.name async for event in events if event.principal == "loopback"}
+    return {_short(method) for method in RULES if method.rpartition("/")[2] in names}
 
 
 def _short(method: str) -> str:
