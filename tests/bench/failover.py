@@ -134,6 +134,7 @@ async def measure(options: argparse.Namespace) -> list[Series]:
     """Measure everything of ours that this machine can."""
     with tempfile.TemporaryDirectory(prefix="quorate-failover-") as name:
         series = await on_loopback(Path(name), options)
+        merge_results(OUTPUT, report_of(series))
         if os.geteuid() == 0:
             series += await on_hosts(Path(name), options)
         else:
@@ -207,7 +208,7 @@ def main() -> int:
     options = parser.parse_args()
     began, load = time.time(), os.getloadavg()[0]
     series = uvloop.run(measure(options))
-    # Whatever peers do, ours stay.
+    # Whatever comes of the rest, what was measured stays.
     merge_results(OUTPUT, report_of(series))
     if options.peers:
         series += of_peers(options.peer_rounds)
