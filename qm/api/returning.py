@@ -11,7 +11,7 @@ from zlib import crc32
 
 from qm.api.batches import Bodies
 from qm.api.deciding import UNNUMBERED, Decider, made_identifier
-from qm.api.errors import InvalidArgument, MsmqError, check
+from qm.api.errors import InvalidArgument, LimitReached, MsmqError, check
 from qm.api.identity import Principal
 from qm.api.names import absolute_text, queue_id_of
 from qm.api.outcomes import number_of, numbers_of, sent
@@ -35,6 +35,7 @@ from qm.model.commands import (
 from qm.model.effects import Outcome
 from qm.model.elements import QueueAccessType, QueueKind, QueueShareMode
 from qm.model.ledger import QueueInHand
+from qm.model.limits import CLIENTS_MAX
 from qm.model.message import deserialize_message_from_buffer, serialize_message_to_buffer
 from qm.model.queries import PositionInfo, format_name_of_queue, get_client, position
 from qm.pb import control_pb2 as pb
@@ -46,6 +47,8 @@ from qm.wire.user_message import parse_user_message
 LEASE_MS: Final = 60_000
 PRINCIPAL: Final = "\x01return"
 """Owner of these sessions; no certificate can carry it."""
+CLIENTS_LEFT_MIN: Final = CLIENTS_MAX // 4
+"""Kept free for applications: each call here takes a client's place until it is forgotten."""
 _OPEN, _BEGIN, _SEND, _COMMIT = range(1, 5)
 """Numbers of an attempt's requests, beyond those of attempts whose session has ended."""
 
@@ -214,8 +217,14 @@ class _Job:
 
     def _first_number(self) -> int:
         """Return what this attempt's numbers follow: a session that is open still goes on."""
-        client = get_client(self._cluster.view, self._client_id)
+        view = self._cluster.view
+        client = get_client(view, self._client_id)
         if client is None:
+            if view.counters().client_count + CLIENTS_LEFT_MIN >= CLIENTS_MAX:
+                raise LimitReached(
+                    "too many messages were returned of late: their calls are remembered for"
+                    " result_retention_ms; lower that setting of the queue manager, or wait"
+                )
             return 0
         attempts = -(-client.highest_number // _COMMIT)
         return _COMMIT * (max(attempts - 1, 0) if client.is_open else attempts)

@@ -6,7 +6,10 @@ from typing import Any
 
 import grpc
 import grpc.aio
+import pytest
 
+from qm.api import returning
+from qm.model.limits import CLIENTS_MAX
 from qm.pb import control_pb2 as pb
 from qm.pb import control_pb2_grpc, data_pb2
 from qm.wire.codes import ErrorCode
@@ -366,6 +369,24 @@ def test_a_message_in_a_subqueue_goes_back_as_it_is() -> None:
             assert reply.message_id == sent.message_id
             queue = await client.open(ORDERS)
             assert bodies(await client.receive(queue)) == [b"a"]
+
+    run(scenario())
+
+
+def test_returned_messages_leave_room_for_applications(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            operator = Operator(client.channel)
+            await create(client)
+            await client.send(ORDERS, b"a", dead_letter=True, time_to_be_received_s=0)
+            dead = pb.QueueName(name=r".\system$;DEADLETTER")
+            (letter,) = (await operator.messages.Browse(pb.BrowseRequest(queue=dead))).messages
+            back = pb.ReturnToSourceRequest(queue=dead, lookup_identifier=letter.lookup_identifier)
+            monkeypatch.setattr(returning, "CLIENTS_LEFT_MIN", CLIENTS_MAX - 1)
+            with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
+                await operator.messages.ReturnToSource(back)
+            monkeypatch.undo()
+            await operator.messages.ReturnToSource(back)
 
     run(scenario())
 
