@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from qm.cli.bodies import FORMS
+from qm.cli.browsing import browse, browsed_row, return_to_source
 from qm.cli.connection import Connection, connected
-from qm.cli.message import browse, browsed_row, return_to_source
 from qm.cli.output import confirm, output_option, show_rows, yes_option
 
 _BODY = click.option(
