@@ -68,6 +68,22 @@ def test_dashboards_use_metrics_that_exist() -> None:
                 assert used <= exposed_names(), (path.name, panel["title"])
 
 
+def test_promtool_understands_what_dashboards_ask(tmp_path: Path) -> None:
+    asked = {
+        target["expr"].replace("$__rate_interval", "5m").replace("$__range", "1h")
+        for path in DASHBOARDS
+        for panel in json.loads(path.read_text(encoding="utf-8"))["panels"]
+        for target in panel["targets"]
+    }
+    recorded = [{"record": f"asked:{number}", "expr": expr} for number, expr in enumerate(asked)]
+    file = tmp_path / "asked.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "asked", "rules": recorded}]}))
+    checked = subprocess.run(
+        ["promtool", "check", "rules", str(file)], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
 def test_every_alert_has_a_section_in_the_runbook(rule: dict[str, Any]) -> None:
     file, _, anchor = rule["annotations"]["runbook"].partition("#")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import helm_python
 import kubernetes_validate
 import msgspec
 import pytest
@@ -132,6 +133,46 @@ def test_a_changed_configuration_rolls_the_pods() -> None:
 
     assert checksum(TLS) == checksum(copy.deepcopy(TLS))
     assert checksum(TLS) != checksum({**TLS, "logLevel": "debug"})
+
+
+def test_another_secret_of_the_nodes_rolls_the_pods() -> None:
+    """Their contents count too, but the engine alone has no API server to ask."""
+
+    def annotations(**more: Any) -> Any:
+        template = one(render({**TLS, **more}), "StatefulSet")["spec"]["template"]
+        return template["metadata"]["annotations"]
+
+    archive = {"url": "s3://b", "credentialsSecret": "keys"}
+    assert annotations()["checksum/secrets"] == annotations()["checksum/secrets"]
+    assert annotations()["checksum/secrets"] != annotations(archive=archive)["checksum/secrets"]
+
+
+def test_secrets_that_are_given_are_not_made() -> None:
+    given = {"sealing": {"existingSecret": "s"}, "identity": {"existingSecret": "i"}}
+    objects = render({**TLS, **given})
+    assert not of_kind(objects, "Secret")
+    spec = one(objects, "StatefulSet")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    sources = {one["name"]: one.get("valueFrom") for one in container["env"]}
+    assert sources["QM_CLUSTER"] == {"secretKeyRef": {"name": "i", "key": "cluster"}}
+    assert {"secretName": "s", "defaultMode": 0o440} in [v.get("secret") for v in spec["volumes"]]
+
+
+def test_helm_finds_nothing_to_complain_of() -> None:
+    said = helm_python.lint(CHART, TLS)
+    assert not said["errors"]
+    assert {message["error"] for message in said["messages"]} == {"icon is recommended"}
+
+
+def test_the_toolbox_is_an_admin_whom_nobody_calls() -> None:
+    objects = render(everything())
+    template = one(objects, "Deployment", "-toolbox")["spec"]["template"]
+    assert template["metadata"]["labels"]["app.kubernetes.io/component"] == "tool"
+    (container,) = template["spec"]["containers"]
+    assert container["command"] == ["sleep", "infinity"]
+    secrets = [volume.get("secret", {}).get("secretName") for volume in template["spec"]["volumes"]]
+    assert one(objects, "Certificate", "-admin")["spec"]["secretName"] in secrets
+    assert not of_kind(render(TLS), "Deployment")
 
 
 def test_the_probes_mean_different_things() -> None:

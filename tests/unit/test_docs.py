@@ -16,7 +16,9 @@ PAGES = sorted(
 )
 _CODE = re.compile(r"`[^`\n]*`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_COMMAND = re.compile(r"(?:`|^    (?:sudo )?)qm ((?:[a-z][a-z-]+ ?)+)", re.MULTILINE)
+_COMMAND = re.compile(r"(?:`|^    (?:\w+=\S+ )*(?:sudo )?)qm ([^`\n#]+)", re.MULTILINE)
+_WORD = re.compile(r"[a-z][a-z-]*")
+_OPTION = re.compile(r"--?[a-z][a-z-]*")
 
 
 def anchors(page: Path) -> set[str]:
@@ -36,13 +38,17 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_command_exists(page: Path) -> None:
-    for words in _COMMAND.findall(page.read_text(encoding="utf-8")):
+def test_every_command_exists_with_its_options(page: Path) -> None:
+    for line in _COMMAND.findall(page.read_text(encoding="utf-8")):
+        words = line.split()
         found: click.Command = main
         with click.Context(found) as context:
-            for word in words.split():
-                if not isinstance(found, click.Group):
-                    break
-                next_one = found.get_command(context, word)
-                assert next_one is not None, f"qm {words}"
+            while words and isinstance(found, click.Group) and _WORD.fullmatch(words[0]):
+                next_one = found.get_command(context, words.pop(0))
+                assert next_one is not None, f"qm {line}"
                 found = next_one
+            known = {"--help"}
+            for parameter in found.params:
+                known |= {*parameter.opts, *parameter.secondary_opts}
+            used = {option[0] for word in words if (option := _OPTION.match(word.strip("[")))}
+            assert used <= known, f"qm {line}"

@@ -67,6 +67,17 @@ app.kubernetes.io/component: tool
 {{ .Values.sealing.existingSecret | default (printf "%s-sealing" (include "quorate.fullname" .)) }}
 {{- end -}}
 
+{{- define "quorate.identitySecret" -}}
+{{ .Values.identity.existingSecret | default (printf "%s-identity" (include "quorate.fullname" .)) }}
+{{- end -}}
+
+{{/* what Secrets hold that nodes read at the start only, and that others make */}}
+{{- define "quorate.suppliedSecrets" -}}
+{{- range $name := compact (list .Values.archive.credentialsSecret .Values.sealing.existingSecret) -}}
+{{ $name }}: {{ get (lookup "v1" "Secret" $.Release.Namespace $name) "data" | toJson }}
+{{ end -}}
+{{- end -}}
+
 {{- define "quorate.serviceAccount" -}}
 {{ .Values.serviceAccount.name | default (include "quorate.fullname" .) }}
 {{- end -}}
