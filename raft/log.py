@@ -423,8 +423,11 @@ class Log:
     def _sync_now(self) -> None:
         """Make everything durable before returning. Raises FatalDiskError."""
         try:
-            for segment in self._contents.segments:
-                if segment.end_position > self._synced_position:
+            segments = self._contents.segments
+            for segment in segments:
+                # A killed process may have left the word on the newest one in the page cache.
+                is_before_newest = segment is not segments[-1] and segment is segments[-2]
+                if segment.end_position > self._synced_position or is_before_newest:
                     segment.file.fdatasync()
             self._directory.sync()
         except OSError as error:

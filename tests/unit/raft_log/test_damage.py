@@ -216,6 +216,30 @@ def test_a_name_that_a_crash_left_out_is_made_up_for(left_out: int) -> None:
         Log.open(disk.root, config)
 
 
+def test_a_name_that_is_found_is_durable_like_all_that_is_found() -> None:
+    """A process that was killed may have left it in the page cache alone."""
+    config = structs.replace(CONFIG, spare_segments=0)
+    disk = Disk()
+    log = Log.open(disk.root, config)
+    log.append(None, entries(1, 111, size=50))
+    disk.stop_at = disk.operations + _operations_of_a_sync(config) - 2
+    with pytest.raises(Stopped):
+        log.begin_sync().run()
+    disk.stop_at = None
+    log = Log.open(disk.root, config)
+    log.append(None, entries(111, 112, size=50))
+    disk.stop_at = disk.operations + 2  # the entry's sync, and the name is written
+    with pytest.raises(Stopped):
+        log.begin_sync().run()
+    disk.stop_at = None
+    Log.open(disk.root, config)
+    disk = disk.after_crash(Loss.NOTHING_SURVIVES, Random(0))
+    name = newest(disk)
+    disk.root.unlink(name)
+    with pytest.raises(LogDamaged, match=f"{name}.*the file is missing"):
+        Log.open(disk.root, config)
+
+
 def _operations_of_a_sync(config: LogConfig) -> int:
     """How often the disk is asked to make those entries durable."""
     disk = Disk()
