@@ -26,8 +26,8 @@ from qm.model.message import (
     HashAlgorithm,
     Message,
     ResponseQueueType,
-    serialize_message_to_buffer,
 )
+from qm.model.packets import serialize_message_to_buffer
 from qm.model.queries import View
 from qm.model.records import GUID_NULL, QueueManager
 from qm.names.direct import AnyDirectName

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from qm.model.message import DeliveryGuarantee, Message, deserialize_message_from_buffer
+from qm.model.message import DeliveryGuarantee, Message
+from qm.model.packets import deserialize_message_from_buffer
 from qm.model.records import GUID_NULL
 from qm.pb import data_pb2
 from qm.wire.errors import ProtocolError

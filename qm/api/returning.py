@@ -36,7 +36,7 @@ from qm.model.effects import Outcome
 from qm.model.elements import QueueAccessType, QueueKind, QueueShareMode
 from qm.model.ledger import QueueInHand
 from qm.model.limits import CLIENTS_MAX
-from qm.model.message import deserialize_message_from_buffer, serialize_message_to_buffer
+from qm.model.packets import deserialize_message_from_buffer, serialize_message_to_buffer
 from qm.model.queries import PositionInfo, format_name_of_queue, get_client, position
 from qm.pb import control_pb2 as pb
 from qm.store.cluster import Cluster

@@ -11,7 +11,8 @@ import pytest
 from qm.model import commands
 from qm.model.commands import Facts
 from qm.model.elements import QueueAccessType
-from qm.model.message import AuthenticationLevel, PrivacyLevel, deserialize_message_from_buffer
+from qm.model.message import AuthenticationLevel, PrivacyLevel
+from qm.model.packets import deserialize_message_from_buffer
 from qm.model.records import FinalAckRow, OutboxRow, SyntheticPacket, decode
 from qm.model.rows import BODY_KEY, PositionFlag
 from qm.model.state import Table

@@ -10,7 +10,7 @@ from qm.model import commands
 from qm.model.attributes import encode_attribute
 from qm.model.commands import Facts, SignatureFact, TransferVerdict
 from qm.model.machine import Machine
-from qm.model.message import deserialize_message_from_buffer
+from qm.model.packets import deserialize_message_from_buffer
 from qm.model.records import FinalAckRow, OutboxRow, decode
 from qm.model.rows import SEQUENCE_IN_ROW
 from qm.model.state import Table

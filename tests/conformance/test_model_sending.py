@@ -13,7 +13,7 @@ from qm.model.attributes import encode_attribute
 from qm.model.elements import OutgoingAdminState
 from qm.model.ledger import META_COUNTERS
 from qm.model.machine import Machine
-from qm.model.message import deserialize_message_from_buffer
+from qm.model.packets import deserialize_message_from_buffer
 from qm.model.records import Transaction, TransactionalOperation, decode, encode
 from qm.model.state import Table
 from qm.session.outgoing import Numbers, own_packet

@@ -21,6 +21,8 @@ from qm.model.message import (
     PrivacyLevel,
     ResponseQueueType,
     SenderIdentifierType,
+)
+from qm.model.packets import (
     construct_user_message_packet,
     deserialize_message_from_buffer,
     serialize_message_to_buffer,
