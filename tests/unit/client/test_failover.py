@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
@@ -19,6 +20,7 @@ from tests.unit.client.world import (
     abandon,
     scenario,
     turns,
+    until,
 )
 
 COUNT = 600
@@ -248,3 +250,45 @@ async def test_a_stream_leaves_a_node_that_hangs(made: Clients) -> None:
             await client.close()
     for way in ways:
         await way.stop()
+
+
+@scenario()
+async def test_a_stream_whose_read_and_question_fail_leaves_no_error_behind(made: Clients) -> None:
+    """The caller hears of one of them; asyncio must not report the other as missed."""
+    reported: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context["message"]))
+    host, _, port = made.endpoints[0].rpartition(":")
+    ways = [Proxy(host, int(port)), Proxy(host, int(port))]
+    for way in ways:
+        await way.start()
+    tls = msgspec.structs.replace(made.tls, server_name="n1")
+    asked = stream.Stream._probe
+
+    async def ask_when_the_stream_has_failed(self: stream.Stream) -> None:
+        call = self._call
+        assert call is not None
+        await ways[0].stop()
+        await until(call.done)
+        await turns(10)
+        await asked(self)
+
+    async with made.client() as sender:
+        client = Client([way.endpoint for way in ways], tls=tls)
+        await client.open()
+        queue = await client.open_queue(PLAIN)
+        async with queue.stream(8) as messages:
+            with (
+                patch.object(stream, "PROBE_AFTER_S", 0.1),
+                patch.object(stream.Stream, "_probe", ask_when_the_stream_has_failed),
+            ):
+                await sender.send(PLAIN, Message(body=b"1"))
+                assert [m.body for m in await messages.batch()] == [b"1"]
+                waiting = asyncio.ensure_future(messages.batch())
+                await until(lambda: messages.opened_count == 2)
+            await sender.send(PLAIN, Message(body=b"2"))
+            assert [m.body for m in await waiting] == [b"2"]
+        await client.close()
+    await ways[1].stop()
+    gc.collect()
+    assert reported == []
