@@ -393,7 +393,7 @@ def test_peers_out_of_reach_keep_nobody_from_being_told(monkeypatch: pytest.Monk
 # Order acks -----------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("QB-2.2.4.1-02", "QB-3.1.7.17-02")
+@pytest.mark.spec("QB-2.2.4.1-02", "QB-3.1.7.17-02", "MQ-2.2.18.1.6-05")
 def test_an_order_ack_follows_half_a_second_after_the_last_message() -> None:
     async def scenario() -> None:
         async with SendingCluster(1801) as cluster:
