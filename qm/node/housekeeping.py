@@ -26,6 +26,8 @@ MOVE_EVERY_S: Final = 0.1
 MOVE_PAUSE_S: Final = 0.01
 """Between two steps: a segment's bodies at once would hold up the loop, and their sync the log's,
 by tens of milliseconds."""
+MOVE_STEPS_PER_SYNC: Final = 16
+"""A sync for each would keep the file system's journal busy, for which the log's may wait."""
 LOOK_EVERY_S: Final = 1.0
 SPARSE_EVERY_S: Final = 10.0
 CERTIFICATES_EVERY_S: Final = 3_600.0
@@ -107,23 +109,27 @@ class Housekeeping:
             await asyncio.to_thread(machine.flush)
 
     async def move_ahead(self) -> None:
-        """Copy bodies that the log may drop before the flush after the next one, in small steps
-        that are durable one by one: dropping them then takes no time.
+        """Copy bodies that the log may drop before the flush after the next one, in small steps,
+        and make a few steps durable at a time: dropping them then takes no time.
         """
         machine = self._machine
         async with self._moving:
-            upto, has_more = self._droppable_soon(MOVE_AHEAD_BYTES), True
+            upto, has_more, steps = self._droppable_soon(MOVE_AHEAD_BYTES), True, 0
             while has_more and not machine.is_installing:
-                bodies = machine.store.bodies
-                has_more = bodies.move_ahead(upto)
-                sync = bodies.begin_sync()
-                if not sync.files:
-                    break
-                await asyncio.to_thread(machine.sync, bodies, sync)
-                if machine.is_installing or machine.store.bodies is not bodies:
-                    break
+                has_more = machine.store.bodies.move_ahead(upto)
+                steps += 1
+                if not has_more or steps % MOVE_STEPS_PER_SYNC == 0:
+                    await self._sync_moved()
+                if has_more:
+                    await asyncio.sleep(0 if self._waits_for_moves else MOVE_PAUSE_S)
+
+    async def _sync_moved(self) -> None:
+        machine, bodies = self._machine, self._machine.store.bodies
+        sync = bodies.begin_sync()
+        if sync.files:
+            await asyncio.to_thread(machine.sync, bodies, sync)
+            if not machine.is_installing and machine.store.bodies is bodies:
                 bodies.end_sync(sync)
-                await asyncio.sleep(0 if self._waits_for_moves else MOVE_PAUSE_S)
 
     async def empty_sparse(self) -> None:
         """Empty blob files of which little is alive, a bounded step per round of the loop."""

@@ -15,12 +15,13 @@ from tests.unit.model.world import packet
 from tests.unit.store.test_store import Node, arrivals, setup_commands
 
 
-def test_bodies_move_in_steps_that_are_durable_one_by_one(
+def test_bodies_move_in_steps_of_which_a_few_at_a_time_are_made_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DESIGN 1.6: no single step grows with what there is to move, and the loop turns between."""
     monkeypatch.setattr(bodies_module, "MOVED_AHEAD_BYTES", 30_000)
     monkeypatch.setattr(housekeeping, "MOVE_PAUSE_S", 0.0)
+    monkeypatch.setattr(housekeeping, "MOVE_STEPS_PER_SYNC", 2)
     node = Node(tmp_path / "node")
     node.put(setup_commands())
     for n in range(1, 201, 10):
