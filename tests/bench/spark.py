@@ -1,12 +1,17 @@
 """Audit and compaction of large archives by an embedded Spark: `make bench-spark`.
 
-    python -m tests.bench.spark --operations 1000000 --large 10000000
+    python -m tests.bench.spark --operations 10000000 --small 1000000 --rounds 3
 
 The archives are those of `tests.bench.archive_writer`: three nodes, real store, real archiver.
 Times are the job's own, from the start of Spark's application to its end, without the start of
-Java. Cores are measured in turn within each round; every figure is the median of the rounds. Both
-sizes have the same small heap; the peak is the highest execution memory of any task, from Spark's
-event log. Prints JSON and writes it to build/bench-spark.json.
+Java. A job on one core has one task slot and is bound to one CPU, with all of Java's threads and
+Python; on two cores it has two of both. They are measured in turn within each round; every figure
+is the median of the rounds. Both sizes have the same small heap; the peak is the highest execution
+memory of any task, from Spark's event log.
+
+What was measured is kept in build/bench-spark/<operations>/taken.jsonl as soon as it is known, and
+not measured again: a run that was stopped goes on where it ended. `--fresh` begins anew. Prints
+JSON and writes it to build/bench-spark.json.
 """
 
 import argparse
@@ -17,6 +22,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +35,7 @@ OUTPUT: Final = Path("build/bench-spark.json")
 FOLDER: Final = Path("build/bench-spark")
 MIB: Final = 1 << 20
 CORES: Final = (1, 2)
+JOBS: Final = ("audit", "compact")
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -71,6 +78,7 @@ def job(folder: Path, name: str, cores: int, memory_mib: int) -> Taken:
         capture_output=True,
         text=True,
         check=False,
+        preexec_fn=partial(os.sched_setaffinity, 0, sorted(os.sched_getaffinity(0))[:cores]),
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(f"{name} ended with {done.returncode}:\n{done.stderr[-4000:]}")
@@ -103,18 +111,47 @@ def taken(events: Iterable[dict[str, Any]]) -> Taken:
     return Taken((ended - began) / 1e3, cpu_ns / 1e9, highest / MIB, shuffle_bytes / MIB)
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """One line of taken.jsonl."""
+
+    job: str
+    cores: int
+    memory_mib: int
+    number: int
+    load_average_1m: float
+    """When it began."""
+    taken: Taken
+
+
+def measured(
+    folder: Path, rounds: int, memory_mib: int, on: tuple[int, ...]
+) -> dict[tuple[str, int], list[Taken]]:
+    """Run both jobs in rounds on these numbers of cores, as far as no earlier run did."""
+    path = folder / "taken.jsonl"
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    known = [msgspec.json.decode(line, type=Kept) for line in lines]
+    found: dict[tuple[str, int], list[Taken]] = {}
+    for number in range(rounds):
+        for name in JOBS:
+            for cores in on:
+                asked = (name, cores, memory_mib, number)
+                same = [k.taken for k in known if (k.job, k.cores, k.memory_mib, k.number) == asked]
+                if not same:
+                    load = os.getloadavg()[0]
+                    same = [job(folder, name, cores, memory_mib)]
+                    with path.open("ab") as file:
+                        file.write(msgspec.json.encode(Kept(*asked, load, same[0])) + b"\n")
+                    say(f"round {number + 1}: {name} on {cores}, load {load:.1f}: {same[0]}")
+                found.setdefault((name, cores), []).append(same[0])
+    return found
+
+
 def measure(
     folder: Path, size: int, rounds: int, memory_mib: int, on: tuple[int, ...] = CORES
 ) -> dict[str, float]:
     """Return rates of both jobs on these numbers of cores, and what the audit needed."""
     written = archive_of(folder, size)
-    taken_by: dict[tuple[str, int], list[Taken]] = {}
-    for number in range(rounds):
-        for name in ("audit", "compact"):
-            for cores in on:
-                done = job(folder, name, cores, memory_mib)
-                taken_by.setdefault((name, cores), []).append(done)
-                say(f"round {number + 1}: {name} on {cores}: {done}")
+    taken_by = measured(folder, rounds, memory_mib, on)
     figures: dict[str, float] = {}
     for (name, cores), several in taken_by.items():
         seconds = statistics.median(one.seconds for one in several)
@@ -123,41 +160,37 @@ def measure(
         figures[f"{name}_msgs{end}_per_s"] = written["archive_messages"] / seconds
         figures[f"{name}{end}_mib_per_s"] = read / MIB / seconds
     if on == CORES:
-        for name in ("audit", "compact"):
+        for name in JOBS:
             one, two = (taken_by[name, cores] for cores in CORES)
             figures[f"{name}_speedup_1_to_2_cores"] = statistics.median(
                 before.seconds / after.seconds for before, after in zip(one, two, strict=True)
             )
     audits = taken_by["audit", CORES[-1]]
     figures["executor_peak_mib"] = max(one.peak_mib for one in audits)
-    figures["audit_shuffle_bytes_per_op"] = (
-        statistics.median(one.shuffle_mib for one in audits) * MIB / written["archive_operations"]
-    )
-    figures["audit_cpu_us_per_op"] = (
-        statistics.median(one.cpu_s for one in audits) * 1e6 / written["archive_operations"]
-    )
+    operations = written["archive_operations"]
+    shuffled = statistics.median(one.shuffle_mib for one in audits)
+    figures["audit_shuffle_bytes_per_op"] = shuffled * MIB / operations
+    cpu_s = statistics.median(one.cpu_s for one in audits)
+    figures["audit_cpu_us_per_op"] = cpu_s * 1e6 / operations
     return figures
 
 
 def report_of(options: argparse.Namespace) -> dict[str, float]:
-    """Measure what was asked for."""
-    figures = measure(
-        FOLDER / f"{options.operations}", options.operations, options.rounds, options.memory_mib
-    )
+    """Measure what was asked for; `speedup_1_to_2_cores` is the audit's."""
+    size, memory_mib = options.operations, options.memory_mib
+    figures = measure(FOLDER / f"{size}", size, options.rounds, memory_mib)
     figures["speedup_1_to_2_cores"] = figures.pop("audit_speedup_1_to_2_cores")
-    figures["executor_peak_mib_1m"] = figures.pop("executor_peak_mib")
-    if options.large:
-        large = measure(
-            FOLDER / f"{options.large}", options.large, 1, options.memory_mib, CORES[-1:]
-        )
-        figures["executor_peak_mib_10m"] = large.pop("executor_peak_mib")
-        figures |= {f"large_{name}": value for name, value in large.items()}
+    figures["executor_peak_mib_10m"] = figures.pop("executor_peak_mib")
+    if options.small:
+        small = measure(FOLDER / f"{options.small}", options.small, 1, memory_mib, CORES[-1:])
+        figures["executor_peak_mib_1m"] = small.pop("executor_peak_mib")
+        figures |= {f"small_{name}": value for name, value in small.items()}
     if options.archiver:
         cost = archiver.measure(say=say)
         figures |= {name: cost[name] for name in ("archiver_throughput_cost", "archiver_cpu_cost")}
-    figures["heap_mib"] = options.memory_mib
-    figures["operations"] = options.operations
-    figures["large_operations"] = options.large
+    figures["heap_mib"] = memory_mib
+    figures["operations"] = size
+    figures["small_operations"] = options.small
     figures["load_average_1m"] = os.getloadavg()[0]
     return {name: round(value, 3) for name, value in sorted(figures.items())}
 
@@ -170,12 +203,17 @@ def say(text: str) -> None:
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--operations", type=int, default=1_000_000)
-    parser.add_argument("--large", type=int, default=10_000_000, help="0: leave it out")
-    parser.add_argument("--rounds", type=int, default=3, help="of the smaller archive")
+    parser.add_argument("--operations", type=int, default=10_000_000)
+    parser.add_argument("--small", type=int, default=1_000_000, help="0: leave it out")
+    parser.add_argument("--rounds", type=int, default=3, help="of the larger archive")
+    parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
     parser.add_argument("--memory-mib", type=int, default=768)
     parser.add_argument("--no-archiver", dest="archiver", action="store_false")
-    report = report_of(parser.parse_args())
+    options = parser.parse_args()
+    if options.fresh:
+        for path in FOLDER.glob("*/taken.jsonl"):
+            path.unlink()
+    report = report_of(options)
     text = json.dumps(report, indent=1)
     OUTPUT.parent.mkdir(exist_ok=True)
     OUTPUT.write_text(text + "\n", encoding="utf-8")
