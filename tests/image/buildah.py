@@ -83,6 +83,7 @@ class Store:
         for name, path in secrets.items():
             argv += ["--secret", f"id={name},src={path}"]
         self.call(*argv, str(context), timeout_s=BUILD_TIMEOUT_S)
+        self.call("rmi", "--prune")  # what had the name before
 
     def export(self, image: str, folder: Path) -> None:
         """Write an image in the OCI layout."""
