@@ -1,6 +1,9 @@
 """The audit job: what the archive holds above the last audit, judged and written down."""
 
 import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,18 +17,13 @@ from spark.base import Base, find_bases, newest
 from spark.engine import size_shuffles, stage
 from spark.files import FileProblem
 from spark.metrics import metrics_text
-from spark.ranges import (
-    Ranges,
-    altered_files,
-    find_ranges,
-    problem_rows,
-    read_tables,
-)
+from spark.ranges import Ranges, altered_files, find_ranges, problem_rows
+from spark.reading import read_part, read_tables
 from spark.replay import Replayed, ReplayPlan, marks_of, run_replay
 from spark.report import report_html
 from spark.rules import Audit, all_findings
 from spark.rules.carry import ENDS, STAYS, STREAMS, Carried, nothing_carried
-from spark.rules.digests import REPLAYED
+from spark.rules.digests import REPLAYED, not_reproduced
 from spark.standing import last_audited
 from spark.store import ArchiveStore
 from spark.summary import (
@@ -79,14 +77,15 @@ def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -
         _stage(spark, "hash files")
         ranges.leave_out(altered_files(spark, store, ranges))
     size_shuffles(spark, ranges.rows(Part.OPERATIONS))
-    tables = read_tables(spark, store, ranges, low, upto)
-    replays = _replays(spark, store, tables, all_ranges, bases) if options.replays else {}
-    marks = [row for group, replayed in replays.items() for row in marks_of(replayed, group)]
-    told = spark.createDataFrame(marks, REPLAYED)
-    audit = all_findings(tables, _carried(spark, store, before), told, _ends_of(spark, bases))
     folder = f"{options.cluster}/{AUDIT_FOLDER}/{low + 1:0{_DIGITS}}-{upto:0{_DIGITS}}"
     store.remove_folder(folder)
-    _write_tables(spark, store, folder, audit, ranges)
+    tables = read_tables(spark, store, ranges, low, upto)
+    wanted = options.replays
+    with _replaying(spark, store, all_ranges, bases, low, upto, is_wanted=wanted) as replayed:
+        audit = all_findings(tables, _carried(spark, store, before), _ends_of(spark, bases))
+        _write_tables(spark, store, folder, audit, ranges)
+        replays = replayed()
+    _write_digests(spark, store, folder, tables, replays)
     _stage(spark, "summary")
     summary = Summary(
         cluster=options.cluster,
@@ -111,23 +110,47 @@ def _stage(spark: SparkSession, name: str) -> None:
     stage(spark, "audit", name)
 
 
+@contextmanager
+def _replaying(
+    spark: SparkSession,
+    store: ArchiveStore,
+    ranges: Ranges,
+    bases: list[Base],
+    low: int,
+    upto: int,
+    *,
+    is_wanted: bool,
+) -> Iterator[Callable[[], dict[int, Replayed]]]:
+    """Replay in one task while other jobs run; give what waits for its end."""
+    if not is_wanted:
+        yield dict
+        return
+    pool = ThreadPoolExecutor(1, "replay")
+    try:
+        yield pool.submit(_replays, spark, store, ranges, bases, low, upto).result
+    finally:
+        pool.shutdown(wait=False)
+
+
 def _replays(
     spark: SparkSession,
     store: ArchiveStore,
-    tables: Tables,
     ranges: Ranges,
     bases: list[Base],
+    low: int,
+    upto: int,
 ) -> dict[int, Replayed]:
-    """Replay each group as far as its last mark; a group without marks proves nothing."""
+    """Replay each group as far as its last mark in (low, upto]; without marks it proves nothing."""
     _stage(spark, "replay")
-    marked = tables.entries.where("audit_mark is not null and digest is not null")
-    last_marks = marked.groupBy("group").agg(F.max("index").alias("index")).collect()
+    entries = read_part(spark, store, ranges, Part.ENTRIES)
+    marked = entries.where(F.col("audit_mark").isNotNull() & F.col("digest").isNotNull())
+    within = marked.where(F.col("index").between(low + 1, upto))
     replays = {}
-    for row in last_marks:
-        group, upto = row["group"], row["index"]
-        base = newest([base for base in bases if base.group == group], upto)
-        files = ranges.entry_files(group, base.index if base else 0, upto)
-        plan = ReplayPlan(url=store.url, group=group, base=base, files=files, upto=upto)
+    for row in within.groupBy("group").agg(F.max("index").alias("index")).collect():
+        group, last = row["group"], row["index"]
+        base = newest([base for base in bases if base.group == group], last)
+        files = ranges.entry_files(group, base.index if base else 0, last)
+        plan = ReplayPlan(url=store.url, group=group, base=base, files=files, upto=last)
         replays[group] = run_replay(spark, plan)
         if replays[group].problem:
             logger.warning("group %d: %s", group, replays[group].problem)
@@ -174,3 +197,18 @@ def _write_tables(
     for name in _CARRIED:
         part: DataFrame = getattr(audit.carried, name)
         part.write.mode("overwrite").parquet(store.spark_path(f"{folder}/carry/{name}"))
+
+
+def _write_digests(
+    spark: SparkSession,
+    store: ArchiveStore,
+    folder: str,
+    tables: Tables,
+    replays: dict[int, Replayed],
+) -> None:
+    """Add what the replays found."""
+    marks = [row for group, replayed in replays.items() for row in marks_of(replayed, group)]
+    if marks:
+        _stage(spark, "digests")
+        found = not_reproduced(tables, spark.createDataFrame(marks, REPLAYED))
+        found.write.mode("append").parquet(store.spark_path(f"{folder}/findings"))

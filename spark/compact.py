@@ -28,7 +28,8 @@ from qm.store.backup import (
 from spark.base import BASE_NAME, BASE_SCHEMA, Base, base_folder, find_bases
 from spark.engine import stage
 from spark.files import folder_of
-from spark.ranges import Ranges, altered_files, find_ranges, read_part
+from spark.ranges import Ranges, altered_files, find_ranges
+from spark.reading import read_part
 from spark.replay import Replayed, ReplayPlan, run_replay
 from spark.standing import last_audited
 from spark.store import ArchiveStore

@@ -18,11 +18,17 @@ class Piece:
     high: int
     """Both ends belong to it."""
 
+    def is_whole(self, after: int, upto: int) -> bool:
+        """Return whether it is all that its range holds of (after, upto]."""
+        manifest = self.manifest
+        return self.low <= max(manifest.first, after + 1) and self.high >= min(manifest.last, upto)
+
 
 def cover(manifests: Iterable[Manifest], after: int, upto: int) -> list[Piece]:
-    """Return pieces for (after, upto] of every group, lowest first, of as few ranges as will do.
+    """Return pieces for (after, upto] of every group, lowest first.
 
-    Where every node has a hole, so has what is returned.
+    One node's ranges follow one another as long as they do without a gap, so that nearly all pieces
+    are whole files. Where every node has a hole, so has what is returned.
     """
     by_group: dict[int, list[Manifest]] = {}
     for manifest in manifests:
@@ -33,22 +39,39 @@ def cover(manifests: Iterable[Manifest], after: int, upto: int) -> list[Piece]:
 
 
 def _of_group(manifests: list[Manifest], after: int, upto: int) -> list[Piece]:
-    ordered = sorted(manifests, key=lambda m: (m.first, -m.last, m.node))
+    ordered = sorted(manifests, key=lambda m: (m.first, m.node))
+    farthest: dict[str, Manifest] = {}
+    """By node, of those ranges that join what is covered."""
     pieces: list[Piece] = []
     reached, at = after, 0
-    while reached < upto and at < len(ordered):
-        best = ordered[at]
-        at += 1
-        # Of those that join what is covered, the one that reaches farthest.
-        while at < len(ordered) and ordered[at].first <= max(reached + 1, best.first):
-            if ordered[at].last > best.last:
-                best = ordered[at]
+    while reached < upto:
+        while at < len(ordered) and ordered[at].first <= reached + 1:
+            joins = ordered[at]
+            farthest[joins.node] = max(farthest.get(joins.node, joins), joins, key=_last)
             at += 1
-        if best.last <= reached:
+        best = _next(farthest, pieces)
+        if best is None or best.last <= reached:
+            if at == len(ordered):
+                break
+            reached = ordered[at].first - 1
             continue
-        if best.first > upto:
-            break
         low = max(best.first, reached + 1)
         reached = min(best.last, upto)
         pieces.append(Piece(best, low, reached))
     return pieces
+
+
+def _next(farthest: dict[str, Manifest], pieces: list[Piece]) -> Manifest | None:
+    """Return the next range: of the node before, else the one that reaches farthest."""
+    if not farthest:
+        return None
+    if pieces:
+        before = pieces[-1].manifest
+        own = farthest[before.node]
+        if own.last > before.last:
+            return own
+    return min(farthest.values(), key=lambda m: (-m.last, m.node))
+
+
+def _last(manifest: Manifest) -> int:
+    return manifest.last

@@ -6,11 +6,30 @@ from pyspark.sql import functions as F
 from spark.tables import Tables
 
 
-def flow_by_queue(tables: Tables) -> DataFrame:
-    """Return (queue, operation, reason, messages, bytes)."""
-    return tables.one_copy_of_operations.groupBy("queue", "operation", "reason").agg(
+def flow_by_minute(tables: Tables) -> DataFrame:
+    """Return (queue, operation, reason, minute_ms, messages, bytes); minutes of cluster time.
+
+    What follows is made of it: operations are read once.
+    """
+    minute = (F.floor(F.col("time_ms") / 60_000) * 60_000).alias("minute_ms")
+    return tables.one_copy_of_operations.groupBy("queue", "operation", "reason", minute).agg(
         F.count("*").alias("messages"), F.sum("size_bytes").alias("bytes")
     )
+
+
+def flow_by_queue(by_minute: DataFrame) -> DataFrame:
+    """Return (queue, operation, reason, messages, bytes)."""
+    return by_minute.groupBy("queue", "operation", "reason").agg(
+        F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes")
+    )
+
+
+def rate_by_minute(by_minute: DataFrame) -> DataFrame:
+    """Return (minute_ms, operation, messages) for the time line."""
+    kept = by_minute.where(
+        F.col("operation").isin("arrived", "received", "dead_lettered", "expired")
+    )
+    return kept.groupBy("minute_ms", "operation").agg(F.sum("messages").alias("messages"))
 
 
 def ages_by_queue(stays: DataFrame) -> DataFrame:
@@ -25,12 +44,3 @@ def ages_by_queue(stays: DataFrame) -> DataFrame:
             F.max(age).alias("max_s"),
         )
     )
-
-
-def rate_by_minute(tables: Tables) -> DataFrame:
-    """Return (minute_ms, operation, messages) for the time line; minutes of cluster time."""
-    minute = (F.floor(F.col("time_ms") / 60_000) * 60_000).alias("minute_ms")
-    kept = tables.one_copy_of_operations.where(
-        F.col("operation").isin("arrived", "received", "dead_lettered", "expired")
-    )
-    return kept.groupBy(minute, "operation").agg(F.count("*").alias("messages"))

@@ -1,7 +1,7 @@
 """Which ranges an archive holds, which of their files can be used, and which cannot and why."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,16 +9,14 @@ from hashlib import sha256
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from qm.archive.manifest import MANIFEST_NAME, RANGES_FOLDER, Manifest
-from qm.archive.schema import ADDED, SCHEMA_VERSION, SCHEMAS, Part
+from qm.archive.schema import ADDED, SCHEMA_VERSION, Part
 from spark.cover import cover
 from spark.files import FileProblem, JudgedRange, folder_of, judge_range, problem_of, reaches_above
 from spark.findings import FINDINGS
 from spark.standing import NoArchive
 from spark.store import ArchiveStore
-from spark.tables import Tables
 
 
 @dataclass
@@ -107,6 +105,8 @@ class Ranges:
 _JUDGED_PARTS: Final = frozenset({Part.ENTRIES.value, Part.OPERATIONS.value})
 MANIFESTS_MAX: Final = 4_000_000
 HASH_TASKS_MAX: Final = 1_000
+HASH_TASK_BYTES: Final = 64 << 20
+"""Of files that one task reads and hashes: most files are small."""
 _HASHED_BYTES: Final = 4 << 20
 READERS: Final = 32
 """Manifests and footers that are read at one time: an object store answers slowly."""
@@ -133,14 +133,19 @@ def altered_files(
 ) -> list[FileProblem]:
     """Find files whose bytes are not those that their manifests name; tasks read and hash."""
     expected: dict[str, tuple[str, Manifest]] = {}
+    size_bytes = 0
     for part in parts:
         for manifest, path in ranges.files[part]:
             name = path.rpartition("/")[2]
             (file,) = (f for f in manifest.files if f.part == part.value and f.name == name)
             expected[path] = file.sha256, manifest
+            size_bytes += file.size_bytes
     if not expected:
         return []
-    slices = min(len(expected), HASH_TASKS_MAX)
+    most = min(len(expected), HASH_TASKS_MAX)
+    slices = min(
+        max(-(-size_bytes // HASH_TASK_BYTES), spark.sparkContext.defaultParallelism), most
+    )
     paths = spark.sparkContext.parallelize(list(expected), slices)
     return [
         problem_of(path, expected[path][1], "has other bytes than its manifest says")
@@ -159,68 +164,6 @@ def _hashed(url: str, path: str) -> tuple[str, str]:
             return path, digest.hexdigest()
     except OSError:
         return path, ""
-
-
-def read_part(spark: SparkSession, store: ArchiveStore, ranges: Ranges, part: Part) -> DataFrame:
-    """Return the rows of a part's usable files, of every node."""
-    return _read(spark, store, part, ranges.files[part])
-
-
-def read_tables(
-    spark: SparkSession, store: ArchiveStore, ranges: Ranges, base_index: int, upto: int
-) -> Tables:
-    """Return the rows of usable files with base_index < index <= upto."""
-
-    def read(part: Part, files: Iterable[tuple[Manifest, str]]) -> DataFrame:
-        frame = _read(spark, store, part, files)
-        column = F.col("depends_on_index" if part is Part.ACKS else "index")
-        wanted = (column > base_index) & (column <= upto)
-        if part is Part.ACKS:
-            # One that left late is in a range behind its entry, and judged where that range begins.
-            begins = F.col("range_first")
-            is_late = (column <= base_index) & (begins > base_index)
-            wanted = (wanted | is_late) & (begins <= upto)
-        return frame.where(wanted)
-
-    pieces = cover(ranges.whole_manifests(), base_index, upto)
-    taken = {(piece.manifest.node, piece.manifest.first) for piece in pieces}
-    places = spark.createDataFrame(
-        [(p.manifest.group, p.manifest.node, p.manifest.first, p.low, p.high) for p in pieces],
-        "`group` int, node string, range_first long, low long, high long",
-    )
-
-    def one_copy(part: Part) -> DataFrame:
-        files = [(m, path) for m, path in ranges.files[part] if (m.node, m.first) in taken]
-        joined = read(part, files).join(F.broadcast(places), ["group", "node", "range_first"])
-        return joined.where("index between low and high").drop("low", "high")
-
-    return Tables(
-        **{part.value: read(part, ranges.files[part]) for part in Part},
-        one_copy_of_entries=one_copy(Part.ENTRIES),
-        one_copy_of_operations=one_copy(Part.OPERATIONS),
-        incomparable=ranges.incomparable(Part.OPERATIONS),
-        base_index=base_index,
-    )
-
-
-def _read(
-    spark: SparkSession, store: ArchiveStore, part: Part, files: Iterable[tuple[Manifest, str]]
-) -> DataFrame:
-    """Read a part's files; where each row comes from follows from its file's folder.
-
-    Columns that older files lack are null there.
-    """
-    paths = [store.spark_path(path) for _, path in files]
-    empty = spark.createDataFrame(SCHEMAS[part].empty_table())
-    if not paths:
-        return empty.withColumn("node", F.lit("")).withColumn("range_first", F.lit(0).cast("long"))
-    folder = F.split(F.input_file_name(), "/")
-    return (
-        spark.read.schema(empty.schema)
-        .parquet(*paths)
-        .withColumn("node", F.element_at(folder, -3))
-        .withColumn("range_first", F.split(F.element_at(folder, -2), "-").getItem(0).cast("long"))
-    )
 
 
 def problem_rows(spark: SparkSession, problems: list[FileProblem]) -> DataFrame:

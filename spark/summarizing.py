@@ -5,7 +5,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.flow import ages_by_queue, flow_by_queue, rate_by_minute
+from spark.flow import ages_by_queue, flow_by_minute, flow_by_queue, rate_by_minute
 from spark.tables import Tables
 
 EVIDENCE_ROWS_MAX: Final = 200
@@ -44,7 +44,8 @@ def judged(findings: DataFrame) -> dict[str, Any]:
 
 def flows(tables: Tables, stays: DataFrame) -> dict[str, Any]:
     """Return `flow`, `ages`, `dead_letters` and `time_line`."""
-    busiest = rows_of(flow_by_queue(tables).orderBy(F.desc("messages")).limit(FLOW_ROWS_MAX))
+    by_minute = flow_by_minute(tables).cache()
+    busiest = rows_of(flow_by_queue(by_minute).orderBy(F.desc("messages")).limit(FLOW_ROWS_MAX))
     by_queue: dict[str, dict[str, Any]] = {}
     for row in busiest:
         flow = by_queue.setdefault(row["queue"], {"queue": row["queue"]})
@@ -58,6 +59,6 @@ def flows(tables: Tables, stays: DataFrame) -> dict[str, Any]:
             for row in dead[:QUEUES_MAX]
         ],
         "time_line": rows_of(
-            rate_by_minute(tables).orderBy(F.desc("minute_ms")).limit(4 * MINUTES_MAX)
+            rate_by_minute(by_minute).orderBy(F.desc("minute_ms")).limit(4 * MINUTES_MAX)
         ),
     }

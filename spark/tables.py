@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 COPY: Final = ["group", "index", "node", "range_first"]
 """Names one node's copy of an entry."""
@@ -11,17 +12,18 @@ COPY: Final = ["group", "index", "node", "range_first"]
 
 @dataclass(frozen=True)
 class Tables:
-    """What nodes exported of the indexes under audit.
+    """What nodes exported of the indexes under audit, as in qm/archive/design.md.
 
-    All have `node` (name.incarnation) and `range_first`, and are otherwise as in
-    qm/archive/design.md.
+    What each row adds to that says where it comes from (`with_origin`).
     """
 
     entries: DataFrame
+    """Of all nodes, with `node`, `range_first` and what `rules.chain.proven` adds."""
     operations: DataFrame
+    """Of all nodes, with `file`."""
     queues: DataFrame
     acks: DataFrame
-    """Of all nodes."""
+    """Of all nodes, with `node` and `range_first`."""
     one_copy_of_entries: DataFrame
     one_copy_of_operations: DataFrame
     """Each entry, and its operations, once (`spark.cover`)."""
@@ -29,3 +31,14 @@ class Tables:
     """Columns of operations that some nodes, of an older release, did not export."""
     base_index: int
     """What lies at or below it was audited before; the carried tables say what it left open."""
+
+
+def with_origin(frame: DataFrame) -> DataFrame:
+    """Replace `file`, a path, by what its folders say: `node` (name.incarnation) and `range_first`.
+
+    Taking a path apart costs more than reading a row: where rows are many, group them before.
+    """
+    folders = F.split("file", "/")
+    first = F.split(F.element_at(folders, -2), "-").getItem(0).cast("long")
+    named = frame.withColumn("node", F.element_at(folders, -3)).withColumn("range_first", first)
+    return named.drop("file")

@@ -12,17 +12,27 @@ def _u64(column: str) -> Column:
     return F.unhex(F.lpad(F.hex(F.col(column)), 16, "0"))
 
 
-def edited_entries(tables: Tables) -> DataFrame:
-    """Find entries whose chain value, or whose data's hash, is not what their bytes give."""
-    chain = F.unhex(
-        F.sha2(F.concat("chain_before", _u64("index"), _u64("term"), F.col("data_sha256")), 256)
-    )
-    is_data_wrong = F.col("data").isNotNull() & (
+def proven(entries: DataFrame) -> DataFrame:
+    """Return entries with what their bytes prove in the place of `data`, which is read once.
+
+    `recomputed`: the chain's value that they give; `is_data_altered`: their data have another hash
+    than `data_sha256`.
+    """
+    chain = F.sha2(F.concat("chain_before", _u64("index"), _u64("term"), F.col("data_sha256")), 256)
+    is_altered = F.col("data").isNotNull() & (
         F.unhex(F.sha2(F.col("data"), 256)) != F.col("data_sha256")
     )
-    wrong = tables.entries.withColumn("recomputed", chain)
+    return (
+        entries.withColumn("recomputed", F.unhex(chain))
+        .withColumn("is_data_altered", is_altered)
+        .drop("data")
+    )
+
+
+def edited_entries(tables: Tables) -> DataFrame:
+    """Find entries whose chain value, or whose data's hash, is not what their bytes give."""
     return findings(
-        wrong.where((F.col("recomputed") != F.col("chain")) | is_data_wrong),
+        tables.entries.where("recomputed != chain or is_data_altered"),
         "entry_edited",
         "the entry is not what the chain says that it was",
         subject=F.lit("entry"),
@@ -90,13 +100,15 @@ def broken_bases(tables: Tables, bases: DataFrame) -> DataFrame:
 def repeated_entries(tables: Tables) -> DataFrame:
     """Find entries that one node exported in more than one range."""
     counted = tables.entries.groupBy("group", "index", "node").agg(
-        F.count("*").alias("copies"), F.collect_set("range_first").alias("ranges")
+        F.count("*").alias("copies"),
+        F.min("range_first").alias("first_range"),
+        F.max("range_first").alias("last_range"),
     )
     return findings(
         counted.where("copies > 1"),
         "ranges_overlap",
         "one node exported this entry more than once",
         subject=F.lit("entry"),
-        evidence=["copies", "ranges"],
+        evidence=["copies", "first_range", "last_range"],
         node="node",
     )

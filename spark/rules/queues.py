@@ -8,7 +8,6 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark.findings import findings
-from spark.rules.stays import BEGINS
 from spark.tables import Tables
 
 BYTES_PER_KB: Final = 1024
@@ -20,14 +19,7 @@ def contents(stays: DataFrame, marks: DataFrame) -> DataFrame:
 
     `marks`: (group, mark_index). There is a row for each mark and each queue that was ever used.
     """
-    begins = F.col("operation").isin(*BEGINS)
-    # `arrived` behind `pending` is the same message: it counts once.
-    commits = (F.col("operation") == "arrived") & F.coalesce(
-        F.col("before") == "pending", F.lit(False)
-    )
-    changes = stays.where(~commits).select(
-        *_QUEUE, "index", F.when(begins, 1).otherwise(-1).alias("sign"), "size_bytes"
-    )
+    changes = stays.where("sign != 0").select(*_QUEUE, "index", "sign", "size_bytes")
     by_mark = Window.partitionBy("group").orderBy("mark_index")
     spans = marks.withColumn("mark_before", F.coalesce(F.lag("mark_index").over(by_mark), F.lit(0)))
     between = (

@@ -16,30 +16,43 @@ ENDS: Final = (
     "received", "moved_out", "expired", "purged", "queue_deleted", "rejected", "delivered",
     "rolled_back", "failed",
 )  # fmt: skip
-_KEY: Final = ["group", "queue_id", "lookup_identifier"]
+STAY_KEY: Final = ["lookup_identifier", "queue_id", "group"]
+"""Rows are sorted by it: what tells most of them apart comes first."""
 _ORDER: Final = ["index", "ordinal"]
-STAY: Final = [*_KEY, "queue", *_ORDER, "operation", "size_bytes", "transaction", "time_ms"]
+STAY: Final = [*STAY_KEY, "queue", *_ORDER, "operation", "size_bytes", "transaction", "time_ms"]
 """Columns of an open stay, as carried on."""
 
 
 def steps(tables: Tables, open_stays: DataFrame) -> DataFrame:
-    """Return the operations that begin or end stays, each with the one before it of its key.
+    """Return the operations that begin or end stays, each with what the one before it was.
 
-    `open_stays`: (group, queue_id, queue, lookup_identifier, index, ordinal, operation,
-    size_bytes, transaction, time_ms) that the last audit left open. `arrived` after `pending` is
-    one beginning: the transaction committed. It has the transaction of what was pending.
-    `begun_ms`: when the first of its key happened.
+    `open_stays`: (*STAY) that the last audit left open. `arrived` after `pending` is one beginning:
+    the transaction committed. It has the transaction of what was pending. Added are
+    `before`: the operation before it of its key; `begun_ms`: when the first of its key happened;
+    `sign`: by how much messages in the queue became more; and what the rules below look for, so
+    that they pass over all other rows unread: `is_suspect`, `is_outcome`, `is_last_begin`.
     """
     columns = [*STAY, "reason"]
     carried = open_stays.withColumn("reason", F.lit(0))
     kept = tables.one_copy_of_operations.where(F.col("operation").isin(*BEGINS, *ENDS))
     whole = kept.select(*columns).unionByName(carried.select(*columns))
-    by_key = Window.partitionBy(*_KEY).orderBy(*_ORDER)
+    by_key = Window.partitionBy(*STAY_KEY).orderBy(*_ORDER)
+    begins, before = F.col("operation").isin(*BEGINS), F.col("before")
+    was_pending = F.coalesce(before == "pending", F.lit(False))
+    commits = (F.col("operation") == "arrived") & was_pending
+    twice = F.when(begins, before.isin(*BEGINS) & ~commits).otherwise(
+        F.coalesce(before.isin(*ENDS), F.lit(True))
+    )
     return (
         whole.withColumn("before", F.lag("operation").over(by_key))
-        .withColumn("after", F.lead("operation").over(by_key))
+        .withColumn("after", F.lead("index").over(by_key))
         .withColumn("begun_ms", F.first("time_ms").over(by_key))
         .withColumn("transaction", F.coalesce("transaction", F.lag("transaction").over(by_key)))
+        .withColumn("sign", F.when(begins, F.when(commits, 0).otherwise(1)).otherwise(-1))
+        .withColumn("is_suspect", F.coalesce(twice, F.lit(False)))
+        .withColumn("is_outcome", was_pending & F.col("operation").isin("arrived", "rolled_back"))
+        .withColumn("is_last_begin", begins & F.col("after").isNull())
+        .drop("after")
     )
 
 
@@ -48,20 +61,11 @@ def wrong_steps(tables: Tables, stays: DataFrame) -> DataFrame:
 
     What began below the indexes under audit, and no audit saw begin, may end.
     """
-    begins = F.col("operation").isin(*BEGINS)
-    commits = (F.col("operation") == "arrived") & (F.col("before") == "pending")
-    begins_twice = begins & F.col("before").isin(*BEGINS) & ~commits
-    ends_twice = ~begins & F.col("before").isin(*ENDS)
-    ends_unbegun = ~begins & F.col("before").isNull() & F.lit(tables.base_index > 0)
     first = tables.entries.groupBy("group").agg(F.min("previous_index").alias("before_everything"))
-    judged = stays.join(F.broadcast(first), ["group"]).where(
-        begins_twice
-        | ends_twice
-        | ends_unbegun
-        | (~begins & F.col("before").isNull() & (F.col("before_everything") == 0))
-    )
+    saw_all = F.lit(tables.base_index > 0) | (F.col("before_everything") == 0)
+    judged = stays.where("is_suspect").join(F.broadcast(first), ["group"])
     return findings(
-        judged,
+        judged.where(F.col("before").isNotNull() | saw_all),
         "message_twice",
         "a message began or ended a second time in a queue, or ended without having begun",
         subject=F.col("queue"),
@@ -71,5 +75,5 @@ def wrong_steps(tables: Tables, stays: DataFrame) -> DataFrame:
 
 def left_open(stays: DataFrame) -> DataFrame:
     """Return the stays that are open at the end, to be carried on: what is still there."""
-    still = stays.where(F.col("after").isNull() & F.col("operation").isin(*BEGINS))
+    still = stays.where("is_last_begin")
     return still.withColumn("time_ms", F.col("begun_ms")).select(*STAY)

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark.findings import findings
+from spark.rules.stays import STAY_KEY
 from spark.tables import Tables
 
 STREAM: Final = ["group", "source_queue_manager", "destination"]
@@ -24,10 +25,9 @@ def acceptances(tables: Tables) -> DataFrame:
         F.col("sender_sequence").isNotNull() & F.col("operation").isin(*_TAKEN)
     )
     # A commit makes `arrived` of what was `pending`: the first of both is the acceptance.
-    key = ["group", "queue_id", "lookup_identifier"]
     # Of what was refused no two are one message: it has no place in a queue.
     own = F.when(F.col("operation") == "refused", F.struct(*_ORDER))
-    by_message = Window.partitionBy(*key, own).orderBy(*_ORDER)
+    by_message = Window.partitionBy(*STAY_KEY, own).orderBy(*_ORDER)
     return begun.withColumn("n", F.row_number().over(by_message)).where("n = 1")
 
 
@@ -81,13 +81,19 @@ def doubled_messages(first: DataFrame) -> DataFrame:
     key = ["group", "source_queue_manager", "destination", "sender_sequence_id", "sender_sequence"]
     counted = first.groupBy(*key).agg(
         F.count("*").alias("times"),
+        F.min("index").alias("first_index"),
         F.max("index").alias("index"),
-        F.collect_list(F.struct("queue", "lookup_identifier", "index")).alias("places"),
     )
     return findings(
         counted.where("times > 1"),
         "accepted_twice",
         "one transactional message of a sender was accepted more than once",
         subject=F.col("destination"),
-        evidence=["source_queue_manager", "sender_sequence_id", "sender_sequence", "places"],
+        evidence=[
+            "source_queue_manager",
+            "sender_sequence_id",
+            "sender_sequence",
+            "times",
+            "first_index",
+        ],
     )

@@ -10,11 +10,9 @@ def half_transactions(stays: DataFrame) -> DataFrame:
     """Find transactions of which a part committed and another was rolled back, or that ended in
     more than one entry.
     """
-    outcomes = stays.where(
-        (F.col("before") == "pending") & F.col("operation").isin("arrived", "rolled_back")
-    )
     counted = (
-        outcomes.where(F.col("transaction").isNotNull())
+        stays.where("is_outcome")
+        .where(F.col("transaction").isNotNull())
         .groupBy("group", "transaction")
         .agg(
             F.countDistinct("operation").alias("outcomes"),

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from qm.archive.schema import SCHEMAS, Part
 from qm.store.chain import CHAIN_START, chained
+from spark.rules.chain import proven
 from spark.tables import Tables
 
 NODES = ("n1.1", "n2.1", "n3.1")
@@ -128,12 +129,17 @@ def tables(spark: SparkSession, archives: list[Archive], base_index: int = 0) ->
         part.value: frame(spark, part, [row for archive in archives for row in archive.rows[part]])
         for part in Part
     }
+    frames["entries"] = proven(frames["entries"])
     whole = F.col("node") == NODES[0]
+    one_copy_of_operations = frames["operations"].where(whole).drop("node", "range_first")
+    file = F.concat_ws("/", "node", F.concat("range_first", F.lit("-0")), F.lit("operations"))
+    operations = frames.pop("operations").withColumn("file", file).drop("node", "range_first")
     return Tables(
         base_index=base_index,
         incomparable=frozenset(),
         one_copy_of_entries=frames["entries"].where(whole),
-        one_copy_of_operations=frames["operations"].where(whole),
+        operations=operations,
+        one_copy_of_operations=one_copy_of_operations,
         **frames,
     )
 

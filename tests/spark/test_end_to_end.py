@@ -27,6 +27,9 @@ def test_a_drill_with_a_kill_audits_clean(spark: SparkSession, tmp_path: Path) -
     summary = run_audit(spark, store, AuditOptions(cluster))
     assert summary.findings_by_rule == {}, summary.examples
     assert summary.nodes == ["n1.1", "n2.1", "n3.1"]
+    (said,) = summary.replays
+    assert said.problem == ""
+    assert said.marks >= 2, "a replay of the log gives the state that nodes told"
     flow = {row["queue"]: row for row in summary.flow}
     received = sum(flow[queue]["received"] for queue in QUEUES)
     assert received == verdict.received == verdict.sent

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from qm.archive.schema import Part
 from spark.rules import all_findings
 from spark.rules.carry import ENDS, nothing_carried
-from spark.rules.digests import REPLAYED
+from spark.rules.digests import REPLAYED, not_reproduced
 from tests.spark.archives import TRANSACTION, Archive, operation, refused, sent, tables
 
 
@@ -44,12 +44,9 @@ def rules_of(spark: SparkSession, archives: list[Archive]) -> dict[int, set[str]
     nothing = nothing_carried(spark)
     marks = [row for archive in archives for row in archive.replayed]
     bases = [row for archive in archives for row in archive.bases]
-    found: DataFrame = all_findings(
-        tables(spark, archives),
-        nothing,
-        spark.createDataFrame(marks, REPLAYED),
-        spark.createDataFrame(bases, ENDS),
-    ).findings
+    read = tables(spark, archives)
+    found: DataFrame = all_findings(read, nothing, spark.createDataFrame(bases, ENDS)).findings
+    found = found.unionByName(not_reproduced(read, spark.createDataFrame(marks, REPLAYED)))
     rules: dict[int, set[str]] = {archive.group: set() for archive in archives}
     for row in found.select("group", "rule").distinct().collect():
         rules[row["group"]].add(row["rule"])

@@ -1,0 +1,89 @@
+"""From the usable files of an archive to tables; nothing is read before a rule asks for it."""
+
+from collections.abc import Iterable
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from qm.archive.manifest import Manifest
+from qm.archive.schema import SCHEMAS, Part
+from spark.cover import Piece, cover
+from spark.ranges import Ranges
+from spark.rules.chain import proven
+from spark.store import ArchiveStore
+from spark.tables import Tables, with_origin
+
+_PLACES = "`group` int, node string, range_first long, low long, high long"
+
+
+def read_part(spark: SparkSession, store: ArchiveStore, ranges: Ranges, part: Part) -> DataFrame:
+    """Return the rows of a part's usable files, of every node."""
+    return with_origin(_read(spark, store, part, ranges.files[part]))
+
+
+def read_tables(
+    spark: SparkSession, store: ArchiveStore, ranges: Ranges, base_index: int, upto: int
+) -> Tables:
+    """Return the rows of usable files with base_index < index <= upto."""
+
+    def read(part: Part, files: Iterable[tuple[Manifest, str]]) -> DataFrame:
+        frame = _read(spark, store, part, files)
+        return frame.where(F.col("index").between(base_index + 1, upto))
+
+    pieces = cover(ranges.whole_manifests(), base_index, upto)
+    whole = [piece for piece in pieces if piece.is_whole(base_index, upto)]
+    cut = [piece for piece in pieces if not piece.is_whole(base_index, upto)]
+    operations = read(Part.OPERATIONS, _files_of(ranges, Part.OPERATIONS, whole)).drop("file")
+    if cut:
+        rest = with_origin(read(Part.OPERATIONS, _files_of(ranges, Part.OPERATIONS, cut)))
+        operations = operations.unionByName(_within(spark, rest, cut))
+    entries = proven(with_origin(read(Part.ENTRIES, ranges.files[Part.ENTRIES]))).cache()
+    acks = with_origin(_read(spark, store, Part.ACKS, ranges.files[Part.ACKS]))
+    return Tables(
+        entries=entries,
+        operations=read(Part.OPERATIONS, ranges.files[Part.OPERATIONS]),
+        queues=with_origin(read(Part.QUEUES, ranges.files[Part.QUEUES])),
+        acks=acks.where(_to_be_judged(base_index, upto)),
+        one_copy_of_entries=_within(spark, entries, pieces),
+        one_copy_of_operations=operations,
+        incomparable=ranges.incomparable(Part.OPERATIONS),
+        base_index=base_index,
+    )
+
+
+def _to_be_judged(base_index: int, upto: int) -> Column:
+    """Return which ack marks belong to (base_index, upto].
+
+    One that left late is in a range behind its entry, and judged where that range begins.
+    """
+    index, begins = F.col("depends_on_index"), F.col("range_first")
+    is_late = (index <= base_index) & (begins > base_index)
+    return ((index > base_index) & (index <= upto) | is_late) & (begins <= upto)
+
+
+def _files_of(ranges: Ranges, part: Part, pieces: list[Piece]) -> list[tuple[Manifest, str]]:
+    taken = {(piece.manifest.node, piece.manifest.first) for piece in pieces}
+    return [(m, path) for m, path in ranges.files[part] if (m.node, m.first) in taken]
+
+
+def _within(spark: SparkSession, frame: DataFrame, pieces: list[Piece]) -> DataFrame:
+    """Return those rows that pieces take from their ranges."""
+    rows = [(p.manifest.group, p.manifest.node, p.manifest.first, p.low, p.high) for p in pieces]
+    places = F.broadcast(spark.createDataFrame(rows, _PLACES))
+    joined = frame.join(places, ["group", "node", "range_first"])
+    return joined.where("index between low and high").drop("low", "high", "node", "range_first")
+
+
+def _read(
+    spark: SparkSession, store: ArchiveStore, part: Part, files: Iterable[tuple[Manifest, str]]
+) -> DataFrame:
+    """Read a part's files, with the `file` that each row comes from.
+
+    Columns that older files lack are null there.
+    """
+    paths = [store.spark_path(path) for _, path in files]
+    empty = spark.createDataFrame(SCHEMAS[part].empty_table())
+    if not paths:
+        return empty.withColumn("file", F.lit("///"))
+    frame = spark.read.schema(empty.schema).parquet(*paths)
+    return frame.withColumn("file", F.col("_metadata.file_path"))
