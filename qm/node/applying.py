@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from qm.model.effects import Applied, Outcome
 from qm.node.picturing import Pictures
 from qm.store.audit import Mark, MarkCopy
-from qm.store.blobs import BlobSync
+from qm.store.blobs import BlobRemoval, BlobSync
 from qm.store.bodies import Bodies
 from qm.store.store import Diverged, Store
 from raft.machine import SnapshotSink, SnapshotSource
@@ -69,11 +69,11 @@ class AppliedStore:
         with self.files:
             return self.store.copy_at(mark)
 
-    def sync(self, bodies: Bodies, sync: BlobSync) -> None:
-        """Make copies of bodies durable; may run beside everything else."""
+    def work_on(self, bodies: Bodies, work: BlobSync | BlobRemoval) -> None:
+        """Make copies of bodies durable, or remove empty files; may run beside everything else."""
         with self.files:
             if self.store.bodies is bodies:
-                sync.run()
+                work.run()
 
     def close(self) -> None:
         """Close the state, once nobody flushes it."""

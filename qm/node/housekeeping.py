@@ -21,13 +21,17 @@ FLUSH_BYTES: Final = 32 << 20
 """Of entries applied since the last flush; what is not flushed is replayed at a restart. A flush
 takes processor and disk from the loop, so several short ones are better than a long one."""
 MOVE_AHEAD_BYTES: Final = 128 << 20
-"""More than is applied from one flush to the next at any rate that a node reaches."""
+"""So much before the log drops them bodies are moved, without haste."""
+MOVED_AT_FLUSH_BYTES: Final = 64 << 20
+"""More than is applied from one flush to the next at any rate that a node reaches: a flush waits
+until what the log may drop before the next one is moved."""
 MOVE_EVERY_S: Final = 0.1
-MOVE_PAUSE_S: Final = 0.01
+MOVE_PAUSE_S: Final = 0.018
 """Between two steps: a segment's bodies at once would hold up the loop, and their sync the log's,
 by tens of milliseconds."""
-MOVE_STEPS_PER_SYNC: Final = 16
-"""A sync for each would keep the file system's journal busy, for which the log's may wait."""
+MOVE_STEPS_PER_SYNC: Final = 64
+"""The disk begins with each step at once. A sync for each would keep the file system's journal
+busy, for which the log's may wait."""
 LOOK_EVERY_S: Final = 1.0
 SPARSE_EVERY_S: Final = 10.0
 CERTIFICATES_EVERY_S: Final = 3_600.0
@@ -90,7 +94,7 @@ class Housekeeping:
         self._droppable_soon = droppable_soon
         self._flushed_at = time.monotonic()
         self._moving = asyncio.Lock()
-        self._waits_for_moves = False
+        self._is_flush_due = False
 
     async def flush(self) -> None:
         """Make the state durable when it is time, in a thread; the log may then be shortened."""
@@ -101,40 +105,57 @@ class Housekeeping:
         self._flushed_at = time.monotonic()
         machine.applied_bytes = 0
         if machine.applied_index() > machine.durable_index():
-            self._waits_for_moves = True
+            self._is_flush_due = True
             try:
-                await self.move_ahead()
+                await self._move(MOVED_AT_FLUSH_BYTES)
             finally:
-                self._waits_for_moves = False
+                self._is_flush_due = False
             await asyncio.to_thread(machine.flush)
+            await self._remove_empty()
 
     async def move_ahead(self) -> None:
-        """Copy bodies that the log may drop before the flush after the next one, in small steps,
-        and make a few steps durable at a time: dropping them then takes no time.
+        """Copy bodies that the log may drop soon, in small steps, and make a few steps durable at
+        a time: dropping them then takes no time.
         """
-        machine = self._machine
+        await self._move(MOVE_AHEAD_BYTES)
+
+    async def _move(self, ahead_bytes: int) -> None:
+        is_hasty = self._is_flush_due
         async with self._moving:
-            upto, has_more, steps = self._droppable_soon(MOVE_AHEAD_BYTES), True, 0
-            while has_more and not machine.is_installing:
-                has_more = machine.store.bodies.move_ahead(upto)
+            upto, has_more, steps = self._droppable_soon(ahead_bytes), True, 0
+            while has_more and not self._machine.is_installing:
+                if self._is_flush_due and not is_hasty:
+                    break  # The flush does not wait for what has time.
+                has_more = self._machine.store.bodies.move_ahead(upto)
                 steps += 1
-                if not has_more or steps % MOVE_STEPS_PER_SYNC == 0:
+                if has_more and steps % MOVE_STEPS_PER_SYNC == 0:
                     await self._sync_moved()
                 if has_more:
-                    await asyncio.sleep(0 if self._waits_for_moves else MOVE_PAUSE_S)
+                    await asyncio.sleep(0 if is_hasty else MOVE_PAUSE_S)
+            await self._sync_moved()
 
     async def _sync_moved(self) -> None:
         machine, bodies = self._machine, self._machine.store.bodies
+        if machine.is_installing:
+            return
         sync = bodies.begin_sync()
         if sync.files:
-            await asyncio.to_thread(machine.sync, bodies, sync)
-            if not machine.is_installing and machine.store.bodies is bodies:
-                bodies.end_sync(sync)
+            await asyncio.to_thread(machine.work_on, bodies, sync)
+        if not machine.is_installing and machine.store.bodies is bodies:
+            bodies.end_sync(sync)
+
+    async def _remove_empty(self) -> None:
+        machine, bodies = self._machine, self._machine.store.bodies
+        removal = bodies.begin_removal()
+        if removal.files:
+            await asyncio.to_thread(machine.work_on, bodies, removal)
 
     async def empty_sparse(self) -> None:
         """Empty blob files of which little is alive, a bounded step per round of the loop."""
-        while not self._machine.is_installing and self._machine.store.bodies.empty_sparse():
-            await asyncio.sleep(0)
+        async with self._moving:
+            while not self._machine.is_installing and self._machine.store.bodies.empty_sparse():
+                await self._sync_moved()
+                await asyncio.sleep(MOVE_PAUSE_S)
 
 
 class Certificates:

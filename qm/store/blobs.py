@@ -2,11 +2,12 @@
 
 Files are append-only. The row of an entry says where its packets begin and how long each is, so
 that moving an entry costs one write and one row, and a body that dies costs neither. A file without
-live bytes is removed after the next flush of the state, a sparse one is emptied first.
+live bytes is removed once a flushed state does not name it, a sparse one is emptied first.
 """
 
 import sys
 from array import array
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from struct import Struct
@@ -132,6 +133,19 @@ class BlobSync:
             self._directory.sync()
 
 
+class BlobRemoval:
+    """Files that no state names any more, however a crash ends."""
+
+    def __init__(self, files: list[str], directory: Directory) -> None:
+        self.files: Final = files
+        self._directory = directory
+
+    def run(self) -> None:
+        """Remove them: of a large file that takes a disk tens of milliseconds."""
+        for name in self.files:
+            self._directory.unlink(name)
+
+
 class Blobs:
     """The files, and how much of each is alive."""
 
@@ -148,6 +162,8 @@ class Blobs:
         self._synced: dict[int, int] = {}
         """Bytes by file that the last sync covered."""
         self._recorded = self._durable = 0
+        self._emptied: deque[tuple[int, int]] = deque()
+        """(number of the record that names the file no longer, file)."""
         self._usage: dict[int, FileUse] = {}
         for key, row in state.scan(Table.BLOB_FILE, b"", _LAST_KEY, _FILES_MAX):
             self._usage[FILE_KEY.unpack(key)[0]] = FileUse(*FILE_ROW.unpack(row))
@@ -193,7 +209,9 @@ class Blobs:
             self._files[self._current] = self._directory.open(
                 FILE_NAME.format(self._current), create=True
             )
-        self._file(self._current).pwritev(packets, use.written)
+        file = self._file(self._current)
+        file.pwritev(packets, use.written)
+        file.write_out()
         entry = self._placed[index] = moved_entry(self._current, use.written, lengths)
         self._entries.pop(index, None)
         self._moved_upto = max(self._moved_upto, index)
@@ -228,7 +246,7 @@ class Blobs:
 
     def empty_sparse(self, share: float = SPARSE_SHARE) -> int:
         """Copy bodies out of files with a smaller share of live bytes, a bounded number of bytes;
-        return of how many entries.
+        return of how many entries. `end_sync` or `settle` comes before the next step.
 
         Raises what reading and writing files does.
         """
@@ -246,8 +264,6 @@ class Blobs:
                 if len(rows) < _SCAN_ROWS:
                     break
                 low = rows[-1][0] + b"\0"
-        if moved:
-            self.settle()
         return moved
 
     def _move(self, index: int, entry: MovedEntry) -> int:
@@ -270,32 +286,58 @@ class Blobs:
         return BlobSync(files, self._directory)
 
     def end_sync(self, sync: "BlobSync") -> None:
-        """The sync ran; the state may name the new places."""
+        """The sync ran: the state may name the new places, and not what became empty."""
         self._synced |= {number: size for number, _, size in sync.files}
+        self.record()
 
     @property
     def recorded(self) -> int:
         """How often the state was told of changes here; see `flushed`."""
         return self._recorded
 
+    @property
+    def durable(self) -> int:
+        """Up to which `recorded` number a flushed state knows."""
+        return self._durable
+
+    @property
+    def has_placed(self) -> bool:
+        """Whether copies were written of which no row says so."""
+        return bool(self._placed)
+
     def flushed(self, recorded: int) -> None:
         """All that was `recorded` when the state began to be flushed is durable."""
         self._durable = max(self._durable, recorded)
 
-    def settle(self) -> None:
-        """Make copies and state durable, then remove files that nothing refers to."""
+    def secure(self) -> None:
+        """Make copies and state durable."""
         self.record()
         if self._durable < self._recorded:
             self._state.flush()
             self._durable = self._recorded
-        self._remove_strangers()
+
+    def settle(self) -> None:
+        """Make copies and state durable, then remove files that nothing refers to."""
+        self.secure()
+        self.begin_removal().run()
+
+    def begin_removal(self) -> BlobRemoval:
+        """Close what the flushed state does not name; `run` removes it, in any thread."""
+        files = []
+        while self._emptied and self._emptied[0][0] <= self._durable:
+            _, number = self._emptied.popleft()
+            file = self._files.pop(number, None)
+            if file is not None:
+                file.close()
+            files.append(FILE_NAME.format(number))
+        return BlobRemoval(files, self._directory)
 
     def record(self) -> None:
         """Commit the new places; syncs what no `begin_sync` covered."""
         sync = self.begin_sync()
         if any(self._synced.get(number) != size for number, _, size in sync.files):
             sync.run()
-            self.end_sync(sync)
+            self._synced |= {number: size for number, _, size in sync.files}
         for index, entry in self._placed.items():
             self._state.put(Table.BLOB, ENTRY_KEY.pack(index), pack_entry(entry))
             self._put_use(entry.file)
@@ -309,6 +351,7 @@ class Blobs:
         if self._placed or empty:
             self._state.commit(self._state.applied.index, self._state.applied.term)
             self._recorded += 1
+        self._emptied += [(self._recorded, number) for number in empty]
         self._placed.clear()
         self._vacated.clear()
 
@@ -316,13 +359,10 @@ class Blobs:
         self._state.put(Table.BLOB_FILE, FILE_KEY.pack(number), self._usage[number].pack())
 
     def _remove_strangers(self) -> None:
-        """Remove files that the durable state does not know: left by a crash, or emptied."""
+        """Remove files that the state does not know: a crash left them."""
         known = {FILE_NAME.format(number) for number in self._usage}
         for name in self._directory.names():
             if name.startswith(_PREFIX) and name not in known:
-                file = self._files.pop(int(name.removeprefix(_PREFIX)), None)
-                if file is not None:
-                    file.close()
                 self._directory.unlink(name)
 
     def _file(self, number: int) -> File:

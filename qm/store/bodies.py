@@ -5,6 +5,7 @@ section 3, Bodies). When the log is about to drop a segment, what is alive in it
 current blob file, and the copies are durable before the segment goes.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from operator import add
@@ -17,7 +18,7 @@ from qm.model import records
 from qm.model.records import SyntheticPacket
 from qm.model.rows import BODY_KEY
 from qm.model.state import BODY_ORDINAL_SYNTHETIC_FIRST, Table
-from qm.store.blobs import Blobs, BlobSync
+from qm.store.blobs import BlobRemoval, Blobs, BlobSync
 from qm.store.codec import packet_spans
 from qm.store.rocks import RocksState
 from qm.wire.message_properties import MessagePropertiesHeader
@@ -74,6 +75,8 @@ class Bodies:
         self._log = log
         self._blobs = Blobs(state, directory)
         self._ahead = self._blobs.moved_upto
+        self._recorded_ahead: deque[tuple[int, int]] = deque()
+        """(record, index up to which it names the places of what was moved), both ascending."""
 
     # Reading -----------------------------------------------------------------------------
 
@@ -137,10 +140,21 @@ class Bodies:
     # Moving ------------------------------------------------------------------------------
 
     def retire(self, first: int, last: int) -> None:
-        """Copy what is alive in these entries; durable, state included, on return."""
+        """Copy what is alive in these entries; durable, state included, on return. Nothing is to
+        be done once a flush came after `end_sync`.
+        """
+        copied = 0
         for index, ordinals in list(self._state.liveness.live(first, last)):
-            self._move(index, ordinals)
-        self._blobs.settle()
+            copied += self._move(index, ordinals)
+        if copied or not self._is_durable(min(last, self._ahead)):
+            self._blobs.secure()
+
+    def _is_durable(self, index: int) -> bool:
+        """Whether a flushed state has the places of all that was moved up to an index."""
+        for recorded, ahead in self._recorded_ahead:
+            if ahead >= index:
+                return recorded <= self._blobs.durable
+        return not self._blobs.has_placed and self._blobs.recorded <= self._blobs.durable
 
     def move_ahead(self, upto: int) -> bool:
         """Copy some of what `retire` will be asked for when the log drops what it may up to an
@@ -181,12 +195,16 @@ class Bodies:
 
     def end_sync(self, sync: BlobSync) -> None:
         """The sync ran: the state learns of the new places, for its next flush."""
-        self._blobs.end_sync(sync)
-        self._blobs.record()
+        blobs, marks = self._blobs, self._recorded_ahead
+        blobs.end_sync(sync)
+        if not marks or marks[-1][1] < self._ahead:
+            marks.append((blobs.recorded, self._ahead))
+        while len(marks) > 1 and marks[1][0] <= blobs.durable:
+            marks.popleft()
 
     def empty_sparse(self) -> int:
         """Copy bodies out of blob files of which little is alive, a bounded number; return of how
-        many entries.
+        many entries. `begin_sync` and `end_sync` come before the next step.
         """
         return self._blobs.empty_sparse()
 
@@ -194,11 +212,15 @@ class Bodies:
         """Have no file, however new, with a smaller share of live bytes; not for a serving node."""
         self._blobs.begin_file()
         while self._blobs.empty_sparse(share):
-            pass
+            self._blobs.settle()
 
     def settle(self) -> None:
         """Make copies and state durable, then remove files that nothing refers to."""
         self._blobs.settle()
+
+    def begin_removal(self) -> BlobRemoval:
+        """Return what removes the files that nothing refers to; `run` it in any thread."""
+        return self._blobs.begin_removal()
 
     @property
     def recorded(self) -> int:

@@ -23,6 +23,7 @@ from qm.store.audit import prove
 from qm.store.blobs import Blobs
 from qm.store.bodies import BodyDamaged, BodyPlace, BodyPlaces
 from qm.store.codec import encode_command, encode_stamp
+from qm.store.rocks import RocksState
 from qm.store.snapshot import Manifest
 from qm.store.store import Diverged, Store
 from raft.batch import BatchBuilder
@@ -127,6 +128,10 @@ class Node:
     def compact(self) -> None:
         """Drop every whole segment that the state does not need."""
         self.store.flush()
+        self.drop()
+
+    def drop(self) -> None:
+        """Drop what the state that was flushed last does not need."""
         index = self.store.durable_index()
         configuration = Configuration(("n1.1",))
         self.log.compact(SnapshotMeta(index, self.log.term(index), configuration, 0))
@@ -286,10 +291,46 @@ def test_sparse_blob_files_are_emptied(node: Node, monkeypatch: pytest.MonkeyPat
     keep = [r for r in results if r.message_ordinal % 30 == 0]
     node.put([commands.Confirm("c", keep[0].number - 1)])
     while node.store.bodies.empty_sparse():
-        pass
+        node.store.bodies.settle()
     node.store.bodies.settle()
     assert len(blobs.names()) < before
     assert node.store.bodies.read(place(keep[0])) == packets[keep[0].message_ordinal]
+    node.close()
+
+
+def test_dropping_entries_whose_bodies_are_durable_elsewhere_flushes_and_removes_nothing(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both take a disk tens of milliseconds, and the loop waits for whoever drops entries."""
+    monkeypatch.setattr(blobs_module, "BLOB_FILE_BYTES", 20_000)
+    for n in range(1, 201, 10):
+        node.put([arrivals(*(packet(k, body=bytes(2_000)) for k in range(n, n + 10)))])
+    bodies = node.store.bodies
+    while bodies.move_ahead(node.store.applied_index()):
+        pass
+    sync = bodies.begin_sync()
+    sync.run()
+    bodies.end_sync(sync)
+    node.put([receive(2, 60)], [commands.Confirm("c", 61)])
+    bodies.end_sync(bodies.begin_sync())  # finds files that are empty now
+    node.store.flush()
+    flush = RocksState.flush
+    monkeypatch.setattr(RocksState, "flush", None)
+    blobs = node.directory.subdirectory("store").subdirectory("g-00000001").subdirectory("blobs")
+    before = blobs.names()
+    last = node.log.retirable(node.store.applied_index())
+    node.drop()
+    assert node.log.first_index() == last + 1
+    assert blobs.names() == before
+    monkeypatch.setattr(RocksState, "flush", flush)
+    bodies.begin_removal().run()
+    assert len(blobs.names()) < len(before)
+    node = node.reopen()
+    assert node.store.verify()
+    (applied,) = node.put([receive(62, 140)])
+    assert len(received(applied)) == 140
+    for result in received(applied):
+        assert node.store.bodies.read(place(result))
     node.close()
 
 
