@@ -2,7 +2,7 @@
 
 Everything but fdatasync and the installation of snapshots happens in the loop. What arrives is
 given to the replica at once; a *turn* proposes what waits, polls the replica and does what its
-steps ask for. A frame and a finished sync have their turn at once, since somebody waits for it;
+steps ask for. A finished sync has its turn at once, since somebody waits for it; the frames and
 proposals of one round of the loop share one, and so one entry, one write, one sync and one frame.
 """
 
@@ -310,7 +310,7 @@ class Driver(Generic[ResultT]):
     def _receive(self, envelopes: Sequence[Envelope]) -> None:
         self._count_ticks()
         self._replica.receive(envelopes)
-        self._turn()
+        self._schedule_turn()
 
     def _peer(self, peer: NodeId, state: PeerState) -> None:
         self._count_ticks()
