@@ -76,7 +76,7 @@ for peer in rabbitmq-server nats-server; do
 done
 
 if [ "${#needed[@]}" -eq 0 ]; then
-    echo "deps-system: nothing is missing"
+    echo "deps-system: make test needs nothing more"
 elif [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "deps-system: installing ${needed[*]}"
     apt-get update --quiet
