@@ -96,13 +96,13 @@ TARGET ?= $(if $(filter 0,$(shell id -u)),netns,dev)
 drills: setup  ## every failover drill ROUNDS= times (as root on network namespaces), then the gaps
 	rm -f build/drills.json
 	$(BIN)/python -m qm drill run --target $(TARGET) --rounds $(ROUNDS) --seed $(SEED_FIRST)
-	$(BIN)/python -m tests.bench.failover
+	$(BIN)/python -m tests.bench.failover --fresh
 
 MINUTES ?= 60
 soak: setup  ## random drills on one cluster under load for MINUTES=, from SEED_FIRST=
 	$(BIN)/python -m qm drill soak --target $(TARGET) --minutes $(MINUTES) --seed $(SEED_FIRST)
 
-bench-failover: setup  ## how long senders wait when the leader fails, beside RabbitMQ and JetStream
+bench-failover: setup  ## how long senders wait when the leader fails, beside peers; goes on where it was stopped
 	$(BIN)/python -m tests.bench.failover
 
 drill-mutants: setup  ## planted bugs that drills must find, ROUNDS= times each (root: some need the network cut)

@@ -2,33 +2,40 @@
 
 Clusters of three node processes with different backlogs are up at once, and rounds go through them
 in turn, so that a noisy machine is noisy for all. With RabbitMQ and NATS JetStream, where they are
-installed, the leader of their queue is killed in the same call. Prints JSON and merges it into
+installed, the leader of their queue is killed as well. Prints JSON and merges it into
 build/drills.json: an entry like a scenario's for each kind of round, and ratios.
+
+Clusters and rounds are kept in build/failover, and no round is measured twice: `--seconds` begins
+no round after that time, and another call goes on with what is left (0 makes the clusters alone).
+`--fresh` begins anew.
 """
 
 import argparse
+import asyncio
 import contextlib
 import json
 import math
 import os
 import random
+import shutil
+import signal
 import sys
-import tempfile
 import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-import msgspec
 import uvloop
 
 from qm.drill.fronts import front_abilities
 from qm.drill.namespace_target import NamespaceTarget
-from qm.drill.process_target import ProcessTarget
 from qm.drill.report import merge_results
+from qm.drill.rounds_file import this_build
 from qm.drill.target import Ability
-from qm.load.verdict import Verdict
-from tests.bench.failover_cluster import Happening, Probed
-from tests.bench.failover_peers import peer_gaps
+from tests.bench.failover_cluster import Happening, KeptTarget, Probed
+from tests.bench.failover_peers import BLOWS, PEERS, Missing, peer_gaps
+from tests.bench.failover_rounds import Gap, Judged, RoundsFile, Series
 
 BACKLOGS = (0, 10_000, 1_000_000)
 ROUNDS = 30
@@ -37,6 +44,7 @@ OTHER_ROUNDS = 10
 ADDRESS_ROUNDS = 20
 PEER_ROUNDS = 5
 DEFAULT_TIMERS_ROUNDS = 3
+FOLDER = Path("build") / "failover"
 OUTPUT = Path("build") / "drills.json"
 BARS_MS: dict[str, tuple[float, float]] = {
     "kill": (60, 300),
@@ -49,115 +57,158 @@ BARS_MS: dict[str, tuple[float, float]] = {
 BACKLOG_RATIO_MAX = 1.25
 """Of the median with a backlog to the one without."""
 
+Turn = tuple[Happening, int, int]
+"""What happens, for which time, to the cluster with which backlog."""
 
-class Series(msgspec.Struct):
-    """Rounds of one kind."""
 
-    what: str
-    backlog: int | None
-    """None: a peer's."""
-    gaps_ms: list[float]
-    verdict: Verdict | None = None
+class Call:
+    """What is left to measure, and how long this call may go on with it."""
 
-    @property
-    def name(self) -> str:
-        return f"gap-{self.what}" if self.backlog is None else f"gap-{self.what}-{self.backlog}"
-
-    def percentile_ms(self, share: float) -> float:
-        ordered = sorted(self.gaps_ms)
-        return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 1)
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.kept = RoundsFile(FOLDER / "rounds.jsonl")
+        self._end: float = time.monotonic() + options.seconds
+        self._build = this_build()
 
     @property
-    def median_ms(self) -> float:
-        return round(median(self.gaps_ms), 1)
+    def is_over(self) -> bool:
+        return time.monotonic() > self._end
 
+    def left(self, wanted: dict[Happening, tuple[int, Sequence[int]]]) -> list[Turn]:
+        """Return the rounds that are missing: for each turn the clusters in another order.
 
-async def rounds_of(
-    clusters: list[Probed], what: Happening, rounds: int, chance: random.Random
-) -> list[Series]:
-    """Do it to every cluster, `rounds` times, the clusters in another order each time."""
-    series = {cluster.backlog: Series(what.value, cluster.backlog, []) for cluster in clusters}
-    for turn in range(rounds):
-        for cluster in chance.sample(clusters, len(clusters)):
-            gap_ms = await cluster.gap_ms(what, turn)
-            series[cluster.backlog].gaps_ms.append(gap_ms)
-            _say(f"{what.value} {turn + 1} of {rounds}, backlog {cluster.backlog}: {gap_ms:.0f} ms")
-    return list(series.values())
+        `wanted`: how many, at which backlogs.
+        """
+        turns: list[Turn] = []
+        for what, (rounds, backlogs) in wanted.items():
+            missing = {
+                (turn, backlog)
+                for backlog in backlogs
+                for turn in self.kept.missing(what.value, backlog, rounds)
+            }
+            for turn in range(rounds):
+                chance = random.Random(f"{self.options.seed}/{what.value}/{turn}")
+                order = chance.sample(list(backlogs), len(backlogs))
+                turns += [(what, turn, b) for b in order if (turn, b) in missing]
+        return turns
 
+    async def rounds(self, clusters: Sequence[Probed], turns: Sequence[Turn]) -> None:
+        """Carry out rounds as long as there is time; keep them with the verdict on them."""
+        by_backlog = {cluster.backlog: cluster for cluster in clusters}
+        gaps: dict[int, list[Gap]] = defaultdict(list)
+        for what, turn, backlog in turns:
+            if self.is_over:
+                break
+            load = os.getloadavg()[0]
+            gap_ms = await by_backlog[backlog].gap_ms(what, turn)
+            gaps[backlog].append(Gap(what.value, turn, gap_ms, round(load, 1)))
+            _say(f"{what.value} {turn + 1}, backlog {backlog}: {gap_ms:.0f} ms")
+        for backlog, several in gaps.items():
+            verdict = await by_backlog[backlog].verdict()
+            self.kept.add(
+                Judged(
+                    backlog,
+                    tuple(several),
+                    self._build,
+                    verdict.lost.count,
+                    verdict.duplicated.count,
+                    verdict.holds,
+                )
+            )
 
-async def judged(clusters: list[Probed], series: list[Series]) -> list[Series]:
-    """Give each series the verdict on all probes of its cluster."""
-    verdicts = {cluster.backlog: await cluster.verdict() for cluster in clusters}
-    for one in series:
-        if one.backlog is not None:
-            one.verdict = verdicts[one.backlog]
-    return series
+    async def on_loopback(self) -> None:
+        """Kill, pause and hand over, at each backlog."""
+        options = self.options
+        others = (options.other_rounds, options.backlogs)
+        turns = self.left(
+            {
+                Happening.KILL: (options.rounds, options.backlogs),
+                Happening.PAUSE: others,
+                Happening.TRANSFER: others,
+                Happening.DEFAULT_TIMERS: (DEFAULT_TIMERS_ROUNDS, options.backlogs[:1]),
+            }
+        )
+        if not turns:
+            return
+        async with contextlib.AsyncExitStack() as stack:
+            clusters = []
+            for number, backlog in enumerate(options.backlogs):
+                network = f"127.0.{41 + number}"
+                target = KeptTarget("dev", FOLDER / str(backlog), network, _say)
+                clusters.append(await stack.enter_async_context(Probed(target, backlog)))
+                _say(f"a cluster with {backlog} messages is up")
+            await self.rounds(clusters, turns)
 
+    async def on_hosts(self) -> None:
+        """Part the leader from the others; kill it where it has the virtual address."""
+        wanted: dict[Happening, tuple[int, Sequence[int]]] = {
+            Happening.PARTITION: (self.options.other_rounds, (0,)),
+            Happening.ADDRESS: (self.options.address_rounds, (0,)),
+        }
+        if Ability.VIRTUAL_ADDRESS not in front_abilities():
+            _say("keepalived is missing: nothing is measured through a virtual address")
+            del wanted[Happening.ADDRESS]
+        turns = self.left(wanted)
+        if not turns or self.is_over:
+            return
+        folder = FOLDER / "netns"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        target = NamespaceTarget("netns", folder, _say)
+        try:
+            async with Probed(target, 0) as cluster:
+                await self.rounds([cluster], turns)
+        finally:
+            target.remove()
 
-async def on_loopback(folder: Path, options: argparse.Namespace) -> list[Series]:
-    """Kill, pause and hand over, at each backlog."""
-    chance = random.Random(options.seed)
-    async with contextlib.AsyncExitStack() as stack:
-        clusters = []
-        for number, backlog in enumerate(options.backlogs):
-            network = f"127.0.{41 + number}"
-            target = ProcessTarget("dev", _made(folder / str(backlog)), network, _say)
-            clusters.append(await stack.enter_async_context(Probed(target, backlog)))
-            _say(f"a cluster with {backlog} messages is up")
-        series = await rounds_of(clusters, Happening.KILL, options.rounds, chance)
-        for what in (Happening.PAUSE, Happening.TRANSFER):
-            series += await rounds_of(clusters, what, options.other_rounds, chance)
-        first = clusters[0]
-        waits_ms = [await first.default_timers_gap_ms() for _ in range(DEFAULT_TIMERS_ROUNDS)]
-        series.append(Series("default-timers", first.backlog, waits_ms))
-        return await judged(clusters, series)
+    def peers(self) -> None:
+        """Do the same to the peers that are installed."""
+        for peer in PEERS:
+            for what in BLOWS:
+                name = f"{peer}-{what}"
+                turns = self.kept.missing(name, None, self.options.peer_rounds)
+                if not turns or self.is_over:
+                    continue
+                try:
+                    for gap in self._peer_gaps(peer, what, turns):
+                        self.kept.add(Judged(None, (gap,), self._build))
+                except Missing as missing:
+                    _say(str(missing))
 
+    def _peer_gaps(self, peer: str, what: str, turns: Sequence[int]) -> Iterator[Gap]:
+        load = os.getloadavg()[0]
+        with contextlib.closing(peer_gaps(peer, what, turns)) as gaps:
+            for turn, gap_ms in gaps:
+                _say(f"{peer} {what} {turn + 1}: {gap_ms:.0f} ms")
+                yield Gap(f"{peer}-{what}", turn, gap_ms, round(load, 1))
+                if self.is_over:
+                    return
+                load = os.getloadavg()[0]
 
-async def on_hosts(folder: Path, options: argparse.Namespace) -> list[Series]:
-    """Part the leader from the others; kill it where it has the virtual address."""
-    rounds = {Happening.PARTITION: options.other_rounds, Happening.ADDRESS: options.address_rounds}
-    if Ability.VIRTUAL_ADDRESS not in front_abilities():
-        _say("keepalived is missing: nothing is measured through a virtual address")
-        del rounds[Happening.ADDRESS]
-    target = NamespaceTarget("netns", _made(folder / "netns"), _say)
-    try:
-        async with Probed(target, 0) as cluster:
-            series: list[Series] = []
-            for what, count in rounds.items():
-                series += await rounds_of([cluster], what, count, random.Random(0))
-            return await judged([cluster], series)
-    finally:
-        target.remove()
-
-
-async def measure(options: argparse.Namespace) -> list[Series]:
-    """Measure everything of ours that this machine can."""
-    with tempfile.TemporaryDirectory(prefix="quorate-failover-") as name:
-        series = await on_loopback(Path(name), options)
-        merge_results(OUTPUT, report_of(series))
+    async def ours(self) -> None:
+        """Measure everything of ours that this machine can."""
+        task = asyncio.current_task()
+        assert task is not None
+        # Else the nodes would outlive this process.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        await self.on_loopback()
         if os.geteuid() == 0:
-            series += await on_hosts(Path(name), options)
+            await self.on_hosts()
         else:
             _say("partitions need hosts of their own: run as root to measure them")
-    return series
-
-
-def of_peers(rounds: int) -> list[Series]:
-    """Do the same to the peers that are installed."""
-    found = peer_gaps(rounds, _say)
-    return [Series(f"{peer}-{what}", None, gaps) for (peer, what), gaps in found.items()]
 
 
 def report_of(series: list[Series]) -> dict[str, object]:
     """Return an entry for each kind of round, and ratios of medians (a peer's by ours)."""
     medians = {one.name: one.median_ms for one in series}
-    ours_ms = medians["gap-kill-0"]
+    if (ours_ms := medians.get("gap-kill-0")) is None:
+        return {}
     report: dict[str, object] = {one.name: entry_of(one, ours_ms) for one in series}
     for name, value in medians.items():
         kind, _, backlog = name.rpartition("-")
         if kind == "gap-kill" and backlog != "0":
             report[f"ratio_kill_gap_backlog_{backlog}"] = round(value / ours_ms, 2)
-    for peer in ("rabbitmq", "jetstream"):
+    for peer in PEERS:
         if (peers_ms := medians.get(f"gap-{peer}-kill")) is not None:
             report[f"ratio_{peer}_kill_gap"] = round(peers_ms / ours_ms, 2)
     return report
@@ -169,26 +220,23 @@ def entry_of(one: Series, empty_ms: float) -> dict[str, object]:
     `empty_ms`: median gap after a kill without a backlog.
     """
     entry: dict[str, object] = {
-        "runs": len(one.gaps_ms),
+        "runs": len(one.gaps),
         "gap_median_ms": one.median_ms,
         "gap_p99_ms": one.percentile_ms(0.99),
+        "load_average_median": median(gap.load_average for gap in one.gaps),
     }
-    if one.verdict is None:
+    if one.backlog is None:
         return entry
     median_max, p99_max = BARS_MS.get(one.what, (math.inf, math.inf))
     if one.what == "kill" and one.backlog:
         median_max = min(median_max, BACKLOG_RATIO_MAX * empty_ms)
     is_fast = one.median_ms <= median_max and one.percentile_ms(0.99) <= p99_max
     return entry | {
-        "lost": one.verdict.lost.count,
-        "duplicated": one.verdict.duplicated.count,
-        "verdict": "pass" if one.verdict.holds and is_fast else "FAIL",
+        "calls": one.calls,
+        "lost": one.lost,
+        "duplicated": one.duplicated,
+        "verdict": "pass" if one.holds and is_fast else "FAIL",
     }
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    return folder
 
 
 def _say(text: str) -> None:
@@ -196,7 +244,7 @@ def _say(text: str) -> None:
 
 
 def main() -> int:
-    """Measure, print, merge."""
+    """Measure what is left, print all of it, merge."""
     parser = argparse.ArgumentParser(description="how long senders wait when the leader fails")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of kill -9, per backlog")
     parser.add_argument("--other-rounds", type=int, default=OTHER_ROUNDS)
@@ -205,19 +253,20 @@ def main() -> int:
     parser.add_argument("--backlogs", type=int, nargs="+", default=list(BACKLOGS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-peers", dest="peers", action="store_false")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no round after them")
+    parser.add_argument("--fresh", action="store_true", help="measure everything again")
     options = parser.parse_args()
-    began, load = time.time(), os.getloadavg()[0]
-    series = uvloop.run(measure(options))
-    # Whatever comes of the rest, what was measured stays.
-    merge_results(OUTPUT, report_of(series))
+    if options.fresh:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    call = Call(options)
+    uvloop.run(call.ours())
     if options.peers:
-        series += of_peers(options.peer_rounds)
-    report = report_of(series) | {
-        "failover_load_average_before": round(load, 1),
-        "failover_load_average_after": round(os.getloadavg()[0], 1),
-        "failover_cpus": os.cpu_count(),
-        "failover_seconds": round(time.time() - began),
-    }
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
+        call.peers()
+    if call.is_over:
+        _say("the time is over; another call goes on with what is left, if anything is")
+    report = report_of(call.kept.series()) | {"failover_cpus": os.cpu_count()}
     merge_results(OUTPUT, report)
     print(json.dumps(report, indent=1))
     return 0

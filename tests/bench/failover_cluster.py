@@ -8,9 +8,11 @@ once.
 
 import asyncio
 import os
+import shutil
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
+from pathlib import Path
 
 from qm.client.client import Client
 from qm.client.wire import Wire
@@ -52,19 +54,52 @@ class Happening(Enum):
     TRANSFER = "transfer"
     ADDRESS = "address"
     """It is killed, and had the virtual address that the sender knows alone."""
+    DEFAULT_TIMERS = "default-timers"
+    """It is killed, and the sender's session with it, which waits as MSMQ does before it tries
+    another address."""
+
+
+class KeptTarget(ProcessTarget):
+    """Its cluster outlives it: another process takes it up again with what is queued there."""
+
+    @property
+    def is_made(self) -> bool:
+        return self._made.exists()
+
+    @property
+    def _made(self) -> Path:
+        return self.folder / "made"
+
+    def keep(self) -> None:
+        """It has what it shall have."""
+        self._made.touch()
+
+    async def up(self) -> None:
+        """See Target.up."""
+        if not self.is_made:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir(parents=True)
+            await super().up()
+            return
+        self._members = self._layout.nodes()
+        await self.heal()
 
 
 class Probed:
     """Use it as a context. One task."""
 
     def __init__(self, target: ProcessTarget, backlog: int) -> None:
-        """`backlog`: messages in another queue than the probes'."""
+        """`backlog`: messages in another queue than the probes', made where the target is not kept
+        with them.
+        """
         self.target = target
         self.backlog = backlog
         self._events: list[HistoryEvent] = []
         self._probes = 0
         self._senders = 0
-        self._queue = Target(f"DIRECT=OS:{COMPUTER}\\private$\\probes")
+        # Of this use alone: what an earlier one left is judged already, or never will be.
+        self._probes_name = f"probes.{os.urandom(4).hex()}"
+        self._queue = Target(f"DIRECT=OS:{COMPUTER}\\private$\\{self._probes_name}")
 
     async def __aenter__(self) -> "Probed":
         try:
@@ -77,9 +112,17 @@ class Probed:
     async def _make(self) -> None:
         await self.target.up()
         self._wire = Wire([node.api for node in self.target.nodes], self.target.tls)
-        for name in ("probes", "backlog"):
-            request = control_pb2.CreateQueueRequest(path_name=f".\\private$\\{name}")
-            await self._wire.call(lambda stubs: stubs.queues.CreateQueue, request)
+        await self._create_queue(self._probes_name)
+        if isinstance(self.target, KeptTarget) and not self.target.is_made:
+            await self._create_queue("backlog")
+            await self._fill()
+            self.target.keep()
+
+    async def _create_queue(self, name: str) -> None:
+        request = control_pb2.CreateQueueRequest(path_name=f".\\private$\\{name}")
+        await self._wire.call(lambda stubs: stubs.queues.CreateQueue, request)
+
+    async def _fill(self) -> None:
         leader = self._node(await leader_of(self.target))
         for done in range(0, self.backlog, BACKLOG_AT_ONCE):
             work = Sending(
@@ -102,6 +145,8 @@ class Probed:
         """
         if what is Happening.ADDRESS:
             return await self._address_gap_ms()
+        if what is Happening.DEFAULT_TIMERS:
+            return await self._default_timers_gap_ms()
         leader = await leader_of(self.target)
         others = [node.name for node in self.target.nodes if node.name != leader]
         strike: Callable[[], Awaitable[None]]
@@ -127,10 +172,7 @@ class Probed:
                 await self._transfer(holder)
         return await self._gap_ms(lambda: self.target.kill(holder), [address], RECONNECT_S)
 
-    async def default_timers_gap_ms(self) -> float:
-        """Return what a sender sees whose own node is killed, and that waits as MSMQ does before it
-        tries another address.
-        """
+    async def _default_timers_gap_ms(self) -> float:
         leader = await leader_of(self.target)
         others = [node.name for node in self.target.nodes if node.name != leader]
         reconnect_s = RETRY_CONNECT_TIMEOUT_MS / 1000

@@ -1,29 +1,24 @@
 """The same blows to other replicated queues, with one message outstanding after the other."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 
 from tests.bench.peers.measure import Missing
 from tests.bench.peers.nats import JetStream
 from tests.bench.peers.rabbitmq import RabbitMq
 
 BLOWS = {"kill": signal.SIGKILL, "pause": signal.SIGSTOP}
+PEERS: dict[str, Callable[[], RabbitMq | JetStream]] = {
+    "rabbitmq": RabbitMq,
+    "jetstream": JetStream,
+}
 
 
-def peer_gaps(rounds: int, say: Callable[[str], None]) -> dict[tuple[str, str], list[float]]:
-    """Return the gaps in ms by peer and blow; a peer that is not installed is left out."""
-    gaps: dict[tuple[str, str], list[float]] = {}
-    for name, peer in (("rabbitmq", RabbitMq), ("jetstream", JetStream)):
-        try:
-            context = peer()
-        except Missing as missing:
-            say(str(missing))
-            continue
-        with context:
-            for what, blow in BLOWS.items():
-                gaps[name, what] = []
-                for turn in range(rounds):
-                    gap_ms = context.failover_gap_ms(blow)
-                    gaps[name, what].append(gap_ms)
-                    say(f"{name} {what} {turn + 1} of {rounds}: {gap_ms:.0f} ms")
-    return gaps
+def peer_gaps(peer: str, what: str, turns: Sequence[int]) -> Generator[tuple[int, float]]:
+    """Give the gap in ms of each turn as soon as it is known. Raises Missing."""
+    with PEERS[peer]() as context:
+        for turn in turns:
+            yield turn, context.failover_gap_ms(BLOWS[what])
+
+
+__all__ = ["BLOWS", "PEERS", "Missing", "peer_gaps"]
