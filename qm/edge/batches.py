@@ -17,6 +17,7 @@ from qm.edge.limits import (
     CUT_MAX_COUNT,
     NOTES_MAX_COUNT,
 )
+from qm.model.columns import IntArray
 from qm.model.commands import EdgeBatch, Facts, FinalAcked, OrderAcked
 from qm.store.codec import encode_command
 
@@ -86,17 +87,32 @@ class Note:
         self.number = number
         """How far it arrived, or the class of what became of it."""
 
+    @property
+    def text(self) -> str:
+        """For log lines."""
+        raise NotImplementedError
+
 
 class OrderNote(Note):
     """[MS-MQQB] 2.2.4."""
 
     __slots__ = ()
 
+    @property
+    def text(self) -> str:
+        """See Note.text."""
+        return f"OrderAck: sequence {self.subject:#x} up to {self.number}"
+
 
 class FinalNote(Note):
     """[MS-MQQB] 2.2.5."""
 
     __slots__ = ()
+
+    @property
+    def text(self) -> str:
+        """See Note.text."""
+        return f"FinalAck: message {self.subject}, class {self.number:#06x}"
 
 
 Item = Run | Note
@@ -169,11 +185,28 @@ def _acknowledged(notes: Sequence[Note]) -> OrderAcked | FinalAcked:
             array("Q", [note.subject for note in notes]),
             array("Q", [note.number for note in notes]),
         )
-    # They are cumulative: the furthest of each sequence says it all.
+    furthest = _furthest(notes)
+    return OrderAcked(array("Q", furthest), array("Q", furthest.values()))
+
+
+def _furthest(notes: Sequence[Note]) -> dict[int, int]:
+    """Return the number that says it all for each sequence: OrderAcks are cumulative."""
     furthest: dict[int, int] = {}
     for note in notes:
         furthest[note.subject] = max(note.number, furthest.get(note.subject, 0))
-    return OrderAcked(array("Q", furthest), array("Q", furthest.values()))
+    return furthest
+
+
+def note_verdicts(notes: Sequence[Note], verdicts: IntArray) -> list[int]:
+    """Return the verdict of each note, of the command that they shared.
+
+    An OrderAck that another one went beyond has none of its own: it took effect with that one.
+    """
+    if isinstance(notes[0], FinalNote):
+        return verdicts.tolist()
+    furthest = _furthest(notes)
+    of = dict(zip(furthest, verdicts, strict=True))
+    return [of[note.subject] if note.number == furthest[note.subject] else 0 for note in notes]
 
 
 def edge_batch(edge: str, number: int, runs: Sequence[Run]) -> EdgeBatch:

@@ -129,7 +129,7 @@ class Relay:
             self._retry_later()
             return
         self.commit_index = max(self.commit_index, index)
-        self._watch.answered(self._loop.time() - batch.arrived_at, len(batch.items), outcome)
+        self._watch.answered(self._loop.time() - batch.arrived_at, batch, outcome)
         again = settle(batch, index, outcome)
         if again:
             self._pipeline.put_first(again, self._loop.time())

@@ -3,11 +3,14 @@
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
+from qm.edge.batches import Batch, Note, note_verdicts
 from qm.model.columns import IntArray
 from qm.model.commands import TransferVerdict
 from qm.model.effects import Outcome
+from qm.names.guid import guid_text
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
 from qm.session import Blame, Closed, CloseReason, Role
@@ -19,6 +22,11 @@ _VERDICTS: Final = {int(verdict): verdict.name.lower() for verdict in TransferVe
 }
 _OTHER: Final = "other"
 _ACKNOWLEDGEMENT: Final = "acknowledgement"
+_ACKNOWLEDGEMENTS: Final = {
+    int(TransferVerdict.ACCEPTED): _ACKNOWLEDGEMENT,
+    int(TransferVerdict.IGNORED): f"{_ACKNOWLEDGEMENT}_ignored",
+    int(TransferVerdict.NEVER_SENT): f"{_ACKNOWLEDGEMENT}_never_sent",
+}
 
 
 class Watch:
@@ -93,16 +101,35 @@ class Watch:
         """A batch went to the leader, for the first time or once more."""
         self._batches_sent.inc()
 
-    def answered(self, seconds: float, count: int, outcome: Outcome) -> None:
-        """A batch of `count` items is applied, so long after its first message arrived."""
+    def answered(self, seconds: float, batch: Batch, outcome: Outcome) -> None:
+        """A batch is applied, so long after its first message arrived."""
         self._seconds.observe(seconds)
         verdicts = outcome.verdicts
-        if verdicts is None:
-            self._arrived.labels(_ACKNOWLEDGEMENT).inc(count)
+        notes = batch.notes
+        if notes:
+            self._acknowledged(notes, verdicts)
+        elif verdicts is None:
+            return  # nothing of it was stored: its sessions end, and say why
         elif not any(verdicts):
             self._accepted.inc(len(verdicts))
         else:
             self._count(verdicts)
+
+    def _acknowledged(self, notes: Sequence[Note], verdicts: IntArray | None) -> None:
+        """Order and final acks took effect, or did not."""
+        if not verdicts or not any(verdicts):
+            self._arrived.labels(_ACKNOWLEDGEMENT).inc(len(notes))
+            return
+        for note, verdict in zip(notes, note_verdicts(notes, verdicts), strict=True):
+            self._arrived.labels(_ACKNOWLEDGEMENTS.get(verdict, _OTHER)).inc()
+            if verdict == TransferVerdict.NEVER_SENT:
+                self._log.warning(
+                    "never_sent",
+                    "a peer acknowledged what was never sent",
+                    acknowledgement=note.text,
+                    peer=note.flow.facts.plain.peer_address,
+                    queue_manager=guid_text(note.flow.facts.plain.peer_queue_manager),
+                )
 
     def _count(self, verdicts: IntArray) -> None:
         for verdict, count in Counter(verdicts).items():

@@ -102,6 +102,8 @@ class TransferVerdict(IntEnum):
     """Counted and acknowledged without effect: an order or final ack that matches nothing."""
     CLOSE_SESSION = 4
     """Cannot be stored now (quota of the queue manager): not acknowledged, the peer resends."""
+    NEVER_SENT = 5
+    """An order or final ack for what was never sent: no honest peer has anything like it."""
 
 
 # Clients -----------------------------------------------------------------------------------

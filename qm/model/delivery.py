@@ -6,6 +6,7 @@ acknowledgement and the order acknowledgement, in either order (QB-A10); if its 
 final ack or for journaling, it then waits for that one too, out of the way of dispatch.
 """
 
+from array import array
 from typing import Final
 
 from qm.model.columns import IntArray
@@ -16,6 +17,7 @@ from qm.model.commands import (
     OutboxDone,
     TransferAcked,
     TransferFailed,
+    TransferVerdict,
 )
 from qm.model.effects import Outcome
 from qm.model.elements import LockKind, QueueKind
@@ -125,17 +127,28 @@ class Delivery:
 
     def apply_order_acked(self, command: OrderAcked) -> Outcome:
         """Everything of live sequences up to their numbers has arrived; the value: whether more
-        is to be settled by the same command again.
+        is to be settled by the same command again. Verdicts: one per sequence, once it is not.
         """
         identifiers, numbers = command.sequence_identifiers, command.sequence_numbers
         if len(identifiers) != len(numbers) or len(identifiers) > BATCH_MAX:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         room = BATCH_MAX
+        verdicts = array("H")
         for identifier, number in zip(identifiers, numbers, strict=True):
+            verdicts.append(self._order_verdict(identifier, number))
             room -= self._order_acked(identifier, number, room)
             if room < 0:
                 return Outcome(MQ_OK, value=True)
-        return Outcome(MQ_OK, value=False)
+        return Outcome(MQ_OK, verdicts, value=False)
+
+    def _order_verdict(self, identifier: int, number: int) -> TransferVerdict:
+        """Tell what is acknowledged once more from what never was (QB-A8)."""
+        queue_id = self._outgoing.queue_of_sequence(identifier)
+        if queue_id:
+            is_sent = number < self._outgoing.sequence(queue_id).next_number
+            return TransferVerdict.ACCEPTED if is_sent else TransferVerdict.NEVER_SENT
+        is_old = 0 < identifier <= self._outgoing.newest_sequence
+        return TransferVerdict.IGNORED if is_old else TransferVerdict.NEVER_SENT
 
     def _order_acked(self, identifier: int, number: int, room: int) -> int:
         """Settle at most `room` positions of a sequence; return how many, one more if some are
@@ -190,26 +203,36 @@ class Delivery:
     def apply_final_acked(self, command: FinalAcked) -> Outcome:
         """What became of messages at their destinations; each is always removed (QB-A19).
 
-        It may come before the order ack: whoever says how a message ended has it.
+        It may come before the order ack: whoever says how a message ended has it. Verdicts: one
+        per message.
         """
         ordinals, classes = command.message_ordinals, command.message_classes
         if len(ordinals) != len(classes) or len(ordinals) > BATCH_MAX:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        verdicts = array("H")
         for ordinal, message_class in zip(ordinals, classes, strict=True):
-            if ordinal <= _U32_MAX and message_class <= _U16_MAX:
+            is_possible = 0 < ordinal <= _U32_MAX and message_class <= _U16_MAX
+            verdicts.append(
                 self._final_acked(ordinal, message_class)
-        return Outcome(MQ_OK)
+                if is_possible
+                else TransferVerdict.NEVER_SENT
+            )
+        return Outcome(MQ_OK, verdicts)
 
-    def _final_acked(self, ordinal: int, message_class: int) -> None:
+    def _final_acked(self, ordinal: int, message_class: int) -> TransferVerdict:
         key = QUEUE_KEY.pack(ordinal)
         awaiting = self._ledger.record(Table.AWAITING_FINAL_ACK, key, AwaitingFinalAck)
         if awaiting is None:
-            return
+            # Ordinals wrap: what is less than half a turn ahead has not been given out.
+            ahead = (ordinal - self._ledger.counters.message_ordinal) & _U32_MAX
+            is_new = 0 < ahead <= _U32_MAX // 2
+            return TransferVerdict.NEVER_SENT if is_new else TransferVerdict.IGNORED
         queue = self._queue(awaiting.queue_id)
         position = self._ledger.position(awaiting.queue_id, awaiting.lookup_identifier)
         if queue is not None and position is not None:
             self._endings.deliver(queue, awaiting.lookup_identifier, position, message_class)
         self._ledger.state.delete(Table.AWAITING_FINAL_ACK, key)
+        return TransferVerdict.ACCEPTED
 
     # Failures, outbox --------------------------------------------------------------------
 

@@ -119,6 +119,12 @@ class OutgoingQueues:
         key = _BY_QUEUE + QUEUE_KEY.pack(queue_id)
         self._ledger.put_record(Table.SEQUENCE_OUT, key, sequence)
 
+    @property
+    def newest_sequence(self) -> int:
+        """The TxSequenceID that was given out last."""
+        counters = self._ledger.counters
+        return counters.tx_time_stamp << 32 | counters.tx_ordinal
+
     def begin_sequence(self, queue_id: int, sequence: OutgoingTransferInfo) -> None:
         """Start a new TxSequenceID; numbers restart at 1 and old acknowledgements are void.
 
@@ -128,7 +134,7 @@ class OutgoingQueues:
         if sequence.sequence_identifier:
             state.delete(Table.SEQUENCE_OUT, sequence_key(sequence.sequence_identifier))
         counters.tx_ordinal += 1
-        sequence.sequence_identifier = counters.tx_time_stamp << 32 | counters.tx_ordinal
+        sequence.sequence_identifier = self.newest_sequence
         sequence.next_number, sequence.last_acked_number = 1, 0
         state.put(
             Table.SEQUENCE_OUT,

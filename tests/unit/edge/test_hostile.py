@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from struct import pack_into
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 
 from qm.edge import connection, relay, shared
+from qm.names.guid import guid_text
 from qm.session import SessionConfig
 from qm.wire.internal import (
     ConnectionParameters,
@@ -20,7 +22,9 @@ from qm.wire.internal import (
 )
 from qm.wire.packet import write_packet
 from qm.wire.session_header import SessionHeader
+from tests.unit.edge.test_arrivals import final_ack_of, order_ack_of, sent_transactionally
 from tests.unit.edge.world import (
+    ADDRESS,
     HANDSHAKE,
     HANDSHAKE_ANSWER_BYTES,
     OTHER,
@@ -126,6 +130,94 @@ def test_in_the_middle_of_a_session(data: bytes, reason: str) -> None:
             await honest.acknowledged(4)
             assert w.consensus.ids(queue) == [1, 2, 4]
             assert honest.closed is None
+
+    run(scenario())
+
+
+def lines_of(caplog: pytest.LogCaptureFixture, kind: str) -> list[dict[str, Any]]:
+    """Return the fields of the log lines of one kind."""
+    fields = [getattr(record, "fields", {}) for record in caplog.records]
+    return [found for found in fields if found.get("kind") == kind]
+
+
+def test_forged_session_acks_end_their_session_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            queue = w.consensus.create("orders")
+            honest = await w.peer(OTHER)
+            for count in range(1, 4):
+                raw = await w.raw(is_open=True)
+                raw.write(ack(ack_sequence_number=count))
+                assert await raw.read_to_end() == b""
+                await w.closed("false_acknowledgement", count)
+            (line,) = lines_of(caplog, "closed:false_acknowledgement")
+            assert (line["reason"], line["peer"]) == ("false_acknowledgement", ADDRESS)
+            honest.send(packet(1, source_queue_manager=OTHER))
+            await honest.acknowledged(1)
+            assert w.consensus.ids(queue) == [1]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("forge", "text"),
+    [
+        (lambda sequence, _: order_ack_of(sequence + 1, 1), "OrderAck: sequence {:#x} up to 1"),
+        (lambda sequence, _: order_ack_of(sequence << 1, 1), "OrderAck"),
+        (lambda sequence, ordinal: final_ack_of(sequence, ordinal + 1, OWN), "FinalAck: message 2"),
+        (lambda sequence, ordinal: final_ack_of(sequence, ordinal, OTHER), "FinalAck: message 0"),
+    ],
+    ids=["no such sequence", "of no time", "no such message", "not ours"],
+)
+def test_forged_order_and_final_acks_are_counted_and_change_nothing(
+    forge: Callable[[int, int], bytes], text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            sent, sequence, ordinal = sent_transactionally(w.consensus, is_journaled=True)
+            before = w.consensus.positions(sent)
+            forger, honest = await w.peer(PEER), await w.peer(OTHER)
+            for count in range(1, 4):
+                forger.send(forge(sequence, ordinal), first_token=count)
+                await forger.acknowledged(*range(1, count + 1))
+            verdict = "acknowledgement_never_sent"
+            assert w.metric("quorate_messages_arrived_total", verdict=verdict) == 3
+            (line,) = lines_of(caplog, "never_sent")
+            assert line["acknowledgement"].startswith(text.format(sequence + 1))
+            assert (line["peer"], line["queue_manager"]) == (ADDRESS, guid_text(PEER))
+            assert w.consensus.positions(sent) == before
+            assert forger.closed is None
+            honest.send(order_ack_of(sequence, 1), first_token=1)
+            honest.send(final_ack_of(sequence, ordinal, OWN), first_token=2)
+            await honest.acknowledged(1, 2)
+            assert w.consensus.positions(sent) == []
+            honest.send(order_ack_of(sequence, 1), first_token=3)
+            await honest.acknowledged(1, 2, 3)
+            name = "quorate_messages_arrived_total"
+            assert w.metric(name, verdict="acknowledgement") == 3
+
+    run(scenario())
+
+
+def test_an_order_ack_beyond_what_was_sent_settles_what_was_sent_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            w.consensus.create("orders")
+            sent, sequence, _ = sent_transactionally(w.consensus, count=2)
+            peer = await w.peer()
+            peer.send(order_ack_of(sequence, 1), order_ack_of(sequence, 99), first_token=1)
+            await peer.acknowledged(1, 2)
+            assert w.consensus.positions(sent) == []
+            name = "quorate_messages_arrived_total"
+            assert w.metric(name, verdict="acknowledgement") == 1
+            assert w.metric(name, verdict="acknowledgement_never_sent") == 1
+            (line,) = lines_of(caplog, "never_sent")
+            assert line["acknowledgement"] == f"OrderAck: sequence {sequence:#x} up to 99"
+            # What is acknowledged once more is no forgery: acknowledgements may be lost.
+            peer.send(order_ack_of(sequence, 2), first_token=3)
+            await peer.acknowledged(1, 2, 3)
 
     run(scenario())
 

@@ -367,6 +367,32 @@ def test_acknowledgements_come_in_columns(sender: Sender) -> None:
     assert sender.ordinals("system_transactional_deadletter_queue") == [ordinals[2]]
 
 
+def test_acknowledgements_of_what_was_never_sent_are_told_from_old_ones(sender: Sender) -> None:
+    accepted, ignored, never = (
+        int(TransferVerdict.ACCEPTED), int(TransferVerdict.IGNORED), int(TransferVerdict.NEVER_SENT)
+    )  # fmt: skip
+    sender.send(1, **TRANSACTIONAL, **JOURNALED)
+    ((key, first, _, _),) = sender.assign()
+    ordinal = sender.positions(sender.queue_id)[key].message_ordinal
+    sender.session_ack(key)
+    sender.order_ack(first, 1)
+    sender.send(1, **TRANSACTIONAL)
+    second = sender.assign()[-1][1]
+    assert second == first + 1
+    ordered = commands.OrderAcked(
+        array("Q", [first, second, second, second + 1, 0, 6 << 32 | 1, 1 << 63]),
+        array("Q", [1, 1, 2, 1, 1, 1, 1]),
+    )
+    expected = [ignored, accepted, never, never, never, ignored, never]
+    assert sender.one(ordered).verdicts == array("H", expected)
+    ends = [ordinal, ordinal, ordinal + 2, 0xFFFF_FFFF, 0x7FFF_FFFF, 0, 1 << 32]
+    final = commands.FinalAcked(
+        array("Q", ends), array("Q", [MessageClass.ACK_RECEIVE] * len(ends))
+    )
+    expected = [accepted, ignored, never, ignored, never, never, never]
+    assert sender.one(final).verdicts == array("H", expected)
+
+
 def test_columns_must_be_of_one_length_and_bounded(sender: Sender) -> None:
     many = array("Q", range(1025))
     for kind in (commands.OrderAcked, commands.FinalAcked):
