@@ -29,26 +29,35 @@ async def leader_of(target: Target) -> str:
 
 
 async def watch_leaders(target: Target, on_elected: Callable[[str], None]) -> None:
-    """Tell of every node that is seen to lead and did not lead before, until cancelled."""
+    """Tell of every node that is seen to lead and did not lead before, until cancelled.
+
+    Who gives no answer may lead still; a process that is gone does not, and may be elected again.
+    """
     known: set[str] | None = None
     async with _session() as http:
         while True:
             nodes = target.nodes
             answers = await asyncio.gather(*(_leads(http, node) for node in nodes))
-            leaders = {node.name for node, leads in zip(nodes, answers, strict=True) if leads}
+            leads = {node.name: answer for node, answer in zip(nodes, answers, strict=True)}
+            leaders = {name for name, answer in leads.items() if answer}
             for name in sorted(leaders - known) if known is not None else ():
                 on_elected(name)
-            if leaders:
+            if known is None:
                 known = leaders
+            else:
+                known = leaders | {name for name in known if leads.get(name) is None}
             await asyncio.sleep(WATCH_EVERY_S)
 
 
-async def _leads(http: aiohttp.ClientSession, node: DrillNode) -> bool:
+async def _leads(http: aiohttp.ClientSession, node: DrillNode) -> bool | None:
+    """Return whether a node leads; None if it gives no answer and may be there."""
     try:
         async with http.get(f"{node.http}/leader") as response:
             return response.ok
+    except aiohttp.ClientConnectorError as error:
+        return False if isinstance(error.os_error, ConnectionRefusedError) else None
     except (aiohttp.ClientError, TimeoutError):
-        return False
+        return None
 
 
 def _session() -> aiohttp.ClientSession:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import jinja2
 import msgspec
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, ScalarFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 from qm.drill.runner import Round, result_of
 
@@ -80,6 +80,7 @@ def _time_line(one: Round) -> str:
     if known:
         below.plot(*zip(*known, strict=True), ".-", color=_LATENCY)
         below.set_yscale("log")
+        below.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         below.yaxis.set_major_formatter(ScalarFormatter())
         below.yaxis.set_minor_formatter(NullFormatter())
     for axes in (above, below):
