@@ -26,6 +26,8 @@ _MARKS: Final = {"healed": ("#15803d", ":"), "elected": ("#d97706", "-.")}
 
 AFTER_S: Final = 3
 """Seconds of a time line after the last acknowledgement."""
+NARROW: Final = 50
+"""A range of latencies in which powers of ten would be too few numbers at an axis."""
 
 
 def merge_results(path: Path, found: Mapping[str, object]) -> None:
@@ -80,7 +82,9 @@ def _time_line(one: Round) -> str:
     if known:
         below.plot(*zip(*known, strict=True), ".-", color=_LATENCY)
         below.set_yscale("log")
-        below.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        waited = [wait for _, wait in known]
+        is_narrow = max(waited) < NARROW * min(waited)
+        below.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if is_narrow else (1,)))
         below.yaxis.set_major_formatter(ScalarFormatter())
         below.yaxis.set_minor_formatter(NullFormatter())
     for axes in (above, below):
