@@ -10,6 +10,8 @@ outcome are the same; a test compares both ways.
 
 from array import array
 from collections.abc import Callable
+from itertools import islice, repeat
+from operator import sub
 from struct import Struct
 from typing import Final
 
@@ -49,6 +51,10 @@ _HEAD: Final = Struct("<2xH8xI32sIIIIH")
 _PLAIN_ROW: Final = Struct("<4sQIIHII8x16sII")
 """POSITION_ROW with state, class code and flags in one, and without a deadline."""
 assert _PLAIN_ROW.size == POSITION_ROW.size
+_ALIKE_RUN_MAX: Final = 256
+_ALIKE_ID_MAX: Final = SEQUENTIAL_ID_MAX - _ALIKE_RUN_MAX
+"""Beyond it messages are taken one by one, since the number begins again."""
+_FLAGS_AT: Final = 60
 _DESTINATION_AT: Final = 64
 _DESTINATION_END: Final = (64, 64, 64, 68, 64, 80, 64, 66)
 """By Flags.DQ: where DestinationQueue ends in a packet; a direct name's byte count comes on top."""
@@ -76,7 +82,7 @@ _DUPLICATE: Final = int(TransferVerdict.DUPLICATE)
 class Lane:
     """Plain messages of one source to one destination, with the facts of one session."""
 
-    __slots__ = ("history", "limit_bytes", "queue", "queue_id", "source")
+    __slots__ = ("alike_of", "history", "limit_bytes", "queue", "queue_id", "size_min", "source")
 
     def __init__(self, source: bytes, queue: QueueInHand, history: History) -> None:
         self.source = source
@@ -84,6 +90,21 @@ class Lane:
         self.queue_id = queue.record.queue_id
         self.history = history
         self.limit_bytes = quota_bytes(queue.record.quota)
+        self.size_min = _DESTINATION_AT
+        """Up to the end of DestinationQueue."""
+        self.alike_of = _alike(self.size_min)
+
+    def reads_to(self, name_end: int) -> None:
+        """DestinationQueue ends there in this lane's packets."""
+        self.size_min = name_end
+        self.alike_of = _alike(name_end)
+
+
+def _alike(name_end: int) -> Callable[[bytes, int], tuple[int, bytes, int, bytes]]:
+    """Return what reads BaseHeader.Flags, the fields from TimeToReachQueue to SentTime, the
+    ordinal, and UserHeader.Flags with DestinationQueue.
+    """
+    return Struct(f"<2xH8x44sI{name_end - _FLAGS_AT}s").unpack_from
 
 
 LanesByName = dict[bytes, Lane | None]
@@ -139,13 +160,16 @@ class PlainRun:
         self._lanes = lanes
         self._open_lane = open_lane
         self._judge = judge
+        self._rows: dict[bytes, bytes] = {}
+        self._bodies: list[int] = []
         self._horizon_ms = manager.duplicate_horizon_ms
         self._limit_bytes = quota_bytes(manager.queue_manager_quota)
 
-    def take_all(self) -> IntArray:
+    def take_all(self) -> IntArray:  # noqa: PLR0915 - one loop, as said below
         """Enqueue plain packets that are not known, have the others judged; return the verdicts.
 
-        One loop, since calls would be a third of what a message costs.
+        One loop, since calls would be a third of what a message costs; but where two in succession
+        differ in ordinal and body alone, those that follow them are taken together.
         """
         command, ledger, counters = self._command, self._ledger, self._ledger.counters
         limit_bytes, horizon_ms, now_ms = self._limit_bytes, self._horizon_ms, ledger.now_ms
@@ -154,13 +178,13 @@ class PlainRun:
         now_s, woken = now_ms // 1000, ledger.applied.woken_queue_ids
         data, start = _bytes_of(command)
         verdicts = array("H", bytes(2 * len(command.facts_of)))
-        rows: dict[bytes, bytes] = {}
-        bodies: list[int] = []
+        rows, bodies = self._rows, self._bodies
         last_guids, last_fact, last_type, lanes = b"", -1, -1, LanesByName()
         sequential_id, total_bytes = counters.sequential_id, counters.total_bytes
-        offsets = command.offsets
-        columns = zip(offsets, offsets[1:], command.facts_of, command.checksums, strict=False)
-        for k, (begin, end, fact, checksum) in enumerate(columns):
+        last_lane, last_bits, offsets = None, -1, command.offsets
+        packets = zip(offsets, offsets[1:], command.facts_of, command.checksums, strict=False)
+        columns = enumerate(packets)
+        for k, (begin, end, fact, checksum) in columns:
             at, size = start + begin, end - begin
             bits, reach, guids, life, sent, ordinal, flags, name_bytes = head_of(data, at)
             lane = None
@@ -180,7 +204,7 @@ class PlainRun:
                 name = data[at + _DESTINATION_AT : at + name_end]
                 lane = lanes.get(name)
                 if lane is None and name not in lanes:
-                    lane = lanes[name] = self._new_lane(k)
+                    lane = lanes[name] = self._new_lane(k, name_end)
             if lane is not None:
                 queue, history, high = lane.queue, lane.history, ordinal >> HISTORY_BITS
                 if history.high != high or history.sent_time != sent:
@@ -192,7 +216,7 @@ class PlainRun:
                 if charged > lane.limit_bytes or total_bytes + size > limit_bytes:
                     lane = None
             if lane is None:
-                rows, bodies = self._close(rows, bodies, sequential_id, total_bytes)
+                rows, bodies = self._close(sequential_id, total_bytes)
                 verdicts[k] = self._judge(k)
                 sequential_id, total_bytes = counters.sequential_id, counters.total_bytes
                 continue
@@ -224,25 +248,95 @@ class PlainRun:
             queue.counts[level] += 1
             if not queue.is_dirty:
                 ledger.touch(queue)
-        self._close(rows, bodies, sequential_id, total_bytes)
+            if lane is last_lane and bits == last_bits and sequential_id < _ALIKE_ID_MAX:
+                room = min(lane.limit_bytes - charged, limit_bytes - total_bytes)
+                taken = self._take_alike(k, lane, data, start, sequential_id, room)
+                sequential_id += taken
+                total_bytes += offsets[k + 1 + taken] - end
+                next(islice(columns, taken, taken), None)
+            last_lane, last_bits = lane, bits
+        self._close(sequential_id, total_bytes)
         return verdicts
 
-    def _new_lane(self, k: int) -> Lane | None:
-        self._lanes.size += 1
-        return self._open_lane(k)
+    def _take_alike(
+        self, last: int, lane: Lane, data: bytes, start: int, sequential_id: int, room: int
+    ) -> int:
+        """Enqueue what follows packet `last`, the lane's latest, for as long as it differs from it
+        in ordinal and body alone; return how many that were. `room`: bytes left of the quotas.
+        """
+        command, queue = self._command, lane.queue
+        bits, _, _, tail = lane.alike_of(data, start + command.offsets[last])
+        ordinals = self._alike_ordinals(last, lane, data, start, room)
+        count, level = len(ordinals), 7 - (bits & 7)
+        first, next_id = last + 1, sequential_id + 1
+        begins = command.offsets[first : first + count]
+        sizes = [*map(sub, command.offsets[first + 1 : first + count + 1], begins)]
+        queue.total_bytes += sum(sizes)
+        queue.arrivals += count
+        queue.counts[level] += count
+        places = range(level << 56 | next_id, (level << 56 | next_id) + count)
+        body = command.first_ordinal + first
+        rows = map(
+            _PLAIN_ROW.pack,
+            repeat(_ROW_BEGINS[int.from_bytes(tail[:4], "little") & _FLAGS_MASK]),
+            repeat(command.body_index),
+            map(command.body_offset.__add__, begins),
+            sizes,
+            range(body, body + count),
+            command.checksums[first : first + count],
+            sizes,
+            repeat(lane.source),
+            ordinals,
+            repeat(self._ledger.now_ms // 1000),
+        )
+        keys = map(POSITION_KEY.pack, repeat(lane.queue_id), places)
+        self._rows.update(zip(keys, rows, strict=False))
+        self._bodies += range(body, body + count)
+        return count
 
-    def _close(
-        self, rows: dict[bytes, bytes], bodies: list[int], sequential_id: int, total_bytes: int
-    ) -> tuple[dict[bytes, bytes], list[int]]:
-        """Settle what was taken: rows, bodies, counters, effects. Returns no rows and bodies."""
-        if not rows:
-            return rows, bodies
-        ledger = self._ledger
-        ledger.counters.sequential_id, ledger.counters.total_bytes = sequential_id, total_bytes
-        ledger.state.put_rows(Table.POSITION, rows)
-        ledger.state.retain_bodies(self._command.body_index, bodies)
-        ledger.applied.note(EffectKind.ARRIVED, 0, rows.keys(), rows.values())
-        return {}, []
+    def _alike_ordinals(
+        self, last: int, lane: Lane, data: bytes, start: int, room: int
+    ) -> list[int]:
+        """Return the ordinals of those packets, and remember them."""
+        command, history, alike_of = self._command, lane.history, lane.alike_of
+        first, end_max = last + 1, last + 1 + _ALIKE_RUN_MAX
+        fact, bytes_max = command.facts_of[last], command.offsets[first] + room
+        bitmap, high, size_min = history.bitmap, history.high, lane.size_min
+        bits, head, _, tail = alike_of(data, start + command.offsets[last])
+        ordinals: list[int] = []
+        offsets = command.offsets[first : end_max + 1]
+        columns = zip(offsets, offsets[1:], command.facts_of[first:end_max], strict=False)
+        for begin, end, own_fact in columns:
+            if own_fact != fact or end > bytes_max or end - begin < size_min:
+                break
+            own_bits, own_head, ordinal, own_tail = alike_of(data, start + begin)
+            if own_head != head or own_tail != tail or own_bits != bits:
+                break
+            bit = _BITS[ordinal & ORDINAL_MASK]
+            if ordinal >> HISTORY_BITS != high or bitmap & bit:
+                break
+            bitmap |= bit
+            ordinals.append(ordinal)
+        history.bitmap = bitmap
+        return ordinals
+
+    def _new_lane(self, k: int, name_end: int) -> Lane | None:
+        self._lanes.size += 1
+        lane = self._open_lane(k)
+        if lane is not None:
+            lane.reads_to(name_end)
+        return lane
+
+    def _close(self, sequential_id: int, total_bytes: int) -> tuple[dict[bytes, bytes], list[int]]:
+        """Settle what was taken: rows, bodies, counters, effects. Returns where more will go."""
+        rows, ledger = self._rows, self._ledger
+        if rows:
+            ledger.counters.sequential_id, ledger.counters.total_bytes = sequential_id, total_bytes
+            ledger.state.put_rows(Table.POSITION, rows)
+            ledger.state.retain_bodies(self._command.body_index, self._bodies)
+            ledger.applied.note(EffectKind.ARRIVED, 0, rows.keys(), rows.values())
+            self._rows, self._bodies = {}, []
+        return self._rows, self._bodies
 
 
 def _bytes_of(command: EdgeBatch) -> tuple[bytes, int]:

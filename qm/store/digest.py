@@ -21,26 +21,15 @@ def row_hash(full_key: bytes, value: bytes) -> int:
     return xxh3_128_intdigest(full_key[1:] + value, full_key[0] << _TABLE_SHIFT | len(full_key) - 1)
 
 
-class RowSum:
-    """Sums h over many rows."""
+def rows_sum(table: int, rows: Iterable[tuple[bytes, bytes | None]]) -> int:
+    """Return the sum of h over rows of one table, not reduced.
 
-    __slots__ = ("_total",)
-
-    def __init__(self) -> None:
-        self._total = 0
-
-    def add_rows(self, table: int, rows: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Add rows of one table, given as (key without the table byte, value; None: no row)."""
-        total = self._total
-        seed = table << _TABLE_SHIFT
-        for key, value in rows:
-            if value is not None:
-                total += xxh3_128_intdigest(key + value, seed | len(key))
-        self._total = total
-
-    def total(self) -> int:
-        """Return the sum, not reduced."""
-        return self._total
+    `rows`: (key without the table byte, value; None: no row).
+    """
+    seed = table << _TABLE_SHIFT
+    return sum(
+        [xxh3_128_intdigest(key + row, seed | len(key)) for key, row in rows if row is not None]
+    )
 
 
 def digest_bytes(digest: int) -> bytes:

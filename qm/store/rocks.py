@@ -5,6 +5,7 @@ applied index inside them says from where to replay. There is one column family,
 survives of it is always one prefix of the batches.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from operator import itemgetter
@@ -29,7 +30,7 @@ from rocksdict import (
 )
 
 from qm.model.state import Table
-from qm.store.digest import MODULUS, RowSum, row_hash
+from qm.store.digest import MODULUS, row_hash, rows_sum
 from qm.store.liveness import Liveness
 from qm.store.overlay import Changes
 
@@ -307,26 +308,27 @@ class RocksState:
         """Write everything since the last commit, with the applied point, as one batch."""
         self.liveness.flush()
         batch = WriteBatch(raw_mode=True)
-        added, removed = RowSum(), RowSum()
+        change = 0
         for table, changes in self._changes.items():
             if not changes:
                 continue
             if table < Table.LOCAL_FIRST:
-                self._sum_changes(table, changes, added, removed)
+                change += self._digest_change(table, changes)
             self._write_changes(table, changes, batch)
             changes.clear()
-        digest = (self.applied.digest + added.total() - removed.total()) % MODULUS
+        digest = (self.applied.digest + change) % MODULUS
         batch.put(_APPLIED_KEY, _APPLIED.pack(index, term, digest.to_bytes(16, "little")))
         self._database.write(batch, self._no_wal)
         self.applied = AppliedPoint(index, term, digest)
         self._missing.clear()
         self._bound_cache()
 
-    def _sum_changes(self, table: int, changes: Changes, added: RowSum, removed: RowSum) -> None:
+    def _digest_change(self, table: int, changes: Changes) -> int:
+        """Return what the changes of one table add to the digest, not reduced."""
         rows = changes.rows
-        added.add_rows(table, changes.fresh.items())
-        added.add_rows(table, rows.items())
-        removed.add_rows(table, zip(rows, self._committed_rows(table, rows), strict=True))
+        replaced = zip(rows, self._committed_rows(table, rows), strict=True)
+        added = rows_sum(table, changes.fresh.items()) + rows_sum(table, rows.items())
+        return added - rows_sum(table, replaced)
 
     def _write_changes(self, table: int, changes: Changes, batch: WriteBatch) -> None:
         prefix, cache = _PREFIX[table], self._cache
@@ -334,10 +336,13 @@ class RocksState:
         put, delete = batch.put, batch.delete
         # Neighbours in key order are three times as cheap for the memtable.
         fresh, rows = changes.fresh, changes.rows
-        for key in sorted(fresh):
-            put(prefix + key, fresh[key])
+        if fresh:
+            keys = sorted(fresh)
+            full_keys = [*map(prefix.__add__, keys)]
+            values = [*map(fresh.__getitem__, keys)]
+            deque(map(put, full_keys, values), maxlen=0)
             if is_hot:
-                self._keep(prefix + key, fresh[key])
+                deque(map(self._keep, full_keys, values), maxlen=0)
         for key in sorted(rows):
             changed = rows[key]
             full = prefix + key

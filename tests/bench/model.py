@@ -145,13 +145,14 @@ def _move_half(node: Node) -> float:
 def digest_share(path: Path, messages: int) -> float:
     """Return the digest's part of apply, enqueue and dequeue together."""
     spent = 0.0
-    original = RocksState._sum_changes
+    original = RocksState._digest_change
 
-    def timed(*arguments: Any) -> None:
+    def timed(*arguments: Any) -> int:
         nonlocal spent
         begin = time.thread_time()
-        original(*arguments)
+        change = original(*arguments)
         spent += time.thread_time() - begin
+        return change
 
     node = Node(path)
     provision(node, 100)
@@ -159,11 +160,11 @@ def digest_share(path: Path, messages: int) -> float:
     load.enqueue(messages // 4)
     node.reset_clock()
     try:
-        RocksState._sum_changes = timed  # type: ignore[method-assign, assignment]
+        RocksState._digest_change = timed  # type: ignore[method-assign, assignment]
         load.enqueue(messages)
         load.dequeue(messages)
     finally:
-        RocksState._sum_changes = original  # type: ignore[method-assign]
+        RocksState._digest_change = original  # type: ignore[method-assign]
     share = spent / node.cpu_s
     node.close()
     shutil.rmtree(path)

@@ -1,5 +1,6 @@
 """The fast lane and the one-by-one way must not differ in anything."""
 
+from itertools import chain
 from typing import Any
 from unittest import mock
 
@@ -56,6 +57,26 @@ batches = st.lists(
     min_size=1,
     max_size=4,
 )
+alike = st.builds(
+    lambda fields, facts, parts: [
+        (fields | {"message_id": message_id, "body": b"b" * size}, facts)
+        for message_id, size in parts
+    ],
+    plain,
+    st.integers(0, 1),
+    st.lists(
+        st.tuples(st.integers(1, 20) | st.integers(480, 560), st.integers(0, 900)), max_size=24
+    )
+    | st.integers(1, 1000).map(lambda first: [(first + k, 10) for k in range(300)]),
+)
+"""Messages that differ in ordinal and body alone: some known, some beyond a quota."""
+streams = st.lists(
+    st.lists(alike, min_size=1, max_size=4)
+    .map(lambda runs: [*chain.from_iterable(runs)])
+    .filter(bool),
+    min_size=1,
+    max_size=3,
+)
 FACTS = (Facts(1, PEER, PEER_ADDRESS, ()), Facts(2, PEER, "127.0.0.98", (b"\1\1\0\0\0\0\0\5\7",)))
 
 
@@ -89,8 +110,8 @@ def run(
     return transcript, list(world.state.rows()), world.state.references()
 
 
-@given(batches)
-@settings(max_examples=80, deadline=None)
+@given(batches | streams)
+@settings(max_examples=120, deadline=None)
 def test_both_ways_give_the_same_rows_verdicts_and_effects(
     plan: list[list[tuple[dict[str, Any], int]]],
 ) -> None:
