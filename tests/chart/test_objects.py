@@ -117,6 +117,59 @@ def test_members_never_share_a_worker_node_by_default() -> None:
     assert rule["labelSelector"]["matchLabels"].items() <= labels.items()
 
 
+def test_members_spread_over_zones() -> None:
+    def constraints(how: str) -> Any:
+        objects = render({**TLS, "scheduling": {"zoneSpread": how}})
+        return one(objects, "StatefulSet")["spec"]["template"]["spec"].get(
+            "topologySpreadConstraints"
+        )
+
+    (rule,) = constraints("DoNotSchedule")
+    assert rule["topologyKey"] == "topology.kubernetes.io/zone"
+    assert (rule["maxSkew"], rule["whenUnsatisfiable"]) == (1, "DoNotSchedule")
+    labels = one(render(TLS), "StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    assert rule["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert constraints("none") is None
+
+
+def made_labels(objects: list[Object]) -> list[Object]:
+    """Return the labels of every pod that the objects make; a leader has one more."""
+    templates = [found["spec"]["template"] for found in objects if "template" in found["spec"]]
+    jobs = of_kind(objects, "CronJob")
+    templates += [found["spec"]["jobTemplate"]["spec"]["template"] for found in jobs]
+    labels: list[Object] = [made["metadata"]["labels"] for made in templates]
+    labels += [found["metadata"]["labels"] for found in of_kind(objects, "Pod")]
+    members = one(objects, "StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    return [*labels, {**members, "quorate.io/role": "leader"}]
+
+
+@pytest.mark.parametrize("values", ALL_VALUES)
+def test_every_selector_finds_something(values: Object) -> None:
+    objects = [found for found in render(values) if "spec" in found]
+    pods = made_labels(objects)
+    wanted = [found["spec"]["selector"] for found in of_kind(objects, "Service")]
+    for kind in ("PodDisruptionBudget", "StatefulSet", "Deployment"):
+        wanted += [o["spec"]["selector"]["matchLabels"] for o in of_kind(objects, kind)]
+    for selector in wanted:
+        assert any(selector.items() <= labels.items() for labels in pods), selector
+    for monitor in of_kind(objects, "ServiceMonitor"):
+        selector = monitor["spec"]["selector"]["matchLabels"]
+        (service,) = [
+            found
+            for found in of_kind(objects, "Service")
+            if selector.items() <= found["metadata"]["labels"].items()
+        ]
+        ports = {port["name"] for port in service["spec"]["ports"]}
+        assert {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]} <= ports
+
+
+def test_every_network_policy_is_of_pods_that_are_made() -> None:
+    objects = [found for found in render(everything()) if "spec" in found]
+    for policy in of_kind(objects, "NetworkPolicy"):
+        selector = policy["spec"]["podSelector"]["matchLabels"]
+        assert any(selector.items() <= labels.items() for labels in made_labels(objects))
+
+
 @pytest.mark.parametrize("drain_s", [0, 60, 600])
 def test_the_grace_period_exceeds_the_drain(drain_s: int) -> None:
     spec = one(render({**TLS, "drainSeconds": drain_s}), "StatefulSet")["spec"]["template"]["spec"]

@@ -162,7 +162,9 @@ def report(verdict: Verdict) -> None:
         "load_average": round(os.getloadavg()[0], 1),
     }
     text = json.dumps(figures, indent=2)
-    (ROOT / "build" / "test-chart.json").write_text(f"{text}\n", encoding="utf-8")
+    build = ROOT / "build"
+    build.mkdir(exist_ok=True)
+    (build / "test-chart.json").write_text(f"{text}\n", encoding="utf-8")
     print(text)
 
 
