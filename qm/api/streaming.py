@@ -198,8 +198,8 @@ class Streaming:
         finally:
             stream.flight = None
         answers = answers_of(outcome)
-        if not answers.numbers:
-            check(outcome.status)
+        if not answers.numbers and outcome.status != ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES:
+            check(outcome.status)  # room comes with what the client confirms
         stream.confirmed_upto = max(stream.confirmed_upto, flight.run.confirmed_upto)
         stream.credit.answered(answers.numbers)
         stream.credit_changed()

@@ -252,11 +252,14 @@ class Clients:
         self.add_results(request.client_id, [result])
         return outcome
 
-    def has_room(self, client: Client, count: int = 1) -> bool:
-        """Whether the client may have that many more unconfirmed results."""
+    def has_room(self, client: Client, count: int = 1, taken_bytes: int = 0) -> bool:
+        """Whether the client may have that many more unconfirmed results.
+
+        `taken_bytes`: of those that have been found already. The last one may go beyond the bound.
+        """
         return (
             client.unconfirmed_count + count <= UNCONFIRMED_RESULTS_PER_CLIENT_MAX
-            and client.unconfirmed_bytes <= UNCONFIRMED_BYTES_PER_CLIENT_MAX
+            and client.unconfirmed_bytes + taken_bytes <= UNCONFIRMED_BYTES_PER_CLIENT_MAX
         )
 
     def result(self, client_id: str, number: int) -> RequestResult | None:

@@ -63,7 +63,8 @@ class Reads:
     def apply_receive_run(self, command: ReceiveRun) -> Outcome:
         """Return the results that the numbers have now, old and new, as value.
 
-        It is a list of RequestResult, or a ResultRow where plain positions were all there was.
+        It is a list of RequestResult, or a ResultRow where plain positions were all there was. A
+        client without room for results is told so, or it would wait for what is there.
         """
         client = self._clients.client(command.client_id)
         if client is None or not client.is_open:
@@ -85,6 +86,8 @@ class Reads:
                 return Outcome(MQ_OK, value=row)
             known = row.unpack() if row is not None else known
         found = self._find(command, queue, {result.number for result in known})
+        if not (known or found) and not self._clients.has_room(client):
+            return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
         self._clients.add_results(command.client_id, found)
         results = sorted([*known, *found], key=lambda result: result.number) if known else found
         return Outcome(MQ_OK, value=results)
@@ -133,12 +136,15 @@ class Reads:
         assert client is not None
         room = self._room(command)
         found: list[RequestResult] = []
+        taken_bytes = 0
         selector = command.selector
         is_lookup = selector.kind in _LOOKUPS
         for number in range(command.first_request, command.first_request + command.count):
             if number in answered or number <= client.confirmed_upto:
                 continue
-            if len(found) >= room or not self._clients.has_room(client, len(found) + 1):
+            if len(found) >= room:
+                break
+            if not self._clients.has_room(client, len(found) + 1, taken_bytes):
                 break
             status, position = select(self._ledger, queue, selector)
             if position is None:
@@ -147,6 +153,7 @@ class Reads:
                 found.append(RequestResult(number, status))
                 continue
             found.append(self._take(command, queue, number, *position))
+            taken_bytes += found[-1].body_length
             if selector.kind is SelectorKind.AFTER:
                 selector = Selector(SelectorKind.AFTER, position[0])
         return found

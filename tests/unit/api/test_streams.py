@@ -5,11 +5,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
+import pytest
 
+from qm.model import clients
 from qm.pb import data_pb2
+from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run, until
 from tests.unit.api.test_data import ORDERS, create
-from tests.unit.api.world import Client, eventually, refused, world
+from tests.unit.api.world import Client, bodies, eventually, refused, world
+
+NO_ROOM = ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
 
 
 class Stream:
@@ -233,6 +238,37 @@ def test_bad_frames_end_a_stream_with_their_reason() -> None:
             with refused(grpc.StatusCode.PERMISSION_DENIED, "MQ_ERROR_ACCESS_DENIED"):
                 await stream.begin()
                 await stream.end()
+
+    run(scenario())
+
+
+def test_a_client_that_confirms_nothing_is_bounded_and_others_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        async with (
+            world() as made,
+            made.client(await made.leader()) as client,
+            made.client(await made.leader()) as other,
+        ):
+            await create(client)
+            await other.send(ORDERS, *(b"%d" % k for k in range(6)))
+            other.confirmed_upto = other.number
+            stream, queue = await opened(client), await client.open(ORDERS)
+            monkeypatch.setattr(clients, "UNCONFIRMED_RESULTS_PER_CLIENT_MAX", client.number + 3)
+            first = client.next(8).number
+            await stream.grant(first, 8)
+            await stream.got(3)
+            with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, NO_ROOM.name):
+                await client.receive(queue, timeout_ms=60_000)
+            (sent,) = await client.send(ORDERS, b"more")
+            assert sent.status == NO_ROOM
+            assert len(bodies(await other.receive(await other.open(ORDERS)))) == 1
+            await stream.confirm(first)
+            # That made room for what opening was answered with, and for the first message.
+            await stream.got(5)
+            assert stream.numbers == list(range(first, first + 5))
+            await stream.confirm(first + 4)
 
     run(scenario())
 

@@ -170,6 +170,30 @@ def test_unconfirmed_results_are_bounded(world: World, monkeypatch: pytest.Monke
     assert client.send(ORDERS).status == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
     more = client.receive(opened, 8, first=2, confirmed_upto=results[1].number)
     assert [r.message_ordinal for r in more] == [3, 4, 5, 6]
+    other = world.client("d")
+    again = other.receive(other.open(ORDERS, RECEIVE), 8)
+    assert [r.message_ordinal for r in again] == [7, 8], "the bound is each client's own"
+
+
+@pytest.mark.parametrize("is_two_phase", [False, True])
+@pytest.mark.parametrize("journaling", [False, True])
+def test_unconfirmed_results_are_bounded_in_bytes(
+    world: World, monkeypatch: pytest.MonkeyPatch, journaling: bool, is_two_phase: bool
+) -> None:
+    message = packet(1, body=bytes(1000))
+    monkeypatch.setattr(clients_module, "UNCONFIRMED_BYTES_PER_CLIENT_MAX", 3 * len(message) - 1)
+    world.create("orders", journaling=journaling)
+    world.arrive(*(packet(n, body=bytes(1000)) for n in range(1, 9)))
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    results = client.receive(opened, 8, is_two_phase=is_two_phase)
+    assert [r.message_ordinal for r in results] == [1, 2, 3]
+    refused = client.receive_outcome(opened, 8, first=5, is_two_phase=is_two_phase)
+    assert refused.status == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+    assert client.send(ORDERS).status == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+    confirmed = results[0].number
+    more = client.receive(opened, 8, first=5, confirmed_upto=confirmed, is_two_phase=is_two_phase)
+    assert [r.message_ordinal for r in more] == [4]
 
 
 # The end of a session ----------------------------------------------------------------------
