@@ -5,7 +5,9 @@ import secrets
 from typing import Any
 
 import grpc
+import pytest
 
+from qm.api import handles, waits
 from qm.pb import control_pb2, data_pb2
 from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run, until
@@ -576,6 +578,48 @@ def test_wrong_arguments_name_their_field() -> None:
             stranger.__dict__ |= client.__dict__ | {"client_id": "never-opened"}
             with refused(grpc.StatusCode.FAILED_PRECONDITION, "MQ_ERROR_STALE_HANDLE"):
                 await stranger.receive(queue)
+
+    run(scenario())
+
+
+def test_cursors_and_waiting_reads_of_a_client_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handles, "CURSORS_PER_CLIENT_MAX", 2)
+    monkeypatch.setattr(waits, "WAITING_READERS_PER_CLIENT_MAX", 1)
+
+    async def scenario() -> None:
+        async with (
+            world() as made,
+            made.client(await made.leader()) as client,
+            made.client(await made.leader()) as other,
+        ):
+            await create(client)
+            queue, others = await client.open(ORDERS), await other.open(ORDERS)
+
+            def cursor(of: Client, opened: data_pb2.OpenQueueReply) -> Any:
+                return of.data.CreateCursor(
+                    data_pb2.CreateCursorRequest(client_id=of.client_id, handle=opened.handle)
+                )
+
+            first = await cursor(client, queue)
+            await cursor(client, queue)
+            with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
+                await cursor(client, queue)
+            await cursor(other, others)
+            await client.data.CloseCursor(
+                data_pb2.CloseCursorRequest(client_id=client.client_id, cursor=first.cursor)
+            )
+            await cursor(client, queue)
+            waiting = asyncio.create_task(client.receive(queue, timeout_ms=60_000))
+            leader = await made.leader()
+            await until(lambda: leader.waiting_readers == 1)
+            with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
+                await client.receive(queue, timeout_ms=60_000)
+            behind = asyncio.create_task(other.receive(others, timeout_ms=60_000))
+            await until(lambda: leader.waiting_readers == 2)
+            await other.send(ORDERS, b"a", b"b")
+            assert [bodies(await each) for each in (waiting, behind)] == [[b"a"], [b"b"]]
 
     run(scenario())
 
