@@ -135,6 +135,14 @@ class Batch:
         """The items, if they are notes."""
         return [item for item in self.items if isinstance(item, Note)]
 
+    def flow_at(self, number: int) -> "Flow":
+        """Return whose the message with this number in the batch is, from 0 on."""
+        for item in self.items:
+            number -= item.count
+            if number < 0:
+                return item.flow
+        raise IndexError("beyond the batch")
+
     def drop_closed(self) -> None:
         """Leave out what belongs to closed sessions: their peers send it again elsewhere."""
         self.items = [item for item in self.items if item.flow.is_open]

@@ -45,7 +45,7 @@ class PingAnswerer(asyncio.DatagramProtocol):
         """Answer to exactly the address and port that asked [MS-MQQB 2.1.2]."""
         host: str = addr[0]
         if not self._is_affordable(host):
-            self._watch.ping("limited")
+            self._watch.ping("limited", host)
             return
         local_guid = self._queue_manager()
         if self._transport is None or local_guid is None:
@@ -54,7 +54,7 @@ class PingAnswerer(asyncio.DatagramProtocol):
         is_accepting = self._is_accepting(host)
         answer = answer_ping(data, local_guid, is_accepting=is_accepting)
         if answer is None:
-            self._watch.ping("malformed")
+            self._watch.ping("malformed", host)
             return
         self._watch.ping("accepting" if is_accepting else "refusing")
         self._transport.sendto(answer, addr)

@@ -129,11 +129,11 @@ class Relay:
             self._retry_later()
             return
         self.commit_index = max(self.commit_index, index)
-        self._watch.answered(self._loop.time() - batch.arrived_at, batch, outcome)
         again = settle(batch, index, outcome)
         if again:
             self._pipeline.put_first(again, self._loop.time())
         self._after_release()
+        self._watch.answered(self._loop.time() - batch.arrived_at, batch, outcome)
 
     def _after_release(self) -> None:
         is_low = self._pipeline.held_bytes <= HELD_MAX_BYTES // 2

@@ -17,8 +17,10 @@ from qm.session import Blame, Closed, CloseReason, Role
 from qm.wire.message_class import MessageClass
 
 _LOGGER: Final = logging.getLogger(__name__)
+_REFUSAL: Final = 0x8000
+"""Of a MessageClass [MS-MQMQ] 2.2.18.1.6: a negative acknowledgment."""
 _VERDICTS: Final = {int(verdict): verdict.name.lower() for verdict in TransferVerdict} | {
-    int(refusal): refusal.name.lower() for refusal in MessageClass if refusal & 0x8000
+    int(refusal): refusal.name.lower() for refusal in MessageClass if refusal & _REFUSAL
 }
 _OTHER: Final = "other"
 _ACKNOWLEDGEMENT: Final = "acknowledgement"
@@ -113,7 +115,7 @@ class Watch:
         elif not any(verdicts):
             self._accepted.inc(len(verdicts))
         else:
-            self._count(verdicts)
+            self._count(batch, verdicts)
 
     def _acknowledged(self, notes: Sequence[Note], verdicts: IntArray | None) -> None:
         """Order and final acks took effect, or did not."""
@@ -131,9 +133,20 @@ class Watch:
                     queue_manager=guid_text(note.flow.facts.plain.peer_queue_manager),
                 )
 
-    def _count(self, verdicts: IntArray) -> None:
+    def _count(self, batch: Batch, verdicts: IntArray) -> None:
         for verdict, count in Counter(verdicts).items():
-            self._arrived.labels(_VERDICTS.get(verdict, _OTHER)).inc(count)
+            name = _VERDICTS.get(verdict, _OTHER)
+            self._arrived.labels(name).inc(count)
+            if verdict & _REFUSAL or verdict == TransferVerdict.OUT_OF_ORDER:
+                facts = batch.flow_at(verdicts.index(verdict)).facts.plain
+                self._log.warning(
+                    f"not_taken:{name}",
+                    "messages of a peer were not taken",
+                    reason=name,
+                    count=count,
+                    peer=facts.peer_address,
+                    queue_manager=guid_text(facts.peer_queue_manager),
+                )
 
     def holds(self, held_bytes: int) -> None:
         """Nothing more is read for a while."""
@@ -166,9 +179,13 @@ class Watch:
 
     # The endpoint --------------------------------------------------------------------------
 
-    def ping(self, result: str) -> None:
-        """A datagram arrived."""
+    def ping(self, result: str, address: str = "") -> None:
+        """A datagram arrived; of one that is not answered as it should be, the peer's address."""
         self._pings.labels(result).inc()
+        if address:
+            self._log.warning(
+                f"ping:{result}", "did not answer a ping", reason=result, peer=address
+            )
 
     def serving(self, is_serving: bool) -> None:
         """The listeners were opened, or closed for want of a leader."""

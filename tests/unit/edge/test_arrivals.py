@@ -8,13 +8,25 @@ import msgspec
 import pytest
 
 from qm.model import commands
+from qm.names.guid import guid_text
 from qm.session import SessionConfig
 from qm.wire.identifiers import TxSequenceId
 from qm.wire.message_class import MessageClass
 from qm.wire.packet import write_packet
 from qm.wire.security_header import SecurityHeader
 from qm.wire.user_message import UserMessage, parse_user_message, write_user_message
-from tests.unit.edge.world import OTHER, OWN, Consensus, packet, run, until, world
+from tests.unit.edge.world import (
+    ADDRESS,
+    OTHER,
+    OWN,
+    PEER,
+    Consensus,
+    lines_of,
+    packet,
+    run,
+    until,
+    world,
+)
 from tests.unit.session.builders import final_ack, order_ack
 
 SEQUENCE = 7 << 32 | 1
@@ -115,7 +127,7 @@ def test_arrivals_during_an_entry_are_one_batch_of_the_next() -> None:
     run(scenario())
 
 
-def test_every_verdict_is_acknowledged_and_counted() -> None:
+def test_every_verdict_is_acknowledged_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with world() as w:
             orders = w.consensus.create("orders")
@@ -145,6 +157,11 @@ def test_every_verdict_is_acknowledged_and_counted() -> None:
             for verdict, count in counts.items():
                 found = w.metric("quorate_messages_arrived_total", verdict=verdict)
                 assert found == count, verdict
+            for verdict in ("out_of_order", "nack_bad_dst_q", "nack_not_transactional_msg"):
+                (line,) = lines_of(caplog, f"not_taken:{verdict}")
+                assert (line["reason"], line["peer"]) == (verdict, ADDRESS)
+                assert line["queue_manager"] == guid_text(PEER)
+            assert not lines_of(caplog, "not_taken:duplicate")
 
     run(scenario())
 

@@ -30,6 +30,7 @@ from tests.unit.edge.world import (
     OTHER,
     OWN,
     PEER,
+    lines_of,
     packet,
     run,
     until,
@@ -60,7 +61,7 @@ def patched(raw: bytes, at: int, data: bytes) -> bytes:
     ],
     ids=["http", "zeros", "message", "ack", "parameters", "oversize"],
 )
-def test_before_the_handshake(data: bytes, reason: str) -> None:
+def test_before_the_handshake(data: bytes, reason: str, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with world() as w:
             queue = w.consensus.create("orders")
@@ -68,6 +69,8 @@ def test_before_the_handshake(data: bytes, reason: str) -> None:
             raw.write(data)
             assert await raw.read_to_end() == b""
             await w.closed(reason)
+            (line,) = lines_of(caplog, f"closed:{reason}")
+            assert (line["reason"], line["peer"]) == (reason, ADDRESS)
             assert w.metric("quorate_sessions", role="acceptor") == 0
             assert w.consensus.batches == 0
             await w.is_unharmed(queue)
@@ -114,7 +117,9 @@ def test_a_refused_handshake_is_answered(request_: EstablishConnection, reason: 
         "wrong recoverable count", "another handshake",
     ],
 )  # fmt: skip
-def test_in_the_middle_of_a_session(data: bytes, reason: str) -> None:
+def test_in_the_middle_of_a_session(
+    data: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """What lies before it is delivered; what comes behind it is not."""
 
     async def scenario() -> None:
@@ -125,6 +130,8 @@ def test_in_the_middle_of_a_session(data: bytes, reason: str) -> None:
             raw.write(packet(1) + packet(2) + data + packet(3))
             await raw.read_to_end()
             await w.closed(reason)
+            (line,) = lines_of(caplog, f"closed:{reason}")
+            assert (line["reason"], line["peer"]) == (reason, ADDRESS)
             await until(lambda: w.consensus.ids(queue) == [1, 2], lambda: w.consensus.ids(queue))
             honest.send(packet(4, source_queue_manager=OTHER))
             await honest.acknowledged(4)
@@ -132,12 +139,6 @@ def test_in_the_middle_of_a_session(data: bytes, reason: str) -> None:
             assert honest.closed is None
 
     run(scenario())
-
-
-def lines_of(caplog: pytest.LogCaptureFixture, kind: str) -> list[dict[str, Any]]:
-    """Return the fields of the log lines of one kind."""
-    fields = [getattr(record, "fields", {}) for record in caplog.records]
-    return [found for found in fields if found.get("kind") == kind]
 
 
 def test_forged_session_acks_end_their_session_alone(caplog: pytest.LogCaptureFixture) -> None:
@@ -335,7 +336,9 @@ def test_a_full_queue_manager_closes_the_session_and_keeps_what_lies_before() ->
 
 
 @pytest.mark.parametrize("limit", ["sessions_max", "sessions_per_address_max"])
-def test_connections_beyond_a_limit_are_closed_at_once(limit: str) -> None:
+def test_connections_beyond_a_limit_are_closed_at_once(
+    limit: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         limits: dict[str, Any] = {limit: 2}
         async with world(**limits) as w:
@@ -344,6 +347,8 @@ def test_connections_beyond_a_limit_are_closed_at_once(limit: str) -> None:
             third = await w.raw()
             assert await third.read_to_end() == b""
             assert w.metric("quorate_connections_refused_total", reason=limit) == 1
+            (line,) = lines_of(caplog, f"refused:{limit}")
+            assert (line["reason"], line["peer"]) == (limit, ADDRESS)
             first.transport.close()
             await until(lambda: w.metric("quorate_connections") == 1)
             await w.is_unharmed(queue)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+import pytest
+
 from qm.edge.limits import PINGS_PER_ADDRESS_MAX_COUNT
 from qm.wire.ping import Ping, parse_ping, write_ping
-from tests.unit.edge.world import ADDRESS, OWN, PEER, World, run, until, world
+from tests.unit.edge.world import ADDRESS, OWN, PEER, World, lines_of, run, until, world
 
 
 class Asker(asyncio.DatagramProtocol):
@@ -70,7 +72,9 @@ def test_the_answer_says_whether_a_session_would_be_accepted() -> None:
     run(scenario())
 
 
-def test_nonsense_is_not_answered_and_nobody_is_flooded() -> None:
+def test_nonsense_is_not_answered_and_nobody_is_flooded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scenario() -> None:
         async with world() as w:
             questions = await asker(w)
@@ -81,6 +85,10 @@ def test_nonsense_is_not_answered_and_nobody_is_flooded() -> None:
                 questions.ask(cookie)
             await until(lambda: w.metric("quorate_pings_total", result="limited") > 100)
             assert 0 < len(questions.answers) <= 2 * PINGS_PER_ADDRESS_MAX_COUNT
+            for result in ("malformed", "limited"):
+                (line,) = lines_of(caplog, f"ping:{result}")
+                assert (line["reason"], line["peer"]) == (result, ADDRESS)
+            await w.is_unharmed(w.consensus.create("orders"))
 
     run(scenario())
 

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
+import pytest
 import uvloop
 from prometheus_client import CollectorRegistry
 
@@ -78,6 +79,12 @@ async def until(condition: Callable[[], object], last_seen: Callable[[], object]
     while not condition():
         assert loop.time() < end, f"not within {WAIT_S} s; last seen: {last_seen()}"
         await asyncio.sleep(0.002)
+
+
+def lines_of(caplog: pytest.LogCaptureFixture, kind: str) -> list[dict[str, Any]]:
+    """Return the fields of the log lines of one kind."""
+    fields = [getattr(record, "fields", {}) for record in caplog.records]
+    return [found for found in fields if found.get("kind") == kind]
 
 
 # Consensus ---------------------------------------------------------------------------------
