@@ -44,6 +44,7 @@ from qm.model.queries import (
     QueueInfo,
     View,
     find_by_path,
+    format_name_of_queue,
     list_clients,
     list_opens,
     list_queues,
@@ -192,7 +193,7 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         page = list_queues(self._view, after=after or 0, limit=size, kinds=kinds)
         pattern = request.pattern.lower()
         shown = [
-            _listed(one)
+            _listed(one, format_name_of_queue(self._view, one.queue_id))
             for one in page.items
             if (not pattern or fnmatch(one.pathname.lower(), pattern))
             and self._may_see(one.queue_id, caller())
@@ -380,13 +381,14 @@ def _kinds(request: pb.ListQueuesRequest) -> frozenset[QueueKind]:
     return wanted or frozenset({QueueKind.APPLICATION})
 
 
-def _listed(info: QueueInfo) -> pb.Queue:
+def _listed(info: QueueInfo, format_name: str) -> pb.Queue:
     return pb.Queue(
         queue_id=info.queue_id,
         identifier=info.identifier,
         kind=_KINDS[info.kind],
         type=_TYPES[info.queue_type],
         path_name=info.pathname,
+        format_name=format_name,
         label=info.label,
         is_transactional=info.transactional,
         is_journaling=info.journaling,

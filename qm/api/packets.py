@@ -339,7 +339,9 @@ def _destination_type(destination: str) -> DestinationQueueType:
         return DestinationQueueType.PUBLIC_QUEUE
     if isinstance(name, PrivateName) and not name.journal:
         return DestinationQueueType.PRIVATE_QUEUE
-    raise InvalidArgument("targets[0]", f"nobody can send to {destination!r}")
+    raise MsmqError(
+        ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, f"nobody can send to {destination!r}"
+    )
 
 
 def _field_of(error: ValueOutOfRange | QueueNameError) -> str:

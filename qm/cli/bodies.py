@@ -98,5 +98,5 @@ _READERS: Final[dict[str, Callable[[bytes], str]]] = {
     "text": lambda body: printable(body.rstrip(b"\0").decode("utf-8")),
     "utf16": lambda body: printable(body.decode("utf-16-le").rstrip("\0")),
     "xml": _from_xml,
-    "hex": lambda body: body.hex(" ", 4),
+    "hex": lambda body: body.hex(" ", -4),
 }

@@ -12,7 +12,12 @@ _PAGE = 500
 
 
 async def browse(
-    wire: Any, where: Any, *, limit: int = 0, reasons: Sequence[int] = ()
+    wire: Any,
+    where: Any,
+    *,
+    limit: int = 0,
+    reasons: Sequence[int] = (),
+    with_bodies: bool = True,
 ) -> list[Any]:
     """Return messages of a queue (a QueueName) without taking them; `limit` 0 is all."""
     from qm.pb import control_pb2, data_pb2
@@ -24,7 +29,7 @@ async def browse(
             queue=where,
             page_size=min(_PAGE, limit - len(found)) if limit else _PAGE,
             page_token=token,
-            view=data_pb2.PROPERTIES,
+            view=data_pb2.PROPERTIES if with_bodies else data_pb2.PROPERTIES_WITHOUT_BODY,
             reason_classes=reasons,
         )
         reply = await wire.call(lambda stubs: stubs.messages.Browse, request)
@@ -55,7 +60,8 @@ async def return_to_source(
 
     wanted = list(lookup_ids)
     if not wanted:
-        wanted = [entry.lookup_identifier for entry in await browse(wire, where)]
+        found = await browse(wire, where, with_bodies=False)
+        wanted = [entry.lookup_identifier for entry in found]
     rows = []
     for lookup_id in wanted:
         reply = await wire.call(
@@ -84,7 +90,8 @@ def browsed_row(entry: Any, form: str) -> dict[str, Any]:
         "message_id": message_id_text(entry.message_id),
         "label": properties.label,
         "priority": entry.priority,
-        "bytes": entry.size_bytes,
+        "bytes": len(properties.body),
+        "packet_bytes": entry.size_bytes,
         "state": control_pb2.PositionState.Name(entry.state).lower().removeprefix("position_"),
         "lock_owner": entry.lock_owner,
         "reason": entry.reason,

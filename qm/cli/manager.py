@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from qm.cli.connection import Connection, connected
-from qm.cli.output import output_option, show_one
+from qm.cli.output import attribute_shown, output_option, show_one
 
 
 @click.group()
@@ -93,5 +93,7 @@ def _row(found: Any) -> dict[str, Any]:
         "journal_bytes": found.journal_bytes,
         "version": found.version,
         "settable": sorted(found.settable),
-        "attributes": {name: python_value(found.attributes[name]) for name in names},
+        "attributes": {
+            name: attribute_shown(name, python_value(found.attributes[name])) for name in names
+        },
     }

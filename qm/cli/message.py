@@ -339,9 +339,13 @@ def trace(connection: Connection, message_id: str, output: str) -> None:
         found = []
         for each in await queues_like(wire, kinds=_TRACED):
             where = control_pb2.QueueName(queue_id=each.queue_id)
-            for entry in await browse(wire, where) if each.message_count else ():
+            if not each.message_count:
+                continue
+            for entry in await browse(wire, where, with_bodies=False):
                 if entry.message_id == wanted:
-                    found.append(browsed_row(entry, "none") | {"queue": each.path_name})
+                    row = browsed_row(entry, "none")
+                    del row["bytes"], row["body"]
+                    found.append(row | {"queue": each.path_name})
         return found
 
     rows = connection.run(work)
@@ -351,13 +355,37 @@ def trace(connection: Connection, message_id: str, output: str) -> None:
 
 
 async def _send_packet(client: Any, targets: Sequence[str], packet: bytes) -> None:
+    """Send a packet again; one of a transaction in a transaction of its own."""
+    if not _is_transactional(packet):
+        await _send_in(client.main, targets, packet)
+        return
+    async with client.transaction() as transaction:
+        await _send_in(await transaction.session(), targets, packet, transaction.identifier)
+
+
+def _is_transactional(packet: bytes) -> bool:
+    from qm.wire.errors import ProtocolError
+    from qm.wire.user_message import parse_user_message
+
+    try:
+        message, _ = parse_user_message(packet, 0, len(packet))
+    except ProtocolError:
+        return False  # the node says what is wrong with it
+    return message.transaction is not None
+
+
+async def _send_in(
+    session: Any, targets: Sequence[str], packet: bytes, transaction: bytes = b""
+) -> None:
     from qm.client.errors import check_status
     from qm.pb import data_pb2
 
-    reply = await client.main.once(
+    reply = await session.once(
         lambda stubs: stubs.data.Send,
         lambda request: data_pb2.SendRequest(
-            request=request, messages=[data_pb2.OutgoingMessage(targets=targets, packet=packet)]
+            request=request,
+            messages=[data_pb2.OutgoingMessage(targets=targets, packet=packet)],
+            transaction=transaction,
         ),
     )
     for result in reply.results:

@@ -80,6 +80,17 @@ def instant(epoch_s: int | None) -> str:
     return datetime.fromtimestamp(epoch_s, UTC).isoformat().replace("+00:00", "Z")
 
 
+def attribute_shown(name: str, value: Any) -> Any:
+    """Return an attribute as people write it: GUIDs and times in words."""
+    from qm.names.guid import GUID_SIZE_BYTES, guid_text
+
+    if isinstance(value, bytes) and len(value) == GUID_SIZE_BYTES:
+        return guid_text(value) if any(value) else ""
+    if isinstance(value, int) and name.endswith("_time"):
+        return instant(value)
+    return value
+
+
 def _lines_within(value: Any) -> list[str]:
     """Return the lines below a name; none for what stands beside it."""
     match value:

@@ -8,6 +8,7 @@ import click
 
 from qm.cli.connection import Connection, connected
 from qm.cli.output import (
+    attribute_shown,
     confirm,
     dry_run_option,
     instant,
@@ -272,15 +273,4 @@ def _details(found: Any) -> dict[str, Any]:
     # `qm acl get` shows the security descriptor in words.
     names = sorted(set(found.attributes) - {"security"})
     values = {name: python_value(found.attributes[name]) for name in names}
-    return details | {"attributes": {name: _attribute(name, values[name]) for name in names}}
-
-
-def _attribute(name: str, value: Any) -> Any:
-    """Return an attribute as people write it: GUIDs and times in words."""
-    from qm.names.guid import GUID_SIZE_BYTES, guid_text
-
-    if isinstance(value, bytes) and len(value) == GUID_SIZE_BYTES:
-        return guid_text(value) if any(value) else ""
-    if isinstance(value, int) and name.endswith("_time"):
-        return instant(value)
-    return value
+    return details | {"attributes": {name: attribute_shown(name, values[name]) for name in names}}

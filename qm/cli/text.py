@@ -15,6 +15,6 @@ def printable(text: str) -> str:
 
 def preview(data: bytes) -> str:
     """The first bytes in hexadecimal, and how many there are."""
-    shown = data[:PREVIEW_MAX_BYTES].hex(" ", 4)
+    shown = data[:PREVIEW_MAX_BYTES].hex(" ", -4)
     more = "" if len(data) <= PREVIEW_MAX_BYTES else f" ... ({len(data)} bytes)"
     return shown + more

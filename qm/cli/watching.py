@@ -12,6 +12,10 @@ from qm.cli.output import instant, output_option, show_rows
 from qm.cli.text import printable
 
 TOP_QUEUES_MAX: Final = 100
+_SUBJECTS: Final = frozenset(
+    {"client_id", "lookup_identifier", "name", "node", "path_name", "queue.name", "queue.queue_id"}
+)
+"""Details of an event that say what it was about."""
 
 
 @click.command()
@@ -147,4 +151,8 @@ def _print(event: Any, output: str) -> None:
 
         click.echo("---\n" + yaml.safe_dump(fields, sort_keys=False), nl=False)
     else:
-        click.echo(printable(f"{fields['time']} {event.node} {event.kind}: {event.text}"))
+        subject = ", ".join(
+            f"{name}={event.details[name]}" for name in sorted(event.details) if name in _SUBJECTS
+        )
+        text = f"{event.text} ({subject})" if subject else event.text
+        click.echo(printable(f"{fields['time']} {event.node} {event.kind}: {text}"))

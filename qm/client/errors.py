@@ -1,6 +1,7 @@
 """What a call can end with, other than its answer."""
 
 from collections.abc import Iterable
+from typing import Final
 
 import grpc
 from google.rpc import error_details_pb2
@@ -10,6 +11,15 @@ from qm.wire.codes import ErrorCode, error_code_text
 
 _DOMAIN = "msmq"
 _Code = grpc.StatusCode
+_ADVICE: Final[dict[int, str]] = {
+    ErrorCode.MQ_ERROR_TRANSACTION_USAGE: "transactional queues take messages in transactions"
+    " only, and other queues none",
+    ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND: "there is no such queue",
+    ErrorCode.MQ_ERROR_ACCESS_DENIED: "the queue's access list does not allow it",
+    ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES: "a quota is reached: receive messages or raise it",
+    ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION: "queues of this kind are not for that",
+}
+"""Of refusals that come as a status, without the server's own words."""
 
 
 class ClientError(Exception):
@@ -61,7 +71,13 @@ class CallFailed(ClientError):
 def check_status(code: int) -> None:
     """Raise MqError for a status that is a failure."""
     if code & 0x8000_0000:
-        raise MqError(ErrorCode(code) if code in _KNOWN else code)
+        raise MqError(ErrorCode(code) if code in _KNOWN else code, status_text(code))
+
+
+def status_text(code: int) -> str:
+    """Return a refusal's name, and what to do about it if that is known."""
+    name, advice = error_code_text(code), _ADVICE.get(code, "")
+    return f"{name}: {advice}" if advice else name
 
 
 def error_of(failure: grpc.aio.AioRpcError) -> ClientError | None:

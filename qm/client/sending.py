@@ -3,32 +3,22 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from qm.client.errors import ClientError, MqError, Unavailable
+from qm.client.errors import ClientError, MqError, Unavailable, status_text
 from qm.client.message import Message, Sent
 from qm.client.session import Session
 from qm.pb import data_pb2
-from qm.wire.codes import MQ_OK, ErrorCode, error_code_text
+from qm.wire.codes import MQ_OK, ErrorCode
 
 BATCH_MESSAGES_MAX: Final = 512
 BATCH_BYTES_MAX: Final = 4 << 20
 """Bodies of one request; a single message may exceed it alone."""
-
-_ADVICE: Final[dict[int, str]] = {
-    ErrorCode.MQ_ERROR_TRANSACTION_USAGE: "transactional queues take messages in transactions"
-    " only, and other queues none",
-    ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND: "there is no such queue",
-    ErrorCode.MQ_ERROR_ACCESS_DENIED: "the queue's access list does not allow it",
-    ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES: "a quota is reached: receive messages or raise it",
-}
 
 
 class SendRefused(MqError):
     """One message of a run was refused, and those behind it were not looked at."""
 
     def __init__(self, code: int, sent: list[Sent]) -> None:
-        advice = _ADVICE.get(code, "")
-        name = error_code_text(code)
-        super().__init__(code, f"{name}: {advice}" if advice else name)
+        super().__init__(code, status_text(code))
         self.sent = sent
         """What became of those before it."""
 

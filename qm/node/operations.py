@@ -102,6 +102,7 @@ class NodeOperations:
                 tuple(link.connection_history),
                 link.resend_count,
                 link.next_resend_ms,
+                link.last_error,
             )
             for link in reply.links
         }
@@ -171,6 +172,10 @@ def _link(queue_id: int, report: LinkReport) -> relay_pb2.Link:
         + (f" error {entry.error:#010x}" if entry.error else "")
         for entry in report.connection_history
     )
+    newest = report.connection_history[-1] if report.connection_history else None
+    last_error = ""
+    if newest is not None and newest.error:
+        last_error = f"{newest.status.value} {newest.address_list}".rstrip()
     return relay_pb2.Link(
         queue_id=queue_id,
         state=OutgoingQueueState[report.state.name],
@@ -178,4 +183,5 @@ def _link(queue_id: int, report: LinkReport) -> relay_pb2.Link:
         connection_history=history,
         resend_count=report.eod_resend_count,
         next_resend_ms=report.eod_resend_time * 1000,
+        last_error=last_error,
     )

@@ -35,7 +35,7 @@ from qm.node.replicated import Hooks, ReplicatedConfig, ReplicatedStore
 from qm.node.rounds import Rounds
 from qm.node.scaled_away import scaled_away
 from qm.node.status import inspect_reply
-from qm.node.timekeeping import Timekeeper
+from qm.node.timekeeping import Timekeeper, wall_ms
 from qm.node.versions import Versions
 from qm.node.yielding import Yielding
 from qm.observe.metrics import Metrics
@@ -125,7 +125,8 @@ class Service:
             Diagnosis(config, metrics.registry, self.gauges.refresh),
             config.data,
         )
-        self._events = EventLog(self.replicated.now_ms)
+        # Of this node, like its log lines; cluster time is not known before the first entry.
+        self._events = EventLog(wall_ms)
         self._journal = Journal(self._events, metrics.counter("quorate_alarms_total"))
         self.api: Final = ApiServer(
             ApiConfig(

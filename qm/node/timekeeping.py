@@ -39,7 +39,7 @@ class Timekeeper:
         self._majority = majority
         self._offset = metrics.gauge("quorate_clock_offset_seconds")
         self._steps = metrics.counter("quorate_clock_steps_total")
-        self._difference_ms = _wall_ms() - _monotonic_ms()
+        self._difference_ms = wall_ms() - _monotonic_ms()
 
     async def before_leading(self) -> None:
         """Jump forward if there was nobody to stamp for long; else do nothing."""
@@ -68,20 +68,21 @@ class Timekeeper:
         asked_at = _monotonic_ms()
         replies = await self._inspect_all()
         late = (_monotonic_ms() - asked_at) // 2
-        return [reply.wall_clock_ms + late for reply in replies.values()] or [_wall_ms()]
+        return [reply.wall_clock_ms + late for reply in replies.values()] or [wall_ms()]
 
     async def watch(self) -> None:
         """Notice steps of the own wall clock; they concern operators alone."""
-        difference = _wall_ms() - _monotonic_ms()
+        difference = wall_ms() - _monotonic_ms()
         step, self._difference_ms = difference - self._difference_ms, difference
         if abs(step) > STEP_MS:
             self._steps.inc()
             logger.warning("the wall clock was set by %d ms: cluster time ignores it", step)
-        self._offset.set((_wall_ms() - self._clock.now_ms()) / 1000)
+        self._offset.set((wall_ms() - self._clock.now_ms()) / 1000)
         await asyncio.sleep(0)
 
 
-def _wall_ms() -> int:
+def wall_ms() -> int:
+    """Return what the machine's clock says, UTC."""
     return time.time_ns() // 1_000_000
 
 

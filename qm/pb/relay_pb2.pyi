@@ -769,7 +769,9 @@ Global___LinksRequest: _TypeAlias = LinksRequest  # noqa: Y015
 
 @_typing.final
 class Link(_message.Message):
-    """state: OutgoingQueueState of qm.model.elements. next_resend_ms: cluster time, 0 = none is due."""
+    """state: OutgoingQueueState of qm.model.elements. next_resend_ms: cluster time, 0 = none is due.
+    last_error: of the newest connection, empty if nothing is wrong with it.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -779,10 +781,12 @@ class Link(_message.Message):
     CONNECTION_HISTORY_FIELD_NUMBER: _builtins.int
     RESEND_COUNT_FIELD_NUMBER: _builtins.int
     NEXT_RESEND_MS_FIELD_NUMBER: _builtins.int
+    LAST_ERROR_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     state: _builtins.int
     resend_count: _builtins.int
     next_resend_ms: _builtins.int
+    last_error: _builtins.str
     @_builtins.property
     def next_hops(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -796,10 +800,11 @@ class Link(_message.Message):
         connection_history: _abc.Iterable[_builtins.str] | None = ...,
         resend_count: _builtins.int = ...,
         next_resend_ms: _builtins.int = ...,
+        last_error: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connection_history", b"connection_history", "next_hops", b"next_hops", "next_resend_ms", b"next_resend_ms", "queue_id", b"queue_id", "resend_count", b"resend_count", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connection_history", b"connection_history", "last_error", b"last_error", "next_hops", b"next_hops", "next_resend_ms", b"next_resend_ms", "queue_id", b"queue_id", "resend_count", b"resend_count", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

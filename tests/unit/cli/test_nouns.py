@@ -15,10 +15,12 @@ from qm.cli.connection import EXIT_NOT_ALLOWED, EXIT_REFUSED, EXIT_UNAVAILABLE
 from qm.cli.main import main
 from qm.client.blocking import BlockingClient
 from qm.client.wire import Tls
+from tests.drills.processes import until
 from tests.unit.client.threaded import threaded_node
 
 ORDERS = ".\\private$\\orders"
 USAGE = 2
+WAIT_S = 30.0
 
 
 class Qm:
@@ -84,9 +86,9 @@ def test_a_queue_s_life(qm: Qm) -> None:
     shown = qm.json("queue", "show", path)
     assert (shown["label"], shown["attributes"]["privacy_level"]) == ("M", 2)
     assert shown["attributes"]["authentication"]
-    assert [row["path_name"] for row in qm.json("queue", "list", "--pattern", "*life")] == [
-        "QUORATE\\private$\\life"
-    ]
+    (listed,) = qm.json("queue", "list", "--pattern", "*life")
+    assert listed["path_name"] == "QUORATE\\private$\\life"
+    assert listed["format_name"] == shown["format_name"]
     qm("queue", "set", path, exit_code=USAGE)
     assert "0 messages" in qm("queue", "delete", path, "--dry-run").stderr
     qm("queue", "delete", path, exit_code=1, stdin="n\n")
@@ -146,6 +148,7 @@ def test_more_messages_than_one_call_gives(qm: Qm, orders: str) -> None:
         ("xml", "a<b", 0, "<string>a&lt;b</string>"),
         ("xml", "<order><id>7</id></order>", 0, "<order>\n  <id>7</id>\n</order>"),
         ("hex", "00ff10", 0x2011, "00ff10"),
+        ("hex", "00ff1020deadbeef42", 0x2011, "00ff1020 deadbeef 42"),
     ],
 )
 def test_bodies_of_every_form(
@@ -168,15 +171,37 @@ def test_a_body_from_a_file_and_from_standard_input(qm: Qm, orders: str, tmp_pat
     qm("message", "send", "no queue", "--body", "x", exit_code=USAGE)
 
 
-def test_a_transactional_queue_wants_transactions(qm: Qm) -> None:
+def test_a_transactional_queue_wants_transactions(qm: Qm, orders: str, tmp_path: Path) -> None:
     path = ".\\private$\\tx"
     qm("queue", "create", path, "--transactional")
     refused = qm("message", "send", path, "--body", "x", exit_code=EXIT_REFUSED)
     assert "MQ_ERROR_TRANSACTION_USAGE" in refused.stderr
     qm("message", "send", path, "--body", "x", "--transactional")
-    (found,) = qm.json("message", "receive", path)
+    (found,) = qm.json("message", "peek", path)
     assert found["transactional"]
+    place, file = str(found["lookup_id"]), str(tmp_path / "message")
+    refused = qm("message", "copy", path, place, "--to", orders, exit_code=EXIT_REFUSED)
+    assert "MQ_ERROR_TRANSACTION_USAGE: transactional queues" in refused.stderr
+    qm("message", "copy", path, place, "--to", path)
+    qm("message", "save", path, place, file)
+    qm("message", "load", path, file)
+    assert bodies(qm.json("message", "receive", path, "--count", "9")) == ["x", "x", "x"]
+    assert qm.json("message", "peek", orders, exit_code=1) == []
     qm("queue", "delete", path, "--yes")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DIRECT=HTTP://host/msmq/orders",
+        "DL=11111111-1111-1111-1111-111111111111",
+        "MULTICAST=224.1.1.1:9000",
+    ],
+)
+def test_what_is_not_delivered_yet_is_refused_with_its_code(qm: Qm, name: str) -> None:
+    for verb in (("send", name, "--body", "x"), ("receive", name)):
+        refused = qm("message", *verb, exit_code=EXIT_REFUSED)
+        assert "MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION: " in refused.stderr
 
 
 def test_messages_move_are_copied_returned_and_traced(qm: Qm, orders: str) -> None:
@@ -217,6 +242,8 @@ def test_the_queue_manager_is_shown_and_set(qm: Qm) -> None:
     assert {"aliases", "journal_quota"} <= set(shown["settable"])
     qm("manager", "set", "journal_quota=4321", "aliases=one.example,two.example")
     attributes = qm.json("manager", "show")["attributes"]
+    assert attributes["identifier"] == shown["identifier"]
+    assert attributes["create_time"].endswith("Z")
     assert attributes["journal_quota"] == 4321
     assert attributes["aliases"] == ["one.example", "two.example"]
     for wrong in ("journal_quota=many", "nothing=1", "journal_quota"):
@@ -240,7 +267,8 @@ def test_a_journal_is_browsed_and_replayed(qm: Qm, orders: str) -> None:
     send(qm, orders, "kept")
     qm("message", "receive", orders)
     (copy,) = qm.json("journal", "list", orders)
-    assert copy["body"] == "kept"
+    assert (copy["body"], copy["bytes"]) == ("kept", len("kept"))
+    assert copy["packet_bytes"] > copy["bytes"]
     qm("journal", "replay", orders, str(copy["lookup_id"]))
     assert bodies(qm.json("message", "receive", orders)) == ["kept"]
     assert isinstance(qm.json("journal", "list"), list)
@@ -274,6 +302,7 @@ def test_outgoing_queues_are_listed_paused_and_resumed(qm: Qm) -> None:
     send(qm, far, "x")
     (row,) = qm.json("outgoing", "list")
     assert (row["waiting"], row["unacknowledged"]) == (1, 0)
+    assert until(lambda: qm.json("outgoing", "show", far)["last_error"], bool, WAIT_S)
     qm("outgoing", "pause", far)
     assert qm.json("outgoing", "show", far)["state"] == "on_hold"
     qm("outgoing", "resume", far)
@@ -333,6 +362,8 @@ def test_the_cluster_says_how_it_is(qm: Qm, orders: str) -> None:
     assert any(row["path_name"].endswith("orders") for row in qm.json("top", "--once"))
     lines = [json.loads(line) for line in qm("events", "-o", "json").stdout.splitlines()]
     assert any(event["name"].endswith("CreateQueue") for event in lines)
+    assert all(event["time"].startswith("20") for event in lines)
+    assert "CreateQueue by admin: OK (path_name=QUORATE\\private$\\orders)" in qm("events").stdout
 
 
 def test_completion_is_a_script(qm: Qm) -> None:
