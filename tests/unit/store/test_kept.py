@@ -6,16 +6,21 @@ from pathlib import Path
 import pytest
 
 from qm.model import commands
+from qm.model.commands import Command
 from qm.model.effects import Applied, EffectKind
 from qm.model.state import Table
 from qm.store.chain import CHAIN_START, META_CHAIN, chained
 from qm.store.codec import array_bytes
-from qm.store.kept import INDEX_END, Exported, KeptEntry, unpack_kept
+from qm.store.kept import INDEX_END, LONG_RUN, Exported, KeptEntry, unpack_kept
 from raft.types import Configuration, SnapshotMeta
 from tests.unit.model.world import packet, request
 from tests.unit.store.test_store import Node, arrivals, receive, setup_commands, workload
 
 QUEUE = 6
+COLUMNS = (
+    "queue_ids", "lookup_identifiers", "reasons", "message_ordinals", "sizes_bytes",
+    "body_indexes", "body_ordinals", "command_ends",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -96,10 +101,7 @@ def test_a_row_says_what_apply_said(node: Node) -> None:
     before, row = kept(node)
     effects = applied.effects
     assert bytes(row.kinds) == bytes(effects.kinds) == bytes((1, 1, 5, 5))
-    for column in (
-        "queue_ids", "lookup_identifiers", "reasons", "message_ordinals", "sizes_bytes",
-        "body_indexes", "body_ordinals", "command_ends",
-    ):  # fmt: skip
+    for column in COLUMNS:
         assert bytes(getattr(row, column)) == array_bytes(getattr(effects, column)), column
     assert bytes(row.source_queue_managers) == b"".join(effects.source_queue_managers)
     assert effects.command_ends.tolist() == [2, 4, 4]
@@ -113,6 +115,26 @@ def test_a_row_says_what_apply_said(node: Node) -> None:
     assert row.total_bytes == before.data_bytes + row.data_bytes
     assert row.names == {QUEUE: "vhost\\orders"}
     assert not row.needs_commands
+
+
+def test_a_row_of_long_runs_says_what_apply_said(node: Node) -> None:
+    """Those are cut out of keys and rows as bytes; of an entry with something else before them."""
+    count = LONG_RUN
+    several: list[Command] = [arrivals(*(packet(n) for n in range(1, 2 * count + 1))), receive(2, 2 * count)]
+    mixed: list[Command] = [
+        arrivals(packet(2 * count + 1)),
+        commands.PurgeQueue(request(), QUEUE, ()),
+        arrivals(*(packet(n) for n in range(1000, 1000 + 2 * count))),
+    ]
+    applied = node.put(several, mixed)
+    for row, one in zip(kept(node)[1:], applied, strict=True):
+        effects = one.effects
+        assert len(row.kinds) >= 2 * count
+        assert bytes(row.kinds) == bytes(effects.kinds)
+        for column in COLUMNS:
+            assert bytes(getattr(row, column)) == array_bytes(getattr(effects, column)), column
+        assert bytes(row.source_queue_managers) == b"".join(effects.source_queue_managers)
+        assert row.names == {QUEUE: "vhost\\orders"}
 
 
 def test_a_queue_that_goes_has_its_name_to_the_end(node: Node) -> None:
