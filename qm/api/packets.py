@@ -33,6 +33,7 @@ from qm.model.records import GUID_NULL, QueueManager
 from qm.names.direct import AnyDirectName
 from qm.names.errors import QueueNameError
 from qm.names.format_name import (
+    MultipleElementName,
     PrivateName,
     PublicName,
     parse_format_name,
@@ -339,6 +340,8 @@ def _destination_type(destination: str) -> DestinationQueueType:
         return DestinationQueueType.PUBLIC_QUEUE
     if isinstance(name, PrivateName) and not name.journal:
         return DestinationQueueType.PRIVATE_QUEUE
+    if isinstance(name, MultipleElementName):
+        raise InvalidArgument("targets[0]", f"{destination!r} names several: give each by itself")
     raise MsmqError(
         ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, f"nobody can send to {destination!r}"
     )
