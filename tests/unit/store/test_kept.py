@@ -120,7 +120,10 @@ def test_a_row_says_what_apply_said(node: Node) -> None:
 def test_a_row_of_long_runs_says_what_apply_said(node: Node) -> None:
     """Those are cut out of keys and rows as bytes; of an entry with something else before them."""
     count = LONG_RUN
-    several: list[Command] = [arrivals(*(packet(n) for n in range(1, 2 * count + 1))), receive(2, 2 * count)]
+    several: list[Command] = [
+        arrivals(*(packet(n) for n in range(1, 2 * count + 1))),
+        receive(2, 2 * count),
+    ]
     mixed: list[Command] = [
         arrivals(packet(2 * count + 1)),
         commands.PurgeQueue(request(), QUEUE, ()),
