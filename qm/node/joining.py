@@ -99,7 +99,7 @@ class Steps:
         born = [name for name, state in states.items() if state.is_provisioned]
         if born:
             raise JoinRefused(
-                f"{', '.join(born)} belong to a cluster that is born already: a second birth would"
+                f"{', '.join(sorted(born))} belong to a cluster that is born already: a second birth would"
                 " make two queue managers of one; use `qm node join` for a node that lacks"
             )
         clusters = {state.cluster for state in states.values() if state.cluster}
