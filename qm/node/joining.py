@@ -96,10 +96,10 @@ class Steps:
 
     def _common_cluster(self, states: Mapping[str, relay_pb2.InspectReply]) -> bytes:
         """Return the cluster's id if a birth was broken off, empty if there was none."""
-        born = [name for name, state in states.items() if state.is_provisioned]
+        born = sorted(name for name, state in states.items() if state.is_provisioned)
         if born:
             raise JoinRefused(
-                f"{', '.join(sorted(born))} belong to a cluster that is born already: a second birth would"
+                f"{', '.join(born)} belong to a cluster that is born already: a second birth would"
                 " make two queue managers of one; use `qm node join` for a node that lacks"
             )
         clusters = {state.cluster for state in states.values() if state.cluster}
