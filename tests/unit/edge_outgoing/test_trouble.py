@@ -12,10 +12,15 @@ from qm.model.elements import OutgoingAdminState, QueueAccessType
 from qm.model.limits import PACKET_MAX_BYTES
 from qm.names.guid import guid_text
 from qm.session import (
+    CloseReason,
     ConnectionStatus,
     OutgoingState,
     SessionConfig,
 )
+from qm.wire.internal import SessionAck
+from qm.wire.packet import write_packet
+from qm.wire.session_header import SessionHeader
+from tests.unit.edge.world import lines_of
 from tests.unit.edge_outgoing.world import (
     PEER_GUID,
     Peer,
@@ -196,6 +201,39 @@ def test_a_silent_peer_is_given_up_after_the_ack_wait() -> None:
             peer.is_deaf = False
             await cluster.retry(queue)
             await until(lambda: not cluster.waiting(queue))
+
+    run(scenario())
+
+
+def test_a_peer_that_acknowledges_what_was_not_sent_to_it_is_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        port = free_port(HOST, OTHER_HOST)
+        async with (
+            Peer(HOST, port) as forger,
+            Peer(OTHER_HOST, port, b"OTHR" * 4) as honest,
+            SendingCluster(port) as cluster,
+        ):
+            forger.is_acknowledging = honest.is_acknowledging = False
+            queue = cluster.send(forger.address, 3)
+            other = cluster.send(honest.address, 3)
+            await until(lambda: len(forger.raw) == len(honest.raw) == 3)
+            transport = forger.connections[0].transport
+            assert transport is not None
+            transport.write(write_packet(SessionAck(SessionHeader(4, 0, 0, 0, 0, 64))))
+            reason = CloseReason.FALSE_ACKNOWLEDGEMENT.value
+            await until(lambda: cluster.metric("quorate_sessions_closed_total", reason=reason) == 1)
+            (line,) = lines_of(caplog, f"session_closed_{reason}")
+            assert (line["reason"], line["address"]) == (reason, HOST)
+            assert cluster.waiting(queue) == 3, "nothing of it counts"
+            honest.is_acknowledging = True
+            honest.connections[0].settle()
+            await until(lambda: not cluster.waiting(other))
+            forger.is_acknowledging = True
+            await cluster.retry(queue)
+            await until(lambda: not cluster.waiting(queue))
+            assert forger.bodies == [0, 1, 2]
 
     run(scenario())
 
