@@ -249,9 +249,7 @@ class Driver(Generic[ResultT]):
         try:
             async with asyncio.timeout(TRANSFER_WAIT_MS / 1000):
                 while self._soft_state.role is Role.LEADER and to != self._soft_state.leader:
-                    if self._leadership_changed is None:
-                        self._leadership_changed = self._loop.create_future()
-                    await asyncio.shield(self._leadership_changed)
+                    await self._another_leadership()
         except TimeoutError:
             raise Busy(f"{to} did not take over") from None
 
@@ -267,9 +265,18 @@ class Driver(Generic[ResultT]):
                 heir = self.heir()
                 if heir is not None:
                     await self.transfer(heir)
+                    # The heir may need this vote, which leaves after a sync.
+                    while self._soft_state.leader is None:
+                        await self._another_leadership()
         except (TimeoutError, Busy, NotLeader) as error:
             logger.warning("stopping without handing over: %r", error)
         await self.abort()
+
+    async def _another_leadership(self) -> None:
+        """Wait until role, leader or term change."""
+        if self._leadership_changed is None:
+            self._leadership_changed = self._loop.create_future()
+        await asyncio.shield(self._leadership_changed)
 
     async def abort(self) -> None:
         """Close without finishing anything; what is durable stays."""

@@ -274,6 +274,18 @@ class TestLeaderChanges:
 
         in_group(tmp_path, scenario, eager="a.1", core=NO_TIMEOUTS)
 
+    def test_stop_votes_for_the_heir(self, tmp_path: Path) -> None:
+        async def scenario(group: Group) -> None:
+            await group.found()
+            old = await group.leader()
+            heir, slow = await group.followers()
+            slow.disk.hang()
+            assert await propose_all(old, ["one"]) == [0]
+            await old.driver.stop()
+            assert is_leading(heir), "nobody else could have voted"
+
+        in_group(tmp_path, scenario, eager="a.1", core=NO_TIMEOUTS)
+
 
 class TestReads:
     def test_a_read_sees_what_was_answered_before_it(self, tmp_path: Path) -> None:
