@@ -86,7 +86,14 @@ test-image: $(CHART)  ## build the image twice, compare every byte, start it as 
 test-image-spark: $(SPARK) $(CHART)  ## build the image of audits and run it: as a job, as Spark's driver and executor (as test-image)
 	$(BIN)/python -m tests.image.spark
 
-test-spark: $(SPARK)  ## the data pipeline's jobs on an embedded Spark (Java 17)
+# An S3-compatible server, likewise.
+MOTO := build/moto/.installed
+$(MOTO): | $(VENV)/bin/python
+	$(PYTHON) -m venv build/moto
+	build/moto/bin/python -m pip --disable-pip-version-check --quiet install 'moto[s3,server]==5.2.5'
+	@touch $@
+
+test-spark: $(SPARK) $(MOTO)  ## the data pipeline's jobs on an embedded Spark (Java 17), archives on disk and behind S3
 	$(BIN)/python -m pytest -q --timeout 900 tests/spark
 
 ROUNDS ?= 1

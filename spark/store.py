@@ -8,6 +8,8 @@ from qm.archive.destination import DestinationError, file_system, open_destinati
 
 _SPARK_SCHEMES: Final = {"s3": "s3a", "gs": "gs", "abfs": "abfs", "file": "file"}
 """Spark's names of the file systems that pyarrow calls otherwise."""
+_BUCKETS: Final = frozenset({"s3", "gs"})
+"""Whose root is a bucket and a folder, whatever else the URL says."""
 
 
 class ArchiveStore:
@@ -27,11 +29,15 @@ class ArchiveStore:
             ) from error
 
     def spark_path(self, path: str) -> str:
-        """Return a path as Spark's readers and writers want it."""
+        """Return a path as Spark's readers and writers want it.
+
+        What else an object store's URL says, server and credentials, Spark's own settings say.
+        """
         scheme, separator, rest = self.url.partition("://")
         if not separator:
             return f"{self.url}/{path}"
-        return f"{_SPARK_SCHEMES.get(scheme, scheme)}://{rest}/{path}"
+        place = self._root if scheme in _BUCKETS else rest
+        return f"{_SPARK_SCHEMES.get(scheme, scheme)}://{place}/{path}"
 
     def names(self, folder: str, base: str) -> list[str]:
         """Return the paths of all files called `base` below a folder, sorted."""

@@ -78,7 +78,7 @@ class Told:
 
 
 def archiver_of(
-    node: Node, url: Path, told: Told | None = None, config: ArchiverConfig = CONFIG
+    node: Node, url: Path | str, told: Told | None = None, config: ArchiverConfig = CONFIG
 ) -> Archiver:
     """Return an archiver that holds the node's log."""
     told = told or Told()
@@ -95,7 +95,7 @@ def archiver_of(
 
 
 def export(
-    node: Node, url: Path, told: Told | None = None, config: ArchiverConfig = CONFIG
+    node: Node, url: Path | str, told: Told | None = None, config: ArchiverConfig = CONFIG
 ) -> None:
     """Export everything there is."""
 
