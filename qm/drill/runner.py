@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Final
 
@@ -15,7 +15,7 @@ from qm.drill.leaders import leader_of, watch_leaders
 from qm.drill.queues import make_queues, remove_queues
 from qm.drill.scenario import Scenario
 from qm.drill.target import Ability, Target
-from qm.load.history import HistoryEvent, read_history
+from qm.load.history import EventKind, HistoryEvent, read_history
 from qm.load.receiver import Mode
 from qm.load.run import Plan, Reading, Run
 from qm.load.timeline import acknowledgement_gaps, faults
@@ -169,7 +169,7 @@ async def run_round(
     queues: Sequence[Queue] = ()
     try:
         through = await target.front(scenario.through) if scenario.through else ""
-        nodes = [node.name for node in target.nodes]
+        hosts = {node.name: node.host for node in target.nodes}
         prefix = f"drill.{scenario.name}.{settings.seed}"
         queues = await make_queues(wire, prefix, through)
         plan = _plan(target, scenario, settings, queues, through)
@@ -189,7 +189,7 @@ async def run_round(
             verdict = await run.verdict()
         gap_ms = surviving_gap_ms(
             read_history(plan.history),
-            [through] if through else nodes,
+            {through: through} if through else hosts,
             stage.struck,
             first=len(plan.senders) if through else 1,
         )
@@ -212,25 +212,32 @@ async def _settled(run: Run) -> tuple[bool, str]:
 
 def surviving_gap_ms(
     history: Sequence[HistoryEvent],
-    nodes: Sequence[str],
+    hosts: Mapping[str, str],
     struck: Sequence[Sequence[str]],
     *,
     first: int = 1,
 ) -> float:
-    """Return the longest gap of any fault, as the senders of nodes that it did not strike felt it.
+    """Return the longest gap of any fault, as the senders at nodes that it did not strike felt it.
 
-    Sender `first` + k is at node k first; a sender that moved on is where the gap of its own fault
-    is over.
+    `hosts`: of the nodes, by name. Sender `first` + k begins at node k; one whose session broke
+    goes on where it says.
     """
+    names = {host: name for name, host in hosts.items()}
+    where = {f"sender-{number}": name for number, name in enumerate(hosts, first)}
     gaps = {
-        node: acknowledgement_gaps(e for e in history if e.client == f"sender-{number}")
-        for number, node in enumerate(nodes, first)
+        sender: acknowledgement_gaps(e for e in history if e.client == sender) for sender in where
     }
     longest = 0.0
-    for number, hit in enumerate(struck):
-        safe = [node for node in nodes if node not in hit] or list(nodes)
-        felt = faults(history, [gap for node in safe for gap in gaps[node]])
-        longest = max(longest, felt[number].gap_ms)
+    number = 0
+    for event in history:
+        if event.client in where and event.kind is EventKind.RECONNECTED:
+            where[event.client] = names.get(event.address, where[event.client])
+        if event.kind is EventKind.FAULT:
+            hit = struck[number]
+            safe = [sender for sender, node in where.items() if node not in hit] or list(where)
+            felt = faults(history, [gap for sender in safe for gap in gaps[sender]])
+            longest = max(longest, felt[number].gap_ms)
+            number += 1
     return longest
 
 

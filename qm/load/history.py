@@ -69,6 +69,8 @@ class HistoryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str = ""
     began_ns: int = 0
     """When a look was asked for; `time_ns` is when its answer came."""
+    address: str = ""
+    """Where a sender that reconnected is now."""
 
 
 _ENCODER = msgspec.json.Encoder()

@@ -305,6 +305,9 @@ class RecordingSender:
             self._record(self._event(EventKind.FINAL, planned, time.monotonic_ns(), detail))
 
     def _reconnected(self, why: str) -> None:
+        host, _ = self.link.address
         self._record(
-            HistoryEvent(time.monotonic_ns(), self.client, EventKind.RECONNECTED, detail=why)
+            HistoryEvent(
+                time.monotonic_ns(), self.client, EventKind.RECONNECTED, detail=why, address=host
+            )
         )

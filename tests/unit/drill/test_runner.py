@@ -16,6 +16,7 @@ from qm.load.checker import judge
 from qm.load.history import EventKind, HistoryEvent
 
 MS = 1_000_000
+HOSTS = {"n1": "127.0.0.1", "n2": "127.0.0.2"}
 
 
 def event(at_ms: int, client: str, kind: EventKind, **more: object) -> HistoryEvent:
@@ -39,10 +40,19 @@ def history() -> list[HistoryEvent]:
 
 
 def test_the_gap_that_counts_is_felt_at_nodes_that_were_not_struck() -> None:
-    nodes = ["n1", "n2"]
-    assert surviving_gap_ms(history(), nodes, [["n1"]]) == 40
-    assert surviving_gap_ms(history(), nodes, [["n2"]]) == 3010
-    assert surviving_gap_ms(history(), nodes, [["n1", "n2"]]) == 3010
+    assert surviving_gap_ms(history(), HOSTS, [["n1"]]) == 40
+    assert surviving_gap_ms(history(), HOSTS, [["n2"]]) == 3010
+    assert surviving_gap_ms(history(), HOSTS, [["n1", "n2"]]) == 3010
+
+
+def test_a_sender_that_moved_is_struck_where_it_is_now() -> None:
+    moved = [
+        event(500, "sender-1", EventKind.RECONNECTED, address=HOSTS["n2"]),
+        event(501, "sender-2", EventKind.RECONNECTED, address=HOSTS["n1"]),
+    ]
+    events = sorted([*history(), *moved], key=lambda e: e.time_ns)
+    assert surviving_gap_ms(events, HOSTS, [["n1"]]) == 3010
+    assert surviving_gap_ms(events, HOSTS, [["n2"]]) == 40
 
 
 def test_a_result_is_a_pass_only_if_every_round_is() -> None:
