@@ -86,8 +86,11 @@ class Reads:
                 return Outcome(MQ_OK, value=row)
             known = row.unpack() if row is not None else known
         found = self._find(command, queue, {result.number for result in known})
-        if not (known or found) and not self._clients.has_room(client):
-            return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
+        if not (known or found):
+            has_room = self._clients.has_room(client) and self._room(command) > 0
+            return Outcome(
+                MQ_OK if has_room else ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES, value=[]
+            )
         self._clients.add_results(command.client_id, found)
         results = sorted([*known, *found], key=lambda result: result.number) if known else found
         return Outcome(MQ_OK, value=results)
