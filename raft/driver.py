@@ -366,8 +366,11 @@ class Driver(Generic[ResultT]):
                 self._transport.send(messages)
             step = replica.poll()
             self._take(step)
-            if step.sync is not None and replica.has_work():
-                # The sync begins before the state machine takes its time.
+            if (step.sync is not None and replica.has_work()) or (
+                step.results and replica.is_behind
+            ):
+                # The sync begins before the state machine takes its time, and everything else has
+                # its turn between two batches of entries.
                 self._schedule_turn()
                 break
         else:

@@ -283,12 +283,17 @@ class Replica(Generic[ResultT]):
             self._core.has_ready()
             or self._outbox
             or (self._needs_sync and self._sync is None)
-            or self._appliable() > self._applied
+            or self.is_behind
             or self._new_install is not None
             or self._restored_index
             or self._alarms
             or (self._reads and self._reads[0][0] <= self._applied and self._install is None)
         )
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is more to apply."""
+        return self._appliable() > self._applied
 
     def outgoing(self) -> tuple[Envelope, ...]:
         """Begin a poll: return what may leave before anything is written, so that peers need not
@@ -457,7 +462,9 @@ class Replica(Generic[ResultT]):
         return () if self._has_put_off_apply else self._apply(upto)
 
     def _apply(self, upto: int) -> tuple[Applied[ResultT], ...]:
-        entries = self._core.entries(self._applied + 1, upto + 1, self._config.apply_batch_bytes)
+        first, config = self._applied + 1, self._config
+        end = min(upto + 1, first + config.apply_batch_entries)
+        entries = self._core.entries(first, end, config.apply_batch_bytes)
         data = [entry for entry in entries if entry.kind is EntryKind.DATA]
         try:
             results = iter(self._machine.apply(data) if data else ())

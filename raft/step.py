@@ -21,8 +21,10 @@ class ReplicaConfig(msgspec.Struct, frozen=True):
     core: CoreConfig
     cluster: bytes
     """16 bytes, the same on every node of a cluster and in no other."""
-    apply_batch_bytes: int = 4 << 20
+    apply_batch_bytes: int = 1 << 20
     """Of entries applied in one `poll`."""
+    apply_batch_entries: int = 64
+    """Small ones may be dear: who catches up must hear and vote meanwhile."""
     log_retain_bytes: int = 256 << 20
     """Of applied entries kept for followers that lag; beyond it they get a snapshot."""
     segment_bytes: int = 64 << 20

@@ -292,6 +292,22 @@ def test_applying_is_bounded_per_poll(tmp_path: Path) -> None:
     cluster.close()
 
 
+def test_applying_is_bounded_by_entries_too(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, "a", apply_batch_entries=3)
+    leader = cluster.elect("a")
+    leader.auto_sync = False
+    for _ in range(8):
+        leader.replica.propose(b"")
+    leader.work()
+    leader.finish_sync()
+    counts = []
+    while leader.replica.has_work():
+        counts.append(len(leader.step().results))
+    assert max(counts) == 3
+    assert sum(counts) == 8
+    cluster.close()
+
+
 def test_a_restart_applies_what_the_machine_lost(cluster: Cluster) -> None:
     """The log is its write-ahead log."""
     cluster.elect("a")

@@ -1,7 +1,7 @@
 """A driver's promises to those who propose, read and operate."""
 
 import asyncio
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -352,6 +352,25 @@ class TestMembers:
                 await leader.driver.change_members(AddLearner(gone.node))
 
         in_group(tmp_path, scenario)
+
+    def test_who_catches_up_leaves_the_loop_to_others(self, tmp_path: Path) -> None:
+        async def scenario(group: Group) -> None:
+            await group.found()
+            leader = await group.leader()
+            behind = (await group.followers())[0]
+            await behind.driver.abort()
+            for number in range(40):
+                await propose_all(leader, [f"{number}"])
+            before = behind.machine.entries
+            await behind.start()
+            applied = [before]
+            while applied[-1] < before + 40:
+                await asyncio.sleep(0)
+                applied.append(behind.machine.entries)
+            steps = [later - earlier for earlier, later in pairwise(applied)]
+            assert max(steps) <= 6, "a round of the loop has two turns at most, a turn one batch"
+
+        in_group(tmp_path, scenario, replica={"apply_batch_entries": 3})
 
     def test_a_follower_far_behind_gets_a_snapshot(self, tmp_path: Path) -> None:
         async def scenario(group: Group) -> None:
