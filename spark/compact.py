@@ -7,13 +7,13 @@ third witness. Only then anything old may be dropped.
 """
 
 import logging
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Final
 
 import msgspec
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from qm.archive.manifest import MANIFEST_NAME
 from qm.archive.schema import Part
@@ -26,10 +26,10 @@ from qm.store.backup import (
     BackupHead,
 )
 from spark.base import BASE_NAME, BASE_SCHEMA, Base, base_folder, find_bases
+from spark.ends import ends_of_files
 from spark.engine import stage
-from spark.files import folder_of
+from spark.files import FileProblem, folder_of
 from spark.ranges import Ranges, altered_files, find_ranges
-from spark.reading import read_part
 from spark.replay import Replayed, ReplayPlan, run_replay
 from spark.standing import last_audited
 from spark.store import ArchiveStore
@@ -105,15 +105,9 @@ def run_compaction(spark: SparkSession, store: ArchiveStore, options: CompactOpt
     old = bases[-1] if bases else None
     low = old.index if old is not None else 0
     ranges = find_ranges(store, options.cluster, low)
-    if options.hashes_files:
-        _stage(spark, "hash files")
-        ranges.leave_out(altered_files(spark, store, ranges, {Part.ENTRIES}))
+    done = _made_of_whole_files(spark, store, options, old, ranges)
     problems = [f"{problem.path} {problem.detail}" for problem in base_problems]
     problems += [f"{problem.path} {problem.detail}" for problem in ranges.problems]
-    end = _end(spark, store, ranges, low, options.upto)
-    if end is None:
-        return Compacted(cluster=options.cluster, built_from=low, index=low, problems=problems)
-    done = _compact(spark, store, options.cluster, old, ranges, end)
     done = msgspec.structs.replace(done, problems=[*done.problems, *problems])
     if options.drops_old and not done.is_refused:
         done = msgspec.structs.replace(done, dropped=_drop_old(store, bases, done))
@@ -124,38 +118,77 @@ def _stage(spark: SparkSession, name: str) -> None:
     stage(spark, "compaction", name)
 
 
+def _made_of_whole_files(
+    spark: SparkSession,
+    store: ArchiveStore,
+    options: CompactOptions,
+    old: Base | None,
+    ranges: Ranges,
+) -> Compacted:
+    """Make a base while files are hashed; once more if some are not what they were."""
+    cluster, low = options.cluster, old.index if old is not None else 0
+    end = _end(spark, store, ranges, low, options.upto)
+    if end is None:
+        if options.hashes_files:
+            ranges.leave_out(_altered(spark, store, ranges))
+        return Compacted(cluster=cluster, built_from=low, index=low)
+    if not options.hashes_files:
+        return _finished(store, end, _built(spark, store, cluster, old, ranges, end))
+    with ThreadPoolExecutor(1, "hashes") as pool:
+        hashed = pool.submit(_altered, spark, store, ranges)
+        built = _built(spark, store, cluster, old, ranges, end)
+        altered = hashed.result()
+    if not altered:
+        return _finished(store, end, built)
+    ranges.leave_out(altered)
+    return _made_of_whole_files(spark, store, replace(options, hashes_files=False), old, ranges)
+
+
+def _altered(spark: SparkSession, store: ArchiveStore, ranges: Ranges) -> list[FileProblem]:
+    _stage(spark, "hash files")
+    return altered_files(spark, store, ranges, {Part.ENTRIES})
+
+
 def _end(
     spark: SparkSession, store: ArchiveStore, ranges: Ranges, low: int, upto: int | None
 ) -> _End | None:
     """Return where the new base will stand; None when there is nothing to compact."""
     highest = ranges.majority_last() if upto is None else upto
-    entries = read_part(spark, store, ranges, Part.ENTRIES).where(
-        (F.col("group") == GROUP) & (F.col("index") > low) & (F.col("index") <= highest)
-    )
-    is_told = F.col("audit_mark").isNotNull() & F.col("digest").isNotNull()
-    (last,) = entries.agg(
-        F.max("index").alias("entry"), F.max(F.when(is_told, F.col("index"))).alias("mark")
-    ).collect()
-    index = last["entry"] if upto is not None else last["mark"] or last["entry"]
-    if index is None:
+    found = ends_of_files(spark, store, ranges, low, highest)
+    ends = [(manifest, end) for manifest, end in found if manifest.group == GROUP]
+    if not ends:
         return None
-    told = entries.where((F.col("index") == index) & is_told).select("node", "digest").distinct()
-    return _End(index, {row["node"]: bytes(row["digest"]).hex() for row in told.collect()})
+    last = max(end.last for _, end in ends)
+    mark = max(end.mark for _, end in ends)
+    index = last if upto is not None else mark or last
+    return _End(index, {m.node: end.digest for m, end in ends if end.mark == index})
 
 
-def _compact(
+@dataclass(frozen=True)
+class _Built:
+    """A state that was built twice, or why it was not."""
+
+    built_from: int
+    folder: str
+    replayed: Replayed
+    base: Base
+    problem: str = ""
+
+
+def _built(
     spark: SparkSession,
     store: ArchiveStore,
     cluster: str,
     old: Base | None,
     ranges: Ranges,
     end: _End,
-) -> Compacted:
+) -> _Built:
+    """Write the state at the end, from the old base and the log, and build it again from that."""
     low = old.index if old is not None else 0
     folder = base_folder(cluster, end.index)
     store.remove_folder(folder)
     _stage(spark, "replay")
-    built = run_replay(
+    replayed = run_replay(
         spark,
         ReplayPlan(
             url=store.url,
@@ -166,28 +199,38 @@ def _compact(
             output=folder,
         ),
     )
-    problem = _problem_of_built(built, end)
-    if problem:
+    base = _base_of(cluster, low, replayed)
+    problem = _problem_of_built(replayed, end)
+    if not problem:
+        _stage(spark, "rebuild from the new base")
+        plan = ReplayPlan(url=store.url, group=GROUP, base=base, upto=base.index, is_verified=True)
+        again = run_replay(spark, plan)
+        problem = _problem_of_again(replayed, again)
+        base = msgspec.structs.replace(base, messages=again.messages)
+    return _Built(low, folder, replayed, base, problem)
+
+
+def _finished(store: ArchiveStore, end: _End, built: _Built) -> Compacted:
+    """Have the base exist if it is to be believed."""
+    base, replayed, folder = built.base, built.replayed, built.folder
+    if built.problem:
         store.remove_folder(folder)
-        return Compacted(cluster=cluster, built_from=low, index=low, problems=[problem])
-    base = _base_of(cluster, low, built)
-    _stage(spark, "rebuild from the new base")
-    plan = ReplayPlan(url=store.url, group=GROUP, base=base, upto=base.index, is_verified=True)
-    again = run_replay(spark, plan)
-    problem = _problem_of_again(built, again)
-    if problem:
-        store.remove_folder(folder)
-        return Compacted(cluster=cluster, built_from=low, index=low, problems=[problem])
-    store.write(f"{folder}/{MANIFEST_FILE}", _encoded(_backup_of(base, built)))
+        return Compacted(
+            cluster=base.cluster,
+            built_from=built.built_from,
+            index=built.built_from,
+            problems=[built.problem],
+        )
+    store.write(f"{folder}/{MANIFEST_FILE}", _encoded(_backup_of(base, replayed)))
     store.write(f"{folder}/{BASE_NAME}", _encoded(base))
     return Compacted(
-        cluster=cluster,
-        built_from=low,
+        cluster=base.cluster,
+        built_from=built.built_from,
         index=base.index,
-        entries=built.entries,
-        data_bytes=built.data_bytes,
+        entries=replayed.entries,
+        data_bytes=replayed.data_bytes,
         messages=base.messages,
-        replay_cpu_s=round(built.cpu_s, 3),
+        replay_cpu_s=round(replayed.cpu_s, 3),
         stream_bytes=base.stream_bytes,
         digest=base.digest,
         told_by=sorted(end.told),
@@ -212,11 +255,8 @@ def _problem_of_built(built: Replayed, end: _End) -> str:
 def _problem_of_again(built: Replayed, again: Replayed) -> str:
     if again.problem:
         return f"the new base cannot be read back: {again.problem}"
-    if (again.index, again.digest, again.messages) != (built.index, built.digest, built.messages):
-        return (
-            f"the new base gives the state {again.digest} with {again.messages} messages, the log"
-            f" {built.digest} with {built.messages}"
-        )
+    if (again.index, again.digest) != (built.index, built.digest):
+        return f"the new base gives the state {again.digest}, the log {built.digest}"
     return ""
 
 

@@ -20,6 +20,8 @@ PARTITION_ROWS: Final = 250_000
 """Of operations: some 50 MB in memory, whatever they compress to."""
 PARTITIONS_MIN: Final = 2
 PARTITIONS_MAX: Final = 20_000
+POOL_PROPERTY: Final = "spark.scheduler.pool"
+"""Of a thread: jobs of different pools share the slots, whichever came first."""
 
 
 class SparkFailed(Exception):
@@ -44,6 +46,7 @@ def session(engine: Engine) -> Iterator[SparkSession]:
         SparkSession.builder.appName("quorate")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.parquet.int96RebaseModeInRead", "CORRECTED")
+        .config("spark.scheduler.mode", "FAIR")
         .config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
     )
     if engine.master:

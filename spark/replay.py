@@ -26,6 +26,7 @@ from qm.store.replay import Replay, ReplayedMark
 from qm.store.snapshot import SnapshotDamaged
 from qm.store.store import Diverged
 from spark.base import Base, base_folder
+from spark.engine import POOL_PROPERTY
 from spark.store import ArchiveStore
 
 APPLIED_BYTES: Final = 4 << 20
@@ -50,7 +51,7 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     output: str = ""
     """Folder for the stream of the state at the end; "": it is not written."""
     is_verified: bool = False
-    """Read the base's bodies too."""
+    """Read the bodies of all messages, and count them."""
 
 
 class Replayed(msgspec.Struct, kw_only=True):
@@ -72,7 +73,7 @@ class Replayed(msgspec.Struct, kw_only=True):
     time_ms: int = 0
     """Cluster time of the state, UTC."""
     messages: int = 0
-    """In queues, where they were counted."""
+    """In queues, where they were read."""
     cpu_s: float = 0.0
     """Of this process, all threads: what reading, applying and writing cost."""
     stream_bytes: int = 0
@@ -80,9 +81,14 @@ class Replayed(msgspec.Struct, kw_only=True):
 
 
 def run_replay(spark: SparkSession, plan: ReplayPlan) -> Replayed:
-    """Replay in one task of Spark, wherever it runs."""
-    asked = spark.sparkContext.parallelize([msgspec.json.encode(plan)], 1)
-    (answer,) = asked.map(_replay_encoded).collect()
+    """Replay in one task of Spark, wherever it runs, as soon as a slot is free: it takes long."""
+    context = spark.sparkContext
+    asked = context.parallelize([msgspec.json.encode(plan)], 1)
+    context.setLocalProperty(POOL_PROPERTY, "replay")
+    try:
+        (answer,) = asked.map(_replay_encoded).collect()
+    finally:
+        context.setLocalProperty(POOL_PROPERTY, "default")
     return msgspec.json.decode(answer, type=Replayed)
 
 
@@ -240,7 +246,7 @@ class _Run:
         if self._plan.output:
             replayed.compact()
             self._write(replayed)
-        if self._plan.output or self._plan.is_verified:
+        if self._plan.is_verified:
             result.messages = replayed.verify_bodies()
 
     def _write(self, replayed: Replay) -> None:

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from qm.archive.manifest import range_folder
 from qm.archive.schema import Part
 from qm.store.backup import verify_backup
 from spark.audit import AuditOptions, run_audit
@@ -117,6 +119,33 @@ def test_a_damaged_base_is_named_and_its_predecessor_serves(
     again = compact(spark, root)
     assert (again.index, again.digest) == (second.index, second.digest)
     assert verify_backup(root / again.folder).digest == second.digest
+
+
+def test_files_that_were_altered_or_cannot_be_read_are_named_and_others_serve(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    """A digest that was turned into another one; a page that is none."""
+    root, last = tmp_path / "archive", log.archive.index
+    write_archive(root, log.archive, 0, last)
+    altered = root / range_folder(CLUSTER, NODES[0], 1, last) / "entries.parquet"
+    data = altered.read_bytes()
+    assert log.digest in data
+    altered.write_bytes(data.replace(log.digest, bytes(16)))
+    broken = root / range_folder(CLUSTER, NODES[1], 1, last) / "entries.parquet"
+    broken.write_bytes(b"PAR1" + bytes(1000) + broken.read_bytes()[1004:])
+    done = compact(spark, root)
+    assert sorted(problem.rpartition("/")[2] for problem in done.problems) == [
+        "entries.parquet cannot be read: " + _unread(broken),
+        "entries.parquet has other bytes than its manifest says",
+    ]
+    assert done.told_by == [NODES[2]]
+    assert (done.digest, done.messages) == (log.digest.hex(), KEPT)
+
+
+def _unread(path: Path) -> str:
+    with pytest.raises(OSError) as caught:
+        pq.read_table(path)
+    return str(caught.value)
 
 
 def test_a_replay_says_where_and_why_it_ends(log: Log, tmp_path: Path) -> None:
