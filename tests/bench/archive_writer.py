@@ -4,18 +4,25 @@
 
 Entries are applied by the real store, and exported by the real archiver's code under the names of
 three nodes; there is no network and no consensus. One message in five is of a transactional stream.
-Prints JSON; the same operations and seed give the same archive.
+Prints JSON; the same operations, seed and pieces give the same archive.
+
+With `--piece-s` it stops after about so many seconds, with status 75, and goes on from there when
+it is called again: FOLDER.writing holds the node and how far it came.
 """
 
 import argparse
 import json
+import math
 import random
-import tempfile
+import shutil
+import sys
 import time
 from collections import deque
 from pathlib import Path
 from struct import Struct
 from typing import Final
+
+import msgspec
 
 from qm.archive.columns import MarkReport
 from qm.archive.destination import FolderDestination
@@ -61,11 +68,29 @@ MARKS: Final = 4
 LEFT_SHARE: Final = 0.02
 """Of the messages, still in their queues at the end."""
 SEQUENCE_ID: Final = 1 << 32
+TO_BE_CONTINUED: Final = 75
+"""Exit status of a piece that is not the last one."""
 _STRIDE: Final = 7919
 """Prime: bodies of neighbours differ."""
 _SENT_AND_ID: Final = Struct("<II")
 _SENT_AT: Final = 52
 """Of SentTime in a packet; MessageID follows."""
+
+
+class Progress(msgspec.Struct):
+    """Between two pieces: what the node's own files do not say."""
+
+    sent: int = 0
+    received: int = 0
+    requests: int = QUEUES
+    held: list[tuple[int, int]] = []
+    numbers: list[int] = msgspec.field(default_factory=lambda: [0] * QUEUES)
+    """The last sequence number of each queue's packets."""
+    marks: int = 0
+    ranges: int = 0
+    written_bytes: int = 0
+    entry_bytes: int = 0
+    elapsed_s: float = 0.0
 
 
 class Template:
@@ -98,7 +123,7 @@ class Template:
         if is_transactional:
             header = transaction_header_offset(raw, 0, peek_head(raw, 0))
             self._sequence_at = header + SEQUENCE_OFFSET
-        self._number = 0
+        self.number = 0
 
     def packet(self, ordinal: int, body: bytes) -> bytes:
         """Return the next packet."""
@@ -106,8 +131,8 @@ class Template:
         _SENT_AND_ID.pack_into(raw, _SENT_AT, NOW_MS // 1000 + ordinal // 40_000, ordinal)
         raw[self._body_at : self._body_at + self._body_bytes] = body
         if self._sequence_at:
-            self._number += 1
-            SEQUENCE.pack_into(raw, self._sequence_at, SEQUENCE_ID, self._number, self._number - 1)
+            self.number += 1
+            SEQUENCE.pack_into(raw, self._sequence_at, SEQUENCE_ID, self.number, self.number - 1)
         return bytes(raw)
 
 
@@ -126,6 +151,19 @@ class Traffic:
         """(queue, messages) of batches that nobody received yet, oldest first."""
         self.sent = self.received = 0
         self._requests = QUEUES
+
+    def resume(self, progress: Progress) -> None:
+        """Go on where a piece ended."""
+        self.sent, self.received = progress.sent, progress.received
+        self._requests, self._held = progress.requests, deque(progress.held)
+        for template, number in zip(self._templates, progress.numbers, strict=True):
+            template.number = number
+
+    def note(self, progress: Progress) -> None:
+        """Say how far it came."""
+        progress.sent, progress.received = self.sent, self.received
+        progress.requests, progress.held = self._requests, list(self._held)
+        progress.numbers = [template.number for template in self._templates]
 
     def arrivals(self) -> EdgeBatch:
         """Return a batch for the next queue."""
@@ -187,8 +225,8 @@ class Writer:
         self._policy = policy
         self._destination = FolderDestination(root)
         self._names = NODES[:nodes]
-        self._hold = self._source.hold(1)
-        self._total = 0
+        self._hold = self._source.hold(self.exported_upto + 1)
+        self._total = self._source.keeper().total_bytes
         self.reports: dict[int, MarkReport] = {}
         self.acks: list[tuple[str, int, int, int, int]] = []
         self.ranges = self.written_bytes = 0
@@ -241,17 +279,41 @@ def write_archive(
     body_bytes: int = 100,
     policy: Policy = Policy.FULL,
     seed: int = 1,
-) -> dict[str, float | int | str]:
-    """Write an archive of about so many operations per node below `root`; return figures."""
+    piece_s: float = math.inf,
+) -> dict[str, float | int | str] | None:
+    """Write an archive of about so many operations per node below `root`; return figures, or None
+    when the piece is over before that.
+    """
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="quorate-archive-") as folder:
-        node = Node(Path(folder) / "node", keeps_effects=True)
-        writer = Writer(node, root, nodes, policy)
+    place = root.with_name(f"{root.name}.writing")
+    saved = place / "progress.json"
+    traffic = Traffic(seed, body_bytes)
+    is_new = not saved.exists()
+    if is_new:
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(root, ignore_errors=True)
+        place.mkdir(parents=True)
+    progress = Progress() if is_new else msgspec.json.decode(saved.read_bytes(), type=Progress)
+    saved.unlink(missing_ok=True)
+    traffic.resume(progress)
+    node = Node(place / "node", keeps_effects=True)
+    node.entry_bytes = progress.entry_bytes
+    writer = Writer(node, root, nodes, policy)
+    writer.ranges, writer.written_bytes = progress.ranges, progress.written_bytes
+    if is_new:
         _provision(node)
-        traffic = Traffic(seed, body_bytes)
-        _drive(node, writer, traffic, operations)
-        node.close()
-    elapsed = time.perf_counter() - began
+    is_done = _drive(node, writer, traffic, operations, progress, began + piece_s)
+    node.settle()
+    node.close()
+    progress.elapsed_s += time.perf_counter() - began
+    if not is_done:
+        traffic.note(progress)
+        progress.ranges, progress.written_bytes = writer.ranges, writer.written_bytes
+        progress.entry_bytes = node.entry_bytes
+        saved.write_bytes(msgspec.json.encode(progress))
+        return None
+    shutil.rmtree(place)
+    elapsed = progress.elapsed_s
     return {
         "archive_cluster": CLUSTER,
         "archive_nodes": nodes,
@@ -284,11 +346,19 @@ def _provision(node: Node) -> None:
     _check(node.apply(node.append(batch)))
 
 
-def _drive(node: Node, writer: Writer, traffic: Traffic, operations: int) -> None:
+def _drive(
+    node: Node,
+    writer: Writer,
+    traffic: Traffic,
+    operations: int,
+    progress: Progress,
+    until: float,
+) -> bool:
+    """Go on until there are as many operations, or as long; then all that there is is exported.
+    Return whether it is all.
+    """
     left = int(operations * LEFT_SHARE)
-    next_mark = operations // MARKS
-    marks = 0
-    while traffic.operations < operations:
+    while traffic.operations < operations and time.perf_counter() < until:
         batches: list[list[Command]] = []
         for _ in range(ENTRIES_PER_RUN // 2):
             batches.append([traffic.arrivals()])
@@ -297,16 +367,18 @@ def _drive(node: Node, writer: Writer, traffic: Traffic, operations: int) -> Non
         _check(node.apply(node.append(*batches)))
         index = node.index
         writer.acks += [(f"n{1 + index % 3}", 1, traffic.sent, index, index)]
-        if traffic.operations >= next_mark:
-            marks += 1
-            next_mark += operations // MARKS
-            _mark(node, writer, marks)
+        if traffic.operations >= (progress.marks + 1) * (operations // MARKS):
+            progress.marks += 1
+            _mark(node, writer, progress.marks)
         if writer.is_due:
             _export(node, writer)
-    if marks < MARKS:
-        _mark(node, writer, marks + 1)
+    is_all = traffic.operations >= operations
+    if is_all and progress.marks < MARKS:
+        progress.marks += 1
+        _mark(node, writer, progress.marks)
     while writer.exported_upto < node.index:
         _export(node, writer)
+    return is_all
 
 
 def _check(applied: list[Applied]) -> None:
@@ -341,6 +413,7 @@ def main() -> None:
     parser.add_argument("--body-bytes", type=int, default=100)
     parser.add_argument("--policy", type=Policy, default=Policy.FULL)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--piece-s", type=float, default=math.inf)
     given = parser.parse_args()
     figures = write_archive(
         given.folder,
@@ -349,7 +422,10 @@ def main() -> None:
         body_bytes=given.body_bytes,
         policy=given.policy,
         seed=given.seed,
+        piece_s=given.piece_s,
     )
+    if figures is None:
+        sys.exit(TO_BE_CONTINUED)
     print(json.dumps(figures, indent=2))
 
 

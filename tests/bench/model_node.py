@@ -93,6 +93,12 @@ class Node:
         self.cpu_s += time.process_time() - cpu
         self.wall_s += time.perf_counter() - wall
 
+    def settle(self) -> None:
+        """Leave everything on disk, also what would go with the next entry."""
+        self.store.state.commit(self.index, self.log.term(self.index))
+        self.store.flush()
+        self.sync()
+
     def moved_bytes(self) -> int:
         """Of the blob files."""
         return sum(file.stat().st_size for file in self.path.glob("store/*/blobs/blob-*"))

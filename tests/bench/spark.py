@@ -10,17 +10,20 @@ is the median of the rounds. Both sizes have the same small heap; the peak is th
 memory of any task, from Spark's event log.
 
 What was measured is kept in build/bench-spark/<operations>/taken.jsonl as soon as it is known, and
-not measured again: a run that was stopped goes on where it ended. `--fresh` begins anew. Prints
-JSON and writes it to build/bench-spark.json.
+not measured again: a run that was stopped goes on where it ended. With `--piece-s` it begins no
+further job after so many seconds and exits with status 75: call it again until it does not.
+`--fresh` begins anew. Prints JSON and writes it to build/bench-spark.json.
 """
 
 import argparse
 import json
+import math
 import os
 import shutil
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -29,7 +32,7 @@ from typing import Any, Final
 import msgspec
 
 from tests.bench import archiver
-from tests.bench.archive_writer import CLUSTER, write_archive
+from tests.bench.archive_writer import CLUSTER, TO_BE_CONTINUED, write_archive
 
 OUTPUT: Final = Path("build/bench-spark.json")
 FOLDER: Final = Path("build/bench-spark")
@@ -50,13 +53,31 @@ class Taken(msgspec.Struct, frozen=True):
     """Written by all tasks."""
 
 
-def archive_of(folder: Path, operations: int) -> dict[str, Any]:
+class Piece:
+    """What may still be begun."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    @property
+    def left_s(self) -> float:
+        """How long it still is."""
+        return self._end - time.monotonic()
+
+    def check(self) -> None:
+        """Exit if it is over."""
+        if self.left_s <= 0:
+            raise SystemExit(TO_BE_CONTINUED)
+
+
+def archive_of(folder: Path, operations: int, piece: Piece) -> dict[str, Any]:
     """Return the figures of an archive of that size, which is written unless it is there."""
     figures = folder / "figures.json"
     if not figures.exists():
-        shutil.rmtree(folder, ignore_errors=True)
         say(f"writing {operations:,} operations")
-        written = write_archive(folder / "archive", operations)
+        written = write_archive(folder / "archive", operations, piece_s=piece.left_s)
+        if written is None:
+            raise SystemExit(TO_BE_CONTINUED)
         figures.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
     found: dict[str, Any] = json.loads(figures.read_text(encoding="utf-8"))
     return found
@@ -124,7 +145,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 def measured(
-    folder: Path, rounds: int, memory_mib: int, on: tuple[int, ...]
+    folder: Path, rounds: int, memory_mib: int, on: tuple[int, ...], piece: Piece
 ) -> dict[tuple[str, int], list[Taken]]:
     """Run both jobs in rounds on these numbers of cores, as far as no earlier run did."""
     path = folder / "taken.jsonl"
@@ -137,6 +158,7 @@ def measured(
                 asked = (name, cores, memory_mib, number)
                 same = [k.taken for k in known if (k.job, k.cores, k.memory_mib, k.number) == asked]
                 if not same:
+                    piece.check()
                     load = os.getloadavg()[0]
                     same = [job(folder, name, cores, memory_mib)]
                     with path.open("ab") as file:
@@ -147,11 +169,16 @@ def measured(
 
 
 def measure(
-    folder: Path, size: int, rounds: int, memory_mib: int, on: tuple[int, ...] = CORES
+    folder: Path,
+    size: int,
+    rounds: int,
+    memory_mib: int,
+    piece: Piece,
+    on: tuple[int, ...] = CORES,
 ) -> dict[str, float]:
     """Return rates of both jobs on these numbers of cores, and what the audit needed."""
-    written = archive_of(folder, size)
-    taken_by = measured(folder, rounds, memory_mib, on)
+    written = archive_of(folder, size, piece)
+    taken_by = measured(folder, rounds, memory_mib, on, piece)
     figures: dict[str, float] = {}
     for (name, cores), several in taken_by.items():
         seconds = statistics.median(one.seconds for one in several)
@@ -178,11 +205,14 @@ def measure(
 def report_of(options: argparse.Namespace) -> dict[str, float]:
     """Measure what was asked for; `speedup_1_to_2_cores` is the audit's."""
     size, memory_mib = options.operations, options.memory_mib
-    figures = measure(FOLDER / f"{size}", size, options.rounds, memory_mib)
+    piece = Piece(options.piece_s)
+    figures = measure(FOLDER / f"{size}", size, options.rounds, memory_mib, piece)
     figures["speedup_1_to_2_cores"] = figures.pop("audit_speedup_1_to_2_cores")
     figures["executor_peak_mib_10m"] = figures.pop("executor_peak_mib")
     if options.small:
-        small = measure(FOLDER / f"{options.small}", options.small, 1, memory_mib, CORES[-1:])
+        small = measure(
+            FOLDER / f"{options.small}", options.small, 1, memory_mib, piece, CORES[-1:]
+        )
         figures["executor_peak_mib_1m"] = small.pop("executor_peak_mib")
         figures |= {f"small_{name}": value for name, value in small.items()}
     if options.archiver:
@@ -207,6 +237,7 @@ def main() -> None:
     parser.add_argument("--small", type=int, default=1_000_000, help="0: leave it out")
     parser.add_argument("--rounds", type=int, default=3, help="of the larger archive")
     parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
+    parser.add_argument("--piece-s", type=float, default=math.inf)
     parser.add_argument("--memory-mib", type=int, default=768)
     parser.add_argument("--no-archiver", dest="archiver", action="store_false")
     options = parser.parse_args()
