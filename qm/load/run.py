@@ -53,7 +53,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     receivers: Sequence[Reading]
     watched: Target | None = None
     """A queue of its own, to which one more sender writes and from which nobody takes anything: a
-    watcher at each endpoint looks whether what was acknowledged is seen."""
+    peeker and a counter at each endpoint look whether what was acknowledged is seen."""
     callers: int = 0
     """Senders by calls, with transactions of which every fifth is aborted."""
     endpoints: Sequence[str]
@@ -257,11 +257,16 @@ class Run:
         self._marker = self._sender("marker", self._plan.senders[0], marks)
         self._marks = plan(marks, self._marker.client)
         for number in range(len(self._plan.endpoints)):
-            client = await self._client(number)
-            name = f"watcher-{number + 1}"
-            watcher = RecordingWatcher(name, client, queue.format_name, self._writer.write)
-            self.watchers.append(watcher)
-            self._reading.append(asyncio.create_task(watcher.run()))
+            for name, kind in (("peeker", EventKind.PEEKED), ("counter", EventKind.COUNTED)):
+                watcher = RecordingWatcher(
+                    f"{name}-{number + 1}",
+                    await self._client(number),
+                    queue.format_name,
+                    self._writer.write,
+                    kind,
+                )
+                self.watchers.append(watcher)
+                self._reading.append(asyncio.create_task(watcher.run()))
 
     def _every_sender(self) -> list[RecordingSender]:
         return [*self.senders, *([self._marker] if self._marker is not None else [])]

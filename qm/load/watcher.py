@@ -4,7 +4,6 @@ each look showed: what it did not show and should have is stale (`qm.load.stalen
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
 from time import monotonic_ns
 from typing import Final
 
@@ -18,47 +17,39 @@ from qm.load.workload import message_name
 from qm.pb import control_pb2, data_pb2
 
 LOOK_EVERY_S: Final = 0.2
-"""Of each kind."""
+"""Of each watcher."""
 _LAST: Final = Selection(data_pb2.SEEK_LAST)
 
 
 class RecordingWatcher:
-    """Peeks at the last message and asks for the number of messages."""
+    """Peeks at the last message, or asks for the number of messages. One task."""
 
-    def __init__(self, name: str, client: Client, queue: str, record: Record) -> None:
-        """`queue`: as its senders name it."""
+    def __init__(
+        self, name: str, client: Client, queue: str, record: Record, kind: EventKind
+    ) -> None:
+        """`client`: no other watcher's. A look that fails takes it to another node, where it would
+        take the other looks with it. `queue`: as its senders name it. `kind`: PEEKED or COUNTED.
+        """
         self.name = name
         self._client = client
         self._queue_name = queue
         self._record = record
+        self._do_look = self._peek if kind is EventKind.PEEKED else self._count
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """End `run` after the looks that are under way."""
+        """End `run` after the look that is under way."""
         self._stopping.set()
 
     async def run(self) -> None:
         """Look until `stop`. Raises ClientError for what no other node could help with."""
         queue = await self._client.open_queue(self._queue_name)
-        # Apart: what waits for a leader must not keep the other from looking meanwhile.
-        looking = [
-            asyncio.create_task(self._keep_looking(look, queue))
-            for look in (self._peek, self._count)
-        ]
-        try:
-            await asyncio.gather(*looking)
-        finally:
-            for task in looking:
-                task.cancel()
-            await asyncio.gather(*looking, return_exceptions=True)
-        await self._client.close_queue(queue)
-
-    async def _keep_looking(self, look: Callable[[Queue], Awaitable[None]], queue: Queue) -> None:
         while not self._stopping.is_set():
             with contextlib.suppress(Unavailable):
-                await look(queue)
+                await self._do_look(queue)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), LOOK_EVERY_S)
+        await self._client.close_queue(queue)
 
     async def _peek(self, queue: Queue) -> None:
         began_ns = monotonic_ns()
