@@ -24,11 +24,6 @@ BATCH_FACTS_MAX_COUNT: Final = 256
 NOTES_MAX_COUNT: Final = POSITIONS_PER_ENTRY_MAX // 4
 # Waiting items that are looked at for one batch.
 CUT_MAX_COUNT: Final = 4_096
-# While so many batches have no outcome, only full ones follow: under load batches grow by
-# themselves, and each costs less per message.
-EAGER_BATCHES_COUNT: Final = 8
-# While an entry is in flight at a leader of this node, so many bytes are worth one beside it.
-OVERLAP_MIN_BYTES: Final = 256 << 10
 
 # Late packets of one session without an outcome, whatever its window is.
 LATE_MAX_COUNT: Final = 1_024

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from qm.edge.batches import Batch, Item, Note, cut
-from qm.edge.limits import BATCH_SOFT_MAX_BYTES, EAGER_BATCHES_COUNT, OVERLAP_MIN_BYTES
+from qm.edge.limits import BATCH_SOFT_MAX_BYTES
 
 
 class Pipeline:
@@ -58,14 +58,14 @@ class Pipeline:
         self._waiting_bytes += size
         self.held_bytes += size
 
-    def next_batch(self, now: float, *, is_free: bool) -> Batch | None:
+    def next_batch(self, now: float, *, least_bytes: int) -> Batch | None:
         """Return what is to be sent now, which then is unanswered; None for nothing.
 
-        `is_free`: as `RelayStream` says; else there must be enough for an entry beside another.
+        `least_bytes`: as `RelayStream` says; a full batch goes in any case.
         """
         if self._again:
             batch = self._again.popleft()
-        elif self._waiting and self._is_due(is_free):
+        elif self._waiting and self._waiting_bytes >= min(least_bytes, BATCH_SOFT_MAX_BYTES):
             self._number += 1
             batch = Batch(self._number, cut(self._waiting), self._waiting_since)
             self._waiting_bytes -= batch.size_bytes
@@ -74,12 +74,6 @@ class Pipeline:
             return None
         self._unanswered.append(batch)
         return batch
-
-    def _is_due(self, is_free: bool) -> bool:
-        if not is_free:
-            return self._waiting_bytes >= OVERLAP_MIN_BYTES
-        is_eager = len(self._unanswered) < EAGER_BATCHES_COUNT
-        return is_eager or self._waiting_bytes >= BATCH_SOFT_MAX_BYTES
 
     def answered(self, number: int) -> Batch | None:
         """Take out the oldest unanswered batch; None if that is not its number."""

@@ -108,7 +108,7 @@ class Relay:
         """Send what may be sent now."""
         self._is_pump_due = False
         while (stream := self._stream) is not None and stream.room > 0:
-            batch = self._pipeline.next_batch(self._loop.time(), is_free=stream.is_free)
+            batch = self._pipeline.next_batch(self._loop.time(), least_bytes=stream.least_bytes)
             if batch is None:
                 return
             self._watch.batch_sent()

@@ -14,6 +14,8 @@ from qm.node.lines import Hub, LineEnd
 from qm.node.outcomes import decode_outcome
 from qm.pb import relay_pb2
 from qm.store.cluster import (
+    BESIDE_MIN_BYTES,
+    OVERLAP_MIN_BYTES,
     RELAY_BATCHES_MAX,
     RELAY_BYTES_MAX,
     LatePackets,
@@ -39,6 +41,11 @@ class Room:
     def left(self) -> int:
         """Return how many more batches may be sent."""
         return 0 if self._bytes >= RELAY_BYTES_MAX else RELAY_BATCHES_MAX - len(self._sizes)
+
+    @property
+    def unanswered(self) -> int:
+        """Batches without an outcome."""
+        return len(self._sizes)
 
     def take(self, size: int) -> None:
         """A batch is sent."""
@@ -69,9 +76,9 @@ class LocalStream:
         return self._room.left()
 
     @property
-    def is_free(self) -> bool:
-        """See RelayStream.is_free."""
-        return self._hub.is_free()
+    def least_bytes(self) -> int:
+        """See RelayStream.least_bytes."""
+        return 0 if self._hub.is_free() else OVERLAP_MIN_BYTES
 
     def send(self, number: int, payload: bytes) -> None:
         """See RelayStream.send."""
@@ -165,9 +172,9 @@ class RemoteStream:
         return self._room.left()
 
     @property
-    def is_free(self) -> bool:
-        """See RelayStream.is_free: on the way to the leader it cannot be known."""
-        return True
+    def least_bytes(self) -> int:
+        """See RelayStream.least_bytes: what is in flight at the leader is not known here."""
+        return self._room.unanswered * BESIDE_MIN_BYTES
 
     def send(self, number: int, payload: bytes) -> None:
         """See RelayStream.send."""

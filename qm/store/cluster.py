@@ -22,6 +22,10 @@ RELAY_BATCHES_MAX = 64
 """Batches of one relay stream that have no result yet; then `RelayStream.room` is 0."""
 RELAY_BYTES_MAX = 32 << 20
 """Bytes of those batches."""
+OVERLAP_MIN_BYTES = 256 << 10
+"""While an entry is in flight at a leader of this node, so many bytes are worth one beside it."""
+BESIDE_MIN_BYTES = 64 << 10
+"""To a leader elsewhere: for each batch without a result, so many bytes are worth one more."""
 
 
 class Unavailable(Exception):
@@ -74,7 +78,7 @@ class RelayEvents(Protocol):
         """
 
     def on_free(self) -> None:
-        """The stream `is_free`: a batch that is sent within this call is in the next entry."""
+        """Anything is worth a batch: one that is sent within this call is in the next entry."""
 
     def on_late_packets(self, packets: LatePackets) -> None:
         """Offer these to the session, or refuse them with `RelayStream.undelivered`."""
@@ -95,9 +99,10 @@ class RelayStream(Protocol):
         """How many more batches may be sent now; 0 while RELAY_*_MAX are reached."""
 
     @property
-    def is_free(self) -> bool:
-        """False: a small batch would only wait for the entry in flight, and one that gathers until
-        `RelayEvents.on_free` is in the same entry for less.
+    def least_bytes(self) -> int:
+        """So much must have gathered to be worth a batch now; 0: anything is.
+
+        A small batch would only wait for the entry in flight, and cost as much as a large one.
         """
 
     def send(self, number: int, payload: bytes) -> None:

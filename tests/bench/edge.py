@@ -81,8 +81,8 @@ class Stream:
         return 64 - len(self._sent)
 
     @property
-    def is_free(self) -> bool:
-        return True
+    def least_bytes(self) -> int:
+        return 0
 
     def send(self, number: int, payload: bytes) -> None:
         self._sent.append(number)

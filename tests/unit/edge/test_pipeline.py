@@ -13,12 +13,11 @@ from qm.edge.limits import (
     BATCH_FACTS_MAX_COUNT,
     BATCH_MAX_COUNT,
     BATCH_SOFT_MAX_BYTES,
-    EAGER_BATCHES_COUNT,
     NOTES_MAX_COUNT,
-    OVERLAP_MIN_BYTES,
 )
 from qm.edge.pipeline import Pipeline
 from qm.model.commands import EdgeBatch, Facts, FinalAcked, OrderAcked, SignatureFact, Stamp
+from qm.store.cluster import OVERLAP_MIN_BYTES
 from qm.store.codec import decode_entry, encode_stamp
 from raft.batch import BatchBuilder
 
@@ -50,10 +49,10 @@ def test_what_waits_goes_together() -> None:
     runs = [session.run([100, 200]), session.run([300])]
     for run in runs:
         pipeline.add(run, 5.0)
-    batch = pipeline.next_batch(6.0, is_free=True)
+    batch = pipeline.next_batch(6.0, least_bytes=0)
     assert batch is not None
     assert (batch.number, batch.items, batch.size_bytes, batch.arrived_at) == (1, runs, 600, 5.0)
-    assert pipeline.next_batch(6.0, is_free=True) is None
+    assert pipeline.next_batch(6.0, least_bytes=0) is None
     assert pipeline.held_bytes == 600
     assert pipeline.answered(2) is None
     assert pipeline.answered(1) is batch
@@ -78,7 +77,7 @@ def test_batches_are_bounded_in_bytes_messages_and_facts() -> None:
 def sizes(pipeline: Pipeline) -> list[int]:
     """Take out all batches that may leave; return their sizes."""
     found = []
-    while (batch := pipeline.next_batch(0.0, is_free=True)) is not None:
+    while (batch := pipeline.next_batch(0.0, least_bytes=0)) is not None:
         found.append(batch.size_bytes)
         pipeline.answered(batch.number)
     return found
@@ -89,11 +88,11 @@ def test_notes_keep_their_place_between_runs() -> None:
     before, note, behind = session.run([1]), session.note(), session.run([1])
     for item in (before, note, behind):
         pipeline.add(item, 0.0)
-    batches = [pipeline.next_batch(0.0, is_free=True) for _ in range(3)]
+    batches = [pipeline.next_batch(0.0, least_bytes=0) for _ in range(3)]
     assert [batch and batch.items for batch in batches] == [[before], [note], [behind]]
     pipeline.add(session.run([1]), 0.0)
     pipeline.put_first([note], 0.0)
-    first = pipeline.next_batch(0.0, is_free=True)
+    first = pipeline.next_batch(0.0, least_bytes=0)
     assert first is not None
     assert first.items == [note]
 
@@ -107,9 +106,9 @@ def test_sessions_do_not_wait_for_the_order_of_others() -> None:
         for batch, item in zip(expected, items, strict=True):
             batch.append(item)
             pipeline.add(item, 0.0)
-    batches = [pipeline.next_batch(0.0, is_free=True) for _ in range(3)]
+    batches = [pipeline.next_batch(0.0, least_bytes=0) for _ in range(3)]
     assert [batch and batch.items for batch in batches] == expected
-    assert pipeline.next_batch(0.0, is_free=True) is None
+    assert pipeline.next_batch(0.0, least_bytes=0) is None
 
 
 def test_what_is_left_waits_in_its_order() -> None:
@@ -119,7 +118,7 @@ def test_what_is_left_waits_in_its_order() -> None:
     last = one.run([4])
     for item in (first, note, second, third, large, last):
         pipeline.add(item, 0.0)
-    batches = [pipeline.next_batch(0.0, is_free=True) for _ in range(5)]
+    batches = [pipeline.next_batch(0.0, least_bytes=0) for _ in range(5)]
     assert [batch and batch.items for batch in batches] == [
         [first, third], [note], [second], [large], [last]
     ]  # fmt: skip
@@ -132,7 +131,7 @@ def test_notes_of_one_kind_travel_together() -> None:
     finals = [session.note(FinalNote, ordinal, 0x4000) for ordinal in range(NOTES_MAX_COUNT + 1)]
     for note in (*orders, *finals):
         pipeline.add(note, 0.0)
-    batches = [pipeline.next_batch(0.0, is_free=True) for _ in range(3)]
+    batches = [pipeline.next_batch(0.0, least_bytes=0) for _ in range(3)]
     assert [batch and batch.items for batch in batches] == [
         orders, finals[:NOTES_MAX_COUNT], finals[NOTES_MAX_COUNT:]
     ]  # fmt: skip
@@ -155,49 +154,45 @@ def test_notes_of_one_kind_travel_together() -> None:
 def test_what_comes_while_an_entry_is_in_flight_gathers() -> None:
     """A batch each would be in the same entry; only what is worth an entry beside it goes."""
     pipeline, session = Pipeline(), Session()
-    for _ in range(EAGER_BATCHES_COUNT + 5):
+    for _ in range(13):
         pipeline.add(session.run([10]), 0.0)
-        assert pipeline.next_batch(0.0, is_free=False) is None
-    together = pipeline.next_batch(0.0, is_free=True)
+        assert pipeline.next_batch(0.0, least_bytes=OVERLAP_MIN_BYTES) is None
+    together = pipeline.next_batch(0.0, least_bytes=0)
     assert together is not None
-    assert len(together.items) == EAGER_BATCHES_COUNT + 5
+    assert len(together.items) == 13
     pipeline.add(session.run([OVERLAP_MIN_BYTES]), 0.0)
-    assert pipeline.next_batch(0.0, is_free=False) is not None
+    assert pipeline.next_batch(0.0, least_bytes=OVERLAP_MIN_BYTES) is not None
 
 
-def test_under_load_batches_grow() -> None:
+def test_a_batch_leaves_when_it_is_worth_it_or_full() -> None:
     pipeline, session = Pipeline(), Session()
-    for _ in range(EAGER_BATCHES_COUNT):
-        pipeline.add(session.run([10]), 0.0)
-        assert pipeline.next_batch(0.0, is_free=True) is not None
     for _ in range(3):
         pipeline.add(session.run([10]), 0.0)
-        assert pipeline.next_batch(0.0, is_free=True) is None
+        assert pipeline.next_batch(0.0, least_bytes=31) is None
+    pipeline.add(session.run([1]), 0.0)
+    worth = pipeline.next_batch(0.0, least_bytes=31)
+    assert worth is not None
+    assert len(worth.items) == 4
     pipeline.add(session.run([BATCH_SOFT_MAX_BYTES]), 0.0)
-    full = pipeline.next_batch(0.0, is_free=True)
-    assert full is not None
-    assert len(full.items) == 3
-    pipeline.answered(1)
-    pipeline.answered(2)
-    assert pipeline.next_batch(0.0, is_free=True) is not None
+    assert pipeline.next_batch(0.0, least_bytes=2 * BATCH_SOFT_MAX_BYTES) is not None
 
 
 def test_a_lost_stream_sends_again_in_order_without_closed_sessions() -> None:
     pipeline, session, closing = Pipeline(), Session(1), Session(2)
     pipeline.add(session.run([10]), 0.0)
     pipeline.add(closing.run([20]), 0.0)
-    first = pipeline.next_batch(0.0, is_free=True)
+    first = pipeline.next_batch(0.0, least_bytes=0)
     pipeline.add(closing.run([30]), 0.0)
-    pipeline.next_batch(0.0, is_free=True)
+    pipeline.next_batch(0.0, least_bytes=0)
     pipeline.add(session.run([40]), 0.0)
-    third = pipeline.next_batch(0.0, is_free=True)
+    third = pipeline.next_batch(0.0, least_bytes=0)
     pipeline.add(closing.run([50]), 0.0)
     pipeline.add(session.run([60]), 0.0)
     closing.is_open = False
     assert pipeline.start_again() == 3
     pipeline.drop_closed()
     assert pipeline.held_bytes == 10 + 40 + 60
-    again = [pipeline.next_batch(0.0, is_free=True) for _ in range(3)]
+    again = [pipeline.next_batch(0.0, least_bytes=0) for _ in range(3)]
     assert again[:2] == [first, third]
     assert [batch and batch.number for batch in again] == [1, 3, 4]
     assert [batch and batch.size_bytes for batch in again] == [10, 40, 60]

@@ -39,6 +39,7 @@ from qm.session import (
 )
 from qm.store.bodies import BodyPlace, BodyPlaces, Packets
 from qm.store.cluster import (
+    OVERLAP_MIN_BYTES,
     RELAY_BATCHES_MAX,
     RELAY_BYTES_MAX,
     ClusterListener,
@@ -108,8 +109,8 @@ class Stream:
         return RELAY_BATCHES_MAX - len(self.sent)
 
     @property
-    def is_free(self) -> bool:
-        return self._consensus.is_free
+    def least_bytes(self) -> int:
+        return 0 if self._consensus.is_free else OVERLAP_MIN_BYTES
 
     def send(self, number: int, payload: bytes) -> None:
         assert self.room > 0

@@ -203,7 +203,7 @@ class Line:
 
     def __init__(self, node: InProcessNode, events: RelayEvents) -> None:
         self.room = RELAY_BATCHES_MAX
-        self.is_free = True
+        self.least_bytes = 0
         self._replicated = node.replicated
         self._lines = node.lines
         self._lines.append(self)
