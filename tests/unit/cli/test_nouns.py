@@ -306,6 +306,7 @@ def test_outgoing_queues_are_listed_paused_and_resumed(qm: Qm) -> None:
     qm("outgoing", "pause", far)
     assert qm.json("outgoing", "show", far)["state"] == "on_hold"
     qm("outgoing", "resume", far)
+    qm("outgoing", "resend", far)
     assert qm.json("outgoing", "show", far)["state"] != "on_hold"
     assert qm.json("outgoing", "show", far)["base_priority"] == 0
     qm("outgoing", "priority", far, "--", "-7")
