@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from qm.cli.drill_targets import Choice, acts_on_others, chosen, target_options
-from qm.cli.output import confirm, yes_option
+from qm.cli.output import confirm, output_option, show_rows, yes_option
 
 if TYPE_CHECKING:
     from qm.drill.scenario import Scenario
@@ -24,15 +24,19 @@ def drill() -> None:
 
 
 @drill.command("list")
-def list_scenarios() -> None:
+@output_option
+def list_scenarios(output: str) -> None:
     """List the scenarios, and which kinds of target can run each."""
     from qm.drill.reasons import REASONS, refusals
     from qm.drill.scenarios import SCENARIOS
 
-    for scenario in SCENARIOS.values():
-        where = (kind if not refusals(kind, scenario.needs) else "-" for kind in REASONS)
-        columns = " ".join(f"{kind:10}" for kind in where)
-        click.echo(f"{scenario.name:20} {columns} {scenario.text}")
+    rows = [
+        {"name": scenario.name}
+        | {kind: not refusals(kind, scenario.needs) for kind in REASONS}
+        | {"text": scenario.text}
+        for scenario in SCENARIOS.values()
+    ]
+    show_rows(rows, ("name", *REASONS, "text"), output)
 
 
 @drill.command()
