@@ -9,7 +9,13 @@ from enum import Enum
 from typing import Final
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+)
 
 
 class MetricKind(Enum):
@@ -155,6 +161,8 @@ class Metrics:
     """The table as live metrics of one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        # A series beside each counter that tells when it began: it is in no table.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry: Final = registry
         self._counters: dict[str, Counter] = {}
         self._gauges: dict[str, Gauge] = {}
