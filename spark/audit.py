@@ -5,20 +5,20 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from qm.archive.schema import Part
 from spark import summarizing
 from spark.base import Base, find_bases, newest
+from spark.ends import ends_of_files
 from spark.engine import size_shuffles, stage
 from spark.files import FileProblem
 from spark.metrics import metrics_text
 from spark.ranges import Ranges, altered_files, find_ranges, problem_rows
-from spark.reading import read_part, read_tables
+from spark.reading import read_tables
 from spark.replay import Replayed, ReplayPlan, marks_of, run_replay
 from spark.report import report_html
 from spark.rules import Audit, all_findings
@@ -83,7 +83,7 @@ def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -
     wanted = options.replays
     with _replaying(spark, store, all_ranges, bases, low, upto, is_wanted=wanted) as replayed:
         audit = all_findings(tables, _carried(spark, store, before), _ends_of(spark, bases))
-        _write_tables(spark, store, folder, audit, ranges)
+        told = _told(spark, store, folder, tables, audit, ranges)
         replays = replayed()
     _write_digests(spark, store, folder, tables, replays)
     _stage(spark, "summary")
@@ -94,9 +94,8 @@ def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -
         nodes=sorted({manifest.node for manifest in ranges.manifests}),
         ranges=len(ranges.manifests),
         replays=[_said(group, replayed) for group, replayed in replays.items()],
-        **summarizing.counted(tables),
+        **told,
         **summarizing.judged(spark.read.parquet(store.spark_path(f"{folder}/findings"))),
-        **summarizing.flows(tables, audit.stays),
     )
     store.write(f"{folder}/{SUMMARY_NAME}", msgspec.json.format(msgspec.json.encode(summary)))
     store.write(f"{folder}/{REPORT_NAME}", report_html(summary).encode())
@@ -142,12 +141,12 @@ def _replays(
 ) -> dict[int, Replayed]:
     """Replay each group as far as its last mark in (low, upto]; without marks it proves nothing."""
     _stage(spark, "replay")
-    entries = read_part(spark, store, ranges, Part.ENTRIES)
-    marked = entries.where(F.col("audit_mark").isNotNull() & F.col("digest").isNotNull())
-    within = marked.where(F.col("index").between(low + 1, upto))
+    lasts: dict[int, int] = {}
+    for manifest, end in ends_of_files(spark, store, ranges, low, upto):
+        if end.mark:
+            lasts[manifest.group] = max(end.mark, lasts.get(manifest.group, 0))
     replays = {}
-    for row in within.groupBy("group").agg(F.max("index").alias("index")).collect():
-        group, last = row["group"], row["index"]
+    for group, last in sorted(lasts.items()):
         base = newest([base for base in bases if base.group == group], last)
         files = ranges.entry_files(group, base.index if base else 0, last)
         plan = ReplayPlan(url=store.url, group=group, base=base, files=files, upto=last)
@@ -187,16 +186,39 @@ def _ends_of(spark: SparkSession, bases: list[Base]) -> DataFrame:
     return spark.createDataFrame(rows, ENDS)
 
 
-def _write_tables(
-    spark: SparkSession, store: ArchiveStore, folder: str, audit: Audit, ranges: Ranges
-) -> None:
-    _stage(spark, "findings")
-    findings = audit.findings.unionByName(problem_rows(spark, ranges.problems))
-    findings.write.mode("overwrite").parquet(store.spark_path(f"{folder}/findings"))
-    _stage(spark, "carry")
-    for name in _CARRIED:
+def _told(
+    spark: SparkSession,
+    store: ArchiveStore,
+    folder: str,
+    tables: Tables,
+    audit: Audit,
+    ranges: Ranges,
+) -> dict[str, Any]:
+    """Write findings and what is carried on, and return what the summary says of the tables.
+
+    All at one time: while one is planned or ends, tasks of another run.
+    """
+
+    def findings() -> None:
+        _stage(spark, "findings")
+        found = audit.findings.unionByName(problem_rows(spark, ranges.problems))
+        found.write.mode("overwrite").parquet(store.spark_path(f"{folder}/findings"))
+
+    def carry(name: str) -> None:
+        _stage(spark, f"carry {name}")
         part: DataFrame = getattr(audit.carried, name)
         part.write.mode("overwrite").parquet(store.spark_path(f"{folder}/carry/{name}"))
+
+    def flows() -> dict[str, Any]:
+        _stage(spark, "flows")
+        return summarizing.counted(tables) | summarizing.flows(tables, audit.stays)
+
+    with ThreadPoolExecutor(2 + len(_CARRIED), "audit") as pool:
+        written = [pool.submit(findings), *(pool.submit(carry, name) for name in _CARRIED)]
+        told = pool.submit(flows)
+        for one in written:
+            one.result()
+        return told.result()
 
 
 def _write_digests(

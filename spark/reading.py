@@ -16,11 +16,6 @@ from spark.tables import Tables, with_origin
 _PLACES = "`group` int, node string, range_first long, low long, high long"
 
 
-def read_part(spark: SparkSession, store: ArchiveStore, ranges: Ranges, part: Part) -> DataFrame:
-    """Return the rows of a part's usable files, of every node."""
-    return with_origin(_read(spark, store, part, ranges.files[part]))
-
-
 def read_tables(
     spark: SparkSession, store: ArchiveStore, ranges: Ranges, base_index: int, upto: int
 ) -> Tables:
