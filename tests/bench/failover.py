@@ -266,7 +266,10 @@ def main() -> int:
         call.peers()
     if call.is_over:
         _say("the time is over; another call goes on with what is left, if anything is")
-    report = report_of(call.kept.series()) | {"failover_cpus": os.cpu_count()}
+    report = report_of(call.kept.series()) | {
+        "failover_cpus": os.cpu_count(),
+        "failover_builds": sorted({one.build for one in call.kept.read()}),
+    }
     merge_results(OUTPUT, report)
     print(json.dumps(report, indent=1))
     return 0
