@@ -27,8 +27,8 @@ BACKLOG_MAX_COUNT: Final = 20_000
 """Of a plan that says nothing else."""
 ABORT_EVERY: Final = 5
 """Transactions of a caller, of which one is aborted on purpose."""
-MARKS_PER_S: Final = 20
-"""Messages to a watched queue."""
+MARKS_PER_S: Final = 10
+"""Messages of each marker to a watched queue."""
 _POLL_S: Final = 0.02
 
 
@@ -52,8 +52,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """MSMQ endpoints of each sender, in the order of its attempts."""
     receivers: Sequence[Reading]
     watched: Target | None = None
-    """A queue of its own, to which one more sender writes and from which nobody takes anything: a
-    peeker and a counter at each endpoint look whether what was acknowledged is seen."""
+    """A queue of its own, to which markers write and from which nobody takes anything: a peeker
+    and a counter at each endpoint look whether what was acknowledged is seen."""
     callers: int = 0
     """Senders by calls, with transactions of which every fifth is aborted."""
     endpoints: Sequence[str]
@@ -82,8 +82,7 @@ class Run:
         self.receivers: list[RecordingReceiver] = []
         self.watchers: list[RecordingWatcher] = []
         self._messages: list[Iterator[Planned]] = []
-        self._marker: RecordingSender | None = None
-        self._marks: Iterator[Planned] = iter(())
+        self._markers: list[tuple[RecordingSender, Iterator[Planned]]] = []
         self._clients: list[Client] = []
         self._reading: list[asyncio.Task[None]] = []
         self._calling: list[asyncio.Task[None]] = []
@@ -176,10 +175,11 @@ class Run:
                 if sender.unacknowledged < self._plan.backlog_max:
                     sender.add([next(messages) for _ in range(due)])
             added += due
-            if self._marker is not None and self._marker.unacknowledged < self._plan.backlog_max:
-                due = int(passed * MARKS_PER_S) - marked
-                self._marker.add([next(self._marks) for _ in range(due)])
-                marked += due
+            due = int(passed * MARKS_PER_S) - marked
+            for marker, marks in self._markers:
+                if marker.unacknowledged < self._plan.backlog_max:
+                    marker.add([next(marks) for _ in range(due)])
+            marked += due
             self._raise_failures()
             await asyncio.sleep(TICK_S)
 
@@ -254,8 +254,10 @@ class Run:
     async def _watch(self, queue: Target) -> None:
         """Have a queue written to, and looked at through each endpoint."""
         marks = Workload(targets=(queue,), seed=self._plan.workload.seed)
-        self._marker = self._sender("marker", self._plan.senders[0], marks)
-        self._marks = plan(marks, self._marker.client)
+        # At every node: a node that is cut off, and looked at, is not where messages get through.
+        for number, addresses in enumerate(self._plan.senders, 1):
+            marker = self._sender(f"marker-{number}", addresses, marks)
+            self._markers.append((marker, plan(marks, marker.client)))
         for number in range(len(self._plan.endpoints)):
             for name, kind in (("peeker", EventKind.PEEKED), ("counter", EventKind.COUNTED)):
                 watcher = RecordingWatcher(
@@ -269,7 +271,7 @@ class Run:
                 self._reading.append(asyncio.create_task(watcher.run()))
 
     def _every_sender(self) -> list[RecordingSender]:
-        return [*self.senders, *([self._marker] if self._marker is not None else [])]
+        return [*self.senders, *(marker for marker, _ in self._markers)]
 
     async def _client(self, number: int) -> Client:
         endpoints = self._plan.endpoints

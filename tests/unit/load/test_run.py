@@ -76,7 +76,7 @@ async def test_a_run_over_the_death_of_the_leader_holds_every_kind_of_reader(
         assert len(looks) == len({client for client, _ in looks}) == 3 * len(LOOKS)
         marks = [e.message for e in events if e.kind is EventKind.REMAINING]
         assert len(marks) == verdict.remaining > 0
-        assert {name.split("/")[0] for name in marks} == {"marker"}
+        assert {name.split("/")[0] for name in marks} == {"marker-1", "marker-2"}
         # The senders' sessions are a follower's: they outlive the leader.
         assert verdict.reconnects == 0
         assert [fault.detail for fault in verdict.faults] == ["the leader dies"]
