@@ -141,6 +141,7 @@ def _made_of_whole_files(
     if not altered:
         return _finished(store, end, built)
     ranges.leave_out(altered)
+    store.remove_folder(built.folder)
     return _made_of_whole_files(spark, store, replace(options, hashes_files=False), old, ranges)
 
 
