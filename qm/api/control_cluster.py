@@ -181,13 +181,17 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
     async def _change(self, change: Change, is_done: Callable[[], bool]) -> pb.MemberReply:
         """Make a change unless it is made; ask for it behind a barrier."""
         if not is_done():
+            refused: ChangeRefused | None = None
             try:
                 await self._membership.change_members(change)
             except ChangeRefused as error:
-                # It may be that the same call was made at another node, too.
+                refused = error
+            # This node may not know yet of what the leader has done, for this call or for the same
+            # one at another node. A node that removes itself will never know.
+            if refused or (not is_done() and change.node != self._cluster.node):
                 await self._cluster.read_barrier()
-                if not is_done():
-                    raise Conflict(str(error)) from None
+            if refused and not is_done():
+                raise Conflict(str(refused)) from None
         return pb.MemberReply(members=self._shown(await self._statuses()))
 
     def _member_of(self, name: str) -> Member | None:

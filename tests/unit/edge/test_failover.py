@@ -151,7 +151,7 @@ def test_each_loss_of_a_leader_has_its_own_time() -> None:
             w.consensus.lose_leader()
             again = clock()
             await w.closed("no_leader")
-            assert clock() - again >= 0.2
+            assert round(clock() - again, 3) >= 0.2  # the clock counts milliseconds
 
     run(scenario())
 
