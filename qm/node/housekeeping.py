@@ -20,6 +20,8 @@ FLUSH_EVERY_S: Final = 60.0
 FLUSH_BYTES: Final = 32 << 20
 """Of entries applied since the last flush; what is not flushed is replayed at a restart. A flush
 takes processor and disk from the loop, so several short ones are better than a long one."""
+FLUSH_ROWS_BYTES: Final = 8 << 20
+"""Of rows changed since the last flush: entries that receive are small, and change as many."""
 MOVE_AHEAD_BYTES: Final = 128 << 20
 """So much before the log drops them bodies are moved, without haste."""
 MOVED_AT_FLUSH_BYTES: Final = 64 << 20
@@ -99,8 +101,7 @@ class Housekeeping:
     async def flush(self) -> None:
         """Make the state durable when it is time, in a thread; the log may then be shortened."""
         machine = self._machine
-        is_due = time.monotonic() - self._flushed_at >= FLUSH_EVERY_S
-        if machine.applied_bytes < FLUSH_BYTES and not is_due:
+        if not self._is_time_to_flush():
             return
         self._flushed_at = time.monotonic()
         machine.applied_bytes = 0
@@ -112,6 +113,16 @@ class Housekeeping:
                 self._is_flush_due = False
             await asyncio.to_thread(machine.flush)
             await self._remove_empty()
+
+    def _is_time_to_flush(self) -> bool:
+        machine = self._machine
+        if machine.is_installing:
+            return False
+        return (
+            machine.applied_bytes >= FLUSH_BYTES
+            or time.monotonic() - self._flushed_at >= FLUSH_EVERY_S
+            or machine.store.unflushed_bytes() >= FLUSH_ROWS_BYTES
+        )
 
     async def move_ahead(self) -> None:
         """Copy bodies that the log may drop soon, in small steps, and make a few steps durable at

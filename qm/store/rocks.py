@@ -44,6 +44,7 @@ _RUNS: Final = 12
 _BLOCK_BYTES: Final = 16 * 1024
 _BLOOM_BITS_PER_KEY: Final = 10
 _PREFIX: Final = tuple(bytes((table,)) for table in range(256))
+_UNFLUSHED: Final = "rocksdb.cur-size-all-mem-tables"
 _APPLIED: Final = Struct("<QQ16s")
 """index u64, term u64, digest u128 little-endian."""
 _APPLIED_KEY: Final = bytes((Table.APPLIED,))
@@ -359,6 +360,10 @@ class RocksState:
     def flush(self) -> None:
         """Make everything committed survive a power loss."""
         self._database.flush()
+
+    def unflushed_bytes(self) -> int:
+        """Return what a flush would go through, about: overwritten and deleted rows count too."""
+        return self._database.property_int_value(_UNFLUSHED) or 0
 
     # Whole states ------------------------------------------------------------------------
 

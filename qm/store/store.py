@@ -282,6 +282,10 @@ class Store:
         self._durable_index = index
         self.bodies.flushed(recorded)
 
+    def unflushed_bytes(self) -> int:
+        """Return how much a flush would have to go through, about."""
+        return self._state.unflushed_bytes()
+
     def close(self) -> None:
         """Close; what was not flushed is replayed from the log."""
         for mark in list(self._pinned.values()):

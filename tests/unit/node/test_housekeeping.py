@@ -59,3 +59,21 @@ def test_bodies_move_in_steps_of_which_a_few_at_a_time_are_made_durable(
     node.compact()
     assert node.log.first_index() == last + 1
     node.close()
+
+
+def test_many_small_changes_are_flushed_as_many_bytes_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is received is bytes no entry carries again: tombstones alone make a flush due."""
+    node = Node(tmp_path / "node")
+    node.put(setup_commands())
+    node.put([arrivals(*(packet(k) for k in range(1, 101)))])
+    machine = AppliedStore(node.store, lambda run: None, lambda: None, lambda text: None)
+    keeping = Housekeeping(machine, lambda ahead_bytes: node.store.applied_index())
+    asyncio.run(keeping.flush())
+    assert machine.durable_index() < machine.applied_index(), "nothing was due"
+    monkeypatch.setattr(housekeeping, "FLUSH_ROWS_BYTES", node.store.unflushed_bytes())
+    asyncio.run(keeping.flush())
+    assert machine.durable_index() == machine.applied_index()
+    assert node.store.unflushed_bytes() < housekeeping.FLUSH_ROWS_BYTES
+    node.close()
