@@ -1,9 +1,9 @@
 """The relay endpoint: what other nodes ask of this one (relay.proto)."""
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -14,8 +14,9 @@ import msgspec
 from qm.api.identity import Role, role_uri
 from qm.api.operations import Health
 from qm.model.effects import Outcome
-from qm.node.channels import FRAME_BYTES_SOFT, SERVER_OPTIONS, refuse
+from qm.node.channels import SERVER_OPTIONS, refuse
 from qm.node.forwarding import NotTaken
+from qm.node.frames import FrameWriter
 from qm.node.lines import Hub, Line, LineEnd
 from qm.node.outcomes import encode_outcome
 from qm.node.streams import BROKEN
@@ -37,7 +38,6 @@ LATE_QUEUED_MAX: Final = 65_536
 LAST_WRITE_MAX_S: Final = 5.0
 """For an edge to take what it was told before its stream ended."""
 _EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]
-_FRAME_OVERHEAD_BYTES: Final = 64
 
 
 class Leader(Protocol):
@@ -263,27 +263,27 @@ class _Carrier:
     def __init__(self, context: Any, hub: Hub, edge: str, term: int, watch: "RelayWatch") -> None:
         self._context = context
         self._watch = watch
-        self._frames: deque[relay_pb2.LeaderFrame] = deque()
-        self._has_frames = asyncio.Event()
-        self._is_ending = False
+        self._writer: FrameWriter[relay_pb2.LeaderFrame] = FrameWriter(
+            lambda frames: context.write(relay_pb2.LeaderFrames(frames=frames)),
+            _payload_bytes,
+            lambda error: self.on_end(repr(error)),
+        )
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._write(relay_pb2.LeaderFrame(welcome=relay_pb2.Welcome(term=term)))
         self._line = hub.open(edge, self)
 
     async def run(self, first: relay_pb2.EdgeFrames) -> str:
         """Carry until either side ends; return why."""
-        writer = asyncio.create_task(self._write_frames(), name="relay line, writing")
         reader = asyncio.create_task(self._read_frames(first), name="relay line, reading")
         try:
-            await asyncio.wait((writer, reader, self._over), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((reader, self._over), return_when=asyncio.FIRST_COMPLETED)
         finally:
             reader.cancel()
             self._line.close()
             # gRPC cannot end a call while a write is under way, cancelled or not.
-            self._is_ending = True
-            self._has_frames.set()
-            await asyncio.wait((writer,), timeout=LAST_WRITE_MAX_S)
-            writer.cancel()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._writer.at_rest(), LAST_WRITE_MAX_S)
+            self._writer.stop()
         return self._over.result() if self._over.done() else "the stream is broken"
 
     async def _read_frames(self, frames: Any) -> None:
@@ -299,32 +299,13 @@ class _Carrier:
         except BROKEN as error:
             self.on_end(repr(error))
 
-    async def _write_frames(self) -> None:
-        frames = self._frames
-        while frames or not self._is_ending:
-            if not frames:
-                self._has_frames.clear()
-                await self._has_frames.wait()
-                continue
-            together = relay_pb2.LeaderFrames()
-            size = 0
-            while frames and size < FRAME_BYTES_SOFT:
-                frame = frames.popleft()
-                size += sum(map(len, frame.late.packets)) + _FRAME_OVERHEAD_BYTES
-                together.frames.append(frame)
-            try:
-                await self._context.write(together)
-            except BROKEN:
-                return
-
     def _write(self, frame: relay_pb2.LeaderFrame) -> None:
-        if len(self._frames) >= LATE_QUEUED_MAX:
+        if len(self._writer) >= LATE_QUEUED_MAX:
             text = "the edge does not read: LATE_QUEUED_MAX is reached"
             self._watch.refused("slow", text, self._context)
             self.on_end(text)
             return
-        self._frames.append(frame)
-        self._has_frames.set()
+        self._writer.add(frame)
 
     # LineEvents
 
@@ -347,6 +328,10 @@ class _Carrier:
         """See LineEvents.on_end."""
         if not self._over.done():
             self._over.set_result(reason)
+
+
+def _payload_bytes(frame: relay_pb2.LeaderFrame) -> int:
+    return sum(map(len, frame.late.packets))
 
 
 def _take(line: Line, frame: relay_pb2.EdgeFrame) -> None:

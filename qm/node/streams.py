@@ -9,7 +9,8 @@ import grpc
 import grpc.aio
 
 from qm.model.effects import Outcome
-from qm.node.channels import FRAME_BYTES_SOFT, Unreachable
+from qm.node.channels import Unreachable
+from qm.node.frames import FrameWriter
 from qm.node.lines import Hub, LineEnd
 from qm.node.outcomes import decode_outcome
 from qm.pb import relay_pb2
@@ -158,9 +159,9 @@ class RemoteStream:
         self._events = events
         self._on_over = on_over
         self._room = Room()
-        self._frames: deque[relay_pb2.EdgeFrame | tuple[int, bytes]] = deque()
-        """Batches are (number, payload): each message around them would copy them."""
-        self._has_frames = asyncio.Event()
+        self._early: list[_Frame] = []
+        """What comes before there is a call."""
+        self._writer: FrameWriter[_Frame] | None = None
         self._is_over = False
         hello = relay_pb2.Hello(edge=edge, term=term)
         self._write(relay_pb2.EdgeFrame(hello=hello))
@@ -223,10 +224,13 @@ class RemoteStream:
 
     # Frames
 
-    def _write(self, frame: relay_pb2.EdgeFrame | tuple[int, bytes]) -> None:
-        if not self._is_over:
-            self._frames.append(frame)
-            self._has_frames.set()
+    def _write(self, frame: "_Frame") -> None:
+        if self._is_over:
+            return
+        if self._writer is None:
+            self._early.append(frame)
+        else:
+            self._writer.add(frame)
 
     async def _run(self, stub: Callable[[], Awaitable["RelayAsyncStub"]]) -> None:
         try:
@@ -234,7 +238,14 @@ class RemoteStream:
         except Unreachable as error:
             self.end(str(error))
             return
-        writer = asyncio.create_task(self._write_frames(call), name="relay stream, writing")
+        writer = self._writer = FrameWriter(
+            lambda frames: call.write(_together(frames)),
+            _payload_bytes,
+            lambda _: _cancel(call),
+        )
+        for frame in self._early:
+            writer.add(frame)
+        self._early.clear()
         try:
             reason = await self._read_frames(call)
         except grpc.aio.AioRpcError as error:
@@ -242,31 +253,9 @@ class RemoteStream:
         except BROKEN as error:
             reason = repr(error)
         finally:
-            writer.cancel()
+            writer.stop()
             call.cancel()
         self.end(reason)
-
-    async def _write_frames(self, call: Any) -> None:
-        frames = self._frames
-        while True:
-            if not frames:
-                self._has_frames.clear()
-                await self._has_frames.wait()
-            together = relay_pb2.EdgeFrames()
-            size = 0
-            while frames and size < FRAME_BYTES_SOFT:
-                frame = frames.popleft()
-                size += _FRAME_OVERHEAD_BYTES
-                if isinstance(frame, tuple):
-                    batch = together.frames.add().batch
-                    batch.number, batch.payload = frame
-                    size += len(frame[1])
-                else:
-                    together.frames.append(frame)
-            try:
-                await call.write(together)
-            except BROKEN:
-                return  # the reader sees the end as well, and its reason
 
     async def _read_frames(self, call: Any) -> str:
         while True:
@@ -290,5 +279,25 @@ class RemoteStream:
             self._events.on_late_packets(packets)
 
 
-_FRAME_OVERHEAD_BYTES: Final = 64
-"""About what a frame takes besides its payload."""
+_Frame = relay_pb2.EdgeFrame | tuple[int, bytes]
+"""Batches are (number, payload): each message around them would copy them."""
+
+
+def _cancel(call: Any) -> None:
+    """The reader sees that as well as an end that was there before, which has a better reason."""
+    call.cancel()
+
+
+def _payload_bytes(frame: _Frame) -> int:
+    return len(frame[1]) if isinstance(frame, tuple) else 0
+
+
+def _together(frames: Sequence[_Frame]) -> relay_pb2.EdgeFrames:
+    together = relay_pb2.EdgeFrames()
+    for frame in frames:
+        if isinstance(frame, tuple):
+            batch = together.frames.add().batch
+            batch.number, batch.payload = frame
+        else:
+            together.frames.append(frame)
+    return together

@@ -24,7 +24,7 @@ RELAY_BYTES_MAX = 32 << 20
 """Bytes of those batches."""
 OVERLAP_MIN_BYTES = 256 << 10
 """While an entry is in flight at a leader of this node, so many bytes are worth one beside it."""
-BESIDE_MIN_BYTES = 64 << 10
+BESIDE_MIN_BYTES = 128 << 10
 """To a leader elsewhere: for each batch without a result, so many bytes are worth one more."""
 
 
