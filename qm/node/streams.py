@@ -15,7 +15,6 @@ from qm.node.lines import Hub, LineEnd
 from qm.node.outcomes import decode_outcome
 from qm.pb import relay_pb2
 from qm.store.cluster import (
-    BESIDE_MIN_BYTES,
     OVERLAP_MIN_BYTES,
     RELAY_BATCHES_MAX,
     RELAY_BYTES_MAX,
@@ -175,7 +174,7 @@ class RemoteStream:
     @property
     def least_bytes(self) -> int:
         """See RelayStream.least_bytes: what is in flight at the leader is not known here."""
-        return self._room.unanswered * BESIDE_MIN_BYTES
+        return self._room.unanswered * OVERLAP_MIN_BYTES
 
     def send(self, number: int, payload: bytes) -> None:
         """See RelayStream.send."""

@@ -23,9 +23,8 @@ RELAY_BATCHES_MAX = 64
 RELAY_BYTES_MAX = 32 << 20
 """Bytes of those batches."""
 OVERLAP_MIN_BYTES = 256 << 10
-"""While an entry is in flight at a leader of this node, so many bytes are worth one beside it."""
-BESIDE_MIN_BYTES = 128 << 10
-"""To a leader elsewhere: for each batch without a result, so many bytes are worth one more."""
+"""While an entry is in flight at a leader of this node, so many bytes are worth one beside it; to a
+leader elsewhere, for each batch without a result, one more."""
 
 
 class Unavailable(Exception):

@@ -31,7 +31,7 @@ from tests.bench.peers.measure import WARM_UP, Missing
 from tests.bench.peers.nats import JetStream
 from tests.bench.peers.rabbitmq import RabbitMq
 
-MESSAGES = 40_000
+MESSAGES = 120_000
 SESSIONS = 8
 BODY_BYTES = 1024
 MIXED_QUEUES = 100
