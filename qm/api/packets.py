@@ -12,7 +12,9 @@ import msgspec
 
 from qm.api.errors import InvalidArgument, MsmqError, Unsupported
 from qm.api.names import absolute_text
+from qm.model.addressing import destination_of
 from qm.model.limits import (
+    COPIES_PER_SEND_MAX_BYTES,
     MESSAGE_LABEL_MAX_CHARS,
     PACKET_MAX_BYTES,
     TARGETS_PER_SEND_MAX,
@@ -54,7 +56,7 @@ from qm.wire.limits import (
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
 from qm.wire.patch import patch_message_id, patch_sent_time
 from qm.wire.peek import is_transactional, peek_head
-from qm.wire.user_message import parse_user_message
+from qm.wire.user_message import UserMessage, parse_user_message, write_user_message
 
 PRIORITY_MAX: Final = 7
 NAMES_IN_HAND_MAX: Final = 4_096
@@ -97,37 +99,53 @@ class PacketBuilder:
             for place, text in enumerate(message.targets)
         )
 
-    def packet(self, message: data_pb2.OutgoingMessage, targets: Sequence[str]) -> bytes:
-        """Return the packet of a message to these destinations.
+    def packets(self, message: data_pb2.OutgoingMessage, targets: Sequence[str]) -> Sequence[bytes]:
+        """Return the packet of a message for each of these destinations.
 
-        It names the first one; copies share it, and what they say of the others is the list of all
-        ([MS-MQDMPR] 3.1.7.1.27). Raises InvalidArgument, Unsupported.
+        Each names its own, and all of them the list ([MS-MQDMPR] 3.1.7.1.27). Raises
+        InvalidArgument, Unsupported.
         """
         kind = message.WhichOneof("content")
         if kind == "packet":
-            return self._adopted(message.packet)
-        if kind is None:
+            packets = self._adopted(message.packet, targets)
+        elif kind is None:
             raise InvalidArgument("properties", "a message has properties or is a packet")
-        destination_type = _destination_type(targets[0])
+        else:
+            for place, target in enumerate(targets):
+                _check_target(target, f"targets[{place}]")
+            packets = self._checked(message.properties, targets)
+        size = sum(map(len, packets))
+        if len(packets) > 1 and size > COPIES_PER_SEND_MAX_BYTES:
+            raise InvalidArgument(
+                "targets",
+                f"{len(targets)} packets of {size} bytes together; {COPIES_PER_SEND_MAX_BYTES} are"
+                " allowed: send it to fewer queues at a time",
+            )
+        return packets
+
+    def _checked(self, given: data_pb2.Properties, targets: Sequence[str]) -> list[bytes]:
         try:
-            _check(message.properties)
-            packet = self._built(message.properties, targets, destination_type)
+            _check(given)
+            packets = self._built(given, targets)
         except InvalidArgument as error:
             raise error.within("properties") from None
-        if len(packet) > PACKET_MAX_BYTES:
+        longest = max(map(len, packets))
+        if longest > PACKET_MAX_BYTES:
             raise InvalidArgument(
                 "properties.body",
-                f"the packet would have {len(packet)} bytes; {PACKET_MAX_BYTES} are allowed,"
+                f"the packet would have {longest} bytes; {PACKET_MAX_BYTES} are allowed,"
                 " headers included",
             )
-        return packet
+        return packets
 
     # Packets that callers bring ----------------------------------------------------------
 
-    def _adopted(self, given: bytes) -> bytes:
-        """Make a whole packet one of this queue manager's."""
+    def _adopted(self, given: bytes, targets: Sequence[str]) -> list[bytes]:
+        """Make a whole packet one of this queue manager's. What it names stays, if it is for one
+        destination.
+        """
         try:
-            _, end = parse_user_message(given, 0, len(given))
+            message, end = parse_user_message(given, 0, len(given))
         except ProtocolError as error:
             raise InvalidArgument("packet", str(error)) from None
         if end != len(given) or end > PACKET_MAX_BYTES:
@@ -136,6 +154,11 @@ class PacketBuilder:
             raise InvalidArgument(
                 "packet", "a TransactionHeader belongs to messages of transactions, and to them all"
             )
+        if len(targets) == 1:
+            return [self._own(given)]
+        return [self._own(_addressed(message, target)) for target in targets]
+
+    def _own(self, given: bytes) -> bytes:
         packet = bytearray(given)
         start = BASE_HEADER_SIZE_BYTES
         packet[start : start + _GUID_BYTES] = self._manager.identifier
@@ -145,26 +168,16 @@ class PacketBuilder:
 
     # Packets from attributes -------------------------------------------------------------
 
-    def _built(
-        self,
-        given: data_pb2.Properties,
-        targets: Sequence[str],
-        destination_type: DestinationQueueType,
-    ) -> bytes:
+    def _built(self, given: data_pb2.Properties, targets: Sequence[str]) -> list[bytes]:
         try:
-            message = self._message(given, targets, destination_type)
-            return serialize_message_to_buffer(message)
+            message = self._message(given, targets)
+            return [serialize_message_to_buffer(sent_to(message, target)) for target in targets]
         except (ValueOutOfRange, QueueNameError) as error:
             raise InvalidArgument(_field_of(error), str(error)) from None
 
-    def _message(
-        self,
-        given: data_pb2.Properties,
-        targets: Sequence[str],
-        destination_type: DestinationQueueType,
-    ) -> Message:
+    def _message(self, given: data_pb2.Properties, targets: Sequence[str]) -> Message:
+        """Return the message, to no destination yet."""
         own = self._manager.identifier
-        destination = targets[0]
         destinations = given.destinations or (targets if len(targets) > 1 else ())
         administration = self._reference(given.administration_queue, "administration_queue")
         response = self._reference(given.response_queue, "response_queue")
@@ -182,9 +195,6 @@ class PacketBuilder:
             response_queue_type=ResponseQueueType(_reference_type(response, own)),
             administration_queue_format_name=administration,
             administration_queue_type=AdministrationQueueType(_reference_type(administration, own)),
-            destination_queue_format_name=destination,
-            destination_queue_type=destination_type,
-            destination_queue_manager_identifier=_host(destination),
             destination_multi_queue_format_name=self._list(destinations, "destinations"),
             administration_multi_queue_format_name=self._list(
                 given.administration_queues, "administration_queues"
@@ -230,6 +240,31 @@ class PacketBuilder:
         )
 
 
+def sent_to(message: Message, destination: str) -> Message:
+    """Return the copy of a message for one destination."""
+    return msgspec.structs.replace(
+        message,
+        destination_queue_format_name=destination,
+        destination_queue_type=_destination_type(destination),
+        destination_queue_manager_identifier=_host(destination),
+    )
+
+
+def _addressed(message: UserMessage, destination: str) -> bytes:
+    """Return the packet of a message with another destination, and nothing else changed."""
+    found = destination_of(parse_format_name(destination))
+    if found is None:
+        raise MsmqError(
+            ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION,
+            f"nobody can send to {destination!r}",
+        )
+    name, address = found
+    header = msgspec.structs.replace(
+        message.user_header, destination_queue=name, queue_manager_address=address
+    )
+    return write_user_message(msgspec.structs.replace(message, user_header=header))
+
+
 def sent_again(message: Message, destination: str, own: bytes, now_ms: int) -> Message:
     """Return a stored message as a new one of this queue manager, whose GUID is `own`.
 
@@ -238,13 +273,10 @@ def sent_again(message: Message, destination: str, own: bytes, now_ms: int) -> M
     response = message.response_queue_format_name
     administration = message.administration_queue_format_name
     return msgspec.structs.replace(
-        message,
+        sent_to(message, destination),
         identifier=ObjectId(own, 0),
         source_machine_identifier=own,
         sent_time=now_ms // 1000,
-        destination_queue_format_name=destination,
-        destination_queue_type=_destination_type(destination),
-        destination_queue_manager_identifier=_host(destination),
         response_queue_type=ResponseQueueType(_reference_type(response, own)),
         administration_queue_type=AdministrationQueueType(_reference_type(administration, own)),
     )
@@ -332,6 +364,13 @@ def _correlation(raw: bytes) -> ObjectId:
 
 
 @lru_cache(NAMES_IN_HAND_MAX)
+def _check_target(destination: str, field: str) -> None:
+    if isinstance(parse_format_name(destination), MultipleElementName):
+        raise InvalidArgument(field, f"{destination!r} names several: give each by itself")
+    _destination_type(destination)
+
+
+@lru_cache(NAMES_IN_HAND_MAX)
 def _destination_type(destination: str) -> DestinationQueueType:
     name = parse_format_name(destination)
     if isinstance(name, AnyDirectName):
@@ -340,8 +379,6 @@ def _destination_type(destination: str) -> DestinationQueueType:
         return DestinationQueueType.PUBLIC_QUEUE
     if isinstance(name, PrivateName) and not name.journal:
         return DestinationQueueType.PRIVATE_QUEUE
-    if isinstance(name, MultipleElementName):
-        raise InvalidArgument("targets[0]", f"{destination!r} names several: give each by itself")
     raise MsmqError(
         ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, f"nobody can send to {destination!r}"
     )

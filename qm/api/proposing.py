@@ -68,7 +68,7 @@ class Proposer:
             count = size = taken = 0
             for commands, _ in jobs:
                 count += len(commands)
-                size += sum(len(one.packet) for one in commands if isinstance(one, Send))
+                size += sum(len(one.packets) for one in commands if isinstance(one, Send))
                 if taken and (count > COMMANDS_PER_PROPOSAL_MAX or size > BYTES_PER_PROPOSAL_MAX):
                     break
                 taken += 1

@@ -7,7 +7,6 @@ state keeps their results for as long as it keeps a client's that has left.
 """
 
 from typing import Final
-from zlib import crc32
 
 from qm.api.batches import Bodies
 from qm.api.deciding import UNNUMBERED, Decider, made_identifier
@@ -28,7 +27,6 @@ from qm.model.commands import (
     OpenQueue,
     Request,
     Send,
-    Target,
     TxBegin,
     TxCommit,
 )
@@ -147,13 +145,6 @@ class Returning:
         try:
             header = parse_user_message(raw, 0, len(raw))[0].user_header
             kept = deserialize_message_from_buffer(raw)
-            is_own = kept.source_machine_identifier == manager.identifier
-            if not target and is_own and len(kept.destination_multi_queue_format_name) > 1:
-                raise InvalidArgument(
-                    "target",
-                    "it was sent to several queues, whose copies share one packet: say which of"
-                    " them it is for",
-                )
             own = format_name_of(header.destination_queue, header)
             destination = absolute_text(self._cluster.view, target or own, "target")
             message = sent_again(
@@ -243,15 +234,10 @@ class _Job:
             )
             await self._do(begin)
         outcome = await self._do(
-            Send(
+            Send.of(
                 self._numbered(_SEND),
-                memoryview(packet),
-                body_index=0,
-                body_offset=0,
-                body_ordinal=0,
-                checksum=crc32(packet),
-                targets=(Target(destination),),
-                sender_sids=self._who.sids,
+                [(destination, packet)],
+                self._who.sids,
                 transaction=transaction if is_transactional else None,
                 replaced_handle=handle,
                 replaced_lookup_identifier=self._key,

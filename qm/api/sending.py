@@ -1,7 +1,6 @@
 """Send: a call's messages as numbered commands, all in one proposal."""
 
 from typing import Final
-from zlib import crc32
 
 from qm.api.errors import InvalidArgument
 from qm.api.identity import Principal
@@ -11,7 +10,7 @@ from qm.api.packets import PacketBuilder
 from qm.api.properties import message_id
 from qm.api.proposing import Proposer
 from qm.api.sessions import Sessions
-from qm.model.commands import Request, Send, Target
+from qm.model.commands import Request, Send
 from qm.model.effects import Outcome
 from qm.model.transactions import TRANSACTION_ID_BYTES
 from qm.pb import data_pb2
@@ -67,16 +66,11 @@ class Sending:
         transaction: bytes | None,
     ) -> Send:
         targets = builder.targets(message)
-        packet = builder.packet(message, targets)
-        return Send(
+        packets = builder.packets(message, targets)
+        return Send.of(
             number,
-            memoryview(packet),
-            body_index=0,
-            body_offset=0,
-            body_ordinal=0,
-            checksum=crc32(packet),
-            targets=tuple(map(Target, targets)),
-            sender_sids=who.sids,
+            [*zip(targets, packets, strict=True)],
+            who.sids,
             transaction=transaction,
             application_deadletter_queue=builder.absolute(
                 message.application_dead_letter_queue, "application_dead_letter_queue"

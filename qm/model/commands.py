@@ -7,8 +7,10 @@ taken in apply from replicated state. Ids and sizes are chosen by the proposer; 
 packet bytes.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
+from zlib import crc32
 
 import msgspec
 
@@ -132,17 +134,23 @@ class Target(msgspec.Struct, frozen=True, gc=False):
 
     format_name: str
     """As the application gave it; the leader resolved distribution lists before."""
+    packet_bytes: int
+    """Of its own packet, which names it."""
+    checksum: int
+    """CRC-32 of that packet."""
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):
-    """Enqueue a client's message: a raw packet whose MessageID apply assigns."""
+    """Enqueue a client's message: for each target a raw packet, whose MessageID apply assigns.
+
+    The packets lie one behind the other; that of target k is body `first_ordinal` + k of the entry.
+    """
 
     request: Request
-    packet: memoryview
+    packets: memoryview
     body_index: int
     body_offset: int
-    body_ordinal: int
-    checksum: int
+    first_ordinal: int
     targets: tuple[Target, ...]
     sender_sids: tuple[bytes, ...]
     transaction: bytes | None = None
@@ -154,6 +162,26 @@ class Send(msgspec.Struct, frozen=True, gc=False):
     """Of a queue open for receiving, 0 = none: the message there that this one is made of ends in
     the same apply, or with the transaction, when the send succeeds. One target then."""
     replaced_lookup_identifier: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        request: Request,
+        copies: Sequence[tuple[str, bytes]],
+        sender_sids: tuple[bytes, ...] = (),
+        **others: Any,
+    ) -> "Send":
+        """Return the command for (format name, packet) pairs, without a place in an entry."""
+        return cls(
+            request,
+            memoryview(b"".join(packet for _, packet in copies)),
+            0,
+            0,
+            0,
+            tuple(Target(name, len(packet), crc32(packet)) for name, packet in copies),
+            sender_sids,
+            **others,
+        )
 
 
 class ReceiveRun(msgspec.Struct, frozen=True, gc=False):

@@ -1,10 +1,10 @@
 """Messages that clients send ([MS-MQDMPR] 3.1.7.1.9, .27)."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from qm.model.addressing import is_service_queue, label_bytes, stored_name
 from qm.model.clients import Clients
-from qm.model.commands import Selector, SelectorKind, Send
+from qm.model.commands import Selector, SelectorKind, Send, Target
 from qm.model.effects import Outcome
 from qm.model.elements import LockKind, OperationType, QueueKind, QueuePrivacyLevel
 from qm.model.endings import Endings
@@ -59,13 +59,12 @@ class Sending:
         Several targets share one MessageID. The first failure ends it and is the status; copies
         made before stay (DM-A27).
         """
-        try:
-            message, _ = parse_user_message(command.packet, 0, len(command.packet))
-        except ProtocolError:
-            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         if not 1 <= len(command.targets) <= TARGETS_PER_SEND_MAX:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        if len(command.packet) > PACKET_MAX_BYTES or self._ledger.manager is None:
+        copies = _copies(command)
+        if copies is None:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        if self._ledger.manager is None or any(copy.size > PACKET_MAX_BYTES for copy in copies):
             return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
         if command.application_deadletter_queue:
             try:
@@ -86,12 +85,12 @@ class Sending:
                 return Outcome(refusal)
         places: list[tuple[int, int]] = []
         ordinal = 0
-        for target in command.targets:
-            status, queue = self._target(target.format_name, command, message)
+        for copy in copies:
+            status, queue = self._target(command, copy)
             if queue is None:
                 return Outcome(status, value=(ordinal, places))
             ordinal = ordinal or self._ledger.next_message_ordinal()
-            places.append((queue.record.queue_id, self._put(command, message, queue, ordinal)))
+            places.append((queue.record.queue_id, self._put(command, copy, queue, ordinal)))
         if replaced is not None:
             self._end_replaced(command, *replaced)
         return Outcome(MQ_OK, value=(ordinal, places))
@@ -123,11 +122,9 @@ class Sending:
         lock = Lock(LockKind.TX_DEQUEUE, command.transaction, place)
         self._ledger.lock(queue, key, position, lock)
 
-    def _target(
-        self, format_name: str, command: Send, message: UserMessage
-    ) -> tuple[int, QueueInHand | None]:
+    def _target(self, command: Send, copy: "_Copy") -> tuple[int, QueueInHand | None]:
         try:
-            name = parse_format_name(format_name)
+            name = parse_format_name(copy.target.format_name)
         except QueueNameError as error:
             return error.code, None
         found = self._registry.format_name(name)
@@ -138,10 +135,10 @@ class Sending:
         queue = self._ledger.queue(found) if found > 0 else None
         if queue is None or queue.record.is_deleting:
             return ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, None
-        refusal = self._refusal(queue, command, message)
+        refusal = self._refusal(queue, command, copy)
         return (refusal, None) if refusal else (MQ_OK, queue)
 
-    def _refusal(self, queue: QueueInHand, command: Send, message: UserMessage) -> int:
+    def _refusal(self, queue: QueueInHand, command: Send, copy: "_Copy") -> int:
         record = queue.record
         is_transactional = command.transaction is not None
         if record.kind is not QueueKind.OUTGOING:
@@ -155,22 +152,22 @@ class Sending:
                 return ErrorCode.MQ_ERROR_MESSAGE_NOT_AUTHENTICATED
             if record.privacy_level is QueuePrivacyLevel.BODY:
                 return ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION
-        if is_transactional != (message.transaction is not None):
+        if is_transactional != (copy.message.transaction is not None):
             return ErrorCode.MQ_ERROR_TRANSACTION_USAGE
-        status = self._enqueue.quota_status(queue, len(command.packet))
+        status = self._enqueue.quota_status(queue, copy.size)
         return MQ_OK if status is EnqueueStatus.OK else ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
 
-    def _put(self, command: Send, message: UserMessage, queue: QueueInHand, ordinal: int) -> int:
-        ledger = self._ledger
+    def _put(self, command: Send, copy: "_Copy", queue: QueueInHand, ordinal: int) -> int:
+        ledger, message = self._ledger, copy.message
         manager = ledger.manager
         assert manager is not None
         is_outgoing = queue.record.kind is QueueKind.OUTGOING
         new = NewMessage(
             command.body_index,
-            command.body_offset,
-            len(command.packet),
-            command.body_ordinal,
-            command.checksum,
+            copy.offset,
+            copy.size,
+            copy.body_ordinal,
+            copy.target.checksum,
             0 if command.transaction is not None else message.priority,
             _flags(message, queue, command),
             manager.identifier,
@@ -193,6 +190,35 @@ class Sending:
         elif position.deadline_ms and position.deadline_ms <= ledger.now_ms:
             self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
         return key
+
+
+class _Copy(NamedTuple):
+    """The message for one target."""
+
+    target: Target
+    message: UserMessage
+    offset: int
+    """Of its packet within the entry."""
+    size: int
+    body_ordinal: int
+
+
+def _copies(command: Send) -> list[_Copy] | None:
+    """Return the copies, None if the targets' packets are not what the command says."""
+    copies: list[_Copy] = []
+    begin = 0
+    for k, target in enumerate(command.targets):
+        size = target.packet_bytes
+        try:
+            message, end = parse_user_message(command.packets[begin : begin + size], 0, size)
+        except ProtocolError:
+            return None
+        if end != size:
+            return None
+        place = command.body_offset + begin
+        copies.append(_Copy(target, message, place, size, command.first_ordinal + k))
+        begin += size
+    return copies if begin == len(command.packets) else None
 
 
 def _lifetime_s(message: UserMessage, is_outgoing: bool) -> int:

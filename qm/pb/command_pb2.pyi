@@ -181,15 +181,22 @@ class Target(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     FORMAT_NAME_FIELD_NUMBER: _builtins.int
+    PACKET_BYTES_FIELD_NUMBER: _builtins.int
+    CHECKSUM_FIELD_NUMBER: _builtins.int
     format_name: _builtins.str
+    packet_bytes: _builtins.int
+    """Of its packet; the packets lie one behind the other in the order of the targets."""
+    checksum: _builtins.int
     def __init__(
         self,
         *,
         format_name: _builtins.str = ...,
+        packet_bytes: _builtins.int = ...,
+        checksum: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["format_name", b"format_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "format_name", b"format_name", "packet_bytes", b"packet_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -200,7 +207,6 @@ class Send(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REQUEST_FIELD_NUMBER: _builtins.int
-    CHECKSUM_FIELD_NUMBER: _builtins.int
     TARGETS_FIELD_NUMBER: _builtins.int
     SENDER_SIDS_FIELD_NUMBER: _builtins.int
     TRANSACTION_FIELD_NUMBER: _builtins.int
@@ -208,7 +214,6 @@ class Send(_message.Message):
     ALLOW_PEEK_WHEN_LOCKED_FIELD_NUMBER: _builtins.int
     REPLACED_HANDLE_FIELD_NUMBER: _builtins.int
     REPLACED_LOOKUP_IDENTIFIER_FIELD_NUMBER: _builtins.int
-    checksum: _builtins.int
     transaction: _builtins.bytes
     application_deadletter_queue: _builtins.str
     allow_peek_when_locked: _builtins.bool
@@ -224,7 +229,6 @@ class Send(_message.Message):
         self,
         *,
         request: Global___Request | None = ...,
-        checksum: _builtins.int = ...,
         targets: _abc.Iterable[Global___Target] | None = ...,
         sender_sids: _abc.Iterable[_builtins.bytes] | None = ...,
         transaction: _builtins.bytes | None = ...,
@@ -235,7 +239,7 @@ class Send(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "request", b"request", "transaction", b"transaction"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "allow_peek_when_locked", b"allow_peek_when_locked", "application_deadletter_queue", b"application_deadletter_queue", "checksum", b"checksum", "replaced_handle", b"replaced_handle", "replaced_lookup_identifier", b"replaced_lookup_identifier", "request", b"request", "sender_sids", b"sender_sids", "targets", b"targets", "transaction", b"transaction"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "allow_peek_when_locked", b"allow_peek_when_locked", "application_deadletter_queue", b"application_deadletter_queue", "replaced_handle", b"replaced_handle", "replaced_lookup_identifier", b"replaced_lookup_identifier", "request", b"request", "sender_sids", b"sender_sids", "targets", b"targets", "transaction", b"transaction"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__transaction: _TypeAlias = _typing.Literal["transaction"]  # noqa: Y015
     _WhichOneofArgType__transaction: _TypeAlias = _typing.Literal["_transaction", b"_transaction"]  # noqa: Y015

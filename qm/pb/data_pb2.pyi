@@ -670,7 +670,7 @@ class OutgoingMessage(_message.Message):
     """Format name of the application's dead-letter queue; "": the system's."""
     @_builtins.property
     def targets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Format names; several share one message id."""
+        """Format names; several share one message id, and each gets a packet that names it."""
 
     @_builtins.property
     def properties(self) -> Global___Properties: ...

@@ -39,10 +39,12 @@ _ARRAY_TYPECODES: Final = {
     "message_ordinals": "Q",
     "message_classes": "Q",
 }
-_FROM_PLACE: Final = frozenset(
-    {"body_index", "body_offset", "body_ordinal", "first_ordinal", "packet", "packets"}
-)
+_FROM_PLACE: Final = frozenset({"body_index", "body_offset", "first_ordinal", "packets"})
 """Fields that the blob and its place give, not the header."""
+
+
+_CARRIERS: Final = frozenset({"edge_batch", "send"})
+"""Ops with packets behind the header."""
 
 
 class UnknownCommand(Exception):
@@ -73,7 +75,7 @@ def encode_command(
     if isinstance(command, model.EdgeBatch):
         parts += packets or (command.packets,)
     elif isinstance(command, model.Send):
-        parts.append(command.packet)
+        parts.append(command.packets)
     return b"".join(parts)
 
 
@@ -129,7 +131,8 @@ def packet_spans(index: int, data: bytes) -> list[tuple[int, int]]:
                 ends = array_of(_ARRAY_TYPECODES["offsets"], header.edge_batch.offsets)
                 spans += [(begin + low, high - low) for low, high in pairwise(ends)]
             elif op == "send":
-                spans.append((begin, len(payload) - blob_at))
+                sizes = [target.packet_bytes for target in header.send.targets]
+                spans += zip(accumulate(sizes, initial=begin), sizes, strict=False)
     except _UNREADABLE as error:
         raise UnknownCommand(f"entry {index}: {error}") from error
     return spans
@@ -179,26 +182,23 @@ def _decode_command(
     if op == "raise_apply_version":
         # What follows behaves in a way that this build may not know: it must not go on.
         _check_version(fields["apply_version"])
-    used = 0
+    used, blob_bytes = 0, len(payload) - blob_at
     if op == "edge_batch":
         used = len(fields["offsets"]) - 1
-        _check_columns(fields, len(payload) - blob_at)
+        _check_columns(fields, blob_bytes)
+    elif op == "send":
+        used = len(fields["targets"])
+        if sum(target.packet_bytes for target in fields["targets"]) != blob_bytes:
+            raise ValueError("packets of targets that do not cover the blob")
+    elif blob_bytes:
+        raise ValueError(f"{op} carries a blob")
+    if op in _CARRIERS:
         fields |= {
             "packets": payload[blob_at:],
             "body_index": index,
             "body_offset": offset + blob_at,
             "first_ordinal": ordinal,
         }
-    elif op == "send":
-        used = 1
-        fields |= {
-            "packet": payload[blob_at:],
-            "body_index": index,
-            "body_offset": offset + blob_at,
-            "body_ordinal": ordinal,
-        }
-    elif blob_at != len(payload):
-        raise ValueError(f"{op} carries a blob")
     if ordinal + used > BODY_ORDINAL_SYNTHETIC_FIRST:
         raise ValueError(f"more than {BODY_ORDINAL_SYNTHETIC_FIRST} bodies in one entry")
     return _BY_OP[op].kind(**fields), ordinal + used

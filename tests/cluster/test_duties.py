@@ -12,7 +12,6 @@ from qm.model.commands import (
     OpenClient,
     PurgeQueue,
     Send,
-    Target,
     TransferVerdict,
 )
 from qm.model.queries import get_client, purging_queue_ids, queue_statistics
@@ -180,9 +179,7 @@ def test_nearly_full_disks_refuse_messages_and_nothing_else() -> None:
             queue = await create_queue(leader, "orders")
             await propose(leader, batch("orders", [1]))
             disks_are(DiskLevel.REFUSING, *nodes.up)
-            send = Send(
-                request(), memoryview(packet(2)), 0, 0, 0, 0, (Target("DIRECT=OS:a\\b"),), ()
-            )
+            send = Send.of(request(), [("DIRECT=OS:a\\b", packet(2))])
             (follower, _) = await nodes.followers()
             for node in (leader, follower):
                 with pytest.raises(Unavailable, match="disk is nearly full"):

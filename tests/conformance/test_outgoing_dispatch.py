@@ -56,7 +56,7 @@ def test_the_highest_priority_leaves_first_whatever_its_queue() -> None:
     run(scenario())
 
 
-@pytest.mark.spec("DM-3.1.7.3.9-02", "DM-3.1.7.1.28-02", "DM-3.1.7.1.29-01")
+@pytest.mark.spec("DM-3.1.7.3.9-02", "DM-3.1.7.3.9-03", "DM-3.1.7.1.28-02", "DM-3.1.7.1.29-01")
 def test_what_is_deleted_or_held_is_passed_over() -> None:
     async def scenario() -> None:
         port = free_port(HOST)

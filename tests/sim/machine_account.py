@@ -173,7 +173,7 @@ class Account:
         ident = (OWN, int(value[0]))
         if ident in self.life:
             return  # a retry, answered with its first result
-        message, _ = parse_user_message(command.packet, 0, len(command.packet))
+        message, _ = parse_user_message(command.packets, 0, command.targets[0].packet_bytes)
         is_transactional = command.transaction is not None
         self._begin(
             ident,

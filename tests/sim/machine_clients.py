@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from qm.model import commands
 from qm.model.attributes import encode_attribute
-from qm.model.commands import Command, EdgeBatch, Facts, Request, Send, Stamp, Target
+from qm.model.commands import Command, EdgeBatch, Facts, Request, Send, Stamp
 from qm.model.commands import TransferVerdict as Verdict
 from qm.model.elements import QueueAccessType
 from qm.model.queries import browse, find_by_format_name
@@ -307,17 +307,7 @@ class Client:
         names = (EXACT, EXACT, FAR) if transaction is not None else (PLAIN, PLAIN, FAR, PASSING)
         name = self._chance.choice(names)
         answer = yield from self._ask(
-            Send(
-                self._request(),
-                memoryview(raw),
-                0,
-                0,
-                0,
-                zlib.crc32(raw),
-                (Target(name),),
-                (),
-                transaction,
-            )
+            Send.of(self._request(), [(name, raw)], transaction=transaction)
         )
         return (OWN, answer.value[0]) if answer.status == 0 else None
 

@@ -112,8 +112,10 @@ def spans(batch: CommandBatch) -> dict[tuple[int, int], Place]:
                 offset = command.body_offset + low
                 add(command.first_ordinal + k, offset, high - low, command.checksums[k])
         elif isinstance(command, Send):
-            size = len(command.packet)
-            add(command.body_ordinal, command.body_offset, size, command.checksum)
+            at = command.body_offset
+            for k, target in enumerate(command.targets):
+                add(command.first_ordinal + k, at, target.packet_bytes, target.checksum)
+                at += target.packet_bytes
     return found
 
 

@@ -391,27 +391,25 @@ def test_returned_messages_leave_room_for_applications(monkeypatch: pytest.Monke
     run(scenario())
 
 
-def test_a_copy_for_one_of_several_queues_is_not_returned_to_another() -> None:
+def test_a_copy_for_one_of_several_queues_is_returned_to_its_own() -> None:
     async def scenario() -> None:
         async with world() as made, made.client(await made.leader()) as client:
             operator = Operator(client.channel)
             await create(client)
             await create(client, r".\private$\other")
+            names = [r".\private$\orders", r".\private$\other"]
             properties = data_pb2.Properties(body=b"x", dead_letter=True, time_to_be_received_s=0)
-            message = data_pb2.OutgoingMessage(
-                targets=[ORDERS, r".\private$\other"], properties=properties
-            )
+            message = data_pb2.OutgoingMessage(targets=names, properties=properties)
             await client.data.Send(data_pb2.SendRequest(request=client.next(), messages=[message]))
             dead = pb.QueueName(name=r".\system$;DEADLETTER")
             letters = (await operator.messages.Browse(pb.BrowseRequest(queue=dead))).messages
             assert len(letters) == 2
-            back = pb.ReturnToSourceRequest(
-                queue=dead, lookup_identifier=letters[1].lookup_identifier
-            )
-            with refused(INVALID, field="target"):
-                await operator.messages.ReturnToSource(back)
-            back.target = r".\private$\other"
-            assert (await operator.messages.ReturnToSource(back)).target.startswith("PRIVATE=")
+            for letter, name in zip(letters, names, strict=True):
+                back = pb.ReturnToSourceRequest(
+                    queue=dead, lookup_identifier=letter.lookup_identifier
+                )
+                returned = await operator.messages.ReturnToSource(back)
+                assert returned.target == (await client.open(name)).format_name
 
     run(scenario())
 

@@ -528,6 +528,56 @@ def test_properties_travel_and_packets_are_taken_as_they_are() -> None:
     run(scenario())
 
 
+@pytest.mark.spec("DM-3.1.7.1.27-02")
+@pytest.mark.parametrize("is_packet", [False, True])
+def test_each_of_several_queues_gets_a_copy_that_names_it_and_lists_them_all(
+    is_packet: bool,
+) -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            names = [rf".\private$\{name}" for name in ("orders", "other", "third")]
+            queues = []
+            for name in names:
+                await create(client, name)
+                queues.append(await client.open(name))
+            listed = [queue.format_name for queue in queues]
+            message = data_pb2.OutgoingMessage(
+                targets=names, properties=data_pb2.Properties(body=b"to all", label="one")
+            )
+            if is_packet:
+                await client.send(names[2], b"to all", label="one", destinations=names)
+                packets = (await client.receive(queues[2])).messages.packets
+                message = data_pb2.OutgoingMessage(targets=names, packet=packets)
+            request = data_pb2.SendRequest(request=client.next(), messages=[message])
+            (sent,) = (await client.data.Send(request)).results
+            assert (sent.status, len(sent.places)) == (0, 3)
+            for queue in queues:
+                got = (await client.receive(queue)).messages.properties[0]
+                assert got.destination_queue == queue.format_name
+                assert list(got.destinations) == listed
+                assert (got.body, got.label, got.message_id) == (b"to all", "one", sent.message_id)
+
+    run(scenario())
+
+
+def test_the_copies_of_a_message_have_a_limit_together() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.client(await made.leader()) as client:
+            await create(client)
+            message = data_pb2.OutgoingMessage(
+                targets=[ORDERS] * 5, properties=data_pb2.Properties(body=bytes(7 << 19))
+            )
+            request = data_pb2.SendRequest(request=client.next(), messages=[message])
+            with refused(INVALID, field="messages[0].targets"):
+                await client.data.Send(request)
+            del message.targets[4:]
+            request = data_pb2.SendRequest(request=request.request, messages=[message])
+            (sent,) = (await client.data.Send(request)).results
+            assert (sent.status, len(sent.places)) == (0, 4)
+
+    run(scenario())
+
+
 def test_wrong_arguments_name_their_field() -> None:
     async def scenario() -> None:
         async with world() as made, made.client(await made.leader()) as client:

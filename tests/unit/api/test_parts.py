@@ -17,7 +17,7 @@ from qm.api.events import EventLog
 from qm.api.identity import Principal, Role
 from qm.api.properties import properties_of
 from qm.api.proposing import COMMANDS_PER_PROPOSAL_MAX, Proposer
-from qm.model.commands import Command, Confirm, Request, Send, SetQueue, Target
+from qm.model.commands import Command, Confirm, Request, Send, SetQueue
 from qm.model.control_requests import CONTROL_ID_BYTES
 from qm.model.effects import Outcome
 from qm.model.queries import View
@@ -134,9 +134,7 @@ def test_sends_travel_apart_so_that_a_full_disk_refuses_them_alone() -> None:
     async def scenario() -> None:
         cluster, face = scripted()
         proposer = Proposer(face)
-        send = Send(
-            Request("c", 1, 9), memoryview(b"x"), 0, 0, 0, 0, (Target("DIRECT=OS:a\\b"),), ()
-        )
+        send = Send.of(Request("c", 1, 9), [("DIRECT=OS:a\\b", b"x")])
         await asyncio.gather(
             proposer.once(Confirm("c", 1)),
             proposer.once(send, send),

@@ -124,8 +124,9 @@ def test_senders_of_streams_are_told_apart(node: Node, tmp_path: Path) -> None:
 def test_transactions_are_named_where_they_are_known(node: Node, tmp_path: Path) -> None:
     transaction = b"t" * 16
     raw = packet(0, to="paid", sequence=(1, 1, 0))
-    target = commands.Target("DIRECT=OS:vhost\\paid")
-    send = commands.Send(request(3, "c"), memoryview(raw), 0, 0, 0, 0, (target,), (), transaction)
+    send = commands.Send.of(
+        request(3, "c"), [("DIRECT=OS:vhost\\paid", raw)], transaction=transaction
+    )
     applied = node.put(
         [commands.TxBegin(request(2, "c"), transaction, True, "", 60_000)],
         [send],

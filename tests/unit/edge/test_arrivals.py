@@ -237,13 +237,11 @@ def sent_transactionally(
         commands.TxBegin(commands.Request("c", 1, 0), transaction, True, "", 60_000)
     ).status
     raw = packet(0, sequence=(1, 1, 0), has_positive_journaling=is_journaled)
-    target = commands.Target("DIRECT=TCP:10.9.8.7\\far")
+    target = "DIRECT=TCP:10.9.8.7\\far"
     queue_id = 0
     for number in range(2, count + 2):
         request = commands.Request("c", number, 0)
-        body = memoryview(raw)
-        command = commands.Send(request, body, 0, 0, 0, 0, (target,), (), transaction)
-        sent = one(command)
+        sent = one(commands.Send.of(request, [(target, raw)], transaction=transaction))
         assert isinstance(sent.value, tuple), hex(sent.status)
         queue_id = sent.value[1][0][0]
     assert one(commands.TxCommit(commands.Request("c", count + 2, 0), transaction)).status == 0

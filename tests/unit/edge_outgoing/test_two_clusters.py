@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import Any
 
 from qm.model import commands
@@ -69,10 +68,7 @@ class Application:
         )  # fmt: skip
         await self.call(
             commands.TxBegin(self.request(), transaction, True, "", 60_000),
-            commands.Send(
-                self.request(), memoryview(raw), 0, 0, 0, zlib.crc32(raw),
-                (commands.Target(destination),), (), transaction,
-            ),
+            commands.Send.of(self.request(), [(destination, raw)], transaction=transaction),
             commands.TxCommit(self.request(), transaction),
         )  # fmt: skip
 

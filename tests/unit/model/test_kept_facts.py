@@ -70,15 +70,9 @@ def test_a_sender_may_let_its_message_be_peeked_at_while_it_is_locked(world: Wor
     for is_allowed in (False, True):
         raw = packet(0)
         world.one(
-            commands.Send(
+            commands.Send.of(
                 client.request(),
-                memoryview(raw),
-                world.index + 1,
-                100,
-                0,
-                0,
-                (commands.Target("DIRECT=OS:vhost\\orders"),),
-                (),
+                [("DIRECT=OS:vhost\\orders", raw)],
                 allow_peek_when_locked=is_allowed,
             )
         )

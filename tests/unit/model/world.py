@@ -8,6 +8,8 @@ import zlib
 from array import array
 from typing import Any
 
+from msgspec import structs
+
 from qm.model import commands
 from qm.model.attributes import encode_attribute
 from qm.model.commands import Command, CommandBatch, EdgeBatch, Facts, Request, Stamp
@@ -306,23 +308,17 @@ class ClientInWorld:
         if raw is None:
             raw = packet(0, sequence=(1, 1, 0) if transaction is not None else None)
         world = self.world
-        world.bodies[world.index + 1, 0] = raw
-        return world.one(
-            commands.Send(
-                self.request(),
-                memoryview(raw),
-                world.index + 1,
-                100,
-                0,
-                zlib.crc32(raw),
-                tuple(commands.Target(name) for name in format_names),
-                (),
-                transaction,
-                application_deadletter_queue,
-                False,
-                *replaced,
-            )
+        send = commands.Send.of(
+            self.request(),
+            [(name, raw) for name in format_names],
+            transaction=transaction,
+            application_deadletter_queue=application_deadletter_queue,
+            replaced_handle=replaced[0],
+            replaced_lookup_identifier=replaced[1],
         )
+        for k in range(len(format_names)):
+            world.bodies[world.index + 1, k] = raw
+        return world.one(structs.replace(send, body_index=world.index + 1, body_offset=100))
 
     def begin(self, name: str, *, is_single_phase: bool = True) -> bytes:
         """Begin a transaction."""

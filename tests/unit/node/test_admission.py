@@ -11,7 +11,6 @@ from qm.model.commands import (
     OrderAcked,
     Request,
     Send,
-    Target,
     TransferVerdict,
 )
 from qm.node.admission import is_edge_batch, is_send, refusal
@@ -22,9 +21,7 @@ BATCH = EdgeBatch(
     "n1", 1, memoryview(b"abcdef"), 0, array("I", [0, 2, 4, 6]), array("I", [1, 2, 3]),
     bytes(3), (FACTS,), 0, 0,
 )  # fmt: skip
-SEND = Send(
-    Request("client", 1, 0), memoryview(b"packet"), 0, 0, 0, 0, (Target("DIRECT=OS:a\\b"),), ()
-)
+SEND = Send.of(Request("client", 1, 0), [("DIRECT=OS:a\\b", b"packet")])
 OTHERS: tuple[Command, ...] = (
     ClockTick(1),
     Confirm("client", 3),

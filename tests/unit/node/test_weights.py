@@ -17,7 +17,6 @@ from qm.model.commands import (
     Selector,
     SelectorKind,
     Send,
-    Target,
     TransferAcked,
     TxAbort,
     TxCommit,
@@ -32,7 +31,7 @@ REQUEST = Request("c", 1, 0)
 
 
 def send(*targets: str) -> Send:
-    return Send(REQUEST, memoryview(b"x"), 0, 0, 0, 0, tuple(map(Target, targets)), ())
+    return Send.of(REQUEST, [(target, b"x") for target in targets])
 
 
 def receive(queue: int, count: int) -> ReceiveRun:

@@ -1,7 +1,6 @@
 """Whatever byte of whatever row changes behind a node's back, its next mark finds it."""
 
 import random
-import zlib
 from array import array
 from pathlib import Path
 from typing import Any
@@ -32,17 +31,7 @@ LOGICAL = [table for table in Table if table < Table.LOCAL_FIRST]
 
 
 def send(number: int, to: str, raw: bytes, transaction: bytes | None = None) -> Command:
-    return commands.Send(
-        commands.Request(WHO, number, 0),
-        memoryview(raw),
-        0,
-        0,
-        0,
-        zlib.crc32(raw),
-        (commands.Target(to),),
-        (),
-        transaction,
-    )
+    return commands.Send.of(commands.Request(WHO, number, 0), [(to, raw)], transaction=transaction)
 
 
 def create(name: str, *, is_transactional: bool = False) -> Command:

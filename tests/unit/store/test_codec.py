@@ -10,7 +10,13 @@ from qm.model import commands as model
 from qm.model.columns import IntArray
 from qm.model.limits import APPLY_VERSION
 from qm.pb import command_pb2
-from qm.store.codec import UnknownCommand, decode_entry, encode_command, encode_stamp
+from qm.store.codec import (
+    UnknownCommand,
+    decode_entry,
+    encode_command,
+    encode_stamp,
+    packet_spans,
+)
 from raft.batch import BatchBuilder
 
 STAMP = model.Stamp(1_700_000_000_123, "n1.1")
@@ -32,14 +38,9 @@ EDGE = model.EdgeBatch(
     body_index=9,
     first_ordinal=0,
 )
-SEND = model.Send(
+SEND = model.Send.of(
     model.Request("client", 3, 2),
-    memoryview(b"a packet"),
-    9,
-    0,
-    3,
-    77,
-    (model.Target("DIRECT=OS:a\\q"), model.Target("PUBLIC=" + "0" * 8)),
+    [("DIRECT=OS:a\\q", b"a packet"), ("PUBLIC=" + "0" * 8, b"another")],
     (b"sid",),
     transaction=b"",
 )
@@ -105,8 +106,10 @@ def test_packets_stay_where_they_are() -> None:
     assert isinstance(edge, model.EdgeBatch)
     assert isinstance(send, model.Send)
     assert data[edge.body_offset : edge.body_offset + len(PACKETS)] == PACKETS
-    assert data[send.body_offset :] == b"a packet"
-    assert (edge.first_ordinal, send.body_ordinal) == (0, 3)
+    assert data[send.body_offset :] == b"a packetanother"
+    assert (edge.first_ordinal, send.first_ordinal) == (0, 3)
+    spans = packet_spans(9, data)
+    assert spans[3:] == [(send.body_offset, 8), (send.body_offset + 8, 7)]
     assert edge.packets.obj is data
     assert edge == msgspec.structs.replace(EDGE, body_offset=edge.body_offset, packets=edge.packets)
     assert edge.packets == PACKETS

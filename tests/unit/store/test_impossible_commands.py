@@ -112,6 +112,9 @@ NAME_MAKERS: tuple[Callable[[Any], QueueName], ...] = (
 )
 
 
+SEND_PLACES = ("packets", "targets", "body_index", "body_offset", "first_ordinal")
+
+
 class Maker:
     """Makes commands whose fields hold anything."""
 
@@ -200,10 +203,6 @@ class Maker:
     def field(self, name: str, kind: Any) -> Any:
         """Return what a field may hold."""
         chance = self.chance
-        if name in ("body_index", "body_offset", "body_ordinal"):
-            return 0
-        if name == "packet":
-            return memoryview(self.packet() if chance.random() < 0.8 else self.blob())
         if kind is IntArray:
             return array("Q", self.many(self.number))
         if kind is commands.Request:
@@ -224,9 +223,26 @@ class Maker:
             tuple[str, ...]: lambda: self.many(self.text),
             dict[str, bytes]: self.attributes,
             dict[str, bytes] | None: self.attributes,
-            tuple[commands.Target, ...]: lambda: self.many(lambda: commands.Target(self.text())),
         }
         return makers[kind]()
+
+    def filled(self, kind: type[Any]) -> Any:
+        fields = msgspec.structs.fields(kind)
+        return kind(**{one.name: self.field(one.name, one.type) for one in fields})
+
+    def send(self) -> Command:
+        """Return a Send whose packets are where it says, whatever they are."""
+        chance = self.chance
+        copies = [
+            (self.text(), self.packet() if chance.random() < 0.8 else self.blob())
+            for _ in range(chance.choice((0, 1, 1, 1, 2, 3)))
+        ]
+        fields = {
+            one.name: self.field(one.name, one.type)
+            for one in msgspec.structs.fields(commands.Send)
+            if one.name not in SEND_PLACES
+        }
+        return commands.Send.of(fields.pop("request"), copies, **fields)
 
     def command(self) -> Command:
         """Return a command that the wire form can hold."""
@@ -235,10 +251,7 @@ class Maker:
                 raw = [self.packet() for _ in range(self.chance.randint(1, 3))]
                 return edge_batch(raw, self.many(self.blob))
             kind = self.chance.choice(KINDS)
-            fields = {
-                one.name: self.field(one.name, one.type) for one in msgspec.structs.fields(kind)
-            }
-            made: Command = kind(**fields)
+            made = self.send() if kind is commands.Send else self.filled(kind)
             try:
                 encode_command(made)
             except (ValueError, TypeError, OverflowError):
