@@ -47,9 +47,6 @@ from raft.validation import is_wellformed
 
 TICK_MS = 5
 """The length of a tick that the defaults of `CoreConfig` assume."""
-COMMIT_STRIDE_ENTRIES = 64
-"""How far the commit index on disk may lag. A record for every batch would cost as much as the
-batch's own; a node that restarts applies that much less before it hears of its leader."""
 
 __all__ = ["TICK_MS", "Busy", "Core", "CoreConfig", "Counters", "FollowerStatus", "NotLeader"]
 
@@ -307,7 +304,8 @@ class Core:
             # A crash may keep the hard state and lose the entries behind it. The index must then
             # not call committed what they were to replace.
             commit = min(state.commit, entries[0].index - 1) if entries else state.commit
-            is_far = commit - self._written_commit >= COMMIT_STRIDE_ENTRIES
+            stride = state.config.commit_stride_entries
+            is_far = commit - self._written_commit >= stride
             if is_voted or (entries and is_far):
                 # The commit index rides along; alone it is not worth a write (Raft figure 2).
                 hard_state = HardState(state.term, state.vote, commit)

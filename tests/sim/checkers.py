@@ -294,7 +294,9 @@ class Checker:
             raise Violation(
                 f"{host.node} changed its log from {low} on, having applied {shadow.applied}"
             )
-        self.counts["truncations"] += low <= shadow.last[0]
+        if low <= shadow.last[0]:
+            self.counts["truncations"] += 1
+            self.world.faults.replaced(host)
         for index in range(last + 1, shadow.last[0] + 1):
             terms.pop(index, None)
         written = []

@@ -28,6 +28,10 @@ CAPACITY_BYTES = 1 << 40
 """Of a disk that never fills."""
 
 
+EARLY_SECTORS = 8
+"""Half of all torn writes are torn among the first so many."""
+
+
 class ProcessDied(BaseException):
     """The simulated process ends at this instruction. Not an Exception: product code that
     catches everything must not catch its own death.
@@ -102,10 +106,13 @@ class SimDisk:
         """Kill -9: open files become unusable, the cache stays."""
         self.life += 1
 
-    def lose_power(self) -> None:
-        """Drop the cache; what was not synced survives in part, as the module says."""
+    def lose_power(self, *, in_last_write: bool = False) -> None:
+        """Drop the cache; what was not synced survives in part, as the module says.
+
+        `in_last_write`: all of it, but for each file's last write, which is torn.
+        """
         self.life += 1
-        mode = self.chance.randrange(4)
+        mode = 4 if in_last_write else self.chance.randrange(4)
         self._fold_folder(self.root, mode)
 
     def wipe(self) -> None:
@@ -121,7 +128,7 @@ class SimDisk:
             inode.synced[offset] ^= mask
 
     def _fold_folder(self, folder: Folder, mode: int) -> None:
-        survivors = self._survivors(len(folder.pending), mode)
+        survivors = self._survivors(len(folder.pending), 1 if mode == 4 else mode)
         for sequence, name, old, node in folder.pending[:survivors]:
             del sequence
             apply_name(folder.synced, name, old, node)
@@ -138,6 +145,8 @@ class SimDisk:
         """Return how many operations survive: none, all, or some first ones."""
         if mode == 0 or not count:
             return 0
+        if mode == 4:
+            return count - 1
         return count if mode == 1 else self.chance.randint(0, count)
 
     def _fold_inode(self, inode: Inode, mode: int) -> None:
@@ -157,6 +166,8 @@ class SimDisk:
             _, offset, data = inode.pending[survivors]
             first = -offset % self.sector_bytes
             cuts = range(first, len(data), self.sector_bytes)
+            if self.chance.random() < 0.5:
+                cuts = cuts[:EARLY_SECTORS]  # what rules the entries behind it is written first
             kept = self.chance.choice(cuts) if cuts else 0
             if kept:
                 put(inode.synced, offset, data[:kept])

@@ -290,6 +290,22 @@ class Faults:
         host.disk.dies_in = self.chance.randint(1, 30)
         return True
 
+    def replaced(self, host: "Host") -> None:
+        """A log has replaced entries: no other moment hangs so much on the order of records on
+        disk, so the power often goes while they are written.
+        """
+        if self.is_off or not self.world.knobs.has_crashes or self.chance.random() < 0.3:
+            return
+        epoch = host.epoch
+
+        def cut() -> None:
+            if host.is_running and host.epoch == epoch and not self.is_off:
+                self.world.say("power", host.node, "replacing entries")
+                host.lose_power(in_last_write=True)
+                self.died(host)
+
+        self._later(1, cut)
+
     # Disks
 
     def may_lose(self, host: "Host") -> bool:

@@ -146,6 +146,7 @@ class Host:
             group=GROUP,
             heartbeat_ticks=knobs.heartbeat_ticks,
             election_ticks=knobs.election_ticks,
+            commit_stride_entries=knobs.commit_stride_entries,
             append_bytes_max=knobs.append_bytes_max,
             inflight_bytes_max=4 * knobs.append_bytes_max,
             inflight_messages_max=knobs.inflight_messages_max,
@@ -220,11 +221,11 @@ class Host:
         self.disk.end_process()
         self.world.network.process_died(self.name, has_power=True)
 
-    def lose_power(self) -> None:
-        """The machine stops; what was not synced survives by luck."""
+    def lose_power(self, *, in_last_write: bool = False) -> None:
+        """The machine stops; what was not synced survives by luck, see SimDisk.lose_power."""
         self._end()
         self.has_power = False
-        self.disk.lose_power()
+        self.disk.lose_power(in_last_write=in_last_write)
         self.world.network.process_died(self.name, has_power=False)
 
     def stop(self) -> None:

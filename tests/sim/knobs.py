@@ -26,6 +26,7 @@ class Knobs:
     heartbeat_ticks: int = 10
     election_ticks: int = 100
     append_bytes_max: int = 2_048
+    commit_stride_entries: int = 8
     inflight_messages_max: int = 8
     recent_bytes_max: int = 4_096
     apply_batch_bytes: int = 4_096
@@ -58,6 +59,7 @@ class Knobs:
             heartbeat_ticks=heartbeat_ticks,
             election_ticks=election_ticks,
             append_bytes_max=chance.choice((300, 2_048, 1 << 20)),
+            commit_stride_entries=chance.choice((1, 1, 8, 64)),
             inflight_messages_max=chance.choice((1, 4, 256)),
             recent_bytes_max=chance.choice((256, 4_096, 1 << 20)),
             apply_batch_bytes=chance.choice((256, 4_096, 4 << 20)),

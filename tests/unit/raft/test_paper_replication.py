@@ -2,7 +2,7 @@
 
 import pytest
 
-from raft.core import COMMIT_STRIDE_ENTRIES
+from raft.core import CoreConfig
 from raft.transport import PeerState
 from raft.types import (
     Append,
@@ -418,7 +418,7 @@ def test_the_hard_state_is_written_when_it_must_be() -> None:
     b.core.receive(envelope("a", "b", 1, Append(1, 1, 1, (entry(2, 1),))))
     third = b.ready()
     assert (third.hard_state, third.must_sync) == (None, True), "not for every batch"
-    last = 2 + COMMIT_STRIDE_ENTRIES
+    last = 2 + CoreConfig("b.1", 1).commit_stride_entries
     entries = tuple(entry(index, 1) for index in range(3, last + 1))
     b.core.receive(envelope("a", "b", 1, Append(2, 1, last, entries)))
     fourth = b.ready()
