@@ -76,7 +76,7 @@ def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -
     if options.hashes_files:
         _stage(spark, "hash files")
         ranges.leave_out(altered_files(spark, store, ranges))
-    size_shuffles(spark, ranges.rows(Part.OPERATIONS))
+    size_shuffles(spark, ranges.rows_of_one_copy(Part.OPERATIONS))
     folder = f"{options.cluster}/{AUDIT_FOLDER}/{low + 1:0{_DIGITS}}-{upto:0{_DIGITS}}"
     store.remove_folder(folder)
     tables = read_tables(spark, store, ranges, low, upto)

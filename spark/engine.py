@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 EMBEDDED_MEMORY_MIB: Final = 1024
 """Heap of a Spark that runs within the job's own process."""
 PARTITION_ROWS: Final = 250_000
-"""Of operations: some 50 MB in memory, whatever they compress to."""
+"""Of one copy of the operations: some 50 MB in memory, whatever they compress to."""
 PARTITIONS_MIN: Final = 2
 PARTITIONS_MAX: Final = 20_000
 POOL_PROPERTY: Final = "spark.scheduler.pool"

@@ -1,9 +1,15 @@
 """What went through each queue: arrivals, receives, ages, dead letters by reason."""
 
+from typing import Final
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark.tables import Tables
+
+AGE_ACCURACY: Final = 1_000
+"""Of percentiles: right to a thousandth of the messages. Merging finer ones took a task of its own
+12 s at ten million operations."""
 
 
 def flow_by_minute(tables: Tables) -> DataFrame:
@@ -35,12 +41,11 @@ def rate_by_minute(by_minute: DataFrame) -> DataFrame:
 def ages_by_queue(stays: DataFrame) -> DataFrame:
     """Return (queue, p50_s, p99_s, max_s): how long messages stayed before they were received."""
     age = (F.col("time_ms") - F.col("begun_ms")) / 1000
-    return (
-        stays.where("operation = 'received'")
-        .groupBy("queue")
-        .agg(
-            F.percentile_approx(age, 0.5).alias("p50_s"),
-            F.percentile_approx(age, 0.99).alias("p99_s"),
-            F.max(age).alias("max_s"),
-        )
+    shares = F.percentile_approx(age, [0.5, 0.99], AGE_ACCURACY)
+    received = stays.where("operation = 'received'").groupBy("queue")
+    return received.agg(shares.alias("shares"), F.max(age).alias("max_s")).select(
+        "queue",
+        F.col("shares")[0].alias("p50_s"),
+        F.col("shares")[1].alias("p99_s"),
+        "max_s",
     )

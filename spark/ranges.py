@@ -1,6 +1,6 @@
 """Which ranges an archive holds, which of their files can be used, and which cannot and why."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -50,14 +50,12 @@ class Ranges:
         oldest = min((manifest.schema for manifest in self.manifests), default=SCHEMA_VERSION)
         return frozenset(name for name, since in ADDED.get(part, {}).items() if since > oldest)
 
-    def rows(self, part: Part) -> int:
-        """Return how many rows manifests say that a part's files have."""
-        return sum(
-            file.rows
-            for manifest in self.manifests
-            for file in manifest.files
-            if file.part == part.value
-        )
+    def rows_of_one_copy(self, part: Part) -> int:
+        """Return how many rows manifests say that a part has, of the node that has most."""
+        rows: Counter[str] = Counter()
+        for manifest in self.manifests:
+            rows[manifest.node] += sum(f.rows for f in manifest.files if f.part == part.value)
+        return max(rows.values(), default=0)
 
     def whole_manifests(self) -> list[Manifest]:
         """Return the manifests of ranges of whose entries and operations no file is missing."""

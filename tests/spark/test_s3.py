@@ -112,7 +112,7 @@ def test_what_a_node_exports_there_is_found_again_and_gives_its_state(
     assert exported.ranges == len(paths) >= 3
     ranges = find_ranges(store, CLUSTER, 0)
     assert ranges.problems == []
-    assert ranges.rows(Part.ENTRIES) == last
+    assert ranges.rows_of_one_copy(Part.ENTRIES) == last
     plan = ReplayPlan(
         url=url,
         group=1,
