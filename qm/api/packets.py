@@ -80,6 +80,8 @@ class PacketBuilder:
         self._manager: QueueManager = manager
         self._sent_time = now_ms // 1000
         self._transaction = transaction
+        self._copied_bytes = 0
+        """Of packets for several targets, so far."""
         self._absolute: dict[str, str] = {}
         """Names that this call has met: its messages mostly share them."""
 
@@ -106,6 +108,8 @@ class PacketBuilder:
         InvalidArgument, Unsupported.
         """
         kind = message.WhichOneof("content")
+        if len(targets) > 1:  # before they are made
+            self._bound_copies(len(targets) * (len(message.packet) or len(message.properties.body)))
         if kind == "packet":
             packets = self._adopted(message.packet, targets)
         elif kind is None:
@@ -114,14 +118,20 @@ class PacketBuilder:
             for place, target in enumerate(targets):
                 _check_target(target, f"targets[{place}]")
             packets = self._checked(message.properties, targets)
-        size = sum(map(len, packets))
-        if len(packets) > 1 and size > COPIES_PER_SEND_MAX_BYTES:
+        if len(targets) > 1:
+            self._copied_bytes += sum(map(len, packets))
+            self._bound_copies(0)
+        return packets
+
+    def _bound_copies(self, more_bytes: int) -> None:
+        """Raise InvalidArgument when copies would be too long together."""
+        size = self._copied_bytes + more_bytes
+        if size > COPIES_PER_SEND_MAX_BYTES:
             raise InvalidArgument(
                 "targets",
-                f"{len(targets)} packets of {size} bytes together; {COPIES_PER_SEND_MAX_BYTES} are"
-                " allowed: send it to fewer queues at a time",
+                f"with these, packets for several queues have {size} bytes;"
+                f" {COPIES_PER_SEND_MAX_BYTES} are allowed in a call: send to fewer at a time",
             )
-        return packets
 
     def _checked(self, given: data_pb2.Properties, targets: Sequence[str]) -> list[bytes]:
         try:

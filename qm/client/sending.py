@@ -31,7 +31,7 @@ async def send(
 ) -> list[Sent]:
     """Send messages in order, each to all targets (format names). Raises ClientError."""
     sent: list[Sent] = []
-    for batch in _batches(messages):
+    for batch in _batches(messages, len(targets)):
         first = session.numbers.take(len(batch))
         request = data_pb2.SendRequest(
             request=session.request(first),
@@ -91,16 +91,16 @@ async def _call(session: Session, request: data_pb2.SendRequest) -> data_pb2.Sen
     return await session.wire.call(lambda stubs: stubs.data.Send, request)
 
 
-def _batches(messages: Sequence[Message]) -> Iterator[list[Message]]:
+def _batches(messages: Sequence[Message], copies: int) -> Iterator[list[Message]]:
+    """Yield what a call may hold: the other side makes `copies` packets of each message."""
     batch: list[Message] = []
     size = 0
     for message in messages:
-        if batch and (
-            len(batch) == BATCH_MESSAGES_MAX or size + len(message.body) > BATCH_BYTES_MAX
-        ):
+        more = copies * len(message.body)
+        if batch and (len(batch) == BATCH_MESSAGES_MAX or size + more > BATCH_BYTES_MAX):
             yield batch
             batch, size = [], 0
         batch.append(message)
-        size += len(message.body)
+        size += more
     if batch:
         yield batch

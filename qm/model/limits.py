@@ -43,8 +43,9 @@ UNCONFIRMED_BYTES_PER_CLIENT_MAX: Final = 256 * 1024 * 1024
 READS_PER_CLIENT_MAX: Final = 1_024
 """Two-phase reads without their second phase."""
 TARGETS_PER_SEND_MAX: Final = 256
-COPIES_PER_SEND_MAX_BYTES: Final = 16 << 20
-"""Of the packets of one message, which has one for each target; they share an entry of the log."""
+COPIES_PER_SEND_MAX_BYTES: Final = 12 << 20
+"""Of the packets of a call's messages to several targets, which have one for each: those of one
+message share an entry of the log, which `raft` bounds at 16 MiB."""
 STREAMS_PER_SOURCE_MAX: Final = 65_536
 HISTORY_ROWS_PER_SOURCE_MAX: Final = 262_144
 """16 MiB of bitmaps; the oldest bucket of that source goes first, with an alarm."""

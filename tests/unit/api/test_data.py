@@ -565,15 +565,15 @@ def test_the_copies_of_a_message_have_a_limit_together() -> None:
         async with world() as made, made.client(await made.leader()) as client:
             await create(client)
             message = data_pb2.OutgoingMessage(
-                targets=[ORDERS] * 5, properties=data_pb2.Properties(body=bytes(7 << 19))
+                targets=[ORDERS] * 4, properties=data_pb2.Properties(body=bytes(7 << 19))
             )
             request = data_pb2.SendRequest(request=client.next(), messages=[message])
             with refused(INVALID, field="messages[0].targets"):
                 await client.data.Send(request)
-            del message.targets[4:]
+            del message.targets[3:]
             request = data_pb2.SendRequest(request=request.request, messages=[message])
             (sent,) = (await client.data.Send(request)).results
-            assert (sent.status, len(sent.places)) == (0, 4)
+            assert (sent.status, len(sent.places)) == (0, 3)
 
     run(scenario())
 

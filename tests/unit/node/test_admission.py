@@ -13,8 +13,10 @@ from qm.model.commands import (
     Send,
     TransferVerdict,
 )
+from qm.model.limits import COPIES_PER_SEND_MAX_BYTES, TARGETS_PER_SEND_MAX
 from qm.node.admission import is_edge_batch, is_send, refusal
 from qm.store.codec import encode_command
+from raft.state import CoreConfig
 
 FACTS = Facts(1, bytes(16), "192.0.2.1", ())
 BATCH = EdgeBatch(
@@ -27,6 +29,13 @@ OTHERS: tuple[Command, ...] = (
     Confirm("client", 3),
     OrderAcked(array("Q", [1]), array("Q", [2])),
 )
+
+
+def test_the_longest_message_to_several_queues_fits_an_entry() -> None:
+    packet = bytes(COPIES_PER_SEND_MAX_BYTES // TARGETS_PER_SEND_MAX)
+    copies = [("DIRECT=OS:" + "n" * 1_000, packet)] * TARGETS_PER_SEND_MAX
+    send = Send.of(Request("client", 1, 0), copies)
+    assert len(encode_command(send)) + (1 << 16) < CoreConfig("n1.1", 1).entry_bytes_max
 
 
 def test_only_messages_are_new_messages() -> None:

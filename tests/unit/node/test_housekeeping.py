@@ -64,7 +64,7 @@ def test_bodies_move_in_steps_of_which_a_few_at_a_time_are_made_durable(
 def test_many_small_changes_are_flushed_as_many_bytes_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is received is bytes no entry carries again: tombstones alone make a flush due."""
+    """Entries that receive are short, and delete as many rows as long ones have put."""
     node = Node(tmp_path / "node")
     node.put(setup_commands())
     node.put([arrivals(*(packet(k) for k in range(1, 101)))])
