@@ -11,6 +11,7 @@ from qm.wire.codes import MQ_OK, ErrorCode
 
 BATCH_MESSAGES_MAX: Final = 512
 BATCH_BYTES_MAX: Final = 4 << 20
+_UTF16_BYTES: Final = 2
 """Bodies of one request; a single message may exceed it alone."""
 
 
@@ -31,7 +32,7 @@ async def send(
 ) -> list[Sent]:
     """Send messages in order, each to all targets (format names). Raises ClientError."""
     sent: list[Sent] = []
-    for batch in _batches(messages, len(targets)):
+    for batch in _batches(messages, targets):
         first = session.numbers.take(len(batch))
         request = data_pb2.SendRequest(
             request=session.request(first),
@@ -91,12 +92,13 @@ async def _call(session: Session, request: data_pb2.SendRequest) -> data_pb2.Sen
     return await session.wire.call(lambda stubs: stubs.data.Send, request)
 
 
-def _batches(messages: Sequence[Message], copies: int) -> Iterator[list[Message]]:
-    """Yield what a call may hold: the other side makes `copies` packets of each message."""
+def _batches(messages: Sequence[Message], targets: Sequence[str]) -> Iterator[list[Message]]:
+    """Yield what a call may hold: the other side makes a packet for each target, which lists all."""
     batch: list[Message] = []
-    size = 0
+    size, copies = 0, len(targets)
+    listed = _UTF16_BYTES * sum(map(len, targets)) if copies > 1 else 0
     for message in messages:
-        more = copies * len(message.body)
+        more = copies * (listed + len(message.body))
         if batch and (len(batch) == BATCH_MESSAGES_MAX or size + more > BATCH_BYTES_MAX):
             yield batch
             batch, size = [], 0
