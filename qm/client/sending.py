@@ -11,8 +11,8 @@ from qm.wire.codes import MQ_OK, ErrorCode
 
 BATCH_MESSAGES_MAX: Final = 512
 BATCH_BYTES_MAX: Final = 4 << 20
+"""Bodies of one request, once for each target; a single message may exceed it alone."""
 _UTF16_BYTES: Final = 2
-"""Bodies of one request; a single message may exceed it alone."""
 
 
 class SendRefused(MqError):
@@ -93,7 +93,7 @@ async def _call(session: Session, request: data_pb2.SendRequest) -> data_pb2.Sen
 
 
 def _batches(messages: Sequence[Message], targets: Sequence[str]) -> Iterator[list[Message]]:
-    """Yield what a call may hold: the other side makes a packet for each target, which lists all."""
+    """Yield what a call may hold: for each target there will be a packet, which lists them all."""
     batch: list[Message] = []
     size, copies = 0, len(targets)
     listed = _UTF16_BYTES * sum(map(len, targets)) if copies > 1 else 0
