@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -13,13 +13,15 @@ from pyspark.sql import DataFrame, SparkSession
 from qm.archive.schema import Part
 from spark import summarizing
 from spark.base import Base, find_bases, newest
+from spark.checkpoints import find_checkpoints
 from spark.ends import ends_of_files
 from spark.engine import size_shuffles, stage
 from spark.files import FileProblem
 from spark.metrics import metrics_text
+from spark.pieces import replay_in_pieces
 from spark.ranges import Ranges, altered_files, find_ranges, problem_rows
 from spark.reading import read_tables
-from spark.replay import Replayed, ReplayPlan, marks_of, run_replay
+from spark.replay import Replayed, ReplayPlan, Start, marks_of
 from spark.report import report_html
 from spark.rules import Audit, all_findings
 from spark.rules.carry import ENDS, STAYS, STREAMS, Carried, nothing_carried
@@ -81,10 +83,12 @@ def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -
     store.remove_folder(folder)
     tables = read_tables(spark, store, ranges, low, upto)
     wanted = options.replays
-    with _replaying(spark, store, all_ranges, bases, low, upto, is_wanted=wanted) as replayed:
+    with _replaying(
+        spark, store, options.cluster, all_ranges, bases, low, upto, is_wanted=wanted
+    ) as replaying:
         audit = all_findings(tables, _carried(spark, store, before), _ends_of(spark, bases))
         told = _told(spark, store, folder, tables, audit, ranges)
-        replays = replayed()
+        replays = replaying()
     _write_digests(spark, store, folder, tables, replays)
     _stage(spark, "summary")
     summary = Summary(
@@ -93,7 +97,7 @@ def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -
         last=upto,
         nodes=sorted({manifest.node for manifest in ranges.manifests}),
         ranges=len(ranges.manifests),
-        replays=[_said(group, replayed) for group, replayed in replays.items()],
+        replays=[_said(group, replayed) for group, replayed in replays.of_groups.items()],
         **told,
         **summarizing.judged(spark.read.parquet(store.spark_path(f"{folder}/findings"))),
     )
@@ -109,24 +113,34 @@ def _stage(spark: SparkSession, name: str) -> None:
     stage(spark, "audit", name)
 
 
+@dataclass(frozen=True)
+class _Replays:
+    """What replaying found."""
+
+    of_groups: dict[int, Replayed] = field(default_factory=dict)
+    problems: list[FileProblem] = field(default_factory=list)
+    """Of checkpoints."""
+
+
 @contextmanager
 def _replaying(
     spark: SparkSession,
     store: ArchiveStore,
+    cluster: str,
     ranges: Ranges,
     bases: list[Base],
     low: int,
     upto: int,
     *,
     is_wanted: bool,
-) -> Iterator[Callable[[], dict[int, Replayed]]]:
-    """Replay in one task while other jobs run; give what waits for its end."""
+) -> Iterator[Callable[[], _Replays]]:
+    """Replay while other jobs run; give what waits for its end."""
     if not is_wanted:
-        yield dict
+        yield _Replays
         return
     pool = ThreadPoolExecutor(1, "replay")
     try:
-        yield pool.submit(_replays, spark, store, ranges, bases, low, upto).result
+        yield pool.submit(_replays, spark, store, cluster, ranges, bases, low, upto).result
     finally:
         pool.shutdown(wait=False)
 
@@ -134,25 +148,31 @@ def _replaying(
 def _replays(
     spark: SparkSession,
     store: ArchiveStore,
+    cluster: str,
     ranges: Ranges,
     bases: list[Base],
     low: int,
     upto: int,
-) -> dict[int, Replayed]:
+) -> _Replays:
     """Replay each group as far as its last mark in (low, upto]; without marks it proves nothing."""
     _stage(spark, "replay")
     lasts: dict[int, int] = {}
     for manifest, end in ends_of_files(spark, store, ranges, low, upto):
         if end.mark:
             lasts[manifest.group] = max(end.mark, lasts.get(manifest.group, 0))
-    replays = {}
+    most = spark.sparkContext.defaultParallelism
+    begin = min((base.index for base in bases), default=0)
+    checkpoints, problems = find_checkpoints(store, cluster, begin)
+    replays = _Replays(problems=problems)
     for group, last in sorted(lasts.items()):
         base = newest([base for base in bases if base.group == group], last)
-        files = ranges.entry_files(group, base.index if base else 0, last)
-        plan = ReplayPlan(url=store.url, group=group, base=base, files=files, upto=last)
-        replays[group] = run_replay(spark, plan)
-        if replays[group].problem:
-            logger.warning("group %d: %s", group, replays[group].problem)
+        start = None if base is None else Start.of_base(base)
+        plan = ReplayPlan(url=store.url, group=group, start=start, upto=last)
+        pieces = replay_in_pieces(spark, plan, ranges, checkpoints, most)
+        replays.of_groups[group] = pieces.replayed
+        replays.problems.extend(pieces.problems)
+        if pieces.replayed.problem:
+            logger.warning("group %d: %s", group, pieces.replayed.problem)
     return replays
 
 
@@ -226,10 +246,14 @@ def _write_digests(
     store: ArchiveStore,
     folder: str,
     tables: Tables,
-    replays: dict[int, Replayed],
+    replays: _Replays,
 ) -> None:
     """Add what the replays found."""
-    marks = [row for group, replayed in replays.items() for row in marks_of(replayed, group)]
+    if replays.problems:
+        found = problem_rows(spark, replays.problems)
+        found.write.mode("append").parquet(store.spark_path(f"{folder}/findings"))
+    of_groups = replays.of_groups.items()
+    marks = [row for group, replayed in of_groups for row in marks_of(replayed, group)]
     if marks:
         _stage(spark, "digests")
         found = not_reproduced(tables, spark.createDataFrame(marks, REPLAYED))

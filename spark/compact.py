@@ -7,6 +7,7 @@ third witness. Only then anything old may be dropped.
 """
 
 import logging
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -15,6 +16,7 @@ from typing import Final
 import msgspec
 from pyspark.sql import SparkSession
 
+from qm.archive.checkpoints import CHECKPOINT_NAME, Checkpoint
 from qm.archive.manifest import MANIFEST_NAME
 from qm.archive.schema import Part
 from qm.store.backup import (
@@ -26,11 +28,14 @@ from qm.store.backup import (
     BackupHead,
 )
 from spark.base import BASE_NAME, BASE_SCHEMA, Base, base_folder, find_bases
+from spark.checkpoints import find_checkpoints, problem_of
+from spark.checkpoints import folder_of as folder_of_checkpoint
 from spark.ends import ends_of_files
 from spark.engine import stage
 from spark.files import FileProblem, folder_of
+from spark.pieces import replay_in_pieces
 from spark.ranges import Ranges, altered_files, find_ranges
-from spark.replay import Replayed, ReplayPlan, run_replay
+from spark.replay import Replayed, ReplayPlan, Start, run_replays
 from spark.standing import last_audited
 from spark.store import ArchiveStore
 
@@ -105,13 +110,31 @@ def run_compaction(spark: SparkSession, store: ArchiveStore, options: CompactOpt
     old = bases[-1] if bases else None
     low = old.index if old is not None else 0
     ranges = find_ranges(store, options.cluster, low)
-    done = _made_of_whole_files(spark, store, options, old, ranges)
+    checkpoints, bad = find_checkpoints(store, options.cluster, low)
+    ranges.problems += bad
+    found = _Found(options.cluster, old, ranges, checkpoints)
+    done = _made_of_whole_files(spark, store, options, found)
     problems = [f"{problem.path} {problem.detail}" for problem in base_problems]
     problems += [f"{problem.path} {problem.detail}" for problem in ranges.problems]
     done = msgspec.structs.replace(done, problems=[*done.problems, *problems])
     if options.drops_old and not done.is_refused:
         done = msgspec.structs.replace(done, dropped=_drop_old(store, bases, done))
     return done
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the archive has."""
+
+    cluster: str
+    old: Base | None
+    ranges: Ranges
+    checkpoints: list[Checkpoint]
+
+    @property
+    def low(self) -> int:
+        """Index that the new base is built from."""
+        return self.old.index if self.old is not None else 0
 
 
 def _stage(spark: SparkSession, name: str) -> None:
@@ -122,27 +145,26 @@ def _made_of_whole_files(
     spark: SparkSession,
     store: ArchiveStore,
     options: CompactOptions,
-    old: Base | None,
-    ranges: Ranges,
+    found: _Found,
 ) -> Compacted:
     """Make a base while files are hashed; once more if some are not what they were."""
-    cluster, low = options.cluster, old.index if old is not None else 0
+    ranges, low = found.ranges, found.low
     end = _end(spark, store, ranges, low, options.upto)
     if end is None:
         if options.hashes_files:
             ranges.leave_out(_altered(spark, store, ranges))
-        return Compacted(cluster=cluster, built_from=low, index=low)
+        return Compacted(cluster=found.cluster, built_from=low, index=low)
     if not options.hashes_files:
-        return _finished(store, end, _built(spark, store, cluster, old, ranges, end))
+        return _finished(store, end, _built(spark, store, found, end))
     with ThreadPoolExecutor(1, "hashes") as pool:
         hashed = pool.submit(_altered, spark, store, ranges)
-        built = _built(spark, store, cluster, old, ranges, end)
+        built = _built(spark, store, found, end)
         altered = hashed.result()
     if not altered:
         return _finished(store, end, built)
     ranges.leave_out(altered)
     store.remove_folder(built.folder)
-    return _made_of_whole_files(spark, store, replace(options, hashes_files=False), old, ranges)
+    return _made_of_whole_files(spark, store, replace(options, hashes_files=False), found)
 
 
 def _altered(spark: SparkSession, store: ArchiveStore, ranges: Ranges) -> list[FileProblem]:
@@ -176,39 +198,47 @@ class _Built:
     problem: str = ""
 
 
-def _built(
+def _built(spark: SparkSession, store: ArchiveStore, found: _Found, end: _End) -> _Built:
+    """Write the state at the end, from the old base and the log, and build it again from that."""
+    built, at = _built_once(spark, store, found, end, found.checkpoints)
+    if built.problem and at:  # rows prove themselves where pieces meet, bodies do not
+        found.ranges.problems += [problem_of(one, f"was used: {built.problem}") for one in at]
+        built, _ = _built_once(spark, store, found, end, ())
+    return built
+
+
+def _built_once(
     spark: SparkSession,
     store: ArchiveStore,
-    cluster: str,
-    old: Base | None,
-    ranges: Ranges,
+    found: _Found,
     end: _End,
-) -> _Built:
-    """Write the state at the end, from the old base and the log, and build it again from that."""
-    low = old.index if old is not None else 0
-    folder = base_folder(cluster, end.index)
+    checkpoints: Sequence[Checkpoint],
+) -> tuple[_Built, Sequence[Checkpoint]]:
+    """Return also the checkpoints that were used."""
+    folder = base_folder(found.cluster, end.index)
     store.remove_folder(folder)
     _stage(spark, "replay")
-    replayed = run_replay(
-        spark,
-        ReplayPlan(
-            url=store.url,
-            group=GROUP,
-            base=old,
-            files=ranges.entry_files(GROUP, low, end.index),
-            upto=end.index,
-            output=folder,
-        ),
-    )
-    base = _base_of(cluster, low, replayed)
+    start = None if found.old is None else Start.of_base(found.old)
+    plan = ReplayPlan(url=store.url, group=GROUP, start=start, upto=end.index, output=folder)
+    most = spark.sparkContext.defaultParallelism
+    pieces = replay_in_pieces(spark, plan, found.ranges, checkpoints, most)
+    replayed, known = pieces.replayed, found.ranges.problems
+    known += [problem for problem in pieces.problems if problem not in known]
+    base = _base_of(found.cluster, found.low, replayed)
     problem = _problem_of_built(replayed, end)
     if not problem:
         _stage(spark, "rebuild from the new base")
-        plan = ReplayPlan(url=store.url, group=GROUP, base=base, upto=base.index, is_verified=True)
-        again = run_replay(spark, plan)
+        plan = ReplayPlan(
+            url=store.url,
+            group=GROUP,
+            start=Start.of_base(base),
+            upto=base.index,
+            is_verified=True,
+        )
+        (again,) = run_replays(spark, [plan])
         problem = _problem_of_again(replayed, again)
         base = msgspec.structs.replace(base, messages=again.messages)
-    return _Built(low, folder, replayed, base, problem)
+    return _Built(found.low, folder, replayed, base, problem), pieces.at
 
 
 def _finished(store: ArchiveStore, end: _End, built: _Built) -> Compacted:
@@ -312,6 +342,12 @@ def _drop_old(store: ArchiveStore, bases: list[Base], done: Compacted) -> list[s
             dropped.append(folder)
     audited = last_audited(store, done.cluster)
     upto = min(done.index, audited.last if audited is not None else 0)
+    for checkpoint in find_checkpoints(store, done.cluster, 0)[0]:
+        if checkpoint.index <= done.index and checkpoint.group == GROUP:
+            folder = folder_of_checkpoint(checkpoint)
+            store.remove(f"{folder}/{CHECKPOINT_NAME}")
+            store.remove_folder(folder)
+            dropped.append(folder)
     for manifest in find_ranges(store, done.cluster, 0).manifests:
         if manifest.last <= upto and manifest.group == GROUP:
             folder = folder_of(manifest)

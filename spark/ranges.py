@@ -1,7 +1,8 @@
 """Which ranges an archive holds, which of their files can be used, and which cannot and why."""
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from qm.archive.manifest import MANIFEST_NAME, RANGES_FOLDER, Manifest
 from qm.archive.schema import ADDED, SCHEMA_VERSION, Part
-from spark.cover import cover
+from spark.cover import Piece, cover
 from spark.files import FileProblem, JudgedRange, folder_of, judge_range, problem_of, reaches_above
 from spark.findings import FINDINGS
 from spark.standing import NoArchive
@@ -72,15 +73,38 @@ class Ranges:
 
     def entry_files(self, group: int, after: int, upto: int) -> list[str]:
         """Return files that hold the entries of (after, upto], in their order."""
+        return [path for _, paths in self._covering(group, after, upto) for path in paths]
+
+    def entry_bytes(self, group: int, after: int, upto: int) -> Callable[[int], float]:
+        """Return how many bytes of these files lie below an index of theirs, about."""
+        ends: list[int] = [after]
+        totals: list[int] = [0]
+        for piece, _ in self._covering(group, after, upto):
+            files = piece.manifest.files
+            size = sum(f.size_bytes for f in files if f.part == Part.ENTRIES.value)
+            share = (piece.high - piece.low + 1) / (piece.manifest.last - piece.manifest.first + 1)
+            ends.append(piece.high)
+            totals.append(totals[-1] + int(size * share))
+
+        def bytes_upto(index: int) -> float:
+            at = bisect_left(ends, index)
+            if at == 0 or at == len(ends):
+                return float(totals[-1] if at else 0)
+            share = (index - ends[at - 1]) / (ends[at] - ends[at - 1])
+            return totals[at - 1] + share * (totals[at] - totals[at - 1])
+
+        return bytes_upto
+
+    def _covering(self, group: int, after: int, upto: int) -> list[tuple[Piece, list[str]]]:
+        """Return the ranges that one copy of these entries is taken from, and their files."""
         paths: dict[tuple[str, int], list[str]] = {}
         for manifest, path in self.files[Part.ENTRIES]:
             if manifest.group == group:
                 paths.setdefault((manifest.node, manifest.first), []).append(path)
         own = [m for m in self.manifests if (m.node, m.first) in paths and m.group == group]
         return [
-            path
+            (piece, sorted(paths[piece.manifest.node, piece.manifest.first]))
             for piece in cover(own, after, upto)
-            for path in sorted(paths[piece.manifest.node, piece.manifest.first])
         ]
 
     def leave_out(self, problems: list[FileProblem]) -> None:

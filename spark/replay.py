@@ -7,6 +7,7 @@ that bodies never go through a shuffle or the JVM; its memory does not grow with
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -37,14 +38,39 @@ _COPIED_BYTES: Final = 4 << 20
 _COLUMNS: Final = ("index", "previous_index", "term", "data", "chain_before", "chain")
 
 
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole state from which a replay begins."""
+
+    path: str
+    """Of its stream, within the archive."""
+    index: int
+    term: int
+    digest: str
+    stream_sha256: str
+    chain: str = ""
+    """Hexadecimal; "": whatever the state says."""
+
+    @classmethod
+    def of_base(cls, base: Base) -> "Start":
+        """Return a base as such."""
+        return cls(
+            path=f"{base_folder(base.cluster, base.index)}/{STATE_FILE}",
+            index=base.index,
+            term=base.term,
+            digest=base.digest,
+            stream_sha256=base.stream_sha256,
+            chain=base.chain,
+        )
+
+
 class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What to replay."""
 
     url: str
     """Of the archive."""
     group: int
-    base: Base | None
-    """None: from an empty state."""
+    start: Start | None
+    """None: an empty state."""
     files: list[str] = []
     """Of entries, in the order of their indexes; several may hold the same ones."""
     upto: int = 0
@@ -69,6 +95,8 @@ class Replayed(msgspec.Struct, kw_only=True):
     """Why it ended early, with file and entry; "" when it went as far as was asked."""
     is_damage: bool = False
     """The problem is one of the archive, not of what it was never meant to hold."""
+    is_of_start: bool = False
+    """It is one of the state that the replay began with."""
     state_version: int = 0
     time_ms: int = 0
     """Cluster time of the state, UTC."""
@@ -80,16 +108,18 @@ class Replayed(msgspec.Struct, kw_only=True):
     stream_sha256: str = ""
 
 
-def run_replay(spark: SparkSession, plan: ReplayPlan) -> Replayed:
-    """Replay in one task of Spark, wherever it runs, as soon as a slot is free: it takes long."""
+def run_replays(spark: SparkSession, plans: Sequence[ReplayPlan]) -> list[Replayed]:
+    """Replay each plan in one task of Spark, wherever it runs, as soon as a slot is free: they take
+    long.
+    """
     context = spark.sparkContext
-    asked = context.parallelize([msgspec.json.encode(plan)], 1)
+    asked = context.parallelize([msgspec.json.encode(plan) for plan in plans], len(plans))
     context.setLocalProperty(POOL_PROPERTY, "replay")
     try:
-        (answer,) = asked.map(_replay_encoded).collect()
+        answers = asked.map(_replay_encoded).collect()
     finally:
         context.setLocalProperty(POOL_PROPERTY, "default")
-    return msgspec.json.decode(answer, type=Replayed)
+    return [msgspec.json.decode(answer, type=Replayed) for answer in answers]
 
 
 def _replay_encoded(plan: bytes) -> bytes:
@@ -135,7 +165,10 @@ class _Run:
         replayed = Replay(self._folder / "store")
         try:
             self._go(replayed)
-        except (SnapshotDamaged, BodyDamaged, Diverged) as error:
+        except (SnapshotDamaged, BodyDamaged) as error:
+            self._stopped(str(error), is_damage=True)
+            self._result.is_of_start = self._plan.start is not None
+        except Diverged as error:
             self._stopped(str(error), is_damage=True)
         except UnknownCommand as error:
             self._stopped(str(error), is_damage=False)
@@ -157,24 +190,33 @@ class _Run:
         self._result.problem, self._result.is_damage = problem, is_damage
 
     def _begin(self, replayed: Replay) -> None:
-        base = self._plan.base
-        if base is None:
+        start = self._plan.start
+        if start is None:
             return
+        self._result.is_of_start = True
         stream = self._folder / STATE_FILE
-        path = f"{base_folder(base.cluster, base.index)}/{STATE_FILE}"
-        digest = sha256()
-        with self._store.open_input(path) as source, stream.open("wb") as target:
-            while chunk := source.read(_COPIED_BYTES):
-                digest.update(chunk)
-                target.write(chunk)
-        if digest.hexdigest() != base.stream_sha256:
-            raise _Stopped(f"{path} has other bytes than base.json beside it says")
-        replayed.install(stream, base.index, base.term)
+        if self._fetched(start.path, stream) != start.stream_sha256:
+            raise _Stopped(f"{start.path} has other bytes than what is beside it says")
+        replayed.install(stream, start.index, start.term)
         stream.unlink()
         self._last, self._chain = EntryChain(replayed.state).end
-        held = (digest_bytes(replayed.applied.digest).hex(), self._last, self._chain.hex())
-        if held != (base.digest, base.index, base.chain):
-            raise _Stopped(f"{path} holds another state than base.json beside it says")
+        chain = self._chain.hex()
+        held = (digest_bytes(replayed.applied.digest).hex(), self._last, chain)
+        if held != (start.digest, start.index, start.chain or chain):
+            raise _Stopped(f"{start.path} holds another state than what is beside it says")
+        self._result.is_of_start = False
+
+    def _fetched(self, path: str, to: Path) -> str:
+        """Copy a file of the archive; return its SHA-256."""
+        digest = sha256()
+        try:
+            with self._store.open_input(path) as source, to.open("wb") as target:
+                while chunk := source.read(_COPIED_BYTES):
+                    digest.update(chunk)
+                    target.write(chunk)
+        except OSError as error:
+            raise _Stopped(f"{path} cannot be read: {error}") from error
+        return digest.hexdigest()
 
     def _read(self, replayed: Replay, path: str) -> None:
         try:

@@ -9,11 +9,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import structs
 
+from qm.archive.checkpoints import CheckpointExport, CheckpointTurns, find_newest
 from qm.archive.columns import MarkReport
 from qm.archive.destination import Destination, DestinationError, open_destination
 from qm.archive.limits import (
@@ -42,6 +43,7 @@ from qm.store.kept import EffectsKeeper, Exported, total_bytes_of, unpack_kept
 logger = logging.getLogger(__name__)
 
 ALARM_LAG: Final = "archive_lag"
+_Done = TypeVar("_Done")
 _GIVEN_UP_TO: Final = 0.9
 """Of what is held, so that giving up is done now and then and not for every entry."""
 
@@ -59,6 +61,8 @@ class ArchiverConfig(msgspec.Struct, frozen=True):
     """or when its first entry is so old."""
     hold_bytes: int
     """Of the log, kept for entries that are not exported yet."""
+    checkpoint_bytes: int = 0
+    """Of entries between two checkpoints; 0: none is written."""
 
 
 class Archiver:
@@ -72,9 +76,10 @@ class Archiver:
         take_acks: Callable[[], Sequence[AckRow]],
         on_alarm: Callable[[str, str], None],
         metrics: Metrics,
+        turn: Callable[[], int] = lambda: 0,
     ) -> None:
         """`take_acks`: the acknowledgements that this node's edge sent since it was asked last;
-        `on_alarm`: name and text of what an operator must hear.
+        `on_alarm`: name and text of what an operator must hear; `turn`: see CheckpointTurns.
         """
         self._config = config
         self._identity = identity
@@ -96,11 +101,14 @@ class Archiver:
         self._retry_at = 0.0
         self._retry_s = RETRY_MIN_S
         self._is_stopping = False
-        self._work: asyncio.Future[RangeDone | None] | None = None
+        self._work: asyncio.Future[Any] | None = None
+        is_full = config.policy is Policy.FULL
+        self._turns = CheckpointTurns(config.checkpoint_bytes if is_full else 0, turn)
         self._lag_entries = metrics.gauge("quorate_archive_lag_entries")
         self._lag_seconds = metrics.gauge("quorate_archive_lag_seconds")
         self._ranges = metrics.counter("quorate_archive_ranges_total")
         self._bytes = metrics.counter("quorate_archive_bytes_total")
+        self._checkpoints = metrics.counter("quorate_archive_checkpoints_total")
         self._failures = metrics.counter("quorate_archive_failures_total")
         self._given_up = metrics.counter("quorate_archive_given_up_entries_total")
 
@@ -141,6 +149,7 @@ class Archiver:
                 return
             while not self._is_stopping and await self._export_due(keeper):
                 self._measure(keeper)
+            await self._checkpoint_if_due(keeper)
         except ExportStopped:
             return
         except DestinationError as error:
@@ -185,6 +194,7 @@ class Archiver:
         else:
             self._exported_total = total_bytes_of(row[1]) - unpack_kept(*row).data_bytes
         self._behind_since = self._loop.time()
+        self._turns.begin(self._exported_total)
         self._keeper = keeper
         return keeper
 
@@ -237,7 +247,7 @@ class Archiver:
         await self._take(keeper, done, began)
         return True
 
-    async def _in_thread(self, work: Callable[[], RangeDone | None]) -> RangeDone | None:
+    async def _in_thread(self, work: Callable[[], _Done]) -> _Done:
         """Run in a thread that outlives a cancelled round, so that `stop` can wait for it."""
         future = self._loop.run_in_executor(None, work)
         future.add_done_callback(_retrieve)
@@ -258,6 +268,33 @@ class Archiver:
         self._bytes.inc(done.written_bytes)
         logger.debug("exported %d to %d", manifest.first, manifest.last)
         await asyncio.sleep(0)
+
+    async def _checkpoint_if_due(self, keeper: EffectsKeeper) -> None:
+        """Write the whole state, too, unless another node has, or it is too large."""
+        destination, turns = self._destination, self._turns
+        if destination is None or self._is_stopping or not turns.is_due(keeper.total_bytes):
+            return
+        newest = await asyncio.to_thread(find_newest, destination, self._identity)
+        if turns.heard(newest, keeper.total_bytes):
+            return
+        await asyncio.to_thread(self._source.flush)
+        if self._is_stopping or self._source.keeper() is not keeper:
+            return
+        pinned, total_bytes = self._source.pin(), keeper.total_bytes
+        export = CheckpointExport(
+            pinned,
+            self._identity,
+            destination,
+            turns.log_bytes(total_bytes),
+            lambda: self._is_stopping,
+        )
+        checkpoint = await self._in_thread(export.run)
+        if checkpoint is None:
+            turns.refused(export.stream_bytes)
+        else:
+            turns.wrote(checkpoint, total_bytes)
+            self._checkpoints.inc()
+            logger.debug("wrote a checkpoint at %d", checkpoint.index)
 
     def _hold_from(self, index: int) -> None:
         held = self._hold
@@ -354,7 +391,7 @@ class Archiver:
         self._given_up.inc(len(indexes))
 
 
-def _retrieve(future: "asyncio.Future[RangeDone | None]") -> None:
+def _retrieve(future: "asyncio.Future[Any]") -> None:
     """Whoever waited for it may be gone."""
     if not future.cancelled():
         future.exception()

@@ -5,6 +5,7 @@ all of it was put; what else pyarrow or fsspec reach is written beside the name 
 """
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
@@ -24,6 +25,11 @@ class Destination(Protocol):
 
     def write(self, path: str, data: bytes | memoryview) -> None:
         """Make a file, or put another in its place; durable on return."""
+
+    def write_parts(self, path: str, parts: Iterable[bytes | memoryview]) -> None:
+        """Likewise, of any size, from its parts. When they raise there is no file, or, in an object
+        store, one that is cut off.
+        """
 
     def read(self, path: str) -> bytes | None:
         """Return a file, None when there is none."""
@@ -80,12 +86,17 @@ class FolderDestination:
 
     def write(self, path: str, data: bytes | memoryview) -> None:
         """See Destination.write."""
+        self.write_parts(path, (data,))
+
+    def write_parts(self, path: str, parts: Iterable[bytes | memoryview]) -> None:
+        """See Destination.write_parts."""
         target = self._root / path
         temporary = target.with_name(target.name + _TEMPORARY)
         try:
             _make_folder(target.parent)
             with temporary.open("wb") as file:
-                file.write(data)
+                for part in parts:
+                    file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(target)
@@ -154,13 +165,18 @@ class RemoteDestination:
 
     def write(self, path: str, data: bytes | memoryview) -> None:
         """See Destination.write."""
+        self.write_parts(path, (data,))
+
+    def write_parts(self, path: str, parts: Iterable[bytes | memoryview]) -> None:
+        """See Destination.write_parts."""
         target = self._full(path)
         name = target if self._puts_whole else target + _TEMPORARY
         try:
             if not self._puts_whole:
                 self._files.create_dir(target.rpartition("/")[0], recursive=True)
             with self._files.open_output_stream(name) as stream:
-                stream.write(data)
+                for part in parts:
+                    stream.write(part)
             if not self._puts_whole:
                 self._files.move(name, target)
         except (ArrowException, OSError) as error:

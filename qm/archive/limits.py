@@ -10,6 +10,10 @@ ROW_GROUP_ROWS: Final = 131_072
 """Of entries or operations, likewise; about 100 bytes each."""
 ACK_MARKS_WAITING_MAX: Final = 65_536
 """Ack marks that wait for a range; the oldest go first."""
+LOG_PER_STATE: Final = 2
+"""Bytes of log for each byte of the last checkpoint, before another one is tried;"""
+LOG_PER_STATE_MIN: Final = 1
+"""and for each byte of this one, or it is not written: what they add to the archive is bounded."""
 REPORT_WAIT_S: Final = 600.0
 """How long a range waits for what this node reports at an audit mark; then it goes without."""
 STOP_WAIT_S: Final = 5.0

@@ -3,6 +3,8 @@
 from typing import Protocol
 
 from qm.store.kept import EffectsKeeper
+from qm.store.rocks import AppliedPoint
+from raft.machine import SnapshotSource
 
 
 class LogGone(Exception):
@@ -14,6 +16,20 @@ class LogHold(Protocol):
 
     def release(self) -> None:
         """Let them go."""
+
+
+class PinnedState(Protocol):
+    """A state as it was at one entry, kept by whatever it needs; in a thread but for its making."""
+
+    @property
+    def applied(self) -> AppliedPoint:
+        """Which entry that is, and the digest there."""
+
+    def source(self) -> SnapshotSource:
+        """Return its stream. Once."""
+
+    def close(self) -> None:
+        """Let go of everything, the stream included. Repeating it does nothing."""
 
 
 class ArchiveSource(Protocol):
@@ -35,6 +51,15 @@ class ArchiveSource(Protocol):
 
         Raises LogGone when the state was replaced or closed.
         """
+
+    def flush(self) -> None:
+        """Have the state on disk, in a thread, so that `pin` is done at once.
+
+        Raises LogGone when it was closed.
+        """
+
+    def pin(self) -> PinnedState:
+        """Keep the state as it is now, in the loop."""
 
     def entry(self, index: int) -> bytes | memoryview:
         """Return an entry's data, from any thread while it is held. Raises LogGone, and OSError

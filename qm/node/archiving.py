@@ -13,9 +13,11 @@ from qm.node.replicated import GROUP, ReplicatedStore
 from qm.observe.metrics import Metrics
 from qm.store.audit import Mark, Proof
 from qm.store.kept import EffectsKeeper
+from qm.store.snapshot import Pinned
 from qm.store.store import Store
 from raft.log_view import Compacted, Unavailable
 from raft.recovery import LogDamaged
+from raft.transport import node_name
 
 
 class StoreSource:
@@ -51,6 +53,16 @@ class StoreSource:
                 raise LogGone("this node stops")
             return self._store.kept_rows(above, limit)
 
+    def flush(self) -> None:
+        """See ArchiveSource.flush."""
+        if self._machine.is_closed:
+            raise LogGone("this node stops")
+        self._machine.flush()
+
+    def pin(self) -> Pinned:
+        """See ArchiveSource.pin."""
+        return self._store.pin()
+
     def entry(self, index: int) -> bytes | memoryview:
         """See ArchiveSource.entry."""
         try:
@@ -83,6 +95,7 @@ class Archiving:
             lambda: _ack_rows(replicated.node, msmq),
             on_alarm,
             metrics,
+            lambda: _turn(replicated),
         )
         self.archiver.begin()
 
@@ -106,7 +119,19 @@ def archiver_config(section: ArchiveSection) -> ArchiverConfig:
         range_bytes=section.range_mb << 20,
         range_s=section.range_s,
         hold_bytes=section.hold_mb << 20,
+        checkpoint_bytes=section.checkpoint_mb << 20,
     )
+
+
+def _turn(replicated: ReplicatedStore) -> int:
+    """Return how many members come before this one: the leader is the last."""
+    leader, own = replicated.leadership.node, replicated.node
+    before = [
+        name
+        for name in map(node_name, replicated.configuration.voters)
+        if (name == leader, name) < (own == leader, own)
+    ]
+    return len(before)
 
 
 def _ack_rows(edge: str, msmq: MsmqEndpoint) -> Sequence[AckRow]:

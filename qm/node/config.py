@@ -149,6 +149,10 @@ class ArchiveSection(Section, frozen=True, kw_only=True):
     hold_mb: Positive = 4096
     """Log kept for what is not exported yet, such as while the archive cannot be reached; beyond it
     the oldest entries are given up, and other nodes' exports must do."""
+    checkpoint_mb: Annotated[int, msgspec.Meta(ge=0)] = 256
+    """With `full`, one of the nodes adds its whole state after so much log, and twice as much log
+    as state: compaction and audits replay from one such checkpoint to the next side by side; 0 =
+    never."""
 
 
 class KubernetesSection(Section, frozen=True, kw_only=True):

@@ -121,6 +121,7 @@ TABLE: Final[tuple[Metric, ...]] = (
         "quorate_archive_lag_seconds", _GAUGE, "Since when entries wait to be exported",
     ),
     Metric("quorate_archive_ranges_total", _COUNTER, "Ranges exported to the archive"),
+    Metric("quorate_archive_checkpoints_total", _COUNTER, "Whole states put into the archive"),
     Metric("quorate_archive_bytes_total", _COUNTER, "Bytes written to the archive"),
     Metric("quorate_archive_failures_total", _COUNTER, "What kept exporting up", ("reason",)),
     Metric(

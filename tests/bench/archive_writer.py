@@ -24,6 +24,7 @@ from typing import Final
 
 import msgspec
 
+from qm.archive.checkpoints import CheckpointExport, CheckpointTurns
 from qm.archive.columns import MarkReport
 from qm.archive.destination import FolderDestination
 from qm.archive.manifest import Manifest
@@ -35,6 +36,7 @@ from qm.model.commands import Command, EdgeBatch, ReceiveRun, Request
 from qm.model.effects import Applied
 from qm.store.audit import prove
 from qm.store.kept import EffectsKeeper, Exported
+from qm.store.snapshot import Pinned
 from qm.wire.identifiers import TxSequenceId
 from qm.wire.message_properties import MessagePropertiesHeader
 from qm.wire.peek import peek_head, transaction_header_offset
@@ -63,8 +65,11 @@ BATCH: Final = 256
 ENTRIES_PER_RUN: Final = 16
 RANGE_BYTES: Final = 32 << 20
 RANGE_ENTRIES: Final = 65_536
+CHECKPOINT_BYTES: Final = 256 << 20
 MARKS: Final = 4
 """Audit marks, spread over the archive."""
+LOG_RETAIN_BYTES: Final = 1 << 30
+"""As nodes do."""
 LEFT_SHARE: Final = 0.02
 """Of the messages, still in their queues at the end."""
 SEQUENCE_ID: Final = 1 << 32
@@ -88,6 +93,7 @@ class Progress(msgspec.Struct):
     """The last sequence number of each queue's packets."""
     marks: int = 0
     ranges: int = 0
+    checkpoints: int = 0
     written_bytes: int = 0
     entry_bytes: int = 0
     elapsed_s: float = 0.0
@@ -212,6 +218,12 @@ class Source:
     def rows(self, above: int, limit: int) -> list[tuple[int, bytes]]:
         return self._store.kept_rows(above, limit)
 
+    def flush(self) -> None:
+        self._store.flush()
+
+    def pin(self) -> Pinned:
+        return self._store.pin()
+
     def entry(self, index: int) -> bytes | memoryview:
         return self._store.read_entry(index)
 
@@ -229,7 +241,11 @@ class Writer:
         self._total = self._source.keeper().total_bytes
         self.reports: dict[int, MarkReport] = {}
         self.acks: list[tuple[str, int, int, int, int]] = []
-        self.ranges = self.written_bytes = 0
+        self._turns = CheckpointTurns(CHECKPOINT_BYTES if policy is Policy.FULL else 0, lambda: 0)
+        self._turns.begin(self._total)
+        self.ranges = self.written_bytes = self.checkpoints = 0
+        self.exported: deque[tuple[int, int]] = deque()
+        """(index, bytes of all entries up to it) of what is exported and still in the log."""
 
     @property
     def is_due(self) -> bool:
@@ -264,6 +280,28 @@ class Writer:
         self._total = done.total_bytes
         self.acks = [ack for ack in self.acks if ack[3] > last]
         self.ranges += 1
+        self._checkpoint_if_due(keeper.total_bytes)
+
+    def _checkpoint_if_due(self, total_bytes: int) -> None:
+        """Write the state under the name of one node, as that one whose turn it is does."""
+        if not self._turns.is_due(total_bytes):
+            return
+        name = self._names[self.checkpoints % len(self._names)]
+        self._source.flush()
+        export = CheckpointExport(
+            self._source.pin(),
+            Identity(CLUSTER, name, 1),
+            self._destination,
+            self._turns.log_bytes(total_bytes),
+            lambda: False,
+        )
+        checkpoint = export.run()
+        if checkpoint is None:
+            self._turns.refused(export.stream_bytes)
+        else:
+            self._turns.wrote(checkpoint, total_bytes)
+            self.checkpoints += 1
+            self.written_bytes += checkpoint.stream_bytes
 
     def _finish(self, keeper: EffectsKeeper, exported: Exported, indexes: list[int]) -> None:
         keeper.move(exported, indexes)
@@ -300,6 +338,7 @@ def write_archive(
     node.entry_bytes = progress.entry_bytes
     writer = Writer(node, root, nodes, policy)
     writer.ranges, writer.written_bytes = progress.ranges, progress.written_bytes
+    writer.checkpoints = progress.checkpoints
     if is_new:
         _provision(node)
     is_done = _drive(node, writer, traffic, operations, progress, began + piece_s)
@@ -309,6 +348,7 @@ def write_archive(
     if not is_done:
         traffic.note(progress)
         progress.ranges, progress.written_bytes = writer.ranges, writer.written_bytes
+        progress.checkpoints = writer.checkpoints
         progress.entry_bytes = node.entry_bytes
         saved.write_bytes(msgspec.json.encode(progress))
         return None
@@ -321,6 +361,7 @@ def write_archive(
         "archive_operations": traffic.operations,
         "archive_messages": traffic.sent,
         "archive_ranges": writer.ranges * nodes,
+        "archive_checkpoints": writer.checkpoints,
         "archive_bytes": writer.written_bytes,
         "archive_log_bytes": node.entry_bytes,
         "archive_write_s": round(elapsed, 1),
@@ -401,7 +442,11 @@ def _mark(node: Node, writer: Writer, number: int) -> None:
 def _export(node: Node, writer: Writer) -> None:
     node.sync()
     writer.export()
-    node.compact(node.index)
+    exported = writer.exported
+    exported.append((node.index, node.entry_bytes))
+    while node.entry_bytes - exported[0][1] > LOG_RETAIN_BYTES:
+        node.compact(exported.popleft()[0])
+        node.store.bodies.begin_removal().run()
 
 
 def main() -> None:

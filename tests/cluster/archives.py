@@ -69,7 +69,7 @@ async def archived_load(archive: Path, folder: Path) -> Verdict:
 
     `folder`: for the clients' history.
     """
-    section = ArchiveSection(url=str(archive), range_s=1, range_entries=150)
+    section = ArchiveSection(url=str(archive), range_s=1, range_entries=150, checkpoint_mb=1)
     async with clients(3, with_sections(archive=section)) as made:
         nodes = made.harness
         senders = [[(node.host, MSMQ_PORT)] for node in await nodes.followers()]
@@ -99,6 +99,7 @@ def _plan(made: Clients, senders: list[list[tuple[str, int]]], folder: Path) -> 
             ),
             seed=3,
             priorities=(0, 3, 7),
+            body_bytes=(2_000, 8_000),
         ),
         rate_per_s=150.0,
         senders=senders,

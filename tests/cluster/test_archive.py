@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from qm.archive.checkpoints import CHECKPOINT_NAME, CHECKPOINTS_FOLDER, decode_checkpoint
 from qm.archive.schema import Part
 from qm.load.verdict import Verdict
 from qm.store.chain import CHAIN_START, chained
+from qm.store.digest import digest_bytes
+from qm.store.replay import Replay
 from tests.cluster.archives import QUEUES, archived_load, manifests, table
 from tests.cluster.harness import run
 
@@ -76,6 +79,21 @@ def test_what_nodes_exported_agrees(archived: Archived) -> None:
         for rows in found:
             # A node that died before it had read its state at a mark reports nothing of it.
             assert rows == whole or (alone is None and all(row in whole for row in rows))
+
+
+def test_nodes_took_turns_to_add_whole_states(archived: Archived) -> None:
+    """Each state is the one at its entry: those who rebuild it from their own log say the same."""
+    found = sorted(archived.root.glob(f"*/{CHECKPOINTS_FOLDER}/*/{CHECKPOINT_NAME}"))
+    checkpoints = [decode_checkpoint(path.read_bytes()) for path in found]
+    assert checkpoints
+    whole = max((archived.rows(node, Part.ENTRIES) for node in NODES), key=len)
+    replayed, digests = Replay(archived.root.parent / "replay"), {}
+    for row in whole:
+        replayed.apply([(row["index"], row["term"], row["data"])])
+        digests[row["index"]] = digest_bytes(replayed.applied.digest).hex()
+    replayed.close()
+    for checkpoint in checkpoints:
+        assert checkpoint.digest == digests[checkpoint.index]
 
 
 def test_totals_are_those_of_the_clients(archived: Archived) -> None:

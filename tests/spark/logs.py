@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+from qm.archive.checkpoints import Checkpoint, CheckpointExport
+from qm.archive.destination import FolderDestination
+from qm.archive.ranges import Identity
 from qm.model import commands
 from qm.model.commands import Command
 from qm.store.digest import digest_bytes
 from tests.spark.archives import Archive
+from tests.spark.files import CLUSTER
 from tests.unit.model.world import packet
 from tests.unit.store.test_store import Node, arrivals, receive, setup_commands
 
@@ -38,6 +42,16 @@ class Log:
     def digest(self) -> bytes:
         """Of the state as it is now."""
         return digest_bytes(self.node.store.applied.digest)
+
+
+def write_checkpoint(root: Path, log: Log, node: str) -> Checkpoint:
+    """Have a node write the state as it is now into an archive."""
+    pinned = log.node.store.pin()
+    identity, destination = Identity(CLUSTER, node, 1), FolderDestination(root)
+    export = CheckpointExport(pinned, identity, destination, 1 << 40, lambda: False)
+    checkpoint = export.run()
+    assert checkpoint is not None
+    return checkpoint
 
 
 def traffic(path: Path) -> Log:

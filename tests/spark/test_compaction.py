@@ -160,7 +160,7 @@ def test_a_replay_says_where_and_why_it_ends(log: Log, tmp_path: Path) -> None:
     for node in NODES:
         folder = write_range(root, log.archive, node, 1, last).relative_to(root)
         plan = ReplayPlan(
-            url=str(root), group=1, base=None, files=[f"{folder}/entries.parquet"], upto=last
+            url=str(root), group=1, start=None, files=[f"{folder}/entries.parquet"], upto=last
         )
         replayed = replay(plan)
         assert replayed.index == 4

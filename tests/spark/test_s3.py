@@ -116,7 +116,7 @@ def test_what_a_node_exports_there_is_found_again_and_gives_its_state(
     plan = ReplayPlan(
         url=url,
         group=1,
-        base=None,
+        start=None,
         files=ranges.entry_files(1, 0, last),
         upto=last,
         output="base",

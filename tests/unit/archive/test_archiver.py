@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -38,10 +39,10 @@ class OutOfReach(FolderDestination):
 
     is_away = True
 
-    def write(self, path: str, data: bytes | memoryview) -> None:
+    def write_parts(self, path: str, parts: Iterable[bytes | memoryview]) -> None:
         if self.is_away:
             raise DestinationError("out of reach")
-        super().write(path, data)
+        super().write_parts(path, parts)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """One node's log and store with a real archiver, driven round by round."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from qm.archive.source import LogGone, LogHold
 from qm.observe.metrics import Metrics
 from qm.store.chain import CHAIN_START, chained
 from qm.store.kept import EffectsKeeper
+from qm.store.snapshot import Pinned
 from raft.log_view import Compacted
 from tests.unit.store.test_store import Node
 
@@ -53,6 +54,12 @@ class StoreSource:
     def rows(self, above: int, limit: int) -> list[tuple[int, bytes]]:
         return self.node.store.kept_rows(above, limit)
 
+    def flush(self) -> None:
+        self.node.store.flush()
+
+    def pin(self) -> Pinned:
+        return self.node.store.pin()
+
     def entry(self, index: int) -> bytes | memoryview:
         try:
             return self.node.store.read_entry(index)
@@ -78,17 +85,23 @@ class Told:
 
 
 def archiver_of(
-    node: Node, url: Path | str, told: Told | None = None, config: ArchiverConfig = CONFIG
+    node: Node,
+    url: Path | str,
+    told: Told | None = None,
+    config: ArchiverConfig = CONFIG,
+    identity: Identity = IDENTITY,
+    turn: int = 0,
 ) -> Archiver:
-    """Return an archiver that holds the node's log."""
+    """Return an archiver that holds the node's log; so many others write checkpoints before it."""
     told = told or Told()
     made = Archiver(
         structs.replace(config, url=str(url)),
-        IDENTITY,
+        identity,
         StoreSource(node),
         told.take_acks,
         lambda name, text: told.alarms.append((name, text)),
         told.metrics,
+        lambda: turn,
     )
     made.begin()
     return made
@@ -115,8 +128,8 @@ class Failing(FolderDestination):
         self.left = calls
         self._is_done = is_done
 
-    def write(self, path: str, data: bytes | memoryview) -> None:
-        self._guarded(lambda: super(Failing, self).write(path, data))
+    def write_parts(self, path: str, parts: Iterable[bytes | memoryview]) -> None:
+        self._guarded(lambda: super(Failing, self).write_parts(path, parts))
 
     def remove_folder(self, path: str) -> None:
         self._guarded(lambda: super(Failing, self).remove_folder(path))

@@ -1,0 +1,201 @@
+"""Checkpoints: whole states that nodes put into the archive now and then.
+
+A replay is sequential; between two checkpoints it can be done apart from all others, and the one
+that ends at a checkpoint proves it (spark/design.md). They are claims of the node that wrote them,
+and nothing is lost without them.
+"""
+
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+
+from qm.archive.destination import Destination
+from qm.archive.limits import LOG_PER_STATE, LOG_PER_STATE_MIN
+from qm.archive.ranges import ExportStopped, Identity
+from qm.archive.source import PinnedState
+from qm.store.backup import STATE_FILE
+from qm.store.digest import digest_bytes
+from raft.machine import SnapshotSource
+
+CHECKPOINTS_FOLDER: Final = "checkpoints"
+CHECKPOINT_NAME: Final = "checkpoint.json"
+CHECKPOINT_SCHEMA: Final = 1
+_DIGITS: Final = 20
+_READ_BYTES: Final = 1 << 20
+
+
+class CheckpointError(ValueError):
+    """The bytes are no checkpoint that this build understands."""
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """What `checkpoint.json` says; it is written last, a checkpoint exists when it does."""
+
+    schema: int
+    cluster: str
+    """Hexadecimal."""
+    node: str
+    """name.incarnation of who wrote it."""
+    group: int
+    index: int
+    """Of the last entry that the state contains."""
+    term: int
+    digest: str
+    """Of the state, hexadecimal."""
+    stream_bytes: int
+    stream_sha256: str
+
+
+_DECODER: Final = msgspec.json.Decoder(Checkpoint)
+
+
+def decode_checkpoint(data: bytes) -> Checkpoint:
+    """Return a file's checkpoint. Raises CheckpointError."""
+    try:
+        return _DECODER.decode(data)
+    except msgspec.DecodeError as error:
+        raise CheckpointError(str(error)) from error
+
+
+def checkpoint_folder(cluster: str, index: int, node: str) -> str:
+    """Return a checkpoint's folder within the archive; sorting names sorts indexes."""
+    return f"{cluster}/{CHECKPOINTS_FOLDER}/{index:0{_DIGITS}}-{node}"
+
+
+def folder_index(name: str) -> int | None:
+    """Return the index of a checkpoint's folder name, None for a name that is none."""
+    digits, separator, _ = name.partition("-")
+    return int(digits) if separator and digits.isdecimal() else None
+
+
+def find_newest(destination: Destination, identity: Identity) -> Checkpoint | None:
+    """Return the newest checkpoint of any node; remove what this one left unfinished.
+
+    Raises DestinationError.
+    """
+    folder = f"{identity.cluster}/{CHECKPOINTS_FOLDER}"
+    for name in reversed(destination.folders(folder)):
+        data = destination.read(f"{folder}/{name}/{CHECKPOINT_NAME}")
+        if data is None:
+            if name.endswith(f"-{identity.node}"):
+                destination.remove_folder(f"{folder}/{name}")
+            continue
+        try:
+            return decode_checkpoint(data)
+        except CheckpointError:
+            continue  # whoever replays says what is wrong with it
+    return None
+
+
+class CheckpointExport:
+    """One checkpoint. `run` once, in a worker thread."""
+
+    def __init__(
+        self,
+        pinned: PinnedState,
+        identity: Identity,
+        destination: Destination,
+        log_bytes: int,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        """`log_bytes`: of entries since the last one; a state that is large against them is not
+        written.
+        """
+        self._pinned = pinned
+        self._identity = identity
+        self._destination = destination
+        self._log_bytes = log_bytes
+        self._is_stopping = is_stopping
+        self._sha256 = sha256()
+        self.stream_bytes = 0
+        """Of the state, once it is known."""
+
+    def run(self) -> Checkpoint | None:
+        """Write it; None when the state is too large. Lets go of what is pinned.
+
+        Raises DestinationError, OSError, ExportStopped, and what reading the log raises.
+        """
+        try:
+            source = self._pinned.source()
+            self.stream_bytes = source.size_bytes()
+            if LOG_PER_STATE_MIN * self.stream_bytes > self._log_bytes:
+                return None
+            return self._write(source)
+        finally:
+            self._pinned.close()
+
+    def _write(self, source: SnapshotSource) -> Checkpoint:
+        identity, applied = self._identity, self._pinned.applied
+        folder = checkpoint_folder(identity.cluster, applied.index, identity.node)
+        self._destination.write_parts(f"{folder}/{STATE_FILE}", self._parts(source))
+        checkpoint = Checkpoint(
+            schema=CHECKPOINT_SCHEMA,
+            cluster=identity.cluster,
+            node=identity.node,
+            group=identity.group,
+            index=applied.index,
+            term=applied.term,
+            digest=digest_bytes(applied.digest).hex(),
+            stream_bytes=self.stream_bytes,
+            stream_sha256=self._sha256.hexdigest(),
+        )
+        encoded = msgspec.json.format(msgspec.json.encode(checkpoint))
+        self._destination.write(f"{folder}/{CHECKPOINT_NAME}", encoded)
+        return checkpoint
+
+    def _parts(self, source: SnapshotSource) -> Iterator[bytes]:
+        offset = 0
+        while part := source.read(offset, _READ_BYTES):
+            if self._is_stopping():
+                raise ExportStopped
+            self._sha256.update(part)
+            offset += len(part)
+            yield part
+
+
+class CheckpointTurns:
+    """When this node writes one. Made and used in the archiver's loop."""
+
+    def __init__(self, wanted_bytes: int, turn: Callable[[], int]) -> None:
+        """`wanted_bytes`: of log between two of them, 0 for none at all; `turn`: how many members
+        write one sooner than this node.
+        """
+        self._wanted_bytes = wanted_bytes
+        self._turn = turn
+        self._state_bytes = 0
+        self._since = 0
+        self._newest = 0
+        """Index of the newest that is known."""
+
+    def begin(self, total_bytes: int) -> None:
+        """The count of kept bytes begins anew there."""
+        self._since = total_bytes
+
+    def log_bytes(self, total_bytes: int) -> int:
+        """Return what was kept since the last one."""
+        return total_bytes - self._since
+
+    def is_due(self, total_bytes: int) -> bool:
+        """Whether it is this node's turn, if nobody was faster."""
+        if not self._wanted_bytes:
+            return False
+        wanted = max(self._wanted_bytes, LOG_PER_STATE * self._state_bytes)
+        return self.log_bytes(total_bytes) >= wanted + wanted * self._turn() // 2
+
+    def heard(self, newest: Checkpoint | None, total_bytes: int) -> bool:
+        """Take what is in the archive; return whether somebody was faster."""
+        if newest is None or newest.index <= self._newest:
+            return False
+        self.wrote(newest, total_bytes)
+        return True
+
+    def wrote(self, checkpoint: Checkpoint, total_bytes: int) -> None:
+        """Count from here."""
+        self._newest, self._state_bytes = checkpoint.index, checkpoint.stream_bytes
+        self._since = total_bytes
+
+    def refused(self, stream_bytes: int) -> None:
+        """The state was too large: wait for more log."""
+        self._state_bytes = stream_bytes
