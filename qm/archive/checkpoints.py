@@ -129,7 +129,9 @@ class CheckpointExport:
     def _write(self, source: SnapshotSource) -> Checkpoint:
         identity, applied = self._identity, self._pinned.applied
         folder = checkpoint_folder(identity.cluster, applied.index, identity.node)
-        self._destination.write_parts(f"{folder}/{STATE_FILE}", self._parts(source))
+        with self._destination.create(f"{folder}/{STATE_FILE}") as output:
+            for part in self._parts(source):
+                output.write(part)
         checkpoint = Checkpoint(
             schema=CHECKPOINT_SCHEMA,
             cluster=identity.cluster,

@@ -5,19 +5,27 @@ all of it was put; what else pyarrow or fsspec reach is written beside the name 
 """
 
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import BinaryIO, Final, Protocol
 
-from pyarrow import ArrowException, fs
+from pyarrow import ArrowException, NativeFile, fs
 
 _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 _TEMPORARY: Final = ".part"
+_BUFFERED_BYTES: Final = 64 << 10
 
 
 class DestinationError(Exception):
     """The archive cannot be reached, read or written; the text says what to look at."""
+
+
+class Output(Protocol):
+    """A file in the making."""
+
+    def write(self, data: bytes | memoryview) -> object:
+        """Append. Raises DestinationError."""
 
 
 class Destination(Protocol):
@@ -26,9 +34,10 @@ class Destination(Protocol):
     def write(self, path: str, data: bytes | memoryview) -> None:
         """Make a file, or put another in its place; durable on return."""
 
-    def write_parts(self, path: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Likewise, of any size, from its parts. When they raise there is no file, or, in an object
-        store, one that is cut off.
+    def create(self, path: str) -> AbstractContextManager[Output]:
+        """Likewise, a piece at a time: the file is there, and durable, when the context is left.
+
+        Left by an exception there is none, or, in an object store, one that is cut off.
         """
 
     def read(self, path: str) -> bytes | None:
@@ -78,6 +87,30 @@ def _by_fsspec(url: str, refusal: Exception) -> tuple[fs.FileSystem, str]:
     return fs.PyFileSystem(fs.FSSpecHandler(files)), str(root)
 
 
+@contextmanager
+def _naming(target: object) -> Iterator[None]:
+    """Say of which file it is what goes wrong."""
+    try:
+        yield
+    except (ArrowException, OSError) as error:
+        raise DestinationError(f"{target}: {error}") from error
+
+
+class _Output:
+    """Implements Output over a file of Python or of pyarrow."""
+
+    def __init__(self, file: "BinaryIO | NativeFile", target: object) -> None:
+        self._file = file
+        self._target = target
+
+    def write(self, data: bytes | memoryview) -> None:
+        """See Output.write."""
+        try:
+            self._file.write(data)
+        except (ArrowException, OSError) as error:
+            raise DestinationError(f"{self._target}: {error}") from error
+
+
 class FolderDestination:
     """A folder on a disk of this machine, or mounted there."""
 
@@ -86,23 +119,24 @@ class FolderDestination:
 
     def write(self, path: str, data: bytes | memoryview) -> None:
         """See Destination.write."""
-        self.write_parts(path, (data,))
+        with self.create(path) as output:
+            output.write(data)
 
-    def write_parts(self, path: str, parts: Iterable[bytes | memoryview]) -> None:
-        """See Destination.write_parts."""
+    @contextmanager
+    def create(self, path: str) -> Iterator[Output]:
+        """See Destination.create."""
         target = self._root / path
         temporary = target.with_name(target.name + _TEMPORARY)
-        try:
+        with _naming(target):
             _make_folder(target.parent)
-            with temporary.open("wb") as file:
-                for part in parts:
-                    file.write(part)
+            file = temporary.open("wb", _BUFFERED_BYTES)
+        with file:
+            yield _Output(file, target)
+            with _naming(target):
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(target)
-            _sync_folder(target.parent)
-        except OSError as error:
-            raise DestinationError(f"{target}: {error}") from error
+                temporary.replace(target)
+                _sync_folder(target.parent)
 
     def read(self, path: str) -> bytes | None:
         """See Destination.read."""
@@ -165,22 +199,24 @@ class RemoteDestination:
 
     def write(self, path: str, data: bytes | memoryview) -> None:
         """See Destination.write."""
-        self.write_parts(path, (data,))
+        with self.create(path) as output:
+            output.write(data)
 
-    def write_parts(self, path: str, parts: Iterable[bytes | memoryview]) -> None:
-        """See Destination.write_parts."""
+    @contextmanager
+    def create(self, path: str) -> Iterator[Output]:
+        """See Destination.create."""
         target = self._full(path)
         name = target if self._puts_whole else target + _TEMPORARY
-        try:
+        with _naming(target):
             if not self._puts_whole:
                 self._files.create_dir(target.rpartition("/")[0], recursive=True)
-            with self._files.open_output_stream(name) as stream:
-                for part in parts:
-                    stream.write(part)
-            if not self._puts_whole:
-                self._files.move(name, target)
-        except (ArrowException, OSError) as error:
-            raise DestinationError(f"{target}: {error}") from error
+            stream = self._files.open_output_stream(name)
+        with stream:
+            yield _Output(stream, target)
+            with _naming(target):
+                stream.close()
+                if not self._puts_whole:
+                    self._files.move(name, target)
 
     def read(self, path: str) -> bytes | None:
         """See Destination.read."""

@@ -5,6 +5,7 @@ written over; nothing else of this node's folder is touched.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
 from enum import Enum
 from hashlib import sha256
 from typing import Any, Final
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from qm.archive.columns import EntryColumns, MarkReport, OperationColumns
-from qm.archive.destination import Destination
+from qm.archive.destination import Destination, DestinationError, Output
 from qm.archive.facts import body_digests, entry_facts
 from qm.archive.limits import ROWS_PER_READ
 from qm.archive.manifest import (
@@ -139,6 +140,8 @@ class RangeExport:
         self._is_stopping = is_stopping
         self._entries = EntryColumns(identity.group)
         self._effects = OperationColumns(identity.group)
+        self._folder = ""
+        self._files = ExitStack()
         self._parts: dict[Part, _PartFile] = {}
         self._operations = 0
 
@@ -147,20 +150,51 @@ class RangeExport:
 
         Raises DestinationError, LogGone, OSError, ExportStopped.
         """
-        indexes: list[int] = []
-        first: KeptEntry | None = None
-        chain, last = b"", None
-        for kept in self._rows():
-            first = first or kept
-            chain = self._add(kept)
-            last = kept
-            indexes.append(kept.index)
-        if first is None or last is None:
+        heads = [(kept.index, kept.previous_index, kept.chain_before) for kept in self._rows()]
+        if not heads:
             return None
+        indexes = [index for index, _, _ in heads]
+        _, previous_index, chain_before = heads[0]
+        identity, after = self._identity, self._plan.after
+        begin = max(after.upto, previous_index) + 1
+        self._folder = range_folder(identity.cluster, identity.node, begin, indexes[-1])
+        with self._files:
+            chain, total_bytes, files = self._write(indexes)
+        manifest = Manifest(
+            schema=SCHEMA_VERSION,
+            cluster=identity.cluster,
+            node=identity.node,
+            group=identity.group,
+            first=begin,
+            last=indexes[-1],
+            previous_index=previous_index,
+            chain_before=chain_before.hex(),
+            chain_after=chain.hex(),
+            files=files,
+            is_gap_before=not after.restored_at and chain_before != after.chain,
+            restored_at=after.restored_at,
+        )
+        self._destination.write(f"{self._folder}/{MANIFEST_NAME}", encode_manifest(manifest))
+        exported = Exported(indexes[-1], chain)
+        written = sum(file.size_bytes for file in files)
+        return RangeDone(manifest, exported, indexes, total_bytes, self._operations, written)
+
+    def _write(self, indexes: Sequence[int]) -> tuple[bytes, int, tuple[ManifestFile, ...]]:
+        """Write the parts; they have their names when `_files` is left. Return the chain's value
+        and KeptEntry.total_bytes at the end, and what the manifest says of them.
+        """
+        chain, total_bytes = b"", 0
+        for kept in self._rows():
+            if kept.index > indexes[-1]:
+                break
+            chain, total_bytes = self._add(kept), kept.total_bytes
         self._flush()
         self._add_reports(indexes)
-        self._add_acks(last.index)
-        return self._finish(first, last, chain, indexes)
+        self._add_acks(indexes[-1])
+        files = tuple(file.finish() for file in self._parts.values())
+        if self._is_stopping():
+            raise ExportStopped
+        return chain, total_bytes, files
 
     def _rows(self) -> Iterable[KeptEntry]:
         """Yield the rows of the range; it ends at a limit, or where the chain is broken."""
@@ -218,7 +252,11 @@ class RangeExport:
     def _part(self, part: Part) -> "_PartFile":
         file = self._parts.get(part)
         if file is None:
-            file = self._parts[part] = _PartFile(part, self._identity.metadata())
+            name = f"{part.value}.parquet"
+            output = self._files.enter_context(self._destination.create(f"{self._folder}/{name}"))
+            file = _PartFile(part, name, output, self._identity.metadata())
+            self._files.callback(file.abandon)
+            self._parts[part] = file
         return file
 
     def _add_reports(self, indexes: Sequence[int]) -> None:
@@ -242,49 +280,41 @@ class RangeExport:
             arrays = [pa.array(values, field.type) for values, field in columns]
             self._part(part).write(pa.Table.from_arrays(arrays, schema=schema))
 
-    def _finish(
-        self, first: KeptEntry, last: KeptEntry, chain: bytes, indexes: list[int]
-    ) -> RangeDone:
-        identity, after = self._identity, self._plan.after
-        begin = max(after.upto, first.previous_index) + 1
-        folder = range_folder(identity.cluster, identity.node, begin, last.index)
-        files, written = [], 0
-        for part, file in self._parts.items():
-            data, rows = file.finish()
-            name = f"{part.value}.parquet"
-            digest = sha256(data).hexdigest()
-            if self._is_stopping():
-                raise ExportStopped
-            self._destination.write(f"{folder}/{name}", data)
-            files.append(ManifestFile(part.value, name, len(data), digest, rows))
-            written += len(data)
-        manifest = Manifest(
-            schema=SCHEMA_VERSION,
-            cluster=identity.cluster,
-            node=identity.node,
-            group=identity.group,
-            first=begin,
-            last=last.index,
-            previous_index=first.previous_index,
-            chain_before=first.chain_before.hex(),
-            chain_after=chain.hex(),
-            files=tuple(files),
-            is_gap_before=not after.restored_at and first.chain_before != after.chain,
-            restored_at=after.restored_at,
-        )
-        self._destination.write(f"{folder}/{MANIFEST_NAME}", encode_manifest(manifest))
-        exported = Exported(last.index, chain)
-        return RangeDone(manifest, exported, indexes, last.total_bytes, self._operations, written)
+
+class _Hashed:
+    """What Parquet is written to: a file for pyarrow, which is hashed on the way."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self.sha256 = sha256()
+        self.size_bytes = 0
+        self.closed = False
+
+    def write(self, data: bytes | memoryview) -> None:
+        self.sha256.update(data)
+        self._output.write(data)
+        self.size_bytes += len(data)
+
+    def tell(self) -> int:
+        return self.size_bytes
+
+    def flush(self) -> None:
+        """Whoever names the file does."""
+
+    def close(self) -> None:
+        self.closed = True
 
 
 class _PartFile:
-    """A Parquet file in the making, in memory: bounded by the range's limit of bytes."""
+    """A Parquet file in the making."""
 
-    def __init__(self, part: Part, metadata: dict[bytes, bytes]) -> None:
-        self._sink = pa.BufferOutputStream()
+    def __init__(self, part: Part, name: str, output: Output, metadata: dict[bytes, bytes]) -> None:
+        self._part = part
+        self._name = name
+        self._sink = _Hashed(output)
         self._rows = 0
         self._writer = pq.ParquetWriter(
-            self._sink,
+            pa.PythonFile(self._sink, "w"),
             SCHEMAS[part].with_metadata(metadata),
             compression={
                 name: _COMPRESSION_OF_BODIES if name == _BODIES else _COMPRESSION
@@ -300,7 +330,17 @@ class _PartFile:
         self._rows += table.num_rows
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
 
-    def finish(self) -> tuple[memoryview, int]:
-        """Return the file and its number of rows."""
+    def abandon(self) -> None:
+        """Let go of the writer, unless it is finished, while there still is a file: it would write
+        its end whenever it is collected.
+        """
+        with suppress(DestinationError):
+            self._writer.close()
+
+    def finish(self) -> ManifestFile:
+        """Write its end; return what a manifest says of it."""
         self._writer.close()
-        return memoryview(self._sink.getvalue()), self._rows
+        sink = self._sink
+        return ManifestFile(
+            self._part.value, self._name, sink.size_bytes, sink.sha256.hexdigest(), self._rows
+        )

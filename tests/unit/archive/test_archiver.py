@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from msgspec import structs
 from qm.archive import archiver as archiver_module
 from qm.archive.archiver import ALARM_LAG
 from qm.archive.columns import MarkReport
-from qm.archive.destination import DestinationError, FolderDestination
+from qm.archive.destination import DestinationError, FolderDestination, Output
 from qm.archive.ranges import RangeExport
 from qm.archive.schema import Part
 from qm.model import commands
@@ -39,10 +40,12 @@ class OutOfReach(FolderDestination):
 
     is_away = True
 
-    def write_parts(self, path: str, parts: Iterable[bytes | memoryview]) -> None:
+    @contextmanager
+    def create(self, path: str) -> Iterator[Output]:
         if self.is_away:
             raise DestinationError("out of reach")
-        super().write_parts(path, parts)
+        with super().create(path) as output:
+            yield output
 
 
 @pytest.fixture
@@ -265,10 +268,12 @@ def test_a_stopping_node_names_no_half_range(
     may_go_on = threading.Event()
 
     class Slow(FolderDestination):
-        def write(self, path: str, data: bytes | memoryview) -> None:
-            super().write(path, data)
-            is_written.set()
-            assert may_go_on.wait(30)
+        @contextmanager
+        def create(self, path: str) -> Iterator[Output]:
+            with super().create(path) as output:
+                is_written.set()
+                assert may_go_on.wait(30)
+                yield output
 
     with_destination(monkeypatch, Slow(archive))
 

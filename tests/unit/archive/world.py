@@ -1,7 +1,8 @@
 """One node's log and store with a real archiver, driven round by round."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,12 @@ from prometheus_client import CollectorRegistry
 
 from qm.archive import archiver as archiver_module
 from qm.archive.archiver import Archiver, ArchiverConfig
-from qm.archive.destination import Destination, DestinationError, FolderDestination
+from qm.archive.destination import (
+    Destination,
+    DestinationError,
+    FolderDestination,
+    Output,
+)
 from qm.archive.manifest import MANIFEST_NAME, Manifest, decode_manifest
 from qm.archive.ranges import AckRow, Identity, Policy
 from qm.archive.schema import Part
@@ -128,18 +134,23 @@ class Failing(FolderDestination):
         self.left = calls
         self._is_done = is_done
 
-    def write_parts(self, path: str, parts: Iterable[bytes | memoryview]) -> None:
-        self._guarded(lambda: super(Failing, self).write_parts(path, parts))
+    @contextmanager
+    def create(self, path: str) -> Iterator[Output]:
+        with self._guarded(), super().create(path) as output:
+            yield output
 
     def remove_folder(self, path: str) -> None:
-        self._guarded(lambda: super(Failing, self).remove_folder(path))
+        with self._guarded():
+            super().remove_folder(path)
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
         self.left -= 1
         if self.left < 0 or (self.left == 0 and not self._is_done):
             raise DestinationError("out of reach")
-        work()
-        if self.left == 0:
+        is_last = self.left == 0
+        yield
+        if is_last:
             raise DestinationError("no answer")
 
 
