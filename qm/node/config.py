@@ -143,7 +143,7 @@ class ArchiveSection(Section, frozen=True, kw_only=True):
     range_entries: Positive = 65_536
     """A range is written when it has so many log entries,"""
     range_mb: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 32
-    """or so much data, which is in memory then,"""
+    """or so much data,"""
     range_s: Positive = 60
     """or when its first entry is so old."""
     hold_mb: Positive = 4096
