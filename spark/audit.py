@@ -119,7 +119,7 @@ class _Replays:
 
     of_groups: dict[int, Replayed] = field(default_factory=dict)
     problems: list[FileProblem] = field(default_factory=list)
-    """Of checkpoints."""
+    """Of checkpoints of the entries that are audited now."""
 
 
 @contextmanager
@@ -163,16 +163,17 @@ def _replays(
     most = spark.sparkContext.defaultParallelism
     begin = min((base.index for base in bases), default=0)
     checkpoints, problems = find_checkpoints(store, cluster, begin)
-    replays = _Replays(problems=problems)
+    replays = _Replays()
     for group, last in sorted(lasts.items()):
         base = newest([base for base in bases if base.group == group], last)
         start = None if base is None else Start.of_base(base)
         plan = ReplayPlan(url=store.url, group=group, start=start, upto=last)
         pieces = replay_in_pieces(spark, plan, ranges, checkpoints, most)
         replays.of_groups[group] = pieces.replayed
-        replays.problems.extend(pieces.problems)
+        problems += pieces.problems
         if pieces.replayed.problem:
             logger.warning("group %d: %s", group, pieces.replayed.problem)
+    replays.problems.extend(p for p in problems if low < p.last <= upto)
     return replays
 
 

@@ -55,7 +55,8 @@ def find_checkpoints(
         try:
             checkpoint = decode_checkpoint(store.read(path))
         except (CheckpointError, OSError) as error:
-            problems.append(FileProblem(path, f"unreadable: {error}"))
+            at = index or 0
+            problems.append(FileProblem(path, f"unreadable: {error}", first=at, last=at))
             continue
         detail = _problem(store, checkpoint, cluster, path)
         if detail:

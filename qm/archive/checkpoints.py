@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from qm.archive.destination import Destination
+from qm.archive.destination import Destination, DestinationError
 from qm.archive.limits import LOG_PER_STATE, LOG_PER_STATE_MIN
 from qm.archive.ranges import ExportStopped, Identity
 from qm.archive.source import PinnedState
@@ -115,7 +115,7 @@ class CheckpointExport:
     def run(self) -> Checkpoint | None:
         """Write it; None when the state is too large. Lets go of what is pinned.
 
-        Raises DestinationError, OSError, ExportStopped, and what reading the log raises.
+        Raises DestinationError, OSError, ExportStopped.
         """
         try:
             source = self._pinned.source()
@@ -123,6 +123,10 @@ class CheckpointExport:
             if LOG_PER_STATE_MIN * self.stream_bytes > self._log_bytes:
                 return None
             return self._write(source)
+        except (DestinationError, ExportStopped, OSError):
+            raise
+        except Exception as error:  # rocksdict has no error type of its own; the log has several
+            raise OSError(f"the state cannot be read: {error}") from error
         finally:
             self._pinned.close()
 

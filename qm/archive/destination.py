@@ -130,13 +130,16 @@ class FolderDestination:
         with _naming(target):
             _make_folder(target.parent)
             file = temporary.open("wb", _BUFFERED_BYTES)
-        with file:
+        try:
             yield _Output(file, target)
             with _naming(target):
                 file.flush()
                 os.fsync(file.fileno())
                 temporary.replace(target)
                 _sync_folder(target.parent)
+        finally:
+            with suppress(OSError):  # what is still buffered belongs to no file
+                file.close()
 
     def read(self, path: str) -> bytes | None:
         """See Destination.read."""
@@ -211,12 +214,15 @@ class RemoteDestination:
             if not self._puts_whole:
                 self._files.create_dir(target.rpartition("/")[0], recursive=True)
             stream = self._files.open_output_stream(name)
-        with stream:
+        try:
             yield _Output(stream, target)
             with _naming(target):
                 stream.close()
                 if not self._puts_whole:
                     self._files.move(name, target)
+        finally:
+            with suppress(ArrowException, OSError):
+                stream.close()
 
     def read(self, path: str) -> bytes | None:
         """See Destination.read."""

@@ -55,9 +55,10 @@ class StoreSource:
 
     def flush(self) -> None:
         """See ArchiveSource.flush."""
-        if self._machine.is_closed:
-            raise LogGone("this node stops")
-        self._machine.flush()
+        with self._machine.files:
+            if self._machine.is_closed:
+                raise LogGone("this node stops")
+            self._store.flush()
 
     def pin(self) -> Pinned:
         """See ArchiveSource.pin."""

@@ -1,6 +1,7 @@
 """When ranges are written, what is held for them, and what is told when they are not."""
 
 import asyncio
+import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from qm.model import commands
 from qm.store.chain import CHAIN_START
 from raft.types import Configuration, SnapshotMeta
 from tests.unit.archive.world import (
+    CLUSTER,
     CONFIG,
     StoreSource,
     Told,
@@ -46,6 +48,31 @@ class OutOfReach(FolderDestination):
             raise DestinationError("out of reach")
         with super().create(path) as output:
             yield output
+
+
+class Full(FolderDestination):
+    """Its disk has room for so much."""
+
+    room = 0
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[Output]:
+        with super().create(path) as output:
+            yield Filling(self, output)
+
+
+class Filling:
+    """Implements Output."""
+
+    def __init__(self, disk: Full, output: Output) -> None:
+        self._disk = disk
+        self._output = output
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._disk.room -= len(data)
+        if self._disk.room < 0:
+            raise DestinationError("no space left")
+        self._output.write(data)
 
 
 @pytest.fixture
@@ -329,4 +356,32 @@ def test_what_is_exported_is_counted(node: Node, tmp_path: Path) -> None:
     size = sum(file.size_bytes for manifest, _ in ranges(archive) for file in manifest.files)
     assert told.value("quorate_archive_bytes_total") == size
     assert bytes.fromhex(ranges(archive)[0][0].chain_before) == CHAIN_START
+    node.close()
+
+
+@pytest.mark.parametrize("room", [0, 100, 10_000, 50_000])
+def test_a_disk_that_is_full_halfway_leaves_no_range(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    archive, told = tmp_path / "archive", Told()
+    disk = Full(archive)
+    disk.room = room
+    with_destination(monkeypatch, disk)
+    for n in range(1, 31):
+        node.put([arrivals(packet(n, body=random.Random(n).randbytes(2000)))])
+
+    async def scenario() -> None:
+        archiver = archiver_of(node, archive, told, WHOLE)
+        await archiver.step()
+        assert told.value("quorate_archive_failures_total", reason="destination") == 1
+        assert ranges(archive) == []
+        disk.room = 1 << 30
+        fill(node, 100, 1)
+        monkeypatch.setattr(archiver, "_retry_at", 0.0)
+        await archiver.step()
+        await archiver.stop()
+
+    asyncio.run(scenario())
+    assert check_chain(archive) == list(range(1, 33))
+    assert len(list((archive / CLUSTER / "ranges" / "n1.1").iterdir())) == 1, "leftovers"
     node.close()

@@ -18,6 +18,8 @@ from qm.archive.ranges import Identity, Policy
 from qm.store.backup import STATE_FILE
 from qm.store.digest import digest_bytes
 from qm.store.replay import Replay
+from qm.store.snapshot import Pinned, StoreSnapshot
+from raft.recovery import LogDamaged
 from tests.unit.archive.test_archiver import fill
 from tests.unit.archive.world import (
     CLUSTER,
@@ -139,6 +141,33 @@ def test_nodes_take_turns_and_one_is_enough(tmp_path: Path) -> None:
     asyncio.run(scenario())
     for node in nodes:
         node.close()
+
+
+def test_a_state_that_cannot_be_read_is_tried_again(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranges go on meanwhile."""
+    root, told = tmp_path / "archive", Told()
+    passing(node, 1, 120)
+
+    def damaged(_pinned: Pinned) -> StoreSnapshot:
+        raise LogDamaged("segment", 0, 1, "it cannot be read")
+
+    async def scenario() -> None:
+        archiver = archiver_of(node, root, told, OFTEN)
+        with monkeypatch.context() as patch:
+            patch.setattr(Pinned, "source", damaged)
+            await archiver.step()
+        assert told.value("quorate_archive_failures_total", reason="unreadable") == 1
+        assert told.value("quorate_archive_lag_entries") == 0
+        assert not list(node.path.glob("store/pinned/*"))
+        monkeypatch.setattr(archiver, "_retry_at", 0.0)
+        await archiver.step()
+        assert len(checkpoints(root)) == 1
+        await archiver.stop()
+
+    asyncio.run(scenario())
+    node.close()
 
 
 @pytest.mark.parametrize("is_done", [False, True])
