@@ -74,9 +74,14 @@ def _problem(store: ArchiveStore, base: Base, cluster: str, folder: str) -> str:
         return f"belongs to cluster {base.cluster}"
     if not 1 <= base.schema <= BASE_SCHEMA:
         return f"has schema {base.schema}, this job knows up to {BASE_SCHEMA}"
+    return stream_problem(store, folder, base.stream_bytes)
+
+
+def stream_problem(store: ArchiveStore, folder: str, stream_bytes: int) -> str:
+    """Return what is wrong with the length of the stream in a folder, "" for nothing."""
     size = store.size_bytes(f"{folder}/{STATE_FILE}")
-    if size != base.stream_bytes:
-        return f"names {base.stream_bytes} bytes of {STATE_FILE}, there are {size or 0}"
+    if size != stream_bytes:
+        return f"names {stream_bytes} bytes of {STATE_FILE}, there are {size or 0}"
     return ""
 
 

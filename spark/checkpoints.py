@@ -11,6 +11,7 @@ from qm.archive.checkpoints import (
     folder_index,
 )
 from qm.store.backup import STATE_FILE
+from spark.base import stream_problem
 from spark.files import FileProblem
 from spark.replay import Start
 from spark.store import ArchiveStore
@@ -72,7 +73,4 @@ def _problem(store: ArchiveStore, checkpoint: Checkpoint, cluster: str, path: st
         return f"belongs to entry {checkpoint.index} of cluster {checkpoint.cluster}"
     if not 1 <= checkpoint.schema <= CHECKPOINT_SCHEMA:
         return f"has schema {checkpoint.schema}, this job knows up to {CHECKPOINT_SCHEMA}"
-    size = store.size_bytes(f"{folder}/{STATE_FILE}")
-    if size != checkpoint.stream_bytes:
-        return f"names {checkpoint.stream_bytes} bytes of {STATE_FILE}, there are {size or 0}"
-    return ""
+    return stream_problem(store, folder, checkpoint.stream_bytes)
