@@ -44,8 +44,10 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     """Of its stream, within the archive."""
     index: int
+    """Of the last entry that it contains."""
     term: int
     digest: str
+    """Hexadecimal, as is the stream's."""
     stream_sha256: str
     chain: str = ""
     """Hexadecimal; "": whatever the state says."""
@@ -172,6 +174,12 @@ class _Run:
             self._stopped(str(error), is_damage=True)
         except UnknownCommand as error:
             self._stopped(str(error), is_damage=False)
+        except Exception as error:
+            if self._plan.start is None:
+                raise
+            # Entries meet a state that may never have been theirs: whatever that does, it is named.
+            self._stopped(f"{self._plan.start.path}: {error!r}", is_damage=True)
+            self._result.is_of_start = True
         finally:
             replayed.close()
         return self._result

@@ -150,9 +150,9 @@ class ArchiveSection(Section, frozen=True, kw_only=True):
     """Log kept for what is not exported yet, such as while the archive cannot be reached; beyond it
     the oldest entries are given up, and other nodes' exports must do."""
     checkpoint_mb: Annotated[int, msgspec.Meta(ge=0)] = 256
-    """With `full`, one of the nodes adds its whole state after so much log, and twice as much log
-    as state: compaction and audits replay from one such checkpoint to the next side by side; 0 =
-    never."""
+    """With `full`, one of the nodes adds its whole state after so much log, and about twice as much
+    log as state: compaction and audits replay from one such checkpoint to the next side by side;
+    0 = never."""
 
 
 class KubernetesSection(Section, frozen=True, kw_only=True):

@@ -10,9 +10,13 @@ from pyspark.sql import SparkSession
 
 from qm.archive.checkpoints import CHECKPOINT_NAME, Checkpoint, checkpoint_folder
 from qm.store.backup import STATE_FILE, verify_backup
+from qm.store.replay import Replay
 from spark.audit import AuditOptions, run_audit
+from spark.checkpoints import start_of
 from spark.compact import Compacted, CompactOptions, run_compaction
 from spark.pieces import choose
+from spark.ranges import find_ranges
+from spark.replay import ReplayPlan, replay
 from spark.store import ArchiveStore
 from tests.spark.archives import NODES
 from tests.spark.files import CLUSTER, write_archive
@@ -236,3 +240,27 @@ def test_messages_that_a_checkpoint_has_are_in_the_base(
     done = compact(spark, root)
     assert (done.problems, done.messages) == ([], KEPT)
     assert verify_backup(root / done.folder).messages == KEPT
+
+
+def test_a_state_that_breaks_what_is_applied_to_it_is_named(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another log's state may lack what entries take for granted."""
+    root = tmp_path / "archive"
+    checkpoint = halved(root, log)
+
+    def broken(*_: object) -> None:
+        raise KeyError("queue")
+
+    monkeypatch.setattr(Replay, "apply", broken)
+    files = find_ranges(ArchiveStore(str(root)), CLUSTER, 0).entry_files(1, 0, log.archive.index)
+    plan = ReplayPlan(
+        url=str(root),
+        group=1,
+        start=start_of(checkpoint),
+        files=files,
+        upto=log.archive.index,
+    )
+    replayed = replay(plan)
+    assert (replayed.is_of_start, replayed.is_damage) == (True, True)
+    assert replayed.problem == f"{folder_of(checkpoint)}/{STATE_FILE}: KeyError('queue')"
