@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from qm.archive.schema import Part
 from spark import summarizing
+from spark.altered import altered_files
 from spark.base import Base, find_bases, newest
 from spark.checkpoints import find_checkpoints
 from spark.ends import ends_of_files
@@ -19,7 +20,7 @@ from spark.engine import size_shuffles, stage
 from spark.files import FileProblem
 from spark.metrics import metrics_text
 from spark.pieces import replay_in_pieces
-from spark.ranges import Ranges, altered_files, find_ranges, problem_rows
+from spark.ranges import Ranges, find_ranges, problem_rows
 from spark.reading import read_tables
 from spark.replay import Replayed, ReplayPlan, Start, marks_of
 from spark.report import report_html

@@ -27,6 +27,7 @@ from qm.store.backup import (
     BackupFile,
     BackupHead,
 )
+from spark.altered import altered_files
 from spark.base import BASE_NAME, BASE_SCHEMA, Base, base_folder, find_bases
 from spark.checkpoints import find_checkpoints, problem_of
 from spark.checkpoints import folder_of as folder_of_checkpoint
@@ -34,7 +35,7 @@ from spark.ends import ends_of_files
 from spark.engine import stage
 from spark.files import FileProblem, folder_of
 from spark.pieces import replay_in_pieces
-from spark.ranges import Ranges, altered_files, find_ranges
+from spark.ranges import Ranges, find_ranges
 from spark.replay import Replayed, ReplayPlan, Start, run_replays
 from spark.standing import last_audited
 from spark.store import ArchiveStore

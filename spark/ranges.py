@@ -2,11 +2,10 @@
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from qm.archive.manifest import MANIFEST_NAME, RANGES_FOLDER, Manifest
 from qm.archive.schema import ADDED, SCHEMA_VERSION, Part
 from spark.cover import Piece, cover
-from spark.files import FileProblem, JudgedRange, folder_of, judge_range, problem_of, reaches_above
+from spark.files import FileProblem, JudgedRange, folder_of, judge_range, reaches_above
 from spark.findings import FINDINGS
 from spark.standing import NoArchive
 from spark.store import ArchiveStore
@@ -126,10 +125,6 @@ class Ranges:
 
 _JUDGED_PARTS: Final = frozenset({Part.ENTRIES.value, Part.OPERATIONS.value})
 MANIFESTS_MAX: Final = 4_000_000
-HASH_TASKS_MAX: Final = 1_000
-HASH_TASK_BYTES: Final = 64 << 20
-"""Of files that one task reads and hashes: most files are small."""
-_HASHED_BYTES: Final = 4 << 20
 READERS: Final = 32
 """Manifests and footers that are read at one time: an object store answers slowly."""
 
@@ -148,44 +143,6 @@ def find_ranges(store: ArchiveStore, cluster: str, above: int) -> Ranges:
         for range_ in judged:
             found.take(range_)
     return found
-
-
-def altered_files(
-    spark: SparkSession, store: ArchiveStore, ranges: Ranges, parts: Collection[Part] = tuple(Part)
-) -> list[FileProblem]:
-    """Find files whose bytes are not those that their manifests name; tasks read and hash."""
-    expected: dict[str, tuple[str, Manifest]] = {}
-    size_bytes = 0
-    for part in parts:
-        for manifest, path in ranges.files[part]:
-            name = path.rpartition("/")[2]
-            (file,) = (f for f in manifest.files if f.part == part.value and f.name == name)
-            expected[path] = file.sha256, manifest
-            size_bytes += file.size_bytes
-    if not expected:
-        return []
-    most = min(len(expected), HASH_TASKS_MAX)
-    slices = min(
-        max(-(-size_bytes // HASH_TASK_BYTES), spark.sparkContext.defaultParallelism), most
-    )
-    paths = spark.sparkContext.parallelize(list(expected), slices)
-    return [
-        problem_of(path, expected[path][1], "has other bytes than its manifest says")
-        for path, found in paths.map(partial(_hashed, store.url)).collect()
-        if found != expected[path][0]
-    ]
-
-
-def _hashed(url: str, path: str) -> tuple[str, str]:
-    """Return a file's path and the SHA-256 of its bytes, "" when it cannot be read."""
-    try:
-        with ArchiveStore(url).open_input(path) as stream:
-            digest = sha256()
-            while chunk := stream.read(_HASHED_BYTES):
-                digest.update(chunk)
-            return path, digest.hexdigest()
-    except OSError:
-        return path, ""
 
 
 def problem_rows(spark: SparkSession, problems: list[FileProblem]) -> DataFrame:

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from qm.archive.manifest import Manifest
 from qm.archive.schema import SCHEMAS, Part
+from spark.altered import altered_entries
 from spark.cover import Piece, cover
 from spark.ranges import Ranges
 from spark.rules.chain import proven
@@ -33,9 +34,11 @@ def read_tables(
         rest = with_origin(read(Part.OPERATIONS, _files_of(ranges, Part.OPERATIONS, cut)))
         operations = operations.unionByName(_within(spark, rest, cut))
     entries = proven(with_origin(read(Part.ENTRIES, ranges.files[Part.ENTRIES]))).cache()
+    altered = altered_entries(spark, store, ranges)
     acks = with_origin(_read(spark, store, Part.ACKS, ranges.files[Part.ACKS]))
     return Tables(
         entries=entries,
+        altered_entries=altered.where(F.col("index").between(base_index + 1, upto)),
         operations=read(Part.OPERATIONS, ranges.files[Part.OPERATIONS]),
         queues=with_origin(read(Part.QUEUES, ranges.files[Part.QUEUES])),
         acks=acks.where(_to_be_judged(base_index, upto)),

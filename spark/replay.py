@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from qm.model.queries import View
 from qm.store.backup import STATE_FILE
 from qm.store.bodies import BodyDamaged
-from qm.store.chain import CHAIN_START, EntryChain, chained
+from qm.store.chain import CHAIN_START, EntryChain, chained, hash_of
 from qm.store.codec import UnknownCommand
 from qm.store.digest import digest_bytes
 from qm.store.replay import Replay, ReplayedMark
@@ -35,7 +35,9 @@ APPLIED_BYTES: Final = 4 << 20
 APPLIED_ENTRIES: Final = 64
 _ROWS_READ: Final = 64
 _COPIED_BYTES: Final = 4 << 20
-_COLUMNS: Final = ("index", "previous_index", "term", "data", "chain_before", "chain")
+_COLUMNS: Final = (
+    "index", "previous_index", "term", "data", "chain_before", "chain", "data_blake3",
+)  # fmt: skip
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,7 +237,7 @@ class _Run:
     def _read_file(self, replayed: Replay, path: str) -> None:
         with pq.ParquetFile(self._store.open(path)) as file:
             for batch in file.iter_batches(batch_size=_ROWS_READ, columns=list(_COLUMNS)):
-                columns = [batch[name].to_pylist() for name in _COLUMNS]
+                columns = [_values(batch, name) for name in _COLUMNS]
                 for row in zip(*columns, strict=True):
                     self._take(path, *row)
                     if (
@@ -253,6 +255,7 @@ class _Run:
         data: bytes | None,
         chain_before: bytes,
         chain: bytes,
+        data_blake3: bytes | None,
     ) -> None:
         """Take the next entry if it is one that is wanted and joins what was read before."""
         if index <= self._last or index > self._plan.upto:
@@ -269,7 +272,8 @@ class _Run:
                 " full",
                 is_damage=False,
             )
-        if chained(chain_before, index, term, sha256(data).digest()) != chain:
+        hash_of_data = hash_of(data, is_blake3=data_blake3 is not None)
+        if chained(chain_before, index, term, hash_of_data) != chain:
             raise _Stopped(f"{path}: entry {index} does not give its chain value")
         self._last, self._chain = index, chain
         self._waiting.append((index, term, data))
@@ -311,6 +315,14 @@ class _Run:
         finally:
             source.close()
         self._result.stream_bytes, self._result.stream_sha256 = at, digest.hexdigest()
+
+
+def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
+    """Return a column's values; None in files of older releases, which lack it."""
+    if name in batch.schema.names:
+        values: list[Any] = batch[name].to_pylist()
+        return values
+    return [None] * len(batch)
 
 
 def marks_of(replayed: Replayed, group: int) -> list[dict[str, Any]]:

@@ -19,6 +19,8 @@ class Tables:
 
     entries: DataFrame
     """Of all nodes, with `node`, `range_first` and what `rules.chain.proven` adds."""
+    altered_entries: DataFrame
+    """spark.altered.ALTERED, of all nodes."""
     operations: DataFrame
     """Of all nodes, with `file`."""
     queues: DataFrame

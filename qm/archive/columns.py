@@ -70,7 +70,7 @@ class EntryColumns:
         report: MarkReport | None,
     ) -> bytes:
         """Append an entry; return the chain's value behind it."""
-        chain = chained(kept.chain_before, kept.index, kept.term, kept.data_sha256)
+        chain = chained(kept.chain_before, kept.index, kept.term, kept.data_hash)
         self._rows.append(
             (
                 kept.index,
@@ -79,13 +79,14 @@ class EntryColumns:
                 kept.time_ms,
                 kept.leader,
                 kept.data_bytes,
-                kept.data_sha256,
+                None if kept.is_blake3 else kept.data_hash,
                 kept.chain_before,
                 chain,
                 kept.count,
                 kept.commands,
                 None if facts is None else facts.audit_mark,
                 None if report is None else report.digest,
+                kept.data_hash if kept.is_blake3 else None,
             )
         )
         if data is not None:
@@ -207,6 +208,7 @@ class OperationColumns:
 _ENTRY_COLUMNS: Final = (
     "index", "previous_index", "term", "time_ms", "leader", "data_bytes", "data_sha256",
     "chain_before", "chain", "operations", "commands", "audit_mark", "digest",
+    "data_blake3",
 )  # fmt: skip
 _PACKED: Final = {
     "kinds": pa.uint8(),

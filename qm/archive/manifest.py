@@ -20,9 +20,11 @@ class ManifestFile(msgspec.Struct, frozen=True):
     """Part's value."""
     name: str
     size_bytes: int
-    sha256: str
-    """Hexadecimal."""
     rows: int
+    sha256: str = ""
+    """Hexadecimal, of files of schemas 1 and 2;"""
+    blake3: str = ""
+    """of later ones."""
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -7,12 +7,12 @@ written over; nothing else of this node's folder is touched.
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from enum import Enum
-from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from blake3 import blake3
 
 from qm.archive.columns import EntryColumns, MarkReport, OperationColumns
 from qm.archive.destination import Destination, DestinationError, Output
@@ -286,12 +286,12 @@ class _Hashed:
 
     def __init__(self, output: Output) -> None:
         self._output = output
-        self.sha256 = sha256()
+        self.blake3 = blake3()
         self.size_bytes = 0
         self.closed = False
 
     def write(self, data: bytes | memoryview) -> None:
-        self.sha256.update(data)
+        self.blake3.update(data)
         self._output.write(data)
         self.size_bytes += len(data)
 
@@ -342,5 +342,9 @@ class _PartFile:
         self._writer.close()
         sink = self._sink
         return ManifestFile(
-            self._part.value, self._name, sink.size_bytes, sink.sha256.hexdigest(), self._rows
+            part=self._part.value,
+            name=self._name,
+            size_bytes=sink.size_bytes,
+            rows=self._rows,
+            blake3=sink.blake3.hexdigest(),
         )

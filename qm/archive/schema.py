@@ -1,4 +1,4 @@
-"""Columns of the archive's tables, version 2 (design.md, Schema).
+"""Columns of the archive's tables, version 3 (design.md, Schema).
 
 Columns are only ever appended, nullable, under a new version; readers take older ones.
 """
@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 METADATA_SCHEMA: Final = b"quorate.schema"
 METADATA_CLUSTER: Final = b"quorate.cluster"
 METADATA_NODE: Final = b"quorate.node"
@@ -49,13 +49,14 @@ SCHEMAS: Final[dict[Part, pa.Schema]] = {
         leader=_required(_TEXT),
         data_bytes=_required(_I64),
         data=_optional(_BYTES),
-        data_sha256=_required(_HASH),
+        data_sha256=_optional(_HASH),
         chain_before=_required(_HASH),
         chain=_required(_HASH),
         operations=_required(_I32),
         commands=_required(_I32),
         audit_mark=_optional(_I64),
         digest=_optional(_GUID),
+        data_blake3=_optional(_HASH),
     ),
     Part.OPERATIONS: _fields(
         group=_required(_I32),
@@ -100,7 +101,10 @@ SCHEMAS: Final[dict[Part, pa.Schema]] = {
     ),
 }
 
-ADDED: Final[dict[Part, dict[str, int]]] = {Part.OPERATIONS: {"body_ordinal": 2}}
+ADDED: Final[dict[Part, dict[str, int]]] = {
+    Part.OPERATIONS: {"body_ordinal": 2},
+    Part.ENTRIES: {"data_blake3": 3},
+}
 """Columns that versions before this one lack; who reads older files finds null there."""
 
 

@@ -31,12 +31,14 @@ QUEUE_NAMES_MAX: Final = 65_536
 """Names in hand; beyond it all are dropped, and read again."""
 _VERSION: Final = 1
 _HEAD: Final = Struct("<BBBHHQQQ32s32sIIIQ")
-"""version u8, 1 if the entry's commands are needed to understand it u8, bytes of the name of the
-node that stamped it u8, names of queues u16, which columns have one value for all effects u16 (a
-bit each), term u64, cluster time ms u64, index of the DATA entry before u64, chain value before it,
-SHA-256 of the entry, its bytes u32, commands u32, effects u32, bytes of all entries that were kept
-up to it u64.
+"""version u8, _NEEDS_COMMANDS | _IS_BLAKE3 u8, bytes of the name of the node that stamped it u8,
+names of queues u16, which columns have one value for all effects u16 (a bit each), term u64,
+cluster time ms u64, index of the DATA entry before u64, chain value before it, hash of the entry's
+data, their bytes u32, commands u32, effects u32, bytes of all entries that were kept up to it u64.
 """
+_NEEDS_COMMANDS: Final = 1
+"""The entry's commands are needed to understand it."""
+_IS_BLAKE3: Final = 2
 _NAME: Final = Struct("<IH")
 """queue_id u32, bytes of its name u16."""
 _EXPORTED: Final = Struct(f"<QQ{len(CHAIN_START)}s")
@@ -84,7 +86,9 @@ class KeptEntry(msgspec.Struct, frozen=True, gc=False):
     """Node that stamped it."""
     previous_index: int
     chain_before: bytes
-    data_sha256: bytes
+    data_hash: bytes
+    is_blake3: bool
+    """Otherwise it is SHA-256."""
     data_bytes: int
     commands: int
     count: int
@@ -122,10 +126,10 @@ _MESSAGE_ORDINAL_AT: Final = 54
 
 def unpack_kept(index: int, row: bytes) -> KeptEntry:
     """Return a row's contents. Raises ValueError for another version's."""
-    version, needs_commands, leader_bytes, name_count, uniform, *numbers = _HEAD.unpack_from(row)
+    version, flags, leader_bytes, name_count, uniform, *numbers = _HEAD.unpack_from(row)
     if version != _VERSION:
         raise ValueError(f"effects of entry {index} in version {version}: upgrade this node")
-    term, time_ms, previous, chain_before, data_sha256, size, command_count, count, total = numbers
+    term, time_ms, previous, chain_before, hash_of_data, size, command_count, count, total = numbers
     at = _HEAD.size + leader_bytes
     leader = row[_HEAD.size : at].decode()
     names = {}
@@ -146,13 +150,14 @@ def unpack_kept(index: int, row: bytes) -> KeptEntry:
     kinds, queue_ids, keys, reasons, ordinals, sources, sizes, *bodies = columns
     return KeptEntry(
         index=index,
-        needs_commands=bool(needs_commands),
+        needs_commands=bool(flags & _NEEDS_COMMANDS),
         term=term,
         time_ms=time_ms,
         leader=leader,
         previous_index=previous,
         chain_before=chain_before,
-        data_sha256=data_sha256,
+        data_hash=hash_of_data,
+        is_blake3=bool(flags & _IS_BLAKE3),
         data_bytes=size,
         commands=command_count,
         count=count,
@@ -214,7 +219,7 @@ class EffectsKeeper:
         names = [self._name(one) for one in sorted({*ids})]
         head = _HEAD.pack(
             _VERSION,
-            needs_commands,
+            _NEEDS_COMMANDS * needs_commands | _IS_BLAKE3 * link.is_blake3,
             len(leader),
             len(names),
             uniform,
@@ -222,7 +227,7 @@ class EffectsKeeper:
             applied.now_ms,
             link.previous_index,
             link.before,
-            link.data_sha256,
+            link.data_hash,
             len(entry.data),
             len(command_ends),
             count,

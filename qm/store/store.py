@@ -146,7 +146,7 @@ class Store:
             batch = decode_entry(entry.index, entry.data)
             applied = self._machine.apply(batch, settle=False)
             results.append(applied)
-            link = self._chain.advance(entry.index, entry.term, entry.data)
+            link = self._chain.advance(entry.index, entry.term, entry.data, batch.stamp.version)
             if self.kept is not None and link is not None:
                 self.kept.keep(entry, batch, applied, link)
             for command in batch.commands:

@@ -13,32 +13,39 @@ def _u64(column: str) -> Column:
 
 
 def proven(entries: DataFrame) -> DataFrame:
-    """Return entries with what their bytes prove in the place of `data`, which is read once.
+    """Return entries without their data, with what the rest of the row proves.
 
-    `recomputed`: the chain's value that they give; `is_data_altered`: their data have another hash
-    than `data_sha256`.
+    `data_hash`: BLAKE3, or SHA-256 of entries from before there was that; `recomputed`: the chain's
+    value that it gives.
     """
-    chain = F.sha2(F.concat("chain_before", _u64("index"), _u64("term"), F.col("data_sha256")), 256)
-    is_altered = F.col("data").isNotNull() & (
-        F.unhex(F.sha2(F.col("data"), 256)) != F.col("data_sha256")
-    )
-    return (
-        entries.withColumn("recomputed", F.unhex(chain))
-        .withColumn("is_data_altered", is_altered)
-        .drop("data")
+    hashed = entries.withColumn("data_hash", F.coalesce("data_blake3", "data_sha256"))
+    chain = F.sha2(F.concat("chain_before", _u64("index"), _u64("term"), F.col("data_hash")), 256)
+    return hashed.withColumn("recomputed", F.unhex(chain)).drop(
+        "data", "data_blake3", "data_sha256"
     )
 
 
 def edited_entries(tables: Tables) -> DataFrame:
-    """Find entries whose chain value, or whose data's hash, is not what their bytes give."""
-    return findings(
-        tables.entries.where("recomputed != chain or is_data_altered"),
+    """Find entries whose chain value is not what their rows give, or with other data than their
+    rows say.
+    """
+    edited = findings(
+        tables.entries.where("not (recomputed <=> chain)"),
         "entry_edited",
         "the entry is not what the chain says that it was",
         subject=F.lit("entry"),
-        evidence=["term", "data_sha256", "chain_before", "chain", "recomputed"],
+        evidence=["term", "data_hash", "chain_before", "chain", "recomputed"],
         node="node",
     )
+    altered = findings(
+        tables.altered_entries,
+        "entry_edited",
+        "the entry's data are not those that the hash beside them is of",
+        subject=F.lit("entry"),
+        evidence=["term", "data_hash", "hash_found"],
+        node="node",
+    )
+    return edited.unionByName(altered)
 
 
 def broken_links(tables: Tables, ends: DataFrame) -> DataFrame:

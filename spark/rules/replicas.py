@@ -12,9 +12,9 @@ _NOT_EFFECTS = frozenset({"file", "body_sha256"})
 
 def different_entries(tables: Tables) -> DataFrame:
     """Find indexes at which nodes exported different entries."""
-    told = F.struct("node", "term", F.hex("data_sha256").alias("data"))
+    told = F.struct("node", "term", F.hex("data_hash").alias("data"))
     return findings(
-        _differing(tables.entries, F.xxhash64("term", "data_sha256", "chain"), told),
+        _differing(tables.entries, F.xxhash64("term", "data_hash", "chain"), told),
         "replicas_differ",
         "nodes exported different entries at this index",
         subject=F.lit("entry"),

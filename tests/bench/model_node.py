@@ -10,6 +10,7 @@ from typing import Any
 from qm.model import commands
 from qm.model.attributes import encode_attribute
 from qm.model.commands import Command, EdgeBatch, Facts, Request, Stamp
+from qm.model.limits import APPLY_VERSION
 from qm.store.codec import encode_command, encode_stamp
 from qm.store.store import Store
 from qm.wire.message_properties import MessagePropertiesHeader
@@ -53,7 +54,7 @@ class Node:
         for batch in batches:
             self.index += 1
             builder = BatchBuilder()
-            builder.add(encode_stamp(Stamp(NOW_MS + self.index, "n1.1")))
+            builder.add(encode_stamp(Stamp(NOW_MS + self.index, "n1.1", APPLY_VERSION)))
             for command in batch:
                 builder.add(encode_command(command))
             entries.append(Entry(self.index, 1, EntryKind.DATA, builder.build()))

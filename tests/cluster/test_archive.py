@@ -1,7 +1,6 @@
 """Real nodes that export what they apply, while their leader dies."""
 
 from collections import Counter
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from qm.archive.checkpoints import CHECKPOINT_NAME, CHECKPOINTS_FOLDER, decode_checkpoint
 from qm.archive.schema import Part
 from qm.load.verdict import Verdict
-from qm.store.chain import CHAIN_START, chained
+from qm.store.chain import CHAIN_START, chained, hash_of
 from qm.store.digest import digest_bytes
 from qm.store.replay import Replay
 from tests.cluster.archives import QUEUES, archived_load, manifests, table
@@ -57,9 +56,11 @@ def test_each_node_has_every_entry_once_in_one_chain(archived: Archived, node: s
     previous, value = 0, CHAIN_START
     for row in archived.rows(node, Part.ENTRIES):
         assert (row["previous_index"], row["chain_before"]) == (previous, value)
-        assert sha256(row["data"]).digest() == row["data_sha256"]
+        is_blake3 = row["data_blake3"] is not None
+        digest = row["data_blake3" if is_blake3 else "data_sha256"]
+        assert hash_of(row["data"], is_blake3=is_blake3) == digest
         previous = row["index"]
-        value = chained(value, previous, row["term"], row["data_sha256"])
+        value = chained(value, previous, row["term"], digest)
         assert row["chain"] == value
     assert len(manifests(archived.root)[node]) > 2
 

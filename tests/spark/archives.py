@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qm.archive.schema import SCHEMAS, Part
-from qm.store.chain import CHAIN_START, chained
+from qm.store.chain import CHAIN_START, chained, hash_of
+from spark.altered import ALTERED, altered_rows
 from spark.rules.chain import proven
 from spark.tables import Tables
 
@@ -25,8 +26,10 @@ Row = dict[str, Any]
 class Archive:
     """What every node exports; `rows` of a part can be changed before `tables` is asked."""
 
-    def __init__(self, group: int = 1) -> None:
+    def __init__(self, group: int = 1, upgraded_at: int = 0) -> None:
+        """`upgraded_at`: the last entry of which SHA-256 was the hash."""
         self.group = group
+        self._upgraded_at = upgraded_at
         self.index = 0
         self._previous = 0
         self._chain = CHAIN_START
@@ -49,12 +52,15 @@ class Archive:
         """
         self.index += 1
         data = f"entry {self.index}".encode() if data is None else data
-        digest = sha256(data).digest()
+        is_blake3 = self.index > self._upgraded_at
+        digest = hash_of(data, is_blake3=is_blake3)
         chain = chained(self._chain, self.index, 1, digest)
         place = {"group": self.group, "index": self.index, "term": 1, "time_ms": self.index * 10}
         row = {
             **place, "previous_index": self._previous, "leader": "n1", "data_bytes": len(data),
-            "data": data, "data_sha256": digest, "chain_before": self._chain, "chain": chain,
+            "data": data, "data_sha256": None if is_blake3 else digest,
+            "data_blake3": digest if is_blake3 else None,
+            "chain_before": self._chain, "chain": chain,
             "operations": len(operations), "commands": 1, "audit_mark": mark,
             "digest": None if mark is None else state or sha256(chain).digest()[:16],
         }  # fmt: skip
@@ -130,6 +136,7 @@ def tables(spark: SparkSession, archives: list[Archive], base_index: int = 0) ->
         for part in Part
     }
     frames["entries"] = proven(frames["entries"])
+    altered = [row for archive in archives for row in altered_in(archive)]
     whole = F.col("node") == NODES[0]
     one_copy_of_operations = frames["operations"].where(whole).drop("node", "range_first")
     file = F.concat_ws("/", "node", F.concat("range_first", F.lit("-0")), F.lit("operations"))
@@ -137,11 +144,24 @@ def tables(spark: SparkSession, archives: list[Archive], base_index: int = 0) ->
     return Tables(
         base_index=base_index,
         incomparable=frozenset(),
+        altered_entries=spark.createDataFrame(altered, ALTERED),
         one_copy_of_entries=frames["entries"].where(whole),
         operations=operations,
         one_copy_of_operations=one_copy_of_operations,
         **frames,
     )
+
+
+def altered_in(archive: Archive) -> list[tuple[Any, ...]]:
+    """Return what reading an archive's files finds of entries' data."""
+    schema = SCHEMAS[Part.ENTRIES]
+    return [
+        row
+        for node in NODES
+        for row in altered_rows(
+            node, pa.Table.from_pylist(archive.of(Part.ENTRIES, node=node), schema=schema)
+        )
+    ]
 
 
 def frame(spark: SparkSession, part: Part, rows: list[Row]) -> DataFrame:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from blake3 import blake3
 
 from qm.archive.manifest import (
     MANIFEST_NAME,
@@ -59,9 +60,7 @@ def write_range(
         schema = pa.schema(fields, metadata)
         path = folder / f"{part.value}.parquet"
         pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
-        data = path.read_bytes()
-        digest = sha256(data).hexdigest()
-        files.append(ManifestFile(part.value, path.name, len(data), digest, len(rows)))
+        files.append(_file(path, part, len(rows), is_blake3=schema_version >= 3))
     entries = sorted(archive.of(Part.ENTRIES, node=node), key=lambda row: int(row["index"]))
     inside = [row for row in entries if first <= row["index"] <= last]
     manifest = Manifest(
@@ -70,6 +69,14 @@ def write_range(
     )  # fmt: skip
     (folder / MANIFEST_NAME).write_bytes(encode_manifest(manifest))
     return folder
+
+
+def _file(path: Path, part: Part, rows: int, *, is_blake3: bool = True) -> ManifestFile:
+    data = path.read_bytes()
+    digest = (
+        {"blake3": blake3(data).hexdigest()} if is_blake3 else {"sha256": sha256(data).hexdigest()}
+    )
+    return ManifestFile(part.value, path.name, len(data), rows, **digest)
 
 
 def write_archive(root: Path, archive: Archive, *bounds: int) -> None:
@@ -83,8 +90,7 @@ def replace_file(folder: Path, part: Part, table: pa.Table) -> None:
     """Put another table in the place of a part's file, and name it in the manifest."""
     path = folder / f"{part.value}.parquet"
     pq.write_table(table, path)
-    data = path.read_bytes()
-    file = ManifestFile(part.value, path.name, len(data), sha256(data).hexdigest(), table.num_rows)
+    file = _file(path, part, table.num_rows)
     manifest = decode_manifest((folder / MANIFEST_NAME).read_bytes())
     files = tuple(file if old.part == part.value else old for old in manifest.files)
     changed = msgspec.structs.replace(manifest, files=files)

@@ -76,22 +76,27 @@ def test_files_that_cannot_be_used_are_named_and_the_rest_is_audited(
     assert summary.findings_by_rule.keys() <= {"file_unusable", "operations_missing"}
 
 
-def test_nodes_of_two_releases_are_read_and_compared(spark: SparkSession, tmp_path: Path) -> None:
-    """A rolling upgrade: n1 wrote the previous schema up to 8; ranges begin at other places."""
-    archive, middle = clean(), 8
+@pytest.mark.parametrize("older", range(1, SCHEMA_VERSION))
+def test_nodes_of_two_releases_are_read_and_compared(
+    spark: SparkSession, tmp_path: Path, older: int
+) -> None:
+    """A rolling upgrade: n1 wrote an older schema up to 8; ranges begin at other places."""
+    middle = 8
+    archive = clean(upgraded_at=middle)
     for row in archive.of(Part.OPERATIONS):
         row["body_ordinal"] = row["ordinal"]
     last = archive.index
-    write_range(tmp_path, archive, "n1.1", 1, middle, schema_version=SCHEMA_VERSION - 1)
+    write_range(tmp_path, archive, "n1.1", 1, middle, schema_version=older)
     write_range(tmp_path, archive, "n1.1", middle + 1, last)
     write_range(tmp_path, archive, "n2.1", 1, 4)
     write_range(tmp_path, archive, "n2.1", 5, last)
     summary = audit(spark, tmp_path)
     assert summary.findings_by_rule == {}, summary.examples
     assert summary.entries == last
+    archive = clean(upgraded_at=last)
     for row in archive.of(Part.OPERATIONS, node="n2.1", index=6):
         row["size_bytes"] += 1
-    write_range(tmp_path / "other", archive, "n1.1", 1, last, schema_version=SCHEMA_VERSION - 1)
+    write_range(tmp_path / "other", archive, "n1.1", 1, last, schema_version=older)
     write_range(tmp_path / "other", archive, "n2.1", 1, last)
     assert audit(spark, tmp_path / "other").findings_by_rule == {"effects_differ": 1}
 

@@ -11,9 +11,9 @@ from spark.rules.digests import REPLAYED, not_reproduced
 from tests.spark.archives import TRANSACTION, Archive, operation, refused, sent, tables
 
 
-def clean(group: int = 1) -> Archive:
+def clean(group: int = 1, upgraded_at: int = 2) -> Archive:
     """Return an archive with everything in it that is legal."""
-    archive = Archive(group)
+    archive = Archive(group, upgraded_at)
     archive.entry(operation("arrived", 1), operation("arrived", 2), operation("arrived", 3))
     archive.entry(sent(11, 0), sent(12))
     # 13 expired at the sender: 14 names 12.
@@ -63,10 +63,20 @@ def _flipped_byte(archive: Archive) -> None:
         row["data"] = b"Entry 5"
 
 
+def _flipped_byte_of_an_older_entry(archive: Archive) -> None:
+    for row in archive.of(Part.ENTRIES, index=1):
+        row["data"] = b"Entry 1"
+
+
 def _edited_with_its_hash(archive: Archive) -> None:
     for row in archive.of(Part.ENTRIES, index=5):
-        row["data_sha256"] = b"\x01" * 32
+        row["data_blake3"] = b"\x01" * 32
         row["data"] = None
+
+
+def _hash_removed(archive: Archive) -> None:
+    for row in archive.of(Part.ENTRIES, index=5):
+        row["data_blake3"] = None
 
 
 def _gap(archive: Archive) -> None:
@@ -157,7 +167,9 @@ def _over_quota(archive: Archive) -> None:
 PLANTED: list[tuple[Callable[[Archive], None], set[str]]] = [
     (_another_entry, {"replicas_differ", "entry_edited"}),
     (_flipped_byte, {"entry_edited"}),
+    (_flipped_byte_of_an_older_entry, {"entry_edited"}),
     (_edited_with_its_hash, {"entry_edited"}),
+    (_hash_removed, {"entry_edited"}),
     (_gap, {"chain_broken", "message_twice", "contents_differ"}),
     (_exported_twice, {"ranges_overlap"}),
     (_other_effects, {"effects_differ"}),

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from blake3 import blake3
 from msgspec import structs
 from prometheus_client import CollectorRegistry
 
@@ -168,7 +168,7 @@ def ranges(root: Path, node: str = "n1.1") -> list[tuple[Manifest, Path]]:
         manifest = decode_manifest(path.read_bytes())
         for file in manifest.files:
             data = (folder / file.name).read_bytes()
-            assert (len(data), sha256(data).hexdigest()) == (file.size_bytes, file.sha256)
+            assert (len(data), blake3(data).hexdigest()) == (file.size_bytes, file.blake3)
             assert pq.read_metadata(folder / file.name).num_rows == file.rows
         found.append((manifest, folder))
     return found
@@ -201,8 +201,8 @@ def check_chain(root: Path, node: str = "n1.1") -> list[int]:
         ]
         for row in inside:
             assert (row["previous_index"], row["chain_before"]) == (previous, value)
-            assert sha256(row["data"]).digest() == row["data_sha256"]
-            value = chained(value, row["index"], row["term"], row["data_sha256"])
+            assert blake3(row["data"]).digest() == row["data_blake3"]
+            value = chained(value, row["index"], row["term"], row["data_blake3"])
             assert row["chain"] == value
             previous = row["index"]
             indexes.append(previous)

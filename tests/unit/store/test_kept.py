@@ -4,10 +4,12 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
 from qm.model import commands
 from qm.model.commands import Command
 from qm.model.effects import Applied, EffectKind
+from qm.model.limits import APPLY_VERSION
 from qm.model.state import Table
 from qm.store.chain import CHAIN_START, META_CHAIN, chained
 from qm.store.codec import array_bytes
@@ -62,10 +64,27 @@ def test_the_chain_is_that_of_the_entries_in_whatever_runs_they_came(tmp_path: P
         restarted = restarted.reopen()
     value = CHAIN_START
     for entry in singly.log.entries(1, singly.log.last_index() + 1, 1 << 30):
-        value = chained(value, entry.index, entry.term, sha256(entry.data).digest())
+        value = chained(value, entry.index, entry.term, blake3(entry.data).digest())
     for one in (singly, together, restarted):
         assert chain_of(one) == (singly.log.last_index(), value)
         one.close()
+
+
+def test_while_an_older_build_may_take_part_entries_are_hashed_as_it_does(tmp_path: Path) -> None:
+    node = Node(tmp_path / "node", keeps_effects=True)
+    node.put(setup_commands(), [commands.RaiseApplyVersion(APPLY_VERSION)], version=1)
+    node.put([arrivals(packet(1))])
+    entries = node.log.entries(1, 4, 1 << 20)
+    hashes = [sha256(entry.data).digest() for entry in entries[:2]]
+    hashes.append(blake3(entries[2].data).digest())
+    rows = kept(node)
+    assert [row.data_hash for row in rows] == hashes
+    assert [row.is_blake3 for row in rows] == [False, False, True]
+    value = CHAIN_START
+    for entry, digest in zip(entries, hashes, strict=True):
+        value = chained(value, entry.index, entry.term, digest)
+    assert chain_of(node) == (3, value)
+    node.close()
 
 
 def test_entries_are_chained_from_where_a_leader_archives(tmp_path: Path) -> None:
@@ -110,8 +129,8 @@ def test_a_row_says_what_apply_said(node: Node) -> None:
     assert (row.index, row.term, row.time_ms, row.commands) == (2, 1, applied.now_ms, 3)
     assert row.leader == "n1.1"
     assert (row.previous_index, row.data_bytes) == (before.index, len(entry.data))
-    assert row.data_sha256 == sha256(entry.data).digest()
-    assert row.chain_before == chained(CHAIN_START, 1, 1, before.data_sha256)
+    assert (row.data_hash, row.is_blake3) == (blake3(entry.data).digest(), True)
+    assert row.chain_before == chained(CHAIN_START, 1, 1, before.data_hash)
     assert row.total_bytes == before.data_bytes + row.data_bytes
     assert row.names == {QUEUE: "vhost\\orders"}
     assert not row.needs_commands

@@ -46,9 +46,9 @@ ORDERS = f"DIRECT=OS:{HOST}\\orders"
 CACHE_BYTES = 1 << 20
 
 
-def data(*batch: Command) -> bytes:
+def data(*batch: Command, version: int = APPLY_VERSION) -> bytes:
     builder = BatchBuilder()
-    builder.add(encode_stamp(Stamp(NOW_MS, "n1.1")))
+    builder.add(encode_stamp(Stamp(NOW_MS, "n1.1", version)))
     for command in batch:
         builder.add(encode_command(command))
     return builder.build()
@@ -111,11 +111,17 @@ class Node:
             self.store.apply(entries)
             low = entries[-1].index + 1
 
-    def put(self, *batches: Sequence[Command], in_one_apply: bool = False) -> list[Applied]:
+    def put(
+        self,
+        *batches: Sequence[Command],
+        in_one_apply: bool = False,
+        version: int = APPLY_VERSION,
+    ) -> list[Applied]:
         """Append entries, sync, apply."""
         first = self.log.last_index() + 1
         entries = [
-            Entry(first + k, 1, EntryKind.DATA, data(*batch)) for k, batch in enumerate(batches)
+            Entry(first + k, 1, EntryKind.DATA, data(*batch, version=version))
+            for k, batch in enumerate(batches)
         ]
         self.log.append(None, entries)
         sync = self.log.begin_sync()
@@ -580,6 +586,7 @@ def test_a_damaged_snapshot_is_refused_and_changes_nothing(tmp_path: Path) -> No
 
 
 def test_the_state_of_a_newer_build_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.put([commands.RaiseApplyVersion(APPLY_VERSION)])
     node.close()
     with monkeypatch.context() as older:
         older.setattr("qm.store.store.APPLY_VERSION", APPLY_VERSION - 1)
