@@ -16,9 +16,9 @@ import msgspec
 
 from qm.model import commands
 from qm.model.commands import Command, CommandBatch
-from qm.model.effects import Applied, PositionEffects, PositionRun
+from qm.model.effects import Applied, PositionEffects
 from qm.model.records import Queue, decode
-from qm.model.rows import POSITION_KEY, POSITION_ROW, QUEUE_KEY
+from qm.model.rows import QUEUE_KEY
 from qm.model.state import Table
 from qm.store.chain import CHAIN_START, Link
 from qm.store.codec import array_bytes, array_of
@@ -114,14 +114,6 @@ _WIDTHS: Final = (1, 4, 8, 2, 4, 16, 4, 8, 2)
 """Bytes per effect of the columns from `kinds` on, in the order of the row."""
 _QUEUE_IDS: Final = 1
 """Of the columns, `queue_ids`."""
-LONG_RUN: Final = 24
-"""Effects, from which on cutting columns out of rows is cheaper than taking each row apart."""
-_BODY_INDEX_AT: Final = 4
-_BODY_ORDINAL_AT: Final = 20
-_STORED_SIZE_AT: Final = 26
-_SOURCE_AT: Final = 38
-_MESSAGE_ORDINAL_AT: Final = 54
-"""Of fields in POSITION_ROW."""
 
 
 def unpack_kept(index: int, row: bytes) -> KeptEntry:
@@ -186,6 +178,10 @@ class EffectsKeeper:
     """Writes EFFECTS rows. Made anew when the state becomes another one."""
 
     def __init__(self, state: RocksState) -> None:
+        # Only who archives loads numpy, which pyarrow loads as well.
+        from qm.store.cutting import columns_of_runs
+
+        self._columns_of_runs = columns_of_runs
         self._state = state
         self._names: dict[int, bytes] = {}
         newest = state.scan(Table.EFFECTS, b"", INDEX_END, 1, backward=True)
@@ -214,7 +210,7 @@ class EffectsKeeper:
             map(_is_transactional, batch.commands)
         )
         command_ends = applied.columns.command_ends
-        columns, uniform, count = _packed_columns(applied)
+        columns, uniform, count = self._packed_columns(applied)
         ids = array_of("I", columns[_QUEUE_IDS])
         names = [self._name(one) for one in sorted({*ids})]
         head = _HEAD.pack(
@@ -236,6 +232,27 @@ class EffectsKeeper:
         row = b"".join((head, leader, *names, array_bytes(command_ends), *columns))
         self._state.put(Table.EFFECTS, INDEX_KEY.pack(entry.index), row)
         self.newest_index = entry.index
+
+    def _packed_columns(self, applied: Applied) -> tuple[list[bytes], int, int]:
+        """Return the columns of a row, those with one value for all effects as that value; which
+        they are; and how many effects there were.
+
+        Mostly an entry is a run of arrivals, or of receives, of one queue.
+        """
+        packed = _columns_of(applied.columns) if applied.columns.kinds or not applied.runs else []
+        if applied.runs:
+            cut = self._columns_of_runs(applied.runs)
+            packed = (
+                [b"".join(column) for column in zip(packed, cut, strict=True)] if packed else cut
+            )
+        count, uniform = len(packed[0]), 0
+        if count > 1:
+            for k, width in enumerate(_WIDTHS):
+                first = packed[k][:width]
+                if packed[k] == first * count:
+                    packed[k] = first
+                    uniform |= 1 << k
+        return packed, uniform, count
 
     def _name(self, queue_id: int) -> bytes:
         """Return id and name of a queue, as a row has them.
@@ -259,30 +276,6 @@ class EffectsKeeper:
         self._state.delete_rows(Table.EFFECTS, [INDEX_KEY.pack(index) for index in indexes])
 
 
-def _packed_columns(applied: Applied) -> tuple[list[bytes], int, int]:
-    """Return the columns of a row, those with one value for all effects as that value; which they
-    are; and how many effects there were.
-
-    Mostly an entry is a run of arrivals, or of receives, of one queue.
-    """
-    runs = applied.runs
-    if runs and sum([len(run.keys) for run in runs]) >= LONG_RUN * len(runs):
-        parts = [_columns_of_run(run) for run in runs]
-        if applied.columns.kinds:
-            parts.insert(0, _columns_of(applied.columns))
-        packed = [b"".join(column) for column in zip(*parts, strict=True)]
-    else:
-        packed = _columns_of(applied.effects)
-    count, uniform = len(packed[0]), 0
-    if count > 1:
-        for k, width in enumerate(_WIDTHS):
-            first = packed[k][:width]
-            if packed[k] == first * count:
-                packed[k] = first
-                uniform |= 1 << k
-    return packed, uniform, count
-
-
 def _columns_of(effects: PositionEffects) -> list[bytes]:
     count, sources = len(effects.kinds), effects.source_queue_managers
     return [
@@ -296,35 +289,6 @@ def _columns_of(effects: PositionEffects) -> list[bytes]:
         array_bytes(effects.body_indexes),
         array_bytes(effects.body_ordinals),
     ]
-
-
-def _columns_of_run(run: PositionRun) -> list[bytes]:
-    """Return a run's columns, cut out of its keys and rows without looking at each of them."""
-    count, keys, rows = len(run.keys), b"".join(run.keys), b"".join(run.rows)
-    return [
-        bytes((run.kind,)) * count,
-        _cut(keys, POSITION_KEY.size, 3, 4, -1),
-        _cut(keys, POSITION_KEY.size, 11, 8, -1),
-        run.reason.to_bytes(2, "little") * count,
-        _cut(rows, POSITION_ROW.size, _MESSAGE_ORDINAL_AT, 4),
-        _cut(rows, POSITION_ROW.size, _SOURCE_AT, 16),
-        _cut(rows, POSITION_ROW.size, _STORED_SIZE_AT, 4),
-        _cut(rows, POSITION_ROW.size, _BODY_INDEX_AT, 8),
-        _cut(rows, POSITION_ROW.size, _BODY_ORDINAL_AT, 2),
-    ]
-
-
-def _cut(records: bytes, size: int, at: int, width: int, step: int = 1) -> bytes:
-    """Return a field of records of that size, one behind the other; `step` -1: byte by byte from
-    its last one at `at` backwards, as a big-endian field becomes a little-endian one.
-    """
-    first = records[at : at + width] if step > 0 else records[at - width + 1 : at + 1][::-1]
-    column = bytearray(first * (len(records) // size))
-    for k in range(width):
-        taken = records[at + k * step :: size]
-        if taken.count(taken[0]) != len(taken):
-            column[k::width] = taken
-    return bytes(column)
 
 
 def _is_transactional(command: Command) -> bool:

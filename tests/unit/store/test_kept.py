@@ -13,7 +13,7 @@ from qm.model.limits import APPLY_VERSION
 from qm.model.state import Table
 from qm.store.chain import CHAIN_START, META_CHAIN, chained
 from qm.store.codec import array_bytes
-from qm.store.kept import INDEX_END, LONG_RUN, Exported, KeptEntry, unpack_kept
+from qm.store.kept import INDEX_END, Exported, KeptEntry, unpack_kept
 from raft.types import Configuration, SnapshotMeta
 from tests.unit.model.world import packet, request
 from tests.unit.store.test_store import Node, arrivals, receive, setup_commands, workload
@@ -136,9 +136,9 @@ def test_a_row_says_what_apply_said(node: Node) -> None:
     assert not row.needs_commands
 
 
-def test_a_row_of_long_runs_says_what_apply_said(node: Node) -> None:
+def test_a_row_of_runs_says_what_apply_said(node: Node) -> None:
     """Those are cut out of keys and rows as bytes; of an entry with something else before them."""
-    count = LONG_RUN
+    count = 24
     several: list[Command] = [
         arrivals(*(packet(n) for n in range(1, 2 * count + 1))),
         receive(2, 2 * count),
