@@ -30,6 +30,7 @@ def start_of(checkpoint: Checkpoint) -> Start:
         term=checkpoint.term,
         digest=checkpoint.digest,
         stream_sha256=checkpoint.stream_sha256,
+        stream_blake3=checkpoint.stream_blake3,
     )
 
 

@@ -103,7 +103,7 @@ class Ranges:
         own = [m for m in self.manifests if (m.node, m.first) in paths and m.group == group]
         return [
             (piece, sorted(paths[piece.manifest.node, piece.manifest.first]))
-            for piece in cover(own, after, upto)
+            for piece in _with_data_first(own, after, upto)
         ]
 
     def leave_out(self, problems: list[FileProblem]) -> None:
@@ -121,6 +121,17 @@ class Ranges:
         if not lasts:
             return 0
         return sorted(lasts.values(), reverse=True)[len(lasts) // 2]
+
+
+def _with_data_first(manifests: list[Manifest], after: int, upto: int) -> list[Piece]:
+    """Return pieces of ranges that have their entries' data, and of others where there is none."""
+    pieces: list[Piece] = []
+    reached = after
+    for piece in cover([m for m in manifests if m.has_data], after, upto):
+        pieces += cover(manifests, reached, piece.low - 1)
+        pieces.append(piece)
+        reached = piece.high
+    return pieces + cover(manifests, reached, upto)
 
 
 _JUDGED_PARTS: Final = frozenset({Part.ENTRIES.value, Part.OPERATIONS.value})

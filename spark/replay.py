@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from blake3 import blake3
 from pyspark.sql import SparkSession
 
 from qm.model.queries import View
@@ -50,7 +51,10 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     term: int
     digest: str
     """Hexadecimal, as is the stream's."""
-    stream_sha256: str
+    stream_sha256: str = ""
+    """Of a base, or a checkpoint of an older release;"""
+    stream_blake3: str = ""
+    """of another checkpoint."""
     chain: str = ""
     """Hexadecimal; "": whatever the state says."""
 
@@ -205,7 +209,7 @@ class _Run:
             return
         self._result.is_of_start = True
         stream = self._folder / STATE_FILE
-        if self._fetched(start.path, stream) != start.stream_sha256:
+        if self._fetched(start, stream) != (start.stream_blake3 or start.stream_sha256):
             raise _Stopped(f"{start.path} has other bytes than what is beside it says")
         replayed.install(stream, start.index, start.term)
         stream.unlink()
@@ -216,16 +220,16 @@ class _Run:
             raise _Stopped(f"{start.path} holds another state than what is beside it says")
         self._result.is_of_start = False
 
-    def _fetched(self, path: str, to: Path) -> str:
-        """Copy a file of the archive; return its SHA-256."""
-        digest = sha256()
+    def _fetched(self, start: Start, to: Path) -> str:
+        """Copy a state from the archive; return the hash of it, hexadecimal."""
+        digest = blake3() if start.stream_blake3 else sha256()
         try:
-            with self._store.open_input(path) as source, to.open("wb") as target:
+            with self._store.open_input(start.path) as source, to.open("wb") as target:
                 while chunk := source.read(_COPIED_BYTES):
                     digest.update(chunk)
                     target.write(chunk)
         except OSError as error:
-            raise _Stopped(f"{path} cannot be read: {error}") from error
+            raise _Stopped(f"{start.path} cannot be read: {error}") from error
         return digest.hexdigest()
 
     def _read(self, replayed: Replay, path: str) -> None:
@@ -268,8 +272,8 @@ class _Run:
             )
         if data is None:
             raise _Stopped(
-                f"{path}: entry {index} has no data: the nodes export with another policy than"
-                " full",
+                f"{path}: entry {index} has no data, and no usable range of another node has them:"
+                " nodes export with another policy than full, or the file that had them is gone",
                 is_damage=False,
             )
         hash_of_data = hash_of(data, is_blake3=data_blake3 is not None)

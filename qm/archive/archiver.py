@@ -7,24 +7,29 @@ durable. When the archive lags by more than is held for it, the oldest entries a
 
 import asyncio
 import logging
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import structs
 
+from qm.archive.bodies import DataTurns, Span
 from qm.archive.checkpoints import CheckpointExport, CheckpointTurns, find_newest
 from qm.archive.columns import MarkReport
 from qm.archive.destination import Destination, DestinationError, open_destination
 from qm.archive.limits import (
     ACK_MARKS_WAITING_MAX,
+    HELD_BEFORE_WAITING_ENDS,
+    OTHERS_ASKED_EVERY_S,
     REPORT_WAIT_S,
     RETRY_MAX_S,
     RETRY_MIN_S,
     ROWS_PER_READ,
     STOP_WAIT_S,
 )
+from qm.archive.quiet import Quiet
 from qm.archive.ranges import (
     AckRow,
     ExportStopped,
@@ -44,6 +49,7 @@ logger = logging.getLogger(__name__)
 
 ALARM_LAG: Final = "archive_lag"
 _Done = TypeVar("_Done")
+AskOthers = Callable[[], Awaitable[Mapping[str, Span]]]
 _GIVEN_UP_TO: Final = 0.9
 """Of what is held, so that giving up is done now and then and not for every entry."""
 
@@ -63,6 +69,16 @@ class ArchiverConfig(msgspec.Struct, frozen=True):
     """Of the log, kept for entries that are not exported yet."""
     checkpoint_bytes: int = 0
     """Of entries between two checkpoints; 0: none is written."""
+    busy_wait_s: float = 0.0
+    """How much later than that while the node is busy, at most."""
+    has_data_once: bool = False
+    """With policy FULL, entries' data are in the range of one node, if others are there in time;
+    False: of every node."""
+
+
+async def _nobody() -> Mapping[str, Span]:
+    """Of others nothing is known."""
+    return {}
 
 
 class Archiver:
@@ -77,9 +93,13 @@ class Archiver:
         on_alarm: Callable[[str, str], None],
         metrics: Metrics,
         turn: Callable[[], int] = lambda: 0,
+        ask_others: AskOthers = _nobody,
+        cpu_s: Callable[[], float] = time.thread_time,
     ) -> None:
         """`take_acks`: the acknowledgements that this node's edge sent since it was asked last;
-        `on_alarm`: name and text of what an operator must hear; `turn`: see CheckpointTurns.
+        `on_alarm`: name and text of what an operator must hear; `turn`: see CheckpointTurns and
+        DataTurns; `ask_others`: their `data_span`, of those members that answer; `cpu_s`: CPU time
+        of the loop's thread.
         """
         self._config = config
         self._identity = identity
@@ -104,6 +124,16 @@ class Archiver:
         self._work: asyncio.Future[Any] | None = None
         is_full = config.policy is Policy.FULL
         self._turns = CheckpointTurns(config.checkpoint_bytes if is_full else 0, turn)
+        self._ask_others = ask_others
+        self._ask_at = 0.0
+        held_max = int(config.hold_bytes * HELD_BEFORE_WAITING_ENDS)
+        self._quiet = Quiet(self._loop.time, cpu_s, config.busy_wait_s, held_max)
+        self._data = DataTurns(
+            turn,
+            config.range_s + config.busy_wait_s,
+            held_max,
+            is_once=is_full and config.has_data_once,
+        )
         self._lag_entries = metrics.gauge("quorate_archive_lag_entries")
         self._lag_seconds = metrics.gauge("quorate_archive_lag_seconds")
         self._ranges = metrics.counter("quorate_archive_ranges_total")
@@ -111,6 +141,11 @@ class Archiver:
         self._checkpoints = metrics.counter("quorate_archive_checkpoints_total")
         self._failures = metrics.counter("quorate_archive_failures_total")
         self._given_up = metrics.counter("quorate_archive_given_up_entries_total")
+
+    @property
+    def data_span(self) -> Span | None:
+        """What this node wrote of entries' data lately, durably; for the others."""
+        return self._data.own
 
     # What the node tells
 
@@ -142,6 +177,7 @@ class Archiver:
         if keeper is None:
             return
         self._collect_acks()
+        self._quiet.look()
         try:
             await self._keep_within_hold(keeper)
             self._measure(keeper)
@@ -226,6 +262,12 @@ class Archiver:
         self._take_marks(keeper)
         upto = self._upto(keeper)
         if not self._is_due(keeper, upto):
+            self._quiet.nothing_due()
+            return False
+        if self._quiet.is_awaited(keeper.total_bytes - self._exported_total):
+            return False
+        upto, policy = await self._with_data_or_without(keeper, upto)
+        if upto <= keeper.exported.upto:
             return False
         config = self._config
         plan = RangePlan(
@@ -233,7 +275,7 @@ class Archiver:
             upto,
             config.range_entries,
             config.range_bytes,
-            config.policy,
+            policy,
             self._reports.copy(),
             tuple(self._acks),
         )
@@ -247,6 +289,28 @@ class Archiver:
         await self._take(keeper, done, began)
         return True
 
+    async def _with_data_or_without(self, keeper: EffectsKeeper, upto: int) -> tuple[int, Policy]:
+        """Return how far to export, and what of the entries: nothing as long as another node, whose
+        turn it is, may yet have them.
+        """
+        turns, policy = self._data, self._config.policy
+        if policy is not Policy.FULL or turns.is_first:
+            return upto, policy
+        now = self._loop.time()
+        if now >= self._ask_at:
+            turns.heard(await self._ask_others())
+            self._ask_at = self._loop.time() + OTHERS_ASKED_EVERY_S
+        row = self._source.next_row(keeper.exported.upto)
+        if row is None or self._source.keeper() is not keeper:
+            return keeper.exported.upto, policy
+        covered = turns.covered(row[0])
+        if covered >= row[0]:
+            turns.went_on()
+            return min(upto, covered), Policy.NONE
+        if turns.is_over(now, keeper.total_bytes - self._exported_total):
+            return upto, policy
+        return keeper.exported.upto, policy
+
     async def _in_thread(self, work: Callable[[], _Done]) -> _Done:
         """Run in a thread that outlives a cancelled round, so that `stop` can wait for it."""
         future = self._loop.run_in_executor(None, work)
@@ -259,6 +323,8 @@ class Archiver:
         manifest = done.manifest
         keeper.move(done.exported, done.indexes)
         self._exported_total = done.total_bytes
+        if manifest.has_data:
+            self._data.wrote(manifest.first, manifest.last)
         self._behind_since = began
         self._hold_from(manifest.last + 1)
         for index in [index for index in self._reports if index <= manifest.last]:
@@ -272,7 +338,11 @@ class Archiver:
     async def _checkpoint_if_due(self, keeper: EffectsKeeper) -> None:
         """Write the whole state, too, unless another node has, or it is too large."""
         destination, turns = self._destination, self._turns
-        if destination is None or self._is_stopping or not turns.is_due(keeper.total_bytes):
+        if (
+            destination is None
+            or self._is_stopping
+            or not turns.is_due(keeper.total_bytes, is_busy=self._quiet.is_busy)
+        ):
             return
         newest = await asyncio.to_thread(find_newest, destination, self._identity)
         if turns.heard(newest, keeper.total_bytes):

@@ -6,13 +6,13 @@ and nothing is lost without them.
 """
 
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from typing import Final
 
 import msgspec
+from blake3 import blake3
 
 from qm.archive.destination import Destination, DestinationError
-from qm.archive.limits import LOG_PER_STATE, LOG_PER_STATE_MIN
+from qm.archive.limits import LOG_PER_BUSY_STATE, LOG_PER_STATE, LOG_PER_STATE_MIN
 from qm.archive.ranges import ExportStopped, Identity
 from qm.archive.source import PinnedState
 from qm.store.backup import STATE_FILE
@@ -21,7 +21,7 @@ from raft.machine import SnapshotSource
 
 CHECKPOINTS_FOLDER: Final = "checkpoints"
 CHECKPOINT_NAME: Final = "checkpoint.json"
-CHECKPOINT_SCHEMA: Final = 1
+CHECKPOINT_SCHEMA: Final = 2
 _DIGITS: Final = 20
 _READ_BYTES: Final = 1 << 20
 
@@ -45,7 +45,10 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     """Of the state, hexadecimal."""
     stream_bytes: int
-    stream_sha256: str
+    stream_sha256: str = ""
+    """Hexadecimal, in schema 1;"""
+    stream_blake3: str = ""
+    """in later ones."""
 
 
 _DECODER: Final = msgspec.json.Decoder(Checkpoint)
@@ -108,7 +111,7 @@ class CheckpointExport:
         self._destination = destination
         self._log_bytes = log_bytes
         self._is_stopping = is_stopping
-        self._sha256 = sha256()
+        self._blake3 = blake3()
         self.stream_bytes = 0
         """Of the state, once it is known."""
 
@@ -145,7 +148,7 @@ class CheckpointExport:
             term=applied.term,
             digest=digest_bytes(applied.digest).hex(),
             stream_bytes=self.stream_bytes,
-            stream_sha256=self._sha256.hexdigest(),
+            stream_blake3=self._blake3.hexdigest(),
         )
         encoded = msgspec.json.format(msgspec.json.encode(checkpoint))
         self._destination.write(f"{folder}/{CHECKPOINT_NAME}", encoded)
@@ -156,7 +159,7 @@ class CheckpointExport:
         while part := source.read(offset, _READ_BYTES):
             if self._is_stopping():
                 raise ExportStopped
-            self._sha256.update(part)
+            self._blake3.update(part)
             offset += len(part)
             yield part
 
@@ -183,11 +186,12 @@ class CheckpointTurns:
         """Return what was kept since the last one."""
         return total_bytes - self._since
 
-    def is_due(self, total_bytes: int) -> bool:
-        """Whether it is this node's turn, if nobody was faster."""
+    def is_due(self, total_bytes: int, *, is_busy: bool = False) -> bool:
+        """Whether it is this node's turn, if nobody was faster; a busy one takes it later."""
         if not self._wanted_bytes:
             return False
         wanted = max(self._wanted_bytes, LOG_PER_STATE * self._state_bytes)
+        wanted *= LOG_PER_BUSY_STATE if is_busy else 1
         return self.log_bytes(total_bytes) >= wanted + wanted * self._turn() // 2
 
     def heard(self, newest: Checkpoint | None, total_bytes: int) -> bool:

@@ -12,8 +12,18 @@ ACK_MARKS_WAITING_MAX: Final = 65_536
 """Ack marks that wait for a range; the oldest go first."""
 LOG_PER_STATE: Final = 2
 """Bytes of log for each byte of the last checkpoint, before another one is tried;"""
+LOG_PER_BUSY_STATE: Final = 2
+"""Times as much, before a busy node writes one;"""
 LOG_PER_STATE_MIN: Final = 1
 """and for each byte of this one, or it is not written: what they add to the archive is bounded."""
+HELD_BEFORE_WAITING_ENDS: Final = 0.25
+"""Of what may be held: a node with more waits neither for quiet nor for another node."""
+BUSY_SHARE: Final = 0.2
+"""Of a core, in the loop's thread: a node that uses more has better things to do than to export."""
+LOOK_EVERY_S: Final = 0.25
+"""At its share of a core; in less it says nothing."""
+OTHERS_ASKED_EVERY_S: Final = 1.0
+"""What they wrote, while a range waits for it."""
 REPORT_WAIT_S: Final = 600.0
 """How long a range waits for what this node reports at an audit mark; then it goes without."""
 STOP_WAIT_S: Final = 5.0

@@ -49,6 +49,8 @@ class Manifest(msgspec.Struct, frozen=True):
     """The entries before `first` left the log before they were exported."""
     restored_at: int = 0
     """Index of the snapshot that this node installed before the range, 0 for none."""
+    has_data: bool = True
+    """Of its entries; unknown in schemas 1 and 2."""
 
 
 _DECODER: Final = msgspec.json.Decoder(Manifest)

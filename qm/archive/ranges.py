@@ -66,7 +66,7 @@ class Policy(Enum):
     DIGEST = "digest"
     """A SHA-256 of each packet."""
     FULL = "full"
-    """The entries themselves: what compaction and restoring need."""
+    """The entries themselves, of one node at least: what compaction and restoring need."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -173,6 +173,7 @@ class RangeExport:
             files=files,
             is_gap_before=not after.restored_at and chain_before != after.chain,
             restored_at=after.restored_at,
+            has_data=self._plan.policy is Policy.FULL,
         )
         self._destination.write(f"{self._folder}/{MANIFEST_NAME}", encode_manifest(manifest))
         exported = Exported(indexes[-1], chain)

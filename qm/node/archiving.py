@@ -1,8 +1,9 @@
 """The archive's archiver on this node: what it reads, and what it is told."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from qm.archive.archiver import Archiver, ArchiverConfig
+from qm.archive.bodies import Span
 from qm.archive.columns import MarkReport
 from qm.archive.ranges import AckRow, Identity, Policy
 from qm.archive.source import LogGone, LogHold
@@ -11,6 +12,7 @@ from qm.node.config import ArchiveSection
 from qm.node.endpoints import MsmqEndpoint
 from qm.node.replicated import GROUP, ReplicatedStore
 from qm.observe.metrics import Metrics
+from qm.pb import relay_pb2
 from qm.store.audit import Mark, Proof
 from qm.store.kept import EffectsKeeper
 from qm.store.snapshot import Pinned
@@ -18,6 +20,8 @@ from qm.store.store import Store
 from raft.log_view import Compacted, Unavailable
 from raft.recovery import LogDamaged
 from raft.transport import node_name
+
+InspectAll = Callable[[], Awaitable[dict[str, relay_pb2.InspectReply]]]
 
 
 class StoreSource:
@@ -84,6 +88,7 @@ class Archiving:
         msmq: MsmqEndpoint,
         on_alarm: Callable[[str, str], None],
         metrics: Metrics,
+        inspect_all: InspectAll,
     ) -> None:
         self.archiver: Archiver | None = None
         if not section.url:
@@ -97,6 +102,7 @@ class Archiving:
             on_alarm,
             metrics,
             lambda: _turn(replicated),
+            lambda: _spans_of_others(config.cluster, replicated.node, inspect_all),
         )
         self.archiver.begin()
 
@@ -104,6 +110,12 @@ class Archiving:
         """Let a range at work end, and the log go; before the state is closed."""
         if self.archiver is not None:
             await self.archiver.stop()
+
+    def describe(self, reply: relay_pb2.InspectReply) -> None:
+        """Say which entries' data this node has in the archive."""
+        span = None if self.archiver is None else self.archiver.data_span
+        if span is not None:
+            reply.archived_first, reply.archived_last = span
 
     def proved(self, mark: Mark, proof: Proof) -> None:
         """The state at an audit mark was read: what it holds goes into the archive."""
@@ -116,10 +128,12 @@ def archiver_config(section: ArchiveSection) -> ArchiverConfig:
     return ArchiverConfig(
         url=section.url,
         policy=Policy(section.bodies),
+        has_data_once=section.body_copies == "one",
         range_entries=section.range_entries,
         range_bytes=section.range_mb << 20,
         range_s=section.range_s,
         hold_bytes=section.hold_mb << 20,
+        busy_wait_s=section.busy_wait_s,
         checkpoint_bytes=section.checkpoint_mb << 20,
     )
 
@@ -133,6 +147,14 @@ def _turn(replicated: ReplicatedStore) -> int:
         if (name == leader, name) < (own == leader, own)
     ]
     return len(before)
+
+
+async def _spans_of_others(cluster: bytes, own: str, inspect_all: InspectAll) -> Mapping[str, Span]:
+    return {
+        name: Span(reply.archived_first, reply.archived_last)
+        for name, reply in (await inspect_all()).items()
+        if name != own and reply.cluster == cluster and reply.archived_last
+    }
 
 
 def _ack_rows(edge: str, msmq: MsmqEndpoint) -> Sequence[AckRow]:

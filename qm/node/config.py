@@ -140,12 +140,18 @@ class ArchiveSection(Section, frozen=True, kw_only=True):
     bodies: Literal["none", "digest", "full"] = "full"
     """What of messages is exported: nothing, a SHA-256 of each, or all entries, which compaction
     and restoring need."""
+    body_copies: Literal["one", "all"] = "one"
+    """With `full`, whose ranges have the entries: those of one node, whoever it is at the time, or
+    of every node, for three times the bytes and the work."""
     range_entries: Positive = 65_536
     """A range is written when it has so many log entries,"""
     range_mb: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 32
     """or so much data,"""
     range_s: Positive = 60
-    """or when its first entry is so old."""
+    """or when its first entry is so old;"""
+    busy_wait_s: Annotated[int, msgspec.Meta(ge=0)] = 60
+    """so much later at most while the node uses more than a fifth of a core to serve, and a quarter
+    of `hold_mb` is not reached."""
     hold_mb: Positive = 4096
     """Log kept for what is not exported yet, such as while the archive cannot be reached; beyond it
     the oldest entries are given up, and other nodes' exports must do."""

@@ -144,7 +144,12 @@ class Service:
         self._is_stopping = False
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
         self._archiving = Archiving(
-            config.archive, self.replicated, self.msmq, self._journal.alarm, metrics
+            config.archive,
+            self.replicated,
+            self.msmq,
+            self._journal.alarm,
+            metrics,
+            self.members.inspect_all,
         )
         self._certificates = Certificates((config.tls.authority, config.tls.certificate), metrics)
 
@@ -189,6 +194,7 @@ class Service:
         """Return what this node knows of itself."""
         reply = inspect_reply(self._config.name, self.replicated, self._auditor.proofs)
         reply.takes_messages = self.disk.admits_messages and not self._drain.is_draining
+        self._archiving.describe(reply)
         return reply
 
     async def start(self) -> None:

@@ -36,8 +36,8 @@ _ROW: Final = np.dtype(
 def columns_of_runs(runs: Sequence[PositionRun]) -> list[bytes]:
     """Return the packed columns that a row of EFFECTS has, in their order."""
     counts = [len(run.keys) for run in runs]
-    keys = np.frombuffer(b"".join([key for run in runs for key in run.keys]), _KEY)
-    rows = np.frombuffer(b"".join([row for run in runs for row in run.rows]), _ROW)
+    keys = np.frombuffer(b"".join([b"".join(run.keys) for run in runs]), _KEY)
+    rows = np.frombuffer(b"".join([b"".join(run.rows) for run in runs]), _ROW)
     kinds = [bytes((run.kind,)) * count for run, count in zip(runs, counts, strict=True)]
     reasons = [
         run.reason.to_bytes(2, "little") * count for run, count in zip(runs, counts, strict=True)

@@ -258,13 +258,14 @@ class Writer:
         return self._source.keeper().exported.upto
 
     def export(self) -> None:
-        """Write one range per node; let its rows and its log go."""
+        """Write one range per node, the first one's with data; let its rows and its log go."""
         keeper = self._source.keeper()
         manifest: Manifest | None = None
-        for name in self._names:
+        for k, name in enumerate(self._names):
+            policy = Policy.NONE if k and self._policy is Policy.FULL else self._policy
             acks = [ack for ack in self.acks if ack[0] == name.partition(".")[0]]
             plan = RangePlan(
-                keeper.exported, keeper.newest_index, RANGE_ENTRIES, RANGE_BYTES, self._policy,
+                keeper.exported, keeper.newest_index, RANGE_ENTRIES, RANGE_BYTES, policy,
                 self.reports, acks,
             )  # fmt: skip
             identity = Identity(CLUSTER, name, 1)

@@ -358,7 +358,7 @@ def test_nodes_export_where_audits_read() -> None:
     tls = {"tls": {"certManager": {"enabled": True}}}
     objects = render({**tls, "archive": archive, "audit": {"enabled": True}})
     assert node_config(objects)["archive"] == {
-        "url": "s3://bucket/path", "bodies": "digest", "hold_mb": 4096,
+        "url": "s3://bucket/path", "bodies": "digest", "body_copies": "one", "hold_mb": 4096,
         "checkpoint_mb": 256,
     }  # fmt: skip
     (container,) = one(objects, "StatefulSet")["spec"]["template"]["spec"]["containers"]

@@ -40,10 +40,11 @@ def write_range(
     *,
     schema_version: int = SCHEMA_VERSION,
     own_cluster: str = CLUSTER,
+    has_data: bool = True,
 ) -> Path:
     """Write what a node exports of first to last; return the folder.
 
-    `own_cluster`: what its files say of themselves.
+    `own_cluster`: what its files say of themselves; `has_data`: whether it has entries' data.
     """
     folder = root / range_folder(CLUSTER, node, first, last)
     folder.mkdir(parents=True)
@@ -51,6 +52,8 @@ def write_range(
     for part in Part:
         column = "exported_with" if part is Part.ACKS else "index"
         rows = [r for r in archive.of(part, node=node) if first <= r[column] <= last]
+        if not has_data and part is Part.ENTRIES:
+            rows = [{**row, "data": None} for row in rows]
         metadata = {
             METADATA_SCHEMA: str(schema_version).encode(),
             METADATA_CLUSTER: own_cluster.encode(),
@@ -66,6 +69,7 @@ def write_range(
     manifest = Manifest(
         schema_version, CLUSTER, node, archive.group, first, last, inside[0]["previous_index"],
         inside[0]["chain_before"].hex(), inside[-1]["chain"].hex(), tuple(files),
+        has_data=has_data,
     )  # fmt: skip
     (folder / MANIFEST_NAME).write_bytes(encode_manifest(manifest))
     return folder

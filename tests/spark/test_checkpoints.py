@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from blake3 import blake3
 from pyspark.sql import SparkSession
 
 from qm.archive.checkpoints import CHECKPOINT_NAME, Checkpoint, checkpoint_folder
@@ -73,6 +74,19 @@ def test_pieces_give_the_base_that_one_replay_gives(
     assert "file_unusable" not in summary.findings_by_rule
 
 
+def test_a_checkpoint_of_an_older_release_is_used(
+    spark: SparkSession, log: Log, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = tmp_path / "archive"
+    checkpoint = halved(root, log)
+    data = (root / folder_of(checkpoint) / STATE_FILE).read_bytes()
+    renamed(root, checkpoint, schema=1, stream_sha256=sha256(data).hexdigest(), stream_blake3="")
+    caplog.set_level("INFO")
+    done = compact(spark, root)
+    assert "replaying in 2 pieces" in caplog.text
+    assert (done.problems, done.digest) == ([], log.digest.hex())
+
+
 def other_state(root: Path, _log: Log, checkpoint: Checkpoint) -> str:
     """The state of another log that came as far."""
     other = Log(root.parent / "other")
@@ -102,7 +116,7 @@ def altered_and_named(root: Path, _log: Log, checkpoint: Checkpoint) -> str:
     at = data.index(b"MANIFEST-")
     data = data[:at] + b"MANIFOLD-" + data[at + 9 :]
     path.write_bytes(data)
-    renamed(root, checkpoint, stream_sha256=sha256(data).hexdigest())
+    renamed(root, checkpoint, stream_blake3=blake3(data).hexdigest())
     return "cannot be used"
 
 
@@ -113,7 +127,7 @@ def body_altered(root: Path, _log: Log, checkpoint: Checkpoint) -> str:
     at = data.rindex(bytes(900))
     data = data[:at] + b"?" + data[at + 1 :]
     path.write_bytes(data)
-    renamed(root, checkpoint, stream_sha256=sha256(data).hexdigest())
+    renamed(root, checkpoint, stream_blake3=blake3(data).hexdigest())
     return "does not match its checksum"
 
 
@@ -219,7 +233,7 @@ def test_pieces_have_about_as_much_log_each(
     checkpoints = [
         Checkpoint(
             schema=1, cluster=CLUSTER, node="n1.1", group=1, index=index, term=1, digest="",
-            stream_bytes=0, stream_sha256="",
+            stream_bytes=0,
         )
         for index in indexes
     ]  # fmt: skip

@@ -53,6 +53,25 @@ def test_bases_follow_one_another_and_each_is_a_backup(
     assert (verified.digest, verified.messages) == (log.digest.hex(), KEPT - 4)
 
 
+def test_data_are_taken_from_whichever_node_has_them(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    """One node writes them at a time, and the ranges of others end where they like."""
+    root, last = tmp_path / "archive", log.archive.index
+    write_range(root, log.archive, "n1.1", 1, 4)
+    write_range(root, log.archive, "n1.1", 5, last, has_data=False)
+    write_range(root, log.archive, "n2.1", 1, 6, has_data=False)
+    write_range(root, log.archive, "n2.1", 7, last)
+    write_range(root, log.archive, "n3.1", 1, 2, has_data=False)
+    write_range(root, log.archive, "n3.1", 3, last - 1)
+    write_range(root, log.archive, "n3.1", last, last, has_data=False)
+    audited = run_audit(spark, ArchiveStore(str(root)), AuditOptions(CLUSTER))
+    assert audited.findings_by_rule == {}, audited.examples
+    assert [(said.index, said.problem) for said in audited.replays] == [(last, "")]
+    made = compact(spark, root)
+    assert (made.index, made.digest, made.messages) == (last, log.digest.hex(), KEPT)
+
+
 def test_only_what_is_proven_and_audited_is_dropped(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
@@ -165,15 +184,16 @@ def test_a_replay_says_where_and_why_it_ends(log: Log, tmp_path: Path) -> None:
         replayed = replay(plan)
         assert replayed.index == 4
         found.append((replayed.is_damage, replayed.problem.removeprefix(f"{folder}/")))
+    without = (
+        "entries.parquet: entry 5 has no data, and no usable range of another node has them: nodes"
+        " export with another policy than full, or the file that had them is gone"
+    )
     follows = (
         "entries.parquet: entry 6 does not go on from entry 4, the last one before it: it names"
         " entry 5 and another chain value"
     )
     assert found == [
         (True, "entries.parquet: entry 5 does not give its chain value"),
-        (
-            False,
-            "entries.parquet: entry 5 has no data: the nodes export with another policy than full",
-        ),
+        (False, without),
         (True, follows),
     ]

@@ -1,10 +1,10 @@
 """Checkpoints: who writes one and when, and that it is the whole state."""
 
 import asyncio
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 from msgspec import structs
 
 from qm.archive.archiver import Archiver
@@ -76,7 +76,7 @@ def test_after_so_much_log_the_whole_state_is_written(node: Node, tmp_path: Path
     assert checkpoint.digest == digest_bytes(applied.digest).hex()
     stream = (folder / STATE_FILE).read_bytes()
     assert checkpoint.stream_bytes == len(stream)
-    assert checkpoint.stream_sha256 == sha256(stream).hexdigest()
+    assert checkpoint.stream_blake3 == blake3(stream).hexdigest()
     replay = Replay(tmp_path / "again")
     replay.install(folder / STATE_FILE, checkpoint.index, checkpoint.term)
     assert (replay.applied, replay.verify_bodies()) == (applied, 3)

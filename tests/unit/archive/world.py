@@ -1,9 +1,10 @@
 """One node's log and store with a real archiver, driven round by round."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from qm.archive import archiver as archiver_module
 from qm.archive.archiver import Archiver, ArchiverConfig
+from qm.archive.bodies import Span
 from qm.archive.destination import (
     Destination,
     DestinationError,
@@ -97,9 +99,17 @@ def archiver_of(
     config: ArchiverConfig = CONFIG,
     identity: Identity = IDENTITY,
     turn: int = 0,
+    others: Mapping[str, Span] = MappingProxyType({}),
+    cpu_s: Callable[[], float] = lambda: 0.0,
 ) -> Archiver:
-    """Return an archiver that holds the node's log; so many others write checkpoints before it."""
+    """Return an archiver that holds the node's log; so many others write checkpoints, or entries'
+    data, before it. `others`: what they say that they wrote. A quiet node, without `cpu_s`.
+    """
     told = told or Told()
+
+    async def ask_others() -> Mapping[str, Span]:
+        return others
+
     made = Archiver(
         structs.replace(config, url=str(url)),
         identity,
@@ -108,6 +118,8 @@ def archiver_of(
         lambda name, text: told.alarms.append((name, text)),
         told.metrics,
         lambda: turn,
+        ask_others,
+        cpu_s,
     )
     made.begin()
     return made

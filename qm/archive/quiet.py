@@ -1,0 +1,47 @@
+"""Whether the node has something better to do than to export: what it archives can wait a while."""
+
+from collections.abc import Callable
+
+from qm.archive.limits import BUSY_SHARE, LOOK_EVERY_S
+
+
+class Quiet:
+    """How long a range that is due waits for it. Used in the archiver's loop.
+
+    A range is cheap where a core is free, and costs throughput where none is. What waited as long
+    as it may is exported whatever goes on, until nothing is due any more.
+    """
+
+    def __init__(
+        self, now: Callable[[], float], cpu_s: Callable[[], float], wait_s: float, held_max: int
+    ) -> None:
+        """`cpu_s`: CPU time of the loop's thread; `held_max`: bytes that may wait."""
+        self._now = now
+        self._cpu_s = cpu_s
+        self._wait_s = wait_s
+        self._held_max = held_max
+        self._looked_at, self._looked_cpu_s = now(), cpu_s()
+        self.is_busy = False
+        """At the last look."""
+        self._due_since: float | None = None
+
+    def look(self) -> None:
+        """See what this node did since the last look."""
+        now, cpu_s = self._now(), self._cpu_s()
+        if now - self._looked_at >= LOOK_EVERY_S:
+            share = (cpu_s - self._looked_cpu_s) / (now - self._looked_at)
+            self.is_busy = share >= BUSY_SHARE
+            self._looked_at, self._looked_cpu_s = now, cpu_s
+
+    def nothing_due(self) -> None:
+        """The archive has everything that it should have by now."""
+        self._due_since = None
+
+    def is_awaited(self, held_bytes: int) -> bool:
+        """Whether what is due had better wait."""
+        now = self._now()
+        if self._due_since is None:
+            self._due_since = now
+        if not self.is_busy or held_bytes > self._held_max:
+            return False
+        return now - self._due_since < self._wait_s
