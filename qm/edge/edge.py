@@ -63,7 +63,8 @@ class Edge:
         self._supervisor: asyncio.Task[None] | None = None
         self._no_leader: asyncio.TimerHandle | None = None
         self._leaderless_since: float | None = -inf
-        """Loop time; None while there is a leader, minus infinity until there was one."""
+        """Loop time; None while there is a leader, minus infinity until there was one, and when
+        none is awaited any more."""
         self._is_leaving = False
         self._unlisten: Callable[[], None] | None = None
 
@@ -232,6 +233,7 @@ class Edge:
     def _on_no_leader(self) -> None:
         """The time is over in which a leader's successor is awaited."""
         self._no_leader = None
+        self._leaderless_since = -inf
         self._is_wanted = False
         self._changed.set()
         self._close_sessions(CloseReason.NO_LEADER, "")

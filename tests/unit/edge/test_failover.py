@@ -123,6 +123,22 @@ def test_without_a_leader_sessions_end_and_nobody_is_accepted() -> None:
     run(scenario())
 
 
+def test_an_edge_says_why_from_the_moment_on_at_which_it_gives_up() -> None:
+    """A loop's clock counts milliseconds: their difference may be a hair less than the time set."""
+
+    async def scenario() -> None:
+        async with world(no_leader_max_s=0.01) as w:
+            for cycle in range(1, 31):
+                await w.peer()
+                w.consensus.lose_leader()
+                await w.closed("no_leader", cycle, pause_s=0.0)
+                assert w.edge.not_ready_reason() == NO_LEADER
+                w.consensus.elect("n2")
+                await until(lambda: w.edge.is_ready, w.edge.not_ready_reason)
+
+    run(scenario())
+
+
 def test_an_edge_stays_ready_while_a_leaders_successor_is_awaited() -> None:
     async def scenario() -> None:
         async with world(no_leader_max_s=30.0) as w:

@@ -73,13 +73,17 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     uvloop.run(asyncio.wait_for(scenario, 60.0))
 
 
-async def until(condition: Callable[[], object], last_seen: Callable[[], object] = str) -> None:
+async def until(
+    condition: Callable[[], object],
+    last_seen: Callable[[], object] = str,
+    pause_s: float = 0.002,
+) -> None:
     """Wait until the condition holds; fail with what was seen last."""
     loop = asyncio.get_running_loop()
     end = loop.time() + WAIT_S
     while not condition():
         assert loop.time() < end, f"not within {WAIT_S} s; last seen: {last_seen()}"
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(pause_s)
 
 
 def lines_of(caplog: pytest.LogCaptureFixture, kind: str) -> list[dict[str, Any]]:
@@ -394,7 +398,7 @@ class World:
             await asyncio.wait_for(raw.reader.readexactly(HANDSHAKE_ANSWER_BYTES), WAIT_S)
         return raw
 
-    async def closed(self, reason: str, count: int = 1) -> None:
+    async def closed(self, reason: str, count: int = 1, pause_s: float = 0.002) -> None:
         """Wait until so many sessions were closed for a reason."""
         name = "quorate_sessions_closed_total"
         await until(
@@ -405,6 +409,7 @@ class World:
                 for sample in metric.samples
                 if sample.name == name
             },
+            pause_s,
         )
 
     async def is_unharmed(self, queue_id: int) -> None:
