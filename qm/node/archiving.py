@@ -1,6 +1,9 @@
 """The archive's archiver on this node: what it reads, and what it is told."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+from blake3 import blake3
 
 from qm.archive.archiver import Archiver, ArchiverConfig
 from qm.archive.bodies import Span
@@ -21,6 +24,7 @@ from raft.log_view import Compacted, Unavailable
 from raft.recovery import LogDamaged
 from raft.transport import node_name
 
+_PLACE_BYTES: Final = 8
 InspectAll = Callable[[], Awaitable[dict[str, relay_pb2.InspectReply]]]
 
 
@@ -91,9 +95,13 @@ class Archiving:
         inspect_all: InspectAll,
     ) -> None:
         self.archiver: Archiver | None = None
+        self._place = _place(section.url)
         if not section.url:
             return
         config = replicated.config
+        own = relay_pb2.InspectReply(
+            node=replicated.node, cluster=config.cluster, archived_to=self._place
+        )
         self.archiver = Archiver(
             archiver_config(section),
             Identity(config.cluster.hex(), config.node, GROUP),
@@ -102,7 +110,7 @@ class Archiving:
             on_alarm,
             metrics,
             lambda: _turn(replicated),
-            lambda: _spans_of_others(config.cluster, replicated.node, inspect_all),
+            lambda: _spans_of_others(own, inspect_all),
         )
         self.archiver.begin()
 
@@ -116,6 +124,7 @@ class Archiving:
         span = None if self.archiver is None else self.archiver.data_span
         if span is not None:
             reply.archived_first, reply.archived_last = span
+            reply.archived_to = self._place
 
     def proved(self, mark: Mark, proof: Proof) -> None:
         """The state at an audit mark was read: what it holds goes into the archive."""
@@ -149,12 +158,22 @@ def _turn(replicated: ReplicatedStore) -> int:
     return len(before)
 
 
-async def _spans_of_others(cluster: bytes, own: str, inspect_all: InspectAll) -> Mapping[str, Span]:
+async def _spans_of_others(
+    own: relay_pb2.InspectReply, inspect_all: InspectAll
+) -> Mapping[str, Span]:
+    """Return what other members wrote of this cluster's entries to the same archive."""
     return {
         name: Span(reply.archived_first, reply.archived_last)
         for name, reply in (await inspect_all()).items()
-        if name != own and reply.cluster == cluster and reply.archived_last
+        if name != own.node
+        and reply.archived_last
+        and (reply.cluster, reply.archived_to) == (own.cluster, own.archived_to)
     }
+
+
+def _place(url: str) -> bytes:
+    """Return what tells archives apart, without the secrets that a URL may hold."""
+    return blake3(url.encode()).digest(_PLACE_BYTES)
 
 
 def _ack_rows(edge: str, msmq: MsmqEndpoint) -> Sequence[AckRow]:

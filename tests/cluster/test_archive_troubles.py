@@ -83,3 +83,30 @@ def test_a_node_that_lost_its_disk_exports_under_its_next_incarnation(tmp_path: 
         assert {index: one[index] for index in common} == {index: other[index] for index in common}
     before, after = (node for node in found if node.startswith(f"{lost_name[0]}."))
     assert found[after].keys() > found[before].keys(), "the log was there from its first entry on"
+
+
+def test_another_node_writes_data_when_the_one_whose_turn_it_is_has_gone(tmp_path: Path) -> None:
+    archive, gone_name = tmp_path / "archive", list[str]()
+
+    async def scenario() -> None:
+        section = ArchiveSection(url=str(archive), range_s=1, busy_wait_s=0)
+        async with cluster(3, change=with_sections(archive=section)) as nodes:
+            first, _ = sorted(await nodes.followers(), key=lambda node: node.name)
+            gone_name.append(first.name)
+            await propose(await nodes.leader(), "before")
+            await all_exported(nodes, archive)
+            await nodes.kill(first.name)
+            await propose(await nodes.leader(), "after")
+            await all_exported(nodes, archive)
+
+    run(scenario())
+    with_data: dict[str, set[int]] = {}
+    everything: set[int] = set()
+    for node in manifests(archive):
+        rows = table(archive, node, Part.ENTRIES).to_pylist()
+        everything |= {row["index"] for row in rows}
+        with_data[node] = {row["index"] for row in rows if row["data"] is not None}
+    assert set.union(*with_data.values()) == everything
+    of_gone = with_data[f"{gone_name[0]}.1"]
+    assert of_gone
+    assert max(of_gone) < max(everything)
