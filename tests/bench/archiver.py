@@ -7,6 +7,10 @@ figure is the median of the rounds. Prints JSON and writes it to build/bench-arc
 archiver_throughput_cost  share of messages per second, in and out, that archiving takes
 archiver_cpu_cost         share of the nodes' CPU time per message that it adds; what is exported
                           after the load is in it
+
+By default a run is a burst, of which ranges wait for the end, as long as the configuration lets
+them. `--busy-wait-s 0 --messages 120000` is a load that outlasts that (`measure_saturated`, and
+archiver_saturated_throughput_cost of `make bench-spark`).
 """
 
 import argparse
@@ -29,6 +33,8 @@ ROUNDS: Final = 21
 """Odd. One alone tells nothing: a ratio wanders by a tenth on a machine that is shared."""
 BUSY_WAIT_S: Final = 60
 """As the configuration has it."""
+SATURATED_MESSAGES: Final = 120_000
+SATURATED_ROUNDS: Final = 15
 REST_S: Final = 4.0
 """After each run, on both sides: what is due is exported then, if not before."""
 NETWORKS: Final = ("127.0.21", "127.0.22")
@@ -109,6 +115,11 @@ def measure(
         **{name: round(value, 4) for name, value in medians.items()},
         "archiver_exported_mib": round(exported / (1 << 20), 1),
     }
+
+
+def measure_saturated(say: Callable[[str], None] = lambda text: None) -> Figures:
+    """Measure what a load costs that outlasts all waiting: every range is exported during it."""
+    return measure(messages=SATURATED_MESSAGES, rounds=SATURATED_ROUNDS, busy_wait_s=0, say=say)
 
 
 def _compare(found: dict[str, list[float]], round_: dict[str, Figures]) -> None:
