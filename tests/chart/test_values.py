@@ -41,6 +41,7 @@ CHANGED: Object = {
     "networkPolicy.metricsFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
     "metrics.serviceMonitor.interval": "60s",
     "archive.bodies": "digest",
+    "archive.bodyCopies": "all",
     "audit.image.digest": f"sha256:{'0' * 64}",
     "audit.packages": ["org.example:more:1.0"],
     "drills.scenarios": ["kill-leader"],
