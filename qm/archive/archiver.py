@@ -10,6 +10,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -121,6 +123,8 @@ class Archiver:
         self._retry_at = 0.0
         self._retry_s = RETRY_MIN_S
         self._is_stopping = False
+        # Always the same one: each thread has a heap of its own, with fresh pages to be faulted in.
+        self._thread = ThreadPoolExecutor(1, "archive")
         self._work: asyncio.Future[Any] | None = None
         is_full = config.policy is Policy.FULL
         self._turns = CheckpointTurns(config.checkpoint_bytes if is_full else 0, turn)
@@ -167,6 +171,7 @@ class Archiver:
         self._is_stopping = True
         if self._work is not None:
             await asyncio.wait([self._work], timeout=STOP_WAIT_S)
+        self._thread.shutdown(wait=False, cancel_futures=True)
         self._let_go()
 
     # A round
@@ -313,7 +318,7 @@ class Archiver:
 
     async def _in_thread(self, work: Callable[[], _Done]) -> _Done:
         """Run in a thread that outlives a cancelled round, so that `stop` can wait for it."""
-        future = self._loop.run_in_executor(None, work)
+        future = self._loop.run_in_executor(self._thread, work)
         future.add_done_callback(_retrieve)
         self._work = future
         return await asyncio.shield(future)
@@ -344,10 +349,10 @@ class Archiver:
             or not turns.is_due(keeper.total_bytes, is_busy=self._quiet.is_busy)
         ):
             return
-        newest = await asyncio.to_thread(find_newest, destination, self._identity)
+        newest = await self._in_thread(partial(find_newest, destination, self._identity))
         if turns.heard(newest, keeper.total_bytes):
             return
-        await asyncio.to_thread(self._source.flush)
+        await self._in_thread(self._source.flush)
         if self._is_stopping or self._source.keeper() is not keeper:
             return
         pinned, total_bytes = self._source.pin(), keeper.total_bytes
@@ -380,7 +385,7 @@ class Archiver:
             destination = open_destination(self._config.url)
             return destination, find_exported(destination, identity, known)
 
-        destination, found = await asyncio.to_thread(ask)
+        destination, found = await self._in_thread(ask)
         async for rows in self._rows_from(keeper, 0):
             indexes = [index for index, _ in rows if index <= found.upto]
             if not indexes:
@@ -397,7 +402,7 @@ class Archiver:
     ) -> AsyncIterator[list[tuple[int, bytes]]]:
         """Yield rows in order, some at a time. Raises LogGone when the state was replaced."""
         while True:
-            rows = await asyncio.to_thread(self._source.rows, above, ROWS_PER_READ)
+            rows = await self._in_thread(partial(self._source.rows, above, ROWS_PER_READ))
             if self._source.keeper() is not keeper:
                 raise LogGone("the state was replaced")
             if not rows:
