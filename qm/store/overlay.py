@@ -111,7 +111,7 @@ class Changes:
             return []
         if group in self._unsorted:
             self._unsorted.discard(group)
-            keys = self._groups[group] = sorted(set(keys))
+            keys.sort()  # in place: mostly they are ascending runs, and stay so
         return keys[bisect_left(keys, low) : bisect_left(keys, high)]
 
     def values(self, keys: list[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
