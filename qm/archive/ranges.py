@@ -57,6 +57,7 @@ _OPTIONS: Final[dict[Part, dict[str, Any]]] = {
     Part.ENTRIES: {"write_batch_size": 8, "data_page_size": 1 << 20},
     Part.OPERATIONS: {"column_encoding": dict.fromkeys(_COUNTING_COLUMNS, "DELTA_BINARY_PACKED")},
 }
+_BUFFERED_BYTES: Final = 1 << 20
 _STATISTICS: Final = ["index", "previous_index", "time_ms", "depends_on_index"]
 """Columns by whose bounds a reader leaves row groups out."""
 
@@ -317,8 +318,10 @@ class _PartFile:
         self._name = name
         self._sink = _Hashed(output)
         self._rows = 0
+        # Each call into Python takes the interpreter's lock away from the loop.
+        self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, "w"), _BUFFERED_BYTES)
         self._writer = pq.ParquetWriter(
-            pa.PythonFile(self._sink, "w"),
+            self._stream,
             SCHEMAS[part].with_metadata(metadata),
             compression=_COMPRESSION,
             use_dictionary=_DICTIONARY_COLUMNS[part],
@@ -336,11 +339,17 @@ class _PartFile:
         its end whenever it is collected.
         """
         with suppress(DestinationError):
+            self._close()
+
+    def _close(self) -> None:
+        try:
             self._writer.close()
+        finally:
+            self._stream.close()
 
     def finish(self) -> ManifestFile:
         """Write its end; return what a manifest says of it."""
-        self._writer.close()
+        self._close()
         sink = self._sink
         return ManifestFile(
             part=self._part.value,
