@@ -35,7 +35,7 @@ from qm.archive.schema import (
     Part,
 )
 from qm.archive.source import ArchiveSource
-from qm.store.kept import Exported, KeptEntry, unpack_kept
+from qm.store.kept import Exported, KeptEntry, place_of, unpack_kept
 
 _DICTIONARY_COLUMNS: Final = {
     Part.ENTRIES: ["group", "term", "leader"],
@@ -154,13 +154,12 @@ class RangeExport:
 
         Raises DestinationError, LogGone, OSError, ExportStopped.
         """
-        heads = [(kept.index, kept.previous_index, kept.chain_before) for kept in self._rows()]
-        if not heads:
+        indexes = [index for index, _ in self._rows()]
+        if not indexes:
             return None
-        indexes = [index for index, _, _ in heads]
-        _, previous_index, chain_before = heads[0]
+        first = unpack_kept(*next(iter(self._rows())))
         identity, after = self._identity, self._plan.after
-        begin = max(after.upto, previous_index) + 1
+        begin = max(after.upto, first.previous_index) + 1
         self._folder = range_folder(identity.cluster, identity.node, begin, indexes[-1])
         with self._files:
             chain, total_bytes, files = self._write(indexes)
@@ -171,11 +170,11 @@ class RangeExport:
             group=identity.group,
             first=begin,
             last=indexes[-1],
-            previous_index=previous_index,
-            chain_before=chain_before.hex(),
+            previous_index=first.previous_index,
+            chain_before=first.chain_before.hex(),
             chain_after=chain.hex(),
             files=files,
-            is_gap_before=not after.restored_at and chain_before != after.chain,
+            is_gap_before=not after.restored_at and first.chain_before != after.chain,
             restored_at=after.restored_at,
             has_data=self._plan.policy is Policy.FULL,
         )
@@ -189,9 +188,10 @@ class RangeExport:
         and KeptEntry.total_bytes at the end, and what the manifest says of them.
         """
         chain, total_bytes = b"", 0
-        for kept in self._rows():
-            if kept.index > indexes[-1]:
+        for index, row in self._rows():
+            if index > indexes[-1]:
                 break
+            kept = unpack_kept(index, row)
             chain, total_bytes = self._add(kept), kept.total_bytes
         self._flush()
         self._add_reports(indexes)
@@ -201,8 +201,8 @@ class RangeExport:
             raise ExportStopped
         return chain, total_bytes, files
 
-    def _rows(self) -> Iterable[KeptEntry]:
-        """Yield the rows of the range; it ends at a limit, or where the chain is broken."""
+    def _rows(self) -> Iterable[tuple[int, bytes]]:
+        """Yield indexes and rows of the range; it ends at a limit, or where the chain is broken."""
         plan, index = self._plan, self._plan.after.upto
         left_entries, left_bytes = plan.entries_max, plan.bytes_max
         previous: int | None = None
@@ -211,13 +211,13 @@ class RangeExport:
             for index, row in rows:
                 if index > plan.upto:
                     return
-                kept = unpack_kept(index, row)
-                if previous is not None and kept.previous_index != previous:
+                previous_index, data_bytes = place_of(index, row)
+                if previous is not None and previous_index != previous:
                     return
                 previous = index
-                yield kept
+                yield index, row
                 left_entries -= 1
-                left_bytes -= kept.data_bytes
+                left_bytes -= data_bytes
                 if left_entries <= 0 or left_bytes <= 0:
                     return
             if not rows:

@@ -10,7 +10,7 @@ is dropped before the state is used: a node exports what it applied itself.
 """
 
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -116,11 +116,23 @@ _QUEUE_IDS: Final = 1
 """Of the columns, `queue_ids`."""
 
 
+def _head_of(index: int, row: bytes) -> tuple[Any, ...]:
+    """Return a row's _HEAD. Raises ValueError for another version's."""
+    head = _HEAD.unpack_from(row)
+    if head[0] != _VERSION:
+        raise ValueError(f"effects of entry {index} in version {head[0]}: upgrade this node")
+    return head
+
+
+def place_of(index: int, row: bytes) -> tuple[int, int]:
+    """Return `previous_index` and `data_bytes` of a row. Raises as `unpack_kept`."""
+    head = _head_of(index, row)
+    return head[7], head[10]
+
+
 def unpack_kept(index: int, row: bytes) -> KeptEntry:
     """Return a row's contents. Raises ValueError for another version's."""
-    version, flags, leader_bytes, name_count, uniform, *numbers = _HEAD.unpack_from(row)
-    if version != _VERSION:
-        raise ValueError(f"effects of entry {index} in version {version}: upgrade this node")
+    _, flags, leader_bytes, name_count, uniform, *numbers = _head_of(index, row)
     term, time_ms, previous, chain_before, hash_of_data, size, command_count, count, total = numbers
     at = _HEAD.size + leader_bytes
     leader = row[_HEAD.size : at].decode()
