@@ -1,8 +1,8 @@
 """What archiving costs a cluster: `python -m tests.bench.archiver`.
 
 Two clusters of three node processes, alike but for `[archive]`, which is a folder on the same disk.
-They take turns within each round, in changing order: 1 KiB messages in and out, then a rest. After
-a few rounds both are made anew. Every figure is the median of the rounds. Prints JSON and writes it to build/bench-archiver.json.
+They take turns within each round, in changing order: 1 KiB messages in and out, then a rest. Every
+figure is the median of the rounds. Prints JSON and writes it to build/bench-archiver.json.
 
 archiver_throughput_cost  share of messages per second, in and out, that archiving takes
 archiver_cpu_cost         share of the nodes' CPU time per message that it adds; what is exported
@@ -31,9 +31,6 @@ from tests.bench.cluster_nodes import Nodes
 MESSAGES: Final = 40_000
 ROUNDS: Final = 21
 """Odd. One alone tells nothing: a ratio wanders by a tenth on a machine that is shared."""
-ROUNDS_PER_PAIR: Final = 3
-"""Then both clusters are made anew: one of two may stay the faster for as long as they run, for no
-reason that is in their configuration."""
 BUSY_WAIT_S: Final = 60
 """As the configuration has it."""
 SATURATED_MESSAGES: Final = 120_000
@@ -100,26 +97,6 @@ def measure(
 ) -> Figures:
     """Measure in rounds; return medians, flat keys."""
     found: dict[str, list[float]] = defaultdict(list)
-    exported = 0
-    for first in range(0, rounds, ROUNDS_PER_PAIR):
-        numbers = range(first, min(first + ROUNDS_PER_PAIR, rounds))
-        exported += _measure_pair(numbers, found, messages, bodies, busy_wait_s, say)
-    medians = {name: statistics.median(values) for name, values in found.items()}
-    return {
-        **{name: round(value, 4) for name, value in medians.items()},
-        "archiver_exported_mib": round(exported / (1 << 20), 1),
-    }
-
-
-def _measure_pair(
-    numbers: range,
-    found: dict[str, list[float]],
-    messages: int,
-    bodies: str,
-    busy_wait_s: int,
-    say: Callable[[str], None],
-) -> int:
-    """Measure these rounds on two new clusters; return the bytes that were exported."""
     with tempfile.TemporaryDirectory(prefix="quorate-bench-") as folder:
         plain = Nodes(Path(folder) / "plain", NETWORKS[0])
         archiving = ArchivingNodes(Path(folder) / "archiving", NETWORKS[1], bodies, busy_wait_s)
@@ -127,12 +104,17 @@ def _measure_pair(
             sides = {"plain": Side(plain, messages), "archiving": Side(archiving, messages)}
             for side in sides.values():
                 side.warm_up()
-            for number in numbers:
+            for number in range(rounds):
                 order = list(sides.items())[:: 1 if number % 2 else -1]
                 round_ = {name: side.run() for name, side in order}
                 _compare(found, round_)
                 say(f"round {number + 1}: {json.dumps(round_)}")
-            return sum(path.stat().st_size for path in archiving.archive.rglob("*.parquet"))
+            exported = sum(path.stat().st_size for path in archiving.archive.rglob("*.parquet"))
+    medians = {name: statistics.median(values) for name, values in found.items()}
+    return {
+        **{name: round(value, 4) for name, value in medians.items()},
+        "archiver_exported_mib": round(exported / (1 << 20), 1),
+    }
 
 
 def measure_saturated(say: Callable[[str], None] = lambda text: None) -> Figures:
