@@ -317,7 +317,12 @@ class Archiver:
         return keeper.exported.upto, policy
 
     async def _in_thread(self, work: Callable[[], _Done]) -> _Done:
-        """Run in a thread that outlives a cancelled round, so that `stop` can wait for it."""
+        """Run in a thread that outlives a cancelled round, so that `stop` can wait for it.
+
+        Raises ExportStopped once it did.
+        """
+        if self._is_stopping:
+            raise ExportStopped
         future = self._loop.run_in_executor(self._thread, work)
         future.add_done_callback(_retrieve)
         self._work = future
