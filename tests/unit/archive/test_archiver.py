@@ -321,6 +321,34 @@ def test_a_stopping_node_names_no_half_range(
     node.close()
 
 
+def test_a_node_that_stops_while_the_archive_is_asked_reads_no_more(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(node, 1, 20)
+    is_asked, may_go_on = threading.Event(), threading.Event()
+
+    class Slow(FolderDestination):
+        def folders(self, path: str) -> list[str]:
+            is_asked.set()
+            assert may_go_on.wait(30)
+            return super().folders(path)
+
+    with_destination(monkeypatch, Slow(tmp_path / "archive"))
+
+    async def scenario() -> None:
+        archiver = archiver_of(node, tmp_path / "archive")
+        step = asyncio.create_task(archiver.step())
+        await asyncio.to_thread(is_asked.wait, 30)
+        stopping = asyncio.create_task(archiver.stop())
+        await asyncio.sleep(0)
+        may_go_on.set()
+        await asyncio.gather(step, stopping)
+
+    asyncio.run(scenario())
+    assert not (tmp_path / "archive").exists()
+    node.close()
+
+
 def test_an_archive_that_does_not_answer_holds_no_stopping_node(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
