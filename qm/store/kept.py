@@ -126,8 +126,8 @@ def _head_of(index: int, row: bytes) -> tuple[Any, ...]:
 
 def place_of(index: int, row: bytes) -> tuple[int, int]:
     """Return `previous_index` and `data_bytes` of a row. Raises as `unpack_kept`."""
-    head = _head_of(index, row)
-    return head[7], head[10]
+    *_, previous_index, _, _, data_bytes, _, _, _ = _head_of(index, row)
+    return previous_index, data_bytes
 
 
 def unpack_kept(index: int, row: bytes) -> KeptEntry:

@@ -87,6 +87,18 @@ def fill(node: Node, first: int, count: int, size: int = 2000) -> None:
         node.put([arrivals(packet(n, body=bytes(size)))])
 
 
+async def stop_within_a_round(
+    node: Node, archive: Path, is_at_work: threading.Event, may_go_on: threading.Event
+) -> None:
+    archiver = archiver_of(node, archive)
+    step = asyncio.create_task(archiver.step())
+    await asyncio.to_thread(is_at_work.wait, 30)
+    stopping = asyncio.create_task(archiver.stop())
+    await asyncio.sleep(0)
+    may_go_on.set()
+    await asyncio.gather(step, stopping)
+
+
 def test_a_young_range_waits_for_more(node: Node, tmp_path: Path) -> None:
     patient = structs.replace(CONFIG, range_s=3600.0, range_entries=6)
     fill(node, 1, 3)
@@ -304,16 +316,7 @@ def test_a_stopping_node_names_no_half_range(
 
     with_destination(monkeypatch, Slow(archive))
 
-    async def scenario() -> None:
-        archiver = archiver_of(node, archive)
-        step = asyncio.create_task(archiver.step())
-        await asyncio.to_thread(is_written.wait, 30)
-        stopping = asyncio.create_task(archiver.stop())
-        await asyncio.sleep(0)
-        may_go_on.set()
-        await asyncio.gather(step, stopping)
-
-    asyncio.run(scenario())
+    asyncio.run(stop_within_a_round(node, archive, is_written, may_go_on))
     assert ranges(archive) == []
     monkeypatch.undo()
     export(node, archive)
@@ -335,16 +338,7 @@ def test_a_node_that_stops_while_the_archive_is_asked_reads_no_more(
 
     with_destination(monkeypatch, Slow(tmp_path / "archive"))
 
-    async def scenario() -> None:
-        archiver = archiver_of(node, tmp_path / "archive")
-        step = asyncio.create_task(archiver.step())
-        await asyncio.to_thread(is_asked.wait, 30)
-        stopping = asyncio.create_task(archiver.stop())
-        await asyncio.sleep(0)
-        may_go_on.set()
-        await asyncio.gather(step, stopping)
-
-    asyncio.run(scenario())
+    asyncio.run(stop_within_a_round(node, tmp_path / "archive", is_asked, may_go_on))
     assert not (tmp_path / "archive").exists()
     node.close()
 
