@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from qm.archive.facts import EntryFacts
 from qm.archive.limits import ROW_GROUP_BYTES, ROW_GROUP_ROWS
-from qm.archive.schema import SCHEMAS, Part
+from qm.archive.schema import SCHEMAS, TABLES, Part
 from qm.model.effects import EffectKind
 from qm.store.audit import QueueContents
 from qm.store.chain import chained
@@ -189,9 +189,9 @@ class OperationColumns:
             "term": _expanded(terms, ends),
             "time_ms": _expanded(times, ends),
             "ordinal": _packed(self._ordinals, pa.int32(), rows),
-            "operation": _NAMES.take(packed["kinds"]),
+            "operation": pa.DictionaryArray.from_arrays(packed["kinds"], _NAMES),
             "queue_id": packed["queue_ids"].cast(pa.int64()),
-            "queue": pa.array(names, pa.string()).take(places),
+            "queue": pa.DictionaryArray.from_arrays(places, pa.array(names, pa.string())),
             "lookup_identifier": packed["lookup_identifiers"],
             "source_queue_manager": packed["source_queue_managers"],
             "message_ordinal": packed["message_ordinals"].cast(pa.int64()),
@@ -202,7 +202,7 @@ class OperationColumns:
             **{name: _spread(self._sparse[name], kind, rows) for name, kind in _SPARSE.items()},
         }
         self._clear()
-        return pa.table(columns, schema=SCHEMAS[Part.OPERATIONS])
+        return pa.table(columns, schema=TABLES[Part.OPERATIONS])
 
 
 _ENTRY_COLUMNS: Final = (
@@ -238,7 +238,8 @@ def _signed(value: int) -> int:
 
 
 def _repeated(value: int, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, pa.int32()), count)
+    whole = value.to_bytes(4, "little") * count
+    return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(whole)])
 
 
 def _packed(parts: Sequence[bytes | memoryview], kind: pa.DataType, rows: int) -> pa.Array:

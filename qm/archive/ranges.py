@@ -32,6 +32,7 @@ from qm.archive.schema import (
     METADATA_SCHEMA,
     SCHEMA_VERSION,
     SCHEMAS,
+    TABLES,
     Part,
 )
 from qm.archive.source import ArchiveSource
@@ -322,12 +323,14 @@ class _PartFile:
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, "w"), _BUFFERED_BYTES)
         self._writer = pq.ParquetWriter(
             self._stream,
-            SCHEMAS[part].with_metadata(metadata),
+            TABLES[part],
             compression=_COMPRESSION,
             use_dictionary=_DICTIONARY_COLUMNS[part],
             write_statistics=[name for name in SCHEMAS[part].names if name in _STATISTICS],
+            store_schema=False,  # it is that of the file; TABLES is nobody else's business
             **_OPTIONS.get(part, {}),
         )
+        self._writer.add_key_value_metadata(metadata)
 
     def write(self, table: pa.Table) -> None:
         """Append a row group."""

@@ -101,6 +101,21 @@ SCHEMAS: Final[dict[Part, pa.Schema]] = {
     ),
 }
 
+_DICTIONARIES: Final = {"operation": pa.uint8(), "queue": pa.int32()}
+"""Of operations, with the type of their places: Arrow writes them without looking at the texts."""
+TABLES: Final[dict[Part, pa.Schema]] = {
+    **SCHEMAS,
+    Part.OPERATIONS: pa.schema(
+        [
+            field.with_type(pa.dictionary(_DICTIONARIES[field.name], field.type))
+            if field.name in _DICTIONARIES
+            else field
+            for field in SCHEMAS[Part.OPERATIONS]
+        ]
+    ),
+}
+"""What is handed to Arrow. Files are the same as with SCHEMAS."""
+
 ADDED: Final[dict[Part, dict[str, int]]] = {
     Part.OPERATIONS: {"body_ordinal": 2},
     Part.ENTRIES: {"data_blake3": 3},
