@@ -22,6 +22,9 @@ BUSY_SHARE: Final = 0.2
 """Of a core, in the loop's thread: a node that uses more has better things to do than to export."""
 LOOK_EVERY_S: Final = 0.25
 """At its share of a core; in less it says nothing."""
+QUIET_S: Final = 2.0
+"""Below its share so long, it is busy no more: in a gap between two pieces of work nothing begins
+that the second one would have to wait for."""
 OTHERS_ASKED_EVERY_S: Final = 1.0
 """What they wrote, while a range waits for it."""
 REPORT_WAIT_S: Final = 600.0

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from qm.archive.limits import BUSY_SHARE, LOOK_EVERY_S
+from qm.archive.limits import BUSY_SHARE, LOOK_EVERY_S, QUIET_S
 
 
 class Quiet:
@@ -21,16 +21,22 @@ class Quiet:
         self._wait_s = wait_s
         self._held_max = held_max
         self._looked_at, self._looked_cpu_s = now(), cpu_s()
-        self.is_busy = False
-        """At the last look."""
+        self._busy_at: float | None = None
+        """The last look that saw it busy."""
         self._due_since: float | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """It was, at the last look or shortly before."""
+        return self._busy_at is not None and self._looked_at - self._busy_at < QUIET_S
 
     def look(self) -> None:
         """See what this node did since the last look."""
         now, cpu_s = self._now(), self._cpu_s()
         if now - self._looked_at >= LOOK_EVERY_S:
             share = (cpu_s - self._looked_cpu_s) / (now - self._looked_at)
-            self.is_busy = share >= BUSY_SHARE
+            if share >= BUSY_SHARE:
+                self._busy_at = now
             self._looked_at, self._looked_cpu_s = now, cpu_s
 
     def nothing_due(self) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec import structs
 
 from qm.archive.checkpoints import CheckpointTurns
-from qm.archive.limits import BUSY_SHARE, LOOK_EVERY_S
+from qm.archive.limits import BUSY_SHARE, LOOK_EVERY_S, QUIET_S
 from qm.archive.quiet import Quiet
 from tests.unit.archive.world import CONFIG, archiver_of, check_chain
 from tests.unit.model.world import packet
@@ -39,8 +39,18 @@ def test_a_range_waits_until_the_node_is_quiet() -> None:
     world = World()
     world.go_on(1.0, 2 * BUSY_SHARE)
     assert world.is_awaited()
-    world.go_on(1.0, BUSY_SHARE / 2)
+    world.go_on(QUIET_S, BUSY_SHARE / 2)
     assert not world.is_awaited()
+
+
+def test_a_gap_between_two_pieces_of_work_is_not_quiet() -> None:
+    world = World()
+    for _ in range(3):
+        world.go_on(1.0, 2 * BUSY_SHARE)
+        world.go_on(LOOK_EVERY_S, 0.0)
+        assert world.is_awaited()
+        world.go_on(QUIET_S / 2, 0.0)
+        assert world.is_awaited()
 
 
 def test_a_moment_says_nothing() -> None:
