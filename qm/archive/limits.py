@@ -6,7 +6,7 @@ ROWS_PER_READ: Final = 32
 """Kept rows read at once: a row of an entry with 4,096 effects has 200 KiB."""
 ROW_GROUP_BYTES: Final = 8 << 20
 """Of entries' data in memory before a row group is written."""
-ROW_GROUP_ROWS: Final = 131_072
+ROW_GROUP_ROWS: Final = 65_536
 """Of entries or operations, likewise; about 100 bytes each."""
 ACK_MARKS_WAITING_MAX: Final = 65_536
 """Ack marks that wait for a range; the oldest go first."""

@@ -145,7 +145,7 @@ class ArchiveSection(Section, frozen=True, kw_only=True):
     of every node, for three times the bytes and the work."""
     range_entries: Positive = 65_536
     """A range is written when it has so many log entries,"""
-    range_mb: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 32
+    range_mb: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 128
     """or so much data,"""
     range_s: Positive = 60
     """or when its first entry is so old;"""

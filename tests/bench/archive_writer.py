@@ -63,7 +63,7 @@ TRANSACTIONAL_QUEUES: Final = 3
 BATCH: Final = 256
 """Messages per entry."""
 ENTRIES_PER_RUN: Final = 16
-RANGE_BYTES: Final = 32 << 20
+RANGE_BYTES: Final = 128 << 20
 RANGE_ENTRIES: Final = 65_536
 CHECKPOINT_BYTES: Final = 256 << 20
 MARKS: Final = 4
