@@ -45,7 +45,7 @@ from qm.archive.resuming import find_exported
 from qm.archive.source import ArchiveSource, LogGone, LogHold
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
-from qm.store.kept import EffectsKeeper, Exported, total_bytes_of, unpack_kept
+from qm.store.kept import EffectsKeeper, Exported, place_of, total_bytes_of
 
 logger = logging.getLogger(__name__)
 
@@ -233,7 +233,7 @@ class Archiver:
             if keeper.exported.upto < keeper.newest_index:  # nobody archived until now
                 keeper.move(structs.replace(keeper.exported, upto=keeper.newest_index), [])
         else:
-            self._exported_total = total_bytes_of(row[1]) - unpack_kept(*row).data_bytes
+            self._exported_total = total_bytes_of(row[1]) - place_of(*row)[1]
         self._behind_since = self._loop.time()
         self._turns.begin(self._exported_total)
         self._keeper = keeper

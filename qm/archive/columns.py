@@ -19,7 +19,7 @@ from qm.archive.schema import SCHEMAS, TABLES, Part
 from qm.model.effects import EffectKind
 from qm.store.audit import QueueContents
 from qm.store.chain import chained
-from qm.store.kept import KeptEntry
+from qm.store.kept_entry import KeptEntry
 
 _NAMES: Final = pa.array(["", *(kind.name.lower() for kind in EffectKind)])
 """By value of EffectKind, which count from 1."""

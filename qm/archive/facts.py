@@ -16,7 +16,7 @@ from qm.model.commands import AuditMark, Command, CommandBatch, EdgeBatch
 from qm.model.effects import EffectKind
 from qm.names.guid import GUID_SIZE_BYTES, guid_text
 from qm.store.codec import decode_entry, packet_spans
-from qm.store.kept import KeptEntry
+from qm.store.kept_entry import KeptEntry
 from qm.wire.peek import is_transactional, peek_destination, peek_head, peek_transaction
 from qm.wire.queue_name import QUEUE_TYPE_DIRECT, QUEUE_TYPE_PUBLIC
 

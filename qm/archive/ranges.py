@@ -36,7 +36,8 @@ from qm.archive.schema import (
     Part,
 )
 from qm.archive.source import ArchiveSource
-from qm.store.kept import Exported, KeptEntry, place_of, unpack_kept
+from qm.store.kept import Exported, place_of
+from qm.store.kept_entry import KeptEntry, unpack_kept
 
 _DICTIONARY_COLUMNS: Final = {
     Part.ENTRIES: ["group", "term", "leader"],

@@ -126,6 +126,8 @@ class PositionRun(NamedTuple):
     """Of POSITION."""
     rows: Iterable[bytes]
     """Whole POSITION_ROWs, one or several in each element, in the order of the keys."""
+    queue_ids: Collection[int]
+    """Of the keys, at least."""
 
 
 class SequenceSeen(msgspec.Struct, frozen=True, gc=False):
@@ -187,12 +189,17 @@ class Applied(msgspec.Struct, gc=False):
         return len(self.columns.kinds) + sum([len(run.keys) for run in self.runs])
 
     def note(
-        self, kind: EffectKind, reason: int, keys: Collection[bytes], rows: Iterable[bytes]
+        self,
+        kind: EffectKind,
+        reason: int,
+        keys: Collection[bytes],
+        rows: Iterable[bytes],
+        queue_ids: Collection[int],
     ) -> None:
         """Append the same effect on many positions, at least one; see `PositionRun`. Neither keys
         nor rows change afterwards.
         """
-        self.runs.append(PositionRun(kind, reason, keys, rows))
+        self.runs.append(PositionRun(kind, reason, keys, rows, queue_ids))
 
 
 def no_effects() -> PositionEffects:

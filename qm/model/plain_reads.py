@@ -56,8 +56,11 @@ def read_plain(
     size = sum(sizes[:plain])
     ledger.state.delete_rows(Table.POSITION, row_keys)
     _settle(ledger, queue, keys, size)
-    ledger.applied.note(EffectKind.RECEIVED, MessageClass.ACK_RECEIVE, row_keys, (packed,))
-    return received_run(first_number, queue.record.queue_id, keys, packed, size)
+    queue_id = queue.record.queue_id
+    ledger.applied.note(
+        EffectKind.RECEIVED, MessageClass.ACK_RECEIVE, row_keys, (packed,), (queue_id,)
+    )
+    return received_run(first_number, queue_id, keys, packed, size)
 
 
 def _plain(

@@ -334,7 +334,8 @@ class PlainRun:
             ledger.counters.sequential_id, ledger.counters.total_bytes = sequential_id, total_bytes
             ledger.state.put_rows(Table.POSITION, rows)
             ledger.state.retain_bodies(self._command.body_index, self._bodies)
-            ledger.applied.note(EffectKind.ARRIVED, 0, rows.keys(), rows.values())
+            applied = ledger.applied
+            applied.note(EffectKind.ARRIVED, 0, rows.keys(), rows.values(), applied.woken_queue_ids)
             self._rows, self._bodies = {}, []
         return self._rows, self._bodies
 

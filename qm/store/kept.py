@@ -3,7 +3,9 @@
 Effects cannot be had again without replaying, so their rows lie in the same WriteBatch as the state
 that they belong to: recovery replays what the state lacks, and that makes the missing rows again
 (qm/archive/design.md, Effects survive a crash). They are local, and written only while somebody
-archives. Columns are packed as they are; nothing is done per message.
+archives. Nothing is done per message: effects lie there as apply has them, columns as columns, and
+runs as the keys and rows of their positions. Whoever exports cuts them (`qm.store.kept_entry`),
+which costs half of what hashing the entry does, but can wait until there is a core for it.
 
 EXPORTED says up to where the rows are needed no more. What a snapshot brings is its sender's, and
 is dropped before the state is used: a node exports what it applied itself.
@@ -21,7 +23,7 @@ from qm.model.records import Queue, decode
 from qm.model.rows import QUEUE_KEY
 from qm.model.state import Table
 from qm.store.chain import CHAIN_START, Link
-from qm.store.codec import array_bytes, array_of
+from qm.store.codec import array_bytes
 from qm.store.rocks import RocksState
 from raft.types import Entry
 
@@ -29,18 +31,23 @@ INDEX_KEY: Final = Struct(">Q")
 INDEX_END: Final = b"\xff" * (INDEX_KEY.size + 1)
 QUEUE_NAMES_MAX: Final = 65_536
 """Names in hand; beyond it all are dropped, and read again."""
-_VERSION: Final = 1
-_HEAD: Final = Struct("<BBBHHQQQ32s32sIIIQ")
-"""version u8, _NEEDS_COMMANDS | _IS_BLAKE3 u8, bytes of the name of the node that stamped it u8,
+_VERSION: Final = 2
+_VERSION_FIRST: Final = 1
+"""Runs were columns, too."""
+HEAD: Final = Struct("<BBBHHQQQ32s32sIIIQ")
+"""version u8, NEEDS_COMMANDS | IS_BLAKE3 u8, bytes of the name of the node that stamped it u8,
 names of queues u16, which columns have one value for all effects u16 (a bit each), term u64,
 cluster time ms u64, index of the DATA entry before u64, chain value before it, hash of the entry's
-data, their bytes u32, commands u32, effects u32, bytes of all entries that were kept up to it u64.
+data, their bytes u32, commands u32, effects that have columns u32, bytes of all entries that were
+kept up to it u64. Behind it that name, NAMEs, ends of commands u32, the columns, and the runs.
 """
-_NEEDS_COMMANDS: Final = 1
+NEEDS_COMMANDS: Final = 1
 """The entry's commands are needed to understand it."""
-_IS_BLAKE3: Final = 2
-_NAME: Final = Struct("<IH")
+IS_BLAKE3: Final = 2
+NAME: Final = Struct("<IH")
 """queue_id u32, bytes of its name u16."""
+RUN: Final = Struct("<BHI")
+"""kind u8, reason u16, positions u32; their keys and their rows follow."""
 _EXPORTED: Final = Struct(f"<QQ{len(CHAIN_START)}s")
 _TRANSACTIONAL: Final = (
     commands.TxCommit,
@@ -73,116 +80,27 @@ class Exported(msgspec.Struct, frozen=True, gc=False):
         return cls(upto, chain, restored_at)
 
 
-class KeptEntry(msgspec.Struct, frozen=True, gc=False):
-    """One row. Columns are little-endian as `qm.model.effects.PositionEffects` has them."""
-
-    index: int
-    needs_commands: bool
-    """Transactions, senders' sequences or an audit mark: the entry's own bytes say more."""
-    term: int
-    time_ms: int
-    """Cluster time."""
-    leader: str
-    """Node that stamped it."""
-    previous_index: int
-    chain_before: bytes
-    data_hash: bytes
-    is_blake3: bool
-    """Otherwise it is SHA-256."""
-    data_bytes: int
-    commands: int
-    count: int
-    """Effects."""
-    total_bytes: int
-    """Of all entries kept since archiving began, this one included."""
-    names: dict[int, str]
-    """Of the queues in `queue_ids`, by id."""
-    command_ends: memoryview
-    kinds: memoryview
-    queue_ids: memoryview
-    lookup_identifiers: memoryview
-    reasons: memoryview
-    message_ordinals: memoryview
-    source_queue_managers: memoryview
-    """16 bytes each."""
-    sizes_bytes: memoryview
-    body_indexes: memoryview
-    body_ordinals: memoryview
+WIDTHS: Final = (1, 4, 8, 2, 4, 16, 4, 8, 2)
+"""Bytes per effect of the columns, in the order that `_columns_of` has."""
 
 
-_WIDTHS: Final = (1, 4, 8, 2, 4, 16, 4, 8, 2)
-"""Bytes per effect of the columns from `kinds` on, in the order of the row."""
-_QUEUE_IDS: Final = 1
-"""Of the columns, `queue_ids`."""
-
-
-def _head_of(index: int, row: bytes) -> tuple[Any, ...]:
-    """Return a row's _HEAD. Raises ValueError for another version's."""
-    head = _HEAD.unpack_from(row)
-    if head[0] != _VERSION:
+def head_of(index: int, row: bytes) -> tuple[Any, ...]:
+    """Return what a row's HEAD says. Raises ValueError for another version's."""
+    head = HEAD.unpack_from(row)
+    if not _VERSION_FIRST <= head[0] <= _VERSION:
         raise ValueError(f"effects of entry {index} in version {head[0]}: upgrade this node")
     return head
 
 
 def place_of(index: int, row: bytes) -> tuple[int, int]:
-    """Return `previous_index` and `data_bytes` of a row. Raises as `unpack_kept`."""
-    *_, previous_index, _, _, data_bytes, _, _, _ = _head_of(index, row)
+    """Return `previous_index` and `data_bytes` of a KeptEntry. Raises as `head_of`."""
+    *_, previous_index, _, _, data_bytes, _, _, _ = head_of(index, row)
     return previous_index, data_bytes
-
-
-def unpack_kept(index: int, row: bytes) -> KeptEntry:
-    """Return a row's contents. Raises ValueError for another version's."""
-    _, flags, leader_bytes, name_count, uniform, *numbers = _head_of(index, row)
-    term, time_ms, previous, chain_before, hash_of_data, size, command_count, count, total = numbers
-    at = _HEAD.size + leader_bytes
-    leader = row[_HEAD.size : at].decode()
-    names = {}
-    for _ in range(name_count):
-        queue_id, length = _NAME.unpack_from(row, at)
-        at += _NAME.size + length
-        names[queue_id] = row[at - length : at].decode()
-    view, columns = memoryview(row), []
-    ends = view[at : at + 4 * command_count]
-    at += 4 * command_count
-    for k, width in enumerate(_WIDTHS):
-        if uniform >> k & 1:
-            columns.append(memoryview(row[at : at + width] * count))
-            at += width
-        else:
-            columns.append(view[at : at + width * count])
-            at += width * count
-    kinds, queue_ids, keys, reasons, ordinals, sources, sizes, *bodies = columns
-    return KeptEntry(
-        index=index,
-        needs_commands=bool(flags & _NEEDS_COMMANDS),
-        term=term,
-        time_ms=time_ms,
-        leader=leader,
-        previous_index=previous,
-        chain_before=chain_before,
-        data_hash=hash_of_data,
-        is_blake3=bool(flags & _IS_BLAKE3),
-        data_bytes=size,
-        commands=command_count,
-        count=count,
-        total_bytes=total,
-        names=names,
-        command_ends=ends,
-        kinds=kinds,
-        queue_ids=queue_ids,
-        lookup_identifiers=keys,
-        reasons=reasons,
-        message_ordinals=ordinals,
-        source_queue_managers=sources,
-        sizes_bytes=sizes,
-        body_indexes=bodies[0],
-        body_ordinals=bodies[1],
-    )
 
 
 def total_bytes_of(row: bytes) -> int:
     """Return `KeptEntry.total_bytes` of a row."""
-    total: int = _HEAD.unpack_from(row)[-1]
+    total: int = HEAD.unpack_from(row)[-1]
     return total
 
 
@@ -190,10 +108,6 @@ class EffectsKeeper:
     """Writes EFFECTS rows. Made anew when the state becomes another one."""
 
     def __init__(self, state: RocksState) -> None:
-        # Only who archives loads numpy, which pyarrow loads as well.
-        from qm.store.cutting import columns_of_runs
-
-        self._columns_of_runs = columns_of_runs
         self._state = state
         self._names: dict[int, bytes] = {}
         newest = state.scan(Table.EFFECTS, b"", INDEX_END, 1, backward=True)
@@ -221,15 +135,15 @@ class EffectsKeeper:
         needs_commands = bool(applied.incoming_sequences) or any(
             map(_is_transactional, batch.commands)
         )
-        command_ends = applied.columns.command_ends
-        columns, uniform, count = self._packed_columns(applied)
-        ids = array_of("I", columns[_QUEUE_IDS])
-        names = [self._name(one) for one in sorted({*ids})]
-        head = _HEAD.pack(
+        effects, runs = applied.columns, applied.runs
+        count = len(effects.kinds)
+        columns, uniform = _packed(_columns_of(effects), count) if count else ([], 0)
+        queue_ids = {*effects.queue_ids}.union(*[run.queue_ids for run in runs])
+        head = HEAD.pack(
             _VERSION,
-            _NEEDS_COMMANDS * needs_commands | _IS_BLAKE3 * link.is_blake3,
+            NEEDS_COMMANDS * needs_commands | IS_BLAKE3 * link.is_blake3,
             len(leader),
-            len(names),
+            len(queue_ids),
             uniform,
             entry.term,
             applied.now_ms,
@@ -237,34 +151,18 @@ class EffectsKeeper:
             link.before,
             link.data_hash,
             len(entry.data),
-            len(command_ends),
+            len(effects.command_ends),
             count,
             self.total_bytes,
         )
-        row = b"".join((head, leader, *names, array_bytes(command_ends), *columns))
-        self._state.put(Table.EFFECTS, INDEX_KEY.pack(entry.index), row)
+        parts = [head, leader, *map(self._name, sorted(queue_ids))]
+        parts += (array_bytes(effects.command_ends), *columns)
+        for run in runs:
+            parts.append(RUN.pack(run.kind, run.reason, len(run.keys)))
+            parts += run.keys
+            parts += run.rows
+        self._state.put(Table.EFFECTS, INDEX_KEY.pack(entry.index), b"".join(parts))
         self.newest_index = entry.index
-
-    def _packed_columns(self, applied: Applied) -> tuple[list[bytes], int, int]:
-        """Return the columns of a row, those with one value for all effects as that value; which
-        they are; and how many effects there were.
-
-        Mostly an entry is a run of arrivals, or of receives, of one queue.
-        """
-        packed = _columns_of(applied.columns) if applied.columns.kinds or not applied.runs else []
-        if applied.runs:
-            cut = self._columns_of_runs(applied.runs)
-            packed = (
-                [b"".join(column) for column in zip(packed, cut, strict=True)] if packed else cut
-            )
-        count, uniform = len(packed[0]), 0
-        if count > 1:
-            for k, width in enumerate(_WIDTHS):
-                first = packed[k][:width]
-                if packed[k] == first * count:
-                    packed[k] = first
-                    uniform |= 1 << k
-        return packed, uniform, count
 
     def _name(self, queue_id: int) -> bytes:
         """Return id and name of a queue, as a row has them.
@@ -276,7 +174,7 @@ class EffectsKeeper:
         if name is None:
             row = self._state.get_before_or_now(Table.QUEUE, QUEUE_KEY.pack(queue_id))
             text = b"" if row is None else decode(Queue, row).pathname.encode()
-            name = self._names[queue_id] = _NAME.pack(queue_id, len(text)) + text
+            name = self._names[queue_id] = NAME.pack(queue_id, len(text)) + text
         return name
 
     def move(self, exported: Exported, indexes: list[int]) -> None:
@@ -286,6 +184,17 @@ class EffectsKeeper:
         self.exported = exported
         self._state.put(Table.EXPORTED, b"", exported.pack())
         self._state.delete_rows(Table.EFFECTS, [INDEX_KEY.pack(index) for index in indexes])
+
+
+def _packed(columns: list[bytes], count: int) -> tuple[list[bytes], int]:
+    """Return columns, those with one value for all effects as that value; and which they are."""
+    uniform = 0
+    for k, width in enumerate(WIDTHS if count > 1 else ()):
+        first = columns[k][:width]
+        if columns[k] == first * count:
+            columns[k] = first
+            uniform |= 1 << k
+    return columns, uniform
 
 
 def _columns_of(effects: PositionEffects) -> list[bytes]:
