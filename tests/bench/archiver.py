@@ -1,16 +1,18 @@
 """What archiving costs a cluster: `python -m tests.bench.archiver`.
 
 Two clusters of three node processes, alike but for `[archive]`, which is a folder on the same disk.
-They take turns within each round, in changing order: 1 KiB messages in and out, then a rest. Every
-figure is the median of the rounds. Prints JSON and writes it to build/bench-archiver.json.
+In each round 1 KiB messages go in and out of both, half a second of the one in turn with half a
+second of the other; then both rest. Every figure is the median of the rounds. Prints JSON and
+writes it to build/bench-archiver.json.
 
 archiver_throughput_cost  share of messages per second, in and out, that archiving takes
 archiver_cpu_cost         share of the nodes' CPU time per message that it adds; what is exported
                           after the load is in it
 
-By default a run is a burst, of which ranges wait for the end, as long as the configuration lets
-them. `--busy-wait-s 0 --messages 120000` is a load that outlasts that (`measure_saturated`, and
-archiver_saturated_throughput_cost of `make bench-spark`).
+By default a round is a burst, of which ranges wait for the end, as long as the configuration lets
+them. `--saturated` is a load that outlasts that (archiver_saturated_throughput_cost of
+`make bench-spark`): ranges are exported at once, and whole runs take turns, since an export would
+fall into the other side's turns, too.
 """
 
 import argparse
@@ -20,21 +22,27 @@ import statistics
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.bench.cluster import Cluster, Figures
+from tests.bench.cluster import Cluster, Figures, Load
+from tests.bench.cluster_load import Work
 from tests.bench.cluster_nodes import Nodes
 
-MESSAGES: Final = 40_000
-ROUNDS: Final = 21
-"""Odd. One alone tells nothing: a ratio wanders by a tenth on a machine that is shared."""
+MESSAGES: Final = 120_000
+"""So many that every run has a flush of the state, which may take half a second."""
+ROUNDS: Final = 11
+"""Odd."""
 BUSY_WAIT_S: Final = 60
 """As the configuration has it."""
-SATURATED_MESSAGES: Final = 120_000
-SATURATED_ROUNDS: Final = 15
+TURN_S: Final = 0.5
+"""A machine that is shared may give half as much CPU in one second as in the next, and both sides
+are to have the same of it."""
+DRAIN_S: Final = 0.1
+"""Between turns, for what is in flight. That is nobody's time, so rates are a little too high, on
+both sides alike."""
 REST_S: Final = 4.0
 """After each run, on both sides: what is due is exported then, if not before."""
 NETWORKS: Final = ("127.0.21", "127.0.22")
@@ -63,28 +71,11 @@ class Side:
     """One of the two clusters."""
 
     def __init__(self, nodes: Nodes, messages: int) -> None:
-        self._nodes = nodes
-        self._messages = messages
-        self._cluster = Cluster(nodes, messages)
+        self.nodes = nodes
+        self.cluster = Cluster(nodes, messages)
 
-    def warm_up(self) -> None:
-        self._cluster.warm_up()
 
-    def run(self) -> Figures:
-        """Let the messages in and out; return their rate and what they cost the nodes."""
-        nodes, cluster = self._nodes, self._cluster
-        cpu_s = nodes.cpu_s()
-        published = cluster.publish(nodes.leader(), self._messages)
-        received = cluster.receive(self._messages)
-        time.sleep(REST_S)
-        spent_s = nodes.cpu_s() - cpu_s
-        seconds = published.seen.seconds + received.seen.seconds
-        return {
-            "msgs_per_s": self._messages / seconds,
-            "publish_msgs_per_s": self._messages / published.seen.seconds,
-            "receive_msgs_per_s": self._messages / received.seen.seconds,
-            "cpu_us_per_msg": spent_s / self._messages * 1e6,
-        }
+Sides = dict[str, Side]
 
 
 def measure(
@@ -92,21 +83,22 @@ def measure(
     messages: int = MESSAGES,
     rounds: int = ROUNDS,
     bodies: str = "full",
-    busy_wait_s: int = BUSY_WAIT_S,
+    is_saturated: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Figures:
-    """Measure in rounds; return medians, flat keys."""
+    """Measure in rounds; return medians, flat keys. `is_saturated`: see above."""
     found: dict[str, list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory(prefix="quorate-bench-") as folder:
         plain = Nodes(Path(folder) / "plain", NETWORKS[0])
+        busy_wait_s = 0 if is_saturated else BUSY_WAIT_S
         archiving = ArchivingNodes(Path(folder) / "archiving", NETWORKS[1], bodies, busy_wait_s)
         with plain, archiving:
             sides = {"plain": Side(plain, messages), "archiving": Side(archiving, messages)}
             for side in sides.values():
-                side.warm_up()
+                side.cluster.warm_up()
             for number in range(rounds):
-                order = list(sides.items())[:: 1 if number % 2 else -1]
-                round_ = {name: side.run() for name, side in order}
+                order = dict(list(sides.items())[:: 1 if number % 2 else -1])
+                round_ = _round(order, messages, is_saturated=is_saturated)
                 _compare(found, round_)
                 say(f"round {number + 1}: {json.dumps(round_)}")
             exported = sum(path.stat().st_size for path in archiving.archive.rglob("*.parquet"))
@@ -117,9 +109,51 @@ def measure(
     }
 
 
-def measure_saturated(say: Callable[[str], None] = lambda text: None) -> Figures:
-    """Measure what a load costs that outlasts all waiting: every range is exported during it."""
-    return measure(messages=SATURATED_MESSAGES, rounds=SATURATED_ROUNDS, busy_wait_s=0, say=say)
+def _round(sides: Sides, messages: int, *, is_saturated: bool) -> dict[str, Figures]:
+    if not is_saturated:
+        return _loaded(sides, messages, TURN_S)
+    figures: dict[str, Figures] = {}
+    for name, side in sides.items():
+        figures |= _loaded({name: side}, messages, sys.maxsize)
+    return figures
+
+
+def _loaded(sides: Sides, messages: int, turn_s: float) -> dict[str, Figures]:
+    """Let the messages in and out, in turns so long, then rest; return rates and what they cost."""
+    before = {name: side.nodes.cpu_s() for name, side in sides.items()}
+    publishing = _in_turns(
+        {name: side.cluster.sending(side.nodes.leader(), messages) for name, side in sides.items()},
+        turn_s,
+    )
+    receiving = _in_turns(
+        {name: side.cluster.receiving(messages) for name, side in sides.items()}, turn_s
+    )
+    time.sleep(REST_S)
+    return {
+        name: {
+            "msgs_per_s": messages / (publishing[name] + receiving[name]),
+            "publish_msgs_per_s": messages / publishing[name],
+            "receive_msgs_per_s": messages / receiving[name],
+            "cpu_us_per_msg": (side.nodes.cpu_s() - before[name]) / messages * 1e6,
+        }
+        for name, side in sides.items()
+    }
+
+
+def _in_turns(works: dict[str, Work], turn_s: float) -> dict[str, float]:
+    """Do it, one at a time; return the seconds that each took."""
+    loads = {name: Load(work) for name, work in works.items()}
+    waiting = deque(loads.values())
+    begun: set[Load] = set()
+    while waiting:
+        load = waiting.popleft()
+        load.resume() if load in begun else load.begin()
+        begun.add(load)
+        if not load.is_over(turn_s):
+            load.pause()
+            time.sleep(DRAIN_S)
+            waiting.append(load)
+    return {name: load.result().seconds for name, load in loads.items()}
 
 
 def _compare(found: dict[str, list[float]], round_: dict[str, Figures]) -> None:
@@ -139,22 +173,20 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=MESSAGES, help="of each run")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--bodies", choices=("none", "digest", "full"), default="full")
-    parser.add_argument(
-        "--busy-wait-s", type=int, default=BUSY_WAIT_S, help="0: export while the load lasts"
-    )
+    parser.add_argument("--saturated", action="store_true", help="export while the load lasts")
     options = parser.parse_args()
     report: Figures = {
         "cpus": os.cpu_count() or 0,
         "load_average_before": round(os.getloadavg()[0], 1),
         "messages": options.messages,
         "rounds": options.rounds,
-        "busy_wait_s": options.busy_wait_s,
+        "is_saturated": options.saturated,
     }
     report |= measure(
         messages=options.messages,
         rounds=options.rounds,
         bodies=options.bodies,
-        busy_wait_s=options.busy_wait_s,
+        is_saturated=options.saturated,
         say=lambda text: print(text, file=sys.stderr, flush=True),
     )
     text = json.dumps(report, indent=1)

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -47,7 +48,7 @@ Figures = dict[str, float]
 
 
 class Load:
-    """A load process, connected and waiting; leaving the context waits for its end."""
+    """A load process, connected and waiting."""
 
     def __init__(self, work: Work) -> None:
         self._process = subprocess.Popen(
@@ -59,13 +60,47 @@ class Load:
         assert self._process.stdout is not None
         if self._process.stdout.readline() != "ready\n":
             raise RuntimeError(f"a load process ended before its load: {work}")
+        self._paused_s = 0.0
+        self._paused_at: float | None = None
+
+    def begin(self) -> None:
+        """Let it work."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+
+    def pause(self) -> None:
+        """Stop it where it is; what it has in flight goes on."""
+        self._process.send_signal(signal.SIGSTOP)
+        self._paused_at = time.perf_counter()
+
+    def resume(self) -> None:
+        """Let it go on."""
+        assert self._paused_at is not None
+        self._paused_s += time.perf_counter() - self._paused_at
+        self._process.send_signal(signal.SIGCONT)
+
+    def is_over(self, wait_s: float) -> bool:
+        """Whether it has ended, or does so in that time."""
+        try:
+            self._process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def result(self) -> Seen:
+        """Wait for its end; return what it saw, without its pauses."""
+        said, _ = self._process.communicate()
+        if self._process.returncode:
+            raise RuntimeError("a load process failed")
+        seen = msgspec.json.decode(said, type=Seen)
+        seen.seconds -= self._paused_s
+        return seen
 
     def run(self) -> Seen:
         """Let it work; return what it saw."""
-        said, _ = self._process.communicate("go\n")
-        if self._process.returncode:
-            raise RuntimeError("a load process failed")
-        return msgspec.json.decode(said, type=Seen)
+        self.begin()
+        return self.result()
 
 
 class Cluster:
@@ -108,7 +143,13 @@ class Cluster:
         return found
 
     def publish(self, node: DevNode, messages: int, *, rate_per_s: float = 0.0) -> "Measured":
-        work = Sending(
+        return self._measured(self.sending(node, messages, rate_per_s=rate_per_s))
+
+    def receive(self, messages: int, *, commits: bool = False) -> "Measured":
+        return self._measured(self.receiving(messages, commits=commits))
+
+    def sending(self, node: DevNode, messages: int, *, rate_per_s: float = 0.0) -> Sending:
+        return Sending(
             host=node.host,
             target=self._target,
             sessions=SESSIONS,
@@ -116,12 +157,11 @@ class Cluster:
             body_bytes=BODY_BYTES,
             rate_per_s=rate_per_s,
         )
-        return self._measured(work)
 
-    def receive(self, messages: int, *, commits: bool = False) -> "Measured":
+    def receiving(self, messages: int, *, commits: bool = False) -> Receiving:
         tls = self._nodes.tls
         self._receivers += 1
-        work = Receiving(
+        return Receiving(
             endpoint=self._nodes.leader().api,
             authority=str(tls.authority),
             certificate=str(tls.certificate),
@@ -131,7 +171,6 @@ class Cluster:
             messages=messages,
             commits_confirms=commits,
         )
-        return self._measured(work)
 
     def mix(self) -> Figures:
         """Measure the many queues; what it sends stays there, so it comes after every round."""

@@ -218,7 +218,7 @@ def report_of(options: argparse.Namespace) -> dict[str, float]:
     if options.archiver:
         cost = archiver.measure(say=say)
         figures |= {name: cost[name] for name in ("archiver_throughput_cost", "archiver_cpu_cost")}
-        saturated = archiver.measure_saturated(say=say)
+        saturated = archiver.measure(is_saturated=True, say=say)
         figures["archiver_saturated_throughput_cost"] = saturated["archiver_throughput_cost"]
     figures["heap_mib"] = memory_mib
     figures["operations"] = size
