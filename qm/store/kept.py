@@ -4,8 +4,8 @@ Effects cannot be had again without replaying, so their rows lie in the same Wri
 that they belong to: recovery replays what the state lacks, and that makes the missing rows again
 (qm/archive/design.md, Effects survive a crash). They are local, and written only while somebody
 archives. Nothing is done per message: effects lie there as apply has them, columns as columns, and
-runs as the keys and rows of their positions. Whoever exports cuts them (`qm.store.kept_entry`),
-which costs half of what hashing the entry does, but can wait until there is a core for it.
+runs as the keys and rows of their positions. Whoever exports cuts those (`qm.store.kept_entry`):
+that costs more than all else here, and can wait until there is a core for it.
 
 EXPORTED says up to where the rows are needed no more. What a snapshot brings is its sender's, and
 is dropped before the state is used: a node exports what it applied itself.

@@ -281,10 +281,10 @@ class Writer:
         self._total = done.total_bytes
         self.acks = [ack for ack in self.acks if ack[3] > last]
         self.ranges += 1
-        self._checkpoint_if_due(keeper.total_bytes)
 
-    def _checkpoint_if_due(self, total_bytes: int) -> None:
+    def checkpoint_if_due(self) -> None:
         """Write the state under the name of one node, as that one whose turn it is does."""
+        total_bytes = self._source.keeper().total_bytes
         if not self._turns.is_due(total_bytes):
             return
         name = self._names[self.checkpoints % len(self._names)]
@@ -412,6 +412,7 @@ def _drive(
         if traffic.operations >= (progress.marks + 1) * (operations // MARKS):
             progress.marks += 1
             _mark(node, writer, progress.marks)
+        writer.checkpoint_if_due()
         if writer.is_due:
             _export(node, writer)
     is_all = traffic.operations >= operations
