@@ -58,6 +58,21 @@ async def all_exported(nodes: Harness, archive: Path) -> int:
     return index
 
 
+def prompt(
+    archive: Path, *, range_entries: int = 65_536, checkpoint_mb: int = 256
+) -> ArchiveSection:
+    """Return a configuration that exports at once: nodes of a test share one loop, so that each of
+    them looks as busy as all together.
+    """
+    return ArchiveSection(
+        url=str(archive),
+        range_s=1,
+        busy_wait_s=0,
+        range_entries=range_entries,
+        checkpoint_mb=checkpoint_mb,
+    )
+
+
 async def mark(nodes: Harness, number: int) -> None:
     """Have all nodes prove their state."""
     leader = await nodes.leader()
@@ -69,7 +84,7 @@ async def archived_load(archive: Path, folder: Path) -> Verdict:
 
     `folder`: for the clients' history.
     """
-    section = ArchiveSection(url=str(archive), range_s=1, range_entries=150, checkpoint_mb=1)
+    section = prompt(archive, range_entries=150, checkpoint_mb=1)
     async with clients(3, with_sections(archive=section)) as made:
         nodes = made.harness
         senders = [[(node.host, MSMQ_PORT)] for node in await nodes.followers()]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from qm.archive.schema import Part
 from qm.model.commands import OpenClient
-from qm.node.config import ArchiveSection
-from tests.cluster.archives import all_exported, exported_upto, manifests, table
+from tests.cluster.archives import all_exported, exported_upto, manifests, prompt, table
 from tests.cluster.harness import HarnessNode, cluster, run, until, with_sections
 from tests.cluster.test_membership import join
 
@@ -29,7 +28,7 @@ def test_a_node_serves_while_its_archive_is_away_and_exports_all_afterwards(
     archive.write_bytes(b"in the way")
 
     async def scenario() -> None:
-        section = ArchiveSection(url=str(archive), range_s=1)
+        section = prompt(archive)
         async with cluster(1, change=with_sections(archive=section)) as nodes:
             leader = await nodes.leader()
             await propose(leader, "before")
@@ -59,7 +58,7 @@ def test_a_node_that_lost_its_disk_exports_under_its_next_incarnation(tmp_path: 
     archive, lost_name = tmp_path / "archive", list[str]()
 
     async def scenario() -> None:
-        section = ArchiveSection(url=str(archive), range_s=1)
+        section = prompt(archive)
         async with cluster(3, change=with_sections(archive=section)) as nodes:
             (lost, _) = await nodes.followers()
             lost_name.append(lost.name)
@@ -89,7 +88,7 @@ def test_another_node_writes_data_when_the_one_whose_turn_it_is_has_gone(tmp_pat
     archive, gone_name = tmp_path / "archive", list[str]()
 
     async def scenario() -> None:
-        section = ArchiveSection(url=str(archive), range_s=1, busy_wait_s=0)
+        section = prompt(archive)
         async with cluster(3, change=with_sections(archive=section)) as nodes:
             first, _ = sorted(await nodes.followers(), key=lambda node: node.name)
             gone_name.append(first.name)

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from qm.node.config import ArchiveSection
 from spark.compact import CompactOptions, run_compaction
 from spark.store import ArchiveStore
-from tests.cluster.archives import all_exported, mark
+from tests.cluster.archives import all_exported, mark, prompt
 from tests.cluster.harness import cluster, run, with_sections
 from tests.cluster.test_refounding import SENT, TAKEN, fill, join, lose, qm, received, written
 
@@ -18,7 +17,7 @@ def test_a_compacted_base_is_a_cluster_of_three_nodes_again(
 ) -> None:
     async def scenario() -> None:
         archive = tmp_path / "archive"
-        section = ArchiveSection(url=str(archive), range_s=1, range_entries=100)
+        section = prompt(archive, range_entries=100)
         prepared = with_sections(archive=section)
         async with cluster(3, folder=tmp_path / "nodes", change=prepared) as nodes:
             left = await fill(nodes)
