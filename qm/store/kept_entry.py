@@ -56,7 +56,7 @@ class KeptEntry(msgspec.Struct, frozen=True, gc=False):
     total_bytes: int
     """Of all entries kept since archiving began, this one included."""
     names: dict[int, str]
-    """Of the queues in `queue_ids`, by id."""
+    """Of the queues in `queue_ids`, at least, by id."""
     command_ends: memoryview
     kinds: memoryview
     queue_ids: memoryview
