@@ -161,7 +161,7 @@ def _replays(
     for manifest, end in ends_of_files(spark, store, ranges, low, upto):
         if end.mark:
             lasts[manifest.group] = max(end.mark, lasts.get(manifest.group, 0))
-    most = spark.sparkContext.defaultParallelism
+    slots = spark.sparkContext.defaultParallelism
     begin = min((base.index for base in bases), default=0)
     checkpoints, problems = find_checkpoints(store, cluster, begin)
     replays = _Replays()
@@ -169,7 +169,7 @@ def _replays(
         base = newest([base for base in bases if base.group == group], last)
         start = None if base is None else Start.of_base(base)
         plan = ReplayPlan(url=store.url, group=group, start=start, upto=last)
-        pieces = replay_in_pieces(spark, plan, ranges, checkpoints, most)
+        pieces = replay_in_pieces(spark, plan, ranges, checkpoints, slots)
         replays.of_groups[group] = pieces.replayed
         problems += pieces.problems
         if pieces.replayed.problem:

@@ -221,8 +221,8 @@ def _built_once(
     _stage(spark, "replay")
     start = None if found.old is None else Start.of_base(found.old)
     plan = ReplayPlan(url=store.url, group=GROUP, start=start, upto=end.index, output=folder)
-    most = spark.sparkContext.defaultParallelism
-    pieces = replay_in_pieces(spark, plan, found.ranges, checkpoints, most)
+    slots = spark.sparkContext.defaultParallelism
+    pieces = replay_in_pieces(spark, plan, found.ranges, checkpoints, slots)
     replayed, known = pieces.replayed, found.ranges.problems
     known += [problem for problem in pieces.problems if problem not in known]
     base = _base_of(found.cluster, found.low, replayed)

@@ -5,16 +5,17 @@ the same digest; if one is not, all is replayed once more, in one piece.
 """
 
 import logging
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 
 from msgspec import structs
 from pyspark.sql import SparkSession
 
 from qm.archive.checkpoints import Checkpoint
 from spark.checkpoints import problem_of, start_of
+from spark.cuts import Cutting
 from spark.files import FileProblem
 from spark.ranges import Ranges
 from spark.replay import Replayed, ReplayPlan, run_replays
@@ -38,16 +39,21 @@ def replay_in_pieces(
     plan: ReplayPlan,
     ranges: Ranges,
     checkpoints: Sequence[Checkpoint],
-    most: int,
+    slots: int,
 ) -> Pieces:
-    """Replay in at most that many pieces. `plan`: the whole, without files."""
+    """Replay on so many slots. `plan`: the whole, without files."""
     low = plan.start.index if plan.start is not None else 0
-    own = [one for one in checkpoints if one.group == plan.group]
-    chosen = choose(own, ranges.entry_bytes(plan.group, low, plan.upto), low, plan.upto, most)
+    inside = {
+        one.index: one
+        for one in reversed(checkpoints)
+        if one.group == plan.group and low < one.index < plan.upto
+    }
+    cutting = Cutting(ranges.entry_bytes(plan.group, low, plan.upto), plan.upto, slots)
+    chosen = cutting.choose([inside[index] for index in sorted(inside)])
     problems: list[FileProblem] = []
     if chosen:
         logger.info("replaying in %d pieces", len(chosen) + 1)
-        results = run_replays(spark, _cut(plan, ranges, chosen))
+        results = _run(spark, _cut(plan, ranges, chosen), cutting.order(chosen))
         problems = _refuted(chosen, results)
         if not problems:
             return Pieces(_joined(results), chosen)
@@ -56,29 +62,10 @@ def replay_in_pieces(
     return Pieces(run_replays(spark, [whole])[0], problems=problems)
 
 
-def choose(
-    checkpoints: Sequence[Checkpoint],
-    bytes_upto: Callable[[int], float],
-    low: int,
-    upto: int,
-    most: int,
-) -> list[Checkpoint]:
-    """Return where to cut (low, upto] so that at most so many pieces have about as much log each.
-
-    `bytes_upto`: of log above `low`, up to an index.
-    """
-    inside = {one.index: one for one in reversed(checkpoints) if low < one.index < upto}
-    indexes = sorted(inside)
-    places = [bytes_upto(index) for index in indexes]
-    piece = bytes_upto(upto) / most
-    chosen = set()
-    for k in range(1, most):
-        at = bisect_left(places, k * piece)
-        near = [(abs(places[n] - k * piece), n) for n in (at - 1, at) if 0 <= n < len(places)]
-        distance, nearest = min(near, default=(piece, 0))
-        if distance < piece / 2:
-            chosen.add(indexes[nearest])
-    return [inside[index] for index in sorted(chosen)]
+def _run(spark: SparkSession, plans: Sequence[ReplayPlan], order: Sequence[int]) -> list[Replayed]:
+    """Replay in that order; return what came of them in theirs."""
+    results = zip(order, run_replays(spark, [plans[k] for k in order]), strict=True)
+    return [replayed for _, replayed in sorted(results, key=itemgetter(0))]
 
 
 def _cut(plan: ReplayPlan, ranges: Ranges, at: Sequence[Checkpoint]) -> list[ReplayPlan]:

@@ -15,7 +15,6 @@ from qm.store.replay import Replay
 from spark.audit import AuditOptions, run_audit
 from spark.checkpoints import start_of
 from spark.compact import Compacted, CompactOptions, run_compaction
-from spark.pieces import choose
 from spark.ranges import find_ranges
 from spark.replay import ReplayPlan, replay
 from spark.store import ArchiveStore
@@ -211,34 +210,6 @@ def test_a_checkpoint_goes_with_the_log_that_it_stands_for(
     second = write_checkpoint(root, log, NODES[0])
     assert compact(spark, root, drops_old=True).dropped == [folder_of(late)]
     assert (root / folder_of(second)).exists()
-
-
-@pytest.mark.parametrize(
-    ("indexes", "most", "chosen"),
-    [
-        ([], 4, []),
-        ([500], 1, []),
-        ([500], 2, [500]),
-        ([10, 950], 2, []),
-        ([10, 300, 480, 700], 2, [480]),
-        ([100, 200, 300, 400, 500, 600, 700, 800, 900], 3, [300, 700]),
-        ([250, 500, 750], 64, [250, 500, 750]),
-        ([400, 400], 2, [400]),
-        ([0, 1000, 2000], 2, []),
-    ],
-)
-def test_pieces_have_about_as_much_log_each(
-    indexes: list[int], most: int, chosen: list[int]
-) -> None:
-    checkpoints = [
-        Checkpoint(
-            schema=1, cluster=CLUSTER, node="n1.1", group=1, index=index, term=1, digest="",
-            stream_bytes=0,
-        )
-        for index in indexes
-    ]  # fmt: skip
-    found = choose(checkpoints, float, 0, 1000, most)
-    assert [one.index for one in found] == chosen
 
 
 def test_messages_that_a_checkpoint_has_are_in_the_base(
