@@ -116,6 +116,8 @@ class EffectsKeeper:
         self.exported = Exported.unpack(state.get(Table.EXPORTED, b""))
         self.newest_index = state.applied.index
         """Of the last entry that was applied."""
+        self.written_bytes = 0
+        """Of rows, since this was made."""
         self.marks: list[int] = []
         """Indexes of audit marks that were applied; whoever archives takes them."""
 
@@ -161,7 +163,9 @@ class EffectsKeeper:
             parts.append(RUN.pack(run.kind, run.reason, len(run.keys)))
             parts += run.keys
             parts += run.rows
-        self._state.put(Table.EFFECTS, INDEX_KEY.pack(entry.index), b"".join(parts))
+        row = b"".join(parts)
+        self._state.put(Table.EFFECTS, INDEX_KEY.pack(entry.index), row)
+        self.written_bytes += len(row)
         self.newest_index = entry.index
 
     def _name(self, queue_id: int) -> bytes:

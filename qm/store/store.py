@@ -96,6 +96,7 @@ class Store:
             self.kept = EffectsKeeper(self._state)
         else:
             self._state.drop_table(Table.EFFECTS)
+        self._kept_flushed_bytes = 0
         blobs = DiskDirectory(here).subdirectory(BLOB_FOLDER)
         self.bodies = Bodies(self._state, self._log, blobs)
 
@@ -278,13 +279,20 @@ class Store:
     def flush(self) -> None:
         """Make the state durable as it is now; the log may then drop what lies before."""
         index, recorded = self._state.applied.index, self.bodies.recorded
+        kept_bytes = self._kept_bytes()
         self._state.flush()
         self._durable_index = index
+        self._kept_flushed_bytes = kept_bytes
         self.bodies.flushed(recorded)
 
     def unflushed_bytes(self) -> int:
-        """Return how much a flush would have to go through, about."""
-        return self._state.unflushed_bytes()
+        """Return how much a flush would have to go through, about; without what is kept for the
+        archive, which is one row for each entry and takes little time.
+        """
+        return self._state.unflushed_bytes() - self._kept_bytes() + self._kept_flushed_bytes
+
+    def _kept_bytes(self) -> int:
+        return 0 if self.kept is None else self.kept.written_bytes
 
     def close(self) -> None:
         """Close; what was not flushed is replayed from the log."""

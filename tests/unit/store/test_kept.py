@@ -75,6 +75,20 @@ def test_the_chain_is_that_of_the_entries_in_whatever_runs_they_came(tmp_path: P
         one.close()
 
 
+def test_what_is_kept_is_not_why_a_state_is_flushed(node: Node, tmp_path: Path) -> None:
+    """RocksDB counts in MiB."""
+    plain = Node(tmp_path / "plain")
+    plain.put(setup_commands())
+    for first in range(1, 28_001, 1_000):
+        for one in (node, plain):
+            one.put([arrivals(*(packet(k) for k in range(first, first + 1_000)))])
+    unflushed_bytes = plain.store.unflushed_bytes()
+    assert abs(node.store.unflushed_bytes() - unflushed_bytes) <= 1 << 20
+    node.store.flush()
+    assert 0 <= node.store.unflushed_bytes() < 1 << 20 < unflushed_bytes
+    plain.close()
+
+
 def test_while_an_older_build_may_take_part_entries_are_hashed_as_it_does(tmp_path: Path) -> None:
     node = Node(tmp_path / "node", keeps_effects=True)
     node.put(setup_commands(), [commands.RaiseApplyVersion(APPLY_VERSION)], version=1)
