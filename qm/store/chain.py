@@ -50,13 +50,16 @@ class EntryChain:
         self._state = state
         self._is_kept = False
         self._index, self._value = 0, CHAIN_START
+        self._ahead = b""
+        """Hash of the entry that is applied next, b"" while there is none."""
         self._look()
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
         row = self._state.get(Table.META, META_CHAIN)
         if row is not None:
             self._is_kept = True
             self._index, self._value = CHAIN_ROW.unpack(row)
+        return self._is_kept
 
     @property
     def end(self) -> tuple[int, bytes]:
@@ -65,17 +68,23 @@ class EntryChain:
         """
         return self._index, self._value
 
+    def hash_ahead(self, data: bytes, version: int) -> None:
+        """Hash the entry that is applied next: it is then in the processor's caches, and what apply
+        makes of it is not driven out of them. `version`: of the entry's stamp.
+        """
+        if self._is_kept:
+            self._ahead = hash_of(data, is_blake3=version >= VERSION_OF_BLAKE3)
+
     def advance(self, index: int, term: int, data: bytes, version: int) -> Link | None:
         """Append the DATA entry that was applied just now; `settle` writes it down. None while no
         chain is kept. `version`: of the entry's stamp.
         """
-        if not self._is_kept:
-            self._look()
-            if not self._is_kept:
-                return None
-        is_blake3 = version >= VERSION_OF_BLAKE3
-        hash_of_data = hash_of(data, is_blake3=is_blake3)
-        link = Link(self._index, self._value, hash_of_data, is_blake3)
+        if not self._is_kept and not self._look():
+            return None
+        if not self._ahead:
+            self.hash_ahead(data, version)
+        hash_of_data, self._ahead = self._ahead, b""
+        link = Link(self._index, self._value, hash_of_data, version >= VERSION_OF_BLAKE3)
         self._index, self._value = index, chained(link.before, index, term, hash_of_data)
         return link
 

@@ -145,6 +145,7 @@ class Store:
             self.kept.begin_run()
         for entry in entries:
             batch = decode_entry(entry.index, entry.data)
+            self._chain.hash_ahead(entry.data, batch.stamp.version)
             applied = self._machine.apply(batch, settle=False)
             results.append(applied)
             link = self._chain.advance(entry.index, entry.term, entry.data, batch.stamp.version)
