@@ -7,7 +7,6 @@ durable. When the archive lags by more than is held for it, the oldest entries a
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from msgspec import structs
 from qm.archive.bodies import DataTurns, Span
 from qm.archive.checkpoints import CheckpointExport, CheckpointTurns, find_newest
 from qm.archive.columns import MarkReport
+from qm.archive.contention import core_wanted_s
 from qm.archive.destination import Destination, DestinationError, open_destination
 from qm.archive.limits import (
     ACK_MARKS_WAITING_MAX,
@@ -96,12 +96,12 @@ class Archiver:
         metrics: Metrics,
         turn: Callable[[], int] = lambda: 0,
         ask_others: AskOthers = _nobody,
-        cpu_s: Callable[[], float] = time.thread_time,
+        wanted_s: Callable[[], float] = core_wanted_s,
     ) -> None:
         """`take_acks`: the acknowledgements that this node's edge sent since it was asked last;
         `on_alarm`: name and text of what an operator must hear; `turn`: see CheckpointTurns and
-        DataTurns; `ask_others`: their `data_span`, of those members that answer; `cpu_s`: CPU time
-        of the loop's thread.
+        DataTurns; `ask_others`: their `data_span`, of those members that answer; `wanted_s`: see
+        Quiet.
         """
         self._config = config
         self._identity = identity
@@ -131,7 +131,7 @@ class Archiver:
         self._ask_others = ask_others
         self._ask_at = 0.0
         held_max = int(config.hold_bytes * HELD_BEFORE_WAITING_ENDS)
-        self._quiet = Quiet(self._loop.time, cpu_s, config.busy_wait_s, held_max)
+        self._quiet = Quiet(self._loop.time, wanted_s, config.busy_wait_s, held_max)
         self._data = DataTurns(
             turn,
             config.range_s + config.busy_wait_s,
@@ -190,6 +190,7 @@ class Archiver:
                 return
             while not self._is_stopping and await self._export_due(keeper):
                 self._measure(keeper)
+                self._quiet.look()
             await self._checkpoint_if_due(keeper)
         except ExportStopped:
             return

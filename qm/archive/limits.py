@@ -19,9 +19,10 @@ LOG_PER_STATE_MIN: Final = 1
 HELD_BEFORE_WAITING_ENDS: Final = 0.25
 """Of what may be held: a node with more waits neither for quiet nor for another node."""
 BUSY_SHARE: Final = 0.2
-"""Of a core, in the loop's thread: a node that uses more has better things to do than to export."""
+"""Of a core, which the loop's thread has or waits for: with more a node has better things to do
+than to export."""
 LOOK_EVERY_S: Final = 0.25
-"""At its share of a core; in less it says nothing."""
+"""At that share; in less time it says nothing."""
 QUIET_S: Final = 2.0
 """Below its share so long, it is busy no more: in a gap between two pieces of work nothing begins
 that the second one would have to wait for."""

@@ -13,14 +13,16 @@ class Quiet:
     """
 
     def __init__(
-        self, now: Callable[[], float], cpu_s: Callable[[], float], wait_s: float, held_max: int
+        self, now: Callable[[], float], wanted_s: Callable[[], float], wait_s: float, held_max: int
     ) -> None:
-        """`cpu_s`: CPU time of the loop's thread; `held_max`: bytes that may wait."""
+        """`wanted_s`: how long the loop's thread ran or waited for a core; `held_max`: bytes that
+        may wait.
+        """
         self._now = now
-        self._cpu_s = cpu_s
+        self._wanted_s = wanted_s
         self._wait_s = wait_s
         self._held_max = held_max
-        self._looked_at, self._looked_cpu_s = now(), cpu_s()
+        self._looked_at, self._looked_wanted_s = now(), wanted_s()
         self._busy_at: float | None = None
         """The last look that saw it busy."""
         self._due_since: float | None = None
@@ -32,12 +34,12 @@ class Quiet:
 
     def look(self) -> None:
         """See what this node did since the last look."""
-        now, cpu_s = self._now(), self._cpu_s()
+        now, wanted_s = self._now(), self._wanted_s()
         if now - self._looked_at >= LOOK_EVERY_S:
-            share = (cpu_s - self._looked_cpu_s) / (now - self._looked_at)
+            share = (wanted_s - self._looked_wanted_s) / (now - self._looked_at)
             if share >= BUSY_SHARE:
                 self._busy_at = now
-            self._looked_at, self._looked_cpu_s = now, cpu_s
+            self._looked_at, self._looked_wanted_s = now, wanted_s
 
     def nothing_due(self) -> None:
         """The archive has everything that it should have by now."""

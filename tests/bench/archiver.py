@@ -23,12 +23,11 @@ import sys
 import tempfile
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from tests.bench.cluster import Cluster, Figures, Load
-from tests.bench.cluster_load import Work
 from tests.bench.cluster_nodes import Nodes
 
 MESSAGES: Final = 120_000
@@ -120,41 +119,52 @@ def _round(sides: Sides, messages: int, *, is_saturated: bool) -> dict[str, Figu
 
 
 def _loaded(sides: Sides, messages: int, turn_s: float) -> dict[str, Figures]:
-    """Let the messages in and out, in turns so long, then rest; return rates and what they cost."""
+    """Let the messages in and out, in turns so long, then rest; return rates and what they cost.
+
+    A side's receiver is connected before its messages come, so that there is no gap between them.
+    """
+    loads = {
+        name: (
+            Load(side.cluster.sending(side.nodes.leader(), messages)),
+            Load(side.cluster.receiving(messages)),
+        )
+        for name, side in sides.items()
+    }
     before = {name: side.nodes.cpu_s() for name, side in sides.items()}
-    publishing = _in_turns(
-        {name: side.cluster.sending(side.nodes.leader(), messages) for name, side in sides.items()},
-        turn_s,
-    )
-    receiving = _in_turns(
-        {name: side.cluster.receiving(messages) for name, side in sides.items()}, turn_s
-    )
+    _in_turns(list(loads.values()), turn_s)
     time.sleep(REST_S)
     return {
-        name: {
-            "msgs_per_s": messages / (publishing[name] + receiving[name]),
-            "publish_msgs_per_s": messages / publishing[name],
-            "receive_msgs_per_s": messages / receiving[name],
-            "cpu_us_per_msg": (side.nodes.cpu_s() - before[name]) / messages * 1e6,
-        }
+        name: _figures(messages, loads[name], side.nodes.cpu_s() - before[name])
         for name, side in sides.items()
     }
 
 
-def _in_turns(works: dict[str, Work], turn_s: float) -> dict[str, float]:
-    """Do it, one at a time; return the seconds that each took."""
-    loads = {name: Load(work) for name, work in works.items()}
-    waiting = deque(loads.values())
+def _figures(messages: int, loads: tuple[Load, Load], cpu_s: float) -> Figures:
+    publishing_s, receiving_s = (load.result().seconds for load in loads)
+    return {
+        "msgs_per_s": messages / (publishing_s + receiving_s),
+        "publish_msgs_per_s": messages / publishing_s,
+        "receive_msgs_per_s": messages / receiving_s,
+        "cpu_us_per_msg": cpu_s / messages * 1e6,
+    }
+
+
+def _in_turns(works: Sequence[Sequence[Load]], turn_s: float) -> None:
+    """Let sides do what they have to, each one load after the other, one side at a time."""
+    waiting = deque(deque(loads) for loads in works)
     begun: set[Load] = set()
     while waiting:
-        load = waiting.popleft()
+        loads = waiting.popleft()
+        load = loads[0]
         load.resume() if load in begun else load.begin()
         begun.add(load)
-        if not load.is_over(turn_s):
+        if load.is_over(turn_s):
+            loads.popleft()
+        else:
             load.pause()
-            time.sleep(DRAIN_S)
-            waiting.append(load)
-    return {name: load.result().seconds for name, load in loads.items()}
+        time.sleep(DRAIN_S)
+        if loads:
+            waiting.append(loads)
 
 
 def _compare(found: dict[str, list[float]], round_: dict[str, Figures]) -> None:

@@ -98,7 +98,7 @@ def test_a_busy_archiver_waits(tmp_path: Path) -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         archiver = archiver_of(
-            node, archive, config=structs.replace(CONFIG, busy_wait_s=3600.0), cpu_s=loop.time
+            node, archive, config=structs.replace(CONFIG, busy_wait_s=3600.0), wanted_s=loop.time
         )
         busy_until = loop.time() + 2 * LOOK_EVERY_S
         while loop.time() < busy_until:
@@ -112,4 +112,27 @@ def test_a_busy_archiver_waits(tmp_path: Path) -> None:
 
     asyncio.run(scenario())
     assert check_chain(archive) == list(range(1, 9))
+    node.close()
+
+
+def test_an_archiver_that_becomes_busy_writes_no_further_range(tmp_path: Path) -> None:
+    """Here with the first range, which takes a second of a clock that says that all is spent."""
+    node = Node(tmp_path / "node", keeps_effects=True)
+    node.put(setup_commands(), *([arrivals(packet(n))] for n in range(1, 8)))
+    archive = tmp_path / "archive"
+
+    def ranges() -> int:
+        return len(list(archive.rglob("manifest.json")))
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        loop.time = lambda: began + ranges()  # type: ignore[method-assign]
+        config = structs.replace(CONFIG, range_entries=2, busy_wait_s=3600.0)
+        archiver = archiver_of(node, archive, config=config, wanted_s=loop.time)
+        await archiver.step()
+        await archiver.stop()
+
+    asyncio.run(scenario())
+    assert ranges() == 1
     node.close()

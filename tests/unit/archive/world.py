@@ -100,10 +100,10 @@ def archiver_of(
     identity: Identity = IDENTITY,
     turn: int = 0,
     others: Mapping[str, Span] = MappingProxyType({}),
-    cpu_s: Callable[[], float] = lambda: 0.0,
+    wanted_s: Callable[[], float] = lambda: 0.0,
 ) -> Archiver:
     """Return an archiver that holds the node's log; so many others write checkpoints, or entries'
-    data, before it. `others`: what they say that they wrote. A quiet node, without `cpu_s`.
+    data, before it. `others`: what they say that they wrote. A quiet node, without `wanted_s`.
     """
     told = told or Told()
 
@@ -119,7 +119,7 @@ def archiver_of(
         told.metrics,
         lambda: turn,
         ask_others,
-        cpu_s,
+        wanted_s,
     )
     made.begin()
     return made

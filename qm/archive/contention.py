@@ -1,0 +1,19 @@
+"""How much of a core a thread wants, which is more than it gets where others want it, too."""
+
+import time
+from pathlib import Path
+from typing import Final
+
+_SCHEDSTAT: Final = Path("/proc/thread-self/schedstat")
+"""Nanoseconds that the thread ran, nanoseconds that it waited while it could have run, slices."""
+
+
+def core_wanted_s() -> float:
+    """Return how long this thread has run or waited for a core; where the kernel does not tell how
+    long it waited, CPU time alone.
+    """
+    try:
+        _, waited_ns, _ = map(int, _SCHEDSTAT.read_bytes().split())
+    except (OSError, ValueError):
+        waited_ns = 0
+    return time.thread_time() + waited_ns / 1e9
