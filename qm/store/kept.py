@@ -11,8 +11,9 @@ EXPORTED says up to where the rows are needed no more. What a snapshot brings is
 is dropped before the state is used: a node exports what it applied itself.
 """
 
+from collections.abc import Sequence
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -54,6 +55,11 @@ _TRANSACTIONAL: Final = (
     commands.TxAbort,
     commands.TxPrepare,
     commands.AuditMark,
+)
+_MAY_BE_TRANSACTIONAL: Final = frozenset(
+    command
+    for command in get_args(Command)
+    if command in _TRANSACTIONAL or "transaction" in command.__struct_fields__
 )
 
 
@@ -134,13 +140,17 @@ class EffectsKeeper:
             return
         leader = batch.stamp.node.encode()
         self.total_bytes += len(entry.data)
-        needs_commands = bool(applied.incoming_sequences) or any(
-            map(_is_transactional, batch.commands)
-        )
-        effects, runs = applied.columns, applied.runs
+        needs_commands = bool(applied.incoming_sequences) or _is_any_transactional(batch.commands)
+        effects = applied.columns
         count = len(effects.kinds)
         columns, uniform = _packed(_columns_of(effects), count) if count else ([], 0)
-        queue_ids = {*effects.queue_ids}.union(*[run.queue_ids for run in runs])
+        queue_ids = set(effects.queue_ids)
+        positions: list[bytes] = []
+        for run in applied.runs:
+            queue_ids.update(run.queue_ids)
+            positions.append(RUN.pack(run.kind, run.reason, len(run.keys)))
+            positions += run.keys
+            positions += run.rows
         head = HEAD.pack(
             _VERSION,
             NEEDS_COMMANDS * needs_commands | IS_BLAKE3 * link.is_blake3,
@@ -157,13 +167,9 @@ class EffectsKeeper:
             count,
             self.total_bytes,
         )
-        parts = [head, leader, *map(self._name, sorted(queue_ids))]
-        parts += (array_bytes(effects.command_ends), *columns)
-        for run in runs:
-            parts.append(RUN.pack(run.kind, run.reason, len(run.keys)))
-            parts += run.keys
-            parts += run.rows
-        row = b"".join(parts)
+        names = [self._name(queue_id) for queue_id in sorted(queue_ids)]
+        ends = array_bytes(effects.command_ends)
+        row = b"".join([head, leader, *names, ends, *columns, *positions])
         self._state.put(Table.EFFECTS, INDEX_KEY.pack(entry.index), row)
         self.written_bytes += len(row)
         self.newest_index = entry.index
@@ -216,5 +222,10 @@ def _columns_of(effects: PositionEffects) -> list[bytes]:
     ]
 
 
-def _is_transactional(command: Command) -> bool:
-    return isinstance(command, _TRANSACTIONAL) or getattr(command, "transaction", None) is not None
+def _is_any_transactional(batch: Sequence[Command]) -> bool:
+    if _MAY_BE_TRANSACTIONAL.isdisjoint(map(type, batch)):
+        return False
+    return any(
+        isinstance(command, _TRANSACTIONAL) or getattr(command, "transaction", None) is not None
+        for command in batch
+    )

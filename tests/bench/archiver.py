@@ -32,7 +32,7 @@ from tests.bench.cluster_nodes import Nodes
 
 MESSAGES: Final = 120_000
 """So many that every run has a flush of the state, which may take half a second."""
-ROUNDS: Final = 21
+ROUNDS: Final = 31
 """Odd. One differs from the next by several hundredths: of medians of 11, one was 0.014 and another
 0.051."""
 BUSY_WAIT_S: Final = 60

@@ -1,5 +1,6 @@
 """Replays in pieces: the base that one gives; no checkpoint is believed that the log refutes."""
 
+import shutil
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -80,6 +81,24 @@ def test_a_checkpoint_of_an_older_release_is_used(
     checkpoint = halved(root, log)
     data = (root / folder_of(checkpoint) / STATE_FILE).read_bytes()
     renamed(root, checkpoint, schema=1, stream_sha256=sha256(data).hexdigest(), stream_blake3="")
+    caplog.set_level("INFO")
+    done = compact(spark, root)
+    assert "replaying in 2 pieces" in caplog.text
+    assert (done.problems, done.digest) == ([], log.digest.hex())
+
+
+def test_of_two_at_one_entry_one_is_used_and_of_those_at_the_end_none(
+    spark: SparkSession, log: Log, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the last one claims would be refuted."""
+    root = tmp_path / "archive"
+    checkpoint = halved(root, log)
+    for other in (
+        msgspec.structs.replace(checkpoint, node=NODES[2]),
+        msgspec.structs.replace(checkpoint, index=log.archive.index, digest="00" * 16),
+    ):
+        shutil.copytree(root / folder_of(checkpoint), root / folder_of(other))
+        (root / folder_of(other) / CHECKPOINT_NAME).write_bytes(msgspec.json.encode(other))
     caplog.set_level("INFO")
     done = compact(spark, root)
     assert "replaying in 2 pieces" in caplog.text
