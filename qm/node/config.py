@@ -150,8 +150,8 @@ class ArchiveSection(Section, frozen=True, kw_only=True):
     range_s: Positive = 60
     """or when its first entry is so old;"""
     busy_wait_s: Annotated[int, msgspec.Meta(ge=0)] = 60
-    """so much later at most while the node uses more than a fifth of a core to serve, and a quarter
-    of `hold_mb` is not reached."""
+    """so much later at most while the node wants more than a fifth of a core to serve, whether it
+    gets that or waits for it, and a quarter of `hold_mb` is not reached."""
     hold_mb: Positive = 4096
     """Log kept for what is not exported yet, such as while the archive cannot be reached; beyond it
     the oldest entries are given up, and other nodes' exports must do."""
