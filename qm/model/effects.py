@@ -115,6 +115,23 @@ class PositionEffects(msgspec.Struct, gc=False):
         self.body_ordinals.extend(body_ordinals)
 
 
+class Alike(NamedTuple):
+    """Arrivals next to each other in a run whose rows differ in body, size and ordinal alone. Their
+    keys and body ordinals count up.
+    """
+
+    at: int
+    """How many stand before them in the run."""
+    key: bytes
+    """The first one's."""
+    row: bytes
+    """The first one's."""
+    offsets: IntArray
+    """u32: where the first begins, in whatever it lies, and where each of them ends."""
+    message_ordinals: IntArray
+    """u32."""
+
+
 class PositionRun(NamedTuple):
     """The same effect on many positions, which their rows tell: columns are made of it only for
     who reads them.
@@ -128,6 +145,8 @@ class PositionRun(NamedTuple):
     """Whole POSITION_ROWs, one or several in each element, in the order of the keys."""
     queue_ids: Collection[int]
     """Of the keys, at least."""
+    alike: Collection[Alike] = ()
+    """Where many stand in it that one row tells, in order; then `rows` has one in each element."""
 
 
 class SequenceSeen(msgspec.Struct, frozen=True, gc=False):
@@ -195,11 +214,12 @@ class Applied(msgspec.Struct, gc=False):
         keys: Collection[bytes],
         rows: Iterable[bytes],
         queue_ids: Collection[int],
+        alike: Collection[Alike] = (),
     ) -> None:
         """Append the same effect on many positions, at least one; see `PositionRun`. Neither keys
         nor rows change afterwards.
         """
-        self.runs.append(PositionRun(kind, reason, keys, rows, queue_ids))
+        self.runs.append(PositionRun(kind, reason, keys, rows, queue_ids, alike))
 
 
 def no_effects() -> PositionEffects:

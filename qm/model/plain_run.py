@@ -17,7 +17,7 @@ from typing import Final
 
 from qm.model.columns import IntArray
 from qm.model.commands import EdgeBatch, Facts, TransferVerdict
-from qm.model.effects import EffectKind
+from qm.model.effects import Alike, EffectKind
 from qm.model.ledger import Ledger, QueueInHand
 from qm.model.records import QueueManager, quota_bytes
 from qm.model.rows import (
@@ -51,6 +51,8 @@ _HEAD: Final = Struct("<2xH8xI32sIIIIH")
 _PLAIN_ROW: Final = Struct("<4sQIIHII8x16sII")
 """POSITION_ROW with state, class code and flags in one, and without a deadline."""
 assert _PLAIN_ROW.size == POSITION_ROW.size
+_ALIKE_RUN_MIN: Final = 16
+"""From so many on one row tells all."""
 _ALIKE_RUN_MAX: Final = 256
 _ALIKE_ID_MAX: Final = SEQUENTIAL_ID_MAX - _ALIKE_RUN_MAX
 """Beyond it messages are taken one by one, since the number begins again."""
@@ -162,6 +164,7 @@ class PlainRun:
         self._judge = judge
         self._rows: dict[bytes, bytes] = {}
         self._bodies: list[int] = []
+        self._alike: list[Alike] = []
         self._horizon_ms = manager.duplicate_horizon_ms
         self._limit_bytes = quota_bytes(manager.queue_manager_quota)
 
@@ -269,8 +272,9 @@ class PlainRun:
         ordinals = self._alike_ordinals(last, lane, data, start, room)
         count, level = len(ordinals), 7 - (bits & 7)
         first, next_id = last + 1, sequential_id + 1
-        begins = command.offsets[first : first + count]
-        sizes = [*map(sub, command.offsets[first + 1 : first + count + 1], begins)]
+        offsets = command.offsets[first : first + count + 1]
+        begins = offsets[:-1]
+        sizes = [*map(sub, offsets[1:], begins)]
         queue.total_bytes += sum(sizes)
         queue.arrivals += count
         queue.counts[level] += count
@@ -290,7 +294,11 @@ class PlainRun:
             repeat(self._ledger.now_ms // 1000),
         )
         keys = map(POSITION_KEY.pack, repeat(lane.queue_id), places)
+        at = len(self._rows)
         self._rows.update(zip(keys, rows, strict=False))
+        if count >= _ALIKE_RUN_MIN:
+            key = POSITION_KEY.pack(lane.queue_id, places[0])
+            self._alike.append(Alike(at, key, self._rows[key], offsets, array("I", ordinals)))
         self._bodies += range(body, body + count)
         return count
 
@@ -335,8 +343,15 @@ class PlainRun:
             ledger.state.put_rows(Table.POSITION, rows)
             ledger.state.retain_bodies(self._command.body_index, self._bodies)
             applied = ledger.applied
-            applied.note(EffectKind.ARRIVED, 0, rows.keys(), rows.values(), applied.woken_queue_ids)
-            self._rows, self._bodies = {}, []
+            applied.note(
+                EffectKind.ARRIVED,
+                0,
+                rows.keys(),
+                rows.values(),
+                applied.woken_queue_ids,
+                self._alike,
+            )
+            self._rows, self._bodies, self._alike = {}, [], []
         return self._rows, self._bodies
 
 

@@ -79,11 +79,13 @@ class EntryChain:
         if self._is_kept:
             self._ahead = hash_of(data, is_blake3=version >= VERSION_OF_BLAKE3)
 
-    def advance(self, index: int, term: int, data: bytes, version: int) -> Link | None:
+    def advance(
+        self, index: int, term: int, data: bytes, version: int, *, may_begin: bool = True
+    ) -> Link | None:
         """Append the DATA entry that was applied just now; `settle` writes it down. None while no
-        chain is kept. `version`: of the entry's stamp.
+        chain is kept. `version`: of the entry's stamp; `may_begin`: a leader was activated in it.
         """
-        if not self._is_kept and not self._look():
+        if not self._is_kept and not (may_begin and self._look()):
             return None
         if not self._ahead:
             self.hash_ahead(data, version)

@@ -11,7 +11,8 @@ EXPORTED says up to where the rows are needed no more. What a snapshot brings is
 is dropped before the state is used: a node exports what it applied itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from itertools import islice
 from struct import Struct
 from typing import Any, Final, get_args
 
@@ -19,7 +20,7 @@ import msgspec
 
 from qm.model import commands
 from qm.model.commands import Command, CommandBatch
-from qm.model.effects import Applied, PositionEffects
+from qm.model.effects import Applied, PositionEffects, PositionRun
 from qm.model.records import Queue, decode
 from qm.model.rows import QUEUE_KEY
 from qm.model.state import Table
@@ -32,9 +33,9 @@ INDEX_KEY: Final = Struct(">Q")
 INDEX_END: Final = b"\xff" * (INDEX_KEY.size + 1)
 QUEUE_NAMES_MAX: Final = 65_536
 """Names in hand; beyond it all are dropped, and read again."""
-_VERSION: Final = 2
+_VERSION: Final = 3
 _VERSION_FIRST: Final = 1
-"""Runs were columns, too."""
+"""Runs were columns, too; in version 2 none was ALIKE."""
 HEAD: Final = Struct("<BBBHHQQQ32s32sIIIQ")
 """version u8, NEEDS_COMMANDS | IS_BLAKE3 u8, bytes of the name of the node that stamped it u8,
 names of queues u16, which columns have one value for all effects u16 (a bit each), term u64,
@@ -48,7 +49,11 @@ IS_BLAKE3: Final = 2
 NAME: Final = Struct("<IH")
 """queue_id u32, bytes of its name u16."""
 RUN: Final = Struct("<BHI")
-"""kind u8, reason u16, positions u32; their keys and their rows follow."""
+"""kind u8, reason u16, positions u32; their keys and their rows follow. With ALIKE in the kind (see
+`qm.model.effects.Alike`), key and row of the first, one more than so many offsets u32, and their
+message ordinals u32.
+"""
+ALIKE: Final = 0x80
 _EXPORTED: Final = Struct(f"<QQ{len(CHAIN_START)}s")
 _TRANSACTIONAL: Final = (
     commands.TxCommit,
@@ -132,15 +137,19 @@ class EffectsKeeper:
         if len(self._names) > QUEUE_NAMES_MAX:
             self._names.clear()
 
-    def keep(self, entry: Entry, batch: CommandBatch, applied: Applied, link: Link) -> None:
+    def keep(
+        self, entry: Entry, batch: CommandBatch, kinds: Set[type], applied: Applied, link: Link
+    ) -> None:
         """Write the row of an entry that was applied just now, unless the archive has it: an older
-        state than that came back after a power loss.
+        state than that came back after a power loss. `kinds`: of its commands.
         """
         if entry.index <= self.exported.upto:
             return
         leader = batch.stamp.node.encode()
         self.total_bytes += len(entry.data)
-        needs_commands = bool(applied.incoming_sequences) or _is_any_transactional(batch.commands)
+        needs_commands = bool(applied.incoming_sequences) or (
+            not kinds.isdisjoint(_MAY_BE_TRANSACTIONAL) and _is_any_transactional(batch.commands)
+        )
         effects = applied.columns
         count = len(effects.kinds)
         columns, uniform = _packed(_columns_of(effects), count) if count else ([], 0)
@@ -148,9 +157,12 @@ class EffectsKeeper:
         positions: list[bytes] = []
         for run in applied.runs:
             queue_ids.update(run.queue_ids)
-            positions.append(RUN.pack(run.kind, run.reason, len(run.keys)))
-            positions += run.keys
-            positions += run.rows
+            if run.alike:
+                positions += _packed_alike(run)
+            else:
+                positions.append(RUN.pack(run.kind, run.reason, len(run.keys)))
+                positions += run.keys
+                positions += run.rows
         head = HEAD.pack(
             _VERSION,
             NEEDS_COMMANDS * needs_commands | IS_BLAKE3 * link.is_blake3,
@@ -207,6 +219,28 @@ def _packed(columns: list[bytes], count: int) -> tuple[list[bytes], int]:
     return columns, uniform
 
 
+def _packed_alike(run: PositionRun) -> list[bytes]:
+    """Return a run with rows that tell of many positions, those between them one by one."""
+    parts: list[bytes] = []
+    keys, rows, done, passed = iter(run.keys), iter(run.rows), 0, 0
+    for at, key, row, offsets, ordinals in run.alike:
+        if at > done:
+            parts.append(RUN.pack(run.kind, run.reason, at - done))
+            parts += islice(keys, passed, passed + at - done)
+            parts += islice(rows, passed, passed + at - done)
+            passed = 0
+        count = len(ordinals)
+        parts += (RUN.pack(run.kind | ALIKE, run.reason, count), key, row)
+        parts += (array_bytes(offsets), array_bytes(ordinals))
+        done = at + count
+        passed += count
+    if len(run.keys) > done:
+        parts.append(RUN.pack(run.kind, run.reason, len(run.keys) - done))
+        parts += islice(keys, passed, None)
+        parts += islice(rows, passed, None)
+    return parts
+
+
 def _columns_of(effects: PositionEffects) -> list[bytes]:
     count, sources = len(effects.kinds), effects.source_queue_managers
     return [
@@ -223,8 +257,6 @@ def _columns_of(effects: PositionEffects) -> list[bytes]:
 
 
 def _is_any_transactional(batch: Sequence[Command]) -> bool:
-    if _MAY_BE_TRANSACTIONAL.isdisjoint(map(type, batch)):
-        return False
     return any(
         isinstance(command, _TRANSACTIONAL) or getattr(command, "transaction", None) is not None
         for command in batch

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qm.model.rows import POSITION_KEY, POSITION_ROW
-from qm.store.kept import HEAD, IS_BLAKE3, NAME, NEEDS_COMMANDS, RUN, WIDTHS, head_of
+from qm.store.kept import ALIKE, HEAD, IS_BLAKE3, NAME, NEEDS_COMMANDS, RUN, WIDTHS, head_of
 
 _KEY: Final = np.dtype(
     {
@@ -144,11 +144,33 @@ def _runs(view: memoryview, at: int) -> list[_Run]:
     runs = []
     while at < len(view):
         kind, reason, count = RUN.unpack_from(view, at)
+        one_by_one = 1 if kind & ALIKE else count
         keys_at = at + RUN.size
-        rows_at = keys_at + count * POSITION_KEY.size
-        at = rows_at + count * POSITION_ROW.size
-        runs.append(_Run(kind, reason, count, view[keys_at:rows_at], view[rows_at:at]))
+        rows_at = keys_at + one_by_one * POSITION_KEY.size
+        at = rows_at + one_by_one * POSITION_ROW.size
+        keys, rows = view[keys_at:rows_at], view[rows_at:at]
+        if kind & ALIKE:
+            kind ^= ALIKE
+            numbers = np.frombuffer(view, "<u4", 2 * count + 1, at)
+            keys, rows = _unfolded(keys, rows, numbers)
+            at += numbers.nbytes
+        runs.append(_Run(kind, reason, count, keys, rows))
     return runs
+
+
+def _unfolded(
+    key: memoryview, row: memoryview, numbers: "npt.NDArray[np.uint32]"
+) -> tuple[memoryview, memoryview]:
+    """Return keys and rows of a `qm.model.effects.Alike`, as far as columns are cut out of them."""
+    count = len(numbers) // 2
+    keys = np.frombuffer(bytes(key) * count, _KEY).copy()
+    rows = np.frombuffer(bytes(row) * count, _ROW).copy()
+    places = np.arange(count)
+    keys["lookup_identifier"] += places.astype("u8")
+    rows["body_ordinal"] += places.astype("u2")
+    rows["stored_size"] = np.diff(numbers[: count + 1])
+    rows["message_ordinal"] = numbers[count + 1 :]
+    return memoryview(keys.tobytes()), memoryview(rows.tobytes())
 
 
 def _columns_of_runs(runs: Sequence[_Run]) -> list[memoryview]:

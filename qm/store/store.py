@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from qm.model.commands import AuditMark, AuditResult
+from qm.model.commands import AuditMark, AuditResult, CommandBatch, LeaderActivated
 from qm.model.effects import Applied
 from qm.model.limits import APPLY_VERSION
 from qm.model.machine import Machine
@@ -42,6 +42,7 @@ from raft.types import Entry, SnapshotMeta
 _PINNED_FOLDER: Final = "pinned"
 _AUDIT_FOLDER: Final = "audit"
 _INCOMING: Final = "incoming"
+_AUDITS: Final = frozenset({AuditMark, AuditResult})
 MARKS_KEPT_MAX: Final = 64
 """Own digests kept for results that are still to come."""
 
@@ -148,19 +149,30 @@ class Store:
             self._chain.hash_ahead(entry.data, batch.stamp.version)
             applied = self._machine.apply(batch, settle=False)
             results.append(applied)
-            link = self._chain.advance(entry.index, entry.term, entry.data, batch.stamp.version)
+            kinds = {*map(type, batch.commands)}
+            link = self._chain.advance(
+                entry.index,
+                entry.term,
+                entry.data,
+                batch.stamp.version,
+                may_begin=LeaderActivated in kinds,
+            )
             if self.kept is not None and link is not None:
-                self.kept.keep(entry, batch, applied, link)
-            for command in batch.commands:
-                if isinstance(command, AuditMark):
-                    self._mark(command, entry)
-                elif isinstance(command, AuditResult):
-                    self._compare(command)
-                    if len(set(command.digests.values())) > 1:
-                        applied.alarms.append(ALARM_DIVERGED)  # of another node: for who is left
+                self.kept.keep(entry, batch, kinds, applied, link)
+            if not kinds.isdisjoint(_AUDITS):
+                self._audit(entry, batch, applied)
         if entries:
             self._commit(entries[-1])
         return results
+
+    def _audit(self, entry: Entry, batch: CommandBatch, applied: Applied) -> None:
+        for command in batch.commands:
+            if isinstance(command, AuditMark):
+                self._mark(command, entry)
+            elif isinstance(command, AuditResult):
+                self._compare(command)
+                if len(set(command.digests.values())) > 1:
+                    applied.alarms.append(ALARM_DIVERGED)  # of another node: for who is left
 
     def _commit(self, entry: Entry) -> None:
         self._machine.settle()

@@ -2,6 +2,7 @@
 
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from blake3 import blake3
@@ -13,7 +14,7 @@ from qm.model.limits import APPLY_VERSION
 from qm.model.state import Table
 from qm.store.chain import CHAIN_START, META_CHAIN, chained
 from qm.store.codec import array_bytes
-from qm.store.kept import HEAD, INDEX_END, IS_BLAKE3, NAME, Exported
+from qm.store.kept import HEAD, INDEX_END, IS_BLAKE3, NAME, RUN, Exported
 from qm.store.kept_entry import KeptEntry, unpack_kept
 from raft.types import Configuration, SnapshotMeta
 from tests.unit.model.world import packet, request
@@ -268,18 +269,46 @@ def test_a_refused_transactional_message_has_an_effect(node: Node) -> None:
     assert row.names == {0: ""}
 
 
-def test_rows_of_the_version_before_are_read(node: Node) -> None:
-    """A node that is upgraded has some that are not exported yet: runs were columns, too."""
-    node.put([arrivals(*(packet(n) for n in range(1, 49))), receive(2, 48)])
+def test_what_one_row_tells_of_many_is_what_their_own_rows_tell(node: Node) -> None:
+    """Alike stretches of several lengths and sizes, and what stands before, between and behind."""
+    stretches: tuple[tuple[int, dict[str, Any]], ...] = (
+        (1, {"priority": 1}), (20, {"priority": 3}), (2, {"body": b"other"}), (300, {}),
+        (40, {"priority": 7, "body": b"longer than others"}), (3, {"to": "kept"}), (90, {}),
+        (1, {"to": "kept"}),
+    )  # fmt: skip
+    numbers = iter(range(1, 2000, 3))
+    packets = [packet(next(numbers), **how) for count, how in stretches for _ in range(count)]
+    growing = [packet(2000 + n, body=bytes(n % 7)) for n in range(60)]
+    applied = node.put([arrivals(*packets), arrivals(*growing)])[0]
+    row = kept(node)[-1]
+    assert sum(len(alike.message_ordinals) for run in applied.runs for alike in run.alike) > 450
+    effects = applied.effects
+    assert row.count == len(effects.kinds) == len(packets) + len(growing)
+    assert bytes(row.kinds) == bytes(effects.kinds)
+    for column in COLUMNS:
+        assert bytes(getattr(row, column)) == array_bytes(getattr(effects, column)), column
+    assert bytes(row.source_queue_managers) == b"".join(effects.source_queue_managers)
+
+
+def test_rows_of_the_versions_before_are_read(node: Node) -> None:
+    """A node that is upgraded has some that are not exported yet: runs were columns, too, and then
+    keys and rows of all positions.
+    """
+    (applied,) = node.put([arrivals(*(packet(n) for n in range(1, 49))), receive(2, 48)])
     now = kept(node)[-1]
     name = now.names[QUEUE].encode()
-    head = HEAD.pack(
-        1, IS_BLAKE3, len(now.leader), 1, 0, now.term, now.time_ms, now.previous_index,
-        now.chain_before, now.data_hash, now.data_bytes, now.commands, now.count, now.total_bytes,
-    )  # fmt: skip
-    columns = (getattr(now, column) for column in ("command_ends", *COLUMNS_OF_ROW))
-    names = NAME.pack(QUEUE, len(name)) + name
-    row = b"".join((head, now.leader.encode(), names, *columns))
-    assert unpack_kept(now.index, row) == now
-    with pytest.raises(ValueError, match="upgrade this node"):
-        unpack_kept(now.index, b"\xff" + row[1:])
+    names = now.leader.encode() + NAME.pack(QUEUE, len(name)) + name
+    columns = b"".join(getattr(now, column) for column in COLUMNS_OF_ROW)
+    runs = b"".join(
+        RUN.pack(run.kind, run.reason, len(run.keys)) + b"".join((*run.keys, *run.rows))
+        for run in applied.runs
+    )
+    for version, count, positions in ((1, now.count, columns), (2, 0, runs)):
+        head = HEAD.pack(
+            version, IS_BLAKE3, len(now.leader), 1, 0, now.term, now.time_ms, now.previous_index,
+            now.chain_before, now.data_hash, now.data_bytes, now.commands, count, now.total_bytes,
+        )  # fmt: skip
+        row = b"".join((head, names, now.command_ends, positions))
+        assert unpack_kept(now.index, row) == now
+        with pytest.raises(ValueError, match="upgrade this node"):
+            unpack_kept(now.index, b"\xff" + row[1:])
