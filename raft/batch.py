@@ -7,7 +7,10 @@ the rest of the entry.
 """
 
 import struct
+from collections.abc import Sequence
 from itertools import accumulate
+
+from raft.files import Buffer
 
 BATCH_BYTES_SOFT_MAX = 1 << 20
 """A batch closes when it holds this much; a single payload may exceed it, alone."""
@@ -36,6 +39,11 @@ class BatchBuilder:
 
     def __len__(self) -> int:
         return len(self._payloads)
+
+    @property
+    def payloads(self) -> Sequence[bytes | memoryview]:
+        """What was added since the last `build`."""
+        return self._payloads
 
     @property
     def size_bytes(self) -> int:
@@ -73,7 +81,7 @@ class BatchBuilder:
         return b"".join((_PREFIX.pack(_MAGIC, 0, count), ends, *payloads))
 
 
-def header_bytes(prefix: bytes) -> int:
+def header_bytes(prefix: Buffer) -> int:
     """Return the length of the header, from the first PREFIX_BYTES. Raises BatchError."""
     if len(prefix) < PREFIX_BYTES:
         raise BatchError("shorter than the prefix of a batch")
@@ -107,7 +115,7 @@ def split(data: bytes) -> list[memoryview]:
     return [payloads[low:high] for low, high in zip((0, *ends), ends, strict=False)]
 
 
-def locate(header: bytes, ordinal: int) -> tuple[int, int]:
+def locate(header: Buffer, ordinal: int) -> tuple[int, int]:
     """Return (offset in the data, length) of one payload. `header` holds at least
     `header_bytes`. Raises BatchError.
     """

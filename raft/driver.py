@@ -24,6 +24,7 @@ from raft.proposals import (
     ENTRY_WEIGHT_MAX,
     WAITING_BYTES_MAX,
     Outcome,
+    Prologue,
     Proposals,
 )
 from raft.replica import Install, Replica, ReplicaStatus
@@ -101,13 +102,13 @@ class Driver(Generic[ResultT]):
         events: DriverEvents,
         config: DriverConfig,
         die: Callable[[str], None] = end_process,
-        prologue: Callable[[], bytes] | None = None,
+        prologue: Prologue | None = None,
         before_entry: Callable[[], None] | None = None,
     ) -> None:
         """`connect` makes the transport; `address_of` gives a member's `host:port` if it is
         known. `die` must not return to serving: after it nothing is written or answered.
-        `prologue` gives what the leader puts before the payloads of an entry, once for each, in
-        the entries' order and when the batch is closed (a time stamp); it must not raise.
+        `prologue` gives what the leader puts before the payloads of an entry, from these, once for
+        each, in the entries' order and when the batch is closed (a time stamp); it must not raise.
         `before_entry` is called when no entry is in flight and one may follow: what is submitted
         within it is in that one; it must not raise either.
         """

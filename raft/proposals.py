@@ -15,6 +15,7 @@ from raft.core import Busy, NotLeader
 from raft.step import Applied
 from raft.types import NodeId
 
+Prologue = Callable[[Sequence[bytes | memoryview]], bytes]
 ResultT = TypeVar("ResultT")
 
 WAITING_BYTES_MAX = 64 << 20
@@ -118,7 +119,7 @@ class Proposals(Generic[ResultT]):
         self,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
         in_flight_max: int = BATCHES_IN_FLIGHT_MAX,
-        prologue: Callable[[], bytes] | None = None,
+        prologue: Prologue | None = None,
         overlap_bytes_min: int = OVERLAP_BYTES_MIN,
         entry_weight_max: int = ENTRY_WEIGHT_MAX,
         before_entry: Callable[[], None] | None = None,
@@ -187,7 +188,8 @@ class Proposals(Generic[ResultT]):
             batch = self._waiting[0] if self._waiting else self._close_open()
             if not batch.data:
                 batch.size_bytes = batch.builder.size_bytes
-                batch.data = batch.builder.build(self._prologue and self._prologue())
+                prologue = self._prologue and self._prologue(batch.builder.payloads)
+                batch.data = batch.builder.build(prologue)
             try:
                 index = propose(batch.data)
             except Busy:

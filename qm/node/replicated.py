@@ -17,7 +17,7 @@ import msgspec
 
 from qm.model.commands import Command, LeaderActivated, Stamp
 from qm.model.effects import Applied, Outcome
-from qm.model.limits import POSITIONS_PER_ENTRY_MAX
+from qm.model.limits import POSITIONS_PER_ENTRY_MAX, VERSION_OF_PAYLOADS_HASH
 from qm.model.queries import View
 from qm.model.state import State
 from qm.node.addresses import AddressBook
@@ -34,6 +34,7 @@ from qm.node.reading import ReadState
 from qm.node.streams import LocalStream, RemoteStream
 from qm.node.weights import Weights
 from qm.store.bodies import BodyPlace, BodyPlaces, Packets
+from qm.store.chain import hash_of_payloads
 from qm.store.cluster import (
     PROPOSE_WAIT_MS,
     ClusterListener,
@@ -423,8 +424,10 @@ class ReplicatedStore:
         address = self.addresses.get(node_name(node))
         return None if address is None else address.raft
 
-    def _stamp(self) -> bytes:
-        return encode_stamp(Stamp(self.clock.now_ms(), self._name, self.apply_version))
+    def _stamp(self, payloads: Sequence[bytes | memoryview]) -> bytes:
+        is_hashed = self.apply_version >= VERSION_OF_PAYLOADS_HASH and self.machine.store.is_chained
+        digest = hash_of_payloads(payloads) if is_hashed else b""
+        return encode_stamp(Stamp(self.clock.now_ms(), self._name, self.apply_version, digest))
 
     # The state machine
 

@@ -5,28 +5,71 @@ snapshot; and it needs an entry's bytes and term, so the store keeps it and not 
 is not for nothing: the machine begins the chain (LeaderActivated) where somebody archives.
 """
 
+from collections.abc import Sequence
 from hashlib import sha256
 from struct import Struct
 from typing import Final
 
 import msgspec
 from blake3 import blake3
+from google.protobuf.message import DecodeError
 
+from qm.model.commands import CommandBatch
 from qm.model.ledger import META_CHAIN
 from qm.model.limits import VERSION_OF_BLAKE3
 from qm.model.rows import CHAIN_ROW, CHAIN_START
 from qm.model.state import State, Table
+from qm.pb.command_pb2 import Stamp
+from raft import batch
 
-__all__ = ["CHAIN_START", "HASH_BYTES", "META_CHAIN", "EntryChain", "Link", "chained", "hash_of"]
+__all__ = [
+    "CHAIN_START",
+    "HASH_BYTES",
+    "META_CHAIN",
+    "EntryChain",
+    "Link",
+    "chained",
+    "hash_of",
+    "hash_of_payloads",
+]
 
 HASH_BYTES: Final = len(CHAIN_START)
+SAID_BYTES_MIN: Final = 16 * 1024
+"""Hashing less than that costs every node no more than being told."""
 _PLACE: Final = Struct(">QQ")
 _NOTHING_HASHED: Final = sha256()
 
 
 def hash_of(data: bytes | memoryview, *, is_blake3: bool) -> bytes:
-    """Return the hash of an entry's data: BLAKE3, which takes a quarter of the time, or SHA-256."""
-    return blake3(data).digest() if is_blake3 else sha256(data).digest()
+    """Return the hash of an entry's data: SHA-256, or BLAKE3, which takes a quarter of the time. Of
+    data whose stamp says the hash of the payloads behind it, and rightly, it is that of what comes
+    before them, and so vouches for all; otherwise it is of all.
+    """
+    if not is_blake3:
+        return sha256(data).digest()
+    view = memoryview(data)
+    try:
+        begin, length = batch.locate(view, 0)
+        said = Stamp.FromString(bytes(view[begin : begin + length])).payloads_hash
+    except (batch.BatchError, DecodeError):
+        return blake3(view).digest()
+    is_said = said and said == blake3(view[begin + length :]).digest()
+    return blake3(view[: begin + length] if is_said else view).digest()
+
+
+def hash_of_payloads(payloads: Sequence[bytes | memoryview]) -> bytes:
+    """Return what a stamp says of the payloads behind it: nothing, b"", of few bytes."""
+    if sum(map(len, payloads)) < SAID_BYTES_MIN:
+        return b""
+    return blake3(payloads[0] if len(payloads) == 1 else b"".join(payloads)).digest()
+
+
+def _hash_as_said(data: bytes, entry: CommandBatch) -> bytes:
+    """Return `hash_of` an entry's data; its stamp is believed."""
+    stamp = entry.stamp
+    if stamp.payloads_hash:
+        return blake3(data[: entry.commands_offset]).digest()
+    return blake3(data).digest() if stamp.version >= VERSION_OF_BLAKE3 else sha256(data).digest()
 
 
 def chained(before: bytes, index: int, term: int, hash_of_data: bytes) -> bytes:
@@ -72,26 +115,34 @@ class EntryChain:
         """
         return self._index, self._value
 
-    def hash_ahead(self, data: bytes, version: int) -> None:
+    @property
+    def is_kept(self) -> bool:
+        """Whether entries are chained."""
+        return self._is_kept
+
+    def hash_ahead(self, data: bytes, entry: CommandBatch) -> None:
         """Hash the entry that is applied next: it is then in the processor's caches, and what apply
-        makes of it is not driven out of them. `version`: of the entry's stamp.
+        makes of it is not driven out of them. `entry`: as decoded.
         """
         if self._is_kept:
-            self._ahead = hash_of(data, is_blake3=version >= VERSION_OF_BLAKE3)
+            self._ahead = _hash_as_said(data, entry)
 
     def advance(
-        self, index: int, term: int, data: bytes, version: int, *, may_begin: bool = True
+        self, term: int, data: bytes, entry: CommandBatch, *, may_begin: bool = True
     ) -> Link | None:
         """Append the DATA entry that was applied just now; `settle` writes it down. None while no
-        chain is kept. `version`: of the entry's stamp; `may_begin`: a leader was activated in it.
+        chain is kept. `entry`: as decoded; `may_begin`: a leader was activated in it.
         """
         if not self._is_kept and not (may_begin and self._look()):
             return None
         if not self._ahead:
-            self.hash_ahead(data, version)
+            self.hash_ahead(data, entry)
         hash_of_data, self._ahead = self._ahead, b""
-        link = Link(self._index, self._value, hash_of_data, version >= VERSION_OF_BLAKE3)
-        self._index, self._value = index, chained(link.before, index, term, hash_of_data)
+        link = Link(
+            self._index, self._value, hash_of_data, entry.stamp.version >= VERSION_OF_BLAKE3
+        )
+        self._value = chained(link.before, entry.index, term, hash_of_data)
+        self._index = entry.index
         return link
 
     def settle(self) -> None:

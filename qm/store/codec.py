@@ -53,7 +53,12 @@ class UnknownCommand(Exception):
 
 def encode_stamp(stamp: model.Stamp) -> bytes:
     """Return the first payload of an entry."""
-    message = command_pb2.Stamp(now_ms=stamp.now_ms, node=stamp.node, version=stamp.version)
+    message = command_pb2.Stamp(
+        now_ms=stamp.now_ms,
+        node=stamp.node,
+        version=stamp.version,
+        payloads_hash=stamp.payloads_hash,
+    )
     return message.SerializeToString(deterministic=True)
 
 
@@ -105,7 +110,7 @@ def check_command(payload: bytes) -> None:
 def decode_entry(index: int, data: bytes) -> model.CommandBatch:
     """Return what the entry at `index` commands. Raises UnknownCommand."""
     try:
-        (_, first), *rest = _payloads(data)
+        (begin, first), *rest = _payloads(data)
         stamp = _decode_stamp(first)
         ordinal = 0
         commands: list[model.Command] = []
@@ -114,7 +119,7 @@ def decode_entry(index: int, data: bytes) -> model.CommandBatch:
             commands.append(command)
     except _UNREADABLE as error:
         raise UnknownCommand(f"entry {index}: {error}") from error
-    return model.CommandBatch(index, stamp, tuple(commands))
+    return model.CommandBatch(index, stamp, tuple(commands), begin + len(first))
 
 
 def packet_spans(index: int, data: bytes) -> list[tuple[int, int]]:
@@ -164,7 +169,7 @@ def _header(payload: memoryview) -> tuple[command_pb2.Command, str, int]:
 def _decode_stamp(payload: memoryview) -> model.Stamp:
     message = command_pb2.Stamp.FromString(bytes(payload))
     _check_version(message.version)
-    return model.Stamp(message.now_ms, message.node, message.version)
+    return model.Stamp(message.now_ms, message.node, message.version, message.payloads_hash)
 
 
 def _check_version(version: int) -> None:

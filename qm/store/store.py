@@ -126,6 +126,11 @@ class Store:
         return self._state.applied
 
     @property
+    def is_chained(self) -> bool:
+        """Whether entries are chained: somebody archives, or did."""
+        return self._chain.is_kept
+
+    @property
     def view(self) -> View:
         """The state as queries read it, between calls of `apply`; another one after `install`."""
         return self._machine.view
@@ -146,17 +151,12 @@ class Store:
             self.kept.begin_run()
         for entry in entries:
             batch = decode_entry(entry.index, entry.data)
-            self._chain.hash_ahead(entry.data, batch.stamp.version)
+            self._chain.hash_ahead(entry.data, batch)
             applied = self._machine.apply(batch, settle=False)
             results.append(applied)
             kinds = {*map(type, batch.commands)}
-            link = self._chain.advance(
-                entry.index,
-                entry.term,
-                entry.data,
-                batch.stamp.version,
-                may_begin=LeaderActivated in kinds,
-            )
+            may_begin = LeaderActivated in kinds
+            link = self._chain.advance(entry.term, entry.data, batch, may_begin=may_begin)
             if self.kept is not None and link is not None:
                 self.kept.keep(entry, batch, kinds, applied, link)
             if not kinds.isdisjoint(_AUDITS):

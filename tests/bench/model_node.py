@@ -11,6 +11,7 @@ from qm.model import commands
 from qm.model.attributes import encode_attribute
 from qm.model.commands import Command, EdgeBatch, Facts, Request, Stamp
 from qm.model.limits import APPLY_VERSION
+from qm.store.chain import hash_of_payloads
 from qm.store.codec import encode_command, encode_stamp
 from qm.store.store import Store
 from qm.wire.message_properties import MessagePropertiesHeader
@@ -54,10 +55,12 @@ class Node:
         for batch in batches:
             self.index += 1
             builder = BatchBuilder()
-            builder.add(encode_stamp(Stamp(NOW_MS + self.index, "n1.1", APPLY_VERSION)))
             for command in batch:
                 builder.add(encode_command(command))
-            entries.append(Entry(self.index, 1, EntryKind.DATA, builder.build()))
+            digest = hash_of_payloads(builder.payloads) if self.store.is_chained else b""
+            stamp = Stamp(NOW_MS + self.index, "n1.1", APPLY_VERSION, digest)
+            data = builder.build(encode_stamp(stamp))
+            entries.append(Entry(self.index, 1, EntryKind.DATA, data))
             self.entry_bytes += len(entries[-1].data)
         self.log.append(None, entries)
         return entries

@@ -34,7 +34,7 @@ class QueueModel(Model):
     def _apply_data(self, entry: Entry) -> None:
         batch = decode_entry(entry.index, entry.data)
         applied = self.machine.apply(batch)
-        self._chain.advance(entry.index, entry.term, entry.data, batch.stamp.version)
+        self._chain.advance(entry.term, entry.data, batch)
         self._chain.settle()
         self.machine.forget()
         self.account.entry(batch, applied)

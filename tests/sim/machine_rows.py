@@ -194,7 +194,7 @@ class QueueMachine(SlottedMachine[RowsState]):
     def apply_entry(self, state: RowsState, entry: Entry) -> tuple[Result, ...]:
         batch = decode_entry(entry.index, entry.data)
         applied = self.machine.apply(batch, settle=False)
-        self.chain.advance(entry.index, entry.term, entry.data, batch.stamp.version)
+        self.chain.advance(entry.term, entry.data, batch)
         self.rows.places |= spans(batch)
         return answers_of(applied)
 

@@ -59,7 +59,7 @@ class TestProposals:
                 assert member.machine.prologues == ["stamp 0", "stamp 1", "stamp 2"]
 
         stamps = (f"stamp {number}".encode() for number in count())
-        in_group(tmp_path, scenario, prologue=lambda: next(stamps))
+        in_group(tmp_path, scenario, prologue=lambda _payloads: next(stamps))
 
     def test_what_is_submitted_is_applied_in_that_order(self, tmp_path: Path) -> None:
         async def scenario(group: Group) -> None:

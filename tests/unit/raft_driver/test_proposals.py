@@ -194,7 +194,7 @@ def test_every_entry_begins_with_a_prologue_of_its_own() -> None:
 
     async def scenario() -> None:
         stamps = iter([b"stamp 1", b"stamp 2"])
-        callers, log = Callers(in_flight_max=1, prologue=lambda: next(stamps)), Log()
+        callers, log = Callers(in_flight_max=1, prologue=lambda _payloads: next(stamps)), Log()
         first = [callers.propose(payload) for payload in (b"a", b"b")]
         callers.proposals.submit(log.propose, 5)
         second = callers.propose(b"c")

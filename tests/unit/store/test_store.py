@@ -22,6 +22,7 @@ from qm.store import bodies as bodies_module
 from qm.store.audit import prove
 from qm.store.blobs import Blobs
 from qm.store.bodies import BodyDamaged, BodyPlace, BodyPlaces
+from qm.store.chain import hash_of_payloads
 from qm.store.codec import encode_command, encode_stamp
 from qm.store.rocks import RocksState
 from qm.store.snapshot import Manifest
@@ -46,12 +47,13 @@ ORDERS = f"DIRECT=OS:{HOST}\\orders"
 CACHE_BYTES = 1 << 20
 
 
-def data(*batch: Command, version: int = APPLY_VERSION) -> bytes:
+def data(*batch: Command, version: int = APPLY_VERSION, is_hashed: bool = False) -> bytes:
+    """Return an entry's; `is_hashed`: its stamp says the hash of the payloads."""
     builder = BatchBuilder()
-    builder.add(encode_stamp(Stamp(NOW_MS, "n1.1", version)))
     for command in batch:
         builder.add(encode_command(command))
-    return builder.build()
+    digest = hash_of_payloads(builder.payloads) if is_hashed else b""
+    return builder.build(encode_stamp(Stamp(NOW_MS, "n1.1", version, digest)))
 
 
 def arrivals(*packets: bytes) -> EdgeBatch:
@@ -116,11 +118,12 @@ class Node:
         *batches: Sequence[Command],
         in_one_apply: bool = False,
         version: int = APPLY_VERSION,
+        is_hashed: bool = False,
     ) -> list[Applied]:
         """Append entries, sync, apply."""
         first = self.log.last_index() + 1
         entries = [
-            Entry(first + k, 1, EntryKind.DATA, data(*batch, version=version))
+            Entry(first + k, 1, EntryKind.DATA, data(*batch, version=version, is_hashed=is_hashed))
             for k, batch in enumerate(batches)
         ]
         self.log.append(None, entries)
