@@ -60,7 +60,7 @@ class Load:
         assert self._process.stdout is not None
         if self._process.stdout.readline() != "ready\n":
             raise RuntimeError(f"a load process ended before its load: {work}")
-        self._paused_s = 0.0
+        self._pauses: list[tuple[float, float]] = []
         self._paused_at: float | None = None
 
     def begin(self) -> None:
@@ -72,12 +72,12 @@ class Load:
     def pause(self) -> None:
         """Stop it where it is; what it has in flight goes on."""
         self._process.send_signal(signal.SIGSTOP)
-        self._paused_at = time.perf_counter()
+        self._paused_at = time.monotonic()
 
     def resume(self) -> None:
         """Let it go on."""
         assert self._paused_at is not None
-        self._paused_s += time.perf_counter() - self._paused_at
+        self._pauses.append((self._paused_at, time.monotonic()))
         self._process.send_signal(signal.SIGCONT)
 
     def is_over(self, wait_s: float) -> bool:
@@ -89,12 +89,14 @@ class Load:
         return True
 
     def result(self) -> Seen:
-        """Wait for its end; return what it saw, without its pauses."""
+        """Wait for its end; return what it saw, without pauses while it worked: it may have been
+        stopped when it was done and about to say so.
+        """
         said, _ = self._process.communicate()
         if self._process.returncode:
             raise RuntimeError("a load process failed")
         seen = msgspec.json.decode(said, type=Seen)
-        seen.seconds -= self._paused_s
+        seen.seconds -= sum(end - begin for begin, end in self._pauses if begin < seen.ended_at_s)
         return seen
 
     def run(self) -> Seen:

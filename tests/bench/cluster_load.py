@@ -77,6 +77,8 @@ class Seen(msgspec.Struct, kw_only=True):
 
     messages: int = 0
     seconds: float = 0.0
+    ended_at_s: float = 0.0
+    """Monotonic, which all processes share."""
     cpu_s: float = 0.0
     """Of the load process."""
     p50_ms: float = 0.0
@@ -258,10 +260,11 @@ class _Clock:
     def __enter__(self) -> None:
         gc.freeze()
         gc.disable()
-        self._began, self._cpu_s = time.perf_counter(), _own_cpu_s()
+        self._began, self._cpu_s = time.monotonic(), _own_cpu_s()
 
     def __exit__(self, *_: object) -> None:
-        self._seen.seconds = time.perf_counter() - self._began
+        self._seen.ended_at_s = time.monotonic()
+        self._seen.seconds = self._seen.ended_at_s - self._began
         self._seen.cpu_s = _own_cpu_s() - self._cpu_s
 
 
