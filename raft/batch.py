@@ -76,9 +76,14 @@ class BatchBuilder:
         payloads, self._payloads, self._bytes = self._payloads, [], 0
         if prologue is not None:
             payloads.insert(0, prologue)
-        count = len(payloads)
-        ends = struct.pack(f"<{count}I", *accumulate(map(len, payloads)))
-        return b"".join((_PREFIX.pack(_MAGIC, 0, count), ends, *payloads))
+        return joined(payloads)
+
+
+def joined(payloads: Sequence[Buffer]) -> bytes:
+    """Return the batch of these payloads."""
+    count = len(payloads)
+    ends = struct.pack(f"<{count}I", *accumulate(map(len, payloads)))
+    return b"".join((_PREFIX.pack(_MAGIC, 0, count), ends, *payloads))
 
 
 def header_bytes(prefix: Buffer) -> int:

@@ -26,9 +26,9 @@ class Stamp(msgspec.Struct, frozen=True, gc=False):
     version: int = 1
     """An apply version that its leader knew the state to have reached: a build that does not know
     it stops before it diverges."""
-    payloads_hash: bytes = b""
-    """BLAKE3 of what follows it in the entry, so that one node hashes that and not each for itself
-    (qm/archive/design.md, Chain); b"": it says none."""
+    entry_hash: bytes = b""
+    """BLAKE3 of the entry's data with zeros in place of this, so that one node hashes and not each
+    for itself (qm/archive/design.md, Chain); b"": it says none."""
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
@@ -607,5 +607,3 @@ class CommandBatch(msgspec.Struct, frozen=True, gc=False):
     index: int
     stamp: Stamp
     commands: tuple[Command, ...]
-    commands_offset: int = 0
-    """Where those begin in the entry's data."""

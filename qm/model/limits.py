@@ -9,8 +9,8 @@ APPLY_VERSION: Final = 3
 """Newest behaviour of apply that this build knows."""
 VERSION_OF_BLAKE3: Final = 2
 """Apply version from which on the chain has entries' data hashed with BLAKE3 instead of SHA-256."""
-VERSION_OF_PAYLOADS_HASH: Final = 3
-"""Apply version from which on stamps may say the hash of the payloads behind them."""
+VERSION_OF_ENTRY_HASH: Final = 3
+"""Apply version from which on stamps may say the hash of their entry."""
 
 CLOCK_MAX_MS: Final = 0xFFFF_FFFF * 1000
 """Cluster time ends where the seconds of packets end: a later stamp counts as this one."""

@@ -17,7 +17,7 @@ import msgspec
 
 from qm.model.commands import Command, LeaderActivated, Stamp
 from qm.model.effects import Applied, Outcome
-from qm.model.limits import POSITIONS_PER_ENTRY_MAX, VERSION_OF_PAYLOADS_HASH
+from qm.model.limits import POSITIONS_PER_ENTRY_MAX, VERSION_OF_ENTRY_HASH
 from qm.model.queries import View
 from qm.model.state import State
 from qm.node.addresses import AddressBook
@@ -34,7 +34,7 @@ from qm.node.reading import ReadState
 from qm.node.streams import LocalStream, RemoteStream
 from qm.node.weights import Weights
 from qm.store.bodies import BodyPlace, BodyPlaces, Packets
-from qm.store.chain import hash_of_payloads
+from qm.store.chain import hashed
 from qm.store.cluster import (
     PROPOSE_WAIT_MS,
     ClusterListener,
@@ -425,9 +425,10 @@ class ReplicatedStore:
         return None if address is None else address.raft
 
     def _stamp(self, payloads: Sequence[bytes | memoryview]) -> bytes:
-        is_hashed = self.apply_version >= VERSION_OF_PAYLOADS_HASH and self.machine.store.is_chained
-        digest = hash_of_payloads(payloads) if is_hashed else b""
-        return encode_stamp(Stamp(self.clock.now_ms(), self._name, self.apply_version, digest))
+        stamp = Stamp(self.clock.now_ms(), self._name, self.apply_version)
+        if self.apply_version >= VERSION_OF_ENTRY_HASH and self.machine.store.is_chained:
+            return hashed(stamp, payloads)
+        return encode_stamp(stamp)
 
     # The state machine
 

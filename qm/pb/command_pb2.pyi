@@ -30,23 +30,25 @@ class Stamp(_message.Message):
     NOW_MS_FIELD_NUMBER: _builtins.int
     NODE_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
-    PAYLOADS_HASH_FIELD_NUMBER: _builtins.int
+    ENTRY_HASH_FIELD_NUMBER: _builtins.int
     now_ms: _builtins.int
     node: _builtins.str
     version: _builtins.int
-    payloads_hash: _builtins.bytes
-    """BLAKE3 of all payloads behind this one; empty: none. Since version 3."""
+    entry_hash: _builtins.bytes
+    """BLAKE3 of the entry's data with zeros in place of this; empty: none. Since version 3. The last
+    field, so that it ends the stamp.
+    """
     def __init__(
         self,
         *,
         now_ms: _builtins.int = ...,
         node: _builtins.str = ...,
         version: _builtins.int = ...,
-        payloads_hash: _builtins.bytes = ...,
+        entry_hash: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "now_ms", b"now_ms", "payloads_hash", b"payloads_hash", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entry_hash", b"entry_hash", "node", b"node", "now_ms", b"now_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

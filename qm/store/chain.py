@@ -14,61 +14,61 @@ import msgspec
 from blake3 import blake3
 from google.protobuf.message import DecodeError
 
-from qm.model.commands import CommandBatch
+from qm.model.commands import CommandBatch, Stamp
 from qm.model.ledger import META_CHAIN
 from qm.model.limits import VERSION_OF_BLAKE3
 from qm.model.rows import CHAIN_ROW, CHAIN_START
 from qm.model.state import State, Table
-from qm.pb.command_pb2 import Stamp
+from qm.pb import command_pb2
+from qm.store.codec import HASH_BYTES, encode_stamp
 from raft import batch
 
 __all__ = [
     "CHAIN_START",
-    "HASH_BYTES",
     "META_CHAIN",
     "EntryChain",
     "Link",
     "chained",
     "hash_of",
-    "hash_of_payloads",
+    "hashed",
 ]
 
-HASH_BYTES: Final = len(CHAIN_START)
-SAID_BYTES_MIN: Final = 16 * 1024
-"""Hashing less than that costs every node no more than being told."""
+_NO_HASH: Final = bytes(HASH_BYTES)
 _PLACE: Final = Struct(">QQ")
 _NOTHING_HASHED: Final = sha256()
 
 
 def hash_of(data: bytes | memoryview, *, is_blake3: bool) -> bytes:
-    """Return the hash of an entry's data: SHA-256, or BLAKE3, which takes a quarter of the time. Of
-    data whose stamp says the hash of the payloads behind it, and rightly, it is that of what comes
-    before them, and so vouches for all; otherwise it is of all.
+    """Return the hash of an entry's data: SHA-256, or BLAKE3, which takes a quarter of the time; of
+    data whose stamp says it, and rightly, what that says.
     """
     if not is_blake3:
         return sha256(data).digest()
-    view = memoryview(data)
+    view = memoryview(data).cast("B")  # Arrow's are of signed bytes, and equal to no others
     try:
         begin, length = batch.locate(view, 0)
-        said = Stamp.FromString(bytes(view[begin : begin + length])).payloads_hash
+        said = command_pb2.Stamp.FromString(bytes(view[begin : begin + length])).entry_hash
     except (batch.BatchError, DecodeError):
-        return blake3(view).digest()
-    is_said = said and said == blake3(view[begin + length :]).digest()
-    return blake3(view[: begin + length] if is_said else view).digest()
+        said = b""
+    if said:
+        end = begin + length
+        blank = b"".join((view[: end - HASH_BYTES], _NO_HASH, view[end:]))
+        if view[end - HASH_BYTES : end] == said == blake3(blank).digest():
+            return said
+    return blake3(view).digest()
 
 
-def hash_of_payloads(payloads: Sequence[bytes | memoryview]) -> bytes:
-    """Return what a stamp says of the payloads behind it: nothing, b"", of few bytes."""
-    if sum(map(len, payloads)) < SAID_BYTES_MIN:
-        return b""
-    return blake3(payloads[0] if len(payloads) == 1 else b"".join(payloads)).digest()
+def hashed(stamp: Stamp, payloads: Sequence[bytes | memoryview]) -> bytes:
+    """Return the stamp of an entry with these payloads, encoded, and in it the entry's hash."""
+    blank = encode_stamp(msgspec.structs.replace(stamp, entry_hash=_NO_HASH))
+    entry_hash = blake3(batch.joined((blank, *payloads))).digest()
+    return blank[:-HASH_BYTES] + entry_hash
 
 
-def _hash_as_said(data: bytes, entry: CommandBatch) -> bytes:
+def _hash_as_said(data: bytes, stamp: Stamp) -> bytes:
     """Return `hash_of` an entry's data; its stamp is believed."""
-    stamp = entry.stamp
-    if stamp.payloads_hash:
-        return blake3(data[: entry.commands_offset]).digest()
+    if stamp.entry_hash:
+        return stamp.entry_hash
     return blake3(data).digest() if stamp.version >= VERSION_OF_BLAKE3 else sha256(data).digest()
 
 
@@ -97,8 +97,6 @@ class EntryChain:
         self._state = state
         self._is_kept = False
         self._index, self._value = 0, CHAIN_START
-        self._ahead = b""
-        """Hash of the entry that is applied next, b"" while there is none."""
         self._look()
 
     def _look(self) -> bool:
@@ -120,13 +118,6 @@ class EntryChain:
         """Whether entries are chained."""
         return self._is_kept
 
-    def hash_ahead(self, data: bytes, entry: CommandBatch) -> None:
-        """Hash the entry that is applied next: it is then in the processor's caches, and what apply
-        makes of it is not driven out of them. `entry`: as decoded.
-        """
-        if self._is_kept:
-            self._ahead = _hash_as_said(data, entry)
-
     def advance(
         self, term: int, data: bytes, entry: CommandBatch, *, may_begin: bool = True
     ) -> Link | None:
@@ -135,13 +126,10 @@ class EntryChain:
         """
         if not self._is_kept and not (may_begin and self._look()):
             return None
-        if not self._ahead:
-            self.hash_ahead(data, entry)
-        hash_of_data, self._ahead = self._ahead, b""
-        link = Link(
-            self._index, self._value, hash_of_data, entry.stamp.version >= VERSION_OF_BLAKE3
-        )
-        self._value = chained(link.before, entry.index, term, hash_of_data)
+        stamp = entry.stamp
+        data_hash = _hash_as_said(data, stamp)
+        link = Link(self._index, self._value, data_hash, stamp.version >= VERSION_OF_BLAKE3)
+        self._value = chained(link.before, entry.index, term, data_hash)
         self._index = entry.index
         return link
 

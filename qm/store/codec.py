@@ -24,6 +24,8 @@ from qm.model.state import BODY_ORDINAL_SYNTHETIC_FIRST
 from qm.pb import command_pb2
 from raft import batch
 
+HASH_BYTES: Final = 32
+"""Of an entry's data."""
 _HEADER_LENGTH: Final = Struct("<I")
 _UNREADABLE: Final = (batch.BatchError, DecodeError, ValueError, IndexError)
 FACTS_KNOWN_MAX: Final = 4_096
@@ -57,7 +59,7 @@ def encode_stamp(stamp: model.Stamp) -> bytes:
         now_ms=stamp.now_ms,
         node=stamp.node,
         version=stamp.version,
-        payloads_hash=stamp.payloads_hash,
+        entry_hash=stamp.entry_hash,
     )
     return message.SerializeToString(deterministic=True)
 
@@ -110,7 +112,7 @@ def check_command(payload: bytes) -> None:
 def decode_entry(index: int, data: bytes) -> model.CommandBatch:
     """Return what the entry at `index` commands. Raises UnknownCommand."""
     try:
-        (begin, first), *rest = _payloads(data)
+        (_, first), *rest = _payloads(data)
         stamp = _decode_stamp(first)
         ordinal = 0
         commands: list[model.Command] = []
@@ -119,7 +121,7 @@ def decode_entry(index: int, data: bytes) -> model.CommandBatch:
             commands.append(command)
     except _UNREADABLE as error:
         raise UnknownCommand(f"entry {index}: {error}") from error
-    return model.CommandBatch(index, stamp, tuple(commands), begin + len(first))
+    return model.CommandBatch(index, stamp, tuple(commands))
 
 
 def packet_spans(index: int, data: bytes) -> list[tuple[int, int]]:
@@ -169,7 +171,10 @@ def _header(payload: memoryview) -> tuple[command_pb2.Command, str, int]:
 def _decode_stamp(payload: memoryview) -> model.Stamp:
     message = command_pb2.Stamp.FromString(bytes(payload))
     _check_version(message.version)
-    return model.Stamp(message.now_ms, message.node, message.version, message.payloads_hash)
+    entry_hash = message.entry_hash
+    if len(entry_hash) not in (0, HASH_BYTES):
+        raise ValueError(f"a hash of {len(entry_hash)} bytes")
+    return model.Stamp(message.now_ms, message.node, message.version, entry_hash)
 
 
 def _check_version(version: int) -> None:

@@ -151,7 +151,6 @@ class Store:
             self.kept.begin_run()
         for entry in entries:
             batch = decode_entry(entry.index, entry.data)
-            self._chain.hash_ahead(entry.data, batch)
             applied = self._machine.apply(batch, settle=False)
             results.append(applied)
             kinds = {*map(type, batch.commands)}

@@ -11,7 +11,7 @@ from qm.model import commands
 from qm.model.attributes import encode_attribute
 from qm.model.commands import Command, EdgeBatch, Facts, Request, Stamp
 from qm.model.limits import APPLY_VERSION
-from qm.store.chain import hash_of_payloads
+from qm.store.chain import hashed
 from qm.store.codec import encode_command, encode_stamp
 from qm.store.store import Store
 from qm.wire.message_properties import MessagePropertiesHeader
@@ -57,9 +57,10 @@ class Node:
             builder = BatchBuilder()
             for command in batch:
                 builder.add(encode_command(command))
-            digest = hash_of_payloads(builder.payloads) if self.store.is_chained else b""
-            stamp = Stamp(NOW_MS + self.index, "n1.1", APPLY_VERSION, digest)
-            data = builder.build(encode_stamp(stamp))
+            stamp = Stamp(NOW_MS + self.index, "n1.1", APPLY_VERSION)
+            is_hashed = self.store.is_chained
+            encoded = hashed(stamp, builder.payloads) if is_hashed else encode_stamp(stamp)
+            data = builder.build(encoded)
             entries.append(Entry(self.index, 1, EntryKind.DATA, data))
             self.entry_bytes += len(entries[-1].data)
         self.log.append(None, entries)

@@ -9,8 +9,8 @@ import pytest
 from qm.archive.checkpoints import CHECKPOINT_NAME, CHECKPOINTS_FOLDER, decode_checkpoint
 from qm.archive.schema import Part
 from qm.load.verdict import Verdict
-from qm.model.limits import VERSION_OF_PAYLOADS_HASH
-from qm.store.chain import CHAIN_START, SAID_BYTES_MIN, chained, hash_of
+from qm.model.limits import VERSION_OF_ENTRY_HASH
+from qm.store.chain import CHAIN_START, chained, hash_of
 from qm.store.codec import decode_entry
 from qm.store.digest import digest_bytes
 from qm.store.replay import Replay
@@ -79,11 +79,11 @@ def test_each_node_has_every_entry_once_in_one_chain(archived: Archived, node: s
 
 
 def test_leaders_hash_what_they_propose_and_their_stamps_say_it(archived: Archived) -> None:
-    large = [row for row in archived.rows_with_data() if row["data_bytes"] > 2 * SAID_BYTES_MIN]
-    stamps = [decode_entry(row["index"], row["data"]).stamp for row in large]
-    newer = [stamp for stamp in stamps if stamp.version >= VERSION_OF_PAYLOADS_HASH]
+    rows = archived.rows_with_data()
+    stamps = [decode_entry(row["index"], row["data"]).stamp for row in rows]
+    newer = [k for k, stamp in enumerate(stamps) if stamp.version >= VERSION_OF_ENTRY_HASH]
     assert newer
-    assert all(stamp.payloads_hash for stamp in newer)
+    assert all(stamps[k].entry_hash == rows[k]["data_blake3"] for k in newer)
 
 
 def test_every_entry_has_its_data_in_the_archive_of_one_node_at_least(archived: Archived) -> None:

@@ -12,11 +12,10 @@ from qm.model.commands import Command
 from qm.model.effects import Applied, EffectKind
 from qm.model.limits import APPLY_VERSION
 from qm.model.state import Table
-from qm.store.chain import CHAIN_START, META_CHAIN, SAID_BYTES_MIN, chained, hash_of
-from qm.store.codec import array_bytes
+from qm.store.chain import CHAIN_START, META_CHAIN, chained, hash_of
+from qm.store.codec import array_bytes, decode_entry
 from qm.store.kept import HEAD, INDEX_END, IS_BLAKE3, NAME, RUN, Exported
 from qm.store.kept_entry import KeptEntry, unpack_kept
-from raft.batch import locate
 from raft.types import Configuration, SnapshotMeta
 from tests.unit.model.world import packet, request
 from tests.unit.store.test_store import Node, arrivals, data, receive, setup_commands, workload
@@ -108,23 +107,24 @@ def test_while_an_older_build_may_take_part_entries_are_hashed_as_it_does(tmp_pa
     node.close()
 
 
-def test_the_hash_of_what_a_stamp_vouches_for_is_that_of_what_comes_before(node: Node) -> None:
-    large = [arrivals(packet(1, body=bytes(SAID_BYTES_MIN)))]
-    node.put(large, [receive(2, 1), *large], [receive(3, 1)], is_hashed=True)
+def test_what_a_stamp_says_is_the_hash_of_its_entry(node: Node) -> None:
+    node.put([arrivals(packet(1))], [receive(2, 1), arrivals(packet(2))], is_hashed=True)
+    node.put([receive(3, 1)])
     entries, rows = node.log.entries(2, 5, 1 << 20), kept(node, 1)
     value = chain_of(node)[1]
     for entry, row in zip(entries, rows, strict=True):
-        is_small = len(entry.data) < SAID_BYTES_MIN
-        end = len(entry.data) if is_small else sum(locate(entry.data, 0))
-        assert row.data_hash == blake3(entry.data[:end]).digest()
+        said = decode_entry(entry.index, entry.data).stamp.entry_hash
+        assert bool(said) is (entry.index < 4)
+        assert row.data_hash == blake3(entry.data.replace(said, bytes(len(said)))).digest()
         assert row.data_hash == hash_of(entry.data, is_blake3=True)
     assert chained(rows[2].chain_before, 4, 1, rows[2].data_hash) == value
 
 
 def test_no_byte_of_an_entry_changes_unseen() -> None:
-    batch = (arrivals(packet(1), packet(2, body=bytes(SAID_BYTES_MIN))), receive(2, 1))
+    batch = (arrivals(packet(1), packet(2)), receive(2, 1))
     sound = data(*batch, is_hashed=True)
     digest = hash_of(sound, is_blake3=True)
+    assert hash_of(memoryview(sound).cast("b"), is_blake3=True) == digest
     for at in range(len(sound)):
         altered = bytearray(sound)
         altered[at] ^= 1

@@ -22,7 +22,7 @@ from qm.store import bodies as bodies_module
 from qm.store.audit import prove
 from qm.store.blobs import Blobs
 from qm.store.bodies import BodyDamaged, BodyPlace, BodyPlaces
-from qm.store.chain import hash_of_payloads
+from qm.store.chain import hashed
 from qm.store.codec import encode_command, encode_stamp
 from qm.store.rocks import RocksState
 from qm.store.snapshot import Manifest
@@ -48,12 +48,12 @@ CACHE_BYTES = 1 << 20
 
 
 def data(*batch: Command, version: int = APPLY_VERSION, is_hashed: bool = False) -> bytes:
-    """Return an entry's; `is_hashed`: its stamp says the hash of the payloads."""
+    """Return an entry's; `is_hashed`: its stamp says its hash."""
     builder = BatchBuilder()
     for command in batch:
         builder.add(encode_command(command))
-    digest = hash_of_payloads(builder.payloads) if is_hashed else b""
-    return builder.build(encode_stamp(Stamp(NOW_MS, "n1.1", version, digest)))
+    stamp = Stamp(NOW_MS, "n1.1", version)
+    return builder.build(hashed(stamp, builder.payloads) if is_hashed else encode_stamp(stamp))
 
 
 def arrivals(*packets: bytes) -> EdgeBatch:
