@@ -147,6 +147,8 @@ class PositionRun(NamedTuple):
     """Of the keys, at least."""
     alike: Collection[Alike] = ()
     """Where many stand in it that one row tells, in order; then `rows` has one in each element."""
+    ends: tuple[bytes, bytes] | None = None
+    """If the keys ascend, the first and the last."""
 
 
 class SequenceSeen(msgspec.Struct, frozen=True, gc=False):
@@ -215,11 +217,12 @@ class Applied(msgspec.Struct, gc=False):
         rows: Iterable[bytes],
         queue_ids: Collection[int],
         alike: Collection[Alike] = (),
+        ends: tuple[bytes, bytes] | None = None,
     ) -> None:
         """Append the same effect on many positions, at least one; see `PositionRun`. Neither keys
         nor rows change afterwards.
         """
-        self.runs.append(PositionRun(kind, reason, keys, rows, queue_ids, alike))
+        self.runs.append(PositionRun(kind, reason, keys, rows, queue_ids, alike, ends))
 
 
 def no_effects() -> PositionEffects:

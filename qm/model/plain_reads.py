@@ -58,7 +58,12 @@ def read_plain(
     _settle(ledger, queue, keys, size)
     queue_id = queue.record.queue_id
     ledger.applied.note(
-        EffectKind.RECEIVED, MessageClass.ACK_RECEIVE, row_keys, (packed,), (queue_id,)
+        EffectKind.RECEIVED,
+        MessageClass.ACK_RECEIVE,
+        row_keys,
+        (packed,),
+        (queue_id,),
+        ends=(row_keys[0], row_keys[-1]),
     )
     return received_run(first_number, queue_id, keys, packed, size)
 

@@ -51,6 +51,7 @@ _HEAD: Final = Struct("<2xH8xI32sIIIIH")
 _PLAIN_ROW: Final = Struct("<4sQIIHII8x16sII")
 """POSITION_ROW with state, class code and flags in one, and without a deadline."""
 assert _PLAIN_ROW.size == POSITION_ROW.size
+_ROW_BEGIN_BYTES: Final = 4
 _ALIKE_RUN_MIN: Final = 16
 """From so many on one row tells all."""
 _ALIKE_RUN_MAX: Final = 256
@@ -171,8 +172,9 @@ class PlainRun:
     def take_all(self) -> IntArray:  # noqa: PLR0915 - one loop, as said below
         """Enqueue plain packets that are not known, have the others judged; return the verdicts.
 
-        One loop, since calls would be a third of what a message costs; but where two in succession
-        differ in ordinal and body alone, those that follow them are taken together.
+        One loop, since calls would be a third of what a message costs; but behind the first one of
+        a session, and where two in succession have one lane, those that differ from it in ordinal
+        and body alone are taken together.
         """
         command, ledger, counters = self._command, self._ledger, self._ledger.counters
         limit_bytes, horizon_ms, now_ms = self._limit_bytes, self._horizon_ms, ledger.now_ms
@@ -184,7 +186,7 @@ class PlainRun:
         rows, bodies = self._rows, self._bodies
         last_guids, last_fact, last_type, lanes = b"", -1, -1, LanesByName()
         sequential_id, total_bytes = counters.sequential_id, counters.total_bytes
-        last_lane, last_bits, offsets = None, -1, command.offsets
+        last_lane, last_bits, tried, offsets = None, -1, -1, command.offsets
         packets = zip(offsets, offsets[1:], command.facts_of, command.checksums, strict=False)
         columns = enumerate(packets)
         for k, (begin, end, fact, checksum) in columns:
@@ -231,7 +233,8 @@ class PlainRun:
                 history.keep(lifetime_ms)
             sequential_id = sequential_id + 1 & SEQUENTIAL_ID_MAX
             level = 7 - (bits & 7)
-            rows[key_of(lane.queue_id, level << 56 | sequential_id)] = row_of(
+            key = key_of(lane.queue_id, level << 56 | sequential_id)
+            rows[key] = row = row_of(
                 _ROW_BEGINS[flags & _FLAGS_MASK],
                 index,
                 body_offset + begin,
@@ -251,9 +254,12 @@ class PlainRun:
             queue.counts[level] += 1
             if not queue.is_dirty:
                 ledger.touch(queue)
-            if lane is last_lane and bits == last_bits and sequential_id < _ALIKE_ID_MAX:
+            if (
+                fact != tried or (lane is last_lane and bits == last_bits)
+            ) and sequential_id < _ALIKE_ID_MAX:
+                tried = fact
                 room = min(lane.limit_bytes - charged, limit_bytes - total_bytes)
-                taken = self._take_alike(k, lane, data, start, sequential_id, room)
+                taken = self._take_alike(k, lane, key, row, data, start, room)
                 sequential_id += taken
                 total_bytes += offsets[k + 1 + taken] - end
                 next(islice(columns, taken, taken), None)
@@ -262,27 +268,28 @@ class PlainRun:
         return verdicts
 
     def _take_alike(
-        self, last: int, lane: Lane, data: bytes, start: int, sequential_id: int, room: int
+        self, last: int, lane: Lane, key: bytes, row: bytes, data: bytes, start: int, room: int
     ) -> int:
-        """Enqueue what follows packet `last`, the lane's latest, for as long as it differs from it
-        in ordinal and body alone; return how many that were. `room`: bytes left of the quotas.
+        """Enqueue what follows packet `last`, the latest, whose key and row these are, for as long
+        as it differs from it in ordinal and body alone; return how many that were. `room`: bytes
+        left of the quotas.
         """
-        command, queue = self._command, lane.queue
-        bits, _, _, tail = lane.alike_of(data, start + command.offsets[last])
         ordinals = self._alike_ordinals(last, lane, data, start, room)
-        count, level = len(ordinals), 7 - (bits & 7)
-        first, next_id = last + 1, sequential_id + 1
+        count = len(ordinals) - 1
+        if not count:
+            return 0
+        command, queue = self._command, lane.queue
+        first, (queue_id, place) = last + 1, POSITION_KEY.unpack(key)
         offsets = command.offsets[first : first + count + 1]
         begins = offsets[:-1]
         sizes = [*map(sub, offsets[1:], begins)]
         queue.total_bytes += sum(sizes)
         queue.arrivals += count
-        queue.counts[level] += count
-        places = range(level << 56 | next_id, (level << 56 | next_id) + count)
+        queue.counts[place >> 56] += count
         body = command.first_ordinal + first
         rows = map(
             _PLAIN_ROW.pack,
-            repeat(_ROW_BEGINS[int.from_bytes(tail[:4], "little") & _FLAGS_MASK]),
+            repeat(row[:_ROW_BEGIN_BYTES]),
             repeat(command.body_index),
             map(command.body_offset.__add__, begins),
             sizes,
@@ -290,28 +297,27 @@ class PlainRun:
             command.checksums[first : first + count],
             sizes,
             repeat(lane.source),
-            ordinals,
+            islice(ordinals, 1, None),
             repeat(self._ledger.now_ms // 1000),
         )
-        keys = map(POSITION_KEY.pack, repeat(lane.queue_id), places)
-        at = len(self._rows)
-        self._rows.update(zip(keys, rows, strict=False))
+        keys = map(POSITION_KEY.pack, repeat(queue_id), range(place + 1, place + 1 + count))
         if count >= _ALIKE_RUN_MIN:
-            key = POSITION_KEY.pack(lane.queue_id, places[0])
-            self._alike.append(Alike(at, key, self._rows[key], offsets, array("I", ordinals)))
+            at, all_offsets = len(self._rows) - 1, command.offsets[last : first + count + 1]
+            self._alike.append(Alike(at, key, row, all_offsets, array("I", ordinals)))
+        self._rows.update(zip(keys, rows, strict=False))
         self._bodies += range(body, body + count)
         return count
 
     def _alike_ordinals(
         self, last: int, lane: Lane, data: bytes, start: int, room: int
     ) -> list[int]:
-        """Return the ordinals of those packets, and remember them."""
+        """Return the ordinals of that packet and those, and remember them."""
         command, history, alike_of = self._command, lane.history, lane.alike_of
         first, end_max = last + 1, last + 1 + _ALIKE_RUN_MAX
         fact, bytes_max = command.facts_of[last], command.offsets[first] + room
         bitmap, high, size_min = history.bitmap, history.high, lane.size_min
-        bits, head, _, tail = alike_of(data, start + command.offsets[last])
-        ordinals: list[int] = []
+        bits, head, ordinal, tail = alike_of(data, start + command.offsets[last])
+        ordinals = [ordinal]
         offsets = command.offsets[first : end_max + 1]
         columns = zip(offsets, offsets[1:], command.facts_of[first:end_max], strict=False)
         for begin, end, own_fact in columns:

@@ -35,7 +35,7 @@ QUEUE_NAMES_MAX: Final = 65_536
 """Names in hand; beyond it all are dropped, and read again."""
 _VERSION: Final = 3
 _VERSION_FIRST: Final = 1
-"""Runs were columns, too; in version 2 none was ALIKE."""
+"""Runs were columns, too; in version 2 none was ALIKE or COUNTING."""
 HEAD: Final = Struct("<BBBHHQQQ32s32sIIIQ")
 """version u8, NEEDS_COMMANDS | IS_BLAKE3 u8, bytes of the name of the node that stamped it u8,
 names of queues u16, which columns have one value for all effects u16 (a bit each), term u64,
@@ -49,22 +49,18 @@ IS_BLAKE3: Final = 2
 NAME: Final = Struct("<IH")
 """queue_id u32, bytes of its name u16."""
 RUN: Final = Struct("<BHI")
-"""kind u8, reason u16, positions u32; their keys and their rows follow. With ALIKE in the kind (see
-`qm.model.effects.Alike`), key and row of the first, one more than so many offsets u32, and their
-message ordinals u32.
+"""kind u8, reason u16, positions u32; their keys and their rows follow. With COUNTING in the kind
+only the first key, since they count up. With ALIKE (see `qm.model.effects.Alike`) key and row of
+the first, one more than so many offsets u32, and their message ordinals u32.
 """
 ALIKE: Final = 0x80
+COUNTING: Final = 0x40
 _EXPORTED: Final = Struct(f"<QQ{len(CHAIN_START)}s")
-_TRANSACTIONAL: Final = (
-    commands.TxCommit,
-    commands.TxAbort,
-    commands.TxPrepare,
-    commands.AuditMark,
+_TRANSACTIONAL: Final = frozenset(
+    {commands.TxCommit, commands.TxAbort, commands.TxPrepare, commands.AuditMark}
 )
 _MAY_BE_TRANSACTIONAL: Final = frozenset(
-    command
-    for command in get_args(Command)
-    if command in _TRANSACTIONAL or "transaction" in command.__struct_fields__
+    command for command in get_args(Command) if "transaction" in command.__struct_fields__
 )
 
 
@@ -147,8 +143,10 @@ class EffectsKeeper:
             return
         leader = batch.stamp.node.encode()
         self.total_bytes += len(entry.data)
-        needs_commands = bool(applied.incoming_sequences) or (
-            not kinds.isdisjoint(_MAY_BE_TRANSACTIONAL) and _is_any_transactional(batch.commands)
+        needs_commands = (
+            bool(applied.incoming_sequences)
+            or not kinds.isdisjoint(_TRANSACTIONAL)
+            or (not kinds.isdisjoint(_MAY_BE_TRANSACTIONAL) and _has_transaction(batch.commands))
         )
         effects = applied.columns
         count = len(effects.kinds)
@@ -159,6 +157,9 @@ class EffectsKeeper:
             queue_ids.update(run.queue_ids)
             if run.alike:
                 positions += _packed_alike(run)
+            elif run.ends is not None and _counts_up(run.ends, len(run.keys)):
+                head = RUN.pack(run.kind | COUNTING, run.reason, len(run.keys))
+                positions += (head, run.ends[0], *run.rows)
             else:
                 positions.append(RUN.pack(run.kind, run.reason, len(run.keys)))
                 positions += run.keys
@@ -219,6 +220,11 @@ def _packed(columns: list[bytes], count: int) -> tuple[list[bytes], int]:
     return columns, uniform
 
 
+def _counts_up(ends: tuple[bytes, bytes], count: int) -> bool:
+    first, last = ends
+    return int.from_bytes(last, "big") - int.from_bytes(first, "big") == count - 1
+
+
 def _packed_alike(run: PositionRun) -> list[bytes]:
     """Return a run with rows that tell of many positions, those between them one by one."""
     parts: list[bytes] = []
@@ -256,8 +262,6 @@ def _columns_of(effects: PositionEffects) -> list[bytes]:
     ]
 
 
-def _is_any_transactional(batch: Sequence[Command]) -> bool:
-    return any(
-        isinstance(command, _TRANSACTIONAL) or getattr(command, "transaction", None) is not None
-        for command in batch
-    )
+def _has_transaction(batch: Sequence[Command]) -> bool:
+    found = [getattr(command, "transaction", None) for command in batch]
+    return found.count(None) < len(found)

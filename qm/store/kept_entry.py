@@ -11,7 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from qm.model.rows import POSITION_KEY, POSITION_ROW
-from qm.store.kept import ALIKE, HEAD, IS_BLAKE3, NAME, NEEDS_COMMANDS, RUN, WIDTHS, head_of
+from qm.store.kept import (
+    ALIKE,
+    COUNTING,
+    HEAD,
+    IS_BLAKE3,
+    NAME,
+    NEEDS_COMMANDS,
+    RUN,
+    WIDTHS,
+    head_of,
+)
 
 _KEY: Final = np.dtype(
     {
@@ -144,33 +154,36 @@ def _runs(view: memoryview, at: int) -> list[_Run]:
     runs = []
     while at < len(view):
         kind, reason, count = RUN.unpack_from(view, at)
-        one_by_one = 1 if kind & ALIKE else count
         keys_at = at + RUN.size
-        rows_at = keys_at + one_by_one * POSITION_KEY.size
-        at = rows_at + one_by_one * POSITION_ROW.size
+        rows_at = keys_at + POSITION_KEY.size * (1 if kind & (ALIKE | COUNTING) else count)
+        at = rows_at + POSITION_ROW.size * (1 if kind & ALIKE else count)
         keys, rows = view[keys_at:rows_at], view[rows_at:at]
+        if kind & (ALIKE | COUNTING):
+            keys = _counted(keys, count)
         if kind & ALIKE:
-            kind ^= ALIKE
             numbers = np.frombuffer(view, "<u4", 2 * count + 1, at)
-            keys, rows = _unfolded(keys, rows, numbers)
+            rows = _unfolded(rows, numbers)
             at += numbers.nbytes
+        kind &= ~(ALIKE | COUNTING)
         runs.append(_Run(kind, reason, count, keys, rows))
     return runs
 
 
-def _unfolded(
-    key: memoryview, row: memoryview, numbers: "npt.NDArray[np.uint32]"
-) -> tuple[memoryview, memoryview]:
-    """Return keys and rows of a `qm.model.effects.Alike`, as far as columns are cut out of them."""
-    count = len(numbers) // 2
+def _counted(key: memoryview, count: int) -> memoryview:
+    """Return so many keys that count up from one."""
     keys = np.frombuffer(bytes(key) * count, _KEY).copy()
+    keys["lookup_identifier"] += np.arange(count).astype("u8")
+    return memoryview(keys.tobytes())
+
+
+def _unfolded(row: memoryview, numbers: "npt.NDArray[np.uint32]") -> memoryview:
+    """Return rows of a `qm.model.effects.Alike`, as far as columns are cut out of them."""
+    count = len(numbers) // 2
     rows = np.frombuffer(bytes(row) * count, _ROW).copy()
-    places = np.arange(count)
-    keys["lookup_identifier"] += places.astype("u8")
-    rows["body_ordinal"] += places.astype("u2")
+    rows["body_ordinal"] += np.arange(count).astype("u2")
     rows["stored_size"] = np.diff(numbers[: count + 1])
     rows["message_ordinal"] = numbers[count + 1 :]
-    return memoryview(keys.tobytes()), memoryview(rows.tobytes())
+    return memoryview(rows.tobytes())
 
 
 def _columns_of_runs(runs: Sequence[_Run]) -> list[memoryview]:

@@ -9,7 +9,7 @@ from blake3 import blake3
 
 from qm.model import commands
 from qm.model.commands import Command
-from qm.model.effects import Applied, EffectKind
+from qm.model.effects import Applied, EffectKind, PositionEffects
 from qm.model.limits import APPLY_VERSION
 from qm.model.state import Table
 from qm.store.chain import CHAIN_START, META_CHAIN, chained, hash_of
@@ -308,10 +308,23 @@ def test_what_one_row_tells_of_many_is_what_their_own_rows_tell(node: Node) -> N
     packets = [packet(next(numbers), **how) for count, how in stretches for _ in range(count)]
     growing = [packet(2000 + n, body=bytes(n % 7)) for n in range(60)]
     applied = node.put([arrivals(*packets), arrivals(*growing)])[0]
-    row = kept(node)[-1]
     assert sum(len(alike.message_ordinals) for run in applied.runs for alike in run.alike) > 450
-    effects = applied.effects
-    assert row.count == len(effects.kinds) == len(packets) + len(growing)
+    assert len(applied.effects.kinds) == len(packets) + len(growing)
+    assert_tells(kept(node)[-1], applied.effects)
+
+
+def test_received_messages_are_told_whether_their_keys_count_up_or_not(node: Node) -> None:
+    priorities = (3, 5, 3)
+    packets = [packet(20 * k + n, priority=p) for k, p in enumerate(priorities) for n in range(20)]
+    counting, jumping = [receive(2, 12), receive(14, 1)], [receive(15, 30)]
+    results = node.put([arrivals(*packets)], counting, jumping)
+    for row, applied, messages in zip(kept(node)[-2:], results[1:], (13, 30), strict=True):
+        assert len(applied.effects.kinds) == messages
+        assert_tells(row, applied.effects)
+
+
+def assert_tells(row: KeptEntry, effects: PositionEffects) -> None:
+    assert row.count == len(effects.kinds)
     assert bytes(row.kinds) == bytes(effects.kinds)
     for column in COLUMNS:
         assert bytes(getattr(row, column)) == array_bytes(getattr(effects, column)), column
