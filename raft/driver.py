@@ -354,6 +354,10 @@ class Driver(Generic[ResultT]):
         if not self._is_dead:
             self._guarded(self._turn)
 
+    def _on_handed_out(self) -> None:
+        if not self._is_dead:
+            self._guarded(self._replica.settle)
+
     def _turn(self) -> None:
         self._count_ticks()
         self._ask_reads()
@@ -388,6 +392,8 @@ class Driver(Generic[ResultT]):
         if step.results:
             self.metrics.entries_applied_total += len(step.results)
             self._proposals.applied(step.results)
+            # Behind who waits for these, and behind what they have to send.
+            self._loop.call_soon(self._loop.call_soon, self._on_handed_out)
         if step.reads:
             self._serve_reads(step.reads)
         if step.soft_state is not None:

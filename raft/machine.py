@@ -116,6 +116,11 @@ class StateMachine(Protocol[ResultT_co]):
         Never raises for what an entry contains; an exception here stops the replica.
         """
 
+    def settle(self) -> None:
+        """Do what `apply` put off so that its results are handed out first; what is called next
+        but this does it, too. Before a snapshot is installed it is always called.
+        """
+
     def snapshot(self, meta_index: int) -> tuple[int, SnapshotSource] | None:
         """Return a picture of the state and the index that it was taken at.
 

@@ -341,6 +341,11 @@ class Replica(Generic[ResultT]):
             self._alarms.take(),
         )
 
+    def settle(self) -> None:
+        """The results of a poll were handed out: let the state machine do what it put off."""
+        if self._install is None:
+            self._machine.settle()
+
     def close(self) -> None:
         """Close files."""
         self._transfers.drop_picture()
@@ -515,6 +520,7 @@ class Replica(Generic[ResultT]):
         if meta is None:
             return
         if self._core.begin_install(meta):
+            self._machine.settle()
             self._install = self._new_install = Install(self._receiver, meta)
         else:
             self._receiver.abandon()

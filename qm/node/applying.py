@@ -23,7 +23,7 @@ class AppliedStore:
         on_installed: Callable[[], None],
         on_diverged: Callable[[str], None],
     ) -> None:
-        """`on_applied` hears of every run of entries when its rows are written; `on_installed`
+        """`on_applied` hears of every run of entries when it is in the state; `on_installed`
         of a snapshot that replaced the state, in whatever thread installs; `on_diverged` before
         the error of a state that is not the majority's ends this process.
         """
@@ -58,6 +58,10 @@ class AppliedStore:
         self.applied_bytes += sum(len(entry.data) for entry in entries)
         self._on_applied(run)
         return [applied.outcomes for applied in run]
+
+    def settle(self) -> None:
+        """See StateMachine.settle."""
+        self.store.settle()
 
     def flush(self) -> None:
         """Make the state durable; may run beside everything else."""

@@ -6,7 +6,7 @@ current blob file, and the copies are durable before the segment goes.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from operator import add
 from typing import Final, NamedTuple
@@ -70,7 +70,17 @@ class Packets(NamedTuple):
 class Bodies:
     """Reads bodies, and moves them when the log goes on without them."""
 
-    def __init__(self, state: RocksState, log: LogReader, directory: Directory) -> None:
+    def __init__(
+        self,
+        state: RocksState,
+        log: LogReader,
+        directory: Directory,
+        settle: Callable[[], None],
+    ) -> None:
+        """`settle`: write what was applied. What is committed here must not part it, and what is
+        alive is to be found as it is now.
+        """
+        self._settle = settle
         self._state = state
         self._log = log
         self._blobs = Blobs(state, directory)
@@ -143,6 +153,7 @@ class Bodies:
         """Copy what is alive in these entries; durable, state included, on return. Nothing is to
         be done once a flush came after `end_sync`.
         """
+        self._settle()
         copied = 0
         for index, ordinals in list(self._state.liveness.live(first, last)):
             copied += self._move(index, ordinals)
@@ -166,6 +177,7 @@ class Bodies:
         last, copied = self._log.retirable(upto), 0
         if last <= self._ahead:
             return False
+        self._settle()
         for index, ordinals in self._state.liveness.live(self._ahead + 1, last):
             copied += self._move(index, ordinals)
             self._ahead = index
@@ -195,6 +207,7 @@ class Bodies:
 
     def end_sync(self, sync: BlobSync) -> None:
         """The sync ran: the state learns of the new places, for its next flush."""
+        self._settle()
         blobs, marks = self._blobs, self._recorded_ahead
         blobs.end_sync(sync)
         if not marks or marks[-1][1] < self._ahead:
@@ -206,16 +219,19 @@ class Bodies:
         """Copy bodies out of blob files of which little is alive, a bounded number; return of how
         many entries. `begin_sync` and `end_sync` come before the next step.
         """
+        self._settle()
         return self._blobs.empty_sparse()
 
     def empty_all_sparse(self, share: float) -> None:
         """Have no file, however new, with a smaller share of live bytes; not for a serving node."""
+        self._settle()
         self._blobs.begin_file()
         while self._blobs.empty_sparse(share):
             self._blobs.settle()
 
     def settle(self) -> None:
         """Make copies and state durable, then remove files that nothing refers to."""
+        self._settle()
         self._blobs.settle()
 
     def begin_removal(self) -> BlobRemoval:

@@ -1,14 +1,15 @@
 """The state machine that consensus drives: entries in, `Applied` out, everything on disk.
 
-What is durable when: the log holds an entry before it is applied. `apply` writes one batch per call
-with the applied index inside, unsynced. `flush` makes the state durable, and only then
-`durable_index` rises, below which the log may drop entries; their live bodies were copied and
-synced before (qm.store.bodies). After a crash the state is some prefix of the batches, and the log
-replays the rest.
+What is durable when: the log holds an entry before it is applied. `apply` changes the state, which
+readers see at once. `settle` writes one batch for each call of it with the applied index inside,
+unsynced: that may wait until everybody has their results, but for nothing else that is done here.
+`flush` makes the state durable, and only then `durable_index` rises, below which the log may drop
+entries; their live bodies were copied and synced before (qm.store.bodies). After a crash the state
+is some prefix of the batches, and the log replays the rest.
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +44,8 @@ _PINNED_FOLDER: Final = "pinned"
 _AUDIT_FOLDER: Final = "audit"
 _INCOMING: Final = "incoming"
 _AUDITS: Final = frozenset({AuditMark, AuditResult})
+_Unkept = tuple[Entry, CommandBatch, Set[type], Applied]
+"""An entry, what it commands, of which kinds, and what came of it."""
 MARKS_KEPT_MAX: Final = 64
 """Own digests kept for results that are still to come."""
 
@@ -87,6 +90,9 @@ class Store:
         here = folder(self._path, self._generation)
         database = open_database(here / STATE_FOLDER, cache_bytes=self._cache_bytes)
         self._state = RocksState(database)
+        self._unsettled: Entry | None = None
+        """The last one that was applied, until its batch is written."""
+        self._unkept: list[_Unkept] = []
         self._durable_index = self._state.applied.index
         self._refuse_newer()
         self._machine = Machine(self._state)
@@ -99,7 +105,7 @@ class Store:
             self._state.drop_table(Table.EFFECTS)
         self._kept_flushed_bytes = 0
         blobs = DiskDirectory(here).subdirectory(BLOB_FOLDER)
-        self.bodies = Bodies(self._state, self._log, blobs)
+        self.bodies = Bodies(self._state, self._log, blobs, self.settle)
 
     def _refuse_newer(self) -> None:
         version = View.of(self._state).counters().apply_version
@@ -118,11 +124,12 @@ class Store:
 
     def applied_index(self) -> int:
         """See StateMachine.applied_index."""
-        return self._state.applied.index
+        return self.applied.index
 
     @property
     def applied(self) -> AppliedPoint:
         """Index, term and digest of the state."""
+        self.settle()
         return self._state.applied
 
     @property
@@ -146,23 +153,43 @@ class Store:
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[Applied]:
         """See StateMachine.apply. Raises UnknownCommand, Diverged: the node must stop."""
-        results = []
-        if self.kept is not None:
-            self.kept.begin_run()
+        self.settle()
+        results: list[Applied] = []
+        unkept: list[_Unkept] = []
         for entry in entries:
             batch = decode_entry(entry.index, entry.data)
             applied = self._machine.apply(batch, settle=False)
             results.append(applied)
             kinds = {*map(type, batch.commands)}
+            unkept.append((entry, batch, kinds, applied))
+            if not kinds.isdisjoint(_AUDITS):
+                self._put_off(unkept)
+                unkept = []
+                self._audit(entry, batch, applied)
+        self._put_off(unkept)
+        return results
+
+    def _put_off(self, unkept: list[_Unkept]) -> None:
+        if unkept:
+            self._machine.settle()
+            self._unkept += unkept
+            self._unsettled = unkept[-1][0]
+
+    def settle(self) -> None:
+        """See StateMachine.settle. In the thread that applies."""
+        if self._unsettled is None:
+            return
+        unkept, self._unkept = self._unkept, []
+        if self.kept is not None:
+            self.kept.begin_run()
+        for entry, batch, kinds, applied in unkept:
             may_begin = LeaderActivated in kinds
             link = self._chain.advance(entry.term, entry.data, batch, may_begin=may_begin)
             if self.kept is not None and link is not None:
                 self.kept.keep(entry, batch, kinds, applied, link)
-            if not kinds.isdisjoint(_AUDITS):
-                self._audit(entry, batch, applied)
-        if entries:
-            self._commit(entries[-1])
-        return results
+        self._chain.settle()
+        self._state.commit(self._unsettled.index, self._unsettled.term)
+        self._unsettled = None
 
     def _audit(self, entry: Entry, batch: CommandBatch, applied: Applied) -> None:
         for command in batch.commands:
@@ -173,13 +200,9 @@ class Store:
                 if len(set(command.digests.values())) > 1:
                     applied.alarms.append(ALARM_DIVERGED)  # of another node: for who is left
 
-    def _commit(self, entry: Entry) -> None:
-        self._machine.settle()
-        self._chain.settle()
-        self._state.commit(entry.index, entry.term)
-
     def snapshot(self, meta_index: int) -> SnapshotSource:
         """See StateMachine.snapshot."""
+        self.settle()
         assert meta_index == self._state.applied.index, "a snapshot of another index"
         return StoreSnapshot.at_once(*self._to_pin())
 
@@ -188,6 +211,7 @@ class Store:
         return Pinned(*self._to_pin())
 
     def _to_pin(self) -> tuple[RocksState, Path, LogReader, Path]:
+        self.settle()
         self._snapshots += 1
         blobs = folder(self._path, self._generation) / BLOB_FOLDER
         pinned = self._path / _PINNED_FOLDER / f"{self._snapshots}"
@@ -229,7 +253,7 @@ class Store:
 
     def _mark(self, command: AuditMark, entry: Entry) -> None:
         """Put down the digest at exactly this entry, and keep the rows for `copy_at`."""
-        self._commit(entry)
+        self.settle()
         kept = digest_bytes(self._state.applied.digest)
         mark = Mark(command.number, entry.index, kept, self._state.pin())
         self.marks.append(mark)
@@ -284,6 +308,7 @@ class Store:
 
     def verify(self) -> bool:
         """Read every row and compare with the digest that was kept along the way."""
+        self.settle()
         return self._state.computed_digest() == self._state.applied.digest
 
     # Durability --------------------------------------------------------------------------

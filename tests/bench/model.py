@@ -314,6 +314,7 @@ def purge(path: Path, messages: int) -> dict[str, float]:
         entries = node.append([command])
         begin, begin_cpu = time.perf_counter(), time.thread_time()
         (applied,) = node.store.apply(entries)
+        node.store.settle()
         steps.append(time.perf_counter() - begin)
         cpu.append(time.thread_time() - begin_cpu)
         return applied.outcomes[0].value

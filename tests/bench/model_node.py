@@ -84,6 +84,7 @@ class Node:
                 results += self.store.apply(run)
                 run, size = [], 0
         results += self.store.apply(run)
+        self.store.settle()
         self.cpu_s += time.process_time() - cpu
         self.wall_s += time.perf_counter() - wall
         return results

@@ -31,6 +31,9 @@ class CountingMachine:
     def durable_index(self) -> int:
         return self._durable_index
 
+    def settle(self) -> None:
+        """Nothing was put off."""
+
     def apply(self, entries: Sequence[Entry]) -> Sequence[Sequence[int]]:
         results = []
         for entry in entries:

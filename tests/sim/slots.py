@@ -140,6 +140,9 @@ class SlottedMachine(ABC, Generic[StateT]):
             self._write(is_durable=self._writes_since_sync >= self._faults.sync_every)
         return results
 
+    def settle(self) -> None:
+        """Nothing is put off but writing, which `_faults` say when to do."""
+
     def snapshot(self, meta_index: int) -> tuple[int, "Source"] | None:
         """Begin a picture when it is asked for first, and give it to whoever asks again."""
         assert meta_index == self._state.applied, (meta_index, self._state.applied)

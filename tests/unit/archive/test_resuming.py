@@ -94,6 +94,7 @@ def test_entries_that_come_back_after_the_archive_was_asked_are_not_kept(tmp_pat
         assert node.store.applied_index() == 1
         export(node, archive)
         node.store.apply(entries)
+        node.store.settle()
     assert node.store.kept_rows(0, 100) == []
     node.put([arrivals(packet(50))])
     export(node, archive)

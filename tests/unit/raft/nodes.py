@@ -33,6 +33,7 @@ class ListMachine:
         self.sources: list[ListSource] = []
         self.is_full = False
         self.is_slow = False
+        self._is_settled = True
         self._picture: tuple[int, ListSource] | None = None
         reader.on_retire(self._retire)
         if path.exists():
@@ -60,9 +61,14 @@ class ListMachine:
         self._path.write_text(json.dumps(self.state))
         self._durable = self.applied_index()
 
+    def settle(self) -> None:
+        """Remember that it was asked for."""
+        self._is_settled = True
+
     def apply(self, entries: Sequence[Entry]) -> list[str]:
         """Remember; the result is the data in capitals."""
         self._check_space()
+        self._is_settled = False
         self.state += [(entry.index, entry.data.decode()) for entry in entries]
         return [entry.data.decode().upper() for entry in entries]
 
@@ -84,6 +90,7 @@ class ListMachine:
 
     def install(self, state: list[tuple[int, str]]) -> None:
         """Take a snapshot's state, durably."""
+        assert self._is_settled, "in another thread that would be too late"
         self.state = state
         self.flush()
 

@@ -34,6 +34,8 @@ class ListMachine:
         self.prologues: list[str] = []
         self.payloads: list[str] = []
         self.entries = 0
+        self.settled = 0
+        """Entries up to the last `settle`."""
         self._index = 0
         self.durable = 0
         self.broken = False
@@ -43,6 +45,10 @@ class ListMachine:
 
     def durable_index(self) -> int:
         return self.durable
+
+    def settle(self) -> None:
+        """Remember how much was applied."""
+        self.settled = self.entries
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[Sequence[int]]:
         if self.broken:

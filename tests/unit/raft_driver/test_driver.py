@@ -77,6 +77,19 @@ class TestProposals:
 
         in_group(tmp_path, scenario)
 
+    def test_who_waits_has_the_result_before_the_machine_does_what_can_wait(
+        self, tmp_path: Path
+    ) -> None:
+        async def scenario(group: Group) -> None:
+            await group.found()
+            leader = await group.leader()
+            for number in range(3):
+                await leader.driver.propose(b"x")
+                assert leader.machine.settled == leader.machine.entries - 1, number
+                await until(lambda: leader.machine.settled == leader.machine.entries)
+
+        in_group(tmp_path, scenario)
+
     def test_a_single_node_serves_alone(self, tmp_path: Path) -> None:
         async def scenario(group: Group) -> None:
             await group.found("a")

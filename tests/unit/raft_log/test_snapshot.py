@@ -51,6 +51,9 @@ class Machine:
     def durable_index(self) -> int:
         return self.applied_index()
 
+    def settle(self) -> None:
+        """Nothing was put off."""
+
     def apply(self, batch: Sequence[Entry]) -> Sequence[object]:
         self.become(batch[-1].index)
         return batch

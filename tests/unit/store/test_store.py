@@ -16,6 +16,7 @@ from qm.model.commands import Command, EdgeBatch, Facts, Stamp
 from qm.model.effects import Applied
 from qm.model.limits import APPLY_VERSION
 from qm.model.results import RequestResult, columns_of
+from qm.model.rows import POSITION_KEY
 from qm.model.state import Table
 from qm.store import blobs as blobs_module
 from qm.store import bodies as bodies_module
@@ -111,6 +112,7 @@ class Node:
         while low <= self.log.last_index():
             entries = self.log.entries(low, self.log.last_index() + 1, 1 << 20)
             self.store.apply(entries)
+            self.store.settle()
             low = entries[-1].index + 1
 
     def put(
@@ -120,7 +122,20 @@ class Node:
         version: int = APPLY_VERSION,
         is_hashed: bool = False,
     ) -> list[Applied]:
-        """Append entries, sync, apply."""
+        """Append entries, sync, apply, settle."""
+        entries = self.append(*batches, version=version, is_hashed=is_hashed)
+        runs = [entries] if in_one_apply else [[entry] for entry in entries]
+        results = [applied for run in runs for applied in self.store.apply(run)]
+        self.store.settle()
+        return results
+
+    def append(
+        self,
+        *batches: Sequence[Command],
+        version: int = APPLY_VERSION,
+        is_hashed: bool = False,
+    ) -> list[Entry]:
+        """Append entries, and sync."""
         first = self.log.last_index() + 1
         entries = [
             Entry(first + k, 1, EntryKind.DATA, data(*batch, version=version, is_hashed=is_hashed))
@@ -130,9 +145,7 @@ class Node:
         sync = self.log.begin_sync()
         sync.run()
         self.log.end_sync(sync)
-        if in_one_apply:
-            return list(self.store.apply(entries))
-        return [applied for entry in entries for applied in self.store.apply([entry])]
+        return entries
 
     def compact(self) -> None:
         """Drop every whole segment that the state does not need."""
@@ -250,6 +263,59 @@ def test_bodies_that_were_moved_ahead_are_not_moved_again(
     assert [r.message_ordinal for r in results] == list(range(31, 201))
     for result in results:
         assert node.store.bodies.read(place(result)) == packets[result.message_ordinal]
+    node.close()
+
+
+def test_what_was_applied_is_seen_at_once_and_written_when_it_is_settled(node: Node) -> None:
+    written = node.store.applied.index
+    (entry,) = node.append([arrivals(packet(1), packet(2))])
+    node.store.apply([entry])
+    low, high = POSITION_KEY.pack(0, 0), POSITION_KEY.pack(99, 0)
+    assert len(node.store.state.scan(Table.POSITION, low, high, 9)) == 2
+    assert node.store.state.applied.index == written
+    node.store.flush()
+    assert node.store.durable_index() == written, "the log keeps what is not in a batch"
+    settled = node.store.applied
+    assert settled.index == entry.index
+    node.store.flush()
+    assert node.store.durable_index() == entry.index
+    assert node.reopen().store.applied == settled
+
+
+def test_what_was_not_settled_is_replayed(node: Node) -> None:
+    batches = [arrivals(packet(1), packet(2))], [receive(2, 1)], [arrivals(packet(3))]
+    entries = node.append(*batches)
+    for entry in entries:
+        node.store.apply([entry])
+    assert node.store.state.applied.index == entries[-2].index, "the next apply settles the last"
+    node = node.reopen()
+    assert node.store.applied.index == entries[-1].index
+    assert node.store.verify()
+    other = Node(node.path.with_name("other"))
+    other.put(setup_commands(), *batches)
+    assert other.store.applied == node.store.applied
+
+
+def test_whoever_commits_in_between_commits_what_was_applied(node: Node) -> None:
+    """Its batch and its index belong together: a power loss would leave the one without the
+    other.
+    """
+    for n in range(1, 201, 10):
+        node.put([arrivals(*(packet(k, body=bytes(2000)) for k in range(n, n + 10)))])
+    (entry,) = node.append([receive(2, 30), arrivals(packet(500))])
+    node.store.apply([entry])
+    bodies = node.store.bodies
+    while bodies.move_ahead(entry.index):
+        pass
+    sync = bodies.begin_sync()
+    sync.run()
+    (later,) = node.append([receive(32, 10)])
+    node.store.apply([later])
+    bodies.end_sync(sync)
+    assert node.store.state.applied.index == later.index
+    node.store.flush()
+    assert node.store.durable_index() == later.index
+    assert node.store.verify()
     node.close()
 
 
