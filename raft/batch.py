@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from itertools import accumulate
 
-from raft.files import Buffer
+from raft.log.files import Buffer
 
 BATCH_BYTES_SOFT_MAX = 1 << 20
 """A batch closes when it holds this much; a single payload may exceed it, alone."""

@@ -14,24 +14,34 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from raft.core import TICK_MS, Busy, NotLeader
+from raft.core.core import TICK_MS, Busy, NotLeader
+from raft.core.membership import MemberChange
 from raft.log_view import SyncToken
-from raft.membership import MemberChange
-from raft.metrics import DriverMetrics
 from raft.picture import SnapshotSend
 from raft.proposals import (
     BATCHES_IN_FLIGHT_MAX,
     ENTRY_WEIGHT_MAX,
     WAITING_BYTES_MAX,
-    Outcome,
+    Pending,
     Prologue,
     Proposals,
 )
 from raft.replica import Install, Replica, ReplicaStatus
 from raft.step import Alarm, Step
 from raft.sync_thread import SyncThread
-from raft.transport import SNAPSHOT_REFUSED, PeerState, Transport, TransportEvents
-from raft.types import Configuration, Envelope, GroupId, NodeId, Role, SnapshotMeta, SoftState
+from raft.transport.metrics import DriverMetrics
+from raft.transport.transport import Transport, TransportEvents
+from raft.types import (
+    SNAPSHOT_REFUSED,
+    Configuration,
+    Envelope,
+    GroupId,
+    NodeId,
+    PeerState,
+    Role,
+    SnapshotMeta,
+    SoftState,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -128,8 +138,8 @@ class Driver(Generic[ResultT]):
             entry_weight_max=self._config.entry_weight_max,
             before_entry=before_entry,
         )
-        self._read: Outcome[int] | None = None
-        self._reads: dict[int, Outcome[int]] = {}
+        self._read: Pending[int] | None = None
+        self._reads: dict[int, Pending[int]] = {}
         self._leadership_changed: asyncio.Future[None] | None = None
         self._installs: set[asyncio.Task[None]] = set()
         self._is_turn_scheduled = False
@@ -201,7 +211,7 @@ class Driver(Generic[ResultT]):
                 outcome.outlive_cancellation()
         return outcome.value()[ordinal]
 
-    def submit(self, payload: bytes, weight: int = 1) -> tuple[Outcome[Sequence[ResultT]], int]:
+    def submit(self, payload: bytes, weight: int = 1) -> tuple[Pending[Sequence[ResultT]], int]:
         """Propose a payload behind all that were submitted before; return where its result will
         be found, and its ordinal there.
 
@@ -223,7 +233,7 @@ class Driver(Generic[ResultT]):
         if self._is_stopping or self._is_dead:
             raise Stopping
         if self._read is None:  # one for everybody who asks before the next turn
-            self._read = Outcome()
+            self._read = Pending()
             self._schedule_turn()
         return await self._read.wait()
 
@@ -234,7 +244,7 @@ class Driver(Generic[ResultT]):
         """
         if self._is_stopping or self._is_dead:
             raise Stopping
-        outcome: Outcome[None] = Outcome()
+        outcome: Pending[None] = Pending()
         index = self._replica.change_members(change)
         self._proposals.proposed(outcome, index, self._replica.term)
         self._schedule_turn()

@@ -4,10 +4,10 @@ The first configuration of a cluster is entry 1 of its log, the same on every fo
 term 1 had had a leader that committed it. Nothing else distinguishes founders afterwards.
 """
 
-from raft.files import Directory
+from raft.core.membership import decode_configuration, encode_configuration, name_and_incarnation
 from raft.identity import Identity, IdentityRefused, claim, load, start
-from raft.log import Log, LogConfig, has_log
-from raft.membership import decode_configuration, encode_configuration, name_and_incarnation
+from raft.log.files import Directory
+from raft.log.log import Log, LogConfig, has_log
 from raft.types import Configuration, Entry, EntryKind, HardState, NodeId
 
 LOG_DIRECTORY = "log"

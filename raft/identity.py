@@ -8,7 +8,7 @@ from zlib import crc32
 
 import msgspec
 
-from raft.files import Directory
+from raft.log.files import Directory
 from raft.types import NodeId
 
 CLUSTER_ID_BYTES = 16
@@ -93,7 +93,7 @@ def claim(
 ) -> Identity:
     """Decide whether a node may start as `wanted`; return its identity, stored durably.
 
-    `has_log` says whether the log's directory holds any segment (`raft.log.has_log`), and
+    `has_log` says whether the log's directory holds any segment (`raft.log.log.has_log`), and
     `known_ids` are all ids that the configuration or a peer says are or were members. A started
     identity keeps its incarnation; one that never started takes the higher of its own and the
     wanted one. Call `start` once the log is open and before anything leaves the node. Raises

@@ -8,11 +8,11 @@ from types import TracebackType
 
 import msgspec
 
-from raft.contents import Contents
-from raft.files import Directory
-from raft.membership import decode_configuration
-from raft.recovery import LogDamaged, Recovered, recover
-from raft.segment import segment_numbers
+from raft.core.membership import decode_configuration
+from raft.log.contents import Contents
+from raft.log.files import Directory
+from raft.log.recovery import LogDamaged, Recovered, recover
+from raft.log.segment import segment_numbers
 from raft.types import Configuration, Entry, GroupId, HardState, SnapshotMeta
 
 READ_BYTES = 4 << 20

@@ -1,7 +1,7 @@
 """The log as the core and the replica see it, and the two errors that a reader must expect.
 
-`LogView` is what the core reads: `raft.log.Log` (files) and `raft.memory_log.MemoryLog` (tests of
-the core) satisfy it. `DurableLog` is what the replica's step code writes through.
+`LogView` is what the core reads: `raft.log.log.Log` (files) and `raft.log.memory_log.MemoryLog`
+(tests of the core) satisfy it. `DurableLog` is what the replica's step code writes through.
 """
 
 from collections.abc import Sequence

@@ -29,7 +29,7 @@ class Hold(Protocol):
 
 class LogReader(Protocol):
     """The log as the state machine may use it: bodies stay where they were written (DESIGN
-    section 3, Bodies are generational). `raft.log.Log` is one.
+    section 3, Bodies are generational). `raft.log.log.Log` is one.
     """
 
     def read(self, index: int, offset: int, length: int) -> bytes:

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from raft.batch import BatchBuilder
-from raft.core import Busy, NotLeader
-from raft.step import Applied
+from raft.core.core import Busy, NotLeader
+from raft.step import AppliedEntry
 from raft.types import NodeId
 
 Prologue = Callable[[Sequence[bytes | memoryview]], bytes]
@@ -37,14 +37,14 @@ class ProposalLost(Exception):
     """Another leader's entry took the place: nothing happened, it may be proposed again."""
 
 
-class OutcomeUnknown(Exception):
+class CommitUnknown(Exception):
     """Leadership ended, or this node stops, before the outcome was seen here: it may happen yet.
 
     Whoever proposes again needs its own way to recognise what was done already.
     """
 
 
-class Outcome(Generic[ResultT]):
+class Pending(Generic[ResultT]):
     """What becomes of one entry, for everybody who waits for it."""
 
     __slots__ = ("_error", "_value", "future", "index", "is_known", "term")
@@ -107,7 +107,7 @@ class _Batch(Generic[ResultT]):
         self.builder = BatchBuilder()
         self.data = b""
         self.size_bytes = 0
-        self.outcome: Outcome[Sequence[ResultT]] = Outcome()
+        self.outcome: Pending[Sequence[ResultT]] = Pending()
 
 
 class Proposals(Generic[ResultT]):
@@ -137,7 +137,7 @@ class Proposals(Generic[ResultT]):
         self._entry_weight_max = entry_weight_max
         self._open: _Batch[ResultT] | None = None
         self._waiting: deque[_Batch[ResultT]] = deque()
-        self._proposed: deque[Outcome[Any]] = deque()
+        self._proposed: deque[Pending[Any]] = deque()
         self.waiting_bytes = 0
         """Of payloads that are not proposed yet."""
 
@@ -160,7 +160,7 @@ class Proposals(Generic[ResultT]):
         # A batch that is closed is full, if not of bytes then of weight.
         return bool(self._waiting) or self.waiting_bytes >= self._overlap_bytes_min
 
-    def add(self, payload: bytes, weight: int = 1) -> tuple[Outcome[Sequence[ResultT]], int]:
+    def add(self, payload: bytes, weight: int = 1) -> tuple[Pending[Sequence[ResultT]], int]:
         """Take a payload; return where its result will be found, and its ordinal. Raises Busy."""
         waiting_bytes = self.waiting_bytes + len(payload)
         if waiting_bytes > self._waiting_bytes_max and self.waiting_bytes:
@@ -204,7 +204,7 @@ class Proposals(Generic[ResultT]):
             self._waiting.popleft()
             self.waiting_bytes -= batch.size_bytes
 
-    def proposed(self, outcome: Outcome[Any], index: int, term: int) -> None:
+    def proposed(self, outcome: Pending[Any], index: int, term: int) -> None:
         """`outcome` is known when the entry at `index` is applied."""
         outcome.index, outcome.term = index, term
         # What an older term of this node's had put there, or behind it, was truncated.
@@ -212,7 +212,7 @@ class Proposals(Generic[ResultT]):
             self._proposed.pop().fail(ProposalLost)
         self._proposed.append(outcome)
 
-    def applied(self, run: Sequence[Applied[Sequence[ResultT]]]) -> None:
+    def applied(self, run: Sequence[AppliedEntry[Sequence[ResultT]]]) -> None:
         """Hand out the results of entries that were applied."""
         proposed = self._proposed
         if not proposed:
@@ -228,7 +228,7 @@ class Proposals(Generic[ResultT]):
     def restored(self, index: int) -> None:
         """A snapshot stands for everything up to `index`: results are not known here."""
         while self._proposed and self._proposed[0].index <= index:
-            self._proposed.popleft().fail(OutcomeUnknown)
+            self._proposed.popleft().fail(CommitUnknown)
 
     def fail_waiting(self, leader: NodeId | None) -> None:
         """Nobody here leads: what is not proposed yet never was."""
@@ -241,7 +241,7 @@ class Proposals(Generic[ResultT]):
     def fail_proposed(self, term: int) -> None:
         """Wait no longer for what was proposed in this term or before."""
         while self._proposed and self._proposed[0].term <= term:
-            self._proposed.popleft().fail(OutcomeUnknown)
+            self._proposed.popleft().fail(CommitUnknown)
 
     def _close_open(self) -> _Batch[ResultT]:
         assert self._open is not None

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from raft.files import Directory
+from raft.core.membership import encode_configuration, is_retired, name_and_incarnation
 from raft.founding import LOG_DIRECTORY, configurations
 from raft.identity import Identity, IdentityRefused, claim, load, start, store
-from raft.log import Log, LogConfig, has_log
-from raft.membership import encode_configuration, is_retired, name_and_incarnation
+from raft.log.files import Directory
+from raft.log.log import Log, LogConfig, has_log
 from raft.types import Configuration, Entry, EntryKind, HardState, NodeId, SnapshotMeta
 
 

@@ -12,36 +12,29 @@ from typing import Generic, TypeVar
 import msgspec
 
 from raft import founding
-from raft.core import Busy, Core
+from raft.core.core import Busy, Core
+from raft.core.membership import MemberChange, decode_configuration, is_retired
 from raft.disk_watch import Alarms, DiskWatch, Work
-from raft.files import Directory
-from raft.log import LogFull, Sync
+from raft.log.files import Directory
+from raft.log.log import LogFull, Sync
+from raft.log.retention import Retention
+from raft.log.segment import is_disk_full
 from raft.log_view import SyncToken
 from raft.machine import Hold, LogReader, StateMachine
-from raft.membership import MemberChange, decode_configuration, is_retired
 from raft.outbox import Outbox
 from raft.picture import SnapshotSend
-from raft.retention import Retention
-from raft.segment import is_disk_full
 from raft.snapshot import SnapshotReceiver
 from raft.snapshot import recover as recover_install
-from raft.step import (
-    Alarm,
-    AlarmKind,
-    Applied,
-    Install,
-    ReplicaConfig,
-    ReplicaStatus,
-    Step,
-)
+from raft.step import Alarm, AlarmKind, AppliedEntry, Install, ReplicaConfig, ReplicaStatus, Step
 from raft.transfers import Transfers
-from raft.transport import SNAPSHOT_REFUSED, PeerState
 from raft.types import (
+    SNAPSHOT_REFUSED,
     Configuration,
     Entry,
     EntryKind,
     Envelope,
     NodeId,
+    PeerState,
     Ready,
     Role,
     SnapshotMeta,
@@ -50,7 +43,7 @@ from raft.types import (
 __all__ = [
     "Alarm",
     "AlarmKind",
-    "Applied",
+    "AppliedEntry",
     "Hold",
     "Install",
     "LogReader",
@@ -192,7 +185,7 @@ class Replica(Generic[ResultT]):
     def propose(self, data: bytes) -> int:
         """Append a DATA entry in the current `term`; return its index.
 
-        Raises NotLeader, Busy (raft.core), or ValueError when it is too large.
+        Raises NotLeader, Busy (raft.core.core), or ValueError when it is too large.
         """
         return self._core.propose(data)
 
@@ -458,7 +451,7 @@ class Replica(Generic[ResultT]):
             return self._applied
         return min(self._core.commit, self._core.durable_index)
 
-    def _apply_in_turn(self, *, is_busy: bool) -> tuple[Applied[ResultT], ...]:
+    def _apply_in_turn(self, *, is_busy: bool) -> tuple[AppliedEntry[ResultT], ...]:
         """Apply what may be applied; a poll that is busy elsewhere puts it off, once."""
         upto = self._appliable()
         if upto <= self._applied:
@@ -466,7 +459,7 @@ class Replica(Generic[ResultT]):
         self._has_put_off_apply = is_busy and not self._has_put_off_apply
         return () if self._has_put_off_apply else self._apply(upto)
 
-    def _apply(self, upto: int) -> tuple[Applied[ResultT], ...]:
+    def _apply(self, upto: int) -> tuple[AppliedEntry[ResultT], ...]:
         first, config = self._applied + 1, self._config
         end = min(upto + 1, first + config.apply_batch_entries)
         entries = self._core.entries(first, end, config.apply_batch_bytes)
@@ -480,7 +473,7 @@ class Replica(Generic[ResultT]):
             return ()
         self._disk.note_room(Work.APPLY)
         applied = tuple(
-            Applied(
+            AppliedEntry(
                 entry.index,
                 entry.term,
                 entry.kind,

@@ -11,13 +11,12 @@ where a broken transfer resumes, and the order of installing:
 
 from zlib import crc32
 
-from raft.files import Directory
-from raft.log import Log
+from raft.log.files import Directory
+from raft.log.log import Log
+from raft.log.record import decode_meta, encode_meta
+from raft.log.segment import is_disk_full
 from raft.machine import SnapshotSink, StateMachine
-from raft.record import decode_meta, encode_meta
-from raft.segment import is_disk_full
-from raft.transport import SNAPSHOT_REFUSED
-from raft.types import NodeId, SnapshotMeta
+from raft.types import SNAPSHOT_REFUSED, NodeId, SnapshotMeta
 
 INSTALL_FILE = "install"
 NOTE_BYTES_MAX = 1 << 20

@@ -5,8 +5,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from raft.core import CoreConfig, Counters, FollowerStatus
-from raft.log import LogConfig
+from raft.core.core import CoreConfig, Counters, FollowerStatus
+from raft.log.log import LogConfig
 from raft.log_view import SyncToken
 from raft.picture import SnapshotSend
 from raft.snapshot import SnapshotReceiver
@@ -64,7 +64,7 @@ class Alarm(msgspec.Struct, frozen=True):
     text: str
 
 
-class Applied(msgspec.Struct, Generic[ResultT], frozen=True, gc=False):
+class AppliedEntry(msgspec.Struct, Generic[ResultT], frozen=True, gc=False):
     """One applied entry. Every index appears once, in order; `result` is None unless DATA.
 
     A proposal is lost when its index comes up with another term.
@@ -107,7 +107,7 @@ class Step(msgspec.Struct, Generic[ResultT], frozen=True):
     install: Install | None = None
     """Run it (in a thread, or at once), then call `Replica.install_done(install)`."""
     snapshots: tuple[SnapshotSend, ...] = ()
-    results: tuple[Applied[ResultT], ...] = ()
+    results: tuple[AppliedEntry[ResultT], ...] = ()
     restored_index: int = 0
     """Not 0: a snapshot put the state there; what older proposals came to is not known here."""
     reads: tuple[int, ...] = ()

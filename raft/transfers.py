@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from raft.core import Core
-from raft.log import Log
+from raft.core.core import Core
+from raft.log.log import Log
 from raft.machine import StateMachine
 from raft.picture import Picture, SnapshotSend
 from raft.step import ReplicaConfig

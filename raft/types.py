@@ -254,3 +254,17 @@ class Ready(msgspec.Struct, frozen=True, gc=False):
     """Only when it changed."""
     snapshots_wanted: tuple[NodeId, ...] = ()
     """Followers that need a snapshot: make one, tell the core (`Core.offer_snapshot`), send it."""
+
+
+class PeerState(IntEnum):
+    """What this node's own connection to a peer says about it."""
+
+    CONNECTED = 0
+    LOST = 1
+    """The stream broke. Alone it proves nothing: a live peer's connection may be reset."""
+    REFUSED = 2
+    """The stream broke and a new connection was refused: evidence that the process is gone."""
+
+
+SNAPSHOT_REFUSED = -1
+"""Wanted by a receiver that will not take the snapshot (it is stale, or damaged)."""

@@ -11,25 +11,13 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from qm.archive.schema import Part
-from spark import summarizing
-from spark.altered import altered_files
-from spark.base import Base, find_bases, newest
-from spark.checkpoints import find_checkpoints
-from spark.ends import ends_of_files
-from spark.engine import size_shuffles, stage
-from spark.files import FileProblem
-from spark.metrics import metrics_text
-from spark.pieces import replay_in_pieces
-from spark.ranges import Ranges, find_ranges, problem_rows
-from spark.reading import read_tables
-from spark.replay import Replayed, ReplayPlan, Start, marks_of
-from spark.report import report_html
-from spark.rules import Audit, all_findings
-from spark.rules.carry import ENDS, STAYS, STREAMS, Carried, nothing_carried
-from spark.rules.digests import REPLAYED, not_reproduced
-from spark.standing import last_audited
-from spark.store import ArchiveStore
-from spark.summary import (
+from spark.archive.altered import altered_files
+from spark.archive.base import Base, find_bases, newest
+from spark.archive.files import FileProblem
+from spark.archive.ranges import Ranges, find_ranges, problem_rows
+from spark.archive.standing import last_audited
+from spark.archive.store import ArchiveStore
+from spark.archive.summary import (
     AUDIT_FOLDER,
     AUDITED_NAME,
     METRICS_NAME,
@@ -39,7 +27,19 @@ from spark.summary import (
     ReplaySaid,
     Summary,
 )
-from spark.tables import Tables
+from spark.archive.tables import Tables
+from spark.engine import size_shuffles, stage
+from spark.reading import read_tables
+from spark.replay.checkpoints import find_checkpoints
+from spark.replay.ends import ends_of_files
+from spark.replay.pieces import replay_in_pieces
+from spark.replay.replay import Replayed, ReplayPlan, Start, marks_of
+from spark.report import tallies
+from spark.report.metrics import metrics_text
+from spark.report.report import report_html
+from spark.rules import Audit, all_findings
+from spark.rules.carry import ENDS, STAYS, STREAMS, Carried, nothing_carried
+from spark.rules.digests import REPLAYED, not_reproduced
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -
         ranges=len(ranges.manifests),
         replays=[_said(group, replayed) for group, replayed in replays.of_groups.items()],
         **told,
-        **summarizing.judged(spark.read.parquet(store.spark_path(f"{folder}/findings"))),
+        **tallies.judged(spark.read.parquet(store.spark_path(f"{folder}/findings"))),
     )
     store.write(f"{folder}/{SUMMARY_NAME}", msgspec.json.format(msgspec.json.encode(summary)))
     store.write(f"{folder}/{REPORT_NAME}", report_html(summary).encode())
@@ -233,7 +233,7 @@ def _told(
 
     def flows() -> dict[str, Any]:
         _stage(spark, "flows")
-        return summarizing.counted(tables) | summarizing.flows(tables, audit.stays)
+        return tallies.counted(tables) | tallies.flows(tables, audit.stays)
 
     with ThreadPoolExecutor(2 + len(_CARRIED), "audit") as pool:
         written = [pool.submit(findings), *(pool.submit(carry, name) for name in _CARRIED)]

@@ -27,18 +27,18 @@ from qm.store.backup import (
     BackupFile,
     BackupHead,
 )
-from spark.altered import altered_files
-from spark.base import BASE_NAME, BASE_SCHEMA, Base, base_folder, find_bases
-from spark.checkpoints import find_checkpoints, problem_of
-from spark.checkpoints import folder_of as folder_of_checkpoint
-from spark.ends import ends_of_files
+from spark.archive.altered import altered_files
+from spark.archive.base import BASE_NAME, BASE_SCHEMA, Base, base_folder, find_bases
+from spark.archive.files import FileProblem, folder_of
+from spark.archive.ranges import Ranges, find_ranges
+from spark.archive.standing import last_audited
+from spark.archive.store import ArchiveStore
 from spark.engine import stage
-from spark.files import FileProblem, folder_of
-from spark.pieces import replay_in_pieces
-from spark.ranges import Ranges, find_ranges
-from spark.replay import Replayed, ReplayPlan, Start, run_replays
-from spark.standing import last_audited
-from spark.store import ArchiveStore
+from spark.replay.checkpoints import find_checkpoints, problem_of
+from spark.replay.checkpoints import folder_of as folder_of_checkpoint
+from spark.replay.ends import ends_of_files
+from spark.replay.pieces import replay_in_pieces
+from spark.replay.replay import Replayed, ReplayPlan, Start, run_replays
 
 logger = logging.getLogger(__name__)
 

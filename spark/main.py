@@ -13,12 +13,12 @@ from typing import Any, Final, NoReturn, TypeVar
 import click
 import msgspec
 
+from spark.archive.standing import NoArchive, only_cluster
+from spark.archive.store import ArchiveStore
+from spark.archive.summary import Summary
 from spark.audit import AuditOptions, run_audit
 from spark.compact import Compacted, CompactOptions, run_compaction
 from spark.engine import EMBEDDED_MEMORY_MIB, Engine, SparkFailed, session
-from spark.standing import NoArchive, only_cluster
-from spark.store import ArchiveStore
-from spark.summary import Summary
 
 EXIT_FINDINGS: Final = 1
 EXIT_DAMAGED: Final = 2

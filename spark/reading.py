@@ -7,12 +7,12 @@ from pyspark.sql import functions as F
 
 from qm.archive.manifest import Manifest
 from qm.archive.schema import SCHEMAS, Part
-from spark.altered import altered_entries
-from spark.cover import Piece, cover
-from spark.ranges import Ranges
+from spark.archive.altered import altered_entries
+from spark.archive.cover import Piece, cover
+from spark.archive.ranges import Ranges
+from spark.archive.store import ArchiveStore
+from spark.archive.tables import Tables, with_origin
 from spark.rules.chain import proven
-from spark.store import ArchiveStore
-from spark.tables import Tables, with_origin
 
 _PLACES = "`group` int, node string, range_first long, low long, high long"
 

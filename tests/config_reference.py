@@ -1,6 +1,6 @@
 """Is docs/configuration.md what the schema says? `python -m tests.config_reference [--write]`.
 
-Keys, types, bounds and defaults come from the structs of `qm.node.config`, meanings from the
+Keys, types, bounds and defaults come from the structs of `qm.node.config.schema`, meanings from the
 docstrings beneath their fields.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect as types
 
-from qm.node.config import NodeConfig, Section
+from qm.node.config.schema import NodeConfig, Section
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
 

@@ -9,15 +9,15 @@ import msgspec
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from qm.api.calls import CallGate
-from qm.api.control import Control
-from qm.api.data import Data
-from qm.api.events import EventLog
-from qm.api.operations import Operations
+from qm.api.control.register import Control
+from qm.api.data.service import Data
+from qm.api.gate.calls import CallGate
+from qm.api.gate.events import EventLog
+from qm.api.gate.operations import Operations
+from qm.cluster.cluster import Cluster
+from qm.cluster.membership import Membership
 from qm.observe.metrics import Metrics
 from qm.pb import control_pb2, data_pb2, data_pb2_grpc
-from qm.store.cluster import Cluster
-from qm.store.membership import Membership
 
 MESSAGE_BYTES_MAX: Final = 32 << 20
 """Of one gRPC message: several packets of 4 MiB."""

@@ -21,6 +21,7 @@ from qm.archive.checkpoints import CheckpointExport, CheckpointTurns, find_newes
 from qm.archive.columns import MarkReport
 from qm.archive.contention import core_wanted_s
 from qm.archive.destination import Destination, DestinationError, open_destination
+from qm.archive.exported import find_exported
 from qm.archive.limits import (
     ACK_MARKS_WAITING_MAX,
     HELD_BEFORE_WAITING_ENDS,
@@ -31,7 +32,7 @@ from qm.archive.limits import (
     ROWS_PER_READ,
     STOP_WAIT_S,
 )
-from qm.archive.quiet import Quiet
+from qm.archive.load_gate import LoadGate
 from qm.archive.ranges import (
     AckRow,
     ExportStopped,
@@ -41,11 +42,10 @@ from qm.archive.ranges import (
     RangeExport,
     RangePlan,
 )
-from qm.archive.resuming import find_exported
 from qm.archive.source import ArchiveSource, LogGone, LogHold
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
-from qm.store.kept import EffectsKeeper, Exported, place_of, total_bytes_of
+from qm.store.effects.effects_log import EffectsLog, Exported, place_of, total_bytes_of
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class Archiver:
         self._loop = asyncio.get_running_loop()
         self._log = LimitedLog(logger, self._loop.time)
         self._destination: Destination | None = None
-        self._keeper: EffectsKeeper | None = None
+        self._keeper: EffectsLog | None = None
         self._hold: LogHold | None = None
         self._exported_total = 0
         """KeptEntry.total_bytes where the archive ends."""
@@ -131,7 +131,7 @@ class Archiver:
         self._ask_others = ask_others
         self._ask_at = 0.0
         held_max = int(config.hold_bytes * HELD_BEFORE_WAITING_ENDS)
-        self._quiet = Quiet(self._loop.time, wanted_s, config.busy_wait_s, held_max)
+        self._quiet = LoadGate(self._loop.time, wanted_s, config.busy_wait_s, held_max)
         self._data = DataTurns(
             turn,
             config.range_s + config.busy_wait_s,
@@ -212,7 +212,7 @@ class Archiver:
         self._retry_at = self._loop.time() + self._retry_s
         self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
 
-    def _look(self) -> EffectsKeeper | None:
+    def _look(self) -> EffectsLog | None:
         """Return who keeps rows; hold the log for them."""
         keeper = self._source.keeper()
         if keeper is None or keeper is self._keeper:
@@ -245,7 +245,7 @@ class Archiver:
             self._hold.release()
             self._hold = None
 
-    def _measure(self, keeper: EffectsKeeper) -> None:
+    def _measure(self, keeper: EffectsLog) -> None:
         lag = keeper.newest_index - keeper.exported.upto
         if lag <= 0:
             self._behind_since = self._loop.time()
@@ -261,7 +261,7 @@ class Archiver:
 
     # Exporting
 
-    async def _export_due(self, keeper: EffectsKeeper) -> bool:
+    async def _export_due(self, keeper: EffectsLog) -> bool:
         """Export a range if one is due; return whether another may be."""
         if self._destination is None:
             self._destination = await self._resume(keeper)
@@ -295,7 +295,7 @@ class Archiver:
         await self._take(keeper, done, began)
         return True
 
-    async def _with_data_or_without(self, keeper: EffectsKeeper, upto: int) -> tuple[int, Policy]:
+    async def _with_data_or_without(self, keeper: EffectsLog, upto: int) -> tuple[int, Policy]:
         """Return how far to export, and what of the entries: nothing as long as another node, whose
         turn it is, may yet have them.
         """
@@ -329,7 +329,7 @@ class Archiver:
         self._work = future
         return await asyncio.shield(future)
 
-    async def _take(self, keeper: EffectsKeeper, done: RangeDone, began: float) -> None:
+    async def _take(self, keeper: EffectsLog, done: RangeDone, began: float) -> None:
         """The range is in the archive: let its rows and its log go."""
         manifest = done.manifest
         keeper.move(done.exported, done.indexes)
@@ -346,7 +346,7 @@ class Archiver:
         logger.debug("exported %d to %d", manifest.first, manifest.last)
         await asyncio.sleep(0)
 
-    async def _checkpoint_if_due(self, keeper: EffectsKeeper) -> None:
+    async def _checkpoint_if_due(self, keeper: EffectsLog) -> None:
         """Write the whole state, too, unless another node has, or it is too large."""
         destination, turns = self._destination, self._turns
         if (
@@ -383,7 +383,7 @@ class Archiver:
         if held is not None:
             held.release()
 
-    async def _resume(self, keeper: EffectsKeeper) -> Destination:
+    async def _resume(self, keeper: EffectsLog) -> Destination:
         """Ask the archive how far this node's ranges go; drop the rows that it has."""
         identity, known = self._identity, keeper.exported
 
@@ -404,7 +404,7 @@ class Archiver:
         return destination
 
     async def _rows_from(
-        self, keeper: EffectsKeeper, above: int
+        self, keeper: EffectsLog, above: int
     ) -> AsyncIterator[list[tuple[int, bytes]]]:
         """Yield rows in order, some at a time. Raises LogGone when the state was replaced."""
         while True:
@@ -418,7 +418,7 @@ class Archiver:
 
     # When
 
-    def _take_marks(self, keeper: EffectsKeeper) -> None:
+    def _take_marks(self, keeper: EffectsLog) -> None:
         now = self._loop.time()
         while keeper.marks:
             index = keeper.marks.pop(0)
@@ -428,13 +428,13 @@ class Archiver:
             if index <= keeper.exported.upto or now - since > REPORT_WAIT_S:
                 del self._waiting_marks[index]
 
-    def _upto(self, keeper: EffectsKeeper) -> int:
+    def _upto(self, keeper: EffectsLog) -> int:
         """Return the last entry that may be exported: what a mark reports belongs beside it."""
         if self._waiting_marks:
             return min(keeper.newest_index, min(self._waiting_marks) - 1)
         return keeper.newest_index
 
-    def _is_due(self, keeper: EffectsKeeper, upto: int) -> bool:
+    def _is_due(self, keeper: EffectsLog, upto: int) -> bool:
         if upto <= keeper.exported.upto:
             return False
         config = self._config
@@ -446,7 +446,7 @@ class Archiver:
 
     # Giving up
 
-    async def _keep_within_hold(self, keeper: EffectsKeeper) -> None:
+    async def _keep_within_hold(self, keeper: EffectsLog) -> None:
         """Give up the oldest entries when the archive lags by more than is held for it."""
         if keeper.total_bytes - self._exported_total <= self._config.hold_bytes:
             return
@@ -467,7 +467,7 @@ class Archiver:
                 " before this node exported them; other nodes may have them",
             )
 
-    def _give_up(self, keeper: EffectsKeeper, indexes: list[int]) -> None:
+    def _give_up(self, keeper: EffectsLog, indexes: list[int]) -> None:
         keeper.move(Exported(indexes[-1], keeper.exported.chain), indexes)
         self._given_up.inc(len(indexes))
 

@@ -13,13 +13,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from qm.archive.facts import EntryFacts
+from qm.archive.entry_facts import EntryFacts
 from qm.archive.limits import ROW_GROUP_BYTES, ROW_GROUP_ROWS
 from qm.archive.schema import SCHEMAS, TABLES, Part
-from qm.model.effects import EffectKind
+from qm.model.values.effects import EffectKind
 from qm.store.audit import QueueContents
-from qm.store.chain import chained
-from qm.store.kept_entry import KeptEntry
+from qm.store.effects.chain import chained
+from qm.store.effects.effects_row import EffectsRow
 
 _NAMES: Final = pa.array(["", *(kind.name.lower() for kind in EffectKind)])
 """By value of EffectKind, which count from 1."""
@@ -64,7 +64,7 @@ class EntryColumns:
 
     def add(
         self,
-        kept: KeptEntry,
+        kept: EffectsRow,
         data: bytes | memoryview | None,
         facts: EntryFacts | None,
         report: MarkReport | None,
@@ -148,7 +148,7 @@ class OperationColumns:
         """Whether there is nothing to write."""
         return not self._rows
 
-    def add(self, kept: KeptEntry, facts: EntryFacts | None, digests: dict[int, bytes]) -> None:
+    def add(self, kept: EffectsRow, facts: EntryFacts | None, digests: dict[int, bytes]) -> None:
         """Append the effects of an entry."""
         if not kept.count:
             return

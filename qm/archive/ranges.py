@@ -16,7 +16,7 @@ from blake3 import blake3
 
 from qm.archive.columns import EntryColumns, MarkReport, OperationColumns
 from qm.archive.destination import Destination, DestinationError, Output
-from qm.archive.facts import body_digests, entry_facts
+from qm.archive.entry_facts import body_digests, entry_facts
 from qm.archive.limits import ROWS_PER_READ
 from qm.archive.manifest import (
     MANIFEST_NAME,
@@ -36,8 +36,8 @@ from qm.archive.schema import (
     Part,
 )
 from qm.archive.source import ArchiveSource
-from qm.store.kept import Exported, place_of
-from qm.store.kept_entry import KeptEntry, unpack_kept
+from qm.store.effects.effects_log import Exported, place_of
+from qm.store.effects.effects_row import EffectsRow, unpack_kept
 
 _DICTIONARY_COLUMNS: Final = {
     Part.ENTRIES: ["group", "term", "leader"],
@@ -225,7 +225,7 @@ class RangeExport:
             if not rows:
                 return
 
-    def _add(self, kept: KeptEntry) -> bytes:
+    def _add(self, kept: EffectsRow) -> bytes:
         if self._is_stopping():
             raise ExportStopped
         policy = self._plan.policy

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from qm.store.kept import EffectsKeeper
+from qm.store.effects.effects_log import EffectsLog
 from qm.store.rocks import AppliedPoint
 from raft.machine import SnapshotSource
 
@@ -35,7 +35,7 @@ class PinnedState(Protocol):
 class ArchiveSource(Protocol):
     """Kept rows and the log of one node. In the node's loop but for what says otherwise."""
 
-    def keeper(self) -> EffectsKeeper | None:
+    def keeper(self) -> EffectsLog | None:
         """Return who keeps rows now; None while a snapshot replaces the state, another one after
         that.
         """

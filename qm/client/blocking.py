@@ -12,12 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from qm.client.calls import DEADLINE_S, Method, Stubs, Tls
 from qm.client.client import TRANSACTION_TIMEOUT_S, Access, Client, RecoveredSend
 from qm.client.message import Message, ReceivedMessage, Sent
-from qm.client.queue import FIRST, FOREVER_S, Queue
-from qm.client.reading import Selection
+from qm.client.queue import Queue
+from qm.client.reading import FIRST, FOREVER_S, Selection
 from qm.client.transaction import Transaction
-from qm.client.wire import DEADLINE_S, Method, Stubs, Tls
 
 _T = TypeVar("_T")
 _Q = TypeVar("_Q")

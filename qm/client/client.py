@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from qm.client import names
+from qm.client.calls import Calls, Tls
 from qm.client.errors import ClientError, MqError
 from qm.client.memory import Memory
 from qm.client.message import Message, Sent
@@ -20,7 +21,6 @@ from qm.client.queue import Queue
 from qm.client.sending import ask, send
 from qm.client.session import LEASE_MS, Session
 from qm.client.transaction import Transaction
-from qm.client.wire import Tls, Wire
 from qm.pb import data_pb2
 from qm.wire.codes import ErrorCode
 
@@ -75,7 +75,7 @@ class Client:
         """
         if len(client_id.encode()) > CLIENT_ID_MAX_BYTES:
             raise ValueError(f"client id {client_id!r} has more than {CLIENT_ID_MAX_BYTES} bytes")
-        self.wire: Final = Wire(endpoints, tls)
+        self.wire: Final = Calls(endpoints, tls)
         self.client_id: Final = client_id or f"anonymous-{uuid.uuid4().hex}"
         self._memory = Memory(memory)
         self._lease_s = lease_s

@@ -10,9 +10,9 @@ import msgspec
 
 from qm.client.names import format_name_of_wire, format_names_of_list
 from qm.pb import data_pb2
-from qm.wire.identifiers import MessageIdentifier, write_message_identifier
 from qm.wire.message_class import MessageClass
-from qm.wire.user_message import UserMessage, parse_user_message
+from qm.wire.packets.user_message import UserMessage, parse_user_message
+from qm.wire.structures.identifiers import MessageIdentifier, write_message_identifier
 
 INFINITE_S: Final = 0xFFFF_FFFF
 VT_EMPTY: Final = 0

@@ -14,8 +14,9 @@ from qm.names.format_name import (
 from qm.names.guid import guid_text
 from qm.names.path_name import parse_path_name
 from qm.wire.guid import GUID_NULL
-from qm.wire.multi_queue_format import DistributionQueueFormatName
-from qm.wire.queue_name import (
+from qm.wire.headers.multi_queue_format import DistributionQueueFormatName
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
     PrivateQueueFormatNameId,
@@ -24,7 +25,6 @@ from qm.wire.queue_name import (
     QueueName,
     SameAsAdminQueue,
 )
-from qm.wire.user_header import UserHeader
 
 
 def format_name(name: str) -> str:

@@ -2,21 +2,35 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from qm.client.errors import check_status
 from qm.client.memory import Opened
 from qm.client.message import ReceivedMessage, messages_of
-from qm.client.reading import COUNT_MAX, NOTHING_THERE, Found, Reader, Selection, wait_in_slices
+from qm.client.reading import (
+    COUNT_MAX,
+    FIRST,
+    FOREVER_S,
+    NOTHING_THERE,
+    Found,
+    Reader,
+    Selection,
+    wait_in_slices,
+)
 from qm.client.session import Session
 from qm.client.stream import Stream
 from qm.pb import data_pb2
 
-if TYPE_CHECKING:
-    from qm.client.transaction import Transaction
 
-FOREVER_S: Final = float("inf")
-FIRST: Final = Selection()
+class RunningTransaction(Protocol):
+    """The transaction that a message moves within, as a queue knows it."""
+
+    @property
+    def identifier(self) -> bytes:
+        """16 raw bytes."""
+
+    async def session(self) -> Session:
+        """Return the session it runs in, beginning it there if it has not begun."""
 
 
 def exactly(lookup_identifier: int) -> Selection:
@@ -171,7 +185,10 @@ class Queue:
     # Moving and ending ---------------------------------------------------------------------
 
     async def move(
-        self, message: ReceivedMessage, target: "Queue", transaction: "Transaction | None" = None
+        self,
+        message: ReceivedMessage,
+        target: "Queue",
+        transaction: RunningTransaction | None = None,
     ) -> int:
         """Move a message of this queue to a subqueue, or from one; return its LookupIdentifier."""
         session = await transaction.session() if transaction is not None else self.session

@@ -58,6 +58,10 @@ class Selection(msgspec.Struct, frozen=True):
         return data_pb2.Selector(kind=self.kind, lookup_identifier=self.lookup_identifier)
 
 
+FOREVER_S: Final = float("inf")
+FIRST: Final = Selection()
+
+
 async def wait_in_slices(timeout_s: float, ask: Callable[[float], Awaitable[Found]]) -> Found:
     """Ask with waits of at most WAIT_SLICE_S until something is found or the time is over."""
     loop = asyncio.get_running_loop()

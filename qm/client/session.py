@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from qm.client.calls import DEADLINE_S, Calls, Method, Stubs
 from qm.client.errors import MqError
 from qm.client.memory import Memory, Opened
 from qm.client.numbers import Numbers
-from qm.client.wire import DEADLINE_S, Method, Stubs, Wire
 from qm.pb import data_pb2
 from qm.wire.codes import ErrorCode
 
@@ -20,7 +20,7 @@ class Session:
     """One id at the cluster. Opened by `open`; every other call needs that."""
 
     def __init__(
-        self, wire: Wire, client_id: str, memory: Memory, *, lease_ms: int = LEASE_MS
+        self, wire: Calls, client_id: str, memory: Memory, *, lease_ms: int = LEASE_MS
     ) -> None:
         self.wire = wire
         self.client_id = client_id

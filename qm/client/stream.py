@@ -12,12 +12,12 @@ from typing import Final, TypeAlias
 
 from grpc import aio
 
+from qm.client.calls import ATTEMPT_S, DEADLINE_S, Stubs
 from qm.client.errors import Unavailable, error_of
 from qm.client.message import ReceivedMessage, messages_of
 from qm.client.numbers import in_parts, runs
 from qm.client.reading import COUNT_MAX, receive
 from qm.client.session import Session
-from qm.client.wire import ATTEMPT_S, DEADLINE_S, Stubs
 from qm.pb import data_pb2
 
 _PAUSE_FIRST_S: Final = 0.01

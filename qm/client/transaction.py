@@ -9,8 +9,17 @@ from typing import Final, Protocol
 from qm.client.errors import ClientError, MqError, Unavailable, check_status
 from qm.client.memory import Opened
 from qm.client.message import Message, ReceivedMessage, Sent
-from qm.client.queue import FIRST, FOREVER_S, Queue
-from qm.client.reading import COUNT_MAX, NOTHING_THERE, Found, Selection, receive, wait_in_slices
+from qm.client.queue import Queue
+from qm.client.reading import (
+    COUNT_MAX,
+    FIRST,
+    FOREVER_S,
+    NOTHING_THERE,
+    Found,
+    Selection,
+    receive,
+    wait_in_slices,
+)
 from qm.client.sending import send
 from qm.client.session import Session
 from qm.pb import data_pb2

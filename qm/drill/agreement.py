@@ -13,8 +13,8 @@ from typing import Final
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from qm.client.wire import Wire
-from qm.drill.target import Target
+from qm.client.calls import Calls
+from qm.drill.targets.target import Target
 from qm.pb import control_pb2
 
 AUDITS: Final = "quorate_audits"
@@ -24,7 +24,7 @@ MARKS_MAX: Final = 3
 POLL_S: Final = 0.1
 
 
-async def disagreement(target: Target, wire: Wire) -> str:
+async def disagreement(target: Target, wire: Calls) -> str:
     """Have all replicas compare digests of their states; return what is wrong, "" for nothing.
 
     Raises ClientError.
@@ -40,7 +40,7 @@ async def disagreement(target: Target, wire: Wire) -> str:
     return "not every replica told its digest"
 
 
-async def sums(wire: Wire, queues: Sequence[str], remaining: int) -> str:
+async def sums(wire: Calls, queues: Sequence[str], remaining: int) -> str:
     """Compare queues' counters with what was seen in them; return what is wrong, "" for nothing.
 
     Raises ClientError.

@@ -6,7 +6,7 @@ from typing import Final
 
 import aiohttp
 
-from qm.drill.target import DrillNode, Target, TargetFailed
+from qm.drill.targets.target import DrillNode, Target, TargetFailed
 
 LEADER_WAIT_S: Final = 30.0
 POLL_S: Final = 0.02

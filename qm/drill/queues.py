@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
+from qm.client.calls import Calls
 from qm.client.errors import ClientError
-from qm.client.wire import Wire
 from qm.load.workload import Target as Queue
 from qm.pb import control_pb2
 
@@ -13,7 +13,7 @@ KINDS: Final = (("plain", False), ("lent", False), ("transactional", True), ("wa
 """Suffix of the name, and whether the queue is transactional."""
 
 
-async def make_queues(wire: Wire, prefix: str, through: str) -> tuple[Queue, ...]:
+async def make_queues(wire: Calls, prefix: str, through: str) -> tuple[Queue, ...]:
     """Return fresh queues, one of each kind. Raises ClientError.
 
     `through`: the address that senders put into their messages; empty = the computer's name.
@@ -34,7 +34,7 @@ async def make_queues(wire: Wire, prefix: str, through: str) -> tuple[Queue, ...
     return tuple(queues)
 
 
-async def remove_queues(wire: Wire, queues: Sequence[Queue]) -> None:
+async def remove_queues(wire: Calls, queues: Sequence[Queue]) -> None:
     """Delete queues with what is left in them, which the history tells."""
     for queue in queues:
         name = control_pb2.QueueName(name=queue.format_name)

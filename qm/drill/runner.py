@@ -8,13 +8,14 @@ from typing import Final
 
 import msgspec
 
+from qm.client.calls import Calls
 from qm.client.errors import ClientError
-from qm.client.wire import Wire
 from qm.drill.agreement import disagreement, sums
 from qm.drill.leaders import leader_of, watch_leaders
 from qm.drill.queues import make_queues, remove_queues
-from qm.drill.scenario import Scenario
-from qm.drill.target import Ability, Target
+from qm.drill.scenarios.scenario import Scenario
+from qm.drill.targets.ability import Ability
+from qm.drill.targets.target import Target
 from qm.load.history import EventKind, HistoryEvent, read_history
 from qm.load.receiver import Mode
 from qm.load.run import Plan, Reading, Run
@@ -22,7 +23,7 @@ from qm.load.timeline import acknowledgement_gaps, faults
 from qm.load.verdict import Verdict
 from qm.load.workload import Target as Queue
 from qm.load.workload import Workload
-from qm.node.config import MSMQ_PORT
+from qm.node.config.schema import MSMQ_PORT
 from qm.pb import control_pb2
 
 BEFORE_S: Final = 2.0
@@ -97,7 +98,7 @@ def missing(target: Target, scenario: Scenario) -> list[Ability]:
 class Conductor:
     """A round of one scenario: the stage that it acts on."""
 
-    def __init__(self, target: Target, run: Run, wire: Wire, chance: random.Random) -> None:
+    def __init__(self, target: Target, run: Run, wire: Calls, chance: random.Random) -> None:
         self.target = target
         self.chance = chance
         self.struck: list[tuple[str, ...]] = []
@@ -164,7 +165,7 @@ async def run_round(
     if scenario.prepare is not None:
         # It may make the cluster anew, with other certificates.
         await scenario.prepare(target)
-    wire = Wire([node.api for node in target.nodes], target.tls)
+    wire = Calls([node.api for node in target.nodes], target.tls)
     chance = random.Random(f"{scenario.name}/{settings.seed}")
     queues: Sequence[Queue] = ()
     try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from qm.drill.scenario import Scenario
+from qm.drill.scenarios.scenario import Scenario
 
 
 class Turn(msgspec.Struct, frozen=True):

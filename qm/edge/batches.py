@@ -8,8 +8,9 @@ without the items of sessions that have closed meanwhile.
 from array import array
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from qm.edge.facts import FlowFacts
 from qm.edge.limits import (
     BATCH_FACTS_MAX_COUNT,
     BATCH_MAX_COUNT,
@@ -17,25 +18,63 @@ from qm.edge.limits import (
     CUT_MAX_COUNT,
     NOTES_MAX_COUNT,
 )
-from qm.model.columns import IntArray
-from qm.model.commands import EdgeBatch, Facts, FinalAcked, OrderAcked
+from qm.model.values.columns import IntArray
+from qm.model.values.commands import EdgeBatch, Facts, FinalAcked, OrderAcked
+from qm.session import CloseReason
 from qm.store.codec import encode_command
-
-if TYPE_CHECKING:
-    from qm.edge.flow import Flow
-
 
 _NO_PACKETS: Final = memoryview(b"")
 
 
-class Run:
+class IntakeOwner(Protocol):
+    """The session behind an intake, as the intake calls it; none of these may raise."""
+
+    def commit(self, upto: int) -> None:
+        """Every arrival up to a position has its verdict, durably: `Session.commit`, then write."""
+
+    def close(self, reason: CloseReason, detail: str) -> None:
+        """End the session; the intake is closed by that."""
+
+    def hold(self, is_held: bool) -> None:
+        """Stop reading from the peer, or go on."""
+
+    def offer(self, tokens: Sequence[int], packets: Sequence[bytes]) -> bool:
+        """Send late packets; False if they cannot be."""
+
+
+class Intake(Protocol):
+    """Whose an item is: `qm.edge.relay.session_intake.SessionIntake` as batches know it."""
+
+    @property
+    def is_open(self) -> bool:
+        """False once the session is gone."""
+
+    @property
+    def facts(self) -> FlowFacts:
+        """What is known of the session's messages."""
+
+    @property
+    def owner(self) -> IntakeOwner:
+        """The session."""
+
+    def settle(self, upto: int, log_index: int) -> None:
+        """Commit every position up to `upto`, by the entry at `log_index`."""
+
+    def keep_open(self, position: int) -> None:
+        """The command of an OrderAck must be applied again before it is settled."""
+
+    def complete(self, position: int) -> None:
+        """It is settled."""
+
+
+class PacketRun:
     """Consecutive packets of one session, each found sound; at least one."""
 
     __slots__ = ("block", "checksums", "flow", "last_position", "offsets", "other_facts")
 
     def __init__(
         self,
-        flow: "Flow",
+        flow: Intake,
         last_position: int,
         block: bytes,
         offsets: list[int],
@@ -69,7 +108,7 @@ class Run:
         return 1 + len(set(self.other_facts.values())) if self.other_facts else 1
 
 
-class Note:
+class AckItem:
     """An OrderAck or FinalAck for this queue manager: one position, one row of a command."""
 
     __slots__ = ("flow", "last_position", "number", "subject")
@@ -79,7 +118,7 @@ class Note:
     """Roughly what it holds; its packet is gone."""
     facts_count = 0
 
-    def __init__(self, flow: "Flow", last_position: int, subject: int, number: int) -> None:
+    def __init__(self, flow: Intake, last_position: int, subject: int, number: int) -> None:
         self.flow = flow
         self.last_position = last_position
         self.subject = subject
@@ -93,7 +132,7 @@ class Note:
         raise NotImplementedError
 
 
-class OrderNote(Note):
+class OrderAckItem(AckItem):
     """[MS-MQQB] 2.2.4."""
 
     __slots__ = ()
@@ -104,7 +143,7 @@ class OrderNote(Note):
         return f"OrderAck: sequence {self.subject:#x} up to {self.number}"
 
 
-class FinalNote(Note):
+class FinalAckItem(AckItem):
     """[MS-MQQB] 2.2.5."""
 
     __slots__ = ()
@@ -115,7 +154,7 @@ class FinalNote(Note):
         return f"FinalAck: message {self.subject}, class {self.number:#06x}"
 
 
-Item = Run | Note
+Item = PacketRun | AckItem
 
 
 class Batch:
@@ -131,11 +170,11 @@ class Batch:
         self.size_bytes = sum(item.size_bytes for item in items)
 
     @property
-    def notes(self) -> list[Note]:
+    def notes(self) -> list[AckItem]:
         """The items, if they are notes."""
-        return [item for item in self.items if isinstance(item, Note)]
+        return [item for item in self.items if isinstance(item, AckItem)]
 
-    def flow_at(self, number: int) -> "Flow":
+    def flow_at(self, number: int) -> Intake:
         """Return whose the message with this number in the batch is, from 0 on."""
         for item in self.items:
             number -= item.count
@@ -153,7 +192,7 @@ class Batch:
         notes = self.notes
         if notes:
             return encode_command(_acknowledged(notes))
-        runs = [item for item in self.items if isinstance(item, Run)]
+        runs = [item for item in self.items if isinstance(item, PacketRun)]
         blocks = [memoryview(run.block)[: run.size_bytes] for run in runs]
         return encode_command(edge_batch(edge, self.number, runs), blocks)
 
@@ -166,10 +205,10 @@ def cut(waiting: deque[Item]) -> list[Item]:
     """
     first = waiting.popleft()
     taken, kind = [first], type(first)
-    count_max = BATCH_MAX_COUNT if kind is Run else NOTES_MAX_COUNT
+    count_max = BATCH_MAX_COUNT if kind is PacketRun else NOTES_MAX_COUNT
     count, size, facts = first.count, first.size_bytes, first.facts_count
     passed: list[Item] = []
-    flows_passed: set[Flow] = set()
+    flows_passed: set[Intake] = set()
     for _ in range(min(len(waiting), CUT_MAX_COUNT)):
         item = waiting[0]
         if type(item) is not kind or item.flow in flows_passed:
@@ -186,9 +225,9 @@ def cut(waiting: deque[Item]) -> list[Item]:
     return taken
 
 
-def _acknowledged(notes: Sequence[Note]) -> OrderAcked | FinalAcked:
+def _acknowledged(notes: Sequence[AckItem]) -> OrderAcked | FinalAcked:
     """Return the command that says what the notes say."""
-    if isinstance(notes[0], FinalNote):
+    if isinstance(notes[0], FinalAckItem):
         return FinalAcked(
             array("Q", [note.subject for note in notes]),
             array("Q", [note.number for note in notes]),
@@ -197,7 +236,7 @@ def _acknowledged(notes: Sequence[Note]) -> OrderAcked | FinalAcked:
     return OrderAcked(array("Q", furthest), array("Q", furthest.values()))
 
 
-def _furthest(notes: Sequence[Note]) -> dict[int, int]:
+def _furthest(notes: Sequence[AckItem]) -> dict[int, int]:
     """Return the number that says it all for each sequence: OrderAcks are cumulative."""
     furthest: dict[int, int] = {}
     for note in notes:
@@ -205,19 +244,19 @@ def _furthest(notes: Sequence[Note]) -> dict[int, int]:
     return furthest
 
 
-def note_verdicts(notes: Sequence[Note], verdicts: IntArray) -> list[int]:
+def note_verdicts(notes: Sequence[AckItem], verdicts: IntArray) -> list[int]:
     """Return the verdict of each note, of the command that they shared.
 
     An OrderAck that another one went beyond has none of its own: it took effect with that one.
     """
-    if isinstance(notes[0], FinalNote):
+    if isinstance(notes[0], FinalAckItem):
         return verdicts.tolist()
     furthest = _furthest(notes)
     of = dict(zip(furthest, verdicts, strict=True))
     return [of[note.subject] if note.number == furthest[note.subject] else 0 for note in notes]
 
 
-def edge_batch(edge: str, number: int, runs: Sequence[Run]) -> EdgeBatch:
+def edge_batch(edge: str, number: int, runs: Sequence[PacketRun]) -> EdgeBatch:
     """Return the command that carries the runs' packets, without the packets."""
     offsets, checksums = array("I", (0,)), array("I")
     numbers: dict[Facts, int] = {}

@@ -15,23 +15,23 @@ from typing import Final
 
 import msgspec
 
+from qm.cluster.cluster import Cluster, Leadership
 from qm.edge.ack_marks import AckMark
-from qm.edge.admission import Admission
-from qm.edge.connection import Connection
+from qm.edge.edge_metrics import EdgeMetrics
 from qm.edge.limits import LINGER_MAX_S
-from qm.edge.listeners import Listeners, bind
-from qm.edge.pings import PingAnswerer
-from qm.edge.relay import Relay
+from qm.edge.relay.relay import Relay
 from qm.edge.settings import EdgeSettings
-from qm.edge.shared import Shared
-from qm.edge.watch import Watch
-from qm.model.effects import Applied
-from qm.model.ledger import META_QUEUE_MANAGER
-from qm.model.records import QueueManager, decode
-from qm.model.state import Table
+from qm.edge.tcp.admission import Admission
+from qm.edge.tcp.connection import Connection
+from qm.edge.tcp.context import EdgeContext
+from qm.edge.tcp.listeners import Listeners, bind
+from qm.edge.tcp.pings import PingAnswerer
+from qm.model.state.ledger import META_QUEUE_MANAGER
+from qm.model.state.tables import Table
+from qm.model.values.effects import Applied
+from qm.model.values.records import QueueManager, decode
 from qm.observe.metrics import Metrics
 from qm.session import CloseReason
-from qm.store.cluster import Cluster, Leadership
 from qm.wire.guid import Guid
 
 NO_LEADER: Final = "there is no leader: is a majority of the nodes up and connected?"
@@ -46,7 +46,7 @@ class Edge:
         self._cluster = cluster
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._watch = Watch(metrics, self._loop)
+        self._watch = EdgeMetrics(metrics, self._loop)
         self._admission = Admission(settings)
         self._session = msgspec.structs.replace(
             settings.session, admit=self._admission.admit
@@ -55,7 +55,9 @@ class Edge:
         """Where all sessions bring what arrives on them, those too that this node opens."""
         self._listeners = Listeners(settings.addresses, settings.port, self._loop)
         self._pings: list[asyncio.DatagramTransport] = []
-        self._shared = Shared(self._loop, self.relay, self._watch, self._admission, self._session)
+        self._shared = EdgeContext(
+            self._loop, self.relay, self._watch, self._admission, self._session
+        )
         self._is_wanted = False
         self._is_online = True
         """QueueManager.ConnectionActive."""

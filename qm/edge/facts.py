@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from qm.model.commands import Facts, SignatureFact
+from qm.model.values.commands import Facts, SignatureFact
 from qm.wire.guid import Guid
-from qm.wire.security_header import SecurityHeader
-from qm.wire.user_message import UserMessage
+from qm.wire.headers.security_header import SecurityHeader
+from qm.wire.packets.user_message import UserMessage
 
 
 class FlowFacts:

@@ -1,12 +1,12 @@
 """Every bound that peers can push on at an edge; the unit comes last.
 
 Limits of one session are in `qm.session.limits`, of one packet in `qm.wire.limits`, of a relay
-stream in `qm.store.cluster`.
+stream in `qm.cluster.cluster`.
 """
 
 from typing import Final
 
-from qm.model.limits import POSITIONS_PER_ENTRY_MAX
+from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX
 
 # Packets that were read and have no outcome yet, of all sessions together. Above, nothing more is
 # read from any peer until half of it is answered. Each session may exceed it by what one read

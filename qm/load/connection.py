@@ -18,8 +18,8 @@ from qm.session import (
     SessionConfig,
     SessionState,
 )
-from qm.wire.ack import FinalAck, OrderAck
 from qm.wire.guid import Guid
+from qm.wire.packets.ack import FinalAck, OrderAck
 
 
 class ConnectionEvents(Protocol):

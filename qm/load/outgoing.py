@@ -13,7 +13,7 @@ import msgspec
 from qm.load.workload import Delivery, Planned
 from qm.session import OutgoingTable, ResendSchedule, resend_timer_table
 from qm.session.outgoing import Numbers, own_packet
-from qm.wire.identifiers import TxSequenceId
+from qm.wire.structures.identifiers import TxSequenceId
 
 
 class Stream(Protocol):

@@ -2,14 +2,14 @@
 
 from qm.load.workload import Planned, Target
 from qm.wire.guid import Guid
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.packet import write_packet
-from qm.wire.patch import patch_message_id
-from qm.wire.queue_name import DirectQueueFormatName
-from qm.wire.transaction_header import TransactionHeader
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.transaction_header import TransactionHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.packet import write_packet
+from qm.wire.packets.patch import patch_message_id
+from qm.wire.packets.user_message import UserMessage
+from qm.wire.structures.identifiers import TxSequenceId
+from qm.wire.structures.queue_name import DirectQueueFormatName
 
 _DIRECT = "DIRECT="
 _TRANSACTION_IDS = 1 << 20

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
+from qm.client.calls import Tls
 from qm.client.client import Client
-from qm.client.wire import Tls
 from qm.load.caller import RecordingCaller
 from qm.load.checker import judge
 from qm.load.history import EventKind, HistoryEvent, HistoryWriter, read_history

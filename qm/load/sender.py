@@ -18,9 +18,9 @@ from qm.load.packets import message_packet
 from qm.load.workload import Planned, Target
 from qm.session import CloseReason, SessionConfig, resend_timer_table
 from qm.session.limits import RETRY_CONNECT_TIMEOUT_MS
-from qm.wire.ack import FinalAck, OrderAck
 from qm.wire.guid import Guid
-from qm.wire.identifiers import TxSequenceId
+from qm.wire.packets.ack import FinalAck, OrderAck
+from qm.wire.structures.identifiers import TxSequenceId
 
 Address = tuple[str, int]
 Record = Callable[[HistoryEvent], None]

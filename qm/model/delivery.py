@@ -9,8 +9,12 @@ final ack or for journaling, it then waits for that one too, out of the way of d
 from array import array
 from typing import Final
 
-from qm.model.columns import IntArray
-from qm.model.commands import (
+from qm.model.messages.endings import Endings
+from qm.model.state.ledger import Ledger, QueueInHand
+from qm.model.state.outgoing_queues import OutgoingQueues
+from qm.model.state.tables import Table
+from qm.model.values.columns import IntArray
+from qm.model.values.commands import (
     AssignTransfer,
     FinalAcked,
     OrderAcked,
@@ -19,15 +23,11 @@ from qm.model.commands import (
     TransferFailed,
     TransferVerdict,
 )
-from qm.model.effects import Outcome
-from qm.model.elements import LockKind, QueueKind
-from qm.model.endings import Endings
-from qm.model.ledger import Ledger, QueueInHand
-from qm.model.limits import POSITIONS_PER_ENTRY_MAX
-from qm.model.outgoing import OutgoingQueues
-from qm.model.records import AwaitingFinalAck, Lock, OutgoingPosition
-from qm.model.rows import OUTBOX_KEY, QUEUE_KEY, Position, PositionFlag, PositionState
-from qm.model.state import Table
+from qm.model.values.effects import Outcome
+from qm.model.values.elements import LockKind, QueueKind
+from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX
+from qm.model.values.records import AwaitingFinalAck, Lock, OutgoingPosition
+from qm.model.values.rows import OUTBOX_KEY, QUEUE_KEY, Position, PositionFlag, PositionState
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MessageClass
 

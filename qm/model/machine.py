@@ -3,36 +3,36 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from qm.model import commands
-from qm.model.acknowledgements import Acknowledgements
-from qm.model.administration import Administration
-from qm.model.arrivals import Arrivals
-from qm.model.clients import Clients
-from qm.model.commands import Command, CommandBatch, Request
+from qm.model.arrivals.arrivals import Arrivals
+from qm.model.arrivals.duplicates import Duplicates
+from qm.model.clients.clients import Clients
+from qm.model.clients.opens import Opens
+from qm.model.clients.reads import Reads
+from qm.model.clients.sends import Sending
+from qm.model.clients.transactions import Transactions
 from qm.model.delivery import Delivery
-from qm.model.directory import Directory
-from qm.model.duplicates import Duplicates
-from qm.model.effects import Applied, Outcome
-from qm.model.endings import Endings
-from qm.model.enqueue import Enqueue
-from qm.model.expiry import Expiry
-from qm.model.ledger import Ledger
-from qm.model.limits import APPLY_VERSION
-from qm.model.members import Members
-from qm.model.moving import Moving
-from qm.model.opens import Opens
-from qm.model.outgoing import OutgoingQueues
-from qm.model.purging import Purging
+from qm.model.management.administration import Administration
+from qm.model.management.directory import Directory
+from qm.model.management.expiry import Expiry
+from qm.model.management.members import Members
+from qm.model.management.purge import Purging
+from qm.model.management.restore import Restoring
+from qm.model.messages.acknowledgements import Acknowledgements
+from qm.model.messages.endings import Endings
+from qm.model.messages.enqueue import Enqueue
+from qm.model.messages.move import Moving
+from qm.model.messages.reports import Reports
 from qm.model.queries.view import View
-from qm.model.reads import Reads
-from qm.model.records import QueueManager
-from qm.model.registry import Registry
-from qm.model.reports import Reports
-from qm.model.restoring import Restoring
-from qm.model.rows import LeaseKind
-from qm.model.sending import Sending
-from qm.model.state import State
-from qm.model.transactions import Transactions
+from qm.model.state.ledger import Ledger
+from qm.model.state.outgoing_queues import OutgoingQueues
+from qm.model.state.registry import Registry
+from qm.model.state.tables import State
+from qm.model.values import commands
+from qm.model.values.commands import Command, CommandBatch, Request
+from qm.model.values.effects import Applied, Outcome
+from qm.model.values.limits import APPLY_VERSION
+from qm.model.values.records import QueueManager
+from qm.model.values.rows import LeaseKind
 
 Handler = Callable[[Any], Outcome]
 

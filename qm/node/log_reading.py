@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
-from qm.model.commands import Command
-from qm.node.replicated import GROUP, RAFT_FOLDER
+from qm.model.values.commands import Command
+from qm.node.replica.replicated_store import GROUP, RAFT_FOLDER
 from qm.store.codec import UnknownCommand, decode_entry
-from raft.disk import ReadOnlyDirectory
+from raft.core.membership import decode_configuration
 from raft.founding import LOG_DIRECTORY
 from raft.inspection import Inspection, LogDamaged, SegmentInfo
-from raft.membership import decode_configuration
+from raft.log.disk import ReadOnlyDirectory
 from raft.types import Configuration, Entry, EntryKind
 
 TEXT_MAX_CHARS: Final = 80

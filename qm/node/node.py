@@ -2,7 +2,7 @@
 
 A node without an identity in its data folder belongs to no cluster: it serves its relay endpoint,
 where `qm cluster init` or `qm node join` gives it one, or finds its cluster by itself if it may
-(`qm.node.automatic`). Until then it says over HTTP that it is not ready.
+(`qm.node.membership.automatic_entry`). Until then it says over HTTP that it is not ready.
 """
 
 import asyncio
@@ -12,25 +12,25 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from qm.node import birth
-from qm.node.addresses import AddressBook, address_of, host_and_port
-from qm.node.automatic import Entry
-from qm.node.channels import Channels
-from qm.node.config import NodeConfig
+from qm.cluster.membership import ChangeRefused
+from qm.node.config.addresses import AddressBook, address_of, host_and_port
+from qm.node.config.schema import NodeConfig
 from qm.node.http import HttpServer
-from qm.node.relay_server import Member, RelayServer
-from qm.node.replicated import RAFT_FOLDER, ReplicatedStore, found
+from qm.node.membership import birth
+from qm.node.membership.automatic_entry import Entry
+from qm.node.membership.status import inspect_reply
+from qm.node.relay.channels import Channels
+from qm.node.relay.server import Member, RelayServer
+from qm.node.replica.replicated_store import RAFT_FOLDER, ReplicatedStore, found
 from qm.node.service import Service, replicated_config
-from qm.node.status import inspect_reply
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
-from qm.store.membership import ChangeRefused
 from raft import identity
-from raft.disk import DiskDirectory
 from raft.driver import end_process
 from raft.identity import Identity, IdentityRefused
-from raft.metrics import TransportMetrics
-from raft.tls import TlsFiles, TlsIdentity
+from raft.log.disk import DiskDirectory
+from raft.transport.metrics import TransportMetrics
+from raft.transport.tls import TlsFiles, TlsIdentity
 from raft.types import Configuration
 
 logger = logging.getLogger(__name__)

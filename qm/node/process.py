@@ -9,15 +9,15 @@ from typing import Final
 
 import uvloop
 
-from qm.node.config import NodeConfig
-from qm.node.loading import ConfigError, load
+from qm.node.config.loading import ConfigError, load
+from qm.node.config.schema import NodeConfig
 from qm.node.node import Node
 from qm.observe import logs
 from raft.driver import EXIT_STATUS_FATAL
 from raft.identity import IdentityRefused
 from raft.process import prepare
 from raft.replica import StartRefused
-from raft.tls import TlsError
+from raft.transport.tls import TlsError
 
 logger = logging.getLogger(__name__)
 

@@ -8,44 +8,44 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from qm.api.events import EventLog
+from qm.api.gate.events import EventLog
 from qm.api.server import ApiConfig, ApiServer
 from qm.archive.limits import STEP_EVERY_S
 from qm.edge.edge import NO_LEADER
-from qm.node import housekeeping
-from qm.node.addresses import AddressBook, host_and_port
-from qm.node.announcing import REFRESH_EVERY_S, Announcer
-from qm.node.archiving import Archiving
-from qm.node.auditing import Auditor
-from qm.node.backup import Backups
-from qm.node.channels import Channels
-from qm.node.clock import ClusterClock
-from qm.node.config import NodeConfig
-from qm.node.diagnosing import Diagnosis
-from qm.node.draining import Drain
-from qm.node.duties import Duties
-from qm.node.endpoints import MsmqEndpoint
-from qm.node.gauges import Gauges
-from qm.node.housekeeping import Certificates, DiskWatch, Housekeeping
-from qm.node.journal import Journal
-from qm.node.kubernetes import LOOK_EVERY_S, LeaderLabel
-from qm.node.members import Members
-from qm.node.operations import NodeOperations
-from qm.node.replicated import Hooks, ReplicatedConfig, ReplicatedStore
-from qm.node.rounds import Rounds
-from qm.node.scaled_away import scaled_away
-from qm.node.status import inspect_reply
-from qm.node.timekeeping import Timekeeper, wall_ms
-from qm.node.versions import Versions
-from qm.node.yielding import Yielding
+from qm.node.config.addresses import AddressBook, host_and_port
+from qm.node.config.schema import NodeConfig
+from qm.node.leader.audit_marks import Auditor
+from qm.node.leader.disk_failover import Yielding
+from qm.node.leader.kubernetes import LOOK_EVERY_S, LeaderLabel
+from qm.node.leader.leader_tasks import Duties
+from qm.node.leader.periodic import Rounds
+from qm.node.leader.removed_pods import scaled_away
+from qm.node.leader.timekeeping import Timekeeper, wall_ms
+from qm.node.leader.upgrade import Versions
+from qm.node.membership.address_announcer import REFRESH_EVERY_S, Announcer
+from qm.node.membership.members import Members
+from qm.node.membership.status import inspect_reply
+from qm.node.relay.channels import Channels
+from qm.node.replica.clock import ClusterClock
+from qm.node.replica.replicated_store import Hooks, ReplicatedConfig, ReplicatedStore
+from qm.node.upkeep import housekeeping
+from qm.node.upkeep.archive_source import Archiving
+from qm.node.upkeep.backup import Backups
+from qm.node.upkeep.diagnosis import Diagnosis
+from qm.node.upkeep.drain import Drain
+from qm.node.upkeep.event_journal import Journal
+from qm.node.upkeep.gauges import Gauges
+from qm.node.upkeep.housekeeping import Certificates, DiskWatch, Housekeeping
+from qm.node.upkeep.msmq_endpoint import MsmqEndpoint
+from qm.node.upkeep.operations import NodeOperations
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
 from qm.store.audit import Mark, Proof
-from raft.grpc_transport import GrpcConfig, GrpcTransport
 from raft.identity import Identity, IdentityRefused
 from raft.step import Alarm, AlarmKind
-from raft.tls import TlsFiles, TlsIdentity
-from raft.transport import TransportEvents
+from raft.transport.grpc_transport import GrpcConfig, GrpcTransport
+from raft.transport.tls import TlsFiles, TlsIdentity
+from raft.transport.transport import TransportEvents
 
 logger = logging.getLogger(__name__)
 

@@ -425,7 +425,7 @@ Global___Address: _TypeAlias = Address  # noqa: Y015
 
 @_typing.final
 class MemberChange(_message.Message):
-    """kind: ChangeKind of qm.store.membership. incarnation and address: of the node that enters."""
+    """kind: ChangeKind of qm.cluster.membership. incarnation and address: of the node that enters."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -780,7 +780,7 @@ Global___LinksRequest: _TypeAlias = LinksRequest  # noqa: Y015
 
 @_typing.final
 class Link(_message.Message):
-    """state: OutgoingQueueState of qm.model.elements. next_resend_ms: cluster time, 0 = none is due.
+    """state: OutgoingQueueState of qm.model.values.elements. next_resend_ms: cluster time, 0 = none is due.
     last_error: of the newest connection, empty if nothing is wrong with it.
     """
 

@@ -22,11 +22,11 @@ from qm.session.events import (
     PacketsArrived,
 )
 from qm.session.link import ConnectionStatus, NextHop, OutgoingLink, OutgoingState
+from qm.session.outgoing_table import OrderAckEffect, OutgoingTable
 from qm.session.ping import PingRequester, PingResult, PingVerdict, answer_ping
 from qm.session.schedules import OrderAckSchedule, ResendSchedule, resend_timer_table
 from qm.session.session import Session
 from qm.session.states import Role, SessionState
-from qm.session.table import OrderAckEffect, OutgoingTable
 
 __all__ = [
     "KIND_EXPRESS",

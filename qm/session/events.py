@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from qm.session.states import Role
-from qm.wire.ack import FinalAck, OrderAck
 from qm.wire.guid import Guid
+from qm.wire.packets.ack import FinalAck, OrderAck
 
 
 class Blame(Enum):

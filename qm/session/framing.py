@@ -13,18 +13,15 @@ from struct import Struct
 from typing import Final
 
 from qm.session.events import KIND_EXPRESS, KIND_RECOVERABLE, KIND_TRANSACTIONAL
-from qm.wire.ack import ORDER_QUEUE_ID
-from qm.wire.base_header import (
+from qm.wire.errors import ProtocolError
+from qm.wire.headers.base_header import (
     BASE_HEADER_SIZE_BYTES,
     FLAG_IN,
     FLAG_SH,
     SIGNATURE,
     VERSION_NUMBER,
 )
-from qm.wire.errors import ProtocolError
-from qm.wire.limits import PACKET_SIZE_MAX_BYTES, USER_PACKET_SIZE_MIN_BYTES
-from qm.wire.queue_name import QUEUE_TYPE_DIRECT, QueueHost
-from qm.wire.user_header import (
+from qm.wire.headers.user_header import (
     DESTINATION_QUEUE_OFFSET,
     DM_RECOVERABLE,
     DM_SHIFT,
@@ -34,6 +31,9 @@ from qm.wire.user_header import (
     FLAGS_OFFSET,
     QUEUE_TYPE_MASK,
 )
+from qm.wire.limits import PACKET_SIZE_MAX_BYTES, USER_PACKET_SIZE_MIN_BYTES
+from qm.wire.packets.ack import ORDER_QUEUE_ID
+from qm.wire.structures.queue_name import QUEUE_TYPE_DIRECT, QueueHost
 
 # VersionNumber, Flags, Signature, PacketSize of BaseHeader, then UserHeader.Flags: what one look at
 # a message has to see. Reading it as one layout costs half of reading two.

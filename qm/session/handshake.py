@@ -5,17 +5,17 @@ from typing import Final
 from qm.session.config import SessionConfig
 from qm.session.events import CloseReason
 from qm.wire.guid import GUID_NULL, Guid
-from qm.wire.internal import (
-    ConnectionParameters,
-    EstablishConnection,
-    write_connection_parameters,
-    write_establish_connection,
-)
 from qm.wire.limits import (
     ACK_TIMEOUT_MAX_MS,
     RECOVERABLE_ACK_TIMEOUT_MAX_MS,
     RECOVERABLE_ACK_TIMEOUT_MIN_MS,
     U32_MAX,
+)
+from qm.wire.packets.internal import (
+    ConnectionParameters,
+    EstablishConnection,
+    write_connection_parameters,
+    write_establish_connection,
 )
 
 _ROUND_TRIPS: Final = 8

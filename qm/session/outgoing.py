@@ -6,13 +6,13 @@ packet once and build no value. SessionHeaders are attached by the session as it
 
 import msgspec
 
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.patch import (
+from qm.wire.packets.patch import (
     patch_message_id,
     patch_sent_time,
     patch_sequence,
     patch_transaction,
 )
+from qm.wire.structures.identifiers import TxSequenceId
 
 
 class Numbers(msgspec.Struct, frozen=True, gc=False):

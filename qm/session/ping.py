@@ -13,7 +13,7 @@ from qm.session.limits import PING_RESPONSE_TIMEOUT_MS, PINGS_OUTSTANDING_MAX_CO
 from qm.wire.errors import ProtocolError
 from qm.wire.guid import Guid
 from qm.wire.limits import PING_SIZE_BYTES, U32_MAX
-from qm.wire.ping import Ping, parse_ping, write_ping
+from qm.wire.packets.ping import Ping, parse_ping, write_ping
 
 
 class PingVerdict(Enum):

@@ -27,33 +27,33 @@ from qm.session.events import (
 )
 from qm.session.framing import Stream, may_be_acknowledgement, message_kind, message_run
 from qm.session.limits import OUTGOING_CHUNK_MAX_BYTES, RECYCLE_AFTER_COUNT
-from qm.session.receiving import ReceiveCursors
-from qm.session.sending import FalseAcknowledgement, SendWindow, with_session_header
+from qm.session.receive_cursors import ReceiveCursors
+from qm.session.send_window import FalseAcknowledgement, SendWindow, with_session_header
 from qm.session.states import INITIAL_STATE, TRANSITIONS, Role, SessionState
 from qm.session.timers import Timers
-from qm.wire.ack import OrderAck, acknowledgment_in
-from qm.wire.base_header import (
+from qm.wire.bounds import take
+from qm.wire.errors import ProtocolError
+from qm.wire.guid import GUID_NULL, Guid
+from qm.wire.headers.base_header import (
     BASE_HEADER_SIZE_BYTES,
     FLAG_IN,
     FLAG_SH,
     FLAGS_OFFSET,
     packet_span,
 )
-from qm.wire.bounds import take
-from qm.wire.errors import ProtocolError
-from qm.wire.guid import GUID_NULL, Guid
-from qm.wire.internal import (
+from qm.wire.headers.session_header import SessionHeader, parse_session_header
+from qm.wire.limits import RECOVERABLE_ACK_FLAGS_COUNT, SESSION_HEADER_SIZE_BYTES, WINDOW_SIZE_MIN
+from qm.wire.packets.ack import OrderAck, acknowledgment_in
+from qm.wire.packets.internal import (
     SessionAck,
     parse_connection_parameters,
     parse_establish_connection,
     parse_session_ack,
     write_session_ack,
 )
-from qm.wire.limits import RECOVERABLE_ACK_FLAGS_COUNT, SESSION_HEADER_SIZE_BYTES, WINDOW_SIZE_MIN
-from qm.wire.packet import PacketKind, packet_kind
-from qm.wire.patch import detach_session_header
-from qm.wire.session_header import SessionHeader, parse_session_header
-from qm.wire.user_message import parse_user_message
+from qm.wire.packets.packet import PacketKind, packet_kind
+from qm.wire.packets.patch import detach_session_header
+from qm.wire.packets.user_message import parse_user_message
 
 
 class _Ending(Exception):

@@ -16,7 +16,7 @@ Theory of operation
 from enum import Enum
 from typing import Final
 
-from qm.wire.packet import PacketKind
+from qm.wire.packets.packet import PacketKind
 
 
 class Role(Enum):

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from qm.model.ledger import QueueInHand
-from qm.model.records import Queue, decode
-from qm.model.state import Table
+from qm.model.state.ledger import QueueInHand
+from qm.model.state.tables import Table
+from qm.model.values.records import Queue, decode
 from qm.store.digest import digest_bytes
 from qm.store.rocks import PinnedRows, RocksState, open_database
 

@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
-from qm.model.limits import APPLY_VERSION
 from qm.model.queries import View, queue_manager
-from qm.store.bodies import BodyDamaged
+from qm.model.values.limits import APPLY_VERSION
+from qm.store.bodies.body_places import BodyDamaged
 from qm.store.generation import folder as generation_folder
 from qm.store.generation import switch_to, sync_folder
 from qm.store.replay import Replay

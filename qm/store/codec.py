@@ -17,10 +17,10 @@ from typing import Any, Final
 import msgspec
 from google.protobuf.message import DecodeError
 
-from qm.model import commands as model
-from qm.model.columns import IntArray
-from qm.model.limits import APPLY_VERSION
-from qm.model.state import BODY_ORDINAL_SYNTHETIC_FIRST
+from qm.model.state.tables import BODY_ORDINAL_SYNTHETIC_FIRST
+from qm.model.values import commands as model
+from qm.model.values.columns import IntArray
+from qm.model.values.limits import APPLY_VERSION
 from qm.pb import command_pb2
 from raft import batch
 

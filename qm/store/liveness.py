@@ -6,13 +6,10 @@ row of its own. Messages of one entry mostly go together, so a receive costs a b
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from qm.model.rows import BODY_KEY
-from qm.model.state import Table
-
-if TYPE_CHECKING:
-    from qm.store.rocks import RocksState
+from qm.model.state.tables import Table
+from qm.model.values.rows import BODY_KEY
 
 ENTRY_KEY: Final = Struct(">Q")
 """index u64: BODY_LIVE and BLOB."""
@@ -22,10 +19,40 @@ _SCAN_ROWS: Final = 256
 BITMAPS_IN_HAND_MAX: Final = 16_384
 
 
+class LastEntry(Protocol):
+    """An entry of the log."""
+
+    @property
+    def index(self) -> int:
+        """Of the entry."""
+
+
+class LocalRows(Protocol):
+    """The node's rows, as references read and write them."""
+
+    @property
+    def applied(self) -> LastEntry:
+        """The last entry whose rows are committed."""
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        """Return a row."""
+
+    def put(self, table: Table, key: bytes, value: bytes) -> None:
+        """Set a row."""
+
+    def delete(self, table: Table, key: bytes) -> None:
+        """Take a row away."""
+
+    def scan(
+        self, table: Table, low: bytes, high: bytes, limit: int
+    ) -> Sequence[tuple[bytes, bytes]]:
+        """Return rows with keys in [low, high)."""
+
+
 class Liveness:
     """References to bodies."""
 
-    def __init__(self, state: "RocksState") -> None:
+    def __init__(self, state: LocalRows) -> None:
         self._state = state
         self._live: dict[int, int] = {}
         self._shared: dict[int, int] = {}

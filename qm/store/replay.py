@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
-from qm.model.rows import POSITION_ROW
-from qm.model.state import Table
+from qm.model.state.tables import Table
+from qm.model.values.rows import POSITION_ROW
 from qm.store.audit import Mark
-from qm.store.bodies import BodyPlaces
+from qm.store.bodies.body_places import BodyPlaces
 from qm.store.rocks import AppliedPoint, RocksState
 from qm.store.store import Store
 from raft.log_view import Compacted, Unavailable

@@ -8,7 +8,7 @@ given up so that they can.
 from enum import IntEnum
 from typing import Final
 
-from raft.files import Directory
+from raft.log.files import Directory
 
 RESERVE_DEFAULT_BYTES: Final = 256 * 1024 * 1024
 MARGIN_SHARE: Final = 1.0

@@ -29,7 +29,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from qm.model.state import Table
+from qm.model.state.tables import Table
 from qm.store.digest import MODULUS, row_hash, rows_sum
 from qm.store.liveness import Liveness
 from qm.store.overlay import Changes
@@ -138,7 +138,7 @@ class PinnedRows:
 
 
 class RocksState:
-    """`qm.model.state.State` over a database."""
+    """`qm.model.state.tables.State` over a database."""
 
     def __init__(self, database: Rdict) -> None:
         self._database = database
@@ -159,7 +159,7 @@ class RocksState:
             self.applied = AppliedPoint(index, term, int.from_bytes(digest, "little"))
         self.liveness = Liveness(self)
 
-    # qm.model.state.State ----------------------------------------------------------------
+    # qm.model.state.tables.State ----------------------------------------------------------------
 
     def get(self, table: Table, key: bytes) -> bytes | None:
         """See State.get."""

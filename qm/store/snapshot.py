@@ -19,13 +19,13 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from qm.model.state import Table
-from qm.store.blobs import FILE_KEY, FILE_NAME, FileUse, moved_entry, pack_entry
-from qm.store.bodies import whole_entry
+from qm.model.state.tables import Table
+from qm.store.bodies.blobs import FILE_KEY, FILE_NAME, FileUse, moved_entry, pack_entry
+from qm.store.bodies.body_places import whole_entry
 from qm.store.codec import packet_spans
 from qm.store.digest import digest_bytes
+from qm.store.effects.effects_log import Exported
 from qm.store.generation import BLOB_FOLDER, STATE_FOLDER, sync_tree
-from qm.store.kept import Exported
 from qm.store.liveness import ENTRY_KEY
 from qm.store.rocks import BLOCK_CACHE_BYTES, RocksState, open_database
 from raft.machine import Hold, LogReader

@@ -4,8 +4,8 @@ What is durable when: the log holds an entry before it is applied. `apply` chang
 readers see at once. `settle` writes one batch for each call of it with the applied index inside,
 unsynced: that may wait until everybody has their results, but for nothing else that is done here.
 `flush` makes the state durable, and only then `durable_index` rises, below which the log may drop
-entries; their live bodies were copied and synced before (qm.store.bodies). After a crash the state
-is some prefix of the batches, and the log replays the rest.
+entries; their live bodies were copied and synced before (qm.store.bodies.body_places). After a
+crash the state is some prefix of the batches, and the log replays the rest.
 """
 
 import shutil
@@ -13,17 +13,18 @@ from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Final
 
-from qm.model.commands import AuditMark, AuditResult, CommandBatch, LeaderActivated
-from qm.model.effects import Applied
-from qm.model.limits import APPLY_VERSION
 from qm.model.machine import Machine
 from qm.model.queries import View
-from qm.model.state import Table
+from qm.model.state.tables import Table
+from qm.model.values.commands import AuditMark, AuditResult, CommandBatch, LeaderActivated
+from qm.model.values.effects import Applied
+from qm.model.values.limits import APPLY_VERSION
 from qm.store.audit import ALARM_DIVERGED, Mark, MarkCopy, MarkGone, copied
-from qm.store.bodies import Bodies
-from qm.store.chain import EntryChain
+from qm.store.bodies.body_places import Bodies
 from qm.store.codec import decode_entry
 from qm.store.digest import digest_bytes
+from qm.store.effects.chain import EntryChain
+from qm.store.effects.effects_log import INDEX_END, INDEX_KEY, EffectsLog
 from qm.store.generation import (
     BLOB_FOLDER,
     STATE_FOLDER,
@@ -32,10 +33,9 @@ from qm.store.generation import (
     remove_others,
     switch_to,
 )
-from qm.store.kept import INDEX_END, INDEX_KEY, EffectsKeeper
 from qm.store.rocks import BLOCK_CACHE_BYTES, AppliedPoint, RocksState, open_database
 from qm.store.snapshot import Pinned, StoreSnapshot, unpack
-from raft.disk import DiskDirectory
+from raft.log.disk import DiskDirectory
 from raft.machine import Hold, LogReader, SnapshotSink, SnapshotSource
 from raft.replica import StartRefused
 from raft.types import Entry, SnapshotMeta
@@ -55,7 +55,9 @@ class Diverged(Exception):
 
 
 class Store:
-    """What `raft.machine.StateMachine` asks for, but pictures in the loop (qm.node.picturing)."""
+    """What `raft.machine.StateMachine` asks for, but pictures in the loop
+    (qm.node.replica.snapshot_source).
+    """
 
     def __init__(
         self,
@@ -97,10 +99,10 @@ class Store:
         self._refuse_newer()
         self._machine = Machine(self._state)
         self._chain = EntryChain(self._state)
-        self.kept: EffectsKeeper | None = None
+        self.kept: EffectsLog | None = None
         """What entries did, for the archive; another object after an install."""
         if self._keeps_effects:
-            self.kept = EffectsKeeper(self._state)
+            self.kept = EffectsLog(self._state)
         else:
             self._state.drop_table(Table.EFFECTS)
         self._kept_flushed_bytes = 0

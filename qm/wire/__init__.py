@@ -8,33 +8,41 @@ Three doors:
   announces) a value says once.
 - **Streams.** `Framer.feed` cuts a TCP stream into runs of whole packets, with the fixed fields of
   each.
-- **Raw packets.** `qm.wire.peek` reads and `qm.wire.patch` writes single fields in place.
+- **Raw packets.** `qm.wire.packets.peek` reads and `qm.wire.packets.patch` writes single fields in
+  place.
 
 Rules that hold everywhere:
 
 - Any bytes end in a value, in "more is needed" (None), or in one `ProtocolError`; what our own
   caller got wrong is `ValueOutOfRange`.
 - `write` accepts exactly the values that `parse` can return. Rules that bind senders only are in
-  `qm.wire.sender_rules`.
+  `qm.wire.packets.sender_rules`.
 - A reserved field that may hold anything is kept; a bit that should be sent clear is not.
 """
 
-from qm.wire.ack import ORDER_QUEUE, FinalAck, OrderAck, is_order_queue, order_queue_at
-from qm.wire.base_header import BaseHeader, parse_base_header
 from qm.wire.bounds import Buffer
-from qm.wire.debug_header import DebugHeader
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.framer import Framer, Frames, frame_packet
 from qm.wire.guid import GUID_NULL, Guid
-from qm.wire.identifiers import MessageIdentifier, TxSequenceId
-from qm.wire.internal import ConnectionParameters, EstablishConnection, SessionAck
+from qm.wire.headers.base_header import BaseHeader, parse_base_header
+from qm.wire.headers.debug_header import DebugHeader
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.multi_queue_format import DistributionQueueFormatName, MultiQueueFormatHeader
+from qm.wire.headers.security_header import ProviderInfo, SecurityHeader
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.headers.soap_header import SoapHeader
+from qm.wire.headers.transaction_header import TransactionHeader
+from qm.wire.headers.user_header import UserHeader
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.multi_queue_format import DistributionQueueFormatName, MultiQueueFormatHeader
-from qm.wire.packet import Packet, PacketKind, packet_kind, parse_packet, write_packet
-from qm.wire.peek import Head
-from qm.wire.ping import Ping, parse_ping, write_ping
-from qm.wire.queue_name import (
+from qm.wire.packets.ack import ORDER_QUEUE, FinalAck, OrderAck, is_order_queue, order_queue_at
+from qm.wire.packets.framer import Framer, Frames, frame_packet
+from qm.wire.packets.internal import ConnectionParameters, EstablishConnection, SessionAck
+from qm.wire.packets.packet import Packet, PacketKind, packet_kind, parse_packet, write_packet
+from qm.wire.packets.peek import Head
+from qm.wire.packets.ping import Ping, parse_ping, write_ping
+from qm.wire.packets.sender_rules import check_sender_rules
+from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
+from qm.wire.structures.identifiers import MessageIdentifier, TxSequenceId
+from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
     PrivateQueueFormatNameId,
@@ -43,13 +51,6 @@ from qm.wire.queue_name import (
     QueueName,
     SameAsAdminQueue,
 )
-from qm.wire.security_header import ProviderInfo, SecurityHeader
-from qm.wire.sender_rules import check_sender_rules
-from qm.wire.session_header import SessionHeader
-from qm.wire.soap_header import SoapHeader
-from qm.wire.transaction_header import TransactionHeader
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage, parse_user_message, write_user_message
 
 __all__ = [
     "GUID_NULL",

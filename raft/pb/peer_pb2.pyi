@@ -31,7 +31,7 @@ class Frame(_message.Message):
 
     ENVELOPES_FIELD_NUMBER: _builtins.int
     envelopes: _builtins.bytes
-    """Laid out as raft/wire_format.py says. Entries' data dominate; a field of its own for each
+    """Laid out as raft/transport/wire_format.py says. Entries' data dominate; a field of its own for each
     would cost several copies and objects per entry.
     """
     def __init__(

@@ -6,9 +6,9 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark.archive.tables import Tables
 from spark.rules import acks, chain, queues, replicas, stays, streams, transactions
 from spark.rules.carry import Carried
-from spark.tables import Tables
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark.archive.tables import Tables
 from spark.findings import findings
-from spark.tables import Tables
 
 
 def early_acknowledgements(tables: Tables) -> DataFrame:

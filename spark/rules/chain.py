@@ -3,8 +3,8 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.archive.tables import Tables
 from spark.findings import findings
-from spark.tables import Tables
 
 
 def _u64(column: str) -> Column:

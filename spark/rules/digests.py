@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark.archive.tables import Tables
 from spark.findings import findings
-from spark.tables import Tables
 
 REPLAYED: Final = T.StructType(
     [

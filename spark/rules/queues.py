@@ -7,8 +7,8 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark.archive.tables import Tables
 from spark.findings import findings
-from spark.tables import Tables
 
 BYTES_PER_KB: Final = 1024
 _QUEUE: Final = ["group", "queue_id"]

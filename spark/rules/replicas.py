@@ -3,8 +3,8 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.archive.tables import COPY, Tables, with_origin
 from spark.findings import findings
-from spark.tables import COPY, Tables, with_origin
 
 _ENTRY = ["group", "index"]
 _NOT_EFFECTS = frozenset({"file", "body_sha256"})

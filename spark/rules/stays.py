@@ -8,8 +8,8 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark.archive.tables import Tables
 from spark.findings import findings
-from spark.tables import Tables
 
 BEGINS: Final = ("arrived", "pending", "moved_in", "dead_lettered", "journaled")
 ENDS: Final = (

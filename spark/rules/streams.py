@@ -8,9 +8,9 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark.archive.tables import Tables
 from spark.findings import findings
 from spark.rules.stays import STAY_KEY
-from spark.tables import Tables
 
 STREAM: Final = ["group", "source_queue_manager", "destination"]
 _ORDER: Final = ["index", "ordinal"]

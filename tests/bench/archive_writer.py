@@ -30,20 +30,20 @@ from qm.archive.destination import FolderDestination
 from qm.archive.manifest import Manifest
 from qm.archive.ranges import Identity, Policy, RangeExport, RangePlan
 from qm.archive.source import LogHold
-from qm.model import commands
-from qm.model.attributes import encode_attribute
-from qm.model.commands import Command, EdgeBatch, ReceiveRun, Request
-from qm.model.effects import Applied
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import Command, EdgeBatch, ReceiveRun, Request
+from qm.model.values.effects import Applied
 from qm.store.audit import prove
-from qm.store.kept import EffectsKeeper, Exported
+from qm.store.effects.effects_log import EffectsLog, Exported
 from qm.store.snapshot import Pinned
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.peek import peek_head, transaction_header_offset
-from qm.wire.queue_name import DirectQueueFormatName
-from qm.wire.transaction_header import SEQUENCE, SEQUENCE_OFFSET, TransactionHeader
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage, write_user_message
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.transaction_header import SEQUENCE, SEQUENCE_OFFSET, TransactionHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.peek import peek_head, transaction_header_offset
+from qm.wire.packets.user_message import UserMessage, write_user_message
+from qm.wire.structures.identifiers import TxSequenceId
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.bench.model_node import (
     CONTROL,
     HOST,
@@ -204,7 +204,7 @@ class Source:
     def __init__(self, node: Node) -> None:
         self._store = node.store
 
-    def keeper(self) -> EffectsKeeper:
+    def keeper(self) -> EffectsLog:
         assert self._store.kept is not None
         return self._store.kept
 
@@ -304,7 +304,7 @@ class Writer:
             self.checkpoints += 1
             self.written_bytes += checkpoint.stream_bytes
 
-    def _finish(self, keeper: EffectsKeeper, exported: Exported, indexes: list[int]) -> None:
+    def _finish(self, keeper: EffectsLog, exported: Exported, indexes: list[int]) -> None:
         keeper.move(exported, indexes)
         hold, self._hold = self._hold, self._source.hold(exported.upto + 1)
         hold.release()

@@ -21,13 +21,13 @@ from qm.load.outgoing import PrebuiltStream, RecordedStream, Stream
 from qm.load.packets import message_packet
 from qm.load.sender import Link
 from qm.load.workload import Delivery, Planned, Target, Workload, plan
-from qm.node.config import MSMQ_PORT
+from qm.node.config.schema import MSMQ_PORT
 from qm.session import SessionConfig
 from qm.session.outgoing import own_packet
 from qm.wire.guid import Guid
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.internal import ConnectionParameters, EstablishConnection
-from qm.wire.packet import write_packet
+from qm.wire.packets.internal import ConnectionParameters, EstablishConnection
+from qm.wire.packets.packet import write_packet
+from qm.wire.structures.identifiers import TxSequenceId
 from tests.bench.cluster_receive import Receiving, receiver
 
 WINDOW = 64

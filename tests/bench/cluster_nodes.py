@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from qm.client.wire import Tls, Wire
+from qm.client.calls import Calls, Tls
 from qm.node.dev import pids
 from qm.node.dev.layout import DevNode, Layout
 from qm.pb import control_pb2
@@ -103,7 +103,7 @@ class Nodes:
         return [f"DIRECT=OS:{COMPUTER}\\private$\\{name}" for name in names]
 
     async def _create(self, names: Sequence[str], is_transactional: bool) -> None:
-        wire = Wire([node.api for node in self.nodes], self.tls)
+        wire = Calls([node.api for node in self.nodes], self.tls)
         try:
             for name in names:
                 request = control_pb2.CreateQueueRequest(

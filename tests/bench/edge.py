@@ -31,25 +31,19 @@ from typing import cast
 import uvloop
 from prometheus_client import CollectorRegistry
 
+from qm.cluster.cluster import ClusterListener, Leadership, RelayEvents, RelayHub, SessionFacts
 from qm.edge import Edge, EdgeSettings
-from qm.model.commands import Command
-from qm.model.effects import Outcome
-from qm.model.ledger import META_QUEUE_MANAGER
 from qm.model.queries import View
-from qm.model.records import QueueManager, encode
-from qm.model.state import MemoryState, Table
+from qm.model.state.ledger import META_QUEUE_MANAGER
+from qm.model.state.tables import MemoryState, Table
+from qm.model.values.commands import Command
+from qm.model.values.effects import Outcome
+from qm.model.values.records import QueueManager, encode
 from qm.observe.metrics import Metrics
 from qm.session import SessionConfig
-from qm.store.bodies import BodyPlace, BodyPlaces, Packets
-from qm.store.cluster import (
-    ClusterListener,
-    Leadership,
-    RelayEvents,
-    RelayHub,
-    SessionFacts,
-)
-from qm.wire.internal import ConnectionParameters, EstablishConnection
-from qm.wire.packet import write_packet
+from qm.store.bodies.body_places import BodyPlace, BodyPlaces, Packets
+from qm.wire.packets.internal import ConnectionParameters, EstablishConnection
+from qm.wire.packets.packet import write_packet
 from tests.bench.session import packet
 
 SESSIONS = 8

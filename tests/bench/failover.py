@@ -28,11 +28,11 @@ from statistics import median
 
 import uvloop
 
-from qm.drill.fronts import front_abilities
-from qm.drill.namespace_target import NamespaceTarget
-from qm.drill.report import merge_results
-from qm.drill.rounds_file import this_build
-from qm.drill.target import Ability
+from qm.drill.report.report import merge_results
+from qm.drill.report.rounds_file import this_build
+from qm.drill.targets.ability import Ability
+from qm.drill.targets.fronts import front_abilities
+from qm.drill.targets.namespace_target import NamespaceTarget
 from tests.bench.failover_cluster import Happening, KeptTarget, Probed
 from tests.bench.failover_peers import BLOWS, PEERS, Missing, peer_gaps
 from tests.bench.failover_rounds import Gap, Judged, RoundsFile, Series

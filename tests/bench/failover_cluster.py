@@ -14,11 +14,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from pathlib import Path
 
+from qm.client.calls import Calls
 from qm.client.client import Client
-from qm.client.wire import Wire
 from qm.drill.leaders import leader_of
-from qm.drill.process_target import ProcessTarget
-from qm.drill.target import Ability, DrillNode
+from qm.drill.targets.ability import Ability
+from qm.drill.targets.process_target import ProcessTarget
+from qm.drill.targets.target import DrillNode
 from qm.load.checker import judge
 from qm.load.history import EventKind, HistoryEvent
 from qm.load.receiver import record_remaining
@@ -26,7 +27,7 @@ from qm.load.sender import RecordingSender
 from qm.load.timeline import acknowledgement_gaps, faults
 from qm.load.verdict import Verdict
 from qm.load.workload import Delivery, Planned, Target
-from qm.node.config import MSMQ_PORT
+from qm.node.config.schema import MSMQ_PORT
 from qm.pb import control_pb2
 from qm.session.limits import RETRY_CONNECT_TIMEOUT_MS
 from tests.bench.cluster import Load
@@ -111,7 +112,7 @@ class Probed:
 
     async def _make(self) -> None:
         await self.target.up()
-        self._wire = Wire([node.api for node in self.target.nodes], self.target.tls)
+        self._wire = Calls([node.api for node in self.target.nodes], self.target.tls)
         await self._create_queue(self._probes_name)
         if isinstance(self.target, KeptTarget) and not self.target.is_made:
             await self._create_queue("backlog")

@@ -22,8 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from raft.disk import DiskDirectory
-from raft.log import Log, LogConfig
+from raft.log.disk import DiskDirectory
+from raft.log.log import Log, LogConfig
 from raft.types import Configuration, Entry, EntryKind, SnapshotMeta
 
 KIB, MIB = 1024, 1024 * 1024

@@ -30,16 +30,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from qm.model import commands
-from qm.model.purging import STEP_POSITIONS_MAX
-from qm.model.results import RequestResult
-from qm.store.bodies import BodyPlace
+from qm.model.management.purge import STEP_POSITIONS_MAX
+from qm.model.values import commands
+from qm.model.values.results import RequestResult
+from qm.store.bodies.body_places import BodyPlace
 from qm.store.rocks import RocksState
 from qm.store.store import Store
 from qm.wire.message_class import AcknowledgeFlags
-from qm.wire.queue_name import DirectQueueFormatName
-from raft.disk import DiskDirectory
-from raft.log import Log, LogConfig
+from qm.wire.structures.queue_name import DirectQueueFormatName
+from raft.log.disk import DiskDirectory
+from raft.log.log import Log, LogConfig
 from raft.process import prepare
 from tests.bench.memory_group import memory_group
 from tests.bench.model_node import (

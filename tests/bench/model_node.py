@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from qm.model import commands
-from qm.model.attributes import encode_attribute
-from qm.model.commands import Command, EdgeBatch, Facts, Request, Stamp
-from qm.model.limits import APPLY_VERSION
-from qm.store.chain import hashed
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import Command, EdgeBatch, Facts, Request, Stamp
+from qm.model.values.limits import APPLY_VERSION
 from qm.store.codec import encode_command, encode_stamp
+from qm.store.effects.chain import hashed
 from qm.store.store import Store
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.queue_name import DirectQueueFormatName
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage, write_user_message
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.user_message import UserMessage, write_user_message
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from raft.batch import BatchBuilder
-from raft.disk import DiskDirectory
-from raft.log import Log, LogConfig
+from raft.log.disk import DiskDirectory
+from raft.log.log import Log, LogConfig
 from raft.types import Configuration, Entry, EntryKind, SnapshotMeta
 
 PEER, OWN, HOST = b"PEER" * 4, bytes(range(16)), "vhost"

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tests.bench.raft_node import NodeConfig
-from tests.unit.raft_transport.authority import Authority
+from tests.unit.raft.transport.authority import Authority
 
 NODES = ("n1.1", "n2.1", "n3.1")
 ANSWER_WAIT_S = 600.0

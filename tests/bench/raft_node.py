@@ -18,16 +18,16 @@ from typing import Any
 import msgspec
 import uvloop
 
-from raft.core import Busy, CoreConfig, NotLeader
-from raft.disk import DiskDirectory
+from raft.core.core import Busy, CoreConfig, NotLeader
 from raft.driver import Driver, DriverConfig
-from raft.grpc_transport import GrpcConfig, GrpcTransport
+from raft.log.disk import DiskDirectory
 from raft.process import prepare
-from raft.proposals import BATCHES_IN_FLIGHT_MAX, OutcomeUnknown, ProposalLost
+from raft.proposals import BATCHES_IN_FLIGHT_MAX, CommitUnknown, ProposalLost
 from raft.replica import Replica, ReplicaConfig
 from raft.step import Alarm
-from raft.tls import TlsFiles
-from raft.transport import TransportEvents
+from raft.transport.grpc_transport import GrpcConfig, GrpcTransport
+from raft.transport.tls import TlsFiles
+from raft.transport.transport import TransportEvents
 from raft.types import Configuration, NodeId, Role, SoftState
 from tests.bench.raft_machine import CountingMachine
 
@@ -180,7 +180,7 @@ class Node:
                     continue
                 try:
                     await self.driver.propose(b"probe")
-                except (NotLeader, ProposalLost, OutcomeUnknown, Busy):
+                except (NotLeader, ProposalLost, CommitUnknown, Busy):
                     await asyncio.sleep(0.001)
                     continue
                 self.commits.append((time.monotonic(), self.driver.status().term))

@@ -34,13 +34,13 @@ from qm.session import (
     Session,
     SessionConfig,
 )
-from qm.wire.internal import ConnectionParameters, EstablishConnection, SessionAck
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.packet import write_packet
-from qm.wire.queue_name import DirectQueueFormatName
-from qm.wire.session_header import SessionHeader
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.internal import ConnectionParameters, EstablishConnection, SessionAck
+from qm.wire.packets.packet import write_packet
+from qm.wire.packets.user_message import UserMessage
+from qm.wire.structures.queue_name import DirectQueueFormatName
 
 REPEATS = 15
 CHUNK_BYTES = 64 * 1024

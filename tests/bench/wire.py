@@ -27,19 +27,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from qm.wire.debug_header import DebugHeader
-from qm.wire.framer import Framer
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.multi_queue_format import MultiQueueFormatHeader
-from qm.wire.packet import Packet, parse_packet, write_packet
-from qm.wire.peek import HEAD, Head
-from qm.wire.queue_name import DirectQueueFormatName, PublicQueueFormatName
-from qm.wire.security_header import SENDER_ID_SID, SecurityHeader
-from qm.wire.session_header import SessionHeader
-from qm.wire.transaction_header import TransactionHeader
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage
+from qm.wire.headers.debug_header import DebugHeader
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.multi_queue_format import MultiQueueFormatHeader
+from qm.wire.headers.security_header import SENDER_ID_SID, SecurityHeader
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.headers.transaction_header import TransactionHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.framer import Framer
+from qm.wire.packets.packet import Packet, parse_packet, write_packet
+from qm.wire.packets.peek import HEAD, Head
+from qm.wire.packets.user_message import UserMessage
+from qm.wire.structures.identifiers import TxSequenceId
+from qm.wire.structures.queue_name import DirectQueueFormatName, PublicQueueFormatName
 
 # Many short repeats: on a busy machine most of them end before the scheduler takes the core away,
 # so that the median is what the core can do.

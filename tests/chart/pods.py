@@ -19,10 +19,10 @@ from typing import Any
 
 import aiohttp
 
-from qm.api.identity import Role, role_uri
-from qm.client.wire import Tls
-from qm.node.config import API_PORT, HTTP_PORT
-from qm.node.pki import AUTHORITY_CERTIFICATE, create_authority, issue
+from qm.api.gate.identity import Role, role_uri
+from qm.client.calls import Tls
+from qm.node.config.schema import API_PORT, HTTP_PORT
+from qm.node.upkeep.pki import AUTHORITY_CERTIFICATE, create_authority, issue
 from tests.chart.rendering import ROOT, Object, of_kind, one, render
 from tests.cluster.test_kubernetes import TOKEN, ApiServer
 

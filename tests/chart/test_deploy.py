@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from qm.cli.main import main
-from qm.node.config import API_PORT, HTTP_PORT
+from qm.node.config.schema import API_PORT, HTTP_PORT
 from tests.chart.custom_kinds import CUSTOM_KINDS
 from tests.chart.rendering import ROOT
 from tests.cluster.harness import free_network

@@ -8,15 +8,15 @@ from typing import cast
 
 import pytest
 
-from qm.cli.drill import run
-from qm.client.wire import Tls
-from qm.drill.kubernetes_target import KubernetesTarget, Release
-from qm.drill.reasons import KUBERNETES, refusals
+from qm.cli.drills.drill import run
+from qm.client.calls import Tls
 from qm.drill.runner import Settings, run_round
-from qm.drill.scenarios import SCENARIOS
-from qm.drill.target import Ability, Refused
-from qm.node.config import KubernetesSection
-from qm.node.kubernetes import ApiServer, ServiceAccount
+from qm.drill.scenarios.catalogue import SCENARIOS
+from qm.drill.targets.ability import Ability, Refused
+from qm.drill.targets.kubernetes_target import KubernetesTarget, Release
+from qm.drill.targets.reasons import KUBERNETES, refusals
+from qm.node.config.schema import KubernetesSection
+from qm.node.leader.kubernetes import ApiServer, ServiceAccount
 from tests.chart import pods
 from tests.chart.controller import Controller
 from tests.chart.rendering import TLS, Object, chart, one, render

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from qm.observe.metrics import TABLE, MetricKind
-from spark.metrics import metrics_text
-from spark.summary import Summary
+from spark.archive.summary import Summary
+from spark.report.metrics import metrics_text
 from tests.chart.rendering import CHART, ROOT
 
 ALERTS = CHART / "files" / "alerts.yaml"

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from qm.client.wire import Wire
+from qm.client.calls import Calls
 from qm.load.receiver import Mode
 from qm.load.run import Plan, Reading, Run
 from qm.load.verdict import Verdict
 from qm.load.workload import Target, Workload
-from qm.node.config import MSMQ_PORT
+from qm.node.config.schema import MSMQ_PORT
 from qm.pb import control_pb2
 from tests.chart.pods import DOMAIN, Pod, Release
 from tests.chart.rendering import CHART, ROOT, Object, example, of_kind, one
@@ -54,7 +54,7 @@ async def plan(release: Release, pods: list[Pod], folder: Path) -> Plan:
         Target("DIRECT=OS:ORDERS\\private$\\plain"),
         Target("DIRECT=OS:ORDERS\\private$\\transactional", is_transactional=True),
     )
-    wire = Wire([pod.api for pod in pods], release.admin)
+    wire = Calls([pod.api for pod in pods], release.admin)
     for target in targets:
         request = control_pb2.CreateQueueRequest(
             path_name=target.format_name.removeprefix("DIRECT=OS:"),
@@ -79,7 +79,7 @@ async def plan(release: Release, pods: list[Pod], folder: Path) -> Plan:
 
 
 async def voters(release: Release, pod: Pod) -> list[str]:
-    wire = Wire([pod.api], release.admin)
+    wire = Calls([pod.api], release.admin)
     try:
         reply = await wire.call(
             lambda stubs: stubs.cluster.ListMembers, control_pb2.ListMembersRequest()

@@ -11,8 +11,8 @@ from qm.load.receiver import Mode
 from qm.load.run import Plan, Reading, Run
 from qm.load.verdict import Verdict
 from qm.load.workload import Target, Workload
-from qm.model.commands import AuditMark
-from qm.node.config import MSMQ_PORT, ArchiveSection
+from qm.model.values.commands import AuditMark
+from qm.node.config.schema import MSMQ_PORT, ArchiveSection
 from tests.cluster.harness import Harness, until, with_sections
 from tests.unit.client.world import OTHER, PLAIN, TRANSACTIONAL, Clients, clients
 

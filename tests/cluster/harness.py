@@ -23,14 +23,14 @@ from typing import Any
 import msgspec
 import uvloop
 
-from qm.api.identity import Role
-from qm.node.birth import create_sealing_key, provision
-from qm.node.config import RAFT_PORT, MemberSection, NodeConfig, StorageSection, TlsSection
+from qm.api.gate.identity import Role
+from qm.node.config.schema import RAFT_PORT, MemberSection, NodeConfig, StorageSection, TlsSection
+from qm.node.membership.birth import create_sealing_key, provision
 from qm.node.node import Node
-from qm.node.pki import AUTHORITY_CERTIFICATE, create_authority, issue
-from qm.node.replicated import ReplicatedConfig, ReplicatedStore, found
+from qm.node.replica.replicated_store import ReplicatedConfig, ReplicatedStore, found
 from qm.node.service import Service
-from raft.tls import TlsFiles
+from qm.node.upkeep.pki import AUTHORITY_CERTIFICATE, create_authority, issue
+from raft.transport.tls import TlsFiles
 from raft.types import Configuration
 
 WAIT_S = 30.0
@@ -85,7 +85,7 @@ class HarnessNode:
 
     @property
     def cluster(self) -> ReplicatedStore:
-        """Its `qm.store.cluster.Cluster`."""
+        """Its `qm.cluster.cluster.Cluster`."""
         return self.service.replicated
 
     async def start(self) -> None:

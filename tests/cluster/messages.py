@@ -5,9 +5,9 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from qm.model.attributes import encode_attribute
-from qm.model.commands import Command, CreateQueue, EdgeBatch, Facts
-from qm.wire.queue_name import DirectQueueFormatName
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import Command, CreateQueue, EdgeBatch, Facts
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.cluster.harness import COMPUTER_NAME, HarnessNode
 from tests.unit.model.world import PEER, PEER_ADDRESS, packet, request
 

@@ -9,10 +9,10 @@ import pytest
 from qm.archive.checkpoints import CHECKPOINT_NAME, CHECKPOINTS_FOLDER, decode_checkpoint
 from qm.archive.schema import Part
 from qm.load.verdict import Verdict
-from qm.model.limits import VERSION_OF_ENTRY_HASH
-from qm.store.chain import CHAIN_START, chained, hash_of
+from qm.model.values.limits import VERSION_OF_ENTRY_HASH
 from qm.store.codec import decode_entry
 from qm.store.digest import digest_bytes
+from qm.store.effects.chain import CHAIN_START, chained, hash_of
 from qm.store.replay import Replay
 from tests.cluster.archives import QUEUES, archived_load, manifests, table
 from tests.cluster.harness import run

@@ -5,7 +5,7 @@ from itertools import combinations
 from pathlib import Path
 
 from qm.archive.schema import Part
-from qm.model.commands import OpenClient
+from qm.model.values.commands import OpenClient
 from tests.cluster.archives import all_exported, exported_upto, manifests, prompt, table
 from tests.cluster.harness import HarnessNode, cluster, run, until, with_sections
 from tests.cluster.test_membership import join

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from qm.model.commands import AuditMark
-from qm.model.rows import POSITION_ROW
-from qm.model.state import Table
-from qm.node.quarantine import Quarantine
+from qm.model.state.tables import Table
+from qm.model.values.commands import AuditMark
+from qm.model.values.rows import POSITION_ROW
+from qm.node.replica.quarantine import Quarantine
 from raft.replica import StartRefused
 from tests.cluster.harness import HarnessNode, cluster, run, until
 from tests.cluster.messages import batch, create_queue, propose

@@ -5,11 +5,11 @@ import shutil
 import msgspec
 import pytest
 
-from qm.model.commands import OpenClient
-from qm.node.config import BirthSection, NodeConfig
-from qm.node.entering import open_steps
+from qm.cluster.membership import Change, ChangeKind
+from qm.model.values.commands import OpenClient
+from qm.node.config.schema import BirthSection, NodeConfig
+from qm.node.membership.first_start import open_steps
 from qm.pb import relay_pb2
-from qm.store.membership import Change, ChangeKind
 from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
 from tests.cluster.test_membership import members
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from qm.cli.drill import drill
+from qm.cli.drills.drill import drill
 
 
 def test_the_short_list_passes(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ import asyncio
 import aiohttp
 import pytest
 
-from qm.model.commands import (
+from qm.cluster.cluster import Unavailable
+from qm.model.queries import get_client, purging_queue_ids, queue_statistics
+from qm.model.values.commands import (
     AuditMark,
     AuditResult,
     ClockTick,
@@ -14,9 +16,7 @@ from qm.model.commands import (
     Send,
     TransferVerdict,
 )
-from qm.model.queries import get_client, purging_queue_ids, queue_statistics
-from qm.node.quarantine import Quarantine
-from qm.store.cluster import Unavailable
+from qm.node.replica.quarantine import Quarantine
 from qm.store.codec import encode_command
 from qm.store.reserve import DiskLevel
 from raft.replica import StartRefused

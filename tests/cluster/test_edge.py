@@ -10,9 +10,9 @@ from typing import cast
 
 import pytest
 
-from qm.model.rows import POSITION_KEY, unpack_position
-from qm.model.state import State, Table
-from qm.node.config import MSMQ_PORT
+from qm.model.state.tables import State, Table
+from qm.model.values.rows import POSITION_KEY, unpack_position
+from qm.node.config.schema import MSMQ_PORT
 from qm.node.dev import pids
 from qm.session import (
     AcksReceived,
@@ -25,7 +25,7 @@ from qm.session import (
     Session,
     SessionConfig,
 )
-from qm.wire.queue_name import DirectQueueFormatName
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.cluster.harness import COMPUTER_NAME, HarnessNode, cluster, run, until
 from tests.cluster.messages import create_queue
 from tests.cluster.test_processes import client, dev_cluster, leader_of, qm

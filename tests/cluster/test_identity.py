@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from qm.node.config import API_PORT, HTTP_PORT, MSMQ_PORT, RAFT_PORT, RELAY_PORT
+from qm.node.config.loading import load
+from qm.node.config.schema import API_PORT, HTTP_PORT, MSMQ_PORT, RAFT_PORT, RELAY_PORT
 from qm.node.dev.layout import Layout
-from qm.node.entering import open_steps
-from qm.node.joining import JoinRefused
-from qm.node.loading import load
+from qm.node.membership.first_start import open_steps
+from qm.node.membership.join import JoinRefused
 from qm.node.process import EXIT_STATUS_CONFIG
-from qm.node.replicated import ReplicatedConfig, found
+from qm.node.replica.replicated_store import ReplicatedConfig, found
 from raft.identity import IdentityRefused
 from raft.types import Configuration
 from tests.cluster.harness import Harness, HarnessNode, cluster, free_network, run, until

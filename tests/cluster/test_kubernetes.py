@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from qm.api.identity import Role
-from qm.cli.prestop import leave
-from qm.client.wire import Tls, Wire
-from qm.node.config import API_PORT, KubernetesSection, NodeConfig
-from qm.node.kubernetes import LABEL, ApiServerRefused, is_scaled_away
-from qm.node.pki import AUTHORITY_CERTIFICATE, create_authority, issue
+from qm.api.gate.identity import Role
+from qm.cli.cluster.prestop import leave
+from qm.client.calls import Calls, Tls
+from qm.node.config.schema import API_PORT, KubernetesSection, NodeConfig
+from qm.node.leader.kubernetes import LABEL, ApiServerRefused, is_scaled_away
+from qm.node.upkeep.pki import AUTHORITY_CERTIFICATE, create_authority, issue
 from tests.cluster.harness import cluster, run, until
 from tests.cluster.test_membership import members, propose
 
@@ -136,7 +136,7 @@ def test_a_node_that_leaves_is_no_member_and_the_others_go_on() -> None:
         async with cluster(3) as nodes:
             leaving = await nodes.leader()
             files = nodes.certificate(leaving.name)
-            wire = Wire(
+            wire = Calls(
                 [f"{leaving.host}:{API_PORT}"],
                 Tls(files.authority, files.certificate, files.key, server_name=leaving.name),
             )

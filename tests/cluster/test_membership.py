@@ -4,14 +4,14 @@ import shutil
 
 import pytest
 
-from qm.model.commands import ClockTick, OpenClient
-from qm.node import joining
-from qm.node.birth import create_sealing_key, provision
-from qm.node.entering import open_steps
-from qm.node.joining import JoinRefused
+from qm.cluster.cluster import Unavailable
+from qm.cluster.membership import Change, ChangeKind, ChangeRefused
+from qm.model.values.commands import ClockTick, OpenClient
+from qm.node.membership import join as joining
+from qm.node.membership.birth import create_sealing_key, provision
+from qm.node.membership.first_start import open_steps
+from qm.node.membership.join import JoinRefused
 from qm.pb import relay_pb2
-from qm.store.cluster import Unavailable
-from qm.store.membership import Change, ChangeKind, ChangeRefused
 from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
 
 

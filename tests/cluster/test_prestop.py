@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from qm.cli.prestop import NotReady, make_ready
-from qm.client.wire import Tls, Wire
-from qm.node.config import API_PORT
+from qm.cli.cluster.prestop import NotReady, make_ready
+from qm.client.calls import Calls, Tls
+from qm.node.config.schema import API_PORT
 from qm.node.dev.layout import DevNode, Layout
 from tests.cluster.harness import cluster, run
 from tests.cluster.test_processes import START_S, dev_cluster, leader_of, qm
@@ -55,7 +55,7 @@ def test_a_node_that_the_others_need_is_drained_all_the_same_and_it_is_said() ->
             (node,) = nodes.up
             await nodes.leader()
             files = nodes.certificate("n1")  # a node's role is enough
-            wire = Wire(
+            wire = Calls(
                 [f"{node.host}:{API_PORT}"],
                 Tls(files.authority, files.certificate, files.key, server_name="n1"),
             )

@@ -10,10 +10,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from qm.client.calls import Tls
 from qm.client.client import Client
 from qm.client.message import Message
-from qm.client.wire import Tls
-from qm.node.config import HTTP_PORT
+from qm.node.config.schema import HTTP_PORT
 from qm.node.dev import pids
 from qm.node.dev.layout import DevNode, Layout
 from qm.node.process import EXIT_STATUS_CONFIG, EXIT_STATUS_UNAVAILABLE

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from qm.api.identity import Role
+from qm.api.gate.identity import Role
 from qm.cli.main import main
+from qm.client.calls import Tls
 from qm.client.client import Client
 from qm.client.message import Message
-from qm.client.wire import Tls
-from qm.node import refounding
-from qm.node.config import API_PORT, NodeConfig
-from qm.node.entering import open_steps
-from qm.node.refounding import RefoundingRefused, survey
+from qm.node.config.schema import API_PORT, NodeConfig
+from qm.node.membership import refounding
+from qm.node.membership.first_start import open_steps
+from qm.node.membership.refounding import RefoundingRefused, survey
 from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
 from tests.cluster.messages import create_queue
 from tests.cluster.test_automatic import automatic, settle

@@ -9,15 +9,15 @@ import grpc
 import grpc.aio
 import pytest
 
-from qm.api.identity import Role
-from qm.model.commands import ClockTick
-from qm.node.addresses import host_and_port
-from qm.node.channels import Channels
+from qm.api.gate.identity import Role
+from qm.cluster.cluster import RELAY_BATCHES_MAX
+from qm.model.values.commands import ClockTick
+from qm.node.config.addresses import host_and_port
+from qm.node.relay.channels import Channels
 from qm.pb import relay_pb2
-from qm.store.cluster import RELAY_BATCHES_MAX
 from qm.store.codec import encode_command
-from raft.metrics import TransportMetrics
-from raft.tls import TlsFiles, TlsIdentity
+from raft.transport.metrics import TransportMetrics
+from raft.transport.tls import TlsFiles, TlsIdentity
 from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
 
 TICK = encode_command(ClockTick(1))

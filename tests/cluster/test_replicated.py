@@ -5,10 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from qm.model.commands import ClockTick, OpenClient
-from qm.model.effects import Applied, Outcome
-from qm.model.limits import POSITIONS_PER_ENTRY_MAX
-from qm.store.cluster import (
+from qm.cluster.cluster import (
     LatePackets,
     Leadership,
     OutcomeUnknown,
@@ -16,6 +13,9 @@ from qm.store.cluster import (
     SessionFacts,
     Unavailable,
 )
+from qm.model.values.commands import ClockTick, OpenClient
+from qm.model.values.effects import Applied, Outcome
+from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX
 from qm.store.codec import encode_command
 from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
 from tests.cluster.messages import batch, create_queue

@@ -2,8 +2,8 @@
 
 import asyncio
 
+from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.model.queries import queue_statistics
-from qm.store.cluster import OutcomeUnknown, Unavailable
 from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
 from tests.cluster.messages import batch, create_queue
 

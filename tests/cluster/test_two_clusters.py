@@ -1,10 +1,10 @@
 """Two clusters, each a queue manager to the other: messages go over TCP 1801, whoever dies."""
 
-from qm.api.identity import Role
+from qm.api.gate.identity import Role
+from qm.client.calls import Tls
 from qm.client.client import Client
 from qm.client.message import Message
-from qm.client.wire import Tls
-from qm.node.config import API_PORT
+from qm.node.config.schema import API_PORT
 from tests.cluster.harness import Harness, cluster, run
 from tests.cluster.messages import create_queue
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from qm.drill.process_target import ProcessTarget
 from qm.drill.runner import Settings, run_round
-from qm.drill.scenarios import SCENARIOS
+from qm.drill.scenarios.catalogue import SCENARIOS
+from qm.drill.targets.process_target import ProcessTarget
 from tests.cluster.harness import until
 
 pytestmark = pytest.mark.timeout(900)

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from qm.edge import EdgeSettings
-from qm.wire.ping import Ping, parse_ping, write_ping
+from qm.wire.packets.ping import Ping, parse_ping, write_ping
 from tests.unit.edge.world import ADDRESS, PEER, Peer, World, run, until, world
 
 

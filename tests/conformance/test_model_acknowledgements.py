@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from qm.model import commands
-from qm.model.commands import Facts
-from qm.model.elements import QueueAccessType
-from qm.model.message import AuthenticationLevel, PrivacyLevel
-from qm.model.packets import deserialize_message_from_buffer
-from qm.model.records import FinalAckRow, OutboxRow, SyntheticPacket, decode
-from qm.model.rows import BODY_KEY, PositionFlag
-from qm.model.state import Table
+from qm.model.messages.message import AuthenticationLevel, PrivacyLevel
+from qm.model.messages.packets import deserialize_message_from_buffer
+from qm.model.state.tables import Table
+from qm.model.values import commands
+from qm.model.values.commands import Facts
+from qm.model.values.elements import QueueAccessType
+from qm.model.values.records import FinalAckRow, OutboxRow, SyntheticPacket, decode
+from qm.model.values.rows import BODY_KEY, PositionFlag
 from qm.names.format_name import PrivateName, format_name_text
-from qm.wire.identifiers import ObjectId
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
-from qm.wire.queue_name import (
+from qm.wire.structures.identifiers import ObjectId
+from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
     PrivateQueueFormatNameId,

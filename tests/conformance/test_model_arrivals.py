@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from qm.model import commands
-from qm.model.attributes import encode_attribute
-from qm.model.commands import Facts, SignatureFact, TransferVerdict
 from qm.model.machine import Machine
-from qm.model.packets import deserialize_message_from_buffer
-from qm.model.records import FinalAckRow, OutboxRow, decode
-from qm.model.rows import SEQUENCE_IN_ROW
-from qm.model.state import Table
+from qm.model.messages.packets import deserialize_message_from_buffer
+from qm.model.state.tables import Table
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import Facts, SignatureFact, TransferVerdict
+from qm.model.values.records import FinalAckRow, OutboxRow, decode
+from qm.model.values.rows import SEQUENCE_IN_ROW
 from qm.names.guid import guid_text
 from qm.security.descriptor import Acl, SecurityDescriptor, write_descriptor
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
-from qm.wire.queue_name import PrivateQueueFormatNameId, QueueHost
+from qm.wire.structures.queue_name import PrivateQueueFormatNameId, QueueHost
 from tests.unit.model.world import NOW_S, OWN, PEER, PEER_ADDRESS, World, direct, packet, request
 
 ACCEPTED, DUPLICATE = TransferVerdict.ACCEPTED, TransferVerdict.DUPLICATE

@@ -2,8 +2,8 @@
 
 import pytest
 
-from qm.model.commands import Selector, SelectorKind
-from qm.model.cursors import START, Cursor, CursorAnswer, CursorState
+from qm.model.messages.cursors import START, Cursor, CursorAnswer, CursorState
+from qm.model.values.commands import Selector, SelectorKind
 
 OK, WAITING = CursorAnswer.SUCCEEDED, CursorAnswer.WAITING
 UNREAD, READ = CursorState.UNREAD, CursorState.READ

@@ -7,17 +7,18 @@ from enum import IntFlag
 import msgspec
 import pytest
 
-from qm.model import commands, queries
-from qm.model.attributes import encode_attribute
-from qm.model.directory import OBJECT_ATTRIBUTES, DirectoryObject, Filter, Operator
-from qm.model.elements import (
+from qm.model import queries
+from qm.model.management.directory import OBJECT_ATTRIBUTES, DirectoryObject, Filter, Operator
+from qm.model.state.tables import Table
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.elements import (
     DirectoryObjectType,
     DirectoryOperationResult,
     DirectoryServerType,
     QueueAccessType,
 )
-from qm.model.records import OutgoingPosition, Queue, QueueManager
-from qm.model.state import Table
+from qm.model.values.records import OutgoingPosition, Queue, QueueManager
 from qm.names.guid import guid_from_text, guid_text
 from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
 from qm.security.sid import EVERYONE
@@ -28,8 +29,8 @@ from qm.wire.access_mask import (
     SiteAccess,
 )
 from qm.wire.codes import ErrorCode
-from qm.wire.public_key import write_mqds_public_keys
-from tests.unit.model.test_directory import write
+from qm.wire.structures.public_key import write_mqds_public_keys
+from tests.unit.model.management.test_directory import write
 from tests.unit.model.world import HOST, OWN, World, request
 
 SUCCESS = DirectoryOperationResult.SUCCESS

@@ -5,11 +5,11 @@ from array import array
 
 import pytest
 
-from qm.model import commands
-from qm.model.commands import TransferVerdict
-from qm.model.elements import QueueAccessType
-from qm.wire.identifiers import MessageIdentifier, write_message_identifier
+from qm.model.values import commands
+from qm.model.values.commands import TransferVerdict
+from qm.model.values.elements import QueueAccessType
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
+from qm.wire.structures.identifiers import MessageIdentifier, write_message_identifier
 from tests.unit.model.test_delivery import Sender
 from tests.unit.model.world import NOW_S, OWN, PEER, World, direct, packet, request
 

@@ -4,8 +4,8 @@ from array import array
 
 import pytest
 
-from qm.model import commands
-from qm.model.state import Table
+from qm.model.state.tables import Table
+from qm.model.values import commands
 from qm.wire.message_class import MessageClass
 from tests.unit.model.test_delivery import JOURNALED, TRANSACTIONAL, Sender
 from tests.unit.model.world import direct, packet

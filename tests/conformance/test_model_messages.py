@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from qm.model import commands
-from qm.model.commands import Selector, SelectorKind
-from qm.model.effects import EffectKind
-from qm.model.elements import OperationType, QueueAccessType
-from qm.model.ledger import Ledger
 from qm.model.machine import Machine
-from qm.model.records import Lock, TransactionalOperation, decode
-from qm.model.rows import POSITION_KEY, Position, PositionFlag, PositionState
-from qm.model.seeking import select
-from qm.model.state import Table
+from qm.model.messages.seek import select
+from qm.model.state.ledger import Ledger
+from qm.model.state.tables import Table
+from qm.model.values import commands
+from qm.model.values.commands import Selector, SelectorKind
+from qm.model.values.effects import EffectKind
+from qm.model.values.elements import OperationType, QueueAccessType
+from qm.model.values.records import Lock, TransactionalOperation, decode
+from qm.model.values.rows import POSITION_KEY, Position, PositionFlag, PositionState
 from qm.wire.codes import ErrorCode
 from tests.unit.model.world import ClientInWorld, World, effects, packet, request
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from qm.model import queries
-from qm.model.acknowledgements import INSECURE_NACKS
-from qm.model.commands import Facts, SignatureFact
-from qm.model.records import FinalAckRow, decode
+from qm.model.messages.acknowledgements import INSECURE_NACKS
+from qm.model.values.commands import Facts, SignatureFact
+from qm.model.values.records import FinalAckRow, decode
 from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
 from qm.security.sid import EVERYONE, Sid, sid_from_text
 from qm.wire.message_class import AcknowledgeFlags, MessageClass

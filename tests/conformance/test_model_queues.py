@@ -7,10 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from qm.model import commands
-from qm.model.attributes import encode_attribute
-from qm.model.directory import Filter, Operator
-from qm.model.elements import (
+from qm.model.machine import Machine
+from qm.model.management.directory import Filter, Operator
+from qm.model.state.tables import Table
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.elements import (
     DirectoryObjectType,
     DirectoryOperationResult,
     OperatingSystemType,
@@ -18,9 +20,7 @@ from qm.model.elements import (
     QueueScope,
     QueueShareMode,
 )
-from qm.model.machine import Machine
-from qm.model.records import QueueManager
-from qm.model.state import Table
+from qm.model.values.records import QueueManager
 from qm.names.format_name import PublicName, format_name_text
 from qm.wire.codes import ErrorCode
 from tests.unit.model.world import HOST, NOW_S, OWN, ClientInWorld, World, packet, request

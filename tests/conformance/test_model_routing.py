@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from qm.model import commands, queries
-from qm.model.commands import Facts
-from qm.model.elements import OutgoingQueueState, QueueAccessType
-from qm.model.expanding import expand_format_name
-from qm.model.message import Message, SenderIdentifierType
+from qm.model import queries
+from qm.model.clients.expand_name import expand_format_name
+from qm.model.messages.message import Message, SenderIdentifierType
+from qm.model.values import commands
+from qm.model.values.commands import Facts
+from qm.model.values.elements import OutgoingQueueState, QueueAccessType
 from qm.names.format_name import (
     DistributionListName,
     MultipleElementName,

@@ -8,20 +8,21 @@ from typing import Any
 
 import pytest
 
-from qm.model import commands, queries
-from qm.model.attributes import encode_attribute
-from qm.model.elements import OutgoingAdminState
-from qm.model.ledger import META_COUNTERS
+from qm.model import queries
 from qm.model.machine import Machine
-from qm.model.packets import deserialize_message_from_buffer
-from qm.model.records import Transaction, TransactionalOperation, decode, encode
-from qm.model.state import Table
+from qm.model.messages.packets import deserialize_message_from_buffer
+from qm.model.state.ledger import META_COUNTERS
+from qm.model.state.tables import Table
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.elements import OutgoingAdminState
+from qm.model.values.records import Transaction, TransactionalOperation, decode, encode
 from qm.session.outgoing import Numbers, own_packet
 from qm.wire.codes import ErrorCode
-from qm.wire.identifiers import TxSequenceId
 from qm.wire.limits import TRANSACTION_ID_MAX
 from qm.wire.message_class import MessageClass
-from qm.wire.user_message import parse_user_message
+from qm.wire.packets.user_message import parse_user_message
+from qm.wire.structures.identifiers import TxSequenceId
 from tests.unit.model.test_delivery import ELSEWHERE, EPOCH, JOURNALED, TRANSACTIONAL, Sender
 from tests.unit.model.world import NOW_S, OWN, World, packet, request
 from tests.unit.store.test_store import Node, arrivals, place, receive, received, setup_commands

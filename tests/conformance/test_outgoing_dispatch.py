@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from qm.model import commands
-from qm.model.attributes import encode_attribute
-from qm.model.elements import OutgoingAdminState
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.elements import OutgoingAdminState
 from qm.wire.codes import ErrorCode
-from tests.unit.edge_outgoing.world import Peer, SendingCluster, free_port, run, settled, until
+from tests.unit.edge.outgoing.world import Peer, SendingCluster, free_port, run, settled, until
 from tests.unit.model.world import request
 
 HOST = "127.0.0.50"

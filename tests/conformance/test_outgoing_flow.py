@@ -8,15 +8,15 @@ from array import array
 import pytest
 from msgspec.structs import replace
 
-from qm.edge.outgoing.resolving import Destinations
-from qm.model import commands
+from qm.edge.outgoing.link.resolver import Destinations
+from qm.model.values import commands
 from qm.names.format_name import parse_format_name
 from qm.names.guid import guid_text
 from qm.session import NextHop
 from qm.wire.codes import ErrorCode
 from qm.wire.guid import GUID_NULL
 from qm.wire.message_class import MessageClass
-from tests.unit.edge_outgoing.world import (
+from tests.unit.edge.outgoing.world import (
     PEER_GUID,
     Names,
     Peer,

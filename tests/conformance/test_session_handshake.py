@@ -8,8 +8,8 @@ from qm.session import CloseReason, Established, EstablishReceived, SessionConfi
 from qm.session.session import Session
 from qm.session.states import Role
 from qm.wire.guid import GUID_NULL
-from qm.wire.internal import ConnectionParameters, EstablishConnection
-from qm.wire.packet import write_packet
+from qm.wire.packets.internal import ConnectionParameters, EstablishConnection
+from qm.wire.packets.packet import write_packet
 from tests.unit.session.builders import (
     NOW,
     STRANGER,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from qm.session import PingRequester, PingResult, PingVerdict, SessionMisuse, answer_ping
-from qm.wire.ping import Ping, parse_ping, write_ping
+from qm.wire.packets.ping import Ping, parse_ping, write_ping
 from tests.conformance.catalogue import REPOSITORY
 from tests.unit.session.builders import THEM, US
 

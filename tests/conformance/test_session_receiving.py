@@ -15,10 +15,10 @@ from qm.session import (
     SessionConfig,
     SessionState,
 )
-from qm.wire.internal import ConnectionParameters
+from qm.wire.headers.session_header import SessionHeader
 from qm.wire.message_class import MessageClass
-from qm.wire.packet import write_packet
-from qm.wire.session_header import SessionHeader
+from qm.wire.packets.internal import ConnectionParameters
+from qm.wire.packets.packet import write_packet
 from tests.unit.session.builders import (
     STRANGER,
     THEM,

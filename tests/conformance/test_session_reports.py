@@ -8,9 +8,9 @@ import pytest
 
 from qm.names.guid import guid_text
 from qm.session.destination import is_local
-from qm.wire.debug_header import DebugHeader
 from qm.wire.guid import GUID_NULL
-from qm.wire.report import Report, Traced, received_report, report_queue, sent_report
+from qm.wire.headers.debug_header import DebugHeader
+from qm.wire.packets.report import Report, Traced, received_report, report_queue, sent_report
 from tests.unit.session.builders import STRANGER, THEM, US
 
 UTC = 1_700_000_000  # Tue, 14 Nov 2023 22:13:20

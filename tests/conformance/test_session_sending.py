@@ -15,11 +15,11 @@ from qm.session import (
     SessionState,
 )
 from qm.session.session import Session
-from qm.wire.ack import OrderAck
 from qm.wire.guid import GUID_NULL
-from qm.wire.packet import write_packet
-from qm.wire.session_header import SessionHeader
-from qm.wire.user_message import UserMessage
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.packets.ack import OrderAck
+from qm.wire.packets.packet import write_packet
+from qm.wire.packets.user_message import UserMessage
 from tests.unit.session.builders import (
     Driven,
     acceptor,

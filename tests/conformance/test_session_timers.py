@@ -6,7 +6,7 @@ import pytest
 
 from qm.session import KIND_EXPRESS, CloseReason, SessionConfig, SessionState
 from qm.wire.guid import GUID_NULL
-from qm.wire.internal import ConnectionParameters
+from qm.wire.packets.internal import ConnectionParameters
 from tests.unit.session.builders import (
     NOW,
     THEM,

@@ -16,9 +16,9 @@ from qm.session import (
 )
 from qm.session.outgoing import Numbers, own_packet
 from qm.wire.errors import ValueOutOfRange
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.packet import write_packet
-from qm.wire.user_message import UserMessage, parse_user_message
+from qm.wire.packets.packet import write_packet
+from qm.wire.packets.user_message import UserMessage, parse_user_message
+from qm.wire.structures.identifiers import TxSequenceId
 from tests.unit.session.builders import message, messages, open_initiator
 
 LIVE = (5 << 32) | 1

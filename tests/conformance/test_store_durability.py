@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from qm.model import commands
+from qm.model.values import commands
 from tests.unit.model.world import packet
 from tests.unit.store.test_store import Node, arrivals, receive, received, setup_commands
 

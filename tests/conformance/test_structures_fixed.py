@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from qm.wire.address import (
+from qm.wire.enums import AddressType
+from qm.wire.errors import ProtocolError
+from qm.wire.rpc.address import (
     ForeignAddress,
     IpAddress,
     IpxAddress,
@@ -17,9 +19,7 @@ from qm.wire.address import (
     write_multicast_id,
     write_ta_address,
 )
-from qm.wire.enums import AddressType
-from qm.wire.errors import ProtocolError
-from qm.wire.identifiers import (
+from qm.wire.structures.identifiers import (
     ObjectId,
     SequenceInfo,
     XactUow,

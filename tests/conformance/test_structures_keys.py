@@ -6,7 +6,7 @@ import pytest
 
 from qm.wire.enums import ProviderType, PublicKeyAlgorithm
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.public_key import (
+from qm.wire.structures.public_key import (
     PUBLIC_KEYS_MAX,
     MqdsPublicKey,
     PublicKeyBlob,
@@ -15,7 +15,7 @@ from qm.wire.public_key import (
     write_mqds_public_key,
     write_mqds_public_keys,
 )
-from qm.wire.user_certificate import (
+from qm.wire.structures.user_certificate import (
     UserCertificate,
     certificate_digest,
     parse_user_certificate,

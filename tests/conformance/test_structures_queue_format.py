@@ -16,11 +16,10 @@ from qm.names import (
     SystemQueue,
     parse_format_name,
 )
-from qm.wire.address import MulticastId
 from qm.wire.enums import QueueFormatFlags, QueueFormatType, QueueSuffixType
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.identifiers import ObjectId
-from qm.wire.queue_format import (
+from qm.wire.rpc.address import MulticastId
+from qm.wire.rpc.queue_format import (
     DlId,
     QueueFormat,
     name_of_queue_format,
@@ -28,6 +27,7 @@ from qm.wire.queue_format import (
     queue_format_of_name,
     write_queue_format,
 )
+from qm.wire.structures.identifiers import ObjectId
 
 Q, S = QueueFormatType, QueueSuffixType
 GUID = bytes(range(0xA0, 0xB0))
@@ -35,7 +35,7 @@ TEXT = "A3A2A1A0-A5A4-A7A6-A8A9-AAABACADAEAF"
 
 
 def stored_text(text: str) -> bytes:
-    """A counted string of the storage form (qm.wire.counted)."""
+    """A counted string of the storage form (qm.wire.rpc.counted)."""
     return (len(text) + 1).to_bytes(4, "little") + (text + "\0").encode("utf-16-le")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from qm.wire.enums import VarType
 from qm.wire.errors import ProtocolError
-from qm.wire.variant import (
+from qm.wire.rpc.variant import (
     VARIANT_ELEMENTS_MAX,
     PropVariant,
     VariantValue,

@@ -5,20 +5,20 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from qm.wire.ack import ORDER_QUEUE, FinalAck, OrderAck
-from qm.wire.base_header import BaseHeader, parse_base_header, write_base_header
-from qm.wire.debug_header import DebugHeader
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.framer import frame_packet
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.internal import ConnectionParameters, EstablishConnection, SessionAck
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.packet import Packet, write_packet
-from qm.wire.peek import effective_priority, expiry_time, peek_head
-from qm.wire.session_header import SessionHeader
-from qm.wire.transaction_header import TransactionHeader
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage
+from qm.wire.headers.base_header import BaseHeader, parse_base_header, write_base_header
+from qm.wire.headers.debug_header import DebugHeader
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.headers.transaction_header import TransactionHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.ack import ORDER_QUEUE, FinalAck, OrderAck
+from qm.wire.packets.framer import frame_packet
+from qm.wire.packets.internal import ConnectionParameters, EstablishConnection, SessionAck
+from qm.wire.packets.packet import Packet, write_packet
+from qm.wire.packets.peek import effective_priority, expiry_time, peek_head
+from qm.wire.packets.user_message import UserMessage
+from qm.wire.structures.identifiers import TxSequenceId
 from tests.unit.wire import raw
 
 PLAIN = UserMessage(UserHeader(raw.SOURCE, None), MessagePropertiesHeader(b"body"))

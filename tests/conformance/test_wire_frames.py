@@ -10,16 +10,16 @@ import msgspec
 import pytest
 
 from qm.wire.errors import ProtocolError
-from qm.wire.framer import Framer
-from qm.wire.internal import ConnectionParameters, EstablishConnection, SessionAck
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.packet import Packet, parse_packet, write_packet
-from qm.wire.ping import parse_ping, write_ping
-from qm.wire.queue_name import DirectQueueFormatName
-from qm.wire.security_header import SecurityHeader
-from qm.wire.session_header import SessionHeader
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.security_header import SecurityHeader
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.framer import Framer
+from qm.wire.packets.internal import ConnectionParameters, EstablishConnection, SessionAck
+from qm.wire.packets.packet import Packet, parse_packet, write_packet
+from qm.wire.packets.ping import parse_ping, write_ping
+from qm.wire.packets.user_message import UserMessage
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.unit.wire import raw
 from tests.unit.wire.streams import check_io, read_stream
 

@@ -8,15 +8,15 @@ import msgspec
 import pytest
 
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.message_properties import (
+from qm.wire.headers.message_properties import (
     MessagePropertiesHeader,
     parse_message_properties_header,
     write_message_properties_header,
 )
-from qm.wire.packet import write_packet
-from qm.wire.sender_rules import check_sender_rules
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.packet import write_packet
+from qm.wire.packets.sender_rules import check_sender_rules
+from qm.wire.packets.user_message import UserMessage
 from tests.unit.wire import raw
 
 LABEL = "order\u20ac".encode("utf-16-le") + b"\0\0"

@@ -8,7 +8,18 @@ import pytest
 
 from qm.names.guid import guid_from_text, guid_text
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.identifiers import (
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.multi_queue_format import (
+    DistributionQueueFormatName,
+    FormatNameElement,
+    MultiQueueFormatHeader,
+    parse_multi_queue_format_header,
+    write_multi_queue_format_header,
+)
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.packet import write_packet
+from qm.wire.packets.user_message import UserMessage
+from qm.wire.structures.identifiers import (
     MessageIdentifier,
     SequenceInfo,
     TxSequenceId,
@@ -19,16 +30,7 @@ from qm.wire.identifiers import (
     write_sequence_info,
     write_tx_sequence_id,
 )
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.multi_queue_format import (
-    DistributionQueueFormatName,
-    FormatNameElement,
-    MultiQueueFormatHeader,
-    parse_multi_queue_format_header,
-    write_multi_queue_format_header,
-)
-from qm.wire.packet import write_packet
-from qm.wire.queue_name import (
+from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
     PrivateQueueFormatNameId,
@@ -38,8 +40,6 @@ from qm.wire.queue_name import (
     parse_queue_name,
     write_queue_name,
 )
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage
 from tests.unit.wire import raw
 from tests.unit.wire.raw import GUID_A, GUID_B
 

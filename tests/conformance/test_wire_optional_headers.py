@@ -7,23 +7,15 @@ from struct import pack
 import msgspec
 import pytest
 
-from qm.wire.debug_header import DebugHeader, parse_debug_header, write_debug_header
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.limits import MQF_ELEMENTS_MAX
-from qm.wire.multi_queue_format import (
+from qm.wire.headers.debug_header import DebugHeader, parse_debug_header, write_debug_header
+from qm.wire.headers.multi_queue_format import (
     DistributionQueueFormatName,
     MultiQueueFormatHeader,
     parse_multi_queue_format_header,
     write_multi_queue_format_header,
 )
-from qm.wire.packet import write_packet
-from qm.wire.queue_name import (
-    DirectQueueFormatName,
-    PrivateQueueFormatName,
-    PublicQueueFormatName,
-)
-from qm.wire.security_header import (
+from qm.wire.headers.security_header import (
     ProviderInfo,
     SecurityHeader,
     parse_provider_info,
@@ -31,11 +23,19 @@ from qm.wire.security_header import (
     write_provider_info,
     write_security_header,
 )
-from qm.wire.soap_header import SoapHeader, parse_soap_header, write_soap_header
-from qm.wire.transaction_header import (
+from qm.wire.headers.soap_header import SoapHeader, parse_soap_header, write_soap_header
+from qm.wire.headers.transaction_header import (
     TransactionHeader,
     parse_transaction_header,
     write_transaction_header,
+)
+from qm.wire.limits import MQF_ELEMENTS_MAX
+from qm.wire.packets.packet import write_packet
+from qm.wire.structures.identifiers import TxSequenceId
+from qm.wire.structures.queue_name import (
+    DirectQueueFormatName,
+    PrivateQueueFormatName,
+    PublicQueueFormatName,
 )
 from tests.unit.wire import raw
 from tests.unit.wire.raw import GUID_A, GUID_B, MP

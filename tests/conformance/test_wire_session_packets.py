@@ -7,7 +7,9 @@ from struct import pack
 import msgspec
 import pytest
 
-from qm.wire.ack import (
+from qm.wire.errors import ProtocolError, ValueOutOfRange
+from qm.wire.headers.session_header import SessionHeader, parse_session_header, write_session_header
+from qm.wire.packets.ack import (
     ORDER_QUEUE,
     FinalAck,
     OrderAck,
@@ -15,10 +17,8 @@ from qm.wire.ack import (
     parse_final_ack,
     parse_order_ack,
 )
-from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.framer import frame_packet
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.internal import (
+from qm.wire.packets.framer import frame_packet
+from qm.wire.packets.internal import (
     ConnectionParameters,
     EstablishConnection,
     SessionAck,
@@ -26,11 +26,11 @@ from qm.wire.internal import (
     parse_establish_connection,
     parse_session_ack,
 )
-from qm.wire.packet import PacketKind, packet_kind, write_packet
-from qm.wire.ping import Ping, parse_ping, write_ping
-from qm.wire.queue_name import DirectQueueFormatName, PrivateQueueFormatNameId, QueueHost
-from qm.wire.session_header import SessionHeader, parse_session_header, write_session_header
-from qm.wire.user_message import UserMessage
+from qm.wire.packets.packet import PacketKind, packet_kind, write_packet
+from qm.wire.packets.ping import Ping, parse_ping, write_ping
+from qm.wire.packets.user_message import UserMessage
+from qm.wire.structures.identifiers import TxSequenceId
+from qm.wire.structures.queue_name import DirectQueueFormatName, PrivateQueueFormatNameId, QueueHost
 from tests.unit.wire import raw
 from tests.unit.wire.raw import GUID_A, GUID_B, MP
 

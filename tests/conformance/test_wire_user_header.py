@@ -9,18 +9,25 @@ import pytest
 
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.guid import GUID_NULL
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.multi_queue_format import MultiQueueFormatHeader
-from qm.wire.packet import write_packet
-from qm.wire.patch import (
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.multi_queue_format import MultiQueueFormatHeader
+from qm.wire.headers.security_header import SecurityHeader
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.headers.soap_header import SoapHeader
+from qm.wire.headers.transaction_header import TransactionHeader
+from qm.wire.headers.user_header import UserHeader, parse_user_header, write_user_header
+from qm.wire.packets.packet import write_packet
+from qm.wire.packets.patch import (
     attach_session_header,
     patch_message_id,
     patch_sent_time,
     patch_sequence,
 )
-from qm.wire.peek import peek_head
-from qm.wire.queue_name import (
+from qm.wire.packets.peek import peek_head
+from qm.wire.packets.sender_rules import check_sender_rules
+from qm.wire.packets.user_message import UserMessage
+from qm.wire.structures.identifiers import TxSequenceId
+from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
     PrivateQueueFormatNameId,
@@ -29,13 +36,6 @@ from qm.wire.queue_name import (
     QueueName,
     SameAsAdminQueue,
 )
-from qm.wire.security_header import SecurityHeader
-from qm.wire.sender_rules import check_sender_rules
-from qm.wire.session_header import SessionHeader
-from qm.wire.soap_header import SoapHeader
-from qm.wire.transaction_header import TransactionHeader
-from qm.wire.user_header import UserHeader, parse_user_header, write_user_header
-from qm.wire.user_message import UserMessage
 from tests.unit.wire import raw
 from tests.unit.wire.raw import GUID_A, GUID_B, MP
 

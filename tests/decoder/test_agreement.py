@@ -24,9 +24,9 @@ from qm.wire import (
     write_packet,
     write_ping,
 )
-from qm.wire.describe import Description, Node, describe_packet, describe_ping
-from qm.wire.multi_queue_format import write_multi_queue_format_header
-from qm.wire.soap_header import write_soap_header
+from qm.wire.headers.multi_queue_format import write_multi_queue_format_header
+from qm.wire.headers.soap_header import write_soap_header
+from qm.wire.packets.describe import Description, Node, describe_packet, describe_ping
 from tests.decoder.decode import BadBytesError, decode
 from tests.decoder.spoken import Flat, flat, spoken
 from tests.decoder.test_vectors import COMPLETE, PACKETS, VECTORS

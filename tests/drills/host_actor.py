@@ -14,7 +14,7 @@ from pathlib import Path
 
 from qm.node.dev import pids
 from qm.node.dev.layout import Layout
-from qm.node.entering import join_cluster
+from qm.node.membership.first_start import join_cluster
 
 END_WAIT_S = 60.0
 _SIGNALS = {

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from qm.drill.namespace_target import NamespaceTarget
 from qm.drill.runner import Round, Settings, run_round
-from qm.drill.scenarios import SCENARIOS
+from qm.drill.scenarios.catalogue import SCENARIOS
+from qm.drill.targets.namespace_target import NamespaceTarget
 
 RATE_PER_S = 50.0
 

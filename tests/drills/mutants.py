@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from qm.drill.report import merge_results
+from qm.drill.report.report import merge_results
 from tests.drills.planted import HUNTS, Hunt
 from tests.sim.mutants import plant
 from tests.sim.planted import mutant

@@ -18,10 +18,10 @@ class Hunt:
 
 
 _SNAPSHOTS_SOON: tuple[Patch, ...] = (
-    ("qm/node/housekeeping.py", "FLUSH_EVERY_S: Final = 60.0", "FLUSH_EVERY_S: Final = 0.5"),
+    ("qm/node/upkeep/housekeeping.py", "FLUSH_EVERY_S: Final = 60.0", "FLUSH_EVERY_S: Final = 0.5"),
     ("raft/step.py", "segment_bytes: int = 64 << 20", "segment_bytes: int = 128 << 10"),
     (
-        "qm/node/replicated.py",
+        "qm/node/replica/replicated_store.py",
         "log_retain_bytes=self.log_retain_bytes)",
         "log_retain_bytes=64 * 1024)",
     ),
@@ -34,7 +34,7 @@ HUNTS = (
             "acknowledge_before_commit",
             "An acknowledgement leaves when its message is committed (DESIGN 1.1)",
             (
-                "qm/node/lines.py",
+                "qm/node/relay/leader_stream.py",
                 "            self._pending.append((number, len(payload), pending, ordinal))\n",
                 (
                     "            if not self._pending and is_edge_batch(payload):\n"
@@ -47,7 +47,11 @@ HUNTS = (
                     "            self._pending.append((number, len(payload), pending, ordinal))\n"
                 ),
             ),
-            ("qm/node/lines.py", "import logging\n", "import logging\nfrom array import array\n"),
+            (
+                "qm/node/relay/leader_stream.py",
+                "import logging\n",
+                "import logging\nfrom array import array\n",
+            ),
         ),
         "partition-leader",
         "netns",
@@ -99,7 +103,7 @@ HUNTS = (
             "peek_without_barrier",
             "A look sees what was acknowledged before it began (DESIGN section 3, ReadIndex)",
             (
-                "qm/api/peeking.py",
+                "qm/api/data/peek.py",
                 "        await self._cluster.read_barrier()\n        reader = Reader(\n",
                 "        reader = Reader(\n",
             ),

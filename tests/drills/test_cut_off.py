@@ -8,11 +8,11 @@ import socket
 import subprocess
 from pathlib import Path
 
-from qm.drill.fronts import DEPLOY
-from qm.drill.hosts_file import load_hosts
-from qm.drill.hosts_target import HostsTarget
-from qm.drill.namespaces import Namespaces
-from qm.drill.target import CLIENTS
+from qm.drill.targets.fronts import DEPLOY
+from qm.drill.targets.hosts_file import load_hosts
+from qm.drill.targets.hosts_target import HostsTarget
+from qm.drill.targets.namespaces import Namespaces
+from qm.drill.targets.target import CLIENTS
 from tests.drills.processes import process, python
 from tests.drills.test_namespaces import LISTENS, PORT, machine_reaches, reaches
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from qm.drill.target import Ability
-from qm.node.config import PING_PORT
-from qm.wire.ping import Ping, parse_ping, write_ping
+from qm.drill.targets.ability import Ability
+from qm.node.config.schema import PING_PORT
+from qm.wire.packets.ping import Ping, parse_ping, write_ping
 from tests.drills.hosts import drilled, hosts, run
 
 pytestmark = pytest.mark.timeout(900)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from qm.cli.drill import drill
+from qm.cli.drills.drill import drill
 from qm.node.dev.layout import DevNode, Layout
-from qm.node.entering import init_cluster
+from qm.node.membership.first_start import init_cluster
 
 pytestmark = pytest.mark.timeout(900)
 """A drill waits as long as a busy machine makes it."""

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from qm.drill.fronts import DEPLOY, Fronts
-from qm.drill.namespaces import Namespaces
-from qm.drill.readiness import until_ready
-from qm.drill.target import Ability, DrillNode
+from qm.drill.targets.ability import Ability
+from qm.drill.targets.fronts import DEPLOY, Fronts
+from qm.drill.targets.namespaces import Namespaces
+from qm.drill.targets.readiness import until_ready
+from qm.drill.targets.target import DrillNode
 from qm.node.dev.layout import Layout
-from qm.node.entering import init_cluster
+from qm.node.membership.first_start import init_cluster
 
 pytestmark = pytest.mark.timeout(900)
 """A drill waits as long as a busy machine makes it."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from qm.drill.namespaces import Namespaces
+from qm.drill.targets.namespaces import Namespaces
 from tests.drills.processes import process, python
 
 _HEARS = """

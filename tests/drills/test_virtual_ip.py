@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from qm.drill.fronts import DEPLOY, copy_scripts, keepalived_text
-from qm.drill.namespaces import Namespaces
+from qm.drill.targets.fronts import DEPLOY, copy_scripts, keepalived_text
+from qm.drill.targets.namespaces import Namespaces
 from tests.drills.processes import process, python, until
 
 MOVE_S = 10.0

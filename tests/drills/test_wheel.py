@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from qm.drill.builds import raise_apply_version
-from qm.drill.process_target import ProcessTarget
 from qm.drill.runner import Settings, run_round
-from qm.drill.scenarios import SCENARIOS
+from qm.drill.scenarios.catalogue import SCENARIOS
+from qm.drill.targets.builds import raise_apply_version
+from qm.drill.targets.process_target import ProcessTarget
 
 ROOT = Path(__file__).resolve().parents[2]
 NETWORK = "127.0.47"

@@ -6,23 +6,23 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from qm.wire.debug_header import DebugHeader
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.multi_queue_format import DistributionQueueFormatName, MultiQueueFormatHeader
-from qm.wire.packet import write_packet
-from qm.wire.queue_name import (
+from qm.wire.headers.debug_header import DebugHeader
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.multi_queue_format import DistributionQueueFormatName, MultiQueueFormatHeader
+from qm.wire.headers.security_header import SecurityHeader
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.headers.soap_header import SoapHeader
+from qm.wire.headers.transaction_header import TransactionHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.packet import write_packet
+from qm.wire.packets.user_message import UserMessage
+from qm.wire.structures.identifiers import TxSequenceId
+from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
     PublicQueueFormatName,
     SameAsAdminQueue,
 )
-from qm.wire.security_header import SecurityHeader
-from qm.wire.session_header import SessionHeader
-from qm.wire.soap_header import SoapHeader
-from qm.wire.transaction_header import TransactionHeader
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
 TRANSPORTS = ("tcp/1801", "udp/3527")

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable
 
 from qm.wire.errors import ProtocolError
-from qm.wire.framer import Framer
-from qm.wire.packet import Packet, PacketKind, packet_kind, parse_packet, write_packet
-from qm.wire.peek import Head, peek_destination, peek_head, peek_transaction
-from qm.wire.ping import Ping, parse_ping, write_ping
+from qm.wire.packets.framer import Framer
+from qm.wire.packets.packet import Packet, PacketKind, packet_kind, parse_packet, write_packet
+from qm.wire.packets.peek import Head, peek_destination, peek_head, peek_transaction
+from qm.wire.packets.ping import Ping, parse_ping, write_ping
 
 SECTION = re.compile(r"^MS-(MQMQ|MQQB|DTYP) \d+(\.\d+)+$")
 FIELD = re.compile(r"^[A-Z]\w+(\.[A-Z]\w*)*$")

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from qm.drill.namespaces import Namespaces
+from qm.drill.targets.namespaces import Namespaces
 from tests.image.buildah import Store
 from tests.image.building import EPOCH_S, IMAGE
 from tests.image.compose import Compose, Service, load

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from raft.core import Busy, NotLeader
-from raft.membership import (
+from raft.core.core import Busy, NotLeader
+from raft.core.membership import (
     AddLearner,
     BadChange,
     MemberChange,

@@ -24,9 +24,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from raft import batch
-from raft.membership import decode_configuration
-from raft.replica import Applied, Step
-from raft.transport import PeerState
+from raft.core.membership import decode_configuration
+from raft.replica import AppliedEntry, Step
 from raft.types import (
     Append,
     AppendReply,
@@ -37,6 +36,7 @@ from raft.types import (
     HardState,
     Heartbeat,
     NodeId,
+    PeerState,
     PreVote,
     PreVoteReply,
     Role,
@@ -428,7 +428,9 @@ class Checker:
 
     # The state machine
 
-    def _observe_applied(self, host: "Host", shadow: Shadow, applied: "Applied[Results]") -> None:
+    def _observe_applied(
+        self, host: "Host", shadow: Shadow, applied: "AppliedEntry[Results]"
+    ) -> None:
         index = applied.index
         if shadow.applied is not None and index != shadow.applied + 1:
             raise Violation(f"{host.node} applied {index} after {shadow.applied}")

@@ -4,8 +4,8 @@ were synced before it was written (tests.sim.faults says why).
 
 import random
 
-from raft.record import parse_header, record_bytes, segment_keys
-from raft.segment import SEGMENT_HEADER_BYTES, parse_segment_header, segment_name
+from raft.log.record import parse_header, record_bytes, segment_keys
+from raft.log.segment import SEGMENT_HEADER_BYTES, parse_segment_header, segment_name
 from tests.sim.disk import Inode, SimDisk
 
 

@@ -1,4 +1,4 @@
-"""A disk that behaves as badly as POSIX allows, behind the faces of `raft.files`.
+"""A disk that behaves as badly as POSIX allows, behind the faces of `raft.log.files`.
 
 What a process reads is the page cache: every write is visible at once. What a power cut leaves
 is another matter:
@@ -22,7 +22,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from raft.files import Buffer, FatalDiskError
+from raft.log.files import Buffer, FatalDiskError
 
 CAPACITY_BYTES = 1 << 40
 """Of a disk that never fills."""
@@ -242,7 +242,7 @@ class SimDisk:
 
 
 class SimDirectory:
-    """`raft.files.Directory` on a simulated disk."""
+    """`raft.log.files.Directory` on a simulated disk."""
 
     def __init__(self, disk: SimDisk, folder: Folder, life: int) -> None:
         self.disk = disk
@@ -310,7 +310,7 @@ class SimDirectory:
 
 
 class SimFile:
-    """`raft.files.File` on a simulated disk."""
+    """`raft.log.files.File` on a simulated disk."""
 
     __slots__ = ("disk", "inode", "life")
 

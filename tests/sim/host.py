@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from raft.batch import BatchBuilder
-from raft.core import Busy, CoreConfig, NotLeader
-from raft.files import FatalDiskError
+from raft.core.core import Busy, CoreConfig, NotLeader
 from raft.identity import IdentityRefused
-from raft.log import Log, LogDamaged
+from raft.log.files import FatalDiskError
+from raft.log.log import Log, LogDamaged
 from raft.log_view import SyncToken
 from raft.machine import StateMachine
 from raft.replica import (
@@ -25,7 +25,7 @@ from raft.replica import (
     StartRefused,
     Step,
 )
-from raft.transport import PeerState
+from raft.transport.wire_format import FrameDecoder, FrameEncoder
 from raft.types import (
     Append,
     AppendReply,
@@ -34,9 +34,9 @@ from raft.types import (
     Envelope,
     InstallSnapshot,
     NodeId,
+    PeerState,
     Role,
 )
-from raft.wire_format import FrameDecoder, FrameEncoder
 from tests.sim.checkers import POLL_LATE_US_MAX, Violation
 from tests.sim.disk import ProcessDied, SimDisk
 from tests.sim.slots import BodyDamaged, Result, SlottedMachine

@@ -37,7 +37,7 @@ class Knobs:
     sector_bytes: int = 64
     snapshot_chunk_bytes: int = 512
     is_encoded: bool = False
-    """Frames travel as the bytes that production sends (raft.wire_format)."""
+    """Frames travel as the bytes that production sends (raft.transport.wire_format)."""
     has_crashes: bool = True
     fault_pause_us: int = 150_000
     """Mean time between two faults."""

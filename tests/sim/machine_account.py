@@ -20,7 +20,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 
-from qm.model.commands import (
+from qm.model.queries import (
+    ClientInfo,
+    View,
+    find_by_format_name,
+    get_client,
+    get_transaction,
+    list_queues,
+    queue_statistics,
+)
+from qm.model.state.ledger import LEVELS
+from qm.model.state.tables import Table
+from qm.model.values.commands import (
     Command,
     CommandBatch,
     EdgeBatch,
@@ -31,20 +42,10 @@ from qm.model.commands import (
     TxAbort,
     TxCommit,
 )
-from qm.model.effects import Applied, EffectKind
-from qm.model.elements import TransactionState
-from qm.model.ledger import LEVELS
-from qm.model.queries import (
-    ClientInfo,
-    View,
-    find_by_format_name,
-    get_client,
-    get_transaction,
-    list_queues,
-    queue_statistics,
-)
-from qm.model.results import RequestResult, unpack_results
-from qm.model.rows import (
+from qm.model.values.effects import Applied, EffectKind
+from qm.model.values.elements import TransactionState
+from qm.model.values.results import RequestResult, unpack_results
+from qm.model.values.rows import (
     POSITION_KEY,
     SEQUENTIAL_ID_MAX,
     Position,
@@ -52,9 +53,8 @@ from qm.model.rows import (
     ResultKind,
     unpack_position,
 )
-from qm.model.state import Table
 from qm.wire.message_class import MessageClass
-from qm.wire.user_message import parse_user_message
+from qm.wire.packets.user_message import parse_user_message
 from tests.sim.checkers import Violation
 from tests.sim.machine_rows import SummedState, answer_of
 from tests.unit.model.world import HOST

@@ -13,18 +13,18 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from qm.model import commands
-from qm.model.attributes import encode_attribute
-from qm.model.commands import Command, EdgeBatch, Facts, Request, Send, Stamp
-from qm.model.commands import TransferVerdict as Verdict
-from qm.model.elements import QueueAccessType
 from qm.model.queries import browse, find_by_format_name
-from qm.model.results import RequestResult
-from qm.model.rows import PositionState, ResultKind
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import Command, EdgeBatch, Facts, Request, Send, Stamp
+from qm.model.values.commands import TransferVerdict as Verdict
+from qm.model.values.elements import QueueAccessType
+from qm.model.values.results import RequestResult
+from qm.model.values.rows import PositionState, ResultKind
 from qm.store.codec import encode_command, encode_stamp
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MESSAGE_CLASS_NEGATIVE_BIT as NEGATIVE_BIT
-from qm.wire.queue_name import DirectQueueFormatName
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.sim.checkers import Violation
 from tests.sim.clients import ClientFaults, Clients, Operation, Outcome
 from tests.sim.machine_account import ACKS, OWN, Ident, Life

@@ -10,14 +10,14 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
-from qm.model import commands
 from qm.model.queries import (
     OutgoingMessage,
     OutgoingQueueInfo,
     list_outgoing_queues,
     outgoing_messages,
 )
-from qm.model.rows import PositionFlag
+from qm.model.values import commands
+from qm.model.values.rows import PositionFlag
 from qm.wire.message_class import MessageClass
 from tests.sim.checkers import Violation
 

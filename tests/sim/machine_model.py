@@ -8,8 +8,8 @@ same.
 from bisect import bisect_right
 
 from qm.model.machine import Machine
-from qm.store.chain import EntryChain
 from qm.store.codec import decode_entry
+from qm.store.effects.chain import EntryChain
 from raft.types import Entry
 from tests.sim.checkers import Model, Violation
 from tests.sim.machine_account import Account

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from qm.model.commands import CommandBatch, EdgeBatch, Send
-from qm.model.effects import Applied, Outcome
 from qm.model.machine import Machine
 from qm.model.queries import View, list_queues, queue_statistics
-from qm.model.results import RequestResult, ResultRow
-from qm.model.state import MemoryState, Table
-from qm.store.chain import EntryChain
+from qm.model.state.tables import MemoryState, Table
+from qm.model.values.commands import CommandBatch, EdgeBatch, Send
+from qm.model.values.effects import Applied, Outcome
+from qm.model.values.results import RequestResult, ResultRow
 from qm.store.codec import decode_entry
 from qm.store.digest import DIGEST_BYTES, MODULUS, digest_bytes, row_hash
+from qm.store.effects.chain import EntryChain
 from raft.types import Entry
 from tests.sim.slots import Result, SlottedMachine
 

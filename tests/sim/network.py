@@ -5,7 +5,7 @@ dials its peers, and what it sends travels on the connections that it dialled. A
 lost, late, doubled or overtaken; nothing is forged. Cuts may be one-way and last at least the
 minimum stability time of the seed, so that both sides of a split have time to do harm.
 
-Connections tell their dialler what a real one would see (`raft.transport.PeerState`):
+Connections tell their dialler what a real one would see (`raft.transport.transport.PeerState`):
 a killed process breaks them at once and refuses new ones; a machine without power or behind a
 cut stays silent until keepalive gives up and refuses nothing; a reset breaks the connection of
 a peer that lives on. A live process is never reported as refused.
@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from raft.replica import SnapshotSend
-from raft.transport import SNAPSHOT_REFUSED, PeerState
-from raft.types import Envelope
+from raft.types import SNAPSHOT_REFUSED, Envelope, PeerState
 
 if TYPE_CHECKING:
     from tests.sim.host import Host

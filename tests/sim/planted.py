@@ -25,7 +25,7 @@ DURABILITY = (
         "skip_fsync",
         "A sync makes durable (DESIGN section 3)",
         (
-            "raft/group_commit.py",
+            "raft/log/group_commit.py",
             "        for file in self._files:\n            file.fdatasync()\n",
             "",
         ),
@@ -34,7 +34,7 @@ DURABILITY = (
         "forget_vote",
         "The vote is remembered across restarts (Raft 5.2)",
         (
-            "raft/record.py",
+            "raft/log/record.py",
             '_COMMIT.pack(state.commit) + (state.vote or "").encode()',
             "_COMMIT.pack(state.commit)",
         ),
@@ -43,7 +43,7 @@ DURABILITY = (
         "vote_before_sync",
         "A vote is durable before it is told (Raft figure 2)",
         (
-            "raft/election.py",
+            "raft/core/election.py",
             "state.send_synced(candidate, VoteReply(True))",
             "state.send(candidate, VoteReply(True))",
         ),
@@ -52,7 +52,7 @@ DURABILITY = (
         "commit_before_its_entries",
         "The commit index on disk holds without the entries written behind it",
         (
-            "raft/core.py",
+            "raft/core/core.py",
             "commit = min(state.commit, entries[0].index - 1) if entries else state.commit",
             "commit = state.commit",
         ),
@@ -61,7 +61,7 @@ DURABILITY = (
         "acknowledge_before_sync",
         "A follower acknowledges what is durable",
         (
-            "raft/following.py",
+            "raft/core/follower.py",
             "    state.send_synced(\n        leader, AppendReply(match",
             "    state.send(\n        leader, AppendReply(match",
         ),
@@ -79,7 +79,7 @@ DURABILITY = (
         "sync_covers_later_writes",
         "A sync covers what was written before it began",
         (
-            "raft/log.py",
+            "raft/log/log.py",
             "        self._durable_index = max(self._durable_index, sync.index)\n",
             "        self._durable_index = self.last_index()\n",
         ),
@@ -88,7 +88,7 @@ DURABILITY = (
         "leader_counts_itself_early",
         "The leader counts itself only when fsynced (DESIGN section 3)",
         (
-            "raft/leading.py",
+            "raft/core/leader.py",
             "state.node, state.log.durable_index, self.progress",
             "state.node, state.log.last_index, self.progress",
         ),
@@ -106,7 +106,7 @@ DURABILITY = (
         "trust_the_page_cache",
         "What recovery found is synced before it counts as durable",
         (
-            "raft/log.py",
+            "raft/log/log.py",
             "            log._sync_now()\n            log._top_up",
             "            log._durable_index = log.last_index()\n            log._top_up",
         ),
@@ -115,12 +115,12 @@ DURABILITY = (
         "stale_record_accepted",
         "Records of a segment's former life never look valid (DESIGN section 3)",
         (
-            "raft/record.py",
+            "raft/log/record.py",
             "digest = blake2b(_NUMBER.pack(incarnation), key",
             "digest = blake2b(_NUMBER.pack(0 * incarnation), key",
         ),
         (
-            "raft/recovery.py",
+            "raft/log/recovery.py",
             "            if header.previous != self.checksum:\n",
             "            if header.previous == self.checksum + 1:\n",
         ),
@@ -129,7 +129,7 @@ DURABILITY = (
         "next_segment_named_before_its_sync",
         "A segment names the next one when that is durable (docs/log.md)",
         (
-            "raft/group_commit.py",
+            "raft/log/group_commit.py",
             "        for file in self._files:\n",
             "        self._mark and self._mark()\n        for file in self._files:\n",
         ),
@@ -138,7 +138,7 @@ DURABILITY = (
         "cut_instead_of_refuse",
         "Damage to what was synced is refused, never cut (DESIGN section 3)",
         (
-            "raft/recovery.py",
+            "raft/log/recovery.py",
             "        if not successor and proven <= segment.end_position:\n",
             "        if proven >= 0:\n",
         ),
@@ -150,12 +150,12 @@ ELECTIONS = (
         "vote_for_shorter_log",
         "A vote goes only to a log at least as up to date (Raft 5.4.1)",
         (
-            "raft/election.py",
+            "raft/core/election.py",
             "            and state.log.is_up_to_date(body.last_index, body.last_term)\n",
             "",
         ),
         (
-            "raft/election.py",
+            "raft/core/election.py",
             "        if not state.log.is_up_to_date(body.last_index, body.last_term):\n",
             "        if not body.last_index:\n",
         ),
@@ -164,12 +164,12 @@ ELECTIONS = (
         "campaign_on_a_reset",
         "A lost connection alone is no evidence of death (DESIGN section 3)",
         (
-            "raft/election.py",
+            "raft/core/election.py",
             "if link is PeerState.REFUSED and state.role is Role.FOLLOWER and",
             "if state.role is Role.FOLLOWER and",
         ),
         (
-            "raft/election.py",
+            "raft/core/election.py",
             "return lost is not None and lost[0] is PeerState.REFUSED",
             "return lost is not None",
         ),
@@ -178,7 +178,7 @@ ELECTIONS = (
         "grant_early_while_connected",
         "An early pre-vote is granted only without an own connection to the leader",
         (
-            "raft/election.py",
+            "raft/core/election.py",
             "return Verdict.GRANT if state.leader in self._lost else Verdict.HOLD",
             "return Verdict.GRANT",
         ),
@@ -192,7 +192,7 @@ ELECTIONS = (
             "    if found is not None and not found.is_started:\n",
         ),
         (
-            "raft/state.py",
+            "raft/core/state.py",
             "    def is_named(self) -> bool:\n",
             "    def is_named(self) -> bool:\n        return True\n\n    def was(self) -> bool:\n",
         ),
@@ -204,7 +204,7 @@ REPLICATION = (
         "commit_older_term",
         "Entries of older terms are committed only along with one of the own (Raft 5.4.2)",
         (
-            "raft/leading.py",
+            "raft/core/leader.py",
             "if index <= state.commit or state.log.term(index) != state.term:",
             "if index <= state.commit:",
         ),
@@ -213,7 +213,7 @@ REPLICATION = (
         "accept_any_append",
         "An append must follow an entry that is here (Raft 5.3)",
         (
-            "raft/following.py",
+            "raft/core/follower.py",
             "if not log.matches(prev_index, body.prev_term):",
             "if prev_index > log.last_index:",
         ),
@@ -222,12 +222,12 @@ REPLICATION = (
         "stale_append_truncates",
         "An append that was seen before erases nothing, least of all what is committed (Raft 5.3)",
         (
-            "raft/following.py",
+            "raft/core/follower.py",
             "    new = _unknown(state, entries)\n",
             "    new = entries\n",
         ),
         (
-            "raft/following.py",
+            "raft/core/follower.py",
             "if body.prev_index < state.commit:",
             "if body.prev_index < 0:",
         ),
@@ -236,7 +236,7 @@ REPLICATION = (
         "heartbeat_commits_unmatched",
         "A heartbeat's commit index never passes what the follower has matched",
         (
-            "raft/leading.py",
+            "raft/core/leader.py",
             "        commit = min(self._state.commit, progress.match)\n",
             "        commit = self._state.commit\n",
         ),
@@ -248,7 +248,7 @@ READS_AND_MEMBERS = (
         "read_without_quorum",
         "A read is confirmed by a majority (Raft thesis 6.4)",
         (
-            "raft/read_index.py",
+            "raft/core/read_index.py",
             "        while self._barriers and self._barriers[0].number <= reached:\n",
             "        while self._barriers and reached >= 0:\n",
         ),
@@ -257,7 +257,7 @@ READS_AND_MEMBERS = (
         "read_before_own_commit",
         "A new leader reads only behind an entry of its own term (Raft thesis 6.4)",
         (
-            "raft/leading.py",
+            "raft/core/leader.py",
             "is_sealed = self.reads.has_waiting and state.commit >= self.first_index",
             "is_sealed = self.reads.has_waiting",
         ),
@@ -275,7 +275,7 @@ READS_AND_MEMBERS = (
         "change_before_own_commit",
         "Members change only after a commit in the own term (Ongaro 2015)",
         (
-            "raft/leading.py",
+            "raft/core/leader.py",
             'if state.commit < self.first_index:\n            raise Busy("this leader has',
             'if state.commit < 0:\n            raise Busy("this leader has',
         ),
@@ -284,7 +284,7 @@ READS_AND_MEMBERS = (
         "two_changes_at_once",
         "One membership change at a time (Raft thesis 4.1)",
         (
-            "raft/leading.py",
+            "raft/core/leader.py",
             "if state.members.index > state.commit:",
             "if state.members.index < 0:",
         ),
@@ -293,7 +293,7 @@ READS_AND_MEMBERS = (
         "snapshot_forgets_configuration",
         "A snapshot carries the members (Raft 7)",
         (
-            "raft/following.py",
+            "raft/core/follower.py",
             "state.members.reset(meta.index, meta.configuration)",
             "state.members.reset(meta.index, state.members.current)",
         ),

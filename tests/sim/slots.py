@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
-from raft.files import Directory, File
+from raft.log.files import Directory, File
 from raft.replica import LogReader
 from raft.types import Entry, SnapshotMeta
 

@@ -4,7 +4,7 @@ watch all of them.
 
 import pytest
 
-from raft.membership import AddLearner, PromoteLearner, RemoveMember
+from raft.core.membership import AddLearner, PromoteLearner, RemoveMember
 from raft.replica import Replica
 from tests.sim.case import Case
 from tests.sim.checkers import Violation

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from raft.files import FatalDiskError
+from raft.log.files import FatalDiskError
 from tests.sim.disk import ProcessDied, SimDirectory, SimDisk, SimFile
 
 SEEDS = range(200)

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from qm.model import enqueue
-from qm.model.clients import Clients
-from qm.model.effects import EffectKind
-from qm.model.endings import Endings
-from qm.model.ledger import Ledger
+from qm.model.arrivals.incoming_streams import History
+from qm.model.clients.clients import Clients
+from qm.model.clients.transactions import Transactions
 from qm.model.machine import Machine
-from qm.model.outgoing import OutgoingQueues
-from qm.model.streams import History
-from qm.model.transactions import Transactions
+from qm.model.messages import enqueue
+from qm.model.messages.endings import Endings
+from qm.model.state.ledger import Ledger
+from qm.model.state.outgoing_queues import OutgoingQueues
+from qm.model.values.effects import EffectKind
 from tests.sim.__main__ import replay_command
 from tests.sim.checkers import Violation
 from tests.sim.machine_model import QueueModel

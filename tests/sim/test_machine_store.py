@@ -10,8 +10,8 @@ import pytest
 
 from qm.store.digest import digest_bytes
 from qm.store.store import Store
-from raft.disk import DiskDirectory
-from raft.log import Log, LogConfig
+from raft.log.disk import DiskDirectory
+from raft.log.log import Log, LogConfig
 from raft.types import Configuration, Entry, EntryKind, SnapshotMeta
 from tests.sim.machine_model import QueueModel
 from tests.sim.machine_world import QUEUES

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from raft.batch import BatchBuilder
-from raft.transport import PeerState
-from raft.types import Entry, EntryKind, Envelope, Heartbeat
+from raft.types import Entry, EntryKind, Envelope, Heartbeat, PeerState
 from tests.sim.case import Case
 from tests.sim.chance import Chance
 from tests.sim.checkers import Model, Violation

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import raft
-from raft import core, group_commit, log, recovery, replica, snapshot, step
+from raft import replica, snapshot, step
+from raft.core import core
+from raft.log import group_commit, log, recovery
 from tests.sim.__main__ import replay_command
 from tests.sim.world import World
 

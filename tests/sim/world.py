@@ -13,10 +13,9 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
-from raft.files import Directory
+from raft.log.files import Directory
 from raft.replica import LogReader
-from raft.transport import PeerState
-from raft.types import Configuration, Envelope, NodeId
+from raft.types import Configuration, Envelope, NodeId, PeerState
 from tests.sim.administrator import Administrator
 from tests.sim.chance import Chance
 from tests.sim.checkers import Checker, Model, Violation

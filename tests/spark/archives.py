@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from qm.archive.schema import SCHEMAS, Part
-from qm.store.chain import CHAIN_START, chained, hash_of
-from spark.altered import ALTERED, altered_rows
+from qm.store.effects.chain import CHAIN_START, chained, hash_of
+from spark.archive.altered import ALTERED, altered_rows
+from spark.archive.tables import Tables
 from spark.rules.chain import proven
-from spark.tables import Tables
 
 NODES = ("n1.1", "n2.1", "n3.1")
 SOURCE = bytes(range(16))

@@ -5,8 +5,8 @@ from pathlib import Path
 from qm.archive.checkpoints import Checkpoint, CheckpointExport
 from qm.archive.destination import FolderDestination
 from qm.archive.ranges import Identity
-from qm.model import commands
-from qm.model.commands import Command
+from qm.model.values import commands
+from qm.model.values.commands import Command
 from qm.store.digest import digest_bytes
 from tests.spark.archives import Archive
 from tests.spark.files import CLUSTER

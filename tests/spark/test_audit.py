@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from qm.archive.schema import SCHEMA_VERSION, Part
+from spark.archive.ranges import find_ranges
+from spark.archive.standing import NoArchive, last_audited
+from spark.archive.store import ArchiveStore
+from spark.archive.summary import Summary
 from spark.audit import AuditOptions, run_audit
-from spark.ranges import find_ranges
-from spark.standing import NoArchive, last_audited
-from spark.store import ArchiveStore
-from spark.summary import Summary
 from tests.spark.archives import operation
 from tests.spark.files import CLUSTER, replace_file, write_archive, write_range
 from tests.spark.test_rules import clean

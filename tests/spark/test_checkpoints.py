@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 from qm.archive.checkpoints import CHECKPOINT_NAME, Checkpoint, checkpoint_folder
 from qm.store.backup import STATE_FILE, verify_backup
 from qm.store.replay import Replay
+from spark.archive.ranges import find_ranges
+from spark.archive.store import ArchiveStore
 from spark.audit import AuditOptions, run_audit
-from spark.checkpoints import start_of
 from spark.compact import Compacted, CompactOptions, run_compaction
-from spark.ranges import find_ranges
-from spark.replay import ReplayPlan, replay
-from spark.store import ArchiveStore
+from spark.replay.checkpoints import start_of
+from spark.replay.replay import ReplayPlan, replay
 from tests.spark.archives import NODES
 from tests.spark.files import CLUSTER, write_archive
 from tests.spark.logs import KEPT, Log, more_traffic, traffic, write_checkpoint

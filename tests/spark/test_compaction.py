@@ -9,11 +9,11 @@ from pyspark.sql import SparkSession
 from qm.archive.manifest import range_folder
 from qm.archive.schema import Part
 from qm.store.backup import verify_backup
+from spark.archive.base import BASE_NAME, find_bases
+from spark.archive.store import ArchiveStore
 from spark.audit import AuditOptions, run_audit
-from spark.base import BASE_NAME, find_bases
 from spark.compact import Compacted, CompactOptions, run_compaction
-from spark.replay import ReplayPlan, replay
-from spark.store import ArchiveStore
+from spark.replay.replay import ReplayPlan, replay
 from tests.spark.archives import NODES
 from tests.spark.files import CLUSTER, write_archive, write_range
 from tests.spark.logs import KEPT, Log, more_traffic, traffic

@@ -2,7 +2,7 @@
 
 from qm.archive.manifest import Manifest
 from qm.archive.schema import SCHEMA_VERSION
-from spark.cover import cover
+from spark.archive.cover import cover
 from tests.spark.files import CLUSTER
 
 

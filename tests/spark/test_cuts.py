@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from qm.archive.checkpoints import Checkpoint
-from spark.cuts import PIECES_PER_SLOT, Cutting
+from spark.replay.cuts import PIECES_PER_SLOT, Cutting
 from tests.spark.files import CLUSTER
 
 UPTO = 1000

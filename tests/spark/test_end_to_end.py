@@ -7,8 +7,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from qm.load.verdict import Verdict
+from spark.archive.store import ArchiveStore
 from spark.audit import AuditOptions, run_audit
-from spark.store import ArchiveStore
 from tests.cluster.archives import QUEUES, archived_load
 from tests.cluster.harness import run
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from spark.archive.store import ArchiveStore
 from spark.compact import CompactOptions, run_compaction
-from spark.store import ArchiveStore
 from tests.cluster.archives import all_exported, mark, prompt
 from tests.cluster.harness import cluster, run, with_sections
 from tests.cluster.test_refounding import SENT, TAKEN, fill, join, lose, qm, received, written

@@ -15,16 +15,16 @@ import pytest
 from pyarrow import fs
 
 from qm.archive.destination import RemoteDestination, open_destination
+from qm.archive.exported import find_exported
 from qm.archive.manifest import MANIFEST_NAME, RANGES_FOLDER
-from qm.archive.resuming import find_exported
 from qm.archive.schema import Part
-from qm.model import commands
+from qm.model.values import commands
 from qm.store.digest import digest_bytes
-from qm.store.kept import Exported
-from spark.ranges import find_ranges
-from spark.replay import ReplayPlan, replay
-from spark.standing import only_cluster, standing
-from spark.store import ArchiveStore
+from qm.store.effects.effects_log import Exported
+from spark.archive.ranges import find_ranges
+from spark.archive.standing import only_cluster, standing
+from spark.archive.store import ArchiveStore
+from spark.replay.replay import ReplayPlan, replay
 from tests.cluster.harness import until
 from tests.unit.archive.world import CLUSTER, IDENTITY, archiver_of
 from tests.unit.model.world import packet

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qm.client.blocking import BlockingClient
+from qm.client.calls import Tls
 from qm.client.mqac.destination import MSMQDestination
 from qm.client.mqac.event import MSMQEvent
 from qm.client.mqac.message import MSMQMessage
@@ -26,7 +27,6 @@ from qm.client.mqac.transaction import (
     MSMQTransaction,
     MSMQTransactionDispenser,
 )
-from qm.client.wire import Tls
 
 __all__ = [
     "MSMQCoordinatedTransactionDispenser",

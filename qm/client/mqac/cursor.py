@@ -5,8 +5,8 @@ was received; the end of the queue is behind the last message.
 """
 
 from qm.client.errors import MqError
-from qm.client.queue import FIRST, after, exactly
-from qm.client.reading import Selection
+from qm.client.queue import after, exactly
+from qm.client.reading import FIRST, Selection
 from qm.wire.codes import ErrorCode
 
 

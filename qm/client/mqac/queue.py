@@ -22,8 +22,8 @@ from qm.client.mqac.message import MSMQMessage
 from qm.client.mqac.queue_info import MSMQQueueInfo
 from qm.client.mqac.service import MSMQService, hresult_of
 from qm.client.mqac.transaction import MSMQTransaction
-from qm.client.queue import FIRST, FOREVER_S, exactly
-from qm.client.reading import Selection
+from qm.client.queue import exactly
+from qm.client.reading import FIRST, FOREVER_S, Selection
 from qm.pb import control_pb2, data_pb2
 from qm.wire.codes import ErrorCode
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from qm.client.blocking import BlockingClient
+from qm.client.calls import Method, Stubs
 from qm.client.errors import ClientError, MqError, NotAllowed, Unavailable
-from qm.client.wire import Method, Stubs
 from qm.wire.codes import ErrorCode
 
 _Q = TypeVar("_Q")

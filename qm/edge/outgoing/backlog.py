@@ -14,9 +14,9 @@ from qm.edge.outgoing.limits import (
     READ_AHEAD_MAX,
     TABLE_ENTRIES_MAX,
 )
-from qm.model.columns import IntArray
-from qm.model.ledger import LEVELS
-from qm.model.state import State
+from qm.model.state.ledger import LEVELS
+from qm.model.state.tables import State
+from qm.model.values.columns import IntArray
 from qm.session import OutgoingTable
 
 

@@ -4,19 +4,19 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
+from qm.cluster.cluster import Cluster, Leadership, SessionFacts
 from qm.edge.outgoing import rows
-from qm.edge.outgoing.alarms import Alarms
-from qm.edge.outgoing.commits import Commits
-from qm.edge.outgoing.leading import Leading
-from qm.edge.outgoing.order_acks import SendersSeen
-from qm.edge.outgoing.report import LinkReport, link_report
-from qm.edge.outgoing.resolving import Destinations, Resolver, SystemResolver
-from qm.edge.outgoing.surroundings import OutgoingSettings, Surroundings
-from qm.edge.relay import Relay
-from qm.model.effects import Applied
+from qm.edge.outgoing.acks.order_acks import SendersSeen
+from qm.edge.outgoing.leadership import Leading
+from qm.edge.outgoing.link.context import OutgoingContext, OutgoingSettings
+from qm.edge.outgoing.link.resolver import Destinations, Resolver, SystemResolver
+from qm.edge.outgoing.link.timers import TimerQueue
+from qm.edge.outgoing.link_report import LinkReport, link_report
+from qm.edge.outgoing.proposal_queue import ProposalQueue
+from qm.edge.relay.relay import Relay
+from qm.model.values.effects import Applied
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
-from qm.store.cluster import Cluster, Leadership, SessionFacts
 
 LOGGER = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class OutgoingManager:
         self._lines = LimitedLog(LOGGER, clock)
         self._senders = SendersSeen()
         self._leading: Leading | None = None
-        self._alarms = Alarms(clock)
+        self._alarms = TimerQueue(clock)
         self._unlisten: Callable[[], None] | None = None
 
     def start(self) -> None:
@@ -134,9 +134,9 @@ class OutgoingManager:
         manager = rows.queue_manager(self._cluster.state)
         if manager is None:
             return
-        commits = Commits(self._cluster, self._lines)
+        commits = ProposalQueue(self._cluster, self._lines)
         own_guid = manager.identifier
-        surroundings = Surroundings(
+        surroundings = OutgoingContext(
             cluster=self._cluster,
             own_guid=own_guid,
             settings=self._settings,

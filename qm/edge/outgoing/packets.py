@@ -8,12 +8,15 @@ from typing import Final
 
 import msgspec
 
-from qm.model.addressing import destination_of
-from qm.model.records import FinalAckRow, OutboxRow, OutgoingPosition, decode
-from qm.model.rows import SEQUENCE_IN_ROW, Position, PositionFlag
+from qm.model.state.addressing import destination_of
+from qm.model.values.records import FinalAckRow, OutboxRow, OutgoingPosition, decode
+from qm.model.values.rows import SEQUENCE_IN_ROW, Position, PositionFlag
 from qm.names.format_name import FormatName
 from qm.session.outgoing import Numbers, own_packet
-from qm.wire.ack import (
+from qm.wire.guid import GUID_NULL, Guid
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.ack import (
     ORDER_QUEUE,
     FinalAck,
     OrderAck,
@@ -21,13 +24,10 @@ from qm.wire.ack import (
     write_final_ack,
     write_order_ack,
 )
-from qm.wire.guid import GUID_NULL, Guid
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.peek import peek_destination, peek_head
-from qm.wire.queue_name import QueueName
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage, parse_user_message, write_user_message
+from qm.wire.packets.peek import peek_destination, peek_head
+from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
+from qm.wire.structures.identifiers import TxSequenceId
+from qm.wire.structures.queue_name import QueueName
 
 _SOURCE: Final = slice(16, 32)
 """UserHeader.SourceQueueManager in a packet."""

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 
 import msgspec
 
+from qm.cluster.cluster import Cluster
 from qm.edge.outgoing import rows
 from qm.edge.outgoing.packets import Addressing, plain_packet, transactional_packet
-from qm.model.rows import Position
+from qm.model.values.rows import Position
 from qm.session import OutgoingTable
-from qm.store.bodies import BodyDamaged, BodyPlace
-from qm.store.cluster import Cluster
+from qm.store.bodies.body_places import BodyDamaged, BodyPlace
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.guid import Guid
-from qm.wire.peek import is_traced, peek_head
-from qm.wire.report import report_queue
-from qm.wire.user_message import parse_user_message
+from qm.wire.packets.peek import is_traced, peek_head
+from qm.wire.packets.report import report_queue
+from qm.wire.packets.user_message import parse_user_message
 
 
 class Packed(msgspec.Struct):

@@ -11,23 +11,23 @@ from math import inf
 
 from qm.edge.outgoing import rows
 from qm.edge.outgoing.backlog import Backlog
-from qm.edge.outgoing.commits import KeyBatch
-from qm.edge.outgoing.connections import Connections
+from qm.edge.outgoing.link.connections import Connections
+from qm.edge.outgoing.link.context import OutgoingContext
+from qm.edge.outgoing.link.resolver import Unresolved
+from qm.edge.outgoing.link.user import Turn
 from qm.edge.outgoing.packets import Addressing
 from qm.edge.outgoing.packing import Packed, Packer
-from qm.edge.outgoing.resolving import Unresolved
-from qm.edge.outgoing.surroundings import Surroundings
-from qm.edge.outgoing.user import Turn
-from qm.model.columns import IntArray
-from qm.model.commands import (
+from qm.edge.outgoing.proposal_queue import KeyBatch
+from qm.model.state.ledger import LEVELS, QueueInHand
+from qm.model.values.columns import IntArray
+from qm.model.values.commands import (
     AssignTransfer,
     Command,
     TransferAcked,
     TransferFailed,
     TransferTraced,
 )
-from qm.model.effects import Outcome
-from qm.model.ledger import LEVELS, QueueInHand
+from qm.model.values.effects import Outcome
 from qm.names.format_name import format_name_text, parse_format_name
 from qm.session import (
     Closed,
@@ -47,7 +47,7 @@ class QueueSender:
     """Link, table and schedule of one outgoing queue; a `User` of its connection."""
 
     def __init__(
-        self, surroundings: Surroundings, connections: Connections, queue: QueueInHand
+        self, surroundings: OutgoingContext, connections: Connections, queue: QueueInHand
     ) -> None:
         self._surroundings = surroundings
         self._connections = connections

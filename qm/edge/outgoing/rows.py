@@ -2,18 +2,19 @@
 
 from typing import Final
 
-from qm.model.elements import OutgoingAdminState
-from qm.model.ledger import META_QUEUE_MANAGER, QueueInHand
-from qm.model.outgoing import OUTGOING_RECORD, admin_state_of, number_key
-from qm.model.records import (
+from qm.model.state.ledger import META_QUEUE_MANAGER, QueueInHand
+from qm.model.state.outgoing_queues import OUTGOING_RECORD, admin_state_of, number_key
+from qm.model.state.registry import NameIndex
+from qm.model.state.tables import State, Table
+from qm.model.values.elements import OutgoingAdminState
+from qm.model.values.records import (
     OutgoingPosition,
     OutgoingTransferInfo,
     Queue,
     QueueManager,
     decode,
 )
-from qm.model.registry import NameIndex
-from qm.model.rows import (
+from qm.model.values.rows import (
     POSITION_KEY,
     QUEUE_KEY,
     SEQUENTIAL_ID_MAX,
@@ -22,7 +23,6 @@ from qm.model.rows import (
     PositionState,
     unpack_position,
 )
-from qm.model.state import State, Table
 
 LEVEL_SHIFT: Final = 56
 """A LookupIdentifier above it is the priority level (DESIGN section 4, Order)."""

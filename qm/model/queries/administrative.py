@@ -4,15 +4,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from qm.model.clients import client_key
-from qm.model.directory import DirectoryObject, Filter, SortKey
-from qm.model.elements import DirectoryObjectType, DirectoryOperationResult, OutboxKind
-from qm.model.limits import MEMBERS_MAX
-from qm.model.members import META_MEMBER, META_MEMBER_END
-from qm.model.message import TIME_TO_REACH_QUEUE_DEFAULT_S
-from qm.model.opens import OPEN_RECORD, OPEN_RECORD_KEY
+from qm.model.clients.clients import client_key
+from qm.model.clients.opens import OPEN_RECORD, OPEN_RECORD_KEY
+from qm.model.management.directory import DirectoryObject, Filter, SortKey
+from qm.model.management.members import META_MEMBER, META_MEMBER_END
+from qm.model.messages.message import TIME_TO_REACH_QUEUE_DEFAULT_S
 from qm.model.queries.view import Page, View, Walk, page_size
-from qm.model.records import (
+from qm.model.state.tables import Table
+from qm.model.values.elements import DirectoryObjectType, DirectoryOperationResult, OutboxKind
+from qm.model.values.limits import MEMBERS_MAX
+from qm.model.values.records import (
     Client,
     Counters,
     MemberAddress,
@@ -21,8 +22,7 @@ from qm.model.records import (
     QueueManager,
     decode,
 )
-from qm.model.rows import BUCKET_BY_TIME_KEY, DEADLINE_KEY, LEASE_KEY, OUTBOX_KEY, QUEUE_KEY
-from qm.model.state import Table
+from qm.model.values.rows import BUCKET_BY_TIME_KEY, DEADLINE_KEY, LEASE_KEY, OUTBOX_KEY, QUEUE_KEY
 
 _END = b"\xff" * 24
 

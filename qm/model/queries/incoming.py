@@ -2,10 +2,10 @@
 
 import msgspec
 
-from qm.model.duplicates import STREAM_NAME
+from qm.model.arrivals.duplicates import STREAM_NAME
 from qm.model.queries.view import Page, View, page_size
-from qm.model.rows import QUEUE_KEY, SEQUENCE_IN_ROW
-from qm.model.state import Table
+from qm.model.state.tables import Table
+from qm.model.values.rows import QUEUE_KEY, SEQUENCE_IN_ROW
 from qm.names.guid import GUID_SIZE_BYTES
 
 _STREAM_ID_MAX = (1 << 32) - 1

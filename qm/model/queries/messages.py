@@ -4,12 +4,15 @@ from typing import Final
 
 import msgspec
 
-from qm.model.commands import Selector
-from qm.model.elements import LockKind
-from qm.model.ledger import LEVELS, QueueInHand
+from qm.model.messages.seek import select
+from qm.model.messages.unlock import is_purge_pending
 from qm.model.queries.view import SCANNED_ROWS_MAX, Page, View, Walk, page_size
-from qm.model.records import Lock
-from qm.model.rows import (
+from qm.model.state.ledger import LEVELS, QueueInHand
+from qm.model.state.tables import Table
+from qm.model.values.commands import Selector
+from qm.model.values.elements import LockKind
+from qm.model.values.records import Lock
+from qm.model.values.rows import (
     POSITION_KEY,
     Position,
     PositionFlag,
@@ -17,9 +20,6 @@ from qm.model.rows import (
     class_of,
     unpack_position,
 )
-from qm.model.seeking import select
-from qm.model.state import Table
-from qm.model.unlocking import is_purge_pending
 from qm.wire.codes import ErrorCode
 
 _KEY_END: Final = LEVELS << 56

@@ -8,9 +8,11 @@ from typing import Final
 
 import msgspec
 
-from qm.model.elements import OutgoingAdminState, QueueKind
-from qm.model.ledger import QueueInHand
-from qm.model.outgoing import (
+from qm.model.queries.messages import PositionInfo, browse
+from qm.model.queries.queues import list_queues
+from qm.model.queries.view import SCANNED_ROWS_MAX, Page, View
+from qm.model.state.ledger import QueueInHand
+from qm.model.state.outgoing_queues import (
     NUMBERED_KEY,
     NUMBERED_PREFIX,
     OUTGOING_RECORD,
@@ -18,12 +20,10 @@ from qm.model.outgoing import (
     number_key,
     sequence_of,
 )
-from qm.model.queries.messages import PositionInfo, browse
-from qm.model.queries.queues import list_queues
-from qm.model.queries.view import SCANNED_ROWS_MAX, Page, View
-from qm.model.records import OutgoingPosition, decode
-from qm.model.rows import POSITION_KEY, PositionFlag, PositionState
-from qm.model.state import Table
+from qm.model.state.tables import Table
+from qm.model.values.elements import OutgoingAdminState, QueueKind
+from qm.model.values.records import OutgoingPosition, decode
+from qm.model.values.rows import POSITION_KEY, PositionFlag, PositionState
 
 _NUMBERED_END: Final = NUMBERED_PREFIX + b"\xff" * NUMBERED_KEY.size
 

@@ -4,11 +4,11 @@ from typing import Final
 
 import msgspec
 
-from qm.model.directory import Filter, Operator
-from qm.model.elements import DirectoryObjectType, DirectoryOperationResult
+from qm.model.management.directory import Filter, Operator
 from qm.model.queries.view import View
-from qm.model.registry import NameIndex
-from qm.model.rows import QUEUE_KEY
+from qm.model.state.registry import NameIndex
+from qm.model.values.elements import DirectoryObjectType, DirectoryOperationResult
+from qm.model.values.rows import QUEUE_KEY
 from qm.names.direct import AnyDirectName, direct_text
 from qm.names.errors import QueueNameError
 from qm.names.format_name import PrivateName, PublicName, parse_format_name

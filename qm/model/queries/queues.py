@@ -5,14 +5,14 @@ from typing import Final
 
 import msgspec
 
-from qm.model.elements import QueueKind, QueueType
-from qm.model.ledger import LEVELS, Ledger, QueueInHand
-from qm.model.opens import is_open
+from qm.model.clients.opens import is_open
 from qm.model.queries.view import Page, View, Walk, page_size
-from qm.model.records import QUOTA_UNLIMITED_KB, Queue, QueueManager, decode
-from qm.model.registry import Route
-from qm.model.rows import QUEUE_KEY, STATS_ROW, unpack_position
-from qm.model.state import Table
+from qm.model.state.ledger import LEVELS, Ledger, QueueInHand
+from qm.model.state.registry import Route
+from qm.model.state.tables import Table
+from qm.model.values.elements import QueueKind, QueueType
+from qm.model.values.records import QUOTA_UNLIMITED_KB, Queue, QueueManager, decode
+from qm.model.values.rows import QUEUE_KEY, STATS_ROW, unpack_position
 from qm.names.errors import QueueNameError
 from qm.names.format_name import (
     ConnectorName,

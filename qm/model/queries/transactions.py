@@ -4,11 +4,11 @@ from collections.abc import Collection
 
 import msgspec
 
-from qm.model.elements import OperationType, TransactionState
+from qm.model.clients.transactions import OPERATION_KEY, TRANSACTION_ID_BYTES, TRANSACTION_RECORD
 from qm.model.queries.view import Page, View, Walk, page_size
-from qm.model.records import Transaction, TransactionalOperation, decode
-from qm.model.state import Table
-from qm.model.transactions import OPERATION_KEY, TRANSACTION_ID_BYTES, TRANSACTION_RECORD
+from qm.model.state.tables import Table
+from qm.model.values.elements import OperationType, TransactionState
+from qm.model.values.records import Transaction, TransactionalOperation, decode
 
 _ID_END = b"\xff" * 17
 

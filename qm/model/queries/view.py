@@ -5,11 +5,11 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from qm.model.directory import Directory
-from qm.model.ledger import META_COUNTERS, Ledger, QueueInHand
-from qm.model.records import Counters, decode
-from qm.model.registry import Registry
-from qm.model.state import State, Table
+from qm.model.management.directory import Directory
+from qm.model.state.ledger import META_COUNTERS, Ledger, QueueInHand
+from qm.model.state.registry import Registry
+from qm.model.state.tables import State, Table
+from qm.model.values.records import Counters, decode
 
 PAGE_ITEMS_MAX: Final = 1_000
 """Items of one answer, whatever a caller asks for."""

@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from qm.api.identity import Role
-from qm.node.config import API_PORT, HTTP_PORT, MSMQ_PORT
-from qm.node.pki import AUTHORITY_CERTIFICATE, create_authority, issue
+from qm.api.gate.identity import Role
+from qm.node.config.schema import API_PORT, HTTP_PORT, MSMQ_PORT
+from qm.node.upkeep.pki import AUTHORITY_CERTIFICATE, create_authority, issue
 
 NODES_MAX: Final = 9
 HOST_FIRST: Final = 11

@@ -13,8 +13,8 @@ import aiohttp
 
 from qm.node.dev import pids
 from qm.node.dev.layout import DevNode, Layout
-from qm.node.entering import init_cluster
-from qm.node.joining import JoinRefused
+from qm.node.membership.first_start import init_cluster
+from qm.node.membership.join import JoinRefused
 from qm.node.process import EXIT_STATUS_CONFIG
 
 RESTART_AFTER_S: Final = 1.0

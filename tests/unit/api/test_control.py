@@ -8,8 +8,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from qm.api import returning
-from qm.model.limits import CLIENTS_MAX
+from qm.api.control import return_to_source
+from qm.model.values.limits import CLIENTS_MAX
 from qm.pb import control_pb2 as pb
 from qm.pb import control_pb2_grpc, data_pb2
 from qm.wire.codes import ErrorCode
@@ -382,7 +382,7 @@ def test_returned_messages_leave_room_for_applications(monkeypatch: pytest.Monke
             dead = pb.QueueName(name=r".\system$;DEADLETTER")
             (letter,) = (await operator.messages.Browse(pb.BrowseRequest(queue=dead))).messages
             back = pb.ReturnToSourceRequest(queue=dead, lookup_identifier=letter.lookup_identifier)
-            monkeypatch.setattr(returning, "CLIENTS_LEFT_MIN", CLIENTS_MAX - 1)
+            monkeypatch.setattr(return_to_source, "CLIENTS_LEFT_MIN", CLIENTS_MAX - 1)
             with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
                 await operator.messages.ReturnToSource(back)
             monkeypatch.undo()

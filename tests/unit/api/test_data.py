@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from qm.api import handles, waits
+from qm.api.data import handles, waits
 from qm.pb import control_pb2, data_pb2
 from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run, until

@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
-from qm.api.acl import changed_descriptor, mask_of, rights_of, shown_acl
-from qm.api.calls import CALL_ID_KEY, CALL_ID_MAX_CHARS, begin_call, call_id
-from qm.api.credit import CREDIT_MAX, Credit
-from qm.api.deciding import UNNUMBERED, Decider
-from qm.api.definitions import Document, QueueDefinition, read_document, write_document
-from qm.api.errors import InvalidArgument, LimitReached
-from qm.api.events import EventLog
-from qm.api.identity import Principal, Role
-from qm.api.properties import properties_of
-from qm.api.proposing import COMMANDS_PER_PROPOSAL_MAX, Proposer
-from qm.model.commands import Command, Confirm, Request, Send, SetQueue
-from qm.model.control_requests import CONTROL_ID_BYTES
-from qm.model.effects import Outcome
+from qm.api.convert.acl import changed_descriptor, mask_of, rights_of, shown_acl
+from qm.api.convert.definitions import Document, QueueDefinition, read_document, write_document
+from qm.api.convert.properties import properties_of
+from qm.api.data.credit import CREDIT_MAX, Credit
+from qm.api.gate.calls import CALL_ID_KEY, CALL_ID_MAX_CHARS, begin_call, call_id
+from qm.api.gate.errors import InvalidArgument, LimitReached
+from qm.api.gate.events import EventLog
+from qm.api.gate.identity import Principal, Role
+from qm.api.propose.control_once import UNNUMBERED, Decider
+from qm.api.propose.proposer import COMMANDS_PER_PROPOSAL_MAX, Proposer
+from qm.cluster.cluster import OutcomeUnknown, Unavailable
+from qm.model.clients.control_requests import CONTROL_ID_BYTES
 from qm.model.queries import View
-from qm.model.state import MemoryState
+from qm.model.state.tables import MemoryState
+from qm.model.values.commands import Command, Confirm, Request, Send, SetQueue
+from qm.model.values.effects import Outcome
 from qm.pb import control_pb2 as pb
-from qm.store.cluster import OutcomeUnknown, Unavailable
 from qm.wire.access_mask import QueueAccess
 from tests.unit.model.world import packet
 

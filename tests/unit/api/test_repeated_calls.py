@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 from google.protobuf.message import Message
 
-from qm.api.calls import CALL_ID_KEY
-from qm.api.roles import RULES
+from qm.api.gate.calls import CALL_ID_KEY
+from qm.api.gate.roles import RULES
 from qm.pb import control_pb2 as pb
 from qm.pb import data_pb2
 from tests.cluster.harness import Harness, run

@@ -7,8 +7,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from prometheus_client import CollectorRegistry
 
-from qm.api.events import EventLog
-from qm.api.identity import (
+from qm.api.gate.events import EventLog
+from qm.api.gate.identity import (
     ADMINISTRATORS,
     Role,
     Unauthenticated,
@@ -17,9 +17,9 @@ from qm.api.identity import (
     principal_sid,
     role_uri,
 )
-from qm.api.roles import RULES, rule_of
+from qm.api.gate.roles import RULES, rule_of
 from qm.api.server import ApiConfig, ApiServer, is_loopback
-from qm.node.birth import protection
+from qm.node.membership.birth import protection
 from qm.observe.metrics import Metrics
 from qm.pb import control_pb2, data_pb2
 from qm.security.sid import sid_text

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from qm.model import clients
+from qm.model.clients import clients
 from qm.pb import data_pb2
 from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run, until

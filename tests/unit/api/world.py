@@ -13,9 +13,9 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from qm.api.identity import Role
+from qm.api.gate.identity import Role
 from qm.api.server import ApiServer
-from qm.node.config import API_PORT, ApiSection
+from qm.node.config.schema import API_PORT, ApiSection
 from qm.observe.metrics import Metrics
 from qm.pb import control_pb2_grpc, data_pb2, data_pb2_grpc
 from tests.cluster.harness import WAIT_S, Harness, HarnessNode, cluster, with_sections

@@ -16,8 +16,8 @@ from qm.archive.columns import MarkReport
 from qm.archive.destination import DestinationError, FolderDestination, Output
 from qm.archive.ranges import RangeExport
 from qm.archive.schema import Part
-from qm.model import commands
-from qm.store.chain import CHAIN_START
+from qm.model.values import commands
+from qm.store.effects.chain import CHAIN_START
 from raft.types import Configuration, SnapshotMeta
 from tests.unit.archive.world import (
     CLUSTER,

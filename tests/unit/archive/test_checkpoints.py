@@ -19,7 +19,7 @@ from qm.store.backup import STATE_FILE
 from qm.store.digest import digest_bytes
 from qm.store.replay import Replay
 from qm.store.snapshot import Pinned, StoreSnapshot
-from raft.recovery import LogDamaged
+from raft.log.recovery import LogDamaged
 from tests.unit.archive.test_archiver import fill
 from tests.unit.archive.world import (
     CLUSTER,

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from qm.archive.checkpoints import CheckpointTurns
 from qm.archive.limits import BUSY_SHARE, LOOK_EVERY_S, QUIET_S
-from qm.archive.quiet import Quiet
+from qm.archive.load_gate import LoadGate
 from tests.unit.archive.world import CONFIG, archiver_of, check_chain
 from tests.unit.model.world import packet
 from tests.unit.store.test_store import Node, arrivals, setup_commands
@@ -18,7 +18,7 @@ HELD_MAX = 1000
 class World:
     def __init__(self) -> None:
         self.now_s = self.used_s = 100.0
-        self.quiet = Quiet(lambda: self.now_s, lambda: self.used_s, 60.0, HELD_MAX)
+        self.quiet = LoadGate(lambda: self.now_s, lambda: self.used_s, 60.0, HELD_MAX)
 
     def go_on(self, seconds: float, share: float) -> None:
         self.now_s += seconds

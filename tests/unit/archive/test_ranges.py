@@ -9,16 +9,16 @@ from msgspec import structs
 
 from qm.archive.columns import MarkReport
 from qm.archive.destination import FolderDestination
-from qm.archive.facts import destination_text
+from qm.archive.entry_facts import destination_text
 from qm.archive.ranges import Policy, RangeExport, RangePlan
 from qm.archive.schema import SCHEMA_VERSION, SCHEMAS, Part
-from qm.model import commands
-from qm.model.attributes import encode_attribute
-from qm.model.effects import EffectKind
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.effects import EffectKind
 from qm.store.audit import QueueContents
-from qm.store.kept import Exported
-from qm.wire.peek import peek_destination, peek_head
-from qm.wire.queue_name import (
+from qm.store.effects.effects_log import Exported
+from qm.wire.packets.peek import peek_destination, peek_head
+from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
     PrivateQueueFormatNameId,
     PublicQueueFormatName,

@@ -27,8 +27,8 @@ from qm.archive.ranges import AckRow, Identity, Policy
 from qm.archive.schema import Part
 from qm.archive.source import LogGone, LogHold
 from qm.observe.metrics import Metrics
-from qm.store.chain import CHAIN_START, chained
-from qm.store.kept import EffectsKeeper
+from qm.store.effects.chain import CHAIN_START, chained
+from qm.store.effects.effects_log import EffectsLog
 from qm.store.snapshot import Pinned
 from raft.log_view import Compacted
 from tests.unit.store.test_store import Node
@@ -46,7 +46,7 @@ class StoreSource:
         self.node = node
         self.is_installing = False
 
-    def keeper(self) -> EffectsKeeper | None:
+    def keeper(self) -> EffectsLog | None:
         return None if self.is_installing else self.node.store.kept
 
     def hold(self, index: int) -> LogHold:

@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from qm.archive.manifest import MANIFEST_NAME, range_folder
 from qm.cli.main import main
-from spark.base import BASE_NAME
-from spark.store import ArchiveStore
-from spark.summary import AUDITED_NAME, REPORT_NAME, SUMMARY_NAME, Audited, Summary
+from spark.archive.base import BASE_NAME
+from spark.archive.store import ArchiveStore
+from spark.archive.summary import AUDITED_NAME, REPORT_NAME, SUMMARY_NAME, Audited, Summary
 
 CLUSTER = "ab" * 16
 EXIT_FOUND, EXIT_DAMAGED = 1, 2

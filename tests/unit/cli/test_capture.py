@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qm.cli.capture import Capture, CaptureError, Stream, read_capture
-from qm.cli.frames import FRAMES
+from qm.cli.packets.capture import Capture, CaptureError, Stream, read_capture
+from qm.cli.packets.spec_session import FRAMES
 from tests.unit.cli import traffic
 from tests.unit.cli.traffic import Talk
 

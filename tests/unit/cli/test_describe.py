@@ -7,7 +7,7 @@ from struct import pack_into
 import msgspec
 import pytest
 
-from qm.cli.frames import FRAMES
+from qm.cli.packets.spec_session import FRAMES
 from qm.wire import (
     ORDER_QUEUE,
     ConnectionParameters,
@@ -26,7 +26,7 @@ from qm.wire import (
     UserMessage,
     write_packet,
 )
-from qm.wire.describe import UNKNOWN_KIND, Description, Node, describe_packet, describe_ping
+from qm.wire.packets.describe import UNKNOWN_KIND, Description, Node, describe_packet, describe_ping
 
 HOST = bytes(range(16))
 HEADER = UserHeader(HOST, DirectQueueFormatName("OS:host\\q"))

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from qm.cli.connection import EXIT_NOT_ALLOWED, EXIT_REFUSED, EXIT_UNAVAILABLE
+from qm.cli.lib.connection import EXIT_NOT_ALLOWED, EXIT_REFUSED, EXIT_UNAVAILABLE
 from qm.cli.main import main
 from qm.client.blocking import BlockingClient
-from qm.client.wire import Tls
+from qm.client.calls import Tls
 from tests.drills.processes import until
 from tests.unit.client.threaded import threaded_node
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from qm.cli.frames import FRAMES
 from qm.cli.main import main
+from qm.cli.packets.spec_session import FRAMES
 from tests.unit.cli import traffic
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -191,7 +191,7 @@ def test_a_capture_as_a_tree_names_streams_times_and_gaps() -> None:
 
 
 def test_an_input_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qm.cli.source.INPUT_SIZE_MAX_BYTES", 10)
+    monkeypatch.setattr("qm.cli.packets.source.INPUT_SIZE_MAX_BYTES", 10)
     result = run("decode", stdin=THANKS)
     assert result.exit_code == 2
     assert "36 bytes; at most 10 are read" in result.output

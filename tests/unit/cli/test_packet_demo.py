@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from qm.cli import packet_demo as demo
-from qm.cli.frames import FRAMES, Frame
 from qm.cli.main import main
+from qm.cli.packets import packet_demo as demo
+from qm.cli.packets.spec_session import FRAMES, Frame
 
 VECTORS = Path(__file__).resolve().parents[2] / "data" / "vectors"
 NAMES = [

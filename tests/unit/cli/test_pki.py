@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 from cryptography import x509
 
-from qm.api.identity import Role
+from qm.api.gate.identity import Role
 from qm.cli.main import main
 
 USAGE = 2

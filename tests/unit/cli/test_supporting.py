@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qm.cli.connection import EXIT_REFUSED
+from qm.cli.lib.connection import EXIT_REFUSED
 from qm.client.blocking import BlockingClient
 from qm.client.message import Message
 from tests.unit.cli.test_nouns import USAGE, Qm

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import dpkt
 
-from qm.cli.frames import FRAMES
+from qm.cli.packets.spec_session import FRAMES
 
 CLIENT, SERVER = "192.0.2.1", "192.0.2.2"
 CLIENT_PORT, TCP_PORT, PING_PORT = 49152, 1801, 3527

@@ -6,16 +6,16 @@ from qm.client.message import VT_BSTR, Message, ReceivedMessage, messages_of
 from qm.client.names import format_name
 from qm.names.errors import QueueNameError
 from qm.pb import data_pb2
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.packet import write_packet
-from qm.wire.queue_name import (
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.packet import write_packet
+from qm.wire.packets.user_message import UserMessage
+from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
     PrivateQueueFormatNameId,
     QueueHost,
     SameAsAdminQueue,
 )
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage
 
 SOURCE, ADDRESS = bytes(range(16)), bytes(range(16, 32))
 SOURCE_TEXT = "03020100-0504-0706-0809-0A0B0C0D0E0F"

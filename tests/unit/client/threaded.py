@@ -7,8 +7,8 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from qm.client.wire import Tls
-from qm.node.config import API_PORT
+from qm.client.calls import Tls
+from qm.node.config.schema import API_PORT
 from tests.cluster.harness import cluster, run
 
 START_S = 60

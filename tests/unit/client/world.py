@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
+from qm.client.calls import Tls
 from qm.client.client import Client
-from qm.client.wire import Tls
-from qm.model.commands import CreateQueue, Request
-from qm.node.config import API_PORT, NodeConfig
+from qm.model.values.commands import CreateQueue, Request
+from qm.node.config.schema import API_PORT, NodeConfig
 from tests.cluster.harness import Harness, cluster, run, until
 
 __all__ = ["Clients", "clients", "run", "until"]

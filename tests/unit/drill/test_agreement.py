@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from qm.client.wire import Wire
+from qm.client.calls import Calls
 from qm.drill.agreement import disagreement, sums
-from qm.drill.target import DrillNode, Target
+from qm.drill.targets.target import DrillNode, Target
 from qm.pb import control_pb2
 
 HOST = "127.0.0.1"
@@ -39,7 +39,7 @@ def audited(marks: Sequence[str]) -> str:
         port = runner.addresses[0][1]
         target = SimpleNamespace(nodes=[DrillNode("n1", HOST, "", f"http://{HOST}:{port}")])
         try:
-            return await disagreement(cast(Target, target), cast(Wire, SimpleNamespace(call=call)))
+            return await disagreement(cast(Target, target), cast(Calls, SimpleNamespace(call=call)))
         finally:
             await runner.cleanup()
 
@@ -57,7 +57,7 @@ def counted(remaining: int, **found: Any) -> str:
     async def call(_: Callable[..., Awaitable[object]], __: object) -> control_pb2.Queue:
         return control_pb2.Queue(**found)
 
-    wire = cast(Wire, SimpleNamespace(call=call))
+    wire = cast(Calls, SimpleNamespace(call=call))
     return asyncio.run(sums(wire, ["q"], remaining))
 
 

@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from qm.cli import drill_run
-from qm.cli.drill_run import Done, resumed, run_turns, write_report
+from qm.cli.drills import drill_run
+from qm.cli.drills.drill_run import Done, resumed, run_turns, write_report
 from qm.client.errors import ClientError, Unavailable
-from qm.drill.rounds_file import RoundsFile, this_build
+from qm.drill.report.rounds_file import RoundsFile, this_build
 from qm.drill.runner import Round, Settings
-from qm.drill.scenario import Scenario
-from qm.drill.scenarios import SCENARIOS
+from qm.drill.scenarios.catalogue import SCENARIOS
+from qm.drill.scenarios.scenario import Scenario
 from qm.drill.soak import Turn
-from qm.drill.target import NodeEnded, Target, TargetFailed
+from qm.drill.targets.target import NodeEnded, Target, TargetFailed
 from qm.load.checker import judge
 from qm.load.history import EventKind, HistoryEvent
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from qm.cli.drill import drill
-from qm.drill.hosts_file import load_hosts
-from qm.drill.target import Ability, Refused
+from qm.cli.drills.drill import drill
+from qm.drill.targets.ability import Ability, Refused
+from qm.drill.targets.hosts_file import load_hosts
 
 BASE = """
 clients = "192.0.2.99"

@@ -8,11 +8,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from qm.api.identity import Role
-from qm.cli.drill import drill
-from qm.drill.kubeconfig import kubeconfig
-from qm.drill.target import Refused
-from qm.node.pki import AUTHORITY_CERTIFICATE, create_authority, issue
+from qm.api.gate.identity import Role
+from qm.cli.drills.drill import drill
+from qm.drill.targets.ability import Refused
+from qm.drill.targets.kubeconfig import kubeconfig
+from qm.node.upkeep.pki import AUTHORITY_CERTIFICATE, create_authority, issue
 
 
 def config(folder: Path, user: dict[str, Any], **context: str) -> Path:

@@ -7,7 +7,7 @@ from typing import cast
 from aiohttp import web
 
 from qm.drill.leaders import watch_leaders
-from qm.drill.target import DrillNode, Target
+from qm.drill.targets.target import DrillNode, Target
 
 WAIT_S = 30.0
 

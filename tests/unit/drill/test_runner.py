@@ -5,13 +5,13 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from qm.cli.drill import drill
-from qm.drill.process_target import ProcessTarget, last_words
-from qm.drill.report import merge_results, report_html, report_json
+from qm.cli.drills.drill import drill
+from qm.drill.report.report import merge_results, report_html, report_json
 from qm.drill.runner import Round, missing, result_of, surviving_gap_ms
-from qm.drill.scenarios import SCENARIOS
+from qm.drill.scenarios.catalogue import SCENARIOS
 from qm.drill.soak import random_turns
-from qm.drill.target import Ability
+from qm.drill.targets.ability import Ability
+from qm.drill.targets.process_target import ProcessTarget, last_words
 from qm.load.checker import judge
 from qm.load.history import EventKind, HistoryEvent
 
@@ -130,7 +130,7 @@ def test_the_last_words_of_a_node_carry_its_error(tmp_path: Path) -> None:
     trace = "Traceback (most recent call last):\n  File\nraft.log.LogDamaged: entry 7 is gone"
     line = {"message": "this node cannot start", "exception": trace}
     log.write_text('{"message": "n1 runs"}\n' + json.dumps(line) + "\n")
-    assert last_words(log) == "this node cannot start: raft.log.LogDamaged: entry 7 is gone"
+    assert last_words(log) == "this node cannot start: raft.log.log.LogDamaged: entry 7 is gone"
     log.write_text("Killed\n")
     assert last_words(log) == "Killed"
     log.write_text("")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from qm.cli.drill import drill
-from qm.drill.hosts_file import load_hosts
-from qm.drill.reasons import HOSTS, REASONS, refusals
-from qm.drill.scenarios import SCENARIOS
-from qm.drill.target import Ability
+from qm.cli.drills.drill import drill
+from qm.drill.scenarios.catalogue import SCENARIOS
+from qm.drill.targets.ability import Ability
+from qm.drill.targets.hosts_file import load_hosts
+from qm.drill.targets.reasons import HOSTS, REASONS, refusals
 
 ROOT = Path(__file__).resolve().parents[3]
 ROW = re.compile(r"^\| `([a-z-]+)` \| (yes|-) \| (yes|-) \| (yes|-) \| (yes|-) \| ", re.MULTILINE)

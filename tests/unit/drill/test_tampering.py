@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from qm.drill.scenarios import SCENARIOS
-from qm.drill.tampered_node import FAULTS_FILE, Faults
-from qm.drill.tampering import CLOCK_FILE, Tampering
-from qm.drill.target import Ability
+from qm.drill.scenarios.catalogue import SCENARIOS
+from qm.drill.targets.ability import Ability
+from qm.drill.targets.tampered_node import FAULTS_FILE, Faults
+from qm.drill.targets.tampering import CLOCK_FILE, Tampering
 
 CONFIG = Path("n1.toml")
 
@@ -29,7 +29,7 @@ def test_a_node_is_what_ships_unless_it_is_to_be_tampered_with(tampering: Tamper
     tampering.enable("n1")
     assert "LD_PRELOAD" not in tampering.environment("n1")
     assert not tampering.is_enabled("n1", with_clock=True)
-    assert "qm.drill.tampered_node" in tampering.arguments("n1", CONFIG)
+    assert "qm.drill.targets.tampered_node" in tampering.arguments("n1", CONFIG)
     assert tampering.arguments("n2", CONFIG)[:4] == ["-m", "qm", "node", "run"]
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from qm.drill.tampered_node import FAULTS_FILE, WRITES_FILE, Faults, Tamperer, tampered
-from qm.drill.tearing import tear, unsynced
-from raft.disk import DiskDirectory, DiskFile
+from qm.drill.targets.tampered_node import FAULTS_FILE, WRITES_FILE, Faults, Tamperer, tampered
+from qm.drill.targets.tearing import tear, unsynced
+from raft.log.disk import DiskDirectory, DiskFile
 
 WAIT_S = 10.0
 

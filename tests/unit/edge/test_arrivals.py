@@ -7,14 +7,14 @@ from array import array
 import msgspec
 import pytest
 
-from qm.model import commands
+from qm.model.values import commands
 from qm.names.guid import guid_text
 from qm.session import SessionConfig
-from qm.wire.identifiers import TxSequenceId
+from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.message_class import MessageClass
-from qm.wire.packet import write_packet
-from qm.wire.security_header import SecurityHeader
-from qm.wire.user_message import UserMessage, parse_user_message, write_user_message
+from qm.wire.packets.packet import write_packet
+from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
+from qm.wire.structures.identifiers import TxSequenceId
 from tests.unit.edge.world import (
     ADDRESS,
     OTHER,

@@ -11,17 +11,18 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from qm.edge import connection, relay, shared
+from qm.edge.relay import relay
+from qm.edge.tcp import connection, context
 from qm.names.guid import guid_text
 from qm.session import SessionConfig
-from qm.wire.internal import (
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.packets.internal import (
     ConnectionParameters,
     EstablishConnection,
     SessionAck,
     parse_establish_connection,
 )
-from qm.wire.packet import write_packet
-from qm.wire.session_header import SessionHeader
+from qm.wire.packets.packet import write_packet
 from tests.unit.edge.test_arrivals import final_ack_of, order_ack_of, sent_transactionally
 from tests.unit.edge.world import (
     ADDRESS,
@@ -391,7 +392,7 @@ def test_handshakes_that_race_for_the_last_place_do_not_both_get_it() -> None:
 def test_incomplete_packets_of_all_peers_together_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shared, "INCOMPLETE_MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(context, "INCOMPLETE_MAX_BYTES", 1 << 20)
 
     async def scenario() -> None:
         async with world() as w:

@@ -17,28 +17,7 @@ import pytest
 import uvloop
 from prometheus_client import CollectorRegistry
 
-from qm.edge import Edge, EdgeSettings
-from qm.model import commands
-from qm.model.attributes import encode_attribute
-from qm.model.commands import Command, Stamp
-from qm.model.effects import Outcome
-from qm.model.machine import Machine
-from qm.model.queries import View
-from qm.model.rows import POSITION_KEY, Position, unpack_position
-from qm.model.state import MemoryState, Table
-from qm.observe.metrics import Metrics
-from qm.session import (
-    Closed,
-    CloseReason,
-    Established,
-    Event,
-    OrderAckArrived,
-    Role,
-    Session,
-    SessionConfig,
-)
-from qm.store.bodies import BodyPlace, BodyPlaces, Packets
-from qm.store.cluster import (
+from qm.cluster.cluster import (
     OVERLAP_MIN_BYTES,
     RELAY_BATCHES_MAX,
     RELAY_BYTES_MAX,
@@ -51,11 +30,32 @@ from qm.store.cluster import (
     SessionFacts,
     Unavailable,
 )
+from qm.edge import Edge, EdgeSettings
+from qm.model.machine import Machine
+from qm.model.queries import View
+from qm.model.state.tables import MemoryState, Table
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import Command, Stamp
+from qm.model.values.effects import Outcome
+from qm.model.values.rows import POSITION_KEY, Position, unpack_position
+from qm.observe.metrics import Metrics
+from qm.session import (
+    Closed,
+    CloseReason,
+    Established,
+    Event,
+    OrderAckArrived,
+    Role,
+    Session,
+    SessionConfig,
+)
+from qm.store.bodies.body_places import BodyPlace, BodyPlaces, Packets
 from qm.store.codec import decode_entry, encode_command, encode_stamp
-from qm.wire.ack import OrderAck
-from qm.wire.internal import ConnectionParameters, EstablishConnection
-from qm.wire.packet import write_packet
-from qm.wire.user_message import UserMessage, parse_user_message
+from qm.wire.packets.ack import OrderAck
+from qm.wire.packets.internal import ConnectionParameters, EstablishConnection
+from qm.wire.packets.packet import write_packet
+from qm.wire.packets.user_message import UserMessage, parse_user_message
 from raft.batch import BatchBuilder
 from tests.unit.model.world import HOST, NOW_MS, OWN, PEER, packet
 

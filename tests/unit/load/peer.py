@@ -15,11 +15,11 @@ from qm.session import (
     SessionConfig,
     SessionState,
 )
-from qm.wire.ack import ORDER_QUEUE, FinalAck, OrderAck
-from qm.wire.identifiers import TxSequenceId
 from qm.wire.message_class import MessageClass
-from qm.wire.packet import write_packet
-from qm.wire.user_message import UserMessage, parse_user_message
+from qm.wire.packets.ack import ORDER_QUEUE, FinalAck, OrderAck
+from qm.wire.packets.packet import write_packet
+from qm.wire.packets.user_message import UserMessage, parse_user_message
+from qm.wire.structures.identifiers import TxSequenceId
 
 GUID = bytes(range(1, 17))
 

@@ -11,7 +11,7 @@ from qm.load.run import Plan, Reading, Run
 from qm.load.staleness import LOOKS
 from qm.load.verdict import Verdict
 from qm.load.workload import Target, Workload
-from qm.node.config import MSMQ_PORT
+from qm.node.config.schema import MSMQ_PORT
 from tests.unit.client.world import OTHER, PLAIN, TRANSACTIONAL, Clients, scenario, until
 
 TARGETS = (

@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qm.model import commands
-from qm.model.commands import TransferVerdict
-from qm.model.elements import QueueAccessType
-from qm.model.rows import PositionState
+from qm.model.values import commands
+from qm.model.values.commands import TransferVerdict
+from qm.model.values.elements import QueueAccessType
+from qm.model.values.rows import PositionState
 from tests.unit.model.reference import LOCKED, Client, Message, Reference, Transaction
 from tests.unit.model.world import NOW_MS, ClientInWorld, World, packet, results_of
 

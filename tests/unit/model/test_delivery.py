@@ -4,17 +4,17 @@ from array import array
 
 import pytest
 
-from qm.model import commands
-from qm.model.attributes import encode_attribute
-from qm.model.commands import TransferVerdict
-from qm.model.elements import OutgoingAdminState, QueueAccessType, QueueKind
-from qm.model.limits import ACKNOWLEDGEMENT_LIFETIME_S
-from qm.model.records import Queue, decode
-from qm.model.rows import QUEUE_KEY
-from qm.model.state import Table
+from qm.model.state.tables import Table
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import TransferVerdict
+from qm.model.values.elements import OutgoingAdminState, QueueAccessType, QueueKind
+from qm.model.values.limits import ACKNOWLEDGEMENT_LIFETIME_S
+from qm.model.values.records import Queue, decode
+from qm.model.values.rows import QUEUE_KEY
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MessageClass
-from qm.wire.queue_name import DirectQueueFormatName
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.unit.model.world import ClientInWorld, World, direct, packet, request
 
 ELSEWHERE = "DIRECT=TCP:10.9.8.7\\far"
@@ -405,7 +405,7 @@ def test_columns_must_be_of_one_length_and_bounded(sender: Sender) -> None:
 def test_destinations_that_peers_name_are_bounded_and_leave_room_for_queues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("qm.model.outgoing.OUTGOING_QUEUES_MAX", 2)
+    monkeypatch.setattr("qm.model.state.outgoing_queues.OUTGOING_QUEUES_MAX", 2)
     world = World()
     world.create("orders")
     for number in range(1, 5):

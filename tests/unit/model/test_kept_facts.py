@@ -2,9 +2,10 @@
 
 import pytest
 
-from qm.model import commands, queries
-from qm.model.elements import QueueAccessType
-from qm.model.rows import class_code, class_of
+from qm.model import queries
+from qm.model.values import commands
+from qm.model.values.elements import QueueAccessType
+from qm.model.values.rows import class_code, class_of
 from qm.wire.message_class import MessageClass
 from tests.unit.model.world import NOW_S, World, packet, request
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from qm.model import administration, clients, commands, opens, reads, sending, transactions
-from qm.model.attributes import encode_attribute
-from qm.model.elements import QueueAccessType
-from qm.model.limits import (
-    PACKET_MAX_BYTES,
-    PROPERTIES_PER_CALL_MAX,
-    QUEUE_LABEL_MAX_CHARS,
-)
+from qm.model.clients import clients, opens, reads, sends, transactions
+from qm.model.management import administration
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.elements import QueueAccessType
+from qm.model.values.limits import PACKET_MAX_BYTES, PROPERTIES_PER_CALL_MAX, QUEUE_LABEL_MAX_CHARS
 from qm.wire.codes import ErrorCode
 from tests.unit.model.world import HOST, ClientInWorld, World, packet, request
 
@@ -139,7 +137,7 @@ def test_two_phase_reads_of_a_client(
 def test_targets_of_a_message(
     world: World, client: ClientInWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit(monkeypatch, sending, "TARGETS_PER_SEND_MAX", 2)
+    limit(monkeypatch, sends, "TARGETS_PER_SEND_MAX", 2)
     orders = world.create("orders")
     assert client.send(ORDERS, ORDERS).status == 0
     assert client.send(ORDERS, ORDERS, ORDERS).status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
@@ -153,9 +151,9 @@ def test_size_of_a_packet(
     assert PACKET_MAX_BYTES == 4 << 20
     world.create("orders")
     raw = packet(0)
-    limit(monkeypatch, sending, "PACKET_MAX_BYTES", len(raw))
+    limit(monkeypatch, sends, "PACKET_MAX_BYTES", len(raw))
     assert client.send(ORDERS, raw=raw).status == 0
-    limit(monkeypatch, sending, "PACKET_MAX_BYTES", len(raw) - 1)
+    limit(monkeypatch, sends, "PACKET_MAX_BYTES", len(raw) - 1)
     assert client.send(ORDERS, raw=raw).status == FULL
 
 

@@ -5,10 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from qm.model import commands, queries
-from qm.model.commands import Selector, SelectorKind
-from qm.model.directory import Filter, Operator, SortKey
-from qm.model.elements import (
+from qm.model import queries
+from qm.model.management.directory import Filter, Operator, SortKey
+from qm.model.queries import View
+from qm.model.queries import view as view_module
+from qm.model.values import commands
+from qm.model.values.commands import Selector, SelectorKind
+from qm.model.values.elements import (
     DirectoryObjectType,
     DirectoryOperationResult,
     LockKind,
@@ -18,9 +21,7 @@ from qm.model.elements import (
     QueueKind,
     TransactionState,
 )
-from qm.model.queries import View
-from qm.model.queries import view as view_module
-from qm.model.rows import PositionState
+from qm.model.values.rows import PositionState
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MessageClass
 from tests.unit.model.world import NOW_MS, NOW_S, OWN, PEER, ClientInWorld, World, packet, request

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qm.model.elements import QueueAccessType
+from qm.model.values.elements import QueueAccessType
 from qm.wire.codes import ErrorCode
 from tests.unit.model.world import HOST, ClientInWorld, World, packet
 

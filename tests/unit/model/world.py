@@ -10,23 +10,23 @@ from typing import Any
 
 from msgspec import structs
 
-from qm.model import commands
-from qm.model.attributes import encode_attribute
-from qm.model.commands import Command, CommandBatch, EdgeBatch, Facts, Request, Stamp
-from qm.model.effects import Applied, EffectKind, Outcome
-from qm.model.ledger import META_COUNTERS, QueueInHand
 from qm.model.machine import Machine
-from qm.model.records import Counters, Queue, SyntheticPacket, decode
-from qm.model.results import RequestResult, ResultRow
-from qm.model.rows import BODY_KEY, POSITION_KEY, QUEUE_KEY, Position, unpack_position
-from qm.model.state import BODY_ORDINAL_SYNTHETIC_FIRST, MemoryState, Table
-from qm.wire.debug_header import DebugHeader
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.queue_name import DirectQueueFormatName, QueueName
-from qm.wire.transaction_header import TransactionHeader
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage, parse_user_message, write_user_message
+from qm.model.state.ledger import META_COUNTERS, QueueInHand
+from qm.model.state.tables import BODY_ORDINAL_SYNTHETIC_FIRST, MemoryState, Table
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import Command, CommandBatch, EdgeBatch, Facts, Request, Stamp
+from qm.model.values.effects import Applied, EffectKind, Outcome
+from qm.model.values.records import Counters, Queue, SyntheticPacket, decode
+from qm.model.values.results import RequestResult, ResultRow
+from qm.model.values.rows import BODY_KEY, POSITION_KEY, QUEUE_KEY, Position, unpack_position
+from qm.wire.headers.debug_header import DebugHeader
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.transaction_header import TransactionHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
+from qm.wire.structures.identifiers import TxSequenceId
+from qm.wire.structures.queue_name import DirectQueueFormatName, QueueName
 
 OWN = bytes(range(16))
 PEER = b"PEER" * 4

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import msgspec
 
-from raft.disk import DiskDirectory
-from raft.files import Directory, File
+from raft.core.state import CoreConfig
+from raft.log.disk import DiskDirectory
+from raft.log.files import Directory, File
 from raft.log_view import SyncToken
 from raft.machine import LogReader
-from raft.replica import Alarm, Applied, Install, Replica, ReplicaConfig, SnapshotSend, Step
-from raft.state import CoreConfig
-from raft.transport import SNAPSHOT_REFUSED
-from raft.types import Configuration, Entry, Envelope, NodeId, Role, SnapshotMeta
+from raft.replica import Alarm, AppliedEntry, Install, Replica, ReplicaConfig, SnapshotSend, Step
+from raft.types import SNAPSHOT_REFUSED, Configuration, Entry, Envelope, NodeId, Role, SnapshotMeta
 
 GROUP = 7
 CLUSTER = b"sixteen bytes id"
@@ -253,7 +252,7 @@ class Node:
     syncs: list[SyncToken] = field(default_factory=list)
     installs: list[Install] = field(default_factory=list)
     snapshots: list[SnapshotSend] = field(default_factory=list)
-    results: list[Applied[str]] = field(default_factory=list)
+    results: list[AppliedEntry[str]] = field(default_factory=list)
     reads: list[int] = field(default_factory=list)
     alarms: list[Alarm] = field(default_factory=list)
     configurations: list[Configuration] = field(default_factory=list)

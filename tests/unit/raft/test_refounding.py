@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from raft.disk import DiskDirectory
+from raft.core.membership import AddLearner, PromoteLearner
+from raft.core.state import CoreConfig
 from raft.identity import IdentityRefused, load
 from raft.inspection import Inspection, LogDamaged
-from raft.log import LogConfig
-from raft.membership import AddLearner, PromoteLearner
+from raft.log.disk import DiskDirectory
+from raft.log.log import LogConfig
 from raft.refounding import begin_alone, begin_behind
 from raft.replica import Replica, ReplicaConfig
-from raft.state import CoreConfig
 from raft.types import Configuration, EntryKind, Role
 from tests.unit.raft.nodes import CLUSTER, GROUP, Cluster, Node
 

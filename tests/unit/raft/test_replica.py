@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from raft.core import Busy, NotLeader
-from raft.files import FatalDiskError
+from raft.core.core import Busy, NotLeader
+from raft.core.membership import AddLearner, PromoteLearner, RemoveMember, ReplaceMember
 from raft.identity import IdentityRefused
-from raft.membership import AddLearner, PromoteLearner, RemoveMember, ReplaceMember
-from raft.recovery import LogDamaged
-from raft.replica import IDLE_TICKS, AlarmKind, Applied, StartRefused
+from raft.log.files import FatalDiskError
+from raft.log.recovery import LogDamaged
+from raft.replica import IDLE_TICKS, AlarmKind, AppliedEntry, StartRefused
 from raft.types import (
     Append,
     AppendReply,
@@ -46,7 +46,7 @@ def test_founders_begin_with_the_same_entry(cluster: Cluster) -> None:
         status = node.replica.status()
         assert (status.term, status.commit, status.last_index, status.applied) == (1, 1, 1, 1)
         assert node.configurations == [ABC]
-        assert node.results == [Applied(1, 1, EntryKind.CONFIG, None)]
+        assert node.results == [AppliedEntry(1, 1, EntryKind.CONFIG, None)]
 
 
 def test_a_folder_is_prepared_once(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_proposal_is_applied_everywhere(cluster: Cluster) -> None:
     leader = cluster.elect("a")
     index = cluster.propose("hello")
     assert [node.machine.data() for node in cluster.nodes.values()] == [["hello"]] * 3
-    applied = Applied(index, leader.replica.term, EntryKind.DATA, "HELLO")
+    applied = AppliedEntry(index, leader.replica.term, EntryKind.DATA, "HELLO")
     assert leader.results[-1] == applied
     assert [result.index for result in leader.results] == [1, 2, 3]
 

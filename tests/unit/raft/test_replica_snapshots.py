@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from raft.membership import AddLearner
+from raft.core.membership import AddLearner
 from raft.replica import AlarmKind, SnapshotSend
-from raft.transport import SNAPSHOT_REFUSED
-from raft.types import Role, SnapshotMeta
+from raft.types import SNAPSHOT_REFUSED, Role, SnapshotMeta
 from tests.unit.raft.nodes import CHUNK_BYTES, Cluster
 
 

@@ -17,18 +17,18 @@ from qm.session import (
     SessionConfig,
     SessionState,
 )
-from qm.wire.ack import ORDER_QUEUE, FinalAck, OrderAck
 from qm.wire.guid import GUID_NULL, Guid
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.internal import ConnectionParameters, EstablishConnection, SessionAck
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.headers.transaction_header import TransactionHeader
+from qm.wire.headers.user_header import UserHeader
 from qm.wire.message_class import MessageClass
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.packet import Packet, parse_packet, write_packet
-from qm.wire.queue_name import DirectQueueFormatName, QueueName
-from qm.wire.session_header import SessionHeader
-from qm.wire.transaction_header import TransactionHeader
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage
+from qm.wire.packets.ack import ORDER_QUEUE, FinalAck, OrderAck
+from qm.wire.packets.internal import ConnectionParameters, EstablishConnection, SessionAck
+from qm.wire.packets.packet import Packet, parse_packet, write_packet
+from qm.wire.packets.user_message import UserMessage
+from qm.wire.structures.identifiers import TxSequenceId
+from qm.wire.structures.queue_name import DirectQueueFormatName, QueueName
 
 US: Guid = bytes(range(16))
 THEM: Guid = bytes(range(16, 32))

@@ -15,11 +15,11 @@ from qm.session import (
     SessionMisuse,
     SessionState,
 )
-from qm.session.receiving import ReceiveCursors
-from qm.session.sending import FalseAcknowledgement, SendWindow
+from qm.session.receive_cursors import ReceiveCursors
+from qm.session.send_window import FalseAcknowledgement, SendWindow
 from qm.wire.errors import ValueOutOfRange
-from qm.wire.packet import write_packet
-from qm.wire.session_header import SessionHeader
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.packets.packet import write_packet
 from tests.unit.session.builders import ack, message, messages, open_acceptor, open_initiator
 
 U16 = 0xFFFF

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from qm.session import KIND_EXPRESS, KIND_RECOVERABLE, KIND_TRANSACTIONAL, SessionState
-from qm.wire.ack import OrderAck
+from qm.wire.packets.ack import OrderAck
 from tests.unit.session.world import World
 
 KINDS = (KIND_EXPRESS, KIND_RECOVERABLE, KIND_TRANSACTIONAL)

@@ -8,9 +8,9 @@ import pytest
 
 from qm.session import CloseReason, EstablishReceived, SessionMisuse, SessionState
 from qm.session.states import INITIAL_STATE, TRANSITIONS, Role
-from qm.wire.internal import ConnectionParameters
-from qm.wire.packet import Packet, PacketKind, packet_kind, write_packet
-from qm.wire.session_header import SessionHeader
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.packets.internal import ConnectionParameters
+from qm.wire.packets.packet import Packet, PacketKind, packet_kind, write_packet
 from tests.unit.session.builders import (
     THEM,
     US,

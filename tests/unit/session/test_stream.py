@@ -24,9 +24,9 @@ from qm.session import (
 from qm.session.events import BLAME
 from qm.session.framing import Stream
 from qm.session.states import Role
-from qm.wire.packet import Packet, write_packet
-from qm.wire.queue_name import DirectQueueFormatName
-from qm.wire.session_header import SessionHeader
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.packets.packet import Packet, write_packet
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.unit.session.builders import (
     NOW,
     THEM,

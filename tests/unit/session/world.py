@@ -25,17 +25,17 @@ from qm.session import (
     SessionState,
 )
 from qm.session.outgoing import Numbers, own_packet
-from qm.wire.ack import ORDER_QUEUE, OrderAck
 from qm.wire.guid import Guid
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.internal import SessionAck
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.packet import parse_packet, write_packet
-from qm.wire.queue_name import DirectQueueFormatName
-from qm.wire.session_header import SessionHeader
-from qm.wire.transaction_header import TransactionHeader
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage, parse_user_message
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.headers.transaction_header import TransactionHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.ack import ORDER_QUEUE, OrderAck
+from qm.wire.packets.internal import SessionAck
+from qm.wire.packets.packet import parse_packet, write_packet
+from qm.wire.packets.user_message import UserMessage, parse_user_message
+from qm.wire.structures.identifiers import TxSequenceId
+from qm.wire.structures.queue_name import DirectQueueFormatName
 
 SEQUENCE = TxSequenceId(time_stamp=9, ordinal=1)
 DESTINATION = DirectQueueFormatName("OS:peer\\q")

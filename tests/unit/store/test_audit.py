@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from qm.model import commands
-from qm.model.attributes import encode_attribute
-from qm.model.commands import Command
-from qm.model.elements import DirectoryObjectType, QueueAccessType
-from qm.model.ledger import META_COUNTERS
 from qm.model.queries import list_outgoing_queues, outgoing_messages
-from qm.model.state import Table
+from qm.model.state.ledger import META_COUNTERS
+from qm.model.state.tables import Table
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import Command
+from qm.model.values.elements import DirectoryObjectType, QueueAccessType
 from qm.store.audit import MarkGone, prove
-from qm.store.chain import META_CHAIN
 from qm.store.digest import digest_bytes
+from qm.store.effects.chain import META_CHAIN
 from qm.wire.message_class import AcknowledgeFlags
-from qm.wire.queue_name import DirectQueueFormatName
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.unit.model.world import HOST, packet, request
 from tests.unit.store.test_store import Node, arrivals, setup_commands
 

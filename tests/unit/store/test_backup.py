@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qm.model import commands
+from qm.model.values import commands
 from qm.store.backup import (
     BACKUP_FORMAT,
     MANIFEST_FILE,

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from qm.model import commands as model
-from qm.model.columns import IntArray
-from qm.model.limits import APPLY_VERSION
+from qm.model.values import commands as model
+from qm.model.values.columns import IntArray
+from qm.model.values.limits import APPLY_VERSION
 from qm.pb import command_pb2
 from qm.store.codec import (
     UnknownCommand,

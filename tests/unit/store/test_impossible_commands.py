@@ -13,15 +13,16 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from qm.model import commands
-from qm.model.columns import IntArray
-from qm.model.commands import Command
 from qm.model.machine import Machine
 from qm.model.queries import View, list_queues, queue_statistics
-from qm.model.state import MemoryState
+from qm.model.state.tables import MemoryState
+from qm.model.values import commands
+from qm.model.values.columns import IntArray
+from qm.model.values.commands import Command
 from qm.store.codec import UnknownCommand, decode_entry, encode_command, encode_stamp
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.queue_name import (
+from qm.wire.packets.user_message import parse_user_message
+from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
     PrivateQueueFormatNameId,
@@ -29,7 +30,6 @@ from qm.wire.queue_name import (
     QueueHost,
     QueueName,
 )
-from qm.wire.user_message import parse_user_message
 from raft.batch import BatchBuilder
 from tests.unit.model.world import HOST, NOW_MS, NOW_S, PEER, packet
 from tests.unit.store.test_audit import RECEIVE, create

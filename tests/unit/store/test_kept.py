@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
-from qm.model import commands
-from qm.model.commands import Command
-from qm.model.effects import Applied, EffectKind, PositionEffects
-from qm.model.limits import APPLY_VERSION
-from qm.model.state import Table
-from qm.store.chain import CHAIN_START, META_CHAIN, chained, hash_of
+from qm.model.state.tables import Table
+from qm.model.values import commands
+from qm.model.values.commands import Command
+from qm.model.values.effects import Applied, EffectKind, PositionEffects
+from qm.model.values.limits import APPLY_VERSION
 from qm.store.codec import array_bytes, decode_entry
-from qm.store.kept import HEAD, INDEX_END, IS_BLAKE3, NAME, RUN, Exported
-from qm.store.kept_entry import KeptEntry, unpack_kept
+from qm.store.effects.chain import CHAIN_START, META_CHAIN, chained, hash_of
+from qm.store.effects.effects_log import HEAD, INDEX_END, IS_BLAKE3, NAME, RUN, Exported
+from qm.store.effects.effects_row import EffectsRow, unpack_kept
 from raft.types import Configuration, SnapshotMeta
 from tests.unit.model.world import packet, request
 from tests.unit.store.test_store import Node, arrivals, data, receive, setup_commands, workload
@@ -38,7 +38,7 @@ def node(tmp_path: Path) -> Node:
     return node
 
 
-def kept(node: Node, above: int = 0) -> list[KeptEntry]:
+def kept(node: Node, above: int = 0) -> list[EffectsRow]:
     rows = node.store.state.scan_committed(
         Table.EFFECTS, (above + 1).to_bytes(8, "big"), INDEX_END, 1000
     )
@@ -323,7 +323,7 @@ def test_received_messages_are_told_whether_their_keys_count_up_or_not(node: Nod
         assert_tells(row, applied.effects)
 
 
-def assert_tells(row: KeptEntry, effects: PositionEffects) -> None:
+def assert_tells(row: EffectsRow, effects: PositionEffects) -> None:
     assert row.count == len(effects.kinds)
     assert bytes(row.kinds) == bytes(effects.kinds)
     for column in COLUMNS:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from qm.model import commands
+from qm.model.values import commands
 from qm.store.audit import prove
 from qm.store.digest import digest_bytes
 from qm.store.replay import Replay

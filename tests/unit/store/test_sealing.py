@@ -7,7 +7,7 @@ import pytest
 
 from qm.store.reserve import DiskLevel, DiskReserve
 from qm.store.sealing import SealingError, key_from_command, key_from_file, seal, unseal
-from raft.disk import DiskDirectory
+from raft.log.disk import DiskDirectory
 
 KEY, NONCE = bytes(range(32)), bytes(12)
 

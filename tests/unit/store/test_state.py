@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qm.model.state import MemoryState, State, Table
+from qm.model.state.tables import MemoryState, State, Table
 from qm.store import rocks as rocks_module
 from qm.store.digest import MODULUS, row_hash
 from qm.store.rocks import RocksState, open_database

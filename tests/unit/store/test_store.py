@@ -10,27 +10,27 @@ from typing import Any
 import msgspec
 import pytest
 
-from qm.model import commands
-from qm.model.attributes import encode_attribute
-from qm.model.commands import Command, EdgeBatch, Facts, Stamp
-from qm.model.effects import Applied
-from qm.model.limits import APPLY_VERSION
-from qm.model.results import RequestResult, columns_of
-from qm.model.rows import POSITION_KEY
-from qm.model.state import Table
-from qm.store import blobs as blobs_module
-from qm.store import bodies as bodies_module
+from qm.model.state.tables import Table
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import Command, EdgeBatch, Facts, Stamp
+from qm.model.values.effects import Applied
+from qm.model.values.limits import APPLY_VERSION
+from qm.model.values.results import RequestResult, columns_of
+from qm.model.values.rows import POSITION_KEY
 from qm.store.audit import prove
-from qm.store.blobs import Blobs
-from qm.store.bodies import BodyDamaged, BodyPlace, BodyPlaces
-from qm.store.chain import hashed
+from qm.store.bodies import blobs as blobs_module
+from qm.store.bodies import body_places as bodies_module
+from qm.store.bodies.blobs import Blobs
+from qm.store.bodies.body_places import BodyDamaged, BodyPlace, BodyPlaces
 from qm.store.codec import encode_command, encode_stamp
+from qm.store.effects.chain import hashed
 from qm.store.rocks import RocksState
 from qm.store.snapshot import Manifest
 from qm.store.store import Diverged, Store
 from raft.batch import BatchBuilder
-from raft.disk import DiskDirectory
-from raft.log import Log, LogConfig
+from raft.log.disk import DiskDirectory
+from raft.log.log import Log, LogConfig
 from raft.replica import StartRefused
 from raft.types import Configuration, Entry, EntryKind, SnapshotMeta
 from tests.unit.model.world import (

@@ -7,8 +7,8 @@ from struct import pack
 import pytest
 
 from qm.wire.errors import ProtocolError, ValueOutOfRange
-from qm.wire.packet import Packet, parse_packet, write_packet
-from qm.wire.user_message import UserMessage
+from qm.wire.packets.packet import Packet, parse_packet, write_packet
+from qm.wire.packets.user_message import UserMessage
 from tests.decoder.decode import BadBytesError, Fields, decode
 from tests.decoder.spoken import flat, spoken
 

@@ -9,17 +9,23 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from qm.wire.ack import ORDER_QUEUE, FinalAck, OrderAck
-from qm.wire.base_header import BaseHeader
-from qm.wire.debug_header import DebugHeader
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.internal import ConnectionParameters, EstablishConnection, SessionAck
+from qm.wire.headers.base_header import BaseHeader
+from qm.wire.headers.debug_header import DebugHeader
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.multi_queue_format import DistributionQueueFormatName, MultiQueueFormatHeader
+from qm.wire.headers.security_header import ProviderInfo, SecurityHeader
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.headers.soap_header import SoapHeader
+from qm.wire.headers.transaction_header import TransactionHeader
+from qm.wire.headers.user_header import UserHeader
 from qm.wire.message_class import MessageClass
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.multi_queue_format import DistributionQueueFormatName, MultiQueueFormatHeader
-from qm.wire.packet import Packet
-from qm.wire.ping import Ping
-from qm.wire.queue_name import (
+from qm.wire.packets.ack import ORDER_QUEUE, FinalAck, OrderAck
+from qm.wire.packets.internal import ConnectionParameters, EstablishConnection, SessionAck
+from qm.wire.packets.packet import Packet
+from qm.wire.packets.ping import Ping
+from qm.wire.packets.user_message import UserMessage
+from qm.wire.structures.identifiers import TxSequenceId
+from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
     PrivateQueueFormatNameId,
@@ -27,12 +33,6 @@ from qm.wire.queue_name import (
     QueueHost,
     SameAsAdminQueue,
 )
-from qm.wire.security_header import ProviderInfo, SecurityHeader
-from qm.wire.session_header import SessionHeader
-from qm.wire.soap_header import SoapHeader
-from qm.wire.transaction_header import TransactionHeader
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage
 
 u8 = st.integers(0, 0xFF)
 u16 = st.integers(0, 0xFFFF)

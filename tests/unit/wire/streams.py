@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from qm.wire.errors import ProtocolError
-from qm.wire.framer import Framer
-from qm.wire.packet import Packet, parse_packet, write_packet
-from qm.wire.peek import Head, peek_head
+from qm.wire.packets.framer import Framer
+from qm.wire.packets.packet import Packet, parse_packet, write_packet
+from qm.wire.packets.peek import Head, peek_head
 
 
 def cut(stream: bytes, sizes: Iterable[int]) -> list[bytes]:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from qm.wire.errors import ProtocolError
-from qm.wire.packet import Packet, packet_kind, parse_packet, write_packet
+from qm.wire.packets.packet import Packet, packet_kind, parse_packet, write_packet
 from tests.fuzz.corpus import seeds
 from tests.fuzz.invariants import check_packet, check_ping, check_stream
 from tests.fuzz.wire import check_input

@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qm.wire.errors import ProtocolError
-from qm.wire.framer import Framer, frame_packet
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.packet import Packet, parse_packet, write_packet
-from qm.wire.peek import peek_head
-from qm.wire.queue_name import DirectQueueFormatName
-from qm.wire.session_header import SessionHeader
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.framer import Framer, frame_packet
+from qm.wire.packets.packet import Packet, parse_packet, write_packet
+from qm.wire.packets.peek import peek_head
+from qm.wire.packets.user_message import UserMessage
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.unit.wire import strategies
 from tests.unit.wire.streams import cut, error_text, read_stream
 

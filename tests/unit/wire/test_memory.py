@@ -9,8 +9,8 @@ from struct import pack
 import pytest
 
 from qm.wire.errors import ProtocolError
-from qm.wire.framer import Framer
-from qm.wire.packet import parse_packet
+from qm.wire.packets.framer import Framer
+from qm.wire.packets.packet import parse_packet
 from tests.unit.wire import raw
 
 LIMIT_BYTES = 0x40_0000

@@ -8,17 +8,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qm.wire.errors import ValueOutOfRange
-from qm.wire.identifiers import TxSequenceId
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.packet import parse_packet, write_packet
-from qm.wire.patch import (
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.headers.transaction_header import TransactionHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.packet import parse_packet, write_packet
+from qm.wire.packets.patch import (
     attach_session_header,
     detach_session_header,
     patch_message_id,
     patch_sent_time,
     patch_sequence,
 )
-from qm.wire.peek import (
+from qm.wire.packets.peek import (
     effective_priority,
     expiry_time,
     is_transactional,
@@ -27,17 +29,15 @@ from qm.wire.peek import (
     peek_transaction,
     transaction_header_offset,
 )
-from qm.wire.queue_name import (
+from qm.wire.packets.user_message import UserMessage
+from qm.wire.structures.identifiers import TxSequenceId
+from qm.wire.structures.queue_name import (
     DirectQueueFormatName,
     PrivateQueueFormatNameId,
     PublicQueueFormatName,
     QueueHost,
     QueueName,
 )
-from qm.wire.session_header import SessionHeader
-from qm.wire.transaction_header import TransactionHeader
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage
 from tests.unit.wire import raw, strategies
 
 relaxed = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])

@@ -2,9 +2,9 @@
 
 from hypothesis import given
 
-from qm.wire.message_properties import parse_message_properties_header
-from qm.wire.peek import peek_head, properties_offset
-from qm.wire.user_message import UserMessage, parse_user_message, write_user_message
+from qm.wire.headers.message_properties import parse_message_properties_header
+from qm.wire.packets.peek import peek_head, properties_offset
+from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
 from tests.unit.wire.strategies import user_messages
 
 

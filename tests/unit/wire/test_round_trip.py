@@ -9,28 +9,28 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qm.wire.base_header import parse_base_header, write_base_header
-from qm.wire.debug_header import parse_debug_header, write_debug_header
-from qm.wire.message_properties import (
+from qm.wire.headers.base_header import parse_base_header, write_base_header
+from qm.wire.headers.debug_header import parse_debug_header, write_debug_header
+from qm.wire.headers.message_properties import (
     parse_message_properties_header,
     write_message_properties_header,
 )
-from qm.wire.multi_queue_format import (
+from qm.wire.headers.multi_queue_format import (
     parse_multi_queue_format_header,
     write_multi_queue_format_header,
 )
-from qm.wire.packet import Packet, write_packet
-from qm.wire.ping import parse_ping, write_ping
-from qm.wire.security_header import (
+from qm.wire.headers.security_header import (
     parse_provider_info,
     parse_security_header,
     write_provider_info,
     write_security_header,
 )
-from qm.wire.session_header import parse_session_header, write_session_header
-from qm.wire.soap_header import parse_soap_header, write_soap_header
-from qm.wire.transaction_header import parse_transaction_header, write_transaction_header
-from qm.wire.user_header import parse_user_header, write_user_header
+from qm.wire.headers.session_header import parse_session_header, write_session_header
+from qm.wire.headers.soap_header import parse_soap_header, write_soap_header
+from qm.wire.headers.transaction_header import parse_transaction_header, write_transaction_header
+from qm.wire.headers.user_header import parse_user_header, write_user_header
+from qm.wire.packets.packet import Packet, write_packet
+from qm.wire.packets.ping import parse_ping, write_ping
 from tests.unit.wire import strategies
 from tests.unit.wire.streams import check_io
 

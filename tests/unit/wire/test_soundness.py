@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from qm.session.framing import message_run
 from qm.wire.errors import ProtocolError
-from qm.wire.message_properties import MessagePropertiesHeader
-from qm.wire.packet import write_packet
-from qm.wire.queue_name import DirectQueueFormatName
-from qm.wire.soundness import SHAPES_MAX, PacketJudge
-from qm.wire.user_header import UserHeader
-from qm.wire.user_message import UserMessage, parse_user_message
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.packets.packet import write_packet
+from qm.wire.packets.soundness import SHAPES_MAX, PacketJudge
+from qm.wire.packets.user_message import UserMessage, parse_user_message
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.unit.wire import strategies
 
 NEIGHBOUR = write_packet(

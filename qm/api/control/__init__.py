@@ -1,0 +1,3 @@
+"""The control plane: one service per module, registered together by `register`. May import every
+other part of `qm.api`, and what those import.
+"""

@@ -1,0 +1,143 @@
+"""MessageControl: messages of any queue, journal or dead-letter queue as operators see them."""
+
+import asyncio
+from typing import Final
+
+from qm.api.control.return_to_source import Returning
+from qm.api.convert.names import queue_id_of
+from qm.api.convert.properties import message_id, properties_of
+from qm.api.convert.reasons import reason_in_words
+from qm.api.data.batches import BATCH_BYTES_MAX, Bodies
+from qm.api.gate.calls import Context, caller
+from qm.api.gate.errors import InvalidArgument, MsmqError
+from qm.api.gate.pages import number_after, page_size, token_of
+from qm.cluster.cluster import Cluster
+from qm.model.queries import PositionInfo, browse, count_classes, position
+from qm.model.values.elements import LockKind
+from qm.model.values.rows import PositionState
+from qm.pb import control_pb2 as pb
+from qm.pb import control_pb2_grpc, data_pb2
+from qm.wire.codes import ErrorCode
+
+COUNTED_STEPS_MAX: Final = 256
+"""Looks of a count at a queue: about a million messages."""
+_STATES: Final = dict(zip(PositionState, pb.PositionState.values(), strict=True))
+
+
+class MessageControl(control_pb2_grpc.MessageControlServicer):
+    """Implements `quorate.control.v1.MessageControl`."""
+
+    def __init__(self, cluster: Cluster, bodies: Bodies, returning: Returning) -> None:
+        self._cluster = cluster
+        self._bodies = bodies
+        self._returning = returning
+
+    async def _queue_id(self, name: pb.QueueName) -> int:
+        await self._cluster.read_barrier()
+        return queue_id_of(self._cluster.view, name)
+
+    async def Browse(self, request: pb.BrowseRequest, context: Context) -> pb.BrowseReply:
+        """See control.proto."""
+        size, after = page_size(request.page_size), number_after(request.page_token)
+        queue_id = await self._queue_id(request.queue)
+        page = browse(
+            self._cluster.view,
+            queue_id,
+            after=after,
+            limit=size,
+            is_backward=request.is_backward,
+            with_hidden=request.with_hidden,
+        )
+        classes = frozenset(request.reason_classes)
+        shown: list[pb.BrowsedMessage] = []
+        following, size_bytes = page.next, 0
+        for place, found in enumerate(page.items):
+            if classes and found.message_class not in classes:
+                continue
+            size_bytes += found.body_length
+            if shown and size_bytes > BATCH_BYTES_MAX:
+                following = page.items[place - 1].lookup_identifier
+                break
+            shown.append(self._shown(found, request.view))
+        return pb.BrowseReply(messages=shown, page_token=token_of(following))
+
+    async def GetMessage(
+        self, request: pb.GetMessageRequest, context: Context
+    ) -> pb.BrowsedMessage:
+        """See control.proto."""
+        queue_id = await self._queue_id(request.queue)
+        found = position(self._cluster.view, queue_id, request.lookup_identifier)
+        if found is None:
+            raise MsmqError(
+                ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, "no message has this lookup identifier"
+            )
+        return self._shown(found, request.view)
+
+    async def CountClasses(
+        self, request: pb.CountClassesRequest, context: Context
+    ) -> pb.CountClassesReply:
+        """See control.proto."""
+        queue_id = await self._queue_id(request.queue)
+        totals: dict[int, int] = {}
+        after = -1
+        for _ in range(COUNTED_STEPS_MAX):
+            counted = count_classes(self._cluster.view, queue_id, after=after)
+            for message_class, count in counted.counts.items():
+                totals[message_class] = totals.get(message_class, 0) + count
+            if counted.next is None:
+                break
+            after = counted.next
+            await asyncio.sleep(0)
+        reply = pb.CountClassesReply(is_partial=counted.next is not None)
+        for message_class, count in sorted(totals.items()):
+            reply.counts.add(
+                message_class=message_class, reason=reason_in_words(message_class), count=count
+            )
+        return reply
+
+    async def ReturnToSource(
+        self, request: pb.ReturnToSourceRequest, context: Context
+    ) -> pb.ReturnToSourceReply:
+        """See control.proto."""
+        return await self._returning.give_back(request, caller())
+
+    def _shown(self, found: PositionInfo, view: int) -> pb.BrowsedMessage:
+        shown = pb.BrowsedMessage(
+            queue_id=found.queue_id,
+            lookup_identifier=found.lookup_identifier,
+            state=_STATES[found.state],
+            lock_owner=_owner(found),
+            size_bytes=found.size_bytes,
+            priority=found.priority,
+            deadline_ms=found.deadline_ms,
+            reason_class=found.message_class,
+            reason=reason_in_words(found.message_class),
+            message_id=message_id(found.source_queue_manager, found.message_ordinal),
+            arrived_time_s=found.arrival_time,
+        )
+        packet = self._bodies.of_position(found)
+        if view in (data_pb2.PACKETS, data_pb2.PACKETS_AND_PROPERTIES):
+            shown.packet = packet
+        if view not in data_pb2.View.values():
+            raise InvalidArgument("view", f"{view} is none of them")
+        if view != data_pb2.PACKETS:
+            shown.properties.CopyFrom(
+                properties_of(
+                    packet,
+                    found.lookup_identifier,
+                    found.arrival_time,
+                    with_body=view != data_pb2.PROPERTIES_WITHOUT_BODY,
+                )
+            )
+        return shown
+
+
+def _owner(found: PositionInfo) -> str:
+    """Return who holds a lock, in words."""
+    if found.lock_kind is None:
+        return ""
+    if found.lock_kind is LockKind.REMOTE_READ:
+        return found.lock_owner.decode("utf-8", "replace")
+    if found.lock_kind is LockKind.FINAL_ACK:
+        return "awaits its final acknowledgement"
+    return f"transaction {found.lock_owner.hex()}"

@@ -1,0 +1,105 @@
+"""NodeControl: this node's events, log level, diagnostics and backups."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Final
+
+from qm.api.gate.calls import Context
+from qm.api.gate.errors import InvalidArgument, Unsupported
+from qm.api.gate.events import EventLog
+from qm.api.gate.operations import NotOffered, Operations
+from qm.cluster.cluster import Cluster
+from qm.pb import control_pb2 as pb
+from qm.pb import control_pb2_grpc
+from qm.store.backup import BackupHead
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+EXPIRY_MAX_S: Final = 7 * 24 * 3600
+
+
+class NodeControl(control_pb2_grpc.NodeControlServicer):
+    """Implements `quorate.control.v1.NodeControl`."""
+
+    def __init__(self, cluster: Cluster, operations: Operations, events: EventLog) -> None:
+        self._cluster = cluster
+        self._operations = operations
+        self._events = events
+
+    async def StreamEvents(
+        self, request: pb.StreamEventsRequest, context: Context
+    ) -> AsyncIterator[pb.Event]:
+        """See control.proto."""
+        kinds = frozenset(request.kinds)
+        async for event in self._events.read(request.after, follow=request.follow):
+            if not kinds or event.kind in kinds:
+                yield pb.Event(
+                    number=event.number,
+                    time_ms=event.time_ms,
+                    node=self._cluster.node,
+                    kind=event.kind,
+                    name=event.name,
+                    principal=event.principal,
+                    text=event.text,
+                    details=event.details,
+                )
+
+    async def SetLogLevel(
+        self, request: pb.SetLogLevelRequest, context: Context
+    ) -> pb.SetLogLevelReply:
+        """See control.proto."""
+        if request.level not in LEVELS:
+            raise InvalidArgument("level", f"{request.level[:32]!r}; one of {', '.join(LEVELS)}")
+        if request.expires_after_s > EXPIRY_MAX_S:
+            raise InvalidArgument("expires_after_s", f"at most {EXPIRY_MAX_S}, or 0")
+        previous = self._operations.set_log_level(
+            request.level, request.logger, request.expires_after_s
+        )
+        return pb.SetLogLevelReply(previous_level=previous)
+
+    async def GetDiagnostics(
+        self, request: pb.GetDiagnosticsRequest, context: Context
+    ) -> pb.Diagnostics:
+        """See control.proto."""
+        found = await self._operations.diagnostics()
+        return pb.Diagnostics(
+            node=self._cluster.node,
+            version=self._operations.version,
+            platform=found.platform,
+            configuration=found.configuration,
+            metrics=found.metrics,
+            log_lines=found.log_lines,
+            started_ms=found.started_ms,
+            memory_bytes=found.memory_bytes,
+            threads=found.threads,
+            open_files=found.open_files,
+        )
+
+    async def CreateBackup(
+        self, request: pb.CreateBackupRequest, context: Context
+    ) -> AsyncIterator[pb.BackupChunk]:
+        """See control.proto."""
+        is_first = True
+        try:
+            async with aclosing(self._operations.backup()) as parts:
+                async for part in parts:
+                    chunk = pb.BackupChunk(data=part.data)
+                    if is_first:
+                        chunk.total_bytes = part.total_bytes
+                        chunk.head.CopyFrom(_head(part.head))
+                        is_first = False
+                    yield chunk
+        except NotOffered as error:
+            raise Unsupported(str(error)) from None
+
+
+def _head(head: BackupHead) -> pb.BackupHead:
+    return pb.BackupHead(
+        cluster=bytes.fromhex(head.cluster),
+        index=head.index,
+        term=head.term,
+        digest=bytes.fromhex(head.digest),
+        state_version=head.state_version,
+        created_ms=head.created_ms,
+        source=head.source,
+        build=head.build,
+    )

@@ -1,0 +1,422 @@
+"""QueueControl: the queue manager, queues, their attributes and access lists."""
+
+from collections.abc import Callable
+from enum import IntFlag
+from fnmatch import fnmatch
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from qm.api.convert.acl import (
+    changed_descriptor,
+    check_manager_list,
+    default_descriptor,
+    names_of,
+    shown_acl,
+    sids_to_change,
+)
+from qm.api.convert.names import queue_id_of
+from qm.api.convert.outcomes import number_of
+from qm.api.convert.values import encode_values, shown_value
+from qm.api.gate.calls import Context, caller
+from qm.api.gate.errors import InvalidArgument, MsmqError, NotPermitted, check
+from qm.api.gate.identity import Principal, Role
+from qm.api.gate.pages import number_after, page_size, token_of
+from qm.api.propose.control_once import UNNUMBERED, Decider, made_identifier
+from qm.cluster.cluster import Cluster
+from qm.model.queries import (
+    QueueInfo,
+    View,
+    find_by_path,
+    format_name_of_queue,
+    list_clients,
+    list_opens,
+    list_queues,
+    queue_manager,
+    queue_properties,
+    queue_statistics,
+)
+from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
+from qm.model.state.ledger import QueueInHand
+from qm.model.values.attributes import (
+    QUEUE_ATTRIBUTES,
+    QUEUE_MANAGER_ATTRIBUTES,
+    decode_attributes,
+    encode_attribute,
+)
+from qm.model.values.commands import (
+    Command,
+    CreateQueue,
+    DeleteQueue,
+    PurgeQueue,
+    SetQueue,
+    SetQueueManager,
+)
+from qm.model.values.elements import QueueKind
+from qm.model.values.records import Queue, QueueManager
+from qm.names.errors import QueueNameError
+from qm.names.path_name import parse_path_name
+from qm.pb import control_pb2 as pb
+from qm.pb import control_pb2_grpc
+from qm.wire.access_mask import MachineAccess, QueueAccess
+from qm.wire.codes import ErrorCode
+
+PATTERN_MAX_CHARS: Final = 256
+PRINCIPALS_SHOWN_MAX: Final = 1_000
+OPENS_COUNTED_MAX: Final = 1_000
+_SECRET: Final = frozenset({"sealed_private_keys"})
+_INTERNAL: Final = frozenset({"outgoing_key", "queue_id", "kind", "is_deleting"})
+_SECURITY: Final = "security"
+_READERS_OF_ALL: Final = frozenset({Role.ADMIN, Role.OPERATOR})
+
+
+_SetRequest: TypeAlias = pb.SetQueueManagerRequest | pb.SetQueueRequest | pb.SetAclRequest
+
+
+class QueueControl(control_pb2_grpc.QueueControlServicer):
+    """Implements `quorate.control.v1.QueueControl`."""
+
+    def __init__(self, cluster: Cluster, decider: Decider) -> None:
+        self._cluster = cluster
+        self._decider = decider
+
+    @property
+    def _view(self) -> View:
+        return self._cluster.view
+
+    # The queue manager -------------------------------------------------------------------
+
+    async def GetQueueManager(
+        self, request: pb.GetQueueManagerRequest, context: Context
+    ) -> pb.QueueManager:
+        """See control.proto."""
+        await self._cluster.read_barrier()
+        found = queue_manager(self._view)
+        if found is None:
+            raise MsmqError(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
+        record, counters = found.attributes, found.counters
+        return pb.QueueManager(
+            identifier=record.identifier,
+            computer_name=record.computer_name,
+            qualified_computer_name=record.qualified_computer_name,
+            attributes=_shown(record),
+            settable=sorted(QUEUE_MANAGER_ATTRIBUTES),
+            version=record.version,
+            total_bytes=counters.total_bytes,
+            journal_bytes=counters.journal_bytes,
+            queue_count=counters.queue_count,
+        )
+
+    async def SetQueueManager(
+        self, request: pb.SetQueueManagerRequest, context: Context
+    ) -> pb.SetReply:
+        """See control.proto."""
+        changes = encode_values(QUEUE_MANAGER_ATTRIBUTES, request.changes, "changes")
+        return await self._set_manager(request, lambda: changes)
+
+    async def _set_manager(
+        self, request: _SetRequest, make_changes: Callable[[], dict[str, bytes]]
+    ) -> pb.SetReply:
+        def make() -> Command:
+            changes, sids, manager = make_changes(), caller().sids, self._manager_record()
+            values, refusal = decode_attributes(QUEUE_MANAGER_ATTRIBUTES, changes, is_change=True)
+            if not refusal and _SECURITY in values:
+                check_manager_list(manager, values[_SECURITY])
+            if changes.keys() == {_SECURITY}:
+                sids = sids_to_change(caller(), manager.security)
+            return SetQueueManager(UNNUMBERED, changes, sids, _version(request))
+
+        outcome = await self._decider.once(request, make)
+        check(outcome.status)
+        return pb.SetReply(version=number_of(outcome) or self._manager_record().version)
+
+    def _manager_record(self) -> QueueManager:
+        manager = self._view.ledger.manager
+        if manager is None:
+            raise MsmqError(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
+        return manager
+
+    # Queues ------------------------------------------------------------------------------
+
+    async def CreateQueue(self, request: pb.CreateQueueRequest, context: Context) -> pb.Queue:
+        """See control.proto."""
+        try:
+            parse_path_name(request.path_name)
+        except QueueNameError as error:
+            raise InvalidArgument("path_name", error.reason) from None
+        who = caller()
+        attributes = encode_values(QUEUE_ATTRIBUTES, request.attributes, "attributes")
+        security = request.security_descriptor
+        if not security and _SECURITY not in attributes:
+            security = default_descriptor(who)
+        command = CreateQueue(
+            UNNUMBERED,
+            made_identifier(f"queue {request.path_name}"),
+            made_identifier(f"journal {request.path_name}"),
+            request.path_name,
+            attributes,
+            security,
+            who.sids,
+        )
+        outcome = await self._decider.once(request, lambda: command)
+        if outcome.status == ErrorCode.MQ_ERROR_QUEUE_EXISTS and request.if_not_exists:
+            return self._existing(request.path_name, attributes)
+        check(outcome.status)
+        return self._shown_queue(self._id_at(request.path_name))
+
+    def _id_at(self, path_name: str) -> int:
+        found = find_by_path(self._view, path_name)
+        check(found.status)
+        return found.queue_id
+
+    def _existing(self, path_name: str, wanted: dict[str, bytes]) -> pb.Queue:
+        """Return the queue that is there, if it is as wanted."""
+        queue_id = self._id_at(path_name)
+        queue = self._view.ledger.queue(queue_id)
+        assert queue is not None, "a name without its queue"
+        if not _has(queue.record, QUEUE_ATTRIBUTES, wanted):
+            raise MsmqError(
+                ErrorCode.MQ_ERROR_QUEUE_EXISTS, "the queue exists with other attributes"
+            )
+        return self._shown_queue(queue_id)
+
+    async def ListQueues(
+        self, request: pb.ListQueuesRequest, context: Context
+    ) -> pb.ListQueuesReply:
+        """See control.proto."""
+        if len(request.pattern) > PATTERN_MAX_CHARS:
+            raise InvalidArgument("pattern", f"at most {PATTERN_MAX_CHARS} characters")
+        size = page_size(request.page_size)
+        after = number_after(request.page_token)
+        kinds = _kinds(request)
+        await self._cluster.read_barrier()
+        page = list_queues(self._view, after=after or 0, limit=size, kinds=kinds)
+        pattern = request.pattern.lower()
+        shown = [
+            _listed(one, format_name_of_queue(self._view, one.queue_id))
+            for one in page.items
+            if (not pattern or fnmatch(one.pathname.lower(), pattern))
+            and self._may_see(one.queue_id, caller())
+        ]
+        return pb.ListQueuesReply(queues=shown, page_token=token_of(page.next))
+
+    async def GetQueue(self, request: pb.GetQueueRequest, context: Context) -> pb.Queue:
+        """See control.proto."""
+        queue_id = await self._readable(request.queue, QueueAccess.GET_QUEUE_PROPERTIES)
+        return self._shown_queue(queue_id)
+
+    async def SetQueue(self, request: pb.SetQueueRequest, context: Context) -> pb.SetReply:
+        """See control.proto."""
+        changes = encode_values(QUEUE_ATTRIBUTES, request.changes, "changes")
+        return await self._set_queue(request, lambda _: changes)
+
+    async def _set_queue(
+        self,
+        request: pb.SetQueueRequest | pb.SetAclRequest,
+        make_changes: Callable[[Queue], dict[str, bytes]],
+    ) -> pb.SetReply:
+        def make() -> Command:
+            queue = self._queue(queue_id_of(self._view, request.queue)).record
+            changes, sids = make_changes(queue), caller().sids
+            if changes.keys() == {_SECURITY}:
+                sids = sids_to_change(caller(), queue.security)
+            return SetQueue(UNNUMBERED, queue.queue_id, changes, sids, _version(request))
+
+        outcome = await self._decider.once(request, make)
+        check(outcome.status)
+        if version := number_of(outcome):
+            return pb.SetReply(version=version)
+        queue = self._queue(queue_id_of(self._view, request.queue))
+        return pb.SetReply(version=queue.record.version)
+
+    async def DeleteQueue(
+        self, request: pb.DeleteQueueRequest, context: Context
+    ) -> pb.DeleteQueueReply:
+        """See control.proto."""
+        count = 0
+
+        def make() -> Command:
+            nonlocal count
+            queue_id = queue_id_of(self._view, request.queue)
+            count = self._queue(queue_id).count()
+            return DeleteQueue(UNNUMBERED, queue_id, caller().sids)
+
+        outcome = await self._decider.once(request, make)
+        check(outcome.status)
+        return pb.DeleteQueueReply(message_count=count)
+
+    async def PurgeQueue(
+        self, request: pb.PurgeQueueRequest, context: Context
+    ) -> pb.PurgeQueueReply:
+        """See control.proto."""
+        if request.dry_run:
+            await self._cluster.read_barrier()
+            queue = self._queue(queue_id_of(self._view, request.queue))
+            return pb.PurgeQueueReply(message_count=queue.count() - sum(queue.locked))
+
+        def make() -> Command:
+            queue_id = queue_id_of(self._view, request.queue)
+            return PurgeQueue(UNNUMBERED, queue_id, caller().sids)
+
+        outcome = await self._decider.once(request, make)
+        check(outcome.status)
+        return pb.PurgeQueueReply(message_count=number_of(outcome))
+
+    # Access lists ------------------------------------------------------------------------
+
+    async def GetAcl(self, request: pb.GetAclRequest, context: Context) -> pb.Acl:
+        """See control.proto."""
+        if not request.HasField("queue"):
+            await self._cluster.read_barrier()
+            manager = self._manager_record()
+            who = caller()
+            if who.role not in _READERS_OF_ALL and not is_granted_on_manager(
+                manager, who.sids, MachineAccess.GET_MACHINE_PERMISSIONS
+            ):
+                raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED)
+            return self._acl(manager.security, manager.version, MachineAccess)
+        queue_id = await self._readable(request.queue, QueueAccess.GET_QUEUE_PERMISSIONS)
+        record = self._queue(queue_id).record
+        return self._acl(record.security, record.version, QueueAccess)
+
+    def _acl(self, security: bytes, version: int, access: type[IntFlag]) -> pb.Acl:
+        clients = list_clients(self._view, limit=PRINCIPALS_SHOWN_MAX).items
+        names = names_of({client.principal for client in clients} | {caller().name})
+        return shown_acl(security, version, access, names)
+
+    async def SetAcl(self, request: pb.SetAclRequest, context: Context) -> pb.SetReply:
+        """See control.proto."""
+
+        def changed(security: bytes, access: type[IntFlag]) -> dict[str, bytes]:
+            new = changed_descriptor(security, request.entries, request.owner, access)
+            return {_SECURITY: encode_attribute(new)}
+
+        if request.HasField("queue"):
+            return await self._set_queue(
+                request, lambda queue: changed(queue.security, QueueAccess)
+            )
+        if caller().role is not Role.ADMIN:
+            raise NotPermitted("the queue manager's access list is for admins to change")
+        return await self._set_manager(
+            request, lambda: changed(self._manager_record().security, MachineAccess)
+        )
+
+    # What callers see --------------------------------------------------------------------
+
+    def _queue(self, queue_id: int) -> QueueInHand:
+        queue = self._view.ledger.queue(queue_id)
+        if queue is None:
+            raise MsmqError(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
+        return queue
+
+    async def _readable(self, name: pb.QueueName, access: QueueAccess) -> int:
+        """Return the queue_id of a queue that the caller may look at."""
+        await self._cluster.read_barrier()
+        queue_id = queue_id_of(self._view, name)
+        if not self._may_see(queue_id, caller(), access):
+            raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED)
+        return queue_id
+
+    def _may_see(
+        self, queue_id: int, who: Principal, access: QueueAccess = QueueAccess.GET_QUEUE_PROPERTIES
+    ) -> bool:
+        if who.role in _READERS_OF_ALL:
+            return True
+        queue = self._queue(queue_id)
+        if queue.record.parent_queue:
+            queue = self._queue(queue.record.parent_queue)
+        return is_granted_on_queue(queue, who.sids, access)
+
+    def _shown_queue(self, queue_id: int) -> pb.Queue:
+        found = queue_properties(self._view, queue_id)
+        statistics = queue_statistics(self._view, queue_id)
+        if found is None or statistics is None:
+            raise MsmqError(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
+        record = found.attributes
+        opens = list_opens(self._view, queue_id=queue_id, limit=OPENS_COUNTED_MAX)
+        shown = pb.QueueStatistics(
+            locked_count=statistics.locked_count,
+            hidden_count=statistics.hidden_count,
+            count_by_priority=statistics.count_by_priority,
+            subqueue_bytes=statistics.subqueue_bytes,
+            quota_used_bytes=statistics.quota_used_bytes,
+            quota_bytes=statistics.quota_bytes,
+            arrival_count=statistics.arrival_count,
+            removal_count=statistics.removal_count,
+            oldest_arrival_time_s=statistics.oldest_arrival_time,
+            open_count=len(opens.items),
+        )
+        return pb.Queue(
+            queue_id=queue_id,
+            identifier=record.identifier,
+            kind=_KINDS[record.kind],
+            type=_TYPES[record.queue_type],
+            path_name=record.pathname,
+            format_name=found.format_name,
+            label=record.label,
+            is_transactional=record.transactional,
+            is_journaling=record.journaling,
+            is_deleting=record.is_deleting,
+            parent_queue_id=record.parent_queue,
+            message_count=statistics.message_count,
+            total_bytes=statistics.total_bytes,
+            attributes=_shown(record),
+            statistics=shown,
+            subqueue_ids=found.subqueues,
+            journal_queue_id=record.journal_queue,
+            is_active=found.is_active,
+            version=record.version,
+        )
+
+
+_KINDS: Final = dict(zip(QueueKind, pb.QueueKind.values(), strict=True))
+_TYPES: Final = pb.QueueType.values()
+
+
+def _kinds(request: pb.ListQueuesRequest) -> frozenset[QueueKind]:
+    try:
+        wanted = frozenset(QueueKind(int(kind)) for kind in request.kinds)
+    except ValueError as error:
+        raise InvalidArgument("kinds", str(error)) from None
+    return wanted or frozenset({QueueKind.APPLICATION})
+
+
+def _listed(info: QueueInfo, format_name: str) -> pb.Queue:
+    return pb.Queue(
+        queue_id=info.queue_id,
+        identifier=info.identifier,
+        kind=_KINDS[info.kind],
+        type=_TYPES[info.queue_type],
+        path_name=info.pathname,
+        format_name=format_name,
+        label=info.label,
+        is_transactional=info.transactional,
+        is_journaling=info.journaling,
+        is_deleting=info.is_deleting,
+        parent_queue_id=info.parent_queue,
+        message_count=info.message_count,
+        total_bytes=info.total_bytes,
+    )
+
+
+def _shown(record: Queue | QueueManager) -> dict[str, pb.Value]:
+    """Return a record's attributes by name, none of them secret."""
+    hidden = _SECRET | _INTERNAL
+    return {
+        name: shown_value(value)
+        for name, value in msgspec.structs.asdict(record).items()
+        if name not in hidden
+    }
+
+
+def _has(record: Queue | QueueManager, known: Any, wanted: dict[str, bytes]) -> bool:
+    """Whether a record's attributes have these values already."""
+    return all(
+        encode_attribute(getattr(record, name)) == value
+        for name, value in wanted.items()
+        if name in known
+    )
+
+
+def _version(request: _SetRequest) -> int | None:
+    return request.if_version if request.HasField("if_version") else None

@@ -1,0 +1,51 @@
+"""The control plane's services, made and registered together."""
+
+import grpc.aio
+
+from qm.api.control.clients import ClientControl
+from qm.api.control.cluster import ClusterControl
+from qm.api.control.definitions import DefinitionControl
+from qm.api.control.messages import MessageControl
+from qm.api.control.node import NodeControl
+from qm.api.control.outgoing import OutgoingControl
+from qm.api.control.queues import QueueControl
+from qm.api.control.return_to_source import Returning
+from qm.api.data.service import Data
+from qm.api.gate.events import EventLog
+from qm.api.gate.operations import Operations
+from qm.api.propose.control_once import Decider
+from qm.cluster.cluster import Cluster
+from qm.cluster.membership import Membership
+from qm.pb import control_pb2_grpc as stubs
+
+
+class Control:
+    """See the module."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        membership: Membership,
+        operations: Operations,
+        events: EventLog,
+        data: Data,
+    ) -> None:
+        decider = Decider(cluster, data.proposer)
+        returning = Returning(cluster, data.proposer, decider, data.bodies)
+        self._cluster = ClusterControl(cluster, membership, operations, decider)
+        self._queues = QueueControl(cluster, decider)
+        self._outgoing = OutgoingControl(cluster, operations, decider)
+        self._messages = MessageControl(cluster, data.bodies, returning)
+        self._clients = ClientControl(cluster, decider)
+        self._definitions = DefinitionControl(cluster, self._queues)
+        self._node = NodeControl(cluster, operations, events)
+
+    def register(self, server: grpc.aio.Server) -> None:
+        """Offer every service on a server."""
+        stubs.add_ClusterControlServicer_to_server(self._cluster, server)
+        stubs.add_QueueControlServicer_to_server(self._queues, server)
+        stubs.add_OutgoingControlServicer_to_server(self._outgoing, server)
+        stubs.add_MessageControlServicer_to_server(self._messages, server)
+        stubs.add_ClientControlServicer_to_server(self._clients, server)
+        stubs.add_DefinitionControlServicer_to_server(self._definitions, server)
+        stubs.add_NodeControlServicer_to_server(self._node, server)

@@ -1,0 +1,233 @@
+"""Security descriptors for people: principals and rights in words, and back.
+
+A SID that was made from a principal's name (`qm.api.gate.identity`) cannot be read back; a name is
+shown for well-known SIDs and for principals that the cluster has met as clients.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntFlag
+from typing import Final
+
+import msgspec
+
+from qm.api.gate.errors import InvalidArgument
+from qm.api.gate.identity import (
+    ADMINISTRATORS,
+    OPERATORS,
+    PRINCIPAL_MAX_CHARS,
+    Principal,
+    Role,
+    principal_sid,
+)
+from qm.model.state.granting import is_granted_on_manager
+from qm.model.values.records import QueueManager
+from qm.pb import control_pb2
+from qm.security.access import default_queue_descriptor
+from qm.security.descriptor import (
+    ACE_ALLOWED,
+    ACE_DENIED,
+    Ace,
+    Acl,
+    SecurityDescriptor,
+    parse_descriptor,
+    write_descriptor,
+)
+from qm.security.sid import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, Sid, sid_from_text, sid_text
+from qm.wire.access_mask import MachineAccess, QueueAccess
+from qm.wire.errors import ValueOutOfRange
+
+ENTRIES_MAX: Final = 1_024
+WELL_KNOWN: Final[Mapping[str, Sid]] = {
+    "Everyone": EVERYONE,
+    "Anonymous": ANONYMOUS,
+    "Authenticated Users": AUTHENTICATED_USERS,
+    "Administrators": ADMINISTRATORS,
+    "Operators": OPERATORS,
+}
+_BY_FOLDED_NAME: Final = {name.lower(): sid for name, sid in WELL_KNOWN.items()}
+_BITS: Final = re.compile(r"0x[0-9a-f]{1,8}")
+"""How bits without a word are written among rights."""
+_KINDS: Final = {control_pb2.ALLOW: ACE_ALLOWED, control_pb2.DENY: ACE_DENIED}
+
+
+def default_descriptor(who: Principal) -> bytes:
+    """Return the descriptor of a queue whose creator gave none ([MS-MQDMPR] 3.1.7.1.3.1).
+
+    Everyone, anonymous peers included, may send and see the queue; its creator and administrators
+    may do everything. Without authentication there is nobody to tell apart, and no restriction.
+    """
+    if not who.is_authenticated:
+        return b""
+    descriptor = default_queue_descriptor(
+        who.sids[0], is_domain_user=True, is_reachable_by_srmp=True
+    )
+    assert descriptor.dacl is not None, "a default descriptor has a list"
+    entries = (
+        *descriptor.dacl.entries,
+        Ace(ACE_ALLOWED, 0, int(QueueAccess.QUEUE_GENERIC_ALL), ADMINISTRATORS),
+    )
+    return write_descriptor(msgspec.structs.replace(descriptor, dacl=Acl(entries)))
+
+
+def manager_descriptor() -> bytes:
+    """Return the queue manager's descriptor at a cluster's birth.
+
+    Whoever has a certificate may create queues; dead letters and journals are for operators and
+    admins, settings for admins.
+    """
+    operators = (
+        MachineAccess.RECEIVE_DEADLETTER_MESSAGE
+        | MachineAccess.RECEIVE_JOURNAL_QUEUE_MESSAGE
+        | MachineAccess.SET_MACHINE_PROPERTIES  # pausing an outgoing queue asks for it
+    )
+    grants = (
+        (EVERYONE, MachineAccess.MACHINE_WORLD_RIGHTS),
+        (AUTHENTICATED_USERS, MachineAccess.CREATE_QUEUE),
+        (OPERATORS, operators),
+        (ADMINISTRATORS, MachineAccess.MACHINE_GENERIC_ALL),
+    )
+    entries = tuple(Ace(ACE_ALLOWED, 0, int(mask), sid) for sid, mask in grants)
+    return write_descriptor(SecurityDescriptor(owner=ADMINISTRATORS, dacl=Acl(entries)))
+
+
+def sids_to_change(who: Principal, security: bytes) -> tuple[Sid, ...]:
+    """Return the SIDs by which a caller changes an access list: admins do so in the owner's place,
+    as who may take ownership.
+    """
+    owner = parse_descriptor(security).owner if security else None
+    if who.role is not Role.ADMIN or owner is None:
+        return who.sids
+    return (*who.sids, owner)
+
+
+def check_manager_list(manager: QueueManager, security: bytes) -> None:
+    """See that the queue manager's new list can be changed again. Raises InvalidArgument."""
+    needed = MachineAccess.SET_MACHINE_PROPERTIES | MachineAccess.CHANGE_MACHINE_PERMISSIONS
+    changed = msgspec.structs.replace(manager, security=security)
+    if not is_granted_on_manager(changed, (ADMINISTRATORS,), needed):
+        rights = ", ".join(rights_of(int(needed), MachineAccess))
+        raise InvalidArgument(
+            "entries", f"nobody could ever change this list again: leave Administrators {rights}"
+        )
+
+
+def sid_of(name: str, field: str) -> Sid:
+    """Return the SID of a principal or of a well-known name. Raises InvalidArgument."""
+    if not 1 <= len(name) <= PRINCIPAL_MAX_CHARS:
+        raise InvalidArgument(
+            field, f"a principal's name has 1 to {PRINCIPAL_MAX_CHARS} characters"
+        )
+    return _BY_FOLDED_NAME.get(name.lower()) or principal_sid(name)
+
+
+def names_of(principals: Iterable[str]) -> dict[Sid, str]:
+    """Return the names that SIDs are shown by."""
+    return {principal_sid(name): name for name in principals} | {
+        sid: name for name, sid in WELL_KNOWN.items()
+    }
+
+
+def rights_of(mask: int, access: type[IntFlag]) -> list[str]:
+    """Return a mask in words: the widest composite first, then what is left bit by bit."""
+    rights = []
+    members = sorted(access.__members__.items(), key=lambda one: -int(one[1]).bit_count())
+    for name, value in members:
+        if value and mask & value == value:
+            rights.append(name.lower())
+            mask &= ~value
+    return [*rights, hex(mask)] if mask else rights
+
+
+def mask_of(rights: Sequence[str], access: type[IntFlag], field: str) -> int:
+    """Return rights in words as a mask. Raises InvalidArgument."""
+    mask = 0
+    for right in rights:
+        if _BITS.fullmatch(right):
+            mask |= int(right, 16)
+            continue
+        member = access.__members__.get(right.upper())
+        if member is None:
+            known = ", ".join(name.lower() for name in access.__members__)
+            raise InvalidArgument(field, f"{right[:64]!r} is no right; those are {known}")
+        mask |= int(member)
+    return mask
+
+
+def shown_acl(
+    security: bytes, version: int, access: type[IntFlag], names: Mapping[Sid, str]
+) -> control_pb2.Acl:
+    """Return a descriptor for a caller. None at all restricts nobody: Everyone may do all."""
+    shown = control_pb2.Acl(security_descriptor=security, version=version)
+    descriptor = parse_descriptor(security) if security else SecurityDescriptor()
+    if descriptor.owner is not None:
+        shown.owner_sid = sid_text(descriptor.owner)
+        shown.owner = names.get(descriptor.owner, "")
+    if descriptor.dacl is None:
+        everything = 0
+        for member in access:
+            everything |= int(member)
+        entries: Sequence[Ace] = (Ace(ACE_ALLOWED, 0, everything, EVERYONE),)
+    else:
+        entries = descriptor.dacl.entries
+    for entry in entries:
+        if entry.kind in (ACE_ALLOWED, ACE_DENIED):
+            shown.entries.add(
+                type=control_pb2.ALLOW if entry.kind == ACE_ALLOWED else control_pb2.DENY,
+                sid=sid_text(entry.sid),
+                principal=names.get(entry.sid, ""),
+                mask=entry.mask,
+                rights=rights_of(entry.mask, access),
+            )
+    return shown
+
+
+def changed_descriptor(
+    security: bytes,
+    given: Sequence[control_pb2.Ace],
+    owner: str,
+    access: type[IntFlag],
+) -> bytes:
+    """Return a descriptor with another list, and another owner unless `owner` is "".
+
+    Raises InvalidArgument.
+    """
+    if len(given) > ENTRIES_MAX:
+        raise InvalidArgument("entries", f"{len(given)}; {ENTRIES_MAX} are allowed")
+    entries = tuple(_entry(ace, access, f"entries[{place}]") for place, ace in enumerate(given))
+    is_in_order = sorted(entries, key=lambda one: one.kind != ACE_DENIED) == list(entries)
+    if not is_in_order:
+        raise InvalidArgument("entries", "DENY comes before ALLOW, or it would have no effect")
+    descriptor = parse_descriptor(security) if security else SecurityDescriptor()
+    # An owner may always change the list; without one nobody might.
+    kept = descriptor.owner or ADMINISTRATORS
+    changed = msgspec.structs.replace(
+        descriptor,
+        owner=_sid_or_name(owner, "owner") if owner else kept,
+        dacl=Acl(entries),
+    )
+    try:
+        return write_descriptor(changed)
+    except ValueOutOfRange as error:
+        raise InvalidArgument("entries", str(error)) from None
+
+
+def _entry(given: control_pb2.Ace, access: type[IntFlag], field: str) -> Ace:
+    if given.type not in _KINDS:
+        raise InvalidArgument(f"{field}.type", f"{given.type}; ALLOW or DENY")
+    if bool(given.sid) == bool(given.principal):
+        raise InvalidArgument(f"{field}.principal", "say either a principal or a SID")
+    if bool(given.mask) == bool(given.rights):
+        raise InvalidArgument(f"{field}.rights", "say either rights or a mask")
+    sid = _sid_or_name(given.sid or given.principal, f"{field}.sid")
+    mask = given.mask or mask_of(given.rights, access, f"{field}.rights")
+    return Ace(_KINDS[given.type], 0, mask, sid)
+
+
+def _sid_or_name(text: str, field: str) -> Sid:
+    if not text.upper().startswith("S-1-"):
+        return sid_of(text, field)
+    try:
+        return sid_from_text(text)
+    except ValueOutOfRange as error:
+        raise InvalidArgument(field, str(error)) from None

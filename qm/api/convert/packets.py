@@ -1,0 +1,405 @@
+"""Messages that clients send, as packets: attributes checked, names made absolute.
+
+MessageID is assigned in apply, sequence numbers when a packet leaves; what is stored has zeros in
+their places. Attributes that need keys (signing, encrypting) are refused until they are offered.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from qm.api.convert.names import absolute_text
+from qm.api.gate.errors import InvalidArgument, MsmqError, Unsupported
+from qm.model.messages.message import (
+    TIME_TO_REACH_QUEUE_DEFAULT_S,
+    AdministrationQueueType,
+    DeliveryGuarantee,
+    DestinationQueueType,
+    EncryptionAlgorithm,
+    HashAlgorithm,
+    Message,
+    ResponseQueueType,
+)
+from qm.model.messages.packets import serialize_message_to_buffer
+from qm.model.queries import View
+from qm.model.state.addressing import destination_of
+from qm.model.values.limits import (
+    COPIES_PER_SEND_MAX_BYTES,
+    MESSAGE_LABEL_MAX_CHARS,
+    PACKET_MAX_BYTES,
+    TARGETS_PER_SEND_MAX,
+)
+from qm.model.values.records import GUID_NULL, QueueManager
+from qm.names.direct import AnyDirectName
+from qm.names.errors import QueueNameError
+from qm.names.format_name import (
+    MultipleElementName,
+    PrivateName,
+    PublicName,
+    parse_format_name,
+)
+from qm.pb import data_pb2
+from qm.wire.codes import ErrorCode
+from qm.wire.errors import ProtocolError, ValueOutOfRange
+from qm.wire.headers.base_header import BASE_HEADER_SIZE_BYTES
+from qm.wire.limits import (
+    CORRELATION_ID_SIZE_BYTES,
+    MQF_ELEMENTS_MAX,
+    PRIORITY_DEFAULT,
+    TIME_INFINITE_S,
+    TRANSACTION_ID_MAX,
+    U16_MAX,
+)
+from qm.wire.message_class import AcknowledgeFlags, MessageClass
+from qm.wire.packets.patch import patch_message_id, patch_sent_time
+from qm.wire.packets.peek import is_transactional, peek_head
+from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
+from qm.wire.structures.identifiers import ObjectId, parse_object_id
+
+PRIORITY_MAX: Final = 7
+NAMES_IN_HAND_MAX: Final = 4_096
+"""Names whose kind is remembered from message to message."""
+_GUID_BYTES: Final = 16
+_ACKNOWLEDGEMENTS_MAX: Final = int(
+    AcknowledgeFlags.PA | AcknowledgeFlags.PR | AcknowledgeFlags.NA | AcknowledgeFlags.NR
+)
+_NO_CORRELATION: Final = ObjectId(GUID_NULL, 0)
+
+
+class PacketBuilder:
+    """Builds packets for one call: one view, one time, perhaps one transaction."""
+
+    def __init__(self, view: View, now_ms: int, transaction: bytes | None) -> None:
+        """`now_ms`: SentTime, cluster time. Raises MsmqError before there is a queue manager."""
+        manager = view.ledger.manager
+        if manager is None:
+            raise MsmqError(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
+        self._view = view
+        self._manager: QueueManager = manager
+        self._sent_time = now_ms // 1000
+        self._transaction = transaction
+        self._copied_bytes = 0
+        """Of packets for several targets, so far."""
+        self._absolute: dict[str, str] = {}
+        """Names that this call has met: its messages mostly share them."""
+
+    def absolute(self, text: str, field: str) -> str:
+        """Return `absolute_text`."""
+        known = self._absolute.get(text)
+        if known is None:
+            known = self._absolute[text] = absolute_text(self._view, text, field)
+        return known
+
+    def targets(self, message: data_pb2.OutgoingMessage) -> tuple[str, ...]:
+        """Return the destinations as absolute format names."""
+        if not 1 <= len(message.targets) <= TARGETS_PER_SEND_MAX:
+            raise InvalidArgument("targets", f"1 to {TARGETS_PER_SEND_MAX} format names")
+        return tuple(
+            self.absolute(_given(text, f"targets[{place}]"), f"targets[{place}]")
+            for place, text in enumerate(message.targets)
+        )
+
+    def packets(self, message: data_pb2.OutgoingMessage, targets: Sequence[str]) -> Sequence[bytes]:
+        """Return the packet of a message for each of these destinations.
+
+        Each names its own, and all of them the list ([MS-MQDMPR] 3.1.7.1.27). Raises
+        InvalidArgument, Unsupported.
+        """
+        kind = message.WhichOneof("content")
+        if len(targets) > 1:  # before they are made
+            self._bound_copies(len(targets) * (len(message.packet) or len(message.properties.body)))
+        if kind == "packet":
+            packets = self._adopted(message.packet, targets)
+        elif kind is None:
+            raise InvalidArgument("properties", "a message has properties or is a packet")
+        else:
+            for place, target in enumerate(targets):
+                _check_target(target, f"targets[{place}]")
+            packets = self._checked(message.properties, targets)
+        if len(targets) > 1:
+            self._copied_bytes += sum(map(len, packets))
+            self._bound_copies(0)
+        return packets
+
+    def _bound_copies(self, more_bytes: int) -> None:
+        """Raise InvalidArgument when copies would be too long together."""
+        size = self._copied_bytes + more_bytes
+        if size > COPIES_PER_SEND_MAX_BYTES:
+            raise InvalidArgument(
+                "targets",
+                f"with these, packets for several queues have {size} bytes;"
+                f" {COPIES_PER_SEND_MAX_BYTES} are allowed in a call: send to fewer at a time",
+            )
+
+    def _checked(self, given: data_pb2.Properties, targets: Sequence[str]) -> list[bytes]:
+        try:
+            _check(given)
+            packets = self._built(given, targets)
+        except InvalidArgument as error:
+            raise error.within("properties") from None
+        longest = max(map(len, packets))
+        if longest > PACKET_MAX_BYTES:
+            raise InvalidArgument(
+                "properties.body",
+                f"the packet would have {longest} bytes; {PACKET_MAX_BYTES} are allowed,"
+                " headers included",
+            )
+        return packets
+
+    # Packets that callers bring ----------------------------------------------------------
+
+    def _adopted(self, given: bytes, targets: Sequence[str]) -> list[bytes]:
+        """Make a whole packet one of this queue manager's. What it names stays, if it is for one
+        destination.
+        """
+        try:
+            message, end = parse_user_message(given, 0, len(given))
+        except ProtocolError as error:
+            raise InvalidArgument("packet", str(error)) from None
+        if end != len(given) or end > PACKET_MAX_BYTES:
+            raise InvalidArgument("packet", f"{len(given)} bytes; the message in it has {end}")
+        if is_transactional(peek_head(given, 0)) != (self._transaction is not None):
+            raise InvalidArgument(
+                "packet", "a TransactionHeader belongs to messages of transactions, and to them all"
+            )
+        if len(targets) == 1:
+            return [self._own(given)]
+        return [self._own(_addressed(message, target)) for target in targets]
+
+    def _own(self, given: bytes) -> bytes:
+        packet = bytearray(given)
+        start = BASE_HEADER_SIZE_BYTES
+        packet[start : start + _GUID_BYTES] = self._manager.identifier
+        patch_message_id(packet, 0, 0)
+        patch_sent_time(packet, 0, self._sent_time)
+        return bytes(packet)
+
+    # Packets from attributes -------------------------------------------------------------
+
+    def _built(self, given: data_pb2.Properties, targets: Sequence[str]) -> list[bytes]:
+        try:
+            message = self._message(given, targets)
+            return [serialize_message_to_buffer(sent_to(message, target)) for target in targets]
+        except (ValueOutOfRange, QueueNameError) as error:
+            raise InvalidArgument(_field_of(error), str(error)) from None
+
+    def _message(self, given: data_pb2.Properties, targets: Sequence[str]) -> Message:
+        """Return the message, to no destination yet."""
+        own = self._manager.identifier
+        destinations = given.destinations or (targets if len(targets) > 1 else ())
+        administration = self._reference(given.administration_queue, "administration_queue")
+        response = self._reference(given.response_queue, "response_queue")
+        return Message(
+            message_class=given.message_class,
+            delivery_guarantee=DeliveryGuarantee(
+                given.delivery if self._transaction is None else DeliveryGuarantee.RECOVERABLE
+            ),
+            tracing_requested=given.trace,
+            tracing_queue_identifier=given.tracing_queue or GUID_NULL,
+            priority=_priority(given),
+            positive_journaling_requested=given.journal,
+            negative_journaling_requested=given.dead_letter,
+            response_queue_format_name=response,
+            response_queue_type=ResponseQueueType(_reference_type(response, own)),
+            administration_queue_format_name=administration,
+            administration_queue_type=AdministrationQueueType(_reference_type(administration, own)),
+            destination_multi_queue_format_name=self._list(destinations, "destinations"),
+            administration_multi_queue_format_name=self._list(
+                given.administration_queues, "administration_queues"
+            ),
+            response_multi_queue_format_name=self._list(given.response_queues, "response_queues"),
+            application_tag=given.application_tag,
+            body_type=given.body_type,
+            body=given.body,
+            extension=given.extension,
+            label=given.label,
+            source_machine_identifier=self._manager.identifier,
+            correlation_identifier=_correlation(given.correlation_id),
+            acknowledgements_requested=given.acknowledgements,
+            sent_time=self._sent_time,
+            time_to_reach_queue=_time(
+                given, "time_to_reach_queue_s", TIME_TO_REACH_QUEUE_DEFAULT_S
+            ),
+            time_to_be_received=_time(given, "time_to_be_received_s", TIME_INFINITE_S),
+            hash_algorithm=given.hash_algorithm or HashAlgorithm.SHA1,
+            encryption_algorithm=given.encryption_algorithm or EncryptionAlgorithm.RC4,
+            connector_type_identifier=given.connector_type or GUID_NULL,
+            transaction_identifier=self._transaction_identifier(),
+        )
+
+    def _transaction_identifier(self) -> int | None:
+        """The 20 bits that group a transaction's messages; others replace them on the way."""
+        if self._transaction is None:
+            return None
+        return int.from_bytes(self._transaction, "little") & TRANSACTION_ID_MAX
+
+    def _reference(self, text: str, field: str) -> str:
+        name = self.absolute(text, field)
+        if name and _reference_type(name, self._manager.identifier) == ResponseQueueType.NONE:
+            raise InvalidArgument(field, f"{name!r} is no queue that a message can name")
+        return name
+
+    def _list(self, texts: Sequence[str], field: str) -> tuple[str, ...]:
+        if len(texts) > MQF_ELEMENTS_MAX:
+            raise InvalidArgument(field, f"{len(texts)} names; {MQF_ELEMENTS_MAX} are allowed")
+        return tuple(
+            self.absolute(_given(text, f"{field}[{place}]"), f"{field}[{place}]")
+            for place, text in enumerate(texts)
+        )
+
+
+def sent_to(message: Message, destination: str) -> Message:
+    """Return the copy of a message for one destination."""
+    return msgspec.structs.replace(
+        message,
+        destination_queue_format_name=destination,
+        destination_queue_type=_destination_type(destination),
+        destination_queue_manager_identifier=_host(destination),
+    )
+
+
+def _addressed(message: UserMessage, destination: str) -> bytes:
+    """Return the packet of a message with another destination, and nothing else changed."""
+    found = destination_of(parse_format_name(destination))
+    if found is None:
+        raise MsmqError(
+            ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION,
+            f"nobody can send to {destination!r}",
+        )
+    name, address = found
+    header = msgspec.structs.replace(
+        message.user_header, destination_queue=name, queue_manager_address=address
+    )
+    return write_user_message(msgspec.structs.replace(message, user_header=header))
+
+
+def sent_again(message: Message, destination: str, own: bytes, now_ms: int) -> Message:
+    """Return a stored message as a new one of this queue manager, whose GUID is `own`.
+
+    Names stay what they are; only how a packet refers to them depends on who sends it.
+    """
+    response = message.response_queue_format_name
+    administration = message.administration_queue_format_name
+    return msgspec.structs.replace(
+        sent_to(message, destination),
+        identifier=ObjectId(own, 0),
+        source_machine_identifier=own,
+        sent_time=now_ms // 1000,
+        response_queue_type=ResponseQueueType(_reference_type(response, own)),
+        administration_queue_type=AdministrationQueueType(_reference_type(administration, own)),
+    )
+
+
+@lru_cache(NAMES_IN_HAND_MAX)
+def _host(destination: str) -> bytes:
+    """Return QueueManagerAddress: known for private queues, looked up for public ones."""
+    name = parse_format_name(destination)
+    return name.guid if isinstance(name, PrivateName) else GUID_NULL
+
+
+@lru_cache(NAMES_IN_HAND_MAX)
+def _reference_type(text: str, own: bytes) -> int:
+    """Return how a packet refers to a queue, by the codes of RQ and AQ; `own`: its sender."""
+    name = parse_format_name(text) if text else None
+    if isinstance(name, AnyDirectName):
+        return ResponseQueueType.DIRECT_QUEUE
+    if isinstance(name, PublicName) and not name.journal:
+        return ResponseQueueType.PUBLIC_QUEUE
+    if isinstance(name, PrivateName) and not name.journal:
+        is_own = name.guid == own
+        return (
+            ResponseQueueType.PRIVATE_QUEUE_ON_SOURCE
+            if is_own
+            else ResponseQueueType.PRIVATE_QUEUE_ON_OTHER
+        )
+    return ResponseQueueType.NONE
+
+
+def _given(text: str, field: str) -> str:
+    if not text:
+        raise InvalidArgument(field, "a name is missing")
+    return text
+
+
+def _check(given: data_pb2.Properties) -> None:
+    """Refuse attributes whose values no message may have."""
+    label_chars = len(given.label.encode("utf-16-le", "surrogatepass")) // 2
+    if label_chars > MESSAGE_LABEL_MAX_CHARS or "\0" in given.label:
+        raise InvalidArgument(
+            "label",
+            f"{label_chars} UTF-16 code units; {MESSAGE_LABEL_MAX_CHARS} without NUL are allowed",
+        )
+    if given.priority > PRIORITY_MAX:
+        raise InvalidArgument("priority", f"{given.priority}; 0 to {PRIORITY_MAX} are allowed")
+    if given.delivery not in (data_pb2.EXPRESS, data_pb2.RECOVERABLE):
+        raise InvalidArgument("delivery", f"{given.delivery}; EXPRESS or RECOVERABLE")
+    if given.acknowledgements & ~_ACKNOWLEDGEMENTS_MAX:
+        raise InvalidArgument("acknowledgements", f"{given.acknowledgements:#x}; bits 1, 2, 4, 8")
+    if given.acknowledgements and not given.administration_queue:
+        raise InvalidArgument("administration_queue", "acknowledgements need a queue to go to")
+    for field in ("tracing_queue", "connector_type"):
+        value: bytes = getattr(given, field)
+        if len(value) not in (0, _GUID_BYTES):
+            raise InvalidArgument(field, f"{len(value)} bytes; a GUID has {_GUID_BYTES}")
+    if given.message_class > U16_MAX:
+        raise InvalidArgument("message_class", f"{given.message_class}; at most {U16_MAX}")
+    if given.message_class != MessageClass.NORMAL and not given.connector_type:
+        raise InvalidArgument("connector_type", "only connectors choose a message's class")
+    if given.privacy_level or given.authentication_level or given.sender_certificate:
+        raise Unsupported(
+            "signing and encrypting are not offered yet: leave privacy_level,"
+            " authentication_level and sender_certificate unset"
+        )
+
+
+def _priority(given: data_pb2.Properties) -> int:
+    return given.priority if given.HasField("priority") else PRIORITY_DEFAULT
+
+
+def _time(given: data_pb2.Properties, field: str, default: int) -> int:
+    value: int = getattr(given, field)
+    return value if given.HasField(field) else default  # type: ignore[arg-type]
+
+
+def _correlation(raw: bytes) -> ObjectId:
+    if not raw:
+        return _NO_CORRELATION
+    if len(raw) != CORRELATION_ID_SIZE_BYTES:
+        raise InvalidArgument(
+            "correlation_id", f"{len(raw)} bytes; it has {CORRELATION_ID_SIZE_BYTES}, or none"
+        )
+    return parse_object_id(raw, 0, len(raw))[0]
+
+
+@lru_cache(NAMES_IN_HAND_MAX)
+def _check_target(destination: str, field: str) -> None:
+    if isinstance(parse_format_name(destination), MultipleElementName):
+        raise InvalidArgument(field, f"{destination!r} names several: give each by itself")
+    _destination_type(destination)
+
+
+@lru_cache(NAMES_IN_HAND_MAX)
+def _destination_type(destination: str) -> DestinationQueueType:
+    name = parse_format_name(destination)
+    if isinstance(name, AnyDirectName):
+        return DestinationQueueType.DIRECT_QUEUE
+    if isinstance(name, PublicName) and not name.journal:
+        return DestinationQueueType.PUBLIC_QUEUE
+    if isinstance(name, PrivateName) and not name.journal:
+        return DestinationQueueType.PRIVATE_QUEUE
+    raise MsmqError(
+        ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, f"nobody can send to {destination!r}"
+    )
+
+
+def _field_of(error: ValueOutOfRange | QueueNameError) -> str:
+    """Return our name of the field that has no encoding."""
+    field = error.field if isinstance(error, ValueOutOfRange) else ""
+    return {
+        "MessagePropertiesHeader.Label": "label",
+        "MessagePropertiesHeader.ExtensionData": "extension",
+        "MessagePropertiesHeader.MessageBody": "body",
+        "BaseHeader.PacketSize": "body",
+    }.get(field, field or "properties")

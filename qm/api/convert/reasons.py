@@ -1,0 +1,36 @@
+"""Why a message is a dead letter, in words."""
+
+from typing import Final
+
+from qm.model.messages.message import PredefinedClass
+
+_C: Final = PredefinedClass
+_WORDS: Final[dict[int, str]] = {
+    _C.ACK_REACH_QUEUE: "it reached its queue",
+    _C.ACK_RECEIVE: "it was received, and the receiver's session ended before it said so",
+    _C.NACK_BAD_DEST_QUEUE: "the destination queue does not exist or cannot be used",
+    _C.NACK_PURGED: "it was purged before it left",
+    _C.NACK_REACH_QUEUE_TIMEOUT: "its time to reach the queue was over",
+    _C.NACK_QUEUE_EXCEED_QUOTA: "the destination queue's quota was exceeded",
+    _C.NACK_ACCESS_DENIED: "its sender may not send to the destination queue",
+    _C.NACK_HOP_COUNT_EXCEEDED: "it passed too many queue managers",
+    _C.NACK_BAD_SIGNATURE: "its signature does not verify",
+    _C.NACK_BAD_ENCRYPTION: "it could not be decrypted",
+    _C.NACK_COULD_NOT_ENCRYPT: "it could not be encrypted for its destination",
+    _C.NACK_NOT_TRANSACTIONAL_QUEUE: "it is transactional and the queue is not",
+    _C.NACK_NOT_TRANSACTIONAL_MESSAGE: "the queue is transactional and the message is not",
+    _C.NACK_UNSUPPORTED_CRYPTO_PROVIDER: "its cryptographic provider is not supported",
+    _C.NACK_SOURCE_COMPUTER_GUID_CHANGED: "the sending queue manager has another GUID now",
+    _C.NACK_QUEUE_DELETED: "its queue was deleted",
+    _C.NACK_QUEUE_PURGED: "its queue was purged",
+    _C.NACK_RECEIVE_TIMEOUT: "nobody received it in time",
+    _C.NACK_RECEIVE_TIMEOUT_AT_SENDER: "its time to be received was over before it left",
+    _C.NACK_RECEIVE_REJECTED: "a receiver rejected it",
+}
+
+
+def reason_in_words(message_class: int) -> str:
+    """Return what a MessageClass says of a dead letter; "" for 0."""
+    if not message_class:
+        return ""
+    return _WORDS.get(message_class, f"class {message_class:#06x}")

@@ -1,0 +1,3 @@
+"""The data plane: sessions, handles, waits, and one module per kind of call. May import `propose`,
+`convert` and `gate`.
+"""

@@ -1,0 +1,165 @@
+"""Messages for readers, in columns: bodies read from this node, MessageIDs put in.
+
+Cost follows batches: a message costs its body's read and an element per column.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import Final
+
+from qm.api.convert.properties import properties_of
+from qm.api.propose.applied_index import AppliedWatch
+from qm.cluster.cluster import Cluster
+from qm.model.queries import PositionInfo
+from qm.model.state.tables import BODY_ORDINAL_SYNTHETIC_FIRST
+from qm.model.values.results import MessageColumns
+from qm.model.values.rows import PositionFlag
+from qm.pb import data_pb2
+from qm.store.bodies.body_places import BodyPlaces, Packets
+from qm.wire.headers.transaction_header import ID_SHIFT
+from qm.wire.limits import TRANSACTION_ID_MAX
+from qm.wire.packets.patch import patch_message_id, patch_transaction
+from qm.wire.packets.peek import is_transactional, peek_head, transaction_header_offset
+
+BATCH_BYTES_MAX: Final = 1 << 20
+"""Of packets in one answer, softly: one message may be larger alone. Twice that, where a view shows
+bodies twice, is well below the 4 MiB that gRPC's clients take unless told otherwise."""
+SHOWN_FLAGS: Final = int(
+    PositionFlag.RECOVERABLE | PositionFlag.TRANSACTIONAL | PositionFlag.WAS_ENCRYPTED
+)
+BODY_WAIT_S: Final = 10.0
+"""For this node to apply what the leader has."""
+_WITH_PACKETS: Final = (data_pb2.PACKETS, data_pb2.PACKETS_AND_PROPERTIES)
+
+
+class Bodies:
+    """Packets as this node has them."""
+
+    def __init__(self, cluster: Cluster, applied: AppliedWatch) -> None:
+        self._cluster = cluster
+        self._applied = applied
+
+    async def ready(self, messages: MessageColumns) -> None:
+        """Return when this node holds the bodies of results. Raises OutOfTime, Unavailable."""
+        await self._applied.reached(max(messages.body_indexes, default=0), BODY_WAIT_S)
+
+    def of_all(self, messages: MessageColumns) -> Packets:
+        """Return the packets of messages, in order. Raises BodyDamaged."""
+        packets = self._cluster.read_bodies(
+            BodyPlaces(
+                messages.body_indexes,
+                messages.body_offsets,
+                messages.body_lengths,
+                messages.body_ordinals,
+                messages.body_crc32s,
+            )
+        )
+        manager = self._cluster.view.ledger.manager
+        assert manager is not None, "a body of no queue manager"
+        if manager.identifier in messages.source_queue_managers:
+            return _completed(packets, messages, manager.identifier)
+        return packets
+
+    def of_position(self, position: PositionInfo) -> bytes:
+        """Return the packet of a position. Raises BodyDamaged."""
+        return self.of_all(columns_of_positions([position])).block
+
+
+def _completed(packets: Packets, messages: MessageColumns, own: bytes) -> Packets:
+    """Return packets of which some were stored before apply gave them their MessageIDs and their
+    transaction's ends.
+    """
+    block = bytearray(packets.block)
+    at = 0
+    for k, length in enumerate(packets.lengths):
+        is_synthetic = messages.body_ordinals[k] >= BODY_ORDINAL_SYNTHETIC_FIRST
+        if messages.source_queue_managers[k] == own and not is_synthetic:
+            _complete(block, at, messages.message_ordinals[k], messages.flags[k])
+        at += length
+    return Packets(bytes(block), packets.lengths)
+
+
+def _complete(block: bytearray, at: int, ordinal: int, flags: int) -> None:
+    patch_message_id(block, at, ordinal)
+    head = peek_head(block, at)
+    if is_transactional(head):
+        header_at = transaction_header_offset(block, at, head)
+        header = int.from_bytes(block[header_at : header_at + 4], "little")
+        patch_transaction(
+            block,
+            at,
+            transaction_id=header >> ID_SHIFT & TRANSACTION_ID_MAX,
+            is_first=bool(flags & PositionFlag.FIRST_IN_TRANSACTION),
+            is_last=bool(flags & PositionFlag.LAST_IN_TRANSACTION),
+        )
+
+
+def columns_of_positions(positions: Sequence[PositionInfo]) -> MessageColumns:
+    """Return positions as columns."""
+    return MessageColumns(
+        (),
+        [one.queue_id for one in positions],
+        [one.lookup_identifier for one in positions],
+        [one.message_class for one in positions],
+        [int(one.flags) for one in positions],
+        [one.body_index for one in positions],
+        [one.body_offset for one in positions],
+        [one.body_length for one in positions],
+        [one.body_ordinal for one in positions],
+        [one.body_crc32 for one in positions],
+        [one.source_queue_manager for one in positions],
+        [one.message_ordinal for one in positions],
+        [one.arrival_time for one in positions],
+    )
+
+
+def batches_of(
+    bodies: Bodies, messages: MessageColumns, view: int, bytes_max: int
+) -> Iterator[tuple[data_pb2.MessageBatch, int]]:
+    """Yield messages in batches, with the number of messages in each."""
+    if not messages.count:
+        return
+    ends = [0]
+    size = 0
+    for k, length in enumerate(messages.body_lengths):
+        size += length
+        if size > bytes_max and k > ends[-1]:
+            ends.append(k)
+            size = length
+    if len(ends) == 1:
+        yield _batch(bodies, messages, view), messages.count
+        return
+    for begin, end in pairwise((*ends, messages.count)):
+        yield _batch(bodies, messages.part(begin, end), view), end - begin
+
+
+def batch_of_positions(
+    bodies: Bodies, positions: Sequence[PositionInfo], view: int
+) -> data_pb2.MessageBatch:
+    """Return positions as one batch; the caller bounded their bytes."""
+    return _batch(bodies, columns_of_positions(positions), view)
+
+
+def _batch(bodies: Bodies, messages: MessageColumns, view: int) -> data_pb2.MessageBatch:
+    packets = bodies.of_all(messages)
+    offsets = [*accumulate(packets.lengths, initial=0)]
+    batch = data_pb2.MessageBatch(
+        numbers=messages.numbers,
+        lookup_identifiers=messages.lookup_identifiers,
+        queue_ids=messages.queue_ids,
+        arrived_times_s=messages.arrival_times,
+        message_classes=messages.message_classes,
+        flags=[flags & SHOWN_FLAGS for flags in messages.flags],
+    )
+    if view in _WITH_PACKETS:
+        batch.packets = packets.block
+        batch.offsets.extend(offsets)
+    if view != data_pb2.PACKETS:
+        with_body = view != data_pb2.PROPERTIES_WITHOUT_BODY
+        places = zip(
+            pairwise(offsets), messages.lookup_identifiers, messages.arrival_times, strict=True
+        )
+        for (begin, end), key, arrival_time in places:
+            packet = packets.block[begin:end]
+            batch.properties.append(properties_of(packet, key, arrival_time, with_body=with_body))
+    return batch

@@ -1,0 +1,99 @@
+"""Send: a call's messages as numbered commands, all in one proposal."""
+
+from typing import Final
+
+from qm.api.convert.names import settled
+from qm.api.convert.outcomes import sent
+from qm.api.convert.packets import PacketBuilder
+from qm.api.convert.properties import message_id
+from qm.api.data.sessions import Sessions
+from qm.api.gate.errors import InvalidArgument
+from qm.api.gate.identity import Principal
+from qm.api.propose.proposer import Proposer
+from qm.cluster.cluster import Cluster
+from qm.model.clients.transactions import TRANSACTION_ID_BYTES
+from qm.model.values.commands import Request, Send
+from qm.model.values.effects import Outcome
+from qm.pb import data_pb2
+
+MESSAGES_PER_SEND_MAX: Final = 1_024
+
+
+class Sending:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, proposer: Proposer, sessions: Sessions) -> None:
+        self._cluster = cluster
+        self._proposer = proposer
+        self._sessions = sessions
+
+    async def send(self, request: data_pb2.SendRequest, who: Principal) -> data_pb2.SendReply:
+        """Send; the reply leaves when every message is committed or refused."""
+        count = len(request.messages)
+        if not 1 <= count <= MESSAGES_PER_SEND_MAX:
+            raise InvalidArgument("messages", f"{count}; 1 to {MESSAGES_PER_SEND_MAX} per call")
+        transaction = checked_transaction(request.transaction)
+        first = await self._sessions.numbered(request.request, who, count)
+        commands = await settled(
+            self._cluster, lambda: self._commands(request, first, who, transaction)
+        )
+        outcomes = await self._proposer.repeat(*commands)
+        return data_pb2.SendReply(results=[self._result(outcome) for outcome in outcomes])
+
+    def _commands(
+        self,
+        request: data_pb2.SendRequest,
+        first: Request,
+        who: Principal,
+        transaction: bytes | None,
+    ) -> list[Send]:
+        builder = PacketBuilder(self._cluster.view, self._cluster.now_ms(), transaction)
+        commands = []
+        for place, message in enumerate(request.messages):
+            number = Request(first.client_id, first.number + place, first.confirmed_upto)
+            try:
+                commands.append(self._command(builder, message, number, who, transaction))
+            except InvalidArgument as error:
+                raise error.within(f"messages[{place}]") from None
+        return commands
+
+    def _command(
+        self,
+        builder: PacketBuilder,
+        message: data_pb2.OutgoingMessage,
+        number: Request,
+        who: Principal,
+        transaction: bytes | None,
+    ) -> Send:
+        targets = builder.targets(message)
+        packets = builder.packets(message, targets)
+        return Send.of(
+            number,
+            [*zip(targets, packets, strict=True)],
+            who.sids,
+            transaction=transaction,
+            application_deadletter_queue=builder.absolute(
+                message.application_dead_letter_queue, "application_dead_letter_queue"
+            ),
+        )
+
+    def _result(self, outcome: Outcome) -> data_pb2.SendResult:
+        ordinal, places = sent(outcome)
+        result = data_pb2.SendResult(status=outcome.status)
+        manager = self._cluster.view.ledger.manager
+        if ordinal and manager is not None:
+            result.message_id = message_id(manager.identifier, ordinal)
+        for queue_id, key in places:
+            result.places.add(queue_id=queue_id, lookup_identifier=key)
+        return result
+
+
+def checked_transaction(raw: bytes) -> bytes | None:
+    """Return a transaction's id, None for none. Raises InvalidArgument."""
+    if not raw:
+        return None
+    if len(raw) != TRANSACTION_ID_BYTES or not any(raw):
+        raise InvalidArgument(
+            "transaction", f"{len(raw)} bytes; a transaction is a GUID of {TRANSACTION_ID_BYTES}"
+        )
+    return raw

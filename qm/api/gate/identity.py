@@ -1,0 +1,99 @@
+"""Who calls: the principal and role of a client certificate, and the SIDs that stand for it.
+
+A certificate names its holder by its subject's common name, and gives a role by a URI among the
+subject alternative names: `quorate:role/admin` (or operator, client, node). Security descriptors
+know SIDs, so each principal has one, made from its name alone: the same on every node, for ever.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from hashlib import sha256
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+from qm.security.sid import Sid, sid_from_text
+
+ROLE_URI_PREFIX: Final = "quorate:role/"
+PRINCIPAL_MAX_CHARS: Final = 64
+"""ub-common-name of X.520."""
+ADMINISTRATORS: Final[Sid] = sid_from_text("S-1-5-32-544")
+"""BUILTIN\\Administrators: what every admin is a member of."""
+OPERATORS: Final[Sid] = sid_from_text("S-1-5-32-549")
+"""BUILTIN\\Server Operators: what every operator is a member of."""
+_COMMON_NAME: Final = "x509_common_name"
+_ALTERNATIVE_NAMES: Final = "x509_subject_alternative_name"
+_FOUR_U32: Final = Struct(">IIII")
+_RID_FIRST: Final = 1000
+"""Relative ids below are well-known accounts, such as a domain's guest."""
+
+
+class Role(Enum):
+    """What the holder of a certificate may do; `qm.api.gate.roles` says it call by call."""
+
+    ADMIN = "admin"
+    OPERATOR = "operator"
+    CLIENT = "client"
+    NODE = "node"
+
+
+_GROUPS: Final = {Role.ADMIN: (ADMINISTRATORS,), Role.OPERATOR: (OPERATORS,)}
+
+
+class Unauthenticated(Exception):
+    """The certificate does not say who holds it, or what for; the text says what is missing."""
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """A caller."""
+
+    name: str
+    role: Role
+    sids: tuple[Sid, ...]
+    """For access checks; Everyone and Authenticated Users are implied."""
+    is_authenticated: bool = True
+    """False: nobody proved anything, on a loopback address that was opened for that."""
+
+
+LOOPBACK: Final = Principal("loopback", Role.ADMIN, (ADMINISTRATORS,), is_authenticated=False)
+"""Whoever calls where the API is insecure."""
+
+
+def role_uri(role: Role) -> str:
+    """Return the alternative name that gives a role."""
+    return ROLE_URI_PREFIX + role.value
+
+
+def principal_sid(name: str) -> Sid:
+    """Return the SID of a principal: S-1-5-21 and four numbers hashed from its name."""
+    first, second, third, last = _FOUR_U32.unpack(sha256(name.encode()).digest()[:16])
+    rid = _RID_FIRST + last % (2**32 - _RID_FIRST)
+    return sid_from_text(f"S-1-5-21-{first}-{second}-{third}-{rid}")
+
+
+def principal_of(name: str, role: Role) -> Principal:
+    """Return a principal with its SIDs."""
+    return Principal(name, role, (principal_sid(name), *_GROUPS.get(role, ())))
+
+
+def authenticate(properties: Mapping[str, Sequence[bytes]]) -> Principal:
+    """Return who holds the certificate of a call, from gRPC's authentication context.
+
+    Raises Unauthenticated.
+    """
+    names = properties.get(_COMMON_NAME, ())
+    name = names[0].decode("utf-8", "replace") if len(names) == 1 else ""
+    if not 1 <= len(name) <= PRINCIPAL_MAX_CHARS or not name.isprintable():
+        raise Unauthenticated("the certificate has no common name: issue one with `qm pki issue`")
+    texts = [raw.decode("utf-8", "replace") for raw in properties.get(_ALTERNATIVE_NAMES, ())]
+    given = [text[len(ROLE_URI_PREFIX) :] for text in texts if text.startswith(ROLE_URI_PREFIX)]
+    if len(given) != 1:
+        raise Unauthenticated(
+            f"the certificate of {name!r} gives {len(given)} roles instead of one: issue it with"
+            " `qm pki issue --role`"
+        )
+    try:
+        return principal_of(name, Role(given[0]))
+    except ValueError:
+        raise Unauthenticated(f"the certificate of {name!r} gives an unknown role") from None

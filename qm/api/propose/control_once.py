@@ -1,0 +1,81 @@
+"""Control commands: repeated until their outcome is known, and done once.
+
+A caller names each call (`CALL_ID_KEY` in the metadata) and repeats it under that name, at whatever
+node. Name, caller and what was asked for give a command its id; the state keeps the last results by
+it. What was asked for, not the command: that may have been made of a state which it has changed.
+"""
+
+import asyncio
+from collections.abc import Callable
+from hashlib import sha256
+from time import monotonic
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from google.protobuf.message import Message
+
+from qm.api.gate.calls import call_id, caller
+from qm.api.propose.proposer import REPEAT_FOR_S, RETRY_PAUSE_S, Proposer
+from qm.cluster.cluster import Cluster, Unavailable
+from qm.model.clients.control_requests import CONTROL_ID_BYTES, control_result
+from qm.model.values.commands import Command, Request
+from qm.model.values.effects import Outcome
+
+UNNUMBERED: Final = Request("", 0, 0)
+"""The request of a control command, before `Decider` names it."""
+
+
+def made_identifier(purpose: str) -> bytes:
+    """Return a GUID for what this call makes: 16 bytes, the same when the call is repeated."""
+    digest = sha256(f"{caller().name}\0{call_id()}\0{purpose}".encode()).digest()
+    return UUID(bytes=digest[:16], version=4).bytes_le
+
+
+class Decider:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, proposer: Proposer) -> None:
+        self._cluster = cluster
+        self._proposer = proposer
+
+    async def once(self, asked: Message, make: Callable[[], Command]) -> Outcome:
+        """Do what a request asks for unless it was done before; return the outcome, refusals too.
+
+        `make` returns the command, made of the state as it is now; it may raise, and is not called
+        for a call that is repeated: the first one may have made untrue what it relies on. Returns
+        once the state here shows the outcome. Raises Unavailable, OutcomeUnknown after
+        REPEAT_FOR_S.
+        """
+        control_id = _control_id(asked)
+        await self._cluster.read_barrier()
+        known = control_result(self._cluster.view.ledger, control_id)
+        if known is not None:
+            return known
+        request = msgspec.structs.replace(UNNUMBERED, control_id=control_id)
+        return await self.decide(msgspec.structs.replace(make(), request=request))
+
+    async def decide(self, command: Command) -> Outcome:
+        """As `once`, for a command without a request: it may be done twice without harm."""
+        end = monotonic() + REPEAT_FOR_S
+        (outcome,) = await self._proposer.repeat(command)
+        await self._barrier(end)
+        return outcome
+
+    async def _barrier(self, end: float) -> None:
+        while True:
+            try:
+                await self._cluster.read_barrier()
+            except Unavailable:
+                if monotonic() + RETRY_PAUSE_S >= end:
+                    raise
+            else:
+                return
+            await asyncio.sleep(RETRY_PAUSE_S)
+
+
+def _control_id(asked: Message) -> bytes:
+    """Return the id of the command that does a request: its like, however often it is repeated."""
+    name = f"{caller().name}\0{call_id()}\0{asked.DESCRIPTOR.full_name}\0"
+    content = name.encode() + asked.SerializeToString(deterministic=True)
+    return sha256(content).digest()[:CONTROL_ID_BYTES]

@@ -1,0 +1,39 @@
+"""What of this node is in the archive already: the destination itself says so after a crash."""
+
+from qm.archive.destination import Destination, DestinationError
+from qm.archive.manifest import (
+    MANIFEST_NAME,
+    ManifestError,
+    decode_manifest,
+    folder_indexes,
+    node_folder,
+)
+from qm.archive.ranges import Identity
+from qm.store.effects.effects_log import Exported
+
+
+def find_exported(destination: Destination, identity: Identity, known: Exported) -> Exported:
+    """Return how far this node's ranges go, at least as far as `known`.
+
+    A crash came between the manifest of the last range and the row that says so, or a power loss
+    took the row away. Folders above `known` that no manifest makes a range are removed: they may
+    have another end than the range that will begin there. Raises DestinationError.
+    """
+    folder = node_folder(identity.cluster, identity.node)
+    found = known
+    for name in destination.folders(folder):
+        indexes = folder_indexes(name)
+        if indexes is None or indexes[1] <= known.upto:
+            continue
+        path = f"{folder}/{name}"
+        data = destination.read(f"{path}/{MANIFEST_NAME}")
+        if data is None:
+            destination.remove_folder(path)
+            continue
+        try:
+            manifest = decode_manifest(data)
+        except ManifestError as error:
+            raise DestinationError(f"{path}/{MANIFEST_NAME} is damaged: {error}") from error
+        if manifest.last > found.upto:
+            found = Exported(manifest.last, bytes.fromhex(manifest.chain_after))
+    return found

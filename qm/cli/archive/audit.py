@@ -1,0 +1,164 @@
+"""`qm audit`: what the archive proves of the cluster, by Spark within this process."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from qm.cli.archive.options import (
+    EXIT_BROKEN_OFF,
+    EXIT_FOUND,
+    archive_options,
+    embedded_engine,
+    fail,
+    spark_options,
+    write_whole,
+)
+from qm.cli.lib.output import output_option, show_one, show_rows
+
+if TYPE_CHECKING:
+    from spark.archive.summary import Audited, Summary
+
+_EXAMPLE_COLUMNS = ("rule", "index", "node", "subject", "detail")
+
+
+@click.group()
+def audit() -> None:
+    """Audits of the archive that nodes export (`[archive]` in their configuration)."""
+
+
+@audit.command()
+@archive_options
+@spark_options
+@click.option("--upto", type=int, help="Highest index; default: as far as most nodes exported.")
+@click.option(
+    "--hash-files/--no-hash-files", default=True, help="Compare every file with its manifest."
+)
+@click.option(
+    "--replay/--no-replay", default=True, help="Compare nodes' digests with a replay of the log."
+)
+@click.option(
+    "--metrics-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the result for a textfile collector of Prometheus here, too.",
+)
+@output_option
+def run(
+    url: str,
+    cluster: str | None,
+    cores: int,
+    memory_mib: int,
+    upto: int | None,
+    hash_files: bool,
+    replay: bool,
+    metrics_file: Path | None,
+    output: str,
+) -> None:
+    """Audit what the archive holds above the last audit.
+
+    Exit code: 0 nothing was found; 1 findings; 2 the archive, or a part of it, cannot be used (the
+    rest was audited), or wrong usage; 3 Spark broke off.
+    """
+    engine = embedded_engine(cores, memory_mib)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    from spark.archive.standing import NoArchive
+    from spark.engine import SparkFailed
+    from spark.main import audit_archive, audit_exit_code
+    from spark.report.metrics import metrics_text
+
+    try:
+        summary = audit_archive(url, cluster, upto, engine, hashes_files=hash_files, replays=replay)
+    except (NoArchive, ValueError) as error:
+        fail(str(error))
+    except SparkFailed as error:
+        fail(str(error), EXIT_BROKEN_OFF)
+    if metrics_file is not None:
+        write_whole(metrics_file, metrics_text(summary))
+    _show(summary, output)
+    sys.exit(audit_exit_code(summary))
+
+
+@audit.command()
+@archive_options
+@output_option
+def status(url: str, cluster: str | None, output: str) -> None:
+    """Say how far nodes exported, how far was audited, and which bases there are.
+
+    Exit code: 0 all is well; 1 the last audit found something; 2 no archive, or wrong usage.
+    """
+    from spark.archive.standing import NoArchive, standing
+    from spark.archive.store import ArchiveStore
+
+    try:
+        found = standing(ArchiveStore(url), cluster)
+    except (NoArchive, ValueError) as error:
+        fail(str(error))
+    show_one(msgspec.to_builtins(found), output)
+    sys.exit(EXIT_FOUND if found.findings else 0)
+
+
+@audit.command()
+@archive_options
+@click.option("--last", type=int, help="Audit that ended at this index; default: the newest.")
+@click.option("--html", type=click.Path(path_type=Path), help="Save the report as a page here.")
+@output_option
+def report(url: str, cluster: str | None, last: int | None, html: Path | None, output: str) -> None:
+    """Show what an audit found.
+
+    Exit code: 0 nothing; 1 findings; 2 there is no such audit, or wrong usage.
+    """
+    from spark.archive.standing import NoArchive, audits
+    from spark.archive.store import ArchiveStore
+    from spark.archive.summary import REPORT_NAME, read_summary
+
+    try:
+        store = ArchiveStore(url)
+        done = _chosen(audits(store, cluster), last)
+        summary = read_summary(store, done)
+        if html is not None:
+            html.write_bytes(store.read(f"{done.folder}/{REPORT_NAME}"))
+    except (NoArchive, OSError, ValueError) as error:
+        fail(str(error))
+    _show(summary, output)
+    sys.exit(EXIT_FOUND if summary.findings_total else 0)
+
+
+def _chosen(found: "list[Audited]", last: int | None) -> "Audited":
+    wanted = [one for one in found if last is None or one.last == last]
+    if not wanted:
+        ends = ", ".join(str(one.last) for one in found) or "none yet: `qm audit run`"
+        fail(f"no such audit; there are audits that end at {ends}")
+    return wanted[-1]
+
+
+def _show(summary: "Summary", output: str) -> None:
+    """Print all for programs, the verdict and its evidence for people."""
+    if output != "table":
+        show_one(msgspec.to_builtins(summary), output)
+        return
+    show_one(_verdict(summary), output)
+    if summary.examples:
+        click.echo()
+        show_rows(summary.examples, _EXAMPLE_COLUMNS, output)
+
+
+def _verdict(summary: "Summary") -> dict[str, Any]:
+    return {
+        "cluster": summary.cluster,
+        "indexes": f"{summary.first} to {summary.last}",
+        "nodes": summary.nodes,
+        "ranges": summary.ranges,
+        "entries": summary.entries,
+        "operations": summary.operations,
+        "replayed": [
+            f"to entry {said.index}, {said.marks} marks"
+            + (f": {said.problem}" * bool(said.problem))
+            for said in summary.replays
+        ],
+        "findings": summary.findings_total,
+        "findings by rule": summary.findings_by_rule,
+    }

@@ -1,0 +1,206 @@
+"""`qm backup`: the whole state of the cluster as a folder, and a new cluster out of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qm.cli.cluster.node import CONFIG_OPTION
+from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.output import confirm, dry_run_option, output_option, show_one, yes_option
+from qm.cli.lib.progress import progress
+
+if TYPE_CHECKING:
+    from qm.store.backup import Backup, BackupHead, BackupWriter, Progress
+
+
+@click.group()
+def backup() -> None:
+    """Make, check and restore backups."""
+
+
+@backup.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@output_option
+@connected
+def create(connection: Connection, folder: Path, output: str) -> None:
+    """Copy the state of one node, messages included, into FOLDER.
+
+    Queues go on meanwhile. A follower is asked if there is one. FOLDER must be empty or absent; it
+    holds every message's body: keep it as safe as the nodes' disks.
+    """
+    from qm.store.backup import BackupError, BackupWriter
+
+    async def work(wire: Any) -> Backup:
+        with progress("backup") as told, BackupWriter(folder) as writer:
+            return writer.finish(await _receive(wire, writer, told))
+
+    try:
+        made = connection.run(work)
+    except BackupError as error:
+        raise click.ClickException(str(error)) from error
+    show_one(_row(folder, made), output)
+
+
+async def _receive(wire: Any, writer: BackupWriter, told: Progress) -> BackupHead:
+    """Write a whole stream; return what it is of."""
+    from grpc import aio
+
+    from qm.client.errors import Unavailable, error_of
+    from qm.pb import control_pb2
+
+    await _prefer_follower(wire)
+    head, total, done = None, 0, 0
+    try:
+        async for chunk in wire.stubs().nodes.CreateBackup(control_pb2.CreateBackupRequest()):
+            if head is None:
+                head, total = _head(chunk.head), chunk.total_bytes
+            writer.write(chunk.data)
+            done += len(chunk.data)
+            told(done, total)
+    except aio.AioRpcError as failure:
+        known = error_of(failure)
+        raise known or Unavailable(f"{wire.endpoint}: {failure.details()}; run it again") from None
+    if head is None or done != total:
+        raise Unavailable(f"{wire.endpoint}: {done} of {total} bytes came; run it again")
+    return head
+
+
+async def _prefer_follower(wire: Any) -> None:
+    """Go on to the next node if the one asked first leads: it has enough to do."""
+    from qm.pb import control_pb2
+
+    for _ in wire.endpoints:
+        status = await wire.call(
+            lambda stubs: stubs.cluster.GetStatus, control_pb2.GetStatusRequest()
+        )
+        if status.leader != status.node:
+            return
+        wire.leave(wire.stubs())
+
+
+def _head(head: Any) -> BackupHead:
+    from qm.store.backup import BackupHead
+
+    return BackupHead(
+        cluster=head.cluster.hex(),
+        index=head.index,
+        term=head.term,
+        digest=head.digest.hex(),
+        state_version=head.state_version,
+        created_ms=head.created_ms,
+        source=head.source,
+        build=head.build,
+    )
+
+
+@backup.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.option(
+    "--scratch",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Where the state is built for a while; else the system's temporary folder.",
+)
+@output_option
+def verify(folder: Path, scratch: Path | None, output: str) -> None:
+    """Prove a backup without a cluster: files, the digest of the state, every message's body.
+
+    Needs as much room as the backup. Exit code 1: it is damaged.
+    """
+    from qm.names.guid import guid_text
+    from qm.store.backup import BackupError, read_backup, verify_backup
+
+    try:
+        with progress("verify") as told:
+            found = verify_backup(folder, scratch, told)
+        row = _row(folder, read_backup(folder))
+    except (BackupError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    manager = guid_text(found.queue_manager) if found.queue_manager else ""
+    show_one(
+        row
+        | {
+            "queue_manager": manager,
+            "computer_name": found.computer_name,
+            "messages": found.messages,
+            "sound": True,
+        },
+        output,
+    )
+
+
+@backup.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@CONFIG_OPTION
+@click.option(
+    "--outgoing",
+    type=click.Choice(["hold", "send"]),
+    default="hold",
+    show_default=True,
+    help="Messages for other queue managers, which may have left since the backup was made, wait"
+    " for `qm outgoing resume`, or are sent (again).",
+)
+@yes_option
+@dry_run_option
+@output_option
+def restore(folder: Path, path: Path, outgoing: str, yes: bool, dry_run: bool, output: str) -> None:
+    """Make the node of this configuration the first of a new cluster with the state in FOLDER.
+
+    The node must not run, and its data folder must be empty. Start it afterwards (`qm node run`),
+    then the other nodes with empty folders, and let each join (`qm node join`). The cluster that
+    the backup was made of must be gone: the queue manager would exist twice.
+    """
+    from qm.node.config.loading import ConfigError, load
+    from qm.node.membership.refounding import RefoundingRefused
+    from qm.node.membership.refounding import restore as restore_backup
+    from qm.store.backup import BackupError, check_files, read_backup
+
+    try:
+        config = load(path)
+        row = _row(folder, read_backup(folder))
+        if dry_run:
+            with progress("check") as told:
+                check_files(folder, read_backup(folder), told)
+            show_one(row | {"node": config.name, "data": str(config.data)}, output)
+            return
+        confirm(
+            f"Is the cluster that this backup was made of gone? {config.name} will be its queue"
+            " manager from now on.",
+            yes=yes,
+        )
+        with progress("restore") as told:
+            done = restore_backup(config, folder, holds_outgoing=outgoing == "hold", progress=told)
+    except (ConfigError, BackupError, RefoundingRefused, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    for warning in done.warnings:
+        click.echo(f"Warning: {warning}", err=True)
+    show_one(
+        {
+            "cluster": done.cluster.hex(),
+            "node": done.raft_id,
+            "computer_name": done.computer_name,
+            "index": done.index,
+            "outgoing": outgoing,
+        },
+        output,
+    )
+
+
+def _row(folder: Path, made: Backup) -> dict[str, Any]:
+    from qm.cli.lib.output import instant
+
+    head = made.head
+    return {
+        "folder": str(folder),
+        "cluster": head.cluster,
+        "index": head.index,
+        "term": head.term,
+        "digest": head.digest,
+        "state_version": head.state_version,
+        "created": instant(head.created_ms // 1000),
+        "source": head.source,
+        "build": head.build,
+        "size_bytes": sum(file.size_bytes for file in made.files),
+    }

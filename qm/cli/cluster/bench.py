@@ -1,0 +1,157 @@
+"""`qm bench`: what this cluster does with messages, through its MSMQ endpoint, from here."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.output import output_option, show_one
+
+if TYPE_CHECKING:
+    from qm.load.run import Plan
+    from qm.load.verdict import Verdict
+
+SETTLE_WAIT_S: Final = 60.0
+UNLIMITED_RATE: Final = 20_000
+"""Of a sender without `--rate`: it is held back by what is not acknowledged."""
+UNLIMITED_BACKLOG: Final = 1_000
+
+
+@click.command()
+@click.option("--seconds", type=click.IntRange(2, 3600), default=10, show_default=True)
+@click.option("--senders", type=click.IntRange(1, 256), default=4, show_default=True)
+@click.option("--rate", type=click.IntRange(1), help="Messages/s of all senders; else the most.")
+@click.option(
+    "--size",
+    type=click.IntRange(64, 1 << 20),
+    default=1024,
+    show_default=True,
+    help="Bytes of a body.",
+)
+@click.option("--transactional", is_flag=True, help="Instead of recoverable messages.")
+@click.option(
+    "--node",
+    "nodes",
+    multiple=True,
+    help="Member that senders connect to, instead of all in turn; repeatable.",
+)
+@click.option("--msmq-port", type=click.IntRange(1, 65_535), default=1801, show_default=True)
+@output_option
+@connected
+def bench(connection: Connection, output: str, **options: Any) -> None:
+    """Send for a while as MSMQ queue managers do, receive everything, and judge.
+
+    A queue is made and deleted again. Without --rate senders keep thousands of messages under way,
+    and latencies are those of an overload: give half of that rate to see what a message waits. The
+    load itself takes a processor. Exit code 1: a message was lost, doubled or out of order.
+    """
+    verdict = connection.run(lambda wire: _bench(wire, connection, **options))
+    show_one(_row(verdict), output)
+    if not verdict.holds:
+        sys.exit(1)
+
+
+async def _bench(
+    wire: Any, connection: Connection, *, seconds: int, nodes: tuple[str, ...], **options: Any
+) -> Verdict:
+    from qm.load.run import Run
+    from qm.pb import control_pb2
+
+    reply = await wire.call(
+        lambda stubs: stubs.cluster.ListMembers, control_pb2.ListMembersRequest()
+    )
+    hosts = {member.name: member.host for member in reply.members if member.is_reachable}
+    missing = set(nodes) - hosts.keys()
+    if missing:
+        raise click.UsageError(f"--node: {', '.join(missing)} is no member that can be reached")
+    queue = await _make_queue(wire, is_transactional=options["transactional"])
+    try:
+        with tempfile.TemporaryDirectory(prefix="quorate-bench-") as folder:
+            addresses = [hosts[name] for name in (nodes or sorted(hosts))]
+            plan = _plan(connection, queue, addresses, Path(folder), **options)
+            async with Run(plan) as run:
+                await run.send(seconds)
+                await run.settle(SETTLE_WAIT_S)
+                return await run.verdict()
+    finally:
+        name = control_pb2.QueueName(name=queue)
+        request = control_pb2.DeleteQueueRequest(queue=name)
+        await wire.call(lambda stubs: stubs.queues.DeleteQueue, request)
+
+
+async def _make_queue(wire: Any, *, is_transactional: bool) -> str:
+    """Create a queue; return its format name."""
+    from qm.pb import control_pb2
+
+    manager = await wire.call(
+        lambda stubs: stubs.queues.GetQueueManager, control_pb2.GetQueueManagerRequest()
+    )
+    name = f"{manager.computer_name}\\private$\\bench-{uuid.uuid4().hex[:12]}"
+    attributes = {"transactional": control_pb2.Value(flag=is_transactional)}
+    request = control_pb2.CreateQueueRequest(path_name=name, attributes=attributes)
+    await wire.call(lambda stubs: stubs.queues.CreateQueue, request)
+    return f"DIRECT=OS:{name}"
+
+
+def _plan(
+    connection: Connection,
+    queue: str,
+    addresses: list[str],
+    folder: Path,
+    *,
+    senders: int,
+    rate: int | None,
+    size: int,
+    transactional: bool,
+    msmq_port: int,
+) -> Plan:
+    from qm.load.receiver import Mode
+    from qm.load.run import BACKLOG_MAX_COUNT, Plan, Reading
+    from qm.load.workload import Target, Workload
+
+    turns = [
+        addresses[k % len(addresses) :] + addresses[: k % len(addresses)] for k in range(senders)
+    ]
+    return Plan(
+        workload=Workload(
+            targets=(Target(queue, is_transactional=transactional),),
+            express_share=0,
+            body_bytes=(size, size),
+            transaction_messages=(1, 1),
+        ),
+        rate_per_s=UNLIMITED_RATE if rate is None else rate / senders,
+        senders=[[(host, msmq_port) for host in turn] for turn in turns],
+        receivers=[Reading(queue, Mode.STREAM)],
+        endpoints=connection.endpoints,
+        tls=connection.tls(),
+        history=folder / "history.jsonl",
+        backlog_max=UNLIMITED_BACKLOG if rate is None else BACKLOG_MAX_COUNT,
+    )
+
+
+def _row(verdict: Verdict) -> dict[str, Any]:
+    # The first second connects, the last ones settle.
+    whole = [each for each in verdict.seconds if each.sent][1:-1] or verdict.seconds
+    count = max(len(whole), 1)
+    return {
+        "holds": verdict.holds,
+        "sent": verdict.sent,
+        "acknowledged": verdict.acknowledged,
+        "received": verdict.received,
+        "lost": verdict.lost.count,
+        "duplicated": verdict.duplicated.count,
+        "out_of_order": verdict.out_of_order.count,
+        "acknowledged_per_s": round(sum(each.acknowledged for each in whole) / count),
+        "received_per_s": round(sum(each.received for each in whole) / count),
+        "acknowledged_p50_ms": verdict.acknowledgement.p50_ms,
+        "acknowledged_p99_ms": verdict.acknowledgement.p99_ms,
+        "delivered_p50_ms": verdict.delivery.p50_ms,
+        "delivered_p99_ms": verdict.delivery.p99_ms,
+        "longest_gap_ms": verdict.longest_gap_ms,
+    }

@@ -1,0 +1,161 @@
+"""`qm check`: questions with an exit code, for scripts, probes and tests of an installation."""
+
+import http.client
+import secrets
+import sys
+import time
+import uuid
+from typing import Any, Final
+
+import click
+
+from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.output import output_option, show_rows
+
+PROBE_TIMEOUT_S: Final = 2.0
+_BODY_BYTES_MAX: Final = 4096
+_OK: Final = 200
+
+
+class _Checks(click.Group):
+    """`qm check` alone means `qm check cluster`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["cluster", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_Checks)
+def check() -> None:
+    """Ask whether all is well; `cluster` unless another question is named."""
+
+
+@check.command()
+@output_option
+@connected
+def cluster(connection: Connection, output: str) -> None:
+    """Ask every endpoint how it is. Exit code 1: something wants attention."""
+    rows = []
+    for endpoint in connection.endpoints:
+        one = Connection((endpoint,), connection.authority, connection.certificate, connection.key)
+        rows.append({"endpoint": endpoint} | one.run(_health))
+    show_rows(rows, ("endpoint", "node", "leader", "applied_index", "problems"), output)
+    if any(row["problems"] for row in rows):
+        sys.exit(1)
+
+
+async def _health(wire: Any) -> dict[str, Any]:
+    from qm.client.errors import Unavailable
+    from qm.pb import control_pb2
+
+    try:
+        found = await wire.call(
+            lambda stubs: stubs.cluster.GetStatus, control_pb2.GetStatusRequest(), deadline_s=2.0
+        )
+    except Unavailable:
+        return {"node": "", "leader": "", "applied_index": None, "problems": ["does not answer"]}
+    problems = list(found.alarms)
+    if not found.leader:
+        problems.append("nobody leads")
+    if found.is_draining:
+        problems.append("draining")
+    problems += [f"{m.name} is not reachable" for m in found.members if not m.is_reachable]
+    return {
+        "node": found.node,
+        "leader": found.leader,
+        "applied_index": found.applied_index,
+        "problems": problems,
+    }
+
+
+@check.command()
+@click.option(
+    "--http",
+    "address",
+    envvar="QM_HTTP",
+    metavar="HOST:PORT",
+    default="127.0.0.1:1814",
+    show_default=True,
+    help="HTTP endpoint of a node.  [env: QM_HTTP]",
+)
+def ready(address: str) -> None:
+    """Ask a node whether clients and peers should come to it. Exit code 1: no, or no answer."""
+    try:
+        connection = http.client.HTTPConnection(address, timeout=PROBE_TIMEOUT_S)
+        connection.request("GET", "/readyz")
+        response = connection.getresponse()
+        text = response.read(_BODY_BYTES_MAX).decode("utf-8", "replace").strip()
+        is_ready = response.status == _OK
+    except (OSError, http.client.HTTPException) as error:
+        is_ready, text = False, f"{address} does not answer: {error}"
+    click.echo(text, err=not is_ready)
+    if not is_ready:
+        sys.exit(1)
+
+
+@check.command("send-receive")
+@click.option("--msmq", "host", metavar="HOST", required=True, help="Where the cluster's MSMQ is.")
+@click.option(
+    "--seconds", type=click.IntRange(1), default=30, show_default=True, help="For the way through."
+)
+@connected
+def send_receive(connection: Connection, host: str, seconds: int) -> None:
+    """Send a message by MSMQ to HOST and receive it by the API, in a queue made for it.
+
+    Exit code 1: it did not arrive.
+    """
+    took_ms = connection.run_client(lambda client: _through(client, host, seconds))
+    if took_ms is None:
+        raise click.ClickException(
+            f"a message that was sent to {host}:1801 did not arrive within {seconds} s: is that"
+            " this cluster's address, and is the port open?"
+        )
+    click.echo(f"sent to {host} by MSMQ and received by the API after {took_ms} ms")
+
+
+async def _through(client: Any, host: str, seconds: int) -> int | None:
+    """Send and receive; return how long it took, ms, None if nothing came."""
+    from qm.pb import control_pb2
+
+    wire = client.wire
+    manager = await wire.call(
+        lambda stubs: stubs.queues.GetQueueManager, control_pb2.GetQueueManagerRequest()
+    )
+    path = f"{manager.computer_name}\\private$\\quorate-check-{secrets.token_hex(4)}"
+    request = control_pb2.CreateQueueRequest(path_name=path)
+    await wire.call(lambda stubs: stubs.queues.CreateQueue, request)
+    try:
+        return await _send_and_receive(client, path, host, seconds)
+    finally:
+        queue = control_pb2.QueueName(name=path)
+        await wire.call(
+            lambda stubs: stubs.queues.DeleteQueue, control_pb2.DeleteQueueRequest(queue=queue)
+        )
+
+
+async def _send_and_receive(client: Any, path: str, host: str, seconds: int) -> int | None:
+    from qm.load.sender import RecordingSender
+    from qm.load.workload import Delivery, Planned, Target
+
+    body = secrets.token_bytes(16)
+    sender = RecordingSender(
+        "check",
+        uuid.uuid4().bytes_le,
+        [(host, 1801)],
+        [Target(f"DIRECT=OS:{path}")],
+        lambda event: None,
+        reconnect_s=1.0,
+    )
+    queue = await client.open_queue(path)
+    begun = time.monotonic()
+    sender.link.start()
+    try:
+        sender.add([Planned("check", 0, Delivery.RECOVERABLE, 3, 1, body)])
+        message = await queue.receive(timeout_s=seconds)
+    finally:
+        await sender.link.stop()
+        await queue.close()
+    if message is None or message.body != body:
+        return None
+    return round((time.monotonic() - begun) * 1000)

@@ -1,0 +1,232 @@
+"""The verbs of `qm cluster` that a running cluster answers."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.output import confirm, output_option, show_one, show_rows, yes_option
+
+MEMBER_COLUMNS = ("name", "role", "leader", "reachable", "applied_index", "host", "version")
+
+
+@click.command()
+@output_option
+@connected
+def status(connection: Connection, output: str) -> None:
+    """Show who leads, how far the log is, who the members are. Exit code 1: nobody leads."""
+    found = connection.run(get_status)
+    show_one(status_row(found), output)
+    if not found.leader:
+        sys.exit(1)
+
+
+@click.command()
+@output_option
+@connected
+def members(connection: Connection, output: str) -> None:
+    """List the members."""
+    from qm.pb import control_pb2
+
+    async def work(wire: Any) -> Any:
+        request = control_pb2.ListMembersRequest()
+        return await wire.call(lambda stubs: stubs.cluster.ListMembers, request)
+
+    _show_members(connection.run(work), output)
+
+
+@click.command()
+@click.option("--to", default="", help="A member; else the one nearest to the leader's log.")
+@output_option
+@connected
+def transfer(connection: Connection, to: str, output: str) -> None:
+    """Hand leadership over; nothing that clients do is lost by it."""
+    from qm.pb import control_pb2
+
+    async def work(wire: Any) -> Any:
+        leader = (await get_status(wire)).leader  # the call is repeated where no answer comes
+        request = control_pb2.TransferLeadershipRequest(to=to, leader="" if to else leader)
+        return await wire.call(lambda stubs: stubs.cluster.TransferLeadership, request)
+
+    reply = connection.run(work)
+    show_one({"leader": reply.leader, "term": reply.term}, output)
+
+
+@click.command()
+@click.argument("node")
+@yes_option
+@output_option
+@connected
+def drain(connection: Connection, node: str, yes: bool, output: str) -> None:
+    """Have NODE take no new sessions and hand over leadership, before it stops."""
+    confirm(f"Drain {node}?", yes=yes)
+    show_one(_drained(connection, node, "Drain"), output)
+
+
+@click.command()
+@click.argument("node")
+@output_option
+@connected
+def undrain(connection: Connection, node: str, output: str) -> None:
+    """Have NODE serve again."""
+    show_one(_drained(connection, node, "Undrain"), output)
+
+
+@click.command("can-stop")
+@click.argument("node")
+@output_option
+@connected
+def can_stop(connection: Connection, node: str, output: str) -> None:
+    """Say whether NODE can stop without loss of the quorum. Exit code 1: no."""
+    from qm.pb import control_pb2
+
+    async def work(wire: Any) -> Any:
+        request = control_pb2.CanStopRequest(node=node)
+        return await wire.call(lambda stubs: stubs.cluster.CanStop, request)
+
+    reply = connection.run(work)
+    show_one({"can_stop": reply.can_stop, "reason": reply.reason}, output)
+    if not reply.can_stop:
+        sys.exit(1)
+
+
+@click.command()
+@click.argument("node")
+@click.option("--host", required=True, help="Under which the other nodes reach it.")
+@output_option
+@connected
+def add(connection: Connection, node: str, host: str, output: str) -> None:
+    """Let NODE in as a learner, before `qm node join` is run there."""
+    from qm.pb import control_pb2
+
+    place = control_pb2.MemberPlace(host=host)
+    request = control_pb2.AddMemberRequest(name=node, place=place)
+    _changed(connection, "AddMember", request, output)
+
+
+@click.command()
+@click.argument("node")
+@yes_option
+@output_option
+@connected
+def remove(connection: Connection, node: str, yes: bool, output: str) -> None:
+    """Take NODE out of the cluster for good."""
+    from qm.pb import control_pb2
+
+    confirm(f"Remove {node} from the cluster?", yes=yes)
+    _changed(connection, "RemoveMember", control_pb2.RemoveMemberRequest(name=node), output)
+
+
+@click.command()
+@click.argument("node")
+@output_option
+@connected
+def promote(connection: Connection, node: str, output: str) -> None:
+    """Make NODE, a learner, a voter."""
+    from qm.pb import control_pb2
+
+    _changed(connection, "PromoteMember", control_pb2.PromoteMemberRequest(name=node), output)
+
+
+@click.command()
+@click.argument("node")
+@click.option("--host", default="", help="Else where it was.")
+@yes_option
+@output_option
+@connected
+def replace(connection: Connection, node: str, host: str, yes: bool, output: str) -> None:
+    """Let NODE come back after it lost its disk: its old identity leaves."""
+    from qm.pb import control_pb2
+
+    confirm(f"Give up what is on the disk of {node}?", yes=yes)
+    place = control_pb2.MemberPlace(host=host) if host else None
+
+    async def work(wire: Any) -> Any:
+        found = await wire.call(
+            lambda stubs: stubs.cluster.ListMembers, control_pb2.ListMembersRequest()
+        )
+        ids = {member.name: member.raft_id for member in found.members}
+        request = control_pb2.ReplaceMemberRequest(name=node, place=place)
+        if node in ids:  # else the cluster says who its members are
+            request.lost_incarnation = int(ids[node].rpartition(".")[2])
+        return await wire.call(lambda stubs: stubs.cluster.ReplaceMember, request)
+
+    _show_members(connection.run(work), output)
+
+
+COMMANDS: Sequence[click.Command] = (
+    *(status, members, transfer, drain, undrain, can_stop),
+    *(add, remove, promote, replace),
+)
+
+
+async def get_status(wire: Any) -> Any:
+    """Return the ClusterStatus of the node that answers."""
+    from qm.pb import control_pb2
+
+    return await wire.call(lambda stubs: stubs.cluster.GetStatus, control_pb2.GetStatusRequest())
+
+
+def status_row(found: Any) -> dict[str, Any]:
+    """Return a ClusterStatus for output."""
+    from qm.names.guid import guid_text
+
+    return {
+        "computer_name": found.computer_name,
+        "queue_manager": guid_text(found.queue_manager) if found.queue_manager else "",
+        "node": found.node,
+        "leader": found.leader,
+        "term": found.term,
+        "epoch": found.epoch,
+        "apply_version": found.apply_version,
+        "commit_index": found.commit_index,
+        "applied_index": found.applied_index,
+        "message_bytes": found.message_bytes,
+        "journal_bytes": found.journal_bytes,
+        "disk_free_bytes": found.disk_free_bytes,
+        "disk_total_bytes": found.disk_total_bytes,
+        "alarms": list(found.alarms),
+        "draining": found.is_draining,
+        "members": [_member_row(member) for member in found.members],
+    }
+
+
+def _drained(connection: Connection, node: str, method: str) -> dict[str, Any]:
+    from qm.pb import control_pb2
+
+    async def work(wire: Any) -> Any:
+        request = control_pb2.DrainRequest(node=node)
+        return await wire.call(lambda stubs: getattr(stubs.cluster, method), request)
+
+    reply = connection.run(work)
+    return {"sessions": reply.sessions, "leader": reply.is_leader}
+
+
+def _changed(connection: Connection, method: str, request: Any, output: str) -> None:
+    async def work(wire: Any) -> Any:
+        return await wire.call(lambda stubs: getattr(stubs.cluster, method), request)
+
+    _show_members(connection.run(work), output)
+
+
+def _show_members(reply: Any, output: str) -> None:
+    show_rows(map(_member_row, reply.members), MEMBER_COLUMNS, output)
+
+
+def _member_row(member: Any) -> dict[str, Any]:
+    from qm.pb import control_pb2
+
+    return {
+        "name": member.name,
+        "raft_id": member.raft_id,
+        "role": control_pb2.MemberRole.Name(member.role).lower(),
+        "leader": member.is_leader,
+        "reachable": member.is_reachable,
+        "applied_index": member.applied_index,
+        "host": member.host,
+        "api_port": member.api_port,
+        "version": member.version,
+        "clock_offset_ms": member.clock_offset_ms,
+    }

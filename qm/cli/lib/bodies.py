@@ -1,0 +1,102 @@
+"""Message bodies on the command line: what is typed becomes bytes, and bytes become readable."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
+
+import click
+
+from qm.cli.lib.text import preview, printable
+
+VT_EMPTY: Final = 0
+VT_BSTR: Final = 8
+VT_LPSTR: Final = 30
+VT_BYTES: Final = 0x2011
+
+FORMS: Final = ("text", "utf16", "xml", "hex")
+"""text: UTF-8; utf16: what COM applications exchange; xml: what .NET applications exchange; hex:
+bytes.
+"""
+_XML_HEAD: Final = '<?xml version="1.0"?>\r\n'
+
+
+def read_body(text: str | None, file: str | None, form: str) -> tuple[bytes, int]:
+    """Return bytes and VARTYPE of a body given as text or as a file ("-": standard input)."""
+    if (text is None) == (file is None):
+        raise click.UsageError("give the body either as --body or as --file")
+    if file is not None:
+        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        if form == "hex":
+            return raw, VT_BYTES
+        text = raw.decode("utf-8")
+    assert text is not None
+    return _WRITERS[form](text)
+
+
+def shown_body(body: bytes, body_type: int, form: str) -> str:
+    """Return a body for people, by its own type ("auto") or as the reader says."""
+    if form == "auto":
+        form = _form_of(body, body_type)
+    if form == "none":
+        return ""
+    try:
+        return _READERS[form](body)
+    except (UnicodeDecodeError, ElementTree.ParseError):
+        return preview(body)
+
+
+def _form_of(body: bytes, body_type: int) -> str:
+    if body_type == VT_BSTR:
+        return "utf16"
+    if body.lstrip(b"\xef\xbb\xbf").startswith(b"<") and _is_xml(body):
+        return "xml"
+    try:
+        text = body.rstrip(b"\0").decode("utf-8")
+    except UnicodeDecodeError:
+        return "hex"
+    return "text" if all(char.isprintable() or char in "\r\n\t" for char in text) else "hex"
+
+
+def _is_xml(body: bytes) -> bool:
+    try:
+        _from_xml(body)
+    except ElementTree.ParseError:
+        return False
+    return True
+
+
+def _from_hex(text: str) -> tuple[bytes, int]:
+    try:
+        return bytes.fromhex(text), VT_BYTES
+    except ValueError as error:
+        raise click.UsageError(f"--body is no hexadecimal text: {error}") from error
+
+
+def _to_xml(text: str) -> tuple[bytes, int]:
+    """A document is sent as it is; other text as .NET's XmlMessageFormatter writes a string."""
+    is_document = text.lstrip().startswith("<")
+    document = text if is_document else f"{_XML_HEAD}<string>{escape(text)}</string>"
+    return document.encode("utf-8"), VT_EMPTY
+
+
+def _from_xml(body: bytes) -> str:
+    root = ElementTree.fromstring(body)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+_WRITERS: Final[dict[str, Callable[[str], tuple[bytes, int]]]] = {
+    "text": lambda text: (text.encode("utf-8"), VT_BYTES),
+    "utf16": lambda text: (text.encode("utf-16-le"), VT_BSTR),
+    "xml": _to_xml,
+    "hex": _from_hex,
+}
+_READERS: Final[dict[str, Callable[[bytes], str]]] = {
+    "text": lambda body: printable(body.rstrip(b"\0").decode("utf-8")),
+    "utf16": lambda body: printable(body.decode("utf-16-le").rstrip("\0")),
+    "xml": _from_xml,
+    "hex": lambda body: body.hex(" ", -4),
+}

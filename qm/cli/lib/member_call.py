@@ -1,0 +1,44 @@
+"""Calls that one certain node is to answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from qm.cli.lib.connection import Connection
+    from qm.client.calls import Calls
+
+
+async def list_members(wire: Calls) -> list[Any]:
+    """Return the members, as control.proto has them."""
+    from qm.pb import control_pb2
+
+    request = control_pb2.ListMembersRequest()
+    reply = await wire.call(lambda stubs: stubs.cluster.ListMembers, request)
+    return list(reply.members)
+
+
+def wire_to(connection: Connection, member: Any) -> Calls:
+    """Return a wire to one member alone; to be closed."""
+    from qm.node.config.addresses import host_and_port
+
+    return wire_to_endpoint(connection, host_and_port(member.host, member.api_port))
+
+
+def wire_to_endpoint(connection: Connection, endpoint: str) -> Calls:
+    """Return a wire to one of the endpoints alone; to be closed."""
+    from qm.client.calls import Calls
+
+    return Calls((endpoint,), connection.tls())
+
+
+async def wire_to_name(connection: Connection, wire: Calls, name: str) -> Calls:
+    """As `wire_to`, by name. Raises click.UsageError for a stranger."""
+    members = await list_members(wire)
+    for member in members:
+        if member.name == name:
+            return wire_to(connection, member)
+    known = ", ".join(sorted(member.name for member in members))
+    raise click.UsageError(f"{name!r} is no member; members are {known}")

@@ -1,0 +1,120 @@
+"""`qm acl`: who may do what with a queue, or with the queue manager."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.output import confirm, output_option, show_rows, yes_option
+
+_TYPES = ("allow", "deny")
+
+
+@click.group()
+def acl() -> None:
+    """Access control lists of queues and of the queue manager."""
+
+
+@acl.command("get")
+@click.argument("queue", default="")
+@click.option("--queue", "named", default="", help="The same, as `qm acl set` has it.")
+@output_option
+@connected
+def get_acl(connection: Connection, queue: str, named: str, output: str) -> None:
+    """Show the access control list of QUEUE; without QUEUE, the queue manager's."""
+    if queue and named:
+        raise click.UsageError("QUEUE and --queue: give one of them")
+    found = connection.run(lambda wire: _get(wire, queue or named))
+    rows = [{"type": "owner", "who": found.owner or found.owner_sid, "sid": found.owner_sid}]
+    rows += [
+        {
+            "type": _TYPES[entry.type],
+            "who": entry.principal or entry.sid,
+            "sid": entry.sid,
+            "mask": f"0x{entry.mask:08x}",
+            "rights": list(entry.rights),
+        }
+        for entry in found.entries
+    ]
+    show_rows(rows, ("type", "who", "rights"), output)
+
+
+@acl.command("set")
+@click.argument("entries", nargs=-1, metavar="TYPE:WHO:RIGHT[,RIGHT]...")
+@click.option("--queue", default="", help="Path name or format name; else the queue manager.")
+@click.option("--owner", default="", help="A principal, or S-1-...")
+@click.option("--add", is_flag=True, help="Keep the entries that are there.")
+@yes_option
+@connected
+def set_acl(
+    connection: Connection,
+    entries: Sequence[str],
+    queue: str,
+    owner: str,
+    add: bool,
+    yes: bool,
+) -> None:
+    """Replace the list, or add to it.
+
+    An entry is allow:WHO:RIGHTS or deny:WHO:RIGHTS; WHO is a principal, Everyone, or S-1-...;
+    RIGHTS are names as `qm acl get` prints them, or one hexadecimal mask.
+    """
+    wanted = [_entry(entry) for entry in entries]
+    if not wanted and not owner:
+        raise click.UsageError("nothing to change: give entries or --owner")
+    if not add and wanted:
+        confirm(f"Replace the whole list of {queue or 'the queue manager'}?", yes=yes)
+
+    async def work(wire: Any) -> None:
+        from qm.client.values import kept_entry
+        from qm.pb import control_pb2
+
+        found = await _get(wire, queue)
+        kept = list(map(kept_entry, found.entries)) if add or not wanted else []
+        both = kept + wanted
+        request = control_pb2.SetAclRequest(
+            entries=sorted(both, key=lambda entry: entry.type != control_pb2.DENY),
+            owner=owner,
+            if_version=found.version,
+        )
+        if queue:
+            request.queue.CopyFrom(await _name(wire, queue))
+        await wire.call(lambda stubs: stubs.queues.SetAcl, request)
+
+    connection.run(work)
+
+
+async def _get(wire: Any, queue: str) -> Any:
+    from qm.pb import control_pb2
+
+    request = control_pb2.GetAclRequest(queue=await _name(wire, queue) if queue else None)
+    return await wire.call(lambda stubs: stubs.queues.GetAcl, request)
+
+
+async def _name(wire: Any, queue: str) -> Any:
+    from qm.cli.queues.queue import queue_name
+
+    return await queue_name(wire, queue)
+
+
+def _entry(text: str) -> Any:
+    from qm.pb import control_pb2
+
+    kind, _, rest = text.partition(":")
+    who, colon, rights = rest.rpartition(":")
+    if kind not in _TYPES or not colon or not who or not rights:
+        raise click.UsageError(f"{text!r}: write allow:WHO:RIGHT,... or deny:WHO:RIGHT,...")
+    entry = control_pb2.Ace(type=control_pb2.AceType.Value(kind.upper()))
+    if who.upper().startswith("S-1-"):
+        entry.sid = who
+    else:
+        entry.principal = who
+    if rights.lower().startswith("0x"):
+        try:
+            entry.mask = int(rights, 16)
+        except ValueError as error:
+            raise click.UsageError(f"{rights!r} is no mask") from error
+    else:
+        entry.rights.extend(rights.split(","))
+    return entry

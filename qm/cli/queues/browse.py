@@ -1,0 +1,126 @@
+"""Messages where they lie, by the control plane: looking at them, giving them back, their names."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from qm.cli.lib.bodies import shown_body
+from qm.cli.lib.output import instant
+
+_PAGE = 500
+
+
+async def browse(
+    wire: Any,
+    where: Any,
+    *,
+    limit: int = 0,
+    reasons: Sequence[int] = (),
+    with_bodies: bool = True,
+) -> list[Any]:
+    """Return messages of a queue (a QueueName) without taking them; `limit` 0 is all."""
+    from qm.pb import control_pb2, data_pb2
+
+    found: list[Any] = []
+    token = ""
+    while True:
+        request = control_pb2.BrowseRequest(
+            queue=where,
+            page_size=min(_PAGE, limit - len(found)) if limit else _PAGE,
+            page_token=token,
+            view=data_pb2.PROPERTIES if with_bodies else data_pb2.PROPERTIES_WITHOUT_BODY,
+            reason_classes=reasons,
+        )
+        reply = await wire.call(lambda stubs: stubs.messages.Browse, request)
+        found += reply.messages
+        token = reply.page_token
+        if not token or (limit and len(found) >= limit):
+            return found
+
+
+async def get_message(wire: Any, name: str, lookup_id: int) -> Any:
+    """Return one message with its packet."""
+    from qm.cli.queues.queue import queue_name
+    from qm.pb import control_pb2, data_pb2
+
+    request = control_pb2.GetMessageRequest(
+        queue=await queue_name(wire, name),
+        lookup_identifier=lookup_id,
+        view=data_pb2.PACKETS_AND_PROPERTIES,
+    )
+    return await wire.call(lambda stubs: stubs.messages.GetMessage, request)
+
+
+async def return_to_source(
+    wire: Any, where: Any, lookup_ids: Sequence[int], target: str
+) -> list[dict[str, Any]]:
+    """Return messages of a queue (a QueueName), all of them if none is named."""
+    from qm.pb import control_pb2
+
+    wanted = list(lookup_ids)
+    if not wanted:
+        found = await browse(wire, where, with_bodies=False)
+        wanted = [entry.lookup_identifier for entry in found]
+    rows = []
+    for lookup_id in wanted:
+        reply = await wire.call(
+            lambda stubs: stubs.messages.ReturnToSource,
+            control_pb2.ReturnToSourceRequest(
+                queue=where, lookup_identifier=lookup_id, target=target
+            ),
+        )
+        rows.append(
+            {
+                "lookup_id": lookup_id,
+                "target": reply.target,
+                "message_id": message_id_text(reply.message_id),
+            }
+        )
+    return rows
+
+
+def browsed_row(entry: Any, form: str) -> dict[str, Any]:
+    """Return a browsed message for output."""
+    from qm.pb import control_pb2
+
+    properties = entry.properties
+    return {
+        "lookup_id": entry.lookup_identifier,
+        "message_id": message_id_text(entry.message_id),
+        "label": properties.label,
+        "priority": entry.priority,
+        "bytes": len(properties.body),
+        "packet_bytes": entry.size_bytes,
+        "state": control_pb2.PositionState.Name(entry.state).lower().removeprefix("position_"),
+        "lock_owner": entry.lock_owner,
+        "reason": entry.reason,
+        "arrived": instant(entry.arrived_time_s),
+        "body": shown_body(properties.body, properties.body_type, form),
+    }
+
+
+def message_id_text(raw: bytes) -> str:
+    r"""Return a message identifier as MSMQ tools print it: GUID\number."""
+    from qm.names.guid import guid_text
+
+    if len(raw) != 20:
+        return ""
+    return f"{guid_text(raw[:16])}\\{int.from_bytes(raw[16:], 'little')}"
+
+
+def parse_message_id(text: str) -> bytes:
+    """Return the 20 bytes of a message identifier. Raises UsageError."""
+    from qm.names.guid import guid_from_text
+
+    guid, backslash, number = text.partition("\\")
+    raw = guid_from_text(guid.strip("{}"))
+    try:
+        if backslash and raw is not None:
+            return raw + int(number).to_bytes(4, "little")
+        whole = bytes.fromhex(text)
+    except (ValueError, OverflowError):
+        whole = b""
+    if len(whole) != 20:
+        raise click.UsageError(f"{text!r} is no message identifier: GUID\\NUMBER or 40 hex digits")
+    return whole

@@ -1,0 +1,90 @@
+"""`qm defs`: queues and settings as a document to keep under version control."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.output import confirm, dry_run_option, output_option, show_rows, yes_option
+
+_COLUMNS = ("change", "path_name", "attributes")
+
+
+@click.group()
+def defs() -> None:
+    """Definitions of queues, their access lists and the queue manager's settings."""
+
+
+@defs.command("export")
+@click.option(
+    "-f", "--file", type=click.Path(path_type=Path, dir_okay=False), help="Else standard output."
+)
+@connected
+def export_definitions(connection: Connection, file: Path | None) -> None:
+    """Write the cluster's definitions as YAML."""
+    from qm.pb import control_pb2
+
+    async def work(wire: Any) -> str:
+        reply = await wire.call(lambda stubs: stubs.definitions.Export, control_pb2.ExportRequest())
+        return str(reply.document)
+
+    document = connection.run(work)
+    if file is None:
+        click.echo(document, nl=False)
+    else:
+        file.write_text(document, encoding="utf-8")
+
+
+@defs.command("diff")
+@click.argument("file", type=click.File(encoding="utf-8"))
+@click.option("--prune", is_flag=True, help="Queues that FILE does not name count, too.")
+@output_option
+@connected
+def diff(connection: Connection, file: Any, prune: bool, output: str) -> None:
+    """Say what importing FILE would change. Exit code 1: something."""
+    changes = connection.run(lambda wire: _changes(wire, "Diff", file.read(), prune=prune))
+    show_rows(changes, _COLUMNS, output)
+    if changes:
+        sys.exit(1)
+
+
+@defs.command("import")
+@click.argument("file", type=click.File(encoding="utf-8"))
+@click.option("--prune", is_flag=True, help="Delete queues that FILE does not name.")
+@yes_option
+@dry_run_option
+@output_option
+@connected
+def import_definitions(
+    connection: Connection, file: Any, prune: bool, yes: bool, dry_run: bool, output: str
+) -> None:
+    """Make the cluster as FILE says; doing it twice changes nothing more."""
+    document = file.read()
+    planned = connection.run(lambda wire: _changes(wire, "Diff", document, prune=prune))
+    if dry_run or not planned:
+        show_rows(planned, _COLUMNS, output)
+        return
+    deleted = [change["path_name"] for change in planned if change["change"] == "delete"]
+    if deleted:
+        confirm(f"Delete {', '.join(deleted)} with all messages?", yes=yes)
+    done = connection.run(lambda wire: _changes(wire, "Import", document, prune=prune))
+    show_rows(done, _COLUMNS, output)
+
+
+async def _changes(wire: Any, method: str, document: str, *, prune: bool) -> list[dict[str, Any]]:
+    from qm.pb import control_pb2
+
+    request = control_pb2.ImportRequest(document=document, prune=prune)
+    reply = await wire.call(lambda stubs: getattr(stubs.definitions, method), request)
+    return [
+        {
+            "change": control_pb2.DefinitionChange.Kind.Name(change.kind).lower(),
+            "path_name": change.path_name,
+            "attributes": [
+                f"{each.name}: {getattr(each, 'from')} -> {each.to}" for each in change.attributes
+            ],
+        }
+        for change in reply.changes
+    ]

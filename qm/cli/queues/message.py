@@ -1,0 +1,436 @@
+"""`qm message`: send, receive, look at, move, copy, return and trace messages."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from qm.cli.lib.bodies import FORMS, read_body, shown_body
+from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.output import confirm, instant, output_option, show_rows, yes_option
+from qm.cli.queues.browse import (
+    browse,
+    browsed_row,
+    get_message,
+    message_id_text,
+    parse_message_id,
+    return_to_source,
+)
+
+COLUMNS = ("lookup_id", "label", "priority", "bytes", "arrived", "body")
+_ACKNOWLEDGEMENTS = {
+    "none": 0,
+    "reach-queue": 5,
+    "receive": 14,
+    "nack-reach-queue": 4,
+    "nack-receive": 12,
+}
+_TRACED = (
+    "application",
+    "subqueue",
+    "journal",
+    "system_journal",
+    "dead_letter",
+    "transactional_dead_letter",
+    "outgoing",
+)
+
+
+@click.group()
+def message() -> None:
+    """Send, receive, look at, move, copy, return and trace messages."""
+
+
+@message.command()
+@click.argument("queue")
+@click.option("--body", help="The body as text.")
+@click.option("--file", help="A file with the body, - for standard input.")
+@click.option("--as", "form", type=click.Choice(FORMS), default="text", show_default=True)
+@click.option("--label", default="")
+@click.option("--priority", type=click.IntRange(0, 7))
+@click.option("--express", is_flag=True, help="Do not ask for survival of a restart.")
+@click.option("--transactional", is_flag=True, help="In a transaction of its own.")
+@click.option("--reach-queue-s", type=click.IntRange(0), help="Life until it is in its queue.")
+@click.option("--receive-s", type=click.IntRange(0), help="Life until it is received.")
+@click.option("--ack", type=click.Choice(list(_ACKNOWLEDGEMENTS)), default="none")
+@click.option("--admin-queue", default="", help="Where acknowledgments go.")
+@click.option("--response-queue", default="")
+@click.option("--journal", is_flag=True, help="Keep a copy when it has left.")
+@click.option("--dead-letter", is_flag=True, help="Keep a copy if it is not delivered.")
+@click.option("--correlation-id", metavar="HEX", default="", help="20 bytes.")
+@click.option("--tag", type=click.IntRange(0, 0xFFFF_FFFF), default=0)
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True)
+@output_option
+@connected
+def send(
+    connection: Connection,
+    queue: str,
+    body: str | None,
+    file: str | None,
+    form: str,
+    count: int,
+    transactional: bool,
+    output: str,
+    **options: Any,
+) -> None:
+    """Send a message to QUEUE, a path name or format name."""
+    payload, body_type = read_body(body, file, form)
+    one = _message(payload, body_type, options)
+
+    async def work(client: Any) -> list[Any]:
+        for name in ("response_queue", "administration_queue"):
+            if getattr(one, name):
+                setattr(one, name, client.format_name(getattr(one, name)))
+        sent: list[Any] = []
+        if transactional:
+            async with client.transaction() as transaction:
+                sent = await transaction.send(queue, *[one] * count)
+        else:
+            sent = await client.send(queue, *[one] * count)
+        return sent
+
+    sent = connection.run_client(work)
+    rows = [
+        {
+            "message_id": message_id_text(each.message_id),
+            "lookup_id": [place for _, place in each.places],
+        }
+        for each in sent
+    ]
+    show_rows(rows, ("message_id", "lookup_id"), output)
+
+
+def _message(payload: bytes, body_type: int, options: dict[str, Any]) -> Any:
+    from qm.client.message import Message
+
+    try:
+        correlation_id = bytes.fromhex(options["correlation_id"])
+    except ValueError as error:
+        raise click.UsageError(f"--correlation-id is no hexadecimal text: {error}") from error
+    return Message(
+        body=payload,
+        body_type=body_type,
+        label=options["label"],
+        priority=options["priority"],
+        recoverable=not options["express"],
+        time_to_reach_queue_s=options["reach_queue_s"],
+        time_to_be_received_s=options["receive_s"],
+        acknowledgements=_ACKNOWLEDGEMENTS[options["ack"]],
+        administration_queue=options["admin_queue"],
+        response_queue=options["response_queue"],
+        journal=options["journal"],
+        dead_letter=options["dead_letter"],
+        correlation_id=correlation_id,
+        application_tag=options["tag"],
+    )
+
+
+def _reading(command: Any) -> Any:
+    for option in (
+        click.option("--count", type=click.IntRange(1), default=1, show_default=True),
+        click.option(
+            "--timeout", type=click.FloatRange(0), default=0.0, help="Seconds for the first one."
+        ),
+        click.option("--lookup-id", type=click.IntRange(1), help="Exactly this message."),
+        click.option(
+            "--body",
+            "form",
+            type=click.Choice(["auto", *FORMS, "none"]),
+            default="auto",
+            show_default=True,
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@message.command()
+@click.argument("queue")
+@_reading
+@output_option
+@connected
+def receive(
+    connection: Connection,
+    queue: str,
+    count: int,
+    timeout: float,
+    lookup_id: int | None,
+    form: str,
+    output: str,
+) -> None:
+    """Take messages from QUEUE. Exit code 1: there was none."""
+    from qm.client.queue import exactly
+    from qm.client.reading import FIRST
+
+    async def work(client: Any) -> list[Any]:
+        opened = await client.open_queue(queue)
+        selection = FIRST if lookup_id is None else exactly(lookup_id)
+        found = list(await opened.receive_many(count, timeout, selection=selection))
+        while found and len(found) < count and lookup_id is None:
+            more = await opened.receive_many(count - len(found), 0.0)
+            if not more:
+                break
+            found += more
+        await client.close_queue(opened)
+        return found
+
+    _show(connection.run_client(work), form, output)
+
+
+@message.command()
+@click.argument("queue")
+@_reading
+@click.option("--locked", is_flag=True, help="Those that somebody holds, and who.")
+@output_option
+@connected
+def peek(
+    connection: Connection,
+    queue: str,
+    count: int,
+    timeout: float,
+    lookup_id: int | None,
+    form: str,
+    locked: bool,
+    output: str,
+) -> None:
+    """Look at messages of QUEUE and leave them. Exit code 1: there was none."""
+    if locked:
+        _show_locked(connection, queue, form, output)
+        return
+    from qm.client.client import Access
+    from qm.client.queue import after, exactly
+    from qm.client.reading import FIRST
+
+    async def work(client: Any) -> list[Any]:
+        opened = await client.open_queue(queue, Access.PEEK)
+        selection = FIRST if lookup_id is None else exactly(lookup_id)
+        found = list(await opened.peek_many(count, timeout, selection=selection))
+        while found and len(found) < count and lookup_id is None:
+            behind = after(found[-1].lookup_identifier)
+            more = await opened.peek_many(count - len(found), selection=behind)
+            if not more:
+                break
+            found += more
+        await client.close_queue(opened)
+        return found
+
+    _show(connection.run_client(work), form, output)
+
+
+@message.command()
+@click.argument("queue")
+@click.argument("lookup_ids", nargs=-1, required=True, type=click.IntRange(1))
+@click.option("--to", "target", required=True, help="A subqueue of QUEUE, or its main queue.")
+@connected
+def move(connection: Connection, queue: str, lookup_ids: Sequence[int], target: str) -> None:
+    """Move messages of QUEUE to a subqueue, or back."""
+    from qm.client.client import Access
+    from qm.client.errors import MqError
+    from qm.client.queue import exactly
+    from qm.wire.codes import ErrorCode
+
+    async def work(client: Any) -> None:
+        source = await client.open_queue(queue)
+        destination = await client.open_queue(target, Access.MOVE)
+        for lookup_id in lookup_ids:
+            found = await source.peek(selection=exactly(lookup_id))
+            if found is None:
+                raise MqError(
+                    ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, f"no message {lookup_id} in {queue}"
+                )
+            await source.move(found, destination)
+
+    connection.run_client(work)
+
+
+@message.command()
+@click.argument("queue")
+@click.argument("lookup_ids", nargs=-1, required=True, type=click.IntRange(1))
+@click.option("--to", "targets", multiple=True, required=True, help="Repeatable.")
+@connected
+def copy(
+    connection: Connection, queue: str, lookup_ids: Sequence[int], targets: Sequence[str]
+) -> None:
+    """Send messages of QUEUE again to other queues, as new messages."""
+
+    async def work(client: Any) -> None:
+        names = [client.format_name(target) for target in targets]
+        for lookup_id in lookup_ids:
+            found = await get_message(client.wire, queue, lookup_id)
+            await _send_packet(client, names, found.packet)
+
+    connection.run_client(work)
+
+
+@message.command()
+@click.argument("queue")
+@click.argument("lookup_id", type=click.IntRange(1))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@connected
+def save(connection: Connection, queue: str, lookup_id: int, file: Path) -> None:
+    """Write a message of QUEUE to FILE as its packet, for `qm packet decode` too, and leave it."""
+    found = connection.run(lambda wire: get_message(wire, queue, lookup_id))
+    file.write_bytes(found.packet)
+
+
+@message.command()
+@click.argument("queue")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@connected
+def load(connection: Connection, queue: str, file: Path) -> None:
+    """Send the packet in FILE to QUEUE as a new message with the same properties."""
+    packet = file.read_bytes()
+
+    async def work(client: Any) -> None:
+        await _send_packet(client, [client.format_name(queue)], packet)
+
+    connection.run_client(work)
+
+
+@message.command("return")
+@click.argument("queue")
+@click.argument("lookup_ids", nargs=-1, type=click.IntRange(1))
+@click.option("--all", "is_all", is_flag=True, help="Every message of QUEUE.")
+@click.option("--to", "target", default="", help="Another queue than its own destination.")
+@yes_option
+@output_option
+@connected
+def return_messages(
+    connection: Connection,
+    queue: str,
+    lookup_ids: Sequence[int],
+    is_all: bool,
+    target: str,
+    yes: bool,
+    output: str,
+) -> None:
+    """Send messages back to where they were meant to go, from a dead-letter queue, a journal or a
+    subqueue.
+    """
+    if bool(lookup_ids) == is_all:
+        raise click.UsageError("give either LOOKUP_IDS or --all")
+    if is_all:
+        confirm(f"Return every message of {queue}?", yes=yes)
+
+    async def work(wire: Any) -> list[dict[str, Any]]:
+        from qm.cli.queues.queue import queue_name
+
+        return await return_to_source(wire, await queue_name(wire, queue), lookup_ids, target)
+
+    rows = connection.run(work)
+    show_rows(rows, ("lookup_id", "target", "message_id"), output)
+
+
+@message.command()
+@click.argument("message_id")
+@output_option
+@connected
+def trace(connection: Connection, message_id: str, output: str) -> None:
+    r"""Say in which queues the message MESSAGE_ID is: GUID\NUMBER, or 40 hexadecimal digits.
+
+    Exit code 1: it is nowhere.
+    """
+    wanted = parse_message_id(message_id)
+
+    async def work(wire: Any) -> list[dict[str, Any]]:
+        from qm.cli.queues.queue import queues_like
+        from qm.pb import control_pb2
+
+        found = []
+        for each in await queues_like(wire, kinds=_TRACED):
+            where = control_pb2.QueueName(queue_id=each.queue_id)
+            if not each.message_count:
+                continue
+            for entry in await browse(wire, where, with_bodies=False):
+                if entry.message_id == wanted:
+                    row = browsed_row(entry, "none")
+                    del row["bytes"], row["body"]
+                    found.append(row | {"queue": each.path_name})
+        return found
+
+    rows = connection.run(work)
+    show_rows(rows, ("queue", "lookup_id", "state", "reason", "arrived", "label"), output)
+    if not rows:
+        sys.exit(1)
+
+
+async def _send_packet(client: Any, targets: Sequence[str], packet: bytes) -> None:
+    """Send a packet again; one of a transaction in a transaction of its own."""
+    if not _is_transactional(packet):
+        await _send_in(client.main, targets, packet)
+        return
+    async with client.transaction() as transaction:
+        await _send_in(await transaction.session(), targets, packet, transaction.identifier)
+
+
+def _is_transactional(packet: bytes) -> bool:
+    from qm.wire.errors import ProtocolError
+    from qm.wire.packets.user_message import parse_user_message
+
+    try:
+        message, _ = parse_user_message(packet, 0, len(packet))
+    except ProtocolError:
+        return False  # the node says what is wrong with it
+    return message.transaction is not None
+
+
+async def _send_in(
+    session: Any, targets: Sequence[str], packet: bytes, transaction: bytes = b""
+) -> None:
+    from qm.client.errors import check_status
+    from qm.pb import data_pb2
+
+    reply = await session.once(
+        lambda stubs: stubs.data.Send,
+        lambda request: data_pb2.SendRequest(
+            request=request,
+            messages=[data_pb2.OutgoingMessage(targets=targets, packet=packet)],
+            transaction=transaction,
+        ),
+    )
+    for result in reply.results:
+        check_status(result.status)
+
+
+def _show_locked(connection: Connection, queue: str, form: str, output: str) -> None:
+    from qm.cli.queues.queue import queue_name
+    from qm.pb import control_pb2
+
+    async def work(wire: Any) -> list[Any]:
+        found = await browse(wire, await queue_name(wire, queue))
+        return [entry for entry in found if entry.state == control_pb2.POSITION_LOCKED]
+
+    rows = [browsed_row(entry, form) for entry in connection.run(work)]
+    show_rows(rows, ("lookup_id", "lock_owner", "label", "bytes", "arrived", "body"), output)
+    if not rows:
+        sys.exit(1)
+
+
+def _show(found: Sequence[Any], form: str, output: str) -> None:
+    rows = [
+        {
+            "lookup_id": each.lookup_identifier,
+            "message_id": message_id_text(each.message_id),
+            "label": each.label,
+            "priority": each.priority,
+            "bytes": len(each.body),
+            "class": f"{each.message_class:04x}",
+            "recoverable": each.is_recoverable,
+            "transactional": each.is_transactional,
+            "sent": instant(each.sent_time_s),
+            "arrived": instant(each.arrived_time_s),
+            "correlation_id": each.correlation_id,
+            "tag": each.application_tag,
+            "destination_queue": each.destination_queue,
+            "response_queue": each.response_queue,
+            "administration_queue": each.administration_queue,
+            "body_type": each.body_type,
+            "body": shown_body(each.body, each.body_type, form),
+        }
+        for each in found
+    ]
+    show_rows(rows, COLUMNS, output)
+    if not rows:
+        sys.exit(1)

@@ -1,0 +1,276 @@
+"""`qm queue`: queues of the cluster."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.output import (
+    attribute_shown,
+    confirm,
+    dry_run_option,
+    instant,
+    output_option,
+    show_one,
+    show_rows,
+    yes_option,
+)
+from qm.cli.lib.pages import all_pages
+
+_COLUMNS = ("path_name", "messages", "bytes", "transactional", "journaling", "label")
+_KINDS = (
+    "application",
+    "subqueue",
+    "journal",
+    "system_journal",
+    "dead_letter",
+    "transactional_dead_letter",
+    "order",
+    "notification",
+    "outgoing",
+    "connector",
+)
+_PRIVACY = {"none": 0, "optional": 1, "body": 2}
+
+
+@click.group()
+def queue() -> None:
+    """Create, look at, change and empty queues."""
+
+
+def _attributes(command: Any) -> Any:
+    """Options that create and set share."""
+    for option in (
+        click.option("--label", help="At most 124 characters."),
+        click.option("--journal/--no-journal", "journaling", default=None, help="Keep copies."),
+        click.option(
+            "--quota", type=click.IntRange(0, 0xFFFF_FFFF), metavar="KB", help="4294967295: none."
+        ),
+        click.option("--journal-quota", type=click.IntRange(0, 0xFFFF_FFFF), metavar="KB"),
+        click.option(
+            "--authenticate/--no-authenticate",
+            "authentication",
+            default=None,
+            help="Take only messages whose signature holds.",
+        ),
+        click.option("--privacy", type=click.Choice(list(_PRIVACY)), help="Encrypted bodies."),
+        click.option("--multicast", "multicast_address", metavar="ADDRESS:PORT"),
+        click.option("--base-priority", type=click.IntRange(-32768, 32767)),
+    ):
+        command = option(command)
+    return command
+
+
+@queue.command()
+@click.argument("path")
+@click.option("--transactional", is_flag=True, help="Take transactional messages only.")
+@click.option("--if-not-exists", is_flag=True, help="One that exists like this is fine.")
+@_attributes
+@output_option
+@connected
+def create(
+    connection: Connection, path: str, if_not_exists: bool, output: str, **options: Any
+) -> None:
+    r"""Create the queue PATH, such as .\private$\orders."""
+    from qm.pb import control_pb2
+
+    async def work(wire: Any) -> Any:
+        request = control_pb2.CreateQueueRequest(
+            path_name=await _full(wire, path),
+            attributes=_values(options),
+            if_not_exists=if_not_exists,
+        )
+        return await wire.call(lambda stubs: stubs.queues.CreateQueue, request)
+
+    made = connection.run(work)
+    show_one(_summary(made) if output == "table" else _details(made), output)
+
+
+@queue.command("list")
+@click.option("--kind", "kinds", type=click.Choice(_KINDS), multiple=True, help="Repeatable.")
+@click.option("--pattern", default="", help="Shell pattern on the path name.")
+@output_option
+@connected
+def list_queues(connection: Connection, kinds: tuple[str, ...], pattern: str, output: str) -> None:
+    """List queues with their messages; application queues unless kinds are given."""
+    found = connection.run(lambda wire: queues_like(wire, pattern, kinds))
+    show_rows(map(_summary, found), _COLUMNS, output)
+
+
+@queue.command()
+@click.argument("name")
+@output_option
+@connected
+def show(connection: Connection, name: str, output: str) -> None:
+    """Show everything about the queue NAME, a path name or format name."""
+    show_one(_details(connection.run(lambda wire: get_queue(wire, name))), output)
+
+
+@queue.command("set")
+@click.argument("name")
+@_attributes
+@connected
+def set_queue(connection: Connection, name: str, **options: Any) -> None:
+    """Change properties of the queue NAME in place."""
+    from qm.pb import control_pb2
+
+    changes = _values(options)
+    if not changes:
+        raise click.UsageError("nothing to change: give at least one property")
+
+    async def work(wire: Any) -> None:
+        request = control_pb2.SetQueueRequest(queue=await queue_name(wire, name), changes=changes)
+        await wire.call(lambda stubs: stubs.queues.SetQueue, request)
+
+    connection.run(work)
+
+
+@queue.command()
+@click.argument("names", nargs=-1, required=True)
+@yes_option
+@dry_run_option
+@connected
+def purge(connection: Connection, names: tuple[str, ...], yes: bool, dry_run: bool) -> None:
+    """Delete all messages of the queues NAMES; a name with * means all that match."""
+    _each(connection, names, "purge", "PurgeQueue", yes=yes, dry_run=dry_run)
+
+
+@queue.command()
+@click.argument("names", nargs=-1, required=True)
+@yes_option
+@dry_run_option
+@connected
+def delete(connection: Connection, names: tuple[str, ...], yes: bool, dry_run: bool) -> None:
+    """Delete the queues NAMES with their messages; a name with * means all that match."""
+    _each(connection, names, "delete", "DeleteQueue", yes=yes, dry_run=dry_run)
+
+
+def _each(
+    connection: Connection,
+    names: Sequence[str],
+    verb: str,
+    method: str,
+    *,
+    yes: bool,
+    dry_run: bool,
+) -> None:
+    from qm.pb import control_pb2
+
+    async def find(wire: Any) -> list[Any]:
+        found = []
+        for name in names:
+            found += await queues_like(wire, name) if "*" in name else [await get_queue(wire, name)]
+        return found
+
+    queues = connection.run(find)
+    if not queues:
+        click.echo("no queue matches", err=True)
+        sys.exit(1)
+    for each in queues:
+        click.echo(f"{each.path_name}: {each.message_count} messages", err=True)
+    if dry_run:
+        click.echo(f"would {verb} {len(queues)} queue(s)", err=True)
+        return
+    confirm(f"{verb.capitalize()} {len(queues)} queue(s)?", yes=yes)
+    make = control_pb2.PurgeQueueRequest if verb == "purge" else control_pb2.DeleteQueueRequest
+
+    async def work(wire: Any) -> None:
+        for each in queues:
+            request = make(queue=control_pb2.QueueName(queue_id=each.queue_id))
+            await wire.call(lambda stubs: getattr(stubs.queues, method), request)
+
+    connection.run(work)
+
+
+# What other nouns use, too ---------------------------------------------------------------------
+
+
+async def get_queue(wire: Any, name: str) -> Any:
+    """Return a queue by path name or format name."""
+    from qm.pb import control_pb2
+
+    request = control_pb2.GetQueueRequest(queue=await queue_name(wire, name))
+    return await wire.call(lambda stubs: stubs.queues.GetQueue, request)
+
+
+async def queue_name(wire: Any, name: str) -> Any:
+    r"""Return a name as requests carry it; `.\` means the cluster."""
+    from qm.pb import control_pb2
+
+    return control_pb2.QueueName(name=await _full(wire, name))
+
+
+async def queues_like(wire: Any, pattern: str = "", kinds: Sequence[str] = ()) -> list[Any]:
+    """Return all queues of kinds that match a shell pattern, without those that are going."""
+    from qm.pb import control_pb2
+
+    full = await _full(wire, pattern)
+    wanted = [control_pb2.QueueKind.Value(kind.upper()) for kind in kinds]
+    found = await all_pages(
+        wire,
+        lambda stubs: stubs.queues.ListQueues,
+        lambda token: control_pb2.ListQueuesRequest(page_token=token, pattern=full, kinds=wanted),
+        "queues",
+    )
+    return [each for each in found if not each.is_deleting]
+
+
+async def _full(wire: Any, path: str) -> str:
+    if not path.startswith(".\\"):
+        return path
+    from qm.pb import control_pb2
+
+    manager = await wire.call(
+        lambda stubs: stubs.queues.GetQueueManager, control_pb2.GetQueueManagerRequest()
+    )
+    return str(manager.computer_name) + path[1:]
+
+
+def _values(options: dict[str, Any]) -> dict[str, Any]:
+    from qm.client.values import value_of
+
+    given = {name: value for name, value in options.items() if value not in (None, "")}
+    if "privacy" in given:
+        given["privacy_level"] = _PRIVACY[given.pop("privacy")]
+    return {name: value_of(value) for name, value in given.items()}
+
+
+def _summary(found: Any) -> dict[str, Any]:
+    from qm.pb import control_pb2
+
+    return {
+        "path_name": found.path_name,
+        "format_name": found.format_name,
+        "queue_id": found.queue_id,
+        "kind": control_pb2.QueueKind.Name(found.kind).lower(),
+        "type": control_pb2.QueueType.Name(found.type).lower(),
+        "messages": found.message_count,
+        "bytes": found.total_bytes,
+        "transactional": found.is_transactional,
+        "journaling": found.is_journaling,
+        "label": found.label,
+    }
+
+
+def _details(found: Any) -> dict[str, Any]:
+    from qm.client.values import python_value
+
+    details = _summary(found)
+    statistics = found.statistics
+    details |= {
+        "locked": statistics.locked_count,
+        "hidden": statistics.hidden_count,
+        "by_priority": list(statistics.count_by_priority),
+        "arrived": statistics.arrival_count,
+        "removed": statistics.removal_count,
+        "oldest_arrival": instant(statistics.oldest_arrival_time_s),
+        "quota_bytes": statistics.quota_bytes if statistics.HasField("quota_bytes") else None,
+        "opened": statistics.open_count,
+        "version": found.version,
+    }
+    # `qm acl get` shows the security descriptor in words.
+    names = sorted(set(found.attributes) - {"security"})
+    values = {name: python_value(found.attributes[name]) for name in names}
+    return details | {"attributes": {name: attribute_shown(name, values[name]) for name in names}}

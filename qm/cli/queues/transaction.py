@@ -1,0 +1,94 @@
+"""`qm transaction`: transactions without outcome, and those in doubt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from qm.cli.lib.connection import Connection, connected
+from qm.cli.lib.output import confirm, instant, output_option, show_rows, yes_option
+from qm.cli.lib.pages import all_pages
+
+_COLUMNS = ("identifier", "state", "in_doubt", "owner", "coordinator", "operations", "deadline")
+_STATES = ("active", "prepared", "committed", "aborted")
+
+
+@click.group()
+def transaction() -> None:
+    """Look at transactions, and decide those whose coordinator is gone."""
+
+
+@transaction.command("list")
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(_STATES),
+    multiple=True,
+    help="Repeatable; else those without outcome.",
+)
+@output_option
+@connected
+def list_transactions(connection: Connection, states: tuple[str, ...], output: str) -> None:
+    """List transactions: who owns them, and until when."""
+    from qm.pb import control_pb2
+
+    wanted = [control_pb2.TransactionState.Value(state.upper()) for state in states]
+    found = connection.run(
+        lambda wire: all_pages(
+            wire,
+            lambda stubs: stubs.clients.ListTransactions,
+            lambda token: control_pb2.ListTransactionsRequest(page_token=token, states=wanted),
+            "transactions",
+        )
+    )
+    show_rows(map(_row, found), _COLUMNS, output)
+
+
+@transaction.command()
+@click.argument("identifier")
+@yes_option
+@connected
+def commit(connection: Connection, identifier: str, yes: bool) -> None:
+    """Commit the prepared transaction IDENTIFIER in its coordinator's place.
+
+    Its other participants must have committed, too: nobody checks that.
+    """
+    _resolve(connection, identifier, yes=yes, commits=True)
+
+
+@transaction.command()
+@click.argument("identifier")
+@yes_option
+@connected
+def abort(connection: Connection, identifier: str, yes: bool) -> None:
+    """Abort the transaction IDENTIFIER: what it sent vanishes, what it took comes back."""
+    _resolve(connection, identifier, yes=yes, commits=False)
+
+
+def _resolve(connection: Connection, identifier: str, *, yes: bool, commits: bool) -> None:
+    from qm.names.guid import guid_from_text
+    from qm.pb import control_pb2
+
+    guid = guid_from_text(identifier)
+    if guid is None:
+        raise click.UsageError(f"{identifier!r} is no GUID: `qm transaction list` shows them")
+    confirm(f"{'Commit' if commits else 'Abort'} {identifier}?", yes=yes)
+    request = control_pb2.ResolveTransactionRequest(identifier=guid, commit=commits)
+    connection.run(lambda wire: wire.call(lambda stubs: stubs.clients.ResolveTransaction, request))
+
+
+def _row(found: Any) -> dict[str, Any]:
+    from qm.names.guid import guid_text
+    from qm.pb import control_pb2
+
+    return {
+        "identifier": guid_text(found.identifier),
+        "state": control_pb2.TransactionState.Name(found.state).lower(),
+        "in_doubt": found.is_in_doubt,
+        "owner": found.owner,
+        "coordinator": found.coordinator,
+        "operations": found.operation_count,
+        "deadline": instant(found.deadline_ms // 1000),
+        "outcome": instant(found.outcome_ms // 1000),
+    }

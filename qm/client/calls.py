@@ -1,0 +1,174 @@
+"""Calls to a cluster of which any node answers: tries one after another until one does."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+from uuid import uuid4
+
+import grpc
+import msgspec
+from grpc import aio
+
+from qm.client.errors import ClientError, Unavailable, error_of
+from qm.pb import control_pb2_grpc, data_pb2_grpc
+
+ATTEMPT_S: Final = 5.0
+"""How long one node may take, beyond the wait that the call itself asks for."""
+DEADLINE_S: Final = 30.0
+"""How long a call goes on over all nodes by default."""
+CALL_ID_KEY: Final = "quorate-call-id"
+"""Metadata: by its value a node knows a call that is repeated (docs/api.md)."""
+_PAUSE_FIRST_S: Final = 0.01
+_PAUSE_MAX_S: Final = 0.25
+_MESSAGE_MAX_BYTES: Final = 64 << 20
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", _MESSAGE_MAX_BYTES),
+    ("grpc.max_send_message_length", _MESSAGE_MAX_BYTES),
+    # A node that hangs, or is gone without a word, is noticed by calls that wait.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+)
+
+Request__contra = TypeVar("Request__contra", contravariant=True)
+Reply__co = TypeVar("Reply__co", covariant=True)
+_Q = TypeVar("_Q")
+_R = TypeVar("_R")
+
+
+class Tls(msgspec.Struct, frozen=True):
+    """PEM files of this client."""
+
+    authority: Path
+    """Certificates that sign the cluster's nodes."""
+    certificate: Path
+    """Whoever holds it is the caller; its role says what it may do."""
+    key: Path
+    server_name: str = ""
+    """Expected in the nodes' certificates instead of the endpoints' hosts."""
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Read the files. Raises OSError."""
+        return grpc.ssl_channel_credentials(
+            self.authority.read_bytes(), self.key.read_bytes(), self.certificate.read_bytes()
+        )
+
+
+class Method(Protocol[Request__contra, Reply__co]):
+    """A unary call of a stub of grpc.aio."""
+
+    def __call__(
+        self,
+        request: Request__contra,
+        /,
+        *,
+        timeout: float | None = None,
+        metadata: Sequence[tuple[str, str]] | None = None,
+    ) -> Awaitable[Reply__co]:
+        """Begin the call."""
+
+
+class Stubs:
+    """Every service over one channel."""
+
+    def __init__(self, channel: aio.Channel) -> None:
+        self.channel = channel
+        self.data = data_pb2_grpc.DataStub(channel)
+        self.cluster = control_pb2_grpc.ClusterControlStub(channel)
+        self.queues = control_pb2_grpc.QueueControlStub(channel)
+        self.outgoing = control_pb2_grpc.OutgoingControlStub(channel)
+        self.messages = control_pb2_grpc.MessageControlStub(channel)
+        self.clients = control_pb2_grpc.ClientControlStub(channel)
+        self.definitions = control_pb2_grpc.DefinitionControlStub(channel)
+        self.nodes = control_pb2_grpc.NodeControlStub(channel)
+
+
+class Calls:
+    """Channels to the nodes of a cluster; stays with a node for as long as it answers."""
+
+    def __init__(self, endpoints: Sequence[str], tls: Tls | None = None) -> None:
+        """`endpoints`: host:port of the nodes' APIs, any number of them. Without `tls` a node
+        answers on loopback alone, and only where its configuration says so.
+        """
+        if not endpoints:
+            raise ValueError("no endpoints: name at least one node as host:port")
+        self.endpoints = tuple(endpoints)
+        self._tls = tls
+        self._credentials = tls.credentials() if tls is not None else None
+        self._stubs: dict[int, Stubs] = {}
+        self._at = 0
+
+    @property
+    def endpoint(self) -> str:
+        """The node that is asked first."""
+        return self.endpoints[self._at]
+
+    def stubs(self) -> Stubs:
+        """Return the stubs of the node that is asked first."""
+        stubs = self._stubs.get(self._at)
+        if stubs is None:
+            stubs = self._stubs[self._at] = Stubs(self._channel(self.endpoint))
+        return stubs
+
+    def leave(self, stubs: Stubs) -> None:
+        """Ask another node first from now on, unless that has been done for `stubs` already."""
+        if self._stubs.get(self._at) is stubs:
+            self._at = (self._at + 1) % len(self.endpoints)
+
+    async def call(
+        self,
+        method: Callable[[Stubs], Method[_Q, _R]],
+        request: _Q,
+        *,
+        wait_s: float = 0.0,
+        deadline_s: float = DEADLINE_S,
+    ) -> _R:
+        """Make a call that is safe to repeat; `wait_s` is how long its answer may rightly take.
+
+        Raises ClientError; Unavailable when no node answered within `wait_s` + `deadline_s`.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + wait_s + deadline_s
+        metadata = ((CALL_ID_KEY, uuid4().hex),)
+        pause = _PAUSE_FIRST_S
+        for attempt in range(1, 1 << 31):
+            stubs = self.stubs()
+            left = end - loop.time()
+            try:
+                return await method(stubs)(
+                    request, timeout=min(left, wait_s + ATTEMPT_S), metadata=metadata
+                )
+            except aio.AioRpcError as failure:
+                error = error_of(failure)
+                if error is not None:
+                    raise error from None
+                self.leave(stubs)
+                if loop.time() + pause >= end:
+                    raise self._unavailable(failure) from None
+            if attempt % len(self.endpoints) == 0:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _PAUSE_MAX_S)
+        raise AssertionError("unreachable")
+
+    async def close(self) -> None:
+        """Close every channel."""
+        stubs, self._stubs = list(self._stubs.values()), {}
+        for each in stubs:
+            await each.channel.close(None)
+
+    def _channel(self, endpoint: str) -> aio.Channel:
+        if self._credentials is None:
+            return aio.insecure_channel(endpoint, options=_OPTIONS)
+        options: tuple[tuple[str, str | int], ...] = _OPTIONS
+        if self._tls is not None and self._tls.server_name:
+            options = (*options, ("grpc.ssl_target_name_override", self._tls.server_name))
+        return aio.secure_channel(endpoint, self._credentials, options=options)
+
+    def _unavailable(self, failure: aio.AioRpcError) -> ClientError:
+        return Unavailable(
+            f"none of {', '.join(self.endpoints)} answered; the last one said:"
+            f" {failure.details() or failure.code().name}"
+        )

@@ -1,0 +1,14 @@
+"""Every scenario, by name; each kind has a module of its own."""
+
+from typing import Final
+
+from qm.drill.scenarios.fronts import FRONTS
+from qm.drill.scenarios.membership import MEMBERSHIP
+from qm.drill.scenarios.network import NETWORK
+from qm.drill.scenarios.processes import PROCESSES
+from qm.drill.scenarios.storage import STORAGE
+
+SCENARIOS: Final = {
+    scenario.name: scenario for scenario in (*PROCESSES, *NETWORK, *FRONTS, *MEMBERSHIP, *STORAGE)
+}
+"""By name, in the order of `qm drill list`."""

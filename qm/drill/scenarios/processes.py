@@ -1,0 +1,94 @@
+"""Scenarios of processes: they die, stand still, are stopped, hand over leadership."""
+
+import asyncio
+from typing import Final
+
+from qm.drill.scenarios.scenario import Scenario, Stage
+from qm.drill.targets.ability import Ability
+
+PAUSE_S: Final = 3.0
+"""Longer than an election takes from silence."""
+_PAUSE: Final = frozenset({Ability.PROCESSES, Ability.PAUSE})
+
+
+async def _kill_leader(stage: Stage) -> None:
+    leader = await stage.leader()
+    stage.fault(f"SIGKILL of {leader}, the leader", leader)
+    await stage.target.kill(leader)
+    await asyncio.sleep(1)
+    await stage.heal()
+
+
+async def _kill_follower(stage: Stage) -> None:
+    follower = stage.chance.choice(await stage.followers())
+    stage.fault(f"SIGKILL of {follower}, a follower", follower)
+    await stage.target.kill(follower)
+    await asyncio.sleep(1)
+    await stage.heal()
+
+
+async def _kill_majority(stage: Stage) -> None:
+    leader, followers = await stage.leader(), await stage.followers()
+    others = followers[: len(stage.target.nodes) // 2]
+    stage.fault(f"SIGKILL of {leader}, the leader, and {', '.join(others)}", leader, *others)
+    await stage.target.kill(leader, *others)
+    await asyncio.sleep(2)
+    await stage.heal()
+
+
+async def _restart_all(stage: Stage) -> None:
+    names = [node.name for node in stage.target.nodes]
+    stage.fault("SIGKILL of every node", *names)
+    await stage.target.kill(*names)
+    await stage.heal()
+
+
+async def _pause_leader(stage: Stage) -> None:
+    leader = await stage.leader()
+    stage.fault(f"SIGSTOP of {leader}, the leader, for {PAUSE_S:.0f} s", leader)
+    await stage.target.pause(leader)
+    await asyncio.sleep(PAUSE_S)
+    await stage.heal()
+
+
+async def _rolling_restart(stage: Stage) -> None:
+    for node in stage.target.nodes:
+        stage.fault(f"SIGTERM of {node.name}", node.name)
+        await stage.target.stop(node.name)
+        await stage.heal()
+        stage.healed(f"{node.name} serves again")
+
+
+async def _transfer(stage: Stage) -> None:
+    for _ in range(3):
+        heir = stage.chance.choice(await stage.followers())
+        stage.fault(f"leadership goes to {heir}")
+        await stage.transfer(heir)
+        await asyncio.sleep(1)
+
+
+async def _drain(stage: Stage) -> None:
+    leader = await stage.leader()
+    stage.fault(f"{leader}, the leader, is drained and stopped", leader)
+    await stage.drain(leader)
+    await stage.target.stop(leader)
+    await asyncio.sleep(1)
+    await stage.heal()
+
+
+PROCESSES: Final = (
+    Scenario("kill-leader", "The leader's process dies", _kill_leader, is_short=True),
+    Scenario("kill-follower", "A follower's process dies", _kill_follower),
+    Scenario("kill-majority", "A majority dies and comes back", _kill_majority),
+    Scenario("restart-all", "All die at once and come back", _restart_all),
+    Scenario("pause-leader", "The leader stands still, then goes on", _pause_leader, _PAUSE),
+    Scenario("rolling-restart", "Each is stopped and started in turn", _rolling_restart),
+    Scenario(
+        "leader-transfer",
+        "Leadership is handed over on purpose",
+        _transfer,
+        frozenset(),
+        is_short=True,
+    ),
+    Scenario("drain", "The leader is drained and stopped", _drain),
+)

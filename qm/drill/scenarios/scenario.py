@@ -1,0 +1,65 @@
+"""What a scenario is, and the stage that it acts on."""
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+
+from qm.drill.targets.ability import Ability
+from qm.drill.targets.target import Target
+
+
+class Stage(Protocol):
+    """What a scenario acts on; every fault is marked in the history."""
+
+    target: Target
+    chance: random.Random
+
+    async def leader(self) -> str:
+        """Return who leads, waiting for somebody."""
+
+    async def followers(self) -> list[str]:
+        """Return the others, in a stable order."""
+
+    def fault(self, text: str, *struck: str) -> None:
+        """A fault begins now. Senders whose session is at a `struck` node must reconnect, or wait
+        with it; what the others feel is the gap that counts.
+        """
+
+    def healed(self, text: str) -> None:
+        """It is over."""
+
+    async def heal(self) -> None:
+        """Have every node serve again."""
+
+    async def transfer(self, to: str) -> None:
+        """Hand leadership over."""
+
+    async def apply_version(self) -> int:
+        """Return the apply version that is in force."""
+
+    async def known_version(self) -> int:
+        """Return the highest apply version that every member's build knows."""
+
+    async def drain(self, node: str) -> None:
+        """Have a node hand over leadership and take no new sessions."""
+
+
+Act = Callable[[Stage], Awaitable[None]]
+Prepare = Callable[[Target], Awaitable[None]]
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """One drill."""
+
+    name: str
+    text: str
+    act: Act
+    needs: frozenset[Ability] = frozenset({Ability.PROCESSES})
+    prepare: Prepare | None = None
+    """What must be done to the nodes before there is any load."""
+    through: Ability | None = None
+    """What stands between the nodes and one more sender, whose gap is the one that counts."""
+    is_short: bool = False
+    """Belongs to the short list that every test run makes."""

@@ -1,0 +1,25 @@
+"""What scenarios need of a target, and how a target refuses what it does not have."""
+
+from enum import Enum
+
+
+class Ability(Enum):
+    """What a scenario needs and a target may have."""
+
+    PROCESSES = "kill and stop nodes, and have them run again"
+    PAUSE = "have a node stand still"
+    DISKS = "take a node's disk away"
+    SYNCS = "slow down, stop and tear what a node writes"
+    SMALL_DISKS = "fill a node's disk"
+    CLOCKS = "set a node's wall clock"
+    NETWORK = "cut nodes and clients off from each other"
+    UNPLUG = "unplug the machine that has the virtual address"
+    SCALE = "take further nodes in and let them go again"
+    REPLACE = "give a member up and take another machine in"
+    BUILDS = "have nodes run another build"
+    VIRTUAL_ADDRESS = "give clients a virtual address that moves between nodes"
+    PROXY = "give clients a proxy in front of the nodes"
+
+
+class Refused(Exception):
+    """This target cannot do that; the text says why."""

@@ -1,0 +1,79 @@
+"""Two builds of the product side by side: which one a node's process runs.
+
+A build is a folder that is first on Python's path: `pip install --no-deps --target FOLDER` of a
+wheel makes one. Without such a folder the second build is this one with a newer apply version,
+which is what an upgrade that changes the state's behaviour looks like to the cluster.
+"""
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Final
+
+import qm
+import raft
+from qm.drill.targets.ability import Refused
+from qm.drill.targets.target import TargetFailed
+from qm.model.values.limits import APPLY_VERSION
+
+_PACKAGES: Final = (qm, raft)
+_LIMITS: Final = Path("qm", "model", "limits.py")
+_VERSION_LINE: Final = re.compile(rf"^APPLY_VERSION: Final = {APPLY_VERSION}$", re.MULTILINE)
+
+
+def make_next_build(folder: Path) -> None:
+    """Copy this build into a folder, with the next apply version. Raises TargetFailed, OSError."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for package in _PACKAGES:
+        source = Path(package.__path__[0])
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(source, folder / source.name, ignore=ignored)
+    raise_apply_version(folder)
+
+
+def raise_apply_version(folder: Path) -> None:
+    """Make the build in a folder know one apply version more than this one. Raises TargetFailed."""
+    limits = folder / _LIMITS
+    line = f"APPLY_VERSION: Final = {APPLY_VERSION + 1}"
+    text, found = _VERSION_LINE.subn(line, limits.read_text(encoding="utf-8"))
+    if found != 1:
+        raise TargetFailed(f"{limits} names no apply version: is it a build of this product?")
+    limits.write_text(text, encoding="utf-8")
+
+
+class Builds:
+    """Which nodes run the other build."""
+
+    def __init__(self, folder: Path, other: Path | None) -> None:
+        """`folder`: for a build made here; `other`: one that there is. Raises Refused."""
+        if other is not None and not (other / _LIMITS).is_file():
+            raise Refused(
+                f"{other} holds no build: `pip install --no-deps --target {other} WHEEL` makes one"
+            )
+        self._made = folder
+        self._other = other
+        self._nodes: set[str] = set()
+
+    def upgrade(self, node: str) -> None:
+        """Have a node run the other build from its next start. Raises TargetFailed, OSError."""
+        if self._other is None:
+            make_next_build(self._made)
+            self._other = self._made
+        self._nodes.add(node)
+
+    def is_other(self, node: str) -> bool:
+        """Return whether a node runs the other build from its next start."""
+        return node in self._nodes
+
+    def downgrade(self, *nodes: str) -> None:
+        """Have nodes run this build again from their next start."""
+        self._nodes.difference_update(nodes)
+
+    def environment(self, node: str) -> dict[str, str]:
+        """Return the variables by which a node's process runs its build."""
+        if node not in self._nodes:
+            return {}
+        path = [str(self._other), *filter(None, [os.environ.get("PYTHONPATH")])]
+        # Without the second, the folder that the drill was started in would come first.
+        return {"PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}

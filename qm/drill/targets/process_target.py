@@ -1,0 +1,274 @@
+"""Nodes as processes of this machine, on loopback addresses."""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from qm.client.calls import Tls
+from qm.drill.targets.ability import Ability
+from qm.drill.targets.builds import Builds
+from qm.drill.targets.limited import LimitedTarget
+from qm.drill.targets.readiness import until_ready
+from qm.drill.targets.tampering import Tampering
+from qm.drill.targets.target import DrillNode, NodeEnded, TargetFailed
+from qm.node.dev.layout import HOST_FIRST, DevNode, Layout
+from qm.node.membership.first_start import init_cluster, join_cluster, leave_cluster
+from qm.node.membership.join import JoinRefused
+from qm.node.upkeep.pki import AUTHORITY_CERTIFICATE
+
+STOP_WAIT_S: Final = 60.0
+NODES: Final = 3
+MACHINES: Final = 6
+"""Where nodes can be, those that join later included."""
+COMPUTER_NAME: Final = "QUORATE"
+
+_LOOPBACK: Final = frozenset(
+    {
+        *(Ability.PROCESSES, Ability.PAUSE, Ability.DISKS),
+        *(Ability.SCALE, Ability.REPLACE, Ability.BUILDS),
+    }
+)
+
+
+class ProcessTarget(LimitedTarget):
+    """The nodes' processes; where they run is the subclass's to say."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        network: str,
+        say: Callable[[str], None],
+        other_build: Path | None = None,
+    ) -> None:
+        """`network`: first three numbers of the nodes' addresses; `other_build`: see Builds.
+
+        Raises Refused.
+        """
+        super().__init__(name)
+        self.folder: Final = folder
+        self._network = network
+        self._say = say
+        self._layout = Layout(folder / "cluster")
+        self._tampering = Tampering(folder / "tampering", lambda node: self._layout.folder / node)
+        self._builds = Builds(folder / "other-build", other_build)
+        self._members: list[DevNode] = []
+        self._free: list[DevNode] = []
+        """Machines without a member, the one that was given up last at the end."""
+        self._running: dict[str, asyncio.subprocess.Process] = {}
+        self._paused: set[str] = set()
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """See Target.abilities."""
+        return _LOOPBACK | self._tampering.abilities
+
+    @property
+    def nodes(self) -> tuple[DrillNode, ...]:
+        """See Target.nodes."""
+        return tuple(DrillNode(n.name, n.host, n.api, n.http) for n in self._members)
+
+    @property
+    def tls(self) -> Tls:
+        """See Target.tls."""
+        pki = self._layout.pki
+        return Tls(pki / AUTHORITY_CERTIFICATE, pki / "admin.pem", pki / "admin.key")
+
+    @property
+    def tampering(self) -> Tampering:
+        """See Target.tampering."""
+        return self._tampering
+
+    def _command(self, node: str, *argv: str) -> list[str]:
+        """Return the command line that runs `argv` where a node is."""
+        del node
+        return list(argv)
+
+    def _configure(self, node: DevNode) -> None:
+        """Say in a node's configuration what is special where it runs."""
+
+    # Life
+
+    async def up(self) -> None:
+        """See Target.up."""
+        await self.down()
+        shutil.rmtree(self._layout.folder, ignore_errors=True)
+        self._members = self._layout.make(NODES, self._network)
+        self._free = [_machine(number, self._network) for number in range(NODES, MACHINES)]
+        self._builds.downgrade(*(node.name for node in (*self._members, *self._free)))
+        for node in self._members:
+            self._configure(node)
+        await self.start(*(node.name for node in self._members))
+        config = self._layout.config(self._members[0].name)
+        try:
+            await init_cluster(config, COMPUTER_NAME, "", self._say)
+        except JoinRefused as error:
+            raise TargetFailed(str(error)) from error
+        await until_ready(self.nodes)
+
+    async def down(self) -> None:
+        """See Target.down."""
+        for node in list(self._running):
+            if node in self._paused:
+                await self.resume(node)
+            await self.kill(node)
+        self._tampering.end()
+
+    # Processes
+
+    async def start(self, *nodes: str) -> None:
+        """See Target.start."""
+        for node in nodes:
+            if node in self._running and self._running[node].returncode is None:
+                continue
+            with self._layout.log(node).open("ab") as log:
+                self._running[node] = await asyncio.create_subprocess_exec(
+                    *self._command(
+                        node,
+                        sys.executable,
+                        *self._tampering.arguments(node, self._layout.config(node)),
+                    ),
+                    env={**self._tampering.environment(node), **self._builds.environment(node)},
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+
+    async def kill(self, *nodes: str) -> None:
+        """See Target.kill."""
+        for node in nodes:
+            self._signal(node, signal.SIGKILL)
+        for node in nodes:
+            await self._gone(node)
+
+    async def stop(self, node: str) -> None:
+        """See Target.stop."""
+        self._signal(node, signal.SIGTERM)
+        await self._gone(node)
+
+    async def pause(self, node: str) -> None:
+        """See Target.pause."""
+        self._signal(node, signal.SIGSTOP)
+        self._paused.add(node)
+
+    async def resume(self, node: str) -> None:
+        """See Target.resume."""
+        self._signal(node, signal.SIGCONT)
+        self._paused.discard(node)
+
+    def _signal(self, node: str, number: signal.Signals) -> None:
+        process = self._running.get(node)
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, number)
+
+    async def _gone(self, node: str) -> None:
+        process = self._running.get(node)
+        if process is None:
+            return
+        try:
+            await asyncio.wait_for(process.wait(), STOP_WAIT_S)
+        except TimeoutError:
+            raise TargetFailed(f"{node} does not end: see {self._layout.log(node)}") from None
+        del self._running[node]
+
+    async def _until_ready(self) -> None:
+        """Wait until every node serves. Raises NodeEnded as soon as one does not run any more."""
+        waiting = asyncio.create_task(until_ready(self.nodes))
+        ends = {asyncio.create_task(run.wait()): node for node, run in self._running.items()}
+        await asyncio.wait((waiting, *ends), return_when=asyncio.FIRST_COMPLETED)
+        try:
+            for end, node in ends.items():
+                if end.done():
+                    said = last_words(self._layout.log(node))
+                    raise NodeEnded(f"{node} ended by itself, exit code {end.result()}: {said}")
+            await waiting
+        finally:
+            for task in (waiting, *ends):
+                task.cancel()
+            await asyncio.gather(waiting, *ends, return_exceptions=True)
+
+    # Disks and members
+
+    async def lose_disk(self, node: str) -> None:
+        """See Target.lose_disk."""
+        # The folder itself may be where a small disk is mounted.
+        for path in (self._layout.folder / node).iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    async def rejoin(self, node: str) -> None:
+        """See Target.rejoin."""
+        try:
+            await join_cluster(self._layout.config(node), self._say)
+        except JoinRefused as error:
+            raise TargetFailed(str(error)) from error
+
+    async def grow(self) -> str:
+        """See Target.grow."""
+        node = self._free.pop(0)
+        # A cluster that was upgraded takes no older build in.
+        await self.change_build(
+            node.name, is_other=all(self._builds.is_other(m.name) for m in self._members)
+        )
+        shutil.rmtree(self._layout.folder / node.name, ignore_errors=True)
+        self._layout.add(node, self._members)
+        self._configure(node)
+        self._members.append(node)
+        await self.start(node.name)
+        await self.rejoin(node.name)
+        await until_ready(one for one in self.nodes if one.name == node.name)
+        return node.name
+
+    async def shrink(self, node: str) -> None:
+        """See Target.shrink."""
+        try:
+            await leave_cluster(self._layout.config(node), self._say)
+        except JoinRefused as error:
+            raise TargetFailed(str(error)) from error
+        await self.stop(node)
+        (gone,) = (member for member in self._members if member.name == node)
+        self._members.remove(gone)
+        self._free.append(gone)
+
+    async def change_build(self, node: str, *, is_other: bool) -> None:
+        """See Target.change_build."""
+        if is_other:
+            self._builds.upgrade(node)
+        else:
+            self._builds.downgrade(node)
+
+    # All of it
+
+    async def heal(self) -> None:
+        """See Target.heal."""
+        self._tampering.relieve()
+        for node in list(self._paused):
+            await self.resume(node)
+        await self.start(*(node.name for node in self._members))
+        await self._until_ready()
+
+
+def _machine(number: int, network: str) -> DevNode:
+    return DevNode(f"n{number + 1}", f"{network}.{HOST_FIRST + number}")
+
+
+def last_words(log: Path) -> str:
+    """Return what a node said last, with the error that it gave, from its log."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    try:
+        line = json.loads(lines[-1])
+        trace = str(line.get("exception", "")).splitlines()[-1:]
+        return ": ".join([str(line["message"]), *trace])
+    except (IndexError, ValueError, KeyError):
+        return lines[-1] if lines else "nothing"

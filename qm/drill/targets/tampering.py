@@ -1,0 +1,177 @@
+"""What can be done to the disks and clocks of nodes that are processes of this machine.
+
+Slow, stopped and torn disks are the work of another file system behind the node's own seam
+(`qm.drill.targets.tampered_node`), small disks are tmpfs, and wall clocks are libfaketime's. A node
+must be started for it: `enable` it while it does not run.
+"""
+
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from qm.drill.targets.ability import Ability, Refused
+from qm.drill.targets.tampered_node import FAULTS_FILE, WRITES_FILE, Faults
+from qm.drill.targets.tearing import Torn, tear
+
+CLOCK_FILE: Final = "clock"
+CLOCK_LOOK_S: Final = 1
+"""How soon a process notices that its clock was set."""
+SMALL_DISK_ROOM_BYTES: Final = 320 << 20
+"""Free on a small disk at first: the reserve of a drill's nodes, as much again, some segments."""
+_FILLER: Final = "filler"
+_LIBRARIES: Final = "/usr/lib/*/faketime/libfaketimeMT.so.1"
+_MOUNT_TIMEOUT_S: Final = 60
+
+
+class Tampering:
+    """Of the nodes of one target. Blocking calls, all of them short."""
+
+    def __init__(self, folder: Path, data: Callable[[str], Path]) -> None:
+        """`data`: the data folder of a node."""
+        self._folder = folder
+        self._data = data
+        self._enabled: set[str] = set()
+        self._clocked: set[str] = set()
+        self._disks: set[str] = set()
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """What can be done here and now."""
+        found = {Ability.SYNCS}
+        if _faketime() is not None:
+            found.add(Ability.CLOCKS)
+        if os.geteuid() == 0 and shutil.which("mount") is not None:
+            found.add(Ability.SMALL_DISKS)
+        return frozenset(found)
+
+    # Starting nodes
+
+    def enable(self, node: str, *, with_clock: bool = False) -> None:
+        """From its next start on, a node can be tampered with. It must not run.
+
+        `with_clock`: its wall clock as well, which makes every look at a clock dearer.
+        """
+        folder = self._folder / node
+        folder.mkdir(parents=True, exist_ok=True)
+        self._enabled.add(node)
+        if with_clock:
+            self._clocked.add(node)
+        self._set(node, Faults())
+        self.set_clock(node, 0)
+
+    def is_enabled(self, node: str, *, with_clock: bool = False) -> bool:
+        """Return whether that was done."""
+        return node in (self._clocked if with_clock else self._enabled)
+
+    def arguments(self, node: str, config: Path) -> list[str]:
+        """Return what the interpreter runs."""
+        if node not in self._enabled:
+            return ["-m", "qm", "node", "run", "--config", str(config)]
+        return ["-m", "qm.drill.targets.tampered_node", str(config), str(self._folder / node)]
+
+    def environment(self, node: str) -> dict[str, str]:
+        """Return the environment of a node's process."""
+        library = _faketime()
+        if node not in self._clocked or library is None:
+            return dict(os.environ)
+        return {
+            **os.environ,
+            "LD_PRELOAD": str(library),
+            "FAKETIME_TIMESTAMP_FILE": str(self._folder / node / CLOCK_FILE),
+            "FAKETIME_CACHE_DURATION": str(CLOCK_LOOK_S),
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            # Else every wait for Python's lock by the monotonic clock is over at once, and threads
+            # spin: handing work to one takes 25 ms instead of 0.05.
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",
+            "NO_FAKE_STAT": "1",
+        }
+
+    # Faults
+
+    def slow_syncs(self, node: str, delay_s: float) -> None:
+        """Have every sync of the log take so much longer."""
+        self._set(node, Faults(sync_delay_s=delay_s))
+
+    def hold_syncs(self, *nodes: str) -> None:
+        """Have no sync end any more."""
+        for node in nodes:
+            self._set(node, Faults(holds_syncs=True))
+
+    def tear(self, node: str, chance: random.Random) -> Torn:
+        """Lose what a power failure might lose. The node was killed and does not run."""
+        return tear(self._folder / node / WRITES_FILE, chance)
+
+    def set_clock(self, node: str, offset_s: int) -> None:
+        """Have the wall clock of a node differ from the machine's, within CLOCK_LOOK_S."""
+        path = self._folder / node / CLOCK_FILE
+        fresh = path.with_suffix(".new")
+        fresh.write_text(f"{offset_s:+d}\n", encoding="ascii")
+        fresh.replace(path)
+
+    def shrink_disk(self, node: str) -> None:
+        """Move the data folder to a small disk. The node must not run. Raises Refused."""
+        data, disk = self._data(node), self._folder / "disks" / node
+        used = sum(path.stat().st_size for path in _files(data))
+        disk.mkdir(parents=True, exist_ok=True)
+        size = used + SMALL_DISK_ROOM_BYTES
+        _mount("-t", "tmpfs", "-o", f"size={size}", f"drill-{node}", str(disk))
+        self._disks.add(node)
+        shutil.copytree(data, disk, dirs_exist_ok=True)
+        _mount("--bind", str(disk), str(data))
+
+    def has_small_disk(self, node: str) -> bool:
+        """Return whether that was done."""
+        return node in self._disks
+
+    def fill_disk(self, node: str) -> None:
+        """Leave nothing free on the small disk of a node."""
+        path = self._data(node) / _FILLER
+        free = shutil.disk_usage(path.parent).free
+        with path.open("wb") as filler:
+            os.posix_fallocate(filler.fileno(), 0, free)
+
+    def relieve(self) -> None:
+        """End every fault that needs no restart."""
+        for node in self._enabled:
+            self._set(node, Faults())
+            self.set_clock(node, 0)
+        for node in self._disks:
+            (self._data(node) / _FILLER).unlink(missing_ok=True)
+
+    def end(self) -> None:
+        """Forget everything, small disks with what is on them. No node runs."""
+        for node in self._disks:
+            for folder in (self._data(node), self._folder / "disks" / node):
+                subprocess.run(["umount", str(folder)], check=False, timeout=_MOUNT_TIMEOUT_S)
+        self._disks.clear()
+        self._enabled.clear()
+        self._clocked.clear()
+
+    def _set(self, node: str, faults: Faults) -> None:
+        path = self._folder / node / FAULTS_FILE
+        fresh = path.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.encode(faults))
+        fresh.replace(path)
+
+
+def _faketime() -> Path | None:
+    """Return the library of Debian's package libfaketime."""
+    return next(iter(sorted(Path("/").glob(_LIBRARIES.removeprefix("/")))), None)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file())
+
+
+def _mount(*words: str) -> None:
+    done = subprocess.run(
+        ["mount", *words], capture_output=True, text=True, check=False, timeout=_MOUNT_TIMEOUT_S
+    )
+    if done.returncode != 0:
+        raise Refused(f"mount {' '.join(words)}: {done.stderr.strip()}")

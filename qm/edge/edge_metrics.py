@@ -1,0 +1,202 @@
+"""What operators see of an edge: counters without cost per message, and lines that cannot flood."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from qm.edge.batches import AckItem, Batch, note_verdicts
+from qm.model.values.columns import IntArray
+from qm.model.values.commands import TransferVerdict
+from qm.model.values.effects import Outcome
+from qm.names.guid import guid_text
+from qm.observe.logs import LimitedLog
+from qm.observe.metrics import Metrics
+from qm.session import Blame, Closed, CloseReason, Role
+from qm.wire.message_class import MessageClass
+
+_LOGGER: Final = logging.getLogger(__name__)
+_REFUSAL: Final = 0x8000
+"""Of a MessageClass [MS-MQMQ] 2.2.18.1.6: a negative acknowledgment."""
+_VERDICTS: Final = {int(verdict): verdict.name.lower() for verdict in TransferVerdict} | {
+    int(refusal): refusal.name.lower() for refusal in MessageClass if refusal & _REFUSAL
+}
+_OTHER: Final = "other"
+_ACKNOWLEDGEMENT: Final = "acknowledgement"
+_ACKNOWLEDGEMENTS: Final = {
+    int(TransferVerdict.ACCEPTED): _ACKNOWLEDGEMENT,
+    int(TransferVerdict.IGNORED): f"{_ACKNOWLEDGEMENT}_ignored",
+    int(TransferVerdict.NEVER_SENT): f"{_ACKNOWLEDGEMENT}_never_sent",
+}
+
+
+class EdgeMetrics:
+    """Metrics and log lines of one edge."""
+
+    def __init__(self, metrics: Metrics, loop: asyncio.AbstractEventLoop) -> None:
+        self._log = LimitedLog(_LOGGER, loop.time)
+        self._sessions = metrics.gauge("quorate_sessions").labels(Role.ACCEPTOR.value)
+        self._closed = metrics.counter("quorate_sessions_closed_total")
+        self._connections = metrics.gauge("quorate_connections")
+        self._refused = metrics.counter("quorate_connections_refused_total")
+        self._arrived = metrics.counter("quorate_messages_arrived_total")
+        self._accepted = self._arrived.labels(_VERDICTS[TransferVerdict.ACCEPTED])
+        self._bytes_arrived = metrics.counter("quorate_bytes_arrived_total")
+        self._bytes_sent = metrics.counter("quorate_bytes_sent_total")
+        self._batches = metrics.counter("quorate_edge_batches_total")
+        self._batches_sent = self._batches.labels("sent")
+        self._seconds = metrics.histogram("quorate_acknowledgement_seconds")
+        self._streams_ended = metrics.counter("quorate_relay_streams_ended_total")
+        self._holds = metrics.counter("quorate_edge_reading_held_total")
+        self._late = metrics.counter("quorate_late_packets_total")
+        self._pings = metrics.counter("quorate_pings_total")
+
+    # Connections and sessions --------------------------------------------------------------
+
+    def connected_peer(self, change: int) -> None:
+        """A TCP connection was accepted (+1), or is gone (-1)."""
+        self._connections.inc(change)
+
+    def refused_peer(self, reason: str, address: str) -> None:
+        """A TCP connection was closed at once."""
+        self._refused.labels(reason).inc()
+        self._log.warning(
+            f"refused:{reason}",
+            "refused a connection: see the limits of [msmq] in the configuration",
+            reason=reason,
+            peer=address,
+        )
+
+    def opened(self) -> None:
+        """A handshake is complete."""
+        self._sessions.inc()
+
+    def closed(self, event: Closed, address: str, *, was_open: bool) -> None:
+        """A session has ended, perhaps before it was open."""
+        if was_open:
+            self._sessions.dec()
+        reason = event.reason.value
+        self._closed.labels(reason).inc()
+        if event.blame is Blame.NOBODY or event.reason is CloseReason.STOPPED:
+            return
+        self._log.warning(
+            f"closed:{reason}",
+            "closed an MSMQ session",
+            reason=reason,
+            blame=event.blame.value,
+            detail=event.detail,
+            peer=address,
+        )
+
+    def arrived(self, size_bytes: int) -> None:
+        """Bytes were read."""
+        self._bytes_arrived.inc(size_bytes)
+
+    def sent(self, size_bytes: int) -> None:
+        """Bytes were written."""
+        self._bytes_sent.inc(size_bytes)
+
+    # The relay -----------------------------------------------------------------------------
+
+    def batch_sent(self) -> None:
+        """A batch went to the leader, for the first time or once more."""
+        self._batches_sent.inc()
+
+    def answered(self, seconds: float, batch: Batch, outcome: Outcome) -> None:
+        """A batch is applied, so long after its first message arrived."""
+        self._seconds.observe(seconds)
+        verdicts = outcome.verdicts
+        notes = batch.notes
+        if notes:
+            self._acknowledged(notes, verdicts)
+        elif verdicts is None:
+            return  # nothing of it was stored: its sessions end, and say why
+        elif not any(verdicts):
+            self._accepted.inc(len(verdicts))
+        else:
+            self._count(batch, verdicts)
+
+    def _acknowledged(self, notes: Sequence[AckItem], verdicts: IntArray | None) -> None:
+        """Order and final acks took effect, or did not."""
+        if not verdicts or not any(verdicts):
+            self._arrived.labels(_ACKNOWLEDGEMENT).inc(len(notes))
+            return
+        for note, verdict in zip(notes, note_verdicts(notes, verdicts), strict=True):
+            self._arrived.labels(_ACKNOWLEDGEMENTS.get(verdict, _OTHER)).inc()
+            if verdict == TransferVerdict.NEVER_SENT:
+                self._log.warning(
+                    "never_sent",
+                    "a peer acknowledged what was never sent",
+                    acknowledgement=note.text,
+                    peer=note.flow.facts.plain.peer_address,
+                    queue_manager=guid_text(note.flow.facts.plain.peer_queue_manager),
+                )
+
+    def _count(self, batch: Batch, verdicts: IntArray) -> None:
+        for verdict, count in Counter(verdicts).items():
+            name = _VERDICTS.get(verdict, _OTHER)
+            self._arrived.labels(name).inc(count)
+            if verdict & _REFUSAL or verdict == TransferVerdict.OUT_OF_ORDER:
+                facts = batch.flow_at(verdicts.index(verdict)).facts.plain
+                self._log.warning(
+                    f"not_taken:{name}",
+                    "messages of a peer were not taken",
+                    reason=name,
+                    count=count,
+                    peer=facts.peer_address,
+                    queue_manager=guid_text(facts.peer_queue_manager),
+                )
+
+    def holds(self, held_bytes: int) -> None:
+        """Nothing more is read for a while."""
+        self._holds.inc()
+        self._log.warning(
+            "holds",
+            "stopped reading from MSMQ peers until the leader catches up",
+            held_bytes=held_bytes,
+        )
+
+    def connected(self, leader: str, term: int) -> None:
+        """A relay stream is open."""
+        _LOGGER.info("relays to a leader", extra={"fields": {"leader": leader, "term": term}})
+
+    def disconnected(self, reason: str, unanswered: int) -> None:
+        """A relay stream is over, and so many batches go again on the next."""
+        self._streams_ended.labels("new_term" if reason == NEW_TERM else "lost").inc()
+        self._batches.labels("unanswered").inc(unanswered)
+        self._log.warning(
+            "stream", "a relay stream ended", detail=reason, unanswered_batches=unanswered
+        )
+
+    def late(self, count: int, *, is_delivered: bool) -> None:
+        """What became of late packets of the leader."""
+        self._late.labels("delivered" if is_delivered else "undelivered").inc(count)
+
+    def not_offered(self, detail: str) -> None:
+        """The leader sent late packets that no session can send."""
+        self._log.warning("not_offered", "late packets cannot be sent", detail=detail)
+
+    # The endpoint --------------------------------------------------------------------------
+
+    def ping(self, result: str, address: str = "") -> None:
+        """A datagram arrived; of one that is not answered as it should be, the peer's address."""
+        self._pings.labels(result).inc()
+        if address:
+            self._log.warning(
+                f"ping:{result}", "did not answer a ping", reason=result, peer=address
+            )
+
+    def serving(self, is_serving: bool) -> None:
+        """The listeners were opened, or closed for want of a leader."""
+        _LOGGER.info("accepts MSMQ sessions" if is_serving else "accepts no MSMQ sessions")
+
+    def not_listening(self, error: OSError) -> None:
+        """An address could not be listened on again."""
+        self._log.warning(
+            "listen", "cannot listen for MSMQ; trying again", detail=error.strerror or str(error)
+        )
+
+
+NEW_TERM: Final = "a new term"
+"""Why a stream ends when leadership has moved."""

@@ -1,0 +1,113 @@
+"""When an incoming sequence's order ack is due [MS-MQQB 3.1.2.7, 3.1.6.9, QB-A21].
+
+Whereabouts of senders are volatile: every node notes them from each entry that it applies, so that
+a follower who becomes leader knows them. The schedules are the leader's, and begin anew with it.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+
+from qm.edge.outgoing.limits import (
+    ORDER_ACK_EVERY_COUNT,
+    SEQUENCE_ACTIVE_MS,
+    SEQUENCES_SEEN_MAX,
+)
+from qm.edge.outgoing.link.timers import TimerQueue
+from qm.model.state.tables import State, Table
+from qm.model.values.effects import SequenceSeen
+from qm.model.values.rows import QUEUE_KEY, SEQUENCE_IN_ROW
+from qm.session import OrderAckSchedule
+
+
+class SendersSeen:
+    """Stream id -> where its sender was seen last; every node's."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[int, SequenceSeen] = OrderedDict()
+
+    def note(self, sequences: Mapping[int, SequenceSeen]) -> None:
+        """These sequences were heard of in one entry."""
+        seen = self._seen
+        for stream_id, place in sequences.items():
+            seen[stream_id] = place
+            seen.move_to_end(stream_id)
+        while len(seen) > SEQUENCES_SEEN_MAX:
+            seen.popitem(last=False)
+
+    def place(self, stream_id: int) -> SequenceSeen | None:
+        """Return where a sequence's sender was seen."""
+        return self._seen.get(stream_id)
+
+    def active(self, state: State, now_ms: int) -> list[int]:
+        """Return the sequences heard of within SEQUENCE_ACTIVE_MS, latest first."""
+        found = []
+        for stream_id in reversed(self._seen):
+            row = sequence_row(state, stream_id)
+            if row is None or SEQUENCE_IN_ROW.unpack(row)[3] < now_ms - SEQUENCE_ACTIVE_MS:
+                break
+            found.append(stream_id)
+        return found
+
+
+def sequence_row(state: State, stream_id: int) -> bytes | None:
+    """Return the SEQUENCE_IN row of a stream."""
+    return state.get(Table.SEQUENCE_IN, QUEUE_KEY.pack(stream_id))
+
+
+class OrderAcks:
+    """The schedules of all incoming sequences, at the leader."""
+
+    def __init__(
+        self, alarms: TimerQueue, clock: Callable[[], float], owe: Callable[[int], None]
+    ) -> None:
+        """`owe`: sends the order ack of a stream."""
+        self._alarms = alarms
+        self._clock = clock
+        self._owe = owe
+        self._scheduled: OrderedDict[int, _Scheduled] = OrderedDict()
+
+    def received(self, stream_id: int, number: int) -> None:
+        """A message of the stream came; `number` is the last accepted one (3.1.5.8.6)."""
+        now = self._clock()
+        scheduled = self._scheduled.get(stream_id)
+        if scheduled is None:
+            scheduled = _Scheduled(self, stream_id, number, now)
+            self._scheduled[stream_id] = scheduled
+            self._make_room()
+        self._scheduled.move_to_end(stream_id)
+        if abs(number - scheduled.number) >= ORDER_ACK_EVERY_COUNT:
+            scheduled.number = number
+            scheduled.schedule.sent(now)
+            self._owe(stream_id)
+            return
+        scheduled.schedule.received(now)
+        self._alarms.watch(scheduled)
+
+    def due(self, stream_id: int) -> None:
+        """A schedule fired."""
+        self._owe(stream_id)
+
+    def _make_room(self) -> None:
+        while len(self._scheduled) > SEQUENCES_SEEN_MAX:
+            _, oldest = self._scheduled.popitem(last=False)
+            self._alarms.forget(oldest)
+
+
+class _Scheduled:
+    """One stream's Order Ack Send Timer."""
+
+    def __init__(self, owner: OrderAcks, stream_id: int, number: int, now: float) -> None:
+        self._owner = owner
+        self._stream_id = stream_id
+        self.schedule = OrderAckSchedule(now)
+        self.number = number
+        """As of the last order ack that left early."""
+
+    def next_timer(self) -> float | None:
+        """See Alarmed.next_timer."""
+        return self.schedule.next_timer()
+
+    def handle_timer(self, now: float) -> None:
+        """See Alarmed.handle_timer."""
+        if self.schedule.handle_timer(now):
+            self._owner.due(self._stream_id)

@@ -1,0 +1,247 @@
+"""The outbox: what the replicated state owes to peers, given to whoever brings it to them.
+
+Rows are read in pages and kept in mind a bounded number per peer; a peer that never comes back
+costs rows on disk until they are given up for their age.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from qm.cluster.cluster import SessionFacts
+from qm.edge.outgoing.acks.order_acks import SendersSeen
+from qm.edge.outgoing.acks.peer_acks import PeerAcks, PeerName
+from qm.edge.outgoing.limits import (
+    OUTBOX_AGE_MAX_MS,
+    OUTBOX_PAGE_ROWS_MAX,
+    OUTBOX_PEERS_MAX,
+    OUTBOX_SWEEP_S,
+)
+from qm.edge.outgoing.link.connections import Connections
+from qm.edge.outgoing.link.context import OutgoingContext
+from qm.edge.outgoing.proposal_queue import KeyBatch
+from qm.model.state.tables import Table
+from qm.model.values.commands import OutboxDone
+from qm.model.values.elements import OutboxKind
+from qm.model.values.records import OutboxRow, decode
+from qm.model.values.rows import OUTBOX_KEY
+
+_FIRST_NUMBER = 1 << 32
+"""Users of connections with smaller numbers are outgoing queues."""
+_END = OUTBOX_KEY.pack((1 << 64) - 1)
+
+
+class Outbox:
+    """Knows the peers that something is owed to; the account of their rows (`dues.Ledger`)."""
+
+    def __init__(
+        self, surroundings: OutgoingContext, connections: Connections, senders: SendersSeen
+    ) -> None:
+        self._surroundings = surroundings
+        self._connections = connections
+        self._senders = senders
+        self._peers: dict[PeerName, PeerAcks] = {}
+        self._next_number = _FIRST_NUMBER
+        self._carried: dict[int, PeerAcks] = {}
+        self._done = KeyBatch(surroundings.commits, OutboxDone)
+        self._read_from: int | None = None
+        """Where the next page begins; None: nothing is to be read."""
+        self._is_reading = False
+        self._sweep_at = surroundings.clock()
+        self._oldest = 0
+        """No row lies before this id: scans across what is gone are slow."""
+        self._has_forgotten = False
+        """Whether rows are owed to peers that are out of mind."""
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Read what is owed, and go on doing so."""
+        self._read(0)
+        self._surroundings.alarms.watch(self)
+
+    def stop(self) -> None:
+        """Leadership is over."""
+        self._is_stopped = True
+        self._surroundings.alarms.forget(self)
+        for peer in self._peers.values():
+            peer.stop()
+        self._peers.clear()
+        self._surroundings.metrics.gauge("quorate_outbox_rows").set(0)
+
+    # What is owed --------------------------------------------------------------------------
+
+    def on_rows(self, outbox_ids: Iterable[int]) -> None:
+        """An entry made these rows."""
+        rows = []
+        for outbox_id in outbox_ids:
+            row = self._surroundings.cluster.state.get(Table.OUTBOX, OUTBOX_KEY.pack(outbox_id))
+            if row is not None:
+                rows.append((outbox_id, row))
+        self._admit(rows)
+
+    def owe_order_ack(self, stream_id: int) -> None:
+        """An order ack of an incoming sequence is due."""
+        seen = self._senders.place(stream_id)
+        if seen is None:
+            return
+        peer = self._peer(PeerName(seen.source_queue_manager, seen.address))
+        if peer is not None:
+            peer.owe_order_ack(stream_id, seen)
+
+    # What edges say ------------------------------------------------------------------------
+
+    def on_session(self, edge: str, session: SessionFacts, is_open: bool) -> None:
+        """See RelayHubEvents.on_session."""
+        way = (session.opened_ms, edge, session.number)
+        for peer in self._peers_at(session):
+            if is_open:
+                peer.session_opened(way)
+            else:
+                peer.session_closed(way)
+
+    def _peers_at(self, session: SessionFacts) -> list[PeerAcks]:
+        """Return the peers that a session may be of."""
+        guid = session.queue_manager
+        if session.address == self._surroundings.destinations.address_of(guid):
+            # The configuration says that it is there, wherever it was seen before.
+            return [peer for name, peer in self._peers.items() if name.guid == guid]
+        peer = self._peers.get(PeerName(guid, session.address))
+        return [] if peer is None else [peer]
+
+    def on_late_result(
+        self, edge: str, session: int, tokens: Sequence[int], is_delivered: bool
+    ) -> None:
+        """See RelayHubEvents.on_late_result."""
+        by_peer: dict[int, tuple[PeerAcks, list[int]]] = {}
+        for token in tokens:
+            peer = self._carried.get(token)
+            if peer is not None:
+                by_peer.setdefault(peer.number, (peer, []))[1].append(token)
+        for peer, mine in by_peer.values():
+            peer.late_result(edge, session, mine, is_delivered=is_delivered)
+
+    # Ledger --------------------------------------------------------------------------------
+
+    def carried(self, outbox_ids: Sequence[int], peer: PeerAcks) -> None:
+        """See Ledger.carried."""
+        self._carried.update(dict.fromkeys(outbox_ids, peer))
+
+    def done(self, outbox_ids: Sequence[int]) -> None:
+        """See Ledger.done."""
+        for outbox_id in outbox_ids:
+            self._carried.pop(outbox_id, None)
+        self._done.add(outbox_ids)
+        self._count()
+
+    def wants_more(self, peer: PeerAcks) -> None:
+        """See Ledger.wants_more."""
+        if peer.more_from is not None:
+            first, peer.more_from = peer.more_from, None
+            self._read(first)
+
+    # Alarmed -------------------------------------------------------------------------------
+
+    def next_timer(self) -> float | None:
+        """See Alarmed.next_timer."""
+        return None if self._is_stopped else self._sweep_at
+
+    def handle_timer(self, now: float) -> None:
+        """See Alarmed.handle_timer."""
+        self._sweep_at = now + OUTBOX_SWEEP_S
+        self._give_up_old()
+        for name in [name for name, peer in self._peers.items() if peer.is_idle]:
+            self._peers.pop(name).stop()
+
+    # ---------------------------------------------------------------------------------------
+
+    def _read(self, first: int) -> None:
+        self._read_from = first if self._read_from is None else min(self._read_from, first)
+        if not self._is_reading:
+            self._is_reading = True
+            asyncio.get_running_loop().call_soon(self._read_page)
+
+    def _read_page(self) -> None:
+        self._is_reading = False
+        first, self._read_from = self._read_from, None
+        if first is None or self._is_stopped:
+            return
+        found = self._surroundings.cluster.state.scan(
+            Table.OUTBOX, OUTBOX_KEY.pack(first), _END, OUTBOX_PAGE_ROWS_MAX
+        )
+        rows = [(int(OUTBOX_KEY.unpack(key)[0]), row) for key, row in found]
+        if len(rows) == OUTBOX_PAGE_ROWS_MAX:
+            self._read(rows[-1][0] + 1)
+        self._admit(rows)
+
+    def _admit(self, rows: Sequence[tuple[int, bytes]]) -> None:
+        peers: dict[PeerName, PeerAcks] = {}
+        for outbox_id, raw in rows:
+            row = decode(OutboxRow, raw)
+            if row.kind is not OutboxKind.FINAL_ACK or outbox_id in self._done:
+                continue
+            name = PeerName(row.queue_manager, row.address)
+            peer = self._peer(name)
+            if peer is not None:
+                peer.owe_row(outbox_id)
+                peers[name] = peer
+        for peer in peers.values():
+            peer.go_on()
+        self._count()
+
+    def _peer(self, name: PeerName) -> PeerAcks | None:
+        """Return a peer, None while there are too many: a later look finds its rows."""
+        peer = self._peers.get(name)
+        if peer is None and (len(self._peers) < OUTBOX_PEERS_MAX or self._make_room()):
+            self._next_number += 1
+            peer = self._peers[name] = PeerAcks(
+                self._surroundings, self._connections, self, name, self._next_number
+            )
+        return peer
+
+    def _make_room(self) -> bool:
+        """Put a peer out of mind that is owed nothing, or is out of reach: a look finds it again.
+
+        Whoever claims many GUIDs does not keep others from being told (DESIGN 1.7).
+        """
+        for name, peer in self._peers.items():
+            if peer.is_idle or peer.is_out_of_reach:
+                self._has_forgotten = self._has_forgotten or not peer.is_idle
+                del self._peers[name]
+                peer.stop()
+                return True
+        self._has_forgotten = True
+        return False
+
+    def _give_up_old(self) -> None:
+        """Give rows up whose sender cannot be waiting for them any more."""
+        around = self._surroundings
+        oldest_ms = around.cluster.now_ms() - OUTBOX_AGE_MAX_MS
+        first = OUTBOX_KEY.pack(self._oldest)
+        found = around.cluster.state.scan(Table.OUTBOX, first, _END, OUTBOX_PAGE_ROWS_MAX)
+        if found:
+            (self._oldest,) = OUTBOX_KEY.unpack(found[0][0])
+        old = []
+        for key, raw in found:
+            row = decode(OutboxRow, raw)
+            if row.since_ms > oldest_ms:
+                break
+            (outbox_id,) = OUTBOX_KEY.unpack(key)
+            old.append(int(outbox_id))
+            peer = self._peers.get(PeerName(row.queue_manager, row.address))
+            if peer is not None:
+                peer.give_up([int(outbox_id)])
+        if old:
+            around.lines.warning(
+                "acknowledgements_given_up",
+                "acknowledgements were owed for longer than their senders can wait",
+                rows=len(old),
+            )
+            self._done.add(old)
+        if len(old) == OUTBOX_PAGE_ROWS_MAX:
+            self._sweep_at = around.clock()
+        if self._has_forgotten:
+            self._has_forgotten = False
+            self._read(self._oldest)
+
+    def _count(self) -> None:
+        rows = sum(peer.row_count for peer in self._peers.values())
+        self._surroundings.metrics.gauge("quorate_outbox_rows").set(rows)

@@ -1,0 +1,394 @@
+"""What is owed to one peer: final acks from the outbox, order acks of its sequences (QB-A22).
+
+They leave over sessions that edges of any nodes have with the peer, if its GUID and its address
+both match; or over a connection of this side that matches so; or over a new one, to the address
+where the peer was seen, which then has to answer with that GUID. Whoever merely claims a GUID is
+sent nothing that belongs to it (DESIGN section 7).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from heapq import nlargest
+from itertools import islice
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+
+from qm.cluster.cluster import LatePackets
+from qm.edge.outgoing.acks.order_acks import sequence_row
+from qm.edge.outgoing.limits import (
+    ORDER_ACK_SESSIONS_MAX,
+    ORDER_ACKS_PER_PEER_MAX,
+    OUTBOX_IN_FLIGHT_MAX,
+    OUTBOX_RETRY_S,
+    OUTBOX_ROWS_PER_PEER_MAX,
+)
+from qm.edge.outgoing.link.connections import Connections
+from qm.edge.outgoing.link.context import OutgoingContext
+from qm.edge.outgoing.link.resolver import Unresolved
+from qm.edge.outgoing.link.user import DUES_PRIORITY, Turn
+from qm.edge.outgoing.packets import final_ack_packet, order_ack_packet, order_queue
+from qm.model.state.tables import Table
+from qm.model.values.effects import SequenceSeen
+from qm.model.values.records import OutboxRow, decode
+from qm.model.values.rows import OUTBOX_KEY
+from qm.names.guid import guid_text
+from qm.session import Closed, ConnectionStatus, OutgoingLink
+from qm.session.link import Connect, Resolve, SendPing
+from qm.wire.codes import ErrorCode
+from qm.wire.guid import Guid
+
+ORDER_ACK_TOKEN: Final = 1 << 63
+"""Above every outbox id: an order ack is repeated at need, so nobody waits for its end."""
+
+
+EdgeSession: TypeAlias = tuple[int, str, int]
+"""When it was opened, its edge, its number there: newer ones are greater."""
+
+
+class PeerName(msgspec.Struct, frozen=True, gc=False):
+    """Whom something is owed to."""
+
+    guid: Guid
+    address: str
+    """Where it was seen, without port; "" = not known."""
+
+
+class OutboxOwner(Protocol):
+    """Keeps account of outbox rows for all peers."""
+
+    def carried(self, outbox_ids: Sequence[int], peer: "PeerAcks") -> None:
+        """These are on an edge's session; what becomes of them is to be told to `peer`."""
+
+    def done(self, outbox_ids: Sequence[int]) -> None:
+        """These reached their peer."""
+
+    def wants_more(self, peer: "PeerAcks") -> None:
+        """There is room again for rows of this peer."""
+
+
+class PeerAcks:
+    """A `User` of connections, and of edges' sessions, on behalf of one peer."""
+
+    def __init__(
+        self,
+        surroundings: OutgoingContext,
+        connections: Connections,
+        ledger: OutboxOwner,
+        name: PeerName,
+        number: int,
+    ) -> None:
+        self.name = name
+        self.more_from: int | None = None
+        """The first row that was left in the outbox for lack of room here."""
+        self._surroundings = surroundings
+        self._connections = connections
+        self._ledger = ledger
+        self._number = number
+        self._waiting: dict[int, None] = {}
+        """Outbox ids, oldest first."""
+        self._flight: dict[int, EdgeSession | None] = {}
+        """Outbox id -> what carries it; None: a connection of this side."""
+        self._order_acks: dict[int, SequenceSeen] = {}
+        self._order_ack_count = 0
+        self._retry_at: float | None = None
+        self._turn: Turn | None = None
+        self._resolving: asyncio.Task[None] | None = None
+        self._link = OutgoingLink(surroundings.settings.session)
+
+    # What is owed --------------------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is owed or under way, so that it may be forgotten."""
+        is_owing = self._waiting or self._flight or self._order_acks or self.more_from is not None
+        return not is_owing and self._turn is None and self._resolving is None
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether nothing is under way because there is no way."""
+        return self._turn is None and not self._flight and self._link.is_waiting_reconnect
+
+    @property
+    def row_count(self) -> int:
+        """Outbox rows in hand."""
+        return len(self._waiting) + len(self._flight)
+
+    def owe_row(self, outbox_id: int) -> None:
+        """A row of the outbox is for this peer; `go_on` follows."""
+        if outbox_id in self._flight or outbox_id in self._waiting:
+            return
+        if self.row_count < OUTBOX_ROWS_PER_PEER_MAX:
+            self._waiting[outbox_id] = None
+        elif self.more_from is None:
+            self.more_from = outbox_id
+
+    def owe_order_ack(self, stream_id: int, seen: SequenceSeen) -> None:
+        """An order ack of one of the peer's sequences is due now."""
+        if len(self._order_acks) < ORDER_ACKS_PER_PEER_MAX:
+            self._order_acks[stream_id] = seen
+        self.go_on()
+
+    def give_up(self, outbox_ids: Sequence[int]) -> None:
+        """These are too old to be of use."""
+        for outbox_id in outbox_ids:
+            self._waiting.pop(outbox_id, None)
+
+    def stop(self) -> None:
+        """Leadership is over, or the peer is forgotten."""
+        self._surroundings.alarms.forget(self)
+        if self._resolving is not None:
+            self._resolving.cancel()
+        if self._turn is not None:
+            self._turn.leave(self)
+            self._turn = None
+
+    # Ways ----------------------------------------------------------------------------------
+
+    def go_on(self) -> None:
+        """Send what is owed by the best way there is; open one if need be."""
+        is_owing = bool(self._waiting or self._order_acks)
+        if is_owing and self._retry_at is None and not self._use_edges():
+            if self._turn is not None:
+                self._turn.ready(self)
+            else:
+                self._link.message_available()
+        while (action := self._link.next_action()) is not None:
+            match action:
+                case Resolve():
+                    self._resolving = asyncio.get_running_loop().create_task(self._resolve())
+                case Connect():
+                    self._connections.acquire(action.hop, self)
+                case SendPing():
+                    raise AssertionError("links here do not ping: later Windows does not answer")
+        if self.more_from is not None and self.row_count <= OUTBOX_ROWS_PER_PEER_MAX // 2:
+            self._ledger.wants_more(self)
+        self._surroundings.alarms.watch(self)
+
+    def session_opened(self, session: EdgeSession) -> None:
+        """An edge has a session with this peer, which may have lost all older ones.
+
+        One that reconnects leaves them half-open, until the Session Ack Wait Timer notices it. So
+        what they carry leaves over this one too: the peer knows a final ack that it has had.
+        """
+        self._retry_at = None
+        self._return(
+            [one for one, way in self._flight.items() if way is not None and way < session]
+        )
+        self.go_on()
+
+    def session_closed(self, session: EdgeSession) -> None:
+        """What it carried is to be sent again."""
+        self._retry_at = None
+        self._return([one for one, way in self._flight.items() if way == session])
+        self.go_on()
+
+    def late_result(
+        self, edge: str, number: int, tokens: Sequence[int], *, is_delivered: bool
+    ) -> None:
+        """What became of rows that a session of an edge was to carry."""
+        mine = [token for token in tokens if token in self._flight]
+        if is_delivered:
+            self._finish(mine)
+        elif lost := [token for token in mine if self._is_carrying(token, edge, number)]:
+            self._return(lost)
+            self._retry_at = self._surroundings.clock() + OUTBOX_RETRY_S
+        self.go_on()
+
+    def _is_carrying(self, outbox_id: int, edge: str, number: int) -> bool:
+        way = self._flight[outbox_id]
+        return way is not None and way[1:] == (edge, number)
+
+    def _edge_sessions(self) -> list[EdgeSession]:
+        """Return the sessions that match in GUID and address, the newest first."""
+        places = self._places()
+        return nlargest(
+            ORDER_ACK_SESSIONS_MAX,
+            (
+                (facts.opened_ms, edge, facts.number)
+                for edge, facts in self._surroundings.cluster.relay_hub.sessions(self.name.guid)
+                if facts.address in places
+            ),
+        )
+
+    def _use_edges(self) -> bool:
+        """Hand packets to edges that have sessions with the peer; return whether there are any.
+
+        Rows leave over the newest. Order acks leave over all: nobody hears of one that is lost.
+        """
+        sessions = self._edge_sessions()
+        order_acks = self._take_order_acks() if sessions else []
+        for place, session in enumerate(sessions):
+            due = list(order_acks)
+            if place == 0:
+                rows = self._take_rows(OUTBOX_IN_FLIGHT_MAX - len(self._flight))
+                outbox_ids = [outbox_id for outbox_id, _ in rows]
+                self._flight.update(dict.fromkeys(outbox_ids, session))
+                self._ledger.carried(outbox_ids, self)
+                due += rows
+            if due:
+                tokens, packets = zip(*due, strict=True)
+                _, edge, number = session
+                late = LatePackets(number, tokens, packets)
+                self._surroundings.cluster.relay_hub.send_late(edge, late)
+        return bool(sessions)
+
+    def _places(self) -> tuple[str, ...]:
+        """Return the addresses that bear the peer's claim to its GUID out."""
+        mapped = self._surroundings.destinations.address_of(self.name.guid)
+        return tuple(place for place in (mapped, self.name.address) if place)
+
+    def _take_order_acks(self) -> list[tuple[int, bytes]]:
+        """Take those that are due, as (token, packet)."""
+        taken = []
+        for stream_id, seen in self._order_acks.items():
+            packet = self._order_ack(stream_id, seen)
+            if packet is not None:
+                taken.append((ORDER_ACK_TOKEN | self._order_ack_count, packet))
+        self._order_acks.clear()
+        return taken
+
+    def _take_rows(self, room: int) -> list[tuple[int, bytes]]:
+        """Take up to `room` rows, as (outbox id, packet)."""
+        around = self._surroundings
+        taken = []
+        for outbox_id in list(islice(self._waiting, max(room, 0))):
+            del self._waiting[outbox_id]
+            row = around.cluster.state.get(Table.OUTBOX, OUTBOX_KEY.pack(outbox_id))
+            if row is not None:
+                packet = final_ack_packet(around.own_guid, decode(OutboxRow, row))
+                taken.append((outbox_id, packet))
+        return taken
+
+    def _order_ack(self, stream_id: int, seen: SequenceSeen) -> bytes | None:
+        around = self._surroundings
+        row = sequence_row(around.cluster.state, stream_id)
+        if row is None:
+            return None
+        self._order_ack_count = self._order_ack_count % 0xFFFF_FFFF + 1
+        return order_ack_packet(
+            around.own_guid,
+            order_queue(self.name.guid, self.name.address, is_direct=seen.is_direct),
+            row,
+            self._order_ack_count,
+            around.utc_s(),
+        )
+
+    def _return(self, outbox_ids: Sequence[int]) -> None:
+        """These were not, or not surely, delivered: they are the oldest again."""
+        for outbox_id in outbox_ids:
+            del self._flight[outbox_id]
+        self._waiting = dict.fromkeys((*outbox_ids, *self._waiting))
+
+    def _finish(self, outbox_ids: Sequence[int]) -> None:
+        for outbox_id in outbox_ids:
+            del self._flight[outbox_id]
+        if outbox_ids:
+            self._ledger.done(outbox_ids)
+
+    async def _resolve(self) -> None:
+        around = self._surroundings
+        try:
+            hops = await around.destinations.hops_of(self.name.guid, self.name.address)
+        except Unresolved as error:
+            around.lines.warning(
+                "acknowledgement_undeliverable",
+                "acknowledgements are owed to a queue manager that cannot be found",
+                queue_manager=guid_text(self.name.guid),
+                error=str(error),
+            )
+            self._order_acks.clear()
+            self._link.resolve_failed(
+                error.status,
+                ErrorCode.MQ_ERROR,
+                around.clock(),
+                around.utc_s(),
+                has_backlog=bool(self._waiting),
+            )
+        else:
+            self._link.resolved(hops)
+        self._resolving = None
+        self.go_on()
+
+    # Alarmed -------------------------------------------------------------------------------
+
+    def next_timer(self) -> float | None:
+        """See Alarmed.next_timer."""
+        return min(
+            (at for at in (self._link.next_timer(), self._retry_at) if at is not None),
+            default=None,
+        )
+
+    def handle_timer(self, now: float) -> None:
+        """See Alarmed.handle_timer."""
+        if self._retry_at is not None and now >= self._retry_at:
+            self._retry_at = None
+        self._link.handle_timer(now, has_backlog=bool(self._waiting))
+        self.go_on()
+
+    # User ----------------------------------------------------------------------------------
+
+    @property
+    def number(self) -> int:
+        """See User.number."""
+        return self._number
+
+    @property
+    def priority(self) -> int:
+        """See User.priority."""
+        return DUES_PRIORITY
+
+    def on_connected(self, turn: Turn) -> None:
+        """See User.on_connected."""
+        self._turn = turn
+        self._link.connected(self._surroundings.utc_s())
+
+    def on_connect_failed(self, status: ConnectionStatus) -> None:
+        """See User.on_connect_failed. An order ack is asked for again by the next message."""
+        around = self._surroundings
+        self._order_acks.clear()
+        self._link.connect_failed(
+            status,
+            ErrorCode.MQ_ERROR,
+            around.clock(),
+            around.utc_s(),
+            has_backlog=bool(self._waiting),
+        )
+        self.go_on()
+
+    def on_establish_received(self) -> None:
+        """See User.on_establish_received."""
+        self._link.establish_received(self._surroundings.utc_s())
+
+    def on_established(self) -> None:
+        """See User.on_established."""
+        self._link.established(self._surroundings.utc_s())
+        self.go_on()
+
+    def take_turn(self, count: int, size_bytes: int) -> tuple[list[int], list[bytes]]:
+        """See User.take_turn."""
+        del count, size_bytes  # these packets are small, and what is in flight is bounded
+        rows = self._take_rows(OUTBOX_IN_FLIGHT_MAX - len(self._flight))
+        self._flight.update(dict.fromkeys((outbox_id for outbox_id, _ in rows), None))
+        due = self._take_order_acks() + rows
+        return [token for token, _ in due], [packet for _, packet in due]
+
+    def on_acknowledged(self, released: Sequence[int], retained: Sequence[int]) -> None:
+        """See User.on_acknowledged."""
+        self._finish([token for token in (*released, *retained) if token in self._flight])
+        self.go_on()
+
+    def on_withdrawn(self, keys: Sequence[int]) -> None:
+        """See User.on_withdrawn."""
+        self._return([key for key in keys if key in self._flight])
+
+    def on_closed(self, closed: Closed) -> None:
+        """See User.on_closed."""
+        self._turn = None
+        self._return([one for one, way in self._flight.items() if way is None])
+        around = self._surroundings
+        self._link.closing()
+        self._link.closed(
+            closed.reason, around.clock(), around.utc_s(), has_backlog=bool(self._waiting)
+        )
+        self.go_on()

@@ -1,0 +1,66 @@
+"""Outgoing queues that have had nothing to send for long are removed.
+
+Destinations come and go, and peers cause some by naming an administration queue; what is bounded by
+OUTGOING_QUEUES_MAX must not fill up with what was sent to once. Apply removes a queue only while it
+is empty and its sequence owes nothing, so nothing is lost to a message that comes at this moment.
+"""
+
+from qm.edge.outgoing import rows
+from qm.edge.outgoing.limits import (
+    COMMANDS_PER_PROPOSAL_MAX,
+    IDLE_PAGE_S,
+    IDLE_QUEUE_S,
+    QUEUES_PER_PAGE_MAX,
+)
+from qm.edge.outgoing.link.context import OutgoingContext
+from qm.model.clients.opens import is_open
+from qm.model.state.ledger import QueueInHand
+from qm.model.values.commands import RemoveOutgoingQueue
+from qm.model.values.elements import OutgoingAdminState
+
+
+class IdleQueues:
+    """Looks at every outgoing queue once in IDLE_QUEUE_S, a page at a time."""
+
+    def __init__(self, surroundings: OutgoingContext) -> None:
+        self._surroundings = surroundings
+        self._look_at = surroundings.clock() + IDLE_QUEUE_S
+        self._after = b""
+        self._arrivals: dict[int, int] = {}
+        """Of queues that were empty when they were looked at: messages that ever entered them."""
+
+    def next_timer(self) -> float | None:
+        """See Alarmed.next_timer."""
+        return self._look_at
+
+    def handle_timer(self, now: float) -> None:
+        """See Alarmed.handle_timer."""
+        state = self._surroundings.cluster.state
+        page, following = rows.outgoing_queue_ids(state, self._after, QUEUES_PER_PAGE_MAX)
+        self._after = following or b""
+        self._look_at = now + (IDLE_PAGE_S if following else IDLE_QUEUE_S)
+        idle = [queue_id for queue_id in page if self._is_idle(queue_id)]
+        del idle[COMMANDS_PER_PROPOSAL_MAX:]
+        for queue_id in idle:
+            del self._arrivals[queue_id]
+        if idle:
+            removals = [RemoveOutgoingQueue(queue_id) for queue_id in idle]
+            self._surroundings.commits.ask(removals, lambda outcomes: None)
+
+    def _is_idle(self, queue_id: int) -> bool:
+        """Whether a queue was empty at the last look too, and nothing passed through since."""
+        state = self._surroundings.cluster.state
+        queue = rows.queue(state, queue_id)
+        if queue is None or not _is_empty(queue) or is_open(state, queue_id):
+            self._arrivals.pop(queue_id, None)
+            return False
+        if rows.sequence(state, queue_id).pending_count:
+            return False
+        known, self._arrivals[queue_id] = self._arrivals.get(queue_id), queue.arrivals
+        return known == queue.arrivals
+
+
+def _is_empty(queue: QueueInHand) -> bool:
+    """Whether a queue holds nothing and nobody has put it on hold."""
+    is_normal = queue.record.admin_state is OutgoingAdminState.NORMAL
+    return is_normal and not queue.count() and not queue.hidden

@@ -1,0 +1,136 @@
+"""The sending side of one leadership: born with it, derived from rows, gone with it."""
+
+import asyncio
+from typing import Final
+
+from qm.edge.outgoing import rows
+from qm.edge.outgoing.acks.order_acks import OrderAcks, SendersSeen, sequence_row
+from qm.edge.outgoing.acks.outbox import Outbox
+from qm.edge.outgoing.idle_queues import IdleQueues
+from qm.edge.outgoing.limits import QUEUES_PER_PAGE_MAX, SENDERS_MAX
+from qm.edge.outgoing.link.connections import Connections
+from qm.edge.outgoing.link.context import OutgoingContext
+from qm.edge.outgoing.queue import QueueSender
+from qm.model.values.effects import Applied, EffectKind
+from qm.model.values.rows import SEQUENCE_IN_ROW
+
+_ARRIVING: Final = frozenset({EffectKind.ARRIVED, EffectKind.UNLOCKED, EffectKind.MOVED_IN})
+_LEAVING: Final = frozenset(
+    {
+        EffectKind.LOCKED,
+        EffectKind.RECEIVED,
+        EffectKind.MOVED_OUT,
+        EffectKind.EXPIRED,
+        EffectKind.PURGED,
+        EffectKind.QUEUE_DELETED,
+        EffectKind.REJECTED,
+        EffectKind.DELIVERED,
+        EffectKind.FAILED,
+    }
+)
+
+
+class Leading:
+    """All outgoing queues, the outbox and the order acks, while this node leads."""
+
+    def __init__(self, surroundings: OutgoingContext, senders: SendersSeen) -> None:
+        self._surroundings = surroundings
+        self._senders = senders
+        self.queues: Final[dict[int, QueueSender]] = {}
+        """Those that have, or had in this leadership, something to send."""
+        self.connections: Final = Connections(surroundings)
+        self.outbox: Final = Outbox(surroundings, self.connections, senders)
+        self._order_acks = OrderAcks(
+            surroundings.alarms, surroundings.clock, self.outbox.owe_order_ack
+        )
+        self._idle = IdleQueues(surroundings)
+        self._scanned_to: bytes | None = b""
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Derive everything from rows, a page at a time."""
+        around = self._surroundings
+        self.outbox.start()
+        around.alarms.watch(self._idle)
+        for stream_id in self._senders.active(around.cluster.state, around.cluster.now_ms()):
+            self._order_ack_due(stream_id)
+        self._scan()
+
+    def stop(self) -> None:
+        """Leadership is over: nothing more is sent [DESIGN section 7]."""
+        self._is_stopped = True
+        self.outbox.stop()
+        for sender in self.queues.values():
+            sender.stop()
+        self.connections.stop()
+        self._surroundings.commits.stop()
+        self._surroundings.alarms.stop()
+
+    def on_applied(self, applied: Applied) -> None:
+        """An entry was applied here."""
+        for stream_id in applied.incoming_sequences:
+            self._order_ack_due(stream_id)
+        if applied.outbox_ids:
+            self.outbox.on_rows(applied.outbox_ids)
+        if applied.outgoing_queue_ids:
+            self._refresh(applied)
+        if applied.is_manager_changed:
+            for sender in list(self.queues.values()):
+                sender.refresh()  # HardenedSecurity locks them all, or lets them go
+
+    def _order_ack_due(self, stream_id: int) -> None:
+        row = sequence_row(self._surroundings.cluster.state, stream_id)
+        if row is not None:
+            self._order_acks.received(stream_id, SEQUENCE_IN_ROW.unpack(row)[1])
+
+    def _scan(self) -> None:
+        """Wake the outgoing queues of one page; the rest follows."""
+        if self._is_stopped or self._scanned_to is None:
+            return
+        page, self._scanned_to = rows.outgoing_queue_ids(
+            self._surroundings.cluster.state, self._scanned_to, QUEUES_PER_PAGE_MAX
+        )
+        for queue_id in page:
+            self._wake(queue_id)
+        asyncio.get_running_loop().call_soon(self._scan)
+
+    def _wake(self, queue_id: int) -> QueueSender | None:
+        """Return the sender of a queue, made if there is something in the queue."""
+        sender = self.queues.get(queue_id)
+        if sender is not None:
+            return sender
+        if len(self.queues) >= SENDERS_MAX:
+            self._forget_idle()
+        queue = rows.queue(self._surroundings.cluster.state, queue_id)
+        if queue is None or queue.record.is_deleting or not queue.count():
+            return None
+        sender = self.queues[queue_id] = QueueSender(self._surroundings, self.connections, queue)
+        sender.refresh()
+        return sender
+
+    def _forget_idle(self) -> None:
+        for queue_id in [one for one, sender in self.queues.items() if sender.is_idle]:
+            self.queues.pop(queue_id).stop()
+
+    def _refresh(self, applied: Applied) -> None:
+        """Tell each queue what of it came and went."""
+        changed = applied.outgoing_queue_ids
+        arrived: dict[int, list[int]] = {}
+        left: dict[int, list[int]] = {}
+        effects = applied.effects
+        for kind, queue_id, key in zip(
+            effects.kinds, effects.queue_ids, effects.lookup_identifiers, strict=True
+        ):
+            if queue_id in changed:
+                if kind in _ARRIVING:
+                    arrived.setdefault(queue_id, []).append(key)
+                elif kind in _LEAVING:
+                    left.setdefault(queue_id, []).append(key)
+        for queue_id in changed:
+            sender = self.queues.get(queue_id)
+            if sender is None:
+                self._wake(queue_id)
+                continue
+            sender.refresh(arrived.get(queue_id, ()), left.get(queue_id, ()))
+            if sender.is_stopped:
+                del self.queues[queue_id]

@@ -1,0 +1,371 @@
+"""One TCP connection to a peer, its session, and the users that take turns on it."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from qm.edge.outgoing.limits import (
+    TENURE_S,
+    TURN_BYTES_MAX,
+    TURN_MESSAGES_MAX,
+    WRITE_HIGH_WATER_BYTES,
+)
+from qm.edge.outgoing.link.context import OutgoingContext
+from qm.edge.outgoing.link.send_order import SendOrder
+from qm.edge.outgoing.link.user import KEY_BITS, KEY_MASK, User
+from qm.edge.relay.session_intake import SessionIntake
+from qm.names.guid import guid_text
+from qm.session import (
+    AcksReceived,
+    Blame,
+    Closed,
+    CloseReason,
+    ConnectionStatus,
+    Established,
+    EstablishReceived,
+    Event,
+    NextHop,
+    Role,
+    Session,
+    SessionState,
+)
+from qm.wire.guid import GUID_NULL, Guid
+
+
+class ConnectionOwner(Protocol):
+    """Keeps connections."""
+
+    def on_over(self, connection: "Connection") -> None:
+        """It is of no use any more; said before its users hear of it."""
+
+
+class Connection(asyncio.Protocol):
+    """An initiator's session over its transport, shared by users (QB-A36)."""
+
+    def __init__(self, surroundings: OutgoingContext, owner: ConnectionOwner, hop: NextHop) -> None:
+        self.hop = hop
+        self._surroundings = surroundings
+        self._owner = owner
+        self._users: dict[int, User] = {}
+        self._turns = SendOrder()
+        self._held: set[int] = set()
+        self._is_paused = False
+        self._session: Session | None = None
+        self._transport: asyncio.Transport | None = None
+        self._flow: SessionIntake | None = None
+        self._is_flow_held = False
+        self._is_choked = False
+        self._is_settling = False
+        self._is_over = False
+        self._is_retiring = False
+        self._since = surroundings.clock()
+
+    # What others may ask -------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """See Turn.address."""
+        return self.hop.address
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages may be offered."""
+        return self._session is not None and self._session.state is SessionState.OPEN
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way, so that it may make room for another connection."""
+        session = self._session
+        return self.is_open and not self._turns and session is not None and not session.in_flight
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody sends over it."""
+        return not self._users
+
+    @property
+    def remote_guid(self) -> Guid:
+        """The peer's queue manager, zeros while unknown."""
+        return self._session.remote_guid if self._session is not None else GUID_NULL
+
+    def may_retire(self, now: float) -> bool:
+        """Whether it has had its time, though it is busy."""
+        return self.is_open and not self._is_retiring and now - self._since >= TENURE_S
+
+    def retire(self) -> None:
+        """Send nothing more, and close when the peer has what was sent."""
+        self._is_retiring = True
+        self._settle()
+
+    def join(self, user: User) -> None:
+        """Let a user take turns; it hears what it missed."""
+        self._users[user.number] = user
+        session = self._session
+        if session is None:
+            return
+        user.on_connected(self)
+        if session.state in (SessionState.WAITING_CPR_MSG, SessionState.OPEN):
+            user.on_establish_received()
+        if session.state is SessionState.OPEN:
+            user.on_established()
+        self._reconsider_pause()
+
+    def leave(self, user: User) -> None:
+        """See Turn.leave."""
+        self._users.pop(user.number, None)
+        self._turns.discard(user.number)
+        self._held.discard(user.number)
+        self._reconsider_pause()
+
+    def ready(self, user: User) -> None:
+        """See Turn.ready."""
+        if user.number in self._users and user.number not in self._held:
+            self._turns.add(user)
+            self._settle()
+
+    def set_held(self, user: User, is_held: bool) -> None:
+        """See Turn.set_held. The session is paused while all that it serves is on hold."""
+        if is_held:
+            self._held.add(user.number)
+            self._turns.discard(user.number)
+        else:
+            self._held.discard(user.number)
+        self._reconsider_pause()
+        self._settle()
+
+    def connect_failed(self, status: ConnectionStatus) -> None:
+        """The transport did not connect."""
+        self._is_over = True
+        self._owner.on_over(self)
+        for user in self._take_users():
+            user.on_connect_failed(status)
+
+    # FlowOwner -----------------------------------------------------------------------------
+
+    def commit(self, upto: int) -> None:
+        """See FlowOwner.commit."""
+        if self._session is not None:
+            self._session.commit(upto)
+            self._settle()
+
+    def close(self, reason: CloseReason, detail: str = "") -> None:
+        """End the session from this side."""
+        if self._session is not None:
+            self._session.close(reason, detail)
+            self._settle()
+
+    def hold(self, is_held: bool) -> None:
+        """See FlowOwner.hold."""
+        self._is_flow_held = is_held
+        self._settle()
+
+    def offer(self, tokens: Sequence[int], packets: Sequence[bytes]) -> bool:
+        """See FlowOwner.offer: this session is not announced for it."""
+        del tokens, packets
+        return False
+
+    # asyncio.Protocol ----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        around = self._surroundings
+        self._session = Session(
+            around.settings.session,
+            Role.INITIATOR,
+            around.own_guid,
+            around.clock(),
+            remote_guid=self.hop.qm_guid,
+        )
+        around.metrics.gauge("quorate_sessions").labels(role="initiator").inc()
+        for user in list(self._users.values()):
+            user.on_connected(self)
+        self._settle()
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        if self._session is not None:
+            self._surroundings.metrics.counter("quorate_bytes_arrived_total").inc(len(data))
+            self._session.receive(data, self._surroundings.clock())
+            self._settle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self.close(CloseReason.DISCONNECTED, str(exc) if exc is not None else "by the peer")
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._is_choked = True
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._is_choked = False
+        self._settle()
+
+    # Alarmed -------------------------------------------------------------------------------
+
+    def next_timer(self) -> float | None:
+        """See Alarmed.next_timer."""
+        return self._session.next_timer() if self._session is not None else None
+
+    def handle_timer(self, now: float) -> None:
+        """See Alarmed.handle_timer."""
+        if self._session is not None:
+            self._session.handle_timer(now)
+            self._settle()
+
+    # ---------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """After whatever happened: events out, bytes out, turns. Events may cause it again."""
+        session = self._session
+        if session is None or self._is_settling or self._is_over:
+            return
+        self._is_settling = True
+        try:
+            while (event := session.next_event()) is not None:
+                self._on_event(event)
+            self._pump(session)
+        finally:
+            self._is_settling = False
+        if session.state is SessionState.CLOSED:
+            # A turn may have ended it, or writing: its last event is still to be read.
+            while not self._is_over and (event := session.next_event()) is not None:
+                self._on_event(event)
+            return
+        self._heed_reading(session)
+        self._surroundings.alarms.watch(self)
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case EstablishReceived():
+                for user in list(self._users.values()):
+                    user.on_establish_received()
+            case Established():
+                # What is owed to the peer finds this session without being told of it (dues).
+                self._flow = self._surroundings.relay.open_flow(
+                    self, event.remote_guid, self.hop.address, is_announced=False
+                )
+                for user in list(self._users.values()):
+                    user.on_established()
+                self._reconsider_pause()
+            case AcksReceived():
+                self._on_acks(event)
+            case Closed():
+                self._on_closed(event)
+            case _:
+                if self._flow is not None:
+                    self._flow.arrived(event)
+
+    def _on_acks(self, event: AcksReceived) -> None:
+        """Tell each user of its keys."""
+        released, retained = _by_user(event.released), _by_user(event.retained)
+        for number in released.keys() | retained.keys():
+            user = self._users.get(number)
+            if user is not None:
+                user.on_acknowledged(released.get(number, []), retained.get(number, []))
+
+    def _on_closed(self, event: Closed) -> None:
+        self._is_over = True
+        around = self._surroundings
+        around.alarms.forget(self)
+        around.metrics.gauge("quorate_sessions").labels(role="initiator").dec()
+        around.metrics.counter("quorate_sessions_closed_total").labels(
+            reason=event.reason.value
+        ).inc()
+        if event.blame is Blame.PEER:
+            around.lines.warning(
+                f"session_closed_{event.reason.value}",
+                "a session that this side opened ended because of its peer",
+                address=self.hop.address,
+                queue_manager=guid_text(self.remote_guid),
+                reason=event.reason.value,
+                detail=event.detail,
+            )
+        if self._transport is not None:
+            # Whatever is still buffered was offered to a peer that does not read.
+            if self._transport.get_write_buffer_size():
+                self._transport.abort()
+            else:
+                self._transport.close()
+        self._owner.on_over(self)
+        if self._flow is not None:
+            self._flow.close([])
+        for user in self._take_users():
+            user.on_closed(event)
+
+    def _take_users(self) -> list[User]:
+        users = list(self._users.values())
+        self._users.clear()
+        self._turns.clear()
+        self._held.clear()
+        return users
+
+    # Writing -------------------------------------------------------------------------------
+
+    def _pump(self, session: Session) -> None:
+        """Write what may leave, and give turns to users while there is room."""
+        self._write(session)
+        if self._is_retiring:
+            if not session.in_flight:
+                session.close(CloseReason.LIMIT, "others wait for a connection")
+            return
+        while self._turns and not self._is_choked and (room := session.room) > 0:
+            user = self._turns.take()
+            number = user.number
+            keys, packets = user.take_turn(min(room, TURN_MESSAGES_MAX), TURN_BYTES_MAX)
+            if not keys:
+                continue
+            base = number << KEY_BITS
+            session.offer([base | key for key in keys], packets)
+            if number in self._users:
+                self._turns.add(user)
+            self._write(session)
+
+    def _write(self, session: Session) -> None:
+        transport, now = self._transport, self._surroundings.clock()
+        assert transport is not None, "a session without its transport"
+        size = 0
+        while not self._is_choked and (data := session.take_outgoing(now)):
+            transport.write(data)
+            size += len(data)
+        if size:
+            self._surroundings.metrics.counter("quorate_bytes_sent_total").inc(size)
+
+    def _heed_reading(self, session: Session) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        is_paused = session.reading_paused or self._is_flow_held
+        if is_paused and transport.is_reading():
+            transport.pause_reading()
+        elif not is_paused and not transport.is_reading():
+            transport.resume_reading()
+
+    def _reconsider_pause(self) -> None:
+        """Pause the session while all of its users are on hold [MS-MQQB 3.1.7.13, 3.1.7.14]."""
+        session = self._session
+        if session is None or session.state is not SessionState.OPEN:
+            return
+        is_wanted = bool(self._users) and len(self._held) == len(self._users)
+        if is_wanted == self._is_paused:
+            return
+        self._is_paused = is_wanted
+        if not is_wanted:
+            session.resume()
+            return
+        for number, keys in _by_user(session.pause()).items():
+            self._users[number].on_withdrawn(keys)
+
+
+def _by_user(tokens: Sequence[int]) -> dict[int, list[int]]:
+    """Return user number -> keys, both in order."""
+    found: dict[int, list[int]] = {}
+    for token in tokens:
+        number = token >> KEY_BITS
+        keys = found.get(number)
+        if keys is None:
+            keys = found[number] = []
+        keys.append(token & KEY_MASK)
+    return found

@@ -1,0 +1,54 @@
+"""What all parts of one leadership's sending side share."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from qm.cluster.cluster import Cluster
+from qm.edge.outgoing.link.resolver import Destinations
+from qm.edge.outgoing.link.timers import TimerQueue
+from qm.edge.outgoing.proposal_queue import ProposalQueue
+from qm.edge.relay.relay import Relay
+from qm.observe.logs import LimitedLog
+from qm.observe.metrics import Metrics
+from qm.session import SessionConfig
+from qm.wire.guid import Guid
+
+MSMQ_PORT: Final = 1801
+"""Format names carry no port [MS-MQQB 2.1]."""
+ORDINARY: Final = SessionConfig()
+
+
+class OutgoingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the node's configuration says about sending."""
+
+    source_address: str = ""
+    """From which sessions leave, such as a virtual IP; "" = the system's choice."""
+    port: int = MSMQ_PORT
+    """Another one only where a test says so."""
+    peers: dict[Guid, str] = {}
+    """Queue manager GUID -> host or address at which it is reached."""
+    session: SessionConfig = ORDINARY
+    """Checked."""
+
+
+class OutgoingContext(msgspec.Struct, frozen=True, kw_only=True):
+    """See the module."""
+
+    cluster: Cluster
+    own_guid: Guid
+    settings: OutgoingSettings
+    clock: Callable[[], float]
+    """Monotonic seconds."""
+    alarms: TimerQueue
+    commits: ProposalQueue
+    destinations: Destinations
+    relay: Relay
+    """Takes what peers send back over sessions of this side."""
+    metrics: Metrics
+    lines: LimitedLog
+
+    def utc_s(self) -> int:
+        """Return cluster time in epoch seconds."""
+        return self.cluster.now_ms() // 1000

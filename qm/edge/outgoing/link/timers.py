@@ -1,0 +1,91 @@
+"""One alarm clock for the timers of links, sessions and schedules.
+
+Most timers are moved later again and again and never fire. An entry of the heap is therefore left
+where it is when its timer moves back, and looked at anew when its old time comes.
+"""
+
+import asyncio
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from typing import Protocol
+
+
+class TimerOwner(Protocol):
+    """Has at most one next timer."""
+
+    def next_timer(self) -> float | None:
+        """When `handle_timer` wants to be called, on the clock of `TimerQueue`; None: never."""
+
+    def handle_timer(self, now: float) -> None:
+        """Do what is due."""
+
+
+class TimerQueue:
+    """Calls `handle_timer` of whoever is watched, in the event loop."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock`: monotonic seconds."""
+        self._clock = clock
+        self._heap: list[tuple[float, int, TimerOwner]] = []
+        self._at: dict[TimerOwner, float] = {}
+        self._order = count()
+        self._handle: asyncio.TimerHandle | None = None
+        self._handle_at = 0.0
+
+    def watch(self, who: TimerOwner) -> None:
+        """`who`'s next timer is new or changed."""
+        at = who.next_timer()
+        if at is None:
+            return
+        known = self._at.get(who)
+        if known is not None and known <= at:
+            return
+        self._at[who] = at
+        heappush(self._heap, (at, next(self._order), who))
+        self._arm()
+
+    def forget(self, who: TimerOwner) -> None:
+        """Never call `who` again."""
+        self._at.pop(who, None)
+
+    def run(self) -> None:
+        """Call everybody who is due now."""
+        now = self._clock()
+        while self._heap and self._heap[0][0] <= now:
+            at, _, who = heappop(self._heap)
+            if self._at.get(who) != at:
+                continue
+            del self._at[who]
+            due = who.next_timer()
+            if due is not None and due <= now:
+                who.handle_timer(now)
+            self.watch(who)
+        self._arm()
+
+    def stop(self) -> None:
+        """Forget everybody."""
+        self._at.clear()
+        self._heap.clear()
+        self._disarm()
+
+    def _arm(self) -> None:
+        if not self._heap:
+            self._disarm()
+            return
+        at = self._heap[0][0]
+        if self._handle is not None and self._handle_at <= at:
+            return
+        self._disarm()
+        self._handle_at = at
+        delay = max(0.0, at - self._clock())
+        self._handle = asyncio.get_running_loop().call_later(delay, self._ring)
+
+    def _ring(self) -> None:
+        self._handle = None
+        self.run()
+
+    def _disarm(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None

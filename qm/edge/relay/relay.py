@@ -1,0 +1,293 @@
+"""The ordered way from an edge's sessions to whoever leads, over one relay stream at a time.
+
+Arrivals are gathered per loop round into numbered batches, which leave while the stream has room;
+outcomes come in order. When a stream ends, what has no outcome goes again on the next one; apply
+recognizes what was applied already (DESIGN section 7).
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Final
+
+from qm.cluster.cluster import Cluster, LatePackets, RelayStream, Unavailable
+from qm.edge.batches import IntakeOwner, Item
+from qm.edge.edge_metrics import NEW_TERM, EdgeMetrics
+from qm.edge.limits import HELD_MAX_BYTES, LATE_MAX_COUNT, RELAY_RETRY_S
+from qm.edge.relay.batch_outcome import settle
+from qm.edge.relay.pipeline import Pipeline
+from qm.edge.relay.session_intake import Inspector, SessionIntake
+from qm.model.values.effects import Outcome
+from qm.wire.guid import Guid
+
+_FLOW_NUMBERS: Final = count(1)
+"""One for the process: an edge that is started again must not reuse its predecessor's."""
+
+
+class Relay:
+    """See the module."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        watch: EdgeMetrics,
+        loop: asyncio.AbstractEventLoop,
+        on_change: Callable[[], None],
+    ) -> None:
+        """`on_change` is called whenever `is_connected` has changed."""
+        self._cluster = cluster
+        self._watch = watch
+        self._loop = loop
+        self._on_change = on_change
+        self._pipeline = Pipeline()
+        self.inspector: Final = Inspector()
+        self.queue_manager: Guid | None = None
+        """Our own GUID, None before the cluster's birth."""
+        self.commit_index = 0
+        """The highest log index that an outcome proved committed."""
+        self._flows: dict[int, SessionIntake] = {}
+        self._late_tokens = count(1)
+        self._stream: RelayStream | None = None
+        self._line = StreamGuard(self)
+        self._term = 0
+        self._retry: asyncio.TimerHandle | None = None
+        self._is_pump_due = False
+        self._is_holding = False
+        self._is_ending = False
+        self._is_stopped = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    # Sessions ------------------------------------------------------------------------------
+
+    def open_flow(
+        self, owner: IntakeOwner, claimed_guid: Guid, address: str, *, is_announced: bool = True
+    ) -> SessionIntake:
+        """Begin a session's arrivals.
+
+        `is_announced`: the leader may send late acknowledgements over the session.
+        """
+        number, opened_ms = next(_FLOW_NUMBERS), self._cluster.now_ms()
+        flow = SessionIntake(self, owner, number, claimed_guid, address, opened_ms)
+        flow.is_announced = is_announced
+        self._flows[flow.number] = flow
+        if is_announced and self._stream is not None:
+            self._stream.session_opened(flow.session_facts)
+        if self._is_holding:
+            owner.hold(True)
+        return flow
+
+    def forget(self, flow: SessionIntake, tokens: Sequence[int]) -> None:
+        """A flow is closed; see `SessionIntake.close`."""
+        del self._flows[flow.number]
+        self.report_late(flow, tokens, is_delivered=False)
+        if flow.is_announced and self._stream is not None:
+            self._stream.session_closed(flow.number)
+
+    def add(self, item: Item) -> None:
+        """Take an item in, behind all others. Everything of one loop round leaves together."""
+        self._pipeline.add(item, self._loop.time())
+        self._idle.clear()
+        self._schedule_pump()
+        if not self._is_holding and self._pipeline.held_bytes > HELD_MAX_BYTES:
+            self._hold(True)
+
+    @property
+    def held_bytes(self) -> int:
+        """Of packets without an outcome."""
+        return self._pipeline.held_bytes
+
+    # Batches and outcomes ------------------------------------------------------------------
+
+    def _schedule_pump(self) -> None:
+        if not self._is_pump_due:
+            self._is_pump_due = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Send what may be sent now."""
+        self._is_pump_due = False
+        while (stream := self._stream) is not None and stream.room > 0:
+            batch = self._pipeline.next_batch(self._loop.time(), least_bytes=stream.least_bytes)
+            if batch is None:
+                return
+            self._watch.batch_sent()
+            try:
+                stream.send(batch.number, batch.payload(self._cluster.node))
+            except Unavailable as error:
+                self.on_end(str(error))
+
+    def on_free(self) -> None:
+        """What has gathered can be in the next entry."""
+        self._pump()
+
+    def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
+        """The oldest unanswered batch is applied."""
+        batch = self._pipeline.answered(number)
+        if batch is None:
+            self._abandon(f"an outcome for batch {number}, which is not the next")
+            self._retry_later()
+            return
+        self.commit_index = max(self.commit_index, index)
+        again = settle(batch, index, outcome)
+        if again:
+            self._pipeline.put_first(again, self._loop.time())
+        self._after_release()
+        self._watch.answered(self._loop.time() - batch.arrived_at, batch, outcome)
+
+    def _after_release(self) -> None:
+        is_low = self._pipeline.held_bytes <= HELD_MAX_BYTES // 2
+        if self._is_holding and is_low and not self._is_ending:
+            self._hold(False)
+        if self._pipeline.is_empty:
+            self._idle.set()
+        else:
+            self._schedule_pump()
+
+    def _hold(self, is_held: bool) -> None:
+        self._is_holding = is_held
+        if is_held and not self._is_ending:
+            self._watch.holds(self._pipeline.held_bytes)
+        for flow in list(self._flows.values()):
+            flow.owner.hold(is_held)
+
+    # Late packets --------------------------------------------------------------------------
+
+    def on_late_packets(self, packets: LatePackets) -> None:
+        """Offer acknowledgements to their session, or give them back."""
+        flow = self._flows.get(packets.session)
+        if flow is not None and len(flow.late) + len(packets.tokens) <= LATE_MAX_COUNT:
+            ours = [next(self._late_tokens) for _ in packets.tokens]
+            flow.late.update(zip(ours, packets.tokens, strict=True))
+            if flow.owner.offer(ours, packets.packets):
+                return
+            for token in ours:
+                flow.late.pop(token, None)
+        self._watch.late(len(packets.tokens), is_delivered=False)
+        if self._stream is not None:
+            self._stream.undelivered(packets.session, packets.tokens)
+
+    def report_late(
+        self, flow: SessionIntake, tokens: Sequence[int], *, is_delivered: bool
+    ) -> None:
+        """Tell the leader what became of its late packets.
+
+        Those of an earlier leader are passed over: its tokens mean nothing to this one.
+        """
+        late = flow.late
+        theirs = [late.pop(token) for token in tokens if token in late]
+        if not theirs or self._stream is None:
+            return
+        self._watch.late(len(theirs), is_delivered=is_delivered)
+        if is_delivered:
+            self._stream.delivered(flow.number, theirs)
+        else:
+            self._stream.undelivered(flow.number, theirs)
+
+    # Streams -------------------------------------------------------------------------------
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a stream to a leader is open."""
+        return self._stream is not None
+
+    def connect(self) -> None:
+        """Open a stream to whoever leads now, unless there is one to this leader in this term."""
+        leadership = self._cluster.leadership
+        if self._is_stopped or (self._stream is not None and leadership.term == self._term):
+            return
+        self._abandon(NEW_TERM)
+        if leadership.node is None:
+            return
+        line = StreamGuard(self)
+        try:
+            stream = self._cluster.open_relay(line)
+        except Unavailable:
+            self._retry_later()
+            return
+        self._term, self._line, self._stream = leadership.term, line, stream
+        self._watch.connected(leadership.node, leadership.term)
+        for flow in reversed(self._flows.values()):  # what is owed goes to the newest at once
+            if flow.is_announced:
+                stream.session_opened(flow.session_facts)
+        self.drop_closed()
+        self._on_change()
+
+    def on_end(self, reason: str) -> None:
+        """The present stream is over."""
+        self._lose(reason)
+        self._retry_later()
+
+    def _retry_later(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+        if not self._is_stopped:
+            self._retry = self._loop.call_later(RELAY_RETRY_S, self.connect)
+
+    def _abandon(self, reason: str) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._lose(reason)
+
+    def _lose(self, reason: str) -> None:
+        self._line.is_current = False
+        self._stream = None
+        for flow in self._flows.values():
+            flow.late.clear()
+        again = self._pipeline.start_again()
+        if not self._is_stopped:
+            self._watch.disconnected(reason, again)
+        self._on_change()
+
+    # Ending --------------------------------------------------------------------------------
+
+    def drop_closed(self) -> None:
+        """Forget what closed sessions brought and no stream is carrying."""
+        self._pipeline.drop_closed()
+        self._after_release()
+
+    def read_no_more(self) -> None:
+        """Hold all sessions for good."""
+        self._is_ending = True
+        self._hold(True)
+
+    async def idle(self) -> None:
+        """Wait until everything taken in has its outcome."""
+        await self._idle.wait()
+
+    def stop(self) -> None:
+        """Leave the present stream and open no further one."""
+        self._is_stopped = True
+        if self._retry is not None:
+            self._retry.cancel()
+        self._abandon("stopped")
+
+
+class StreamGuard:
+    """Listens to one stream, and to nothing of it once it is lost."""
+
+    __slots__ = ("_relay", "is_current")
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self.is_current = True
+
+    def on_free(self) -> None:
+        """See RelayEvents.on_free."""
+        if self.is_current:
+            self._relay.on_free()
+
+    def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
+        """See RelayEvents.on_outcome."""
+        if self.is_current:
+            self._relay.on_outcome(number, index, outcome)
+
+    def on_late_packets(self, packets: LatePackets) -> None:
+        """See RelayEvents.on_late_packets."""
+        if self.is_current:
+            self._relay.on_late_packets(packets)
+
+    def on_end(self, reason: str) -> None:
+        """See RelayEvents.on_end."""
+        if self.is_current:
+            self._relay.on_end(reason)

@@ -1,0 +1,269 @@
+"""An accepted TCP connection: the transport on one side, a `Session` and its `SessionIntake` on the
+other.
+
+Everything happens in callbacks; there is no task per connection. Bytes, outcomes, timers and the
+transport's own state all end in `_attend`, which brings events, writing, reading and the timer up
+to date in this order (`qm/session/design.md`, "What the edge must do when").
+"""
+
+import asyncio
+from collections.abc import Sequence
+from math import inf
+from typing import Final, cast
+
+from qm.edge.limits import LINGER_MAX_S, WRITE_BUFFER_MAX_BYTES, WRITE_STALL_MAX_S
+from qm.edge.relay.session_intake import SessionIntake
+from qm.edge.tcp.context import EdgeContext
+from qm.session import (
+    AcksReceived,
+    Closed,
+    CloseReason,
+    Established,
+    Event,
+    FinalAckArrived,
+    OrderAckArrived,
+    PacketsArrived,
+    Role,
+    Session,
+    SessionMisuse,
+    SessionState,
+)
+
+_NOWHERE: Final = "unknown"
+
+
+class Connection(asyncio.Protocol):
+    """See the module. As `FlowOwner` it is called by the relay."""
+
+    __slots__ = (
+        "_flow",
+        "_incomplete_bytes",
+        "_is_admitted",
+        "_is_attending",
+        "_is_held",
+        "_is_reading",
+        "_marked",
+        "_session",
+        "_shared",
+        "_stalls_at",
+        "_transport",
+        "address",
+        "deadline",
+    )
+
+    _transport: asyncio.Transport
+
+    def __init__(self, shared: EdgeContext) -> None:
+        self._shared = shared
+        self._session: Session | None = None
+        self._flow: SessionIntake | None = None
+        self.address = _NOWHERE
+        """The peer's, without port."""
+        self.deadline = inf
+        self._is_admitted = False
+        self._is_attending = False
+        self._is_reading = True
+        self._is_held = False
+        self._stalls_at = inf
+        self._incomplete_bytes = 0
+        self._marked = 0
+
+    # asyncio.Protocol ----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Admit the peer, or close at once."""
+        # Of uvloop it is none by inheritance.
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        if peer is None:  # it is gone already
+            self.abort()
+            return
+        self.address = peer[0]
+        shared = self._shared
+        refusal = shared.admission.refusal(self.address)
+        if refusal is not None:
+            shared.watch.refused_peer(refusal, self.address)
+            self.abort()
+            return
+        if shared.queue_manager is None:
+            self.abort()
+            return
+        shared.enter(self)
+        self._is_admitted = True
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX_BYTES)
+        now = shared.loop.time()
+        self._session = Session(shared.session, Role.ACCEPTOR, shared.queue_manager, now)
+        self._attend(now)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes, cut anywhere."""
+        session = self._session
+        if session is None:
+            return
+        shared = self._shared
+        now = shared.loop.time()
+        shared.watch.arrived(len(data))
+        session.receive(data, now)
+        incomplete = session.incomplete_bytes
+        if incomplete != self._incomplete_bytes:
+            change, self._incomplete_bytes = incomplete - self._incomplete_bytes, incomplete
+            if not shared.keep_incomplete(change):
+                session.close(CloseReason.LIMIT, "too much waits for the rest of its packet")
+        self._attend(now)
+
+    def pause_writing(self) -> None:
+        """The peer does not read: acknowledge nothing more for now."""
+        if self._session is not None:
+            self._stalls_at = self._shared.loop.time() + WRITE_STALL_MAX_S
+            self._shared.deadlines.expect(self, self._stalls_at)
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self._stalls_at = inf
+        self._attend(self._shared.loop.time())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        self.close(CloseReason.DISCONNECTED, "" if exc is None else str(exc))
+        if self._is_admitted:
+            self._is_admitted = False
+            self._shared.leave(self)
+
+    def abort(self) -> None:
+        """Cut the transport."""
+        self._transport.abort()
+
+    # FlowOwner -----------------------------------------------------------------------------
+
+    def commit(self, upto: int) -> None:
+        """See FlowOwner."""
+        if self._session is not None:
+            self._session.commit(upto)
+            self._attend(self._shared.loop.time())
+
+    def close(self, reason: CloseReason, detail: str) -> None:
+        """See FlowOwner."""
+        if self._session is not None:
+            self._session.close(reason, detail)
+            self._attend(self._shared.loop.time())
+
+    def hold(self, is_held: bool) -> None:
+        """See FlowOwner."""
+        self._is_held = is_held
+        self._update_reading()
+
+    def offer(self, tokens: Sequence[int], packets: Sequence[bytes]) -> bool:
+        """See FlowOwner."""
+        if self._session is None:
+            return False
+        try:
+            self._session.offer(tokens, packets)
+        except SessionMisuse as misuse:
+            self._shared.watch.not_offered(str(misuse))
+            return False
+        self._attend(self._shared.loop.time())
+        return True
+
+    # Deadlines.Waiter ----------------------------------------------------------------------
+
+    def on_deadline(self, now: float) -> None:
+        """A timer of the session, or the end of patience with the peer."""
+        session = self._session
+        if session is None:
+            self._transport.abort()
+            return
+        if now >= self._stalls_at:
+            session.close(CloseReason.LIMIT, "the peer does not read what is written to it")
+        session.handle_timer(now)
+        self._attend(now)
+
+    # What all of them end in ---------------------------------------------------------------
+
+    def _attend(self, now: float) -> None:
+        """Bring events, writing, reading and the timer up to date."""
+        session = self._session
+        if session is None or self._is_attending:
+            return  # whoever attends sees the new events, too
+        self._is_attending = True
+        try:
+            self._drain(session)
+            if self._stalls_at == inf and session.has_outgoing:
+                self._write(session, now)
+                self._drain(session)
+        finally:
+            self._is_attending = False
+        if session.state is SessionState.CLOSED:
+            self._let_go(session, now)
+            return
+        self._update_reading()
+        at = session.next_timer()
+        self._shared.deadlines.expect(self, min(inf if at is None else at, self._stalls_at))
+
+    def _drain(self, session: Session) -> None:
+        while (event := session.next_event()) is not None:
+            self._on_event(session, event)
+
+    def _on_event(self, session: Session, event: Event) -> None:
+        match event:
+            case PacketsArrived() | OrderAckArrived() | FinalAckArrived():
+                if self._flow is not None:
+                    self._flow.arrived(event)
+            case AcksReceived():
+                if self._flow is not None:
+                    self._flow.delivered(event.released + event.retained)
+            case Established():
+                self._on_established(session, event)
+            case Closed():
+                self._on_closed(event)
+            case _:
+                pass
+
+    def _on_established(self, session: Session, event: Established) -> None:
+        shared = self._shared
+        if not shared.admission.join(event.remote_guid):
+            session.close(CloseReason.LIMIT, "sessions_per_queue_manager_max")
+            return
+        self._flow = shared.relay.open_flow(self, event.remote_guid, self.address)
+        shared.watch.opened()
+
+    def _on_closed(self, event: Closed) -> None:
+        shared, flow = self._shared, self._flow
+        shared.watch.closed(event, self.address, was_open=flow is not None)
+        shared.keep_incomplete(-self._incomplete_bytes)
+        self._incomplete_bytes = 0
+        if flow is not None:
+            shared.admission.part(flow.facts.plain.peer_queue_manager)
+            flow.close(event.unacknowledged)
+
+    def _write(self, session: Session, now: float) -> None:
+        """Write what may leave, until the transport asks to pause."""
+        shared, transport = self._shared, self._transport
+        while self._stalls_at == inf and (data := session.take_outgoing(now)):
+            shared.watch.sent(len(data))
+            transport.write(data)
+        if self._flow is not None and session.acknowledged != self._marked:
+            self._marked = session.acknowledged
+            shared.mark(self._flow.number, self._marked, self._flow.log_index)
+
+    def _let_go(self, session: Session, now: float) -> None:
+        """The session has ended: a refusal at most is still to be written."""
+        self._session = None
+        if data := session.take_outgoing(now):
+            self._shared.watch.sent(len(data))
+            self._transport.write(data)
+        self._transport.close()
+        self._shared.deadlines.forget(self)
+        self._shared.deadlines.expect(self, now + LINGER_MAX_S)
+
+    def _update_reading(self) -> None:
+        session = self._session
+        if session is None:
+            return
+        is_wanted = not (self._is_held or session.reading_paused)
+        if is_wanted == self._is_reading or self._transport.is_closing():
+            return
+        self._is_reading = is_wanted
+        if is_wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()

@@ -1,0 +1,81 @@
+"""Answers to pings on UDP 3527 [MS-MQQB 2.2.7, 3.1.7.7]: would a session be accepted?
+
+A source address may be forged, so no address gets more than a few answers a second, none of which
+is longer than its question.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from qm.edge.edge_metrics import EdgeMetrics
+from qm.edge.limits import PINGS_MAX_COUNT, PINGS_PER_ADDRESS_MAX_COUNT
+from qm.session import answer_ping
+from qm.wire.guid import Guid
+
+_SECOND: Final = 1.0
+
+
+class PingAnswerer(asyncio.DatagramProtocol):
+    """One per UDP socket."""
+
+    def __init__(
+        self,
+        queue_manager: Callable[[], Guid | None],
+        is_accepting: Callable[[str], bool],
+        watch: EdgeMetrics,
+        clock: Callable[[], float],
+    ) -> None:
+        """`queue_manager`: our GUID, None while we have none; `clock`: monotonic seconds."""
+        self._queue_manager = queue_manager
+        self._is_accepting = is_accepting
+        self._watch = watch
+        self._clock = clock
+        self._transport: asyncio.DatagramTransport | None = None
+        self._second_began = -_SECOND
+        self._answered: Counter[str] = Counter()
+        self._answered_all = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio."""
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        """Answer to exactly the address and port that asked [MS-MQQB 2.1.2]."""
+        host: str = addr[0]
+        if not self._is_affordable(host):
+            self._watch.ping("limited", host)
+            return
+        local_guid = self._queue_manager()
+        if self._transport is None or local_guid is None:
+            self._watch.ping("unanswered")
+            return
+        is_accepting = self._is_accepting(host)
+        answer = answer_ping(data, local_guid, is_accepting=is_accepting)
+        if answer is None:
+            self._watch.ping("malformed", host)
+            return
+        self._watch.ping("accepting" if is_accepting else "refusing")
+        self._transport.sendto(answer, addr)
+
+    def error_received(self, exc: Exception) -> None:
+        """An answer could not be delivered; that is the asker's affair."""
+        del exc
+        self._watch.ping("unreachable")
+
+    def _is_affordable(self, host: str) -> bool:
+        """Count a datagram; the table of addresses lives for a second, so it stays small."""
+        now = self._clock()
+        if now - self._second_began >= _SECOND:
+            self._second_began = now
+            self._answered.clear()
+            self._answered_all = 0
+        if (
+            self._answered_all >= PINGS_MAX_COUNT
+            or self._answered[host] >= PINGS_PER_ADDRESS_MAX_COUNT
+        ):
+            return False
+        self._answered_all += 1
+        self._answered[host] += 1
+        return True

@@ -1,0 +1,3 @@
+"""UserMessages from the network: duplicates, incoming streams, the fast lane. May import
+`messages`, `state` and `values`.
+"""

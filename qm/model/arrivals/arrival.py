@@ -1,0 +1,156 @@
+"""One packet of an EdgeBatch, as apply judges it: what costs more than a glance is found when it is
+asked for.
+"""
+
+from typing import Final
+
+from qm.model.messages.acknowledgements import Subject
+from qm.model.messages.enqueue import NewMessage
+from qm.model.state.addressing import label_bytes, stored_name
+from qm.model.values.commands import EdgeBatch, Facts
+from qm.model.values.effects import SequenceSeen
+from qm.model.values.records import Obligation
+from qm.wire.headers.security_header import FLAG_EB
+from qm.wire.headers.user_header import DM_RECOVERABLE, DM_SHIFT, FLAG_DM
+from qm.wire.packets.peek import Head, peek_destination, peek_head, properties_offset
+from qm.wire.packets.user_message import UserMessage, parse_user_message
+
+_ANY_FLAGS: Final = 0x0F
+
+
+class Arrival:
+    """Packet k of a batch."""
+
+    __slots__ = (
+        "_message",
+        "_obligation",
+        "_properties_at",
+        "command",
+        "destination",
+        "has_consequence",
+        "head",
+        "k",
+        "offset",
+    )
+
+    def __init__(self, command: EdgeBatch, k: int) -> None:
+        self.command = command
+        self.k = k
+        self.offset = command.offsets[k]
+        self.head: Head = peek_head(command.packets, self.offset)
+        self.destination = peek_destination(command.packets, self.offset, self.head)
+        self.has_consequence = False
+        self._properties_at = 0
+        self._message: UserMessage | None = None
+        self._obligation: Obligation | None = None
+
+    @property
+    def facts(self) -> Facts:
+        """What the edge knows of it."""
+        return self.command.facts[self.command.facts_of[self.k]]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the packet, as it is charged."""
+        return self.command.offsets[self.k + 1] - self.offset
+
+    def acknowledge_flags(self) -> int:
+        """MessagePropertiesHeader.Flags."""
+        if not self._properties_at:
+            self._properties_at = properties_offset(self.command.packets, self.offset, self.head)
+        return self.command.packets[self._properties_at] & _ANY_FLAGS
+
+    def security_flags(self) -> int:
+        """Low byte of SecurityHeader.Flags, 0 without one."""
+        security = self.message().security
+        return FLAG_EB if security is not None and security.is_body_encrypted else 0
+
+    def message(self) -> UserMessage:
+        """Return the whole packet as a value."""
+        if self._message is None:
+            end = self.command.offsets[self.k + 1]
+            self._message, _ = parse_user_message(self.command.packets, self.offset, end)
+        return self._message
+
+    def new_message(self, priority: int, flags: int) -> NewMessage:
+        """Return what becomes the position."""
+        command, k, head = self.command, self.k, self.head
+        return NewMessage(
+            command.body_index,
+            command.body_offset + self.offset,
+            command.offsets[k + 1] - self.offset,
+            command.first_ordinal + k,
+            command.checksums[k],
+            priority,
+            flags,
+            head[5],
+            head[9],
+            head[8],
+            head[7],
+        )
+
+    def obligation(self) -> Obligation:
+        """Return what is owed for this message."""
+        if self._obligation is None:
+            message = self.message()
+            header, properties = message.user_header, message.properties
+            transaction = message.transaction
+            self._obligation = Obligation(
+                acknowledgements=properties.flags,
+                administration_queue=stored_name(header.admin_queue, header),
+                source_address=self._return_address(),
+                priority=message.priority,
+                application_tag=properties.application_tag,
+                label=label_bytes(properties.label),
+                destination=stored_name(header.destination_queue, header),
+            )
+            if transaction is not None:
+                self._obligation.final_ack = (
+                    transaction.is_final_ack_wanted
+                    or header.has_negative_journaling
+                    or header.has_positive_journaling
+                )
+                self._obligation.sequence_identifier = transaction.tx_sequence_id.to_int()
+                self._obligation.sequence_number = transaction.tx_sequence_number
+                self._obligation.previous_sequence_number = transaction.previous_tx_sequence_number
+                self._obligation.is_direct = self._is_direct
+        return self._obligation
+
+    @property
+    def _is_direct(self) -> bool:
+        """Whether it was sent to a direct name, and is answered by one (QB-A22)."""
+        return not any(self.head[6])
+
+    def _return_address(self) -> str:
+        """Return where its queue manager was seen; "" when another one's session brought it.
+
+        Whoever merely names a source is told nothing that belongs to it (DESIGN section 7).
+        """
+        facts = self.facts
+        return facts.peer_address if facts.peer_queue_manager == self.head[5] else ""
+
+    def seen(self) -> SequenceSeen:
+        """Return where the order acks of its sequence go."""
+        return SequenceSeen(self.head[5], self._return_address(), self._is_direct)
+
+    def subject(self) -> Subject:
+        """Return it as the subject of an acknowledgement."""
+        obligation = self.obligation()
+        is_recoverable = (self.head[10] & FLAG_DM) >> DM_SHIFT == DM_RECOVERABLE
+        is_sealed = self.facts.was_encrypted or self.security_flags() & FLAG_EB
+        command, k = self.command, self.k
+        body = (
+            command.body_index,
+            command.body_offset + self.offset,
+            self.size_bytes,
+            command.first_ordinal + k,
+            command.checksums[k],
+        )
+        return Subject(
+            self.head[5],
+            self.head[9],
+            is_recoverable,
+            obligation.destination,
+            obligation,
+            None if is_sealed else body,
+        )

@@ -1,0 +1,296 @@
+"""UserMessages from the network: the hot path ([MS-MQQB] 3.1.5.8, guide 4.3 step 8).
+
+For each packet of a batch, in order: duplicate or out of order, expired, destination, access and
+policy, quota; then position, history or sequence, and consequences, all in this apply. A message is
+remembered exactly when it was taken or refused for good (QB-A1 to A03, A20); one that cannot be
+stored now is not, and its session closes so that the peer sends it again.
+"""
+
+from array import array
+from typing import Final
+
+from qm.model.arrivals.arrival import Arrival
+from qm.model.arrivals.duplicates import Duplicates
+from qm.model.arrivals.fast_arrivals import Lane, Lanes, PlainRun
+from qm.model.arrivals.incoming_streams import Stream
+from qm.model.messages.acknowledgements import Acknowledgements
+from qm.model.messages.endings import Endings
+from qm.model.messages.enqueue import Enqueue, EnqueueStatus
+from qm.model.messages.reports import Reports
+from qm.model.state.granting import is_granted_on_queue
+from qm.model.state.ledger import Ledger, QueueInHand
+from qm.model.state.registry import Registry
+from qm.model.values.commands import EdgeBatch, Facts, SignatureFact, TransferVerdict
+from qm.model.values.effects import EffectKind, Outcome
+from qm.model.values.elements import QueueKind, QueuePrivacyLevel
+from qm.model.values.limits import ALARM_STREAM_LIMIT, POSITIONS_PER_ENTRY_MAX
+from qm.model.values.rows import PositionFlag
+from qm.wire.access_mask import QueueAccess
+from qm.wire.headers.base_header import FLAG_TR
+from qm.wire.headers.security_header import FLAG_EB
+from qm.wire.headers.user_header import FLAG_DM, FLAG_JN, FLAG_JP, FLAG_SH, FLAG_TH
+from qm.wire.limits import TIME_INFINITE_S
+from qm.wire.message_class import (
+    MESSAGE_CLASS_NEGATIVE_BIT,
+    AcknowledgeFlags,
+    MessageClass,
+)
+from qm.wire.packets.peek import Head, peek_transaction
+
+LANES_MAX: Final = 65_536
+"""Lanes, and senders of them, that are remembered; peers can send any number of names."""
+_ACCEPTED: Final = int(TransferVerdict.ACCEPTED)
+_RECEIVE_FLAGS: Final = int(AcknowledgeFlags.PR | AcknowledgeFlags.NR)
+_IGNORING_KINDS: Final = frozenset({QueueKind.ORDER, QueueKind.NOTIFICATION})
+
+Policies = dict[tuple[int, int, bool], int]
+"""(queue_id, facts, whether transactional) -> what the queue says to all such messages."""
+
+
+class Arrivals:
+    """Applies EdgeBatch."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        registry: Registry,
+        duplicates: Duplicates,
+        enqueue: Enqueue,
+        endings: Endings,
+        acknowledgements: Acknowledgements,
+        reports: Reports,
+    ) -> None:
+        self._ledger = ledger
+        self._registry = registry
+        self.duplicates = duplicates
+        self._enqueue = enqueue
+        self._endings = endings
+        self._acknowledgements = acknowledgements
+        self._reports = reports
+        self._lanes = Lanes()
+        self._lanes_version = -1
+
+    def apply_edge_batch(self, command: EdgeBatch) -> Outcome:
+        """Take or refuse each message; `Outcome.verdicts` says which."""
+        count = len(command.offsets) - 1
+        if count > POSITIONS_PER_ENTRY_MAX or self._ledger.manager is None:
+            closed = array("H", [TransferVerdict.CLOSE_SESSION]) * count
+            return Outcome(0, closed)
+        policies: Policies = {}
+        run = PlainRun(
+            self._ledger,
+            self._ledger.manager,
+            command,
+            self._known_lanes(),
+            lambda k: self._open_lane(Arrival(command, k)),
+            lambda k: self._judge(Arrival(command, k), policies),
+        )
+        return Outcome(0, run.take_all())
+
+    def _judge(self, arrival: Arrival, policies: Policies) -> int:
+        """Judge one packet by all rules; return its verdict."""
+        head = arrival.head
+        stream = self.duplicates.stream(head[5], arrival.destination)
+        if stream is None:
+            self._ledger.applied.alarms.append(ALARM_STREAM_LIMIT)
+            return TransferVerdict.CLOSE_SESSION
+        if head[10] & FLAG_TH:
+            return self._take_transactional(arrival, stream, policies)
+        history = self.duplicates.history(stream)
+        if history.is_known(head[8], head[9]):
+            return TransferVerdict.DUPLICATE
+        verdict = self._admit(arrival, False, policies)
+        if verdict == _ACCEPTED or arrival.has_consequence:
+            history.remember(head[9], self._lifetime_ms(head))
+        return verdict
+
+    def _take_transactional(self, arrival: Arrival, stream: Stream, policies: Policies) -> int:
+        sequence, number, previous = peek_transaction(
+            arrival.command.packets, arrival.offset, arrival.head
+        )
+        self._ledger.applied.incoming_sequences[stream.stream_id] = arrival.seen()
+        if not self.duplicates.admits(stream, sequence, number, previous):
+            self.duplicates.reject(stream)
+            is_repeat = sequence == stream.sequence and number <= stream.number
+            return TransferVerdict.DUPLICATE if is_repeat else TransferVerdict.OUT_OF_ORDER
+        verdict = self._admit(arrival, True, policies)
+        if verdict != TransferVerdict.CLOSE_SESSION:
+            self.duplicates.advance(stream, sequence, number)
+            if verdict != _ACCEPTED:
+                self._note_refusal(arrival, verdict)
+        return verdict
+
+    def _note_refusal(self, arrival: Arrival, verdict: int) -> None:
+        command, head = arrival.command, arrival.head
+        self._ledger.applied.effects.add(
+            EffectKind.REFUSED,
+            (0, 0),
+            verdict if verdict & MESSAGE_CLASS_NEGATIVE_BIT else 0,
+            (head[5], head[9]),
+            arrival.size_bytes,
+            (command.body_index, command.first_ordinal + arrival.k),
+        )
+
+    def _lifetime_ms(self, head: Head) -> int:
+        """Return for how long after SentTime the sender may repeat a message."""
+        if head[4] != TIME_INFINITE_S:
+            return head[4] * 1000
+        manager = self._ledger.manager
+        assert manager is not None
+        return manager.duplicate_horizon_ms
+
+    def _open_lane(self, arrival: Arrival) -> Lane | None:
+        """Return the lane of a plain packet and all like it.
+
+        None: messages like this one are to be judged one by one.
+        """
+        queue_id = self._registry.wire(arrival.destination, arrival.head[6])
+        queue = self._ledger.queue(queue_id) if queue_id > 0 else None
+        if queue is None or queue.record.privacy_level is QueuePrivacyLevel.BODY:
+            return None
+        if _policy(queue, arrival.facts, False) != _ACCEPTED or arrival.facts.was_encrypted:
+            return None
+        source = arrival.head[5]
+        stream = self.duplicates.stream(source, arrival.destination)
+        if stream is None:
+            return None
+        return Lane(source, queue, self.duplicates.history(stream))
+
+    def _known_lanes(self) -> Lanes:
+        """Return the lanes that still hold."""
+        lanes = self._lanes
+        if self._lanes_version != self._ledger.version or lanes.size > LANES_MAX:
+            lanes = self._lanes = Lanes()
+            self._lanes_version = self._ledger.version
+        return lanes
+
+    def forget_lanes(self, stream_ids: frozenset[int]) -> None:
+        """These streams are no more."""
+        self._lanes.forget(stream_ids)
+
+    def _admit(
+        self,
+        arrival: Arrival,
+        is_transactional: bool,
+        policies: Policies,
+    ) -> int:
+        """Return ACCEPTED after inserting, CLOSE_SESSION, IGNORED, or the class of a refusal."""
+        head = arrival.head
+        queue_id = self._registry.wire(arrival.destination, head[6])
+        lifetime_s = head[4]
+        if lifetime_s != TIME_INFINITE_S and self._ledger.now_ms // 1000 - head[8] > lifetime_s:
+            return self._refuse(arrival, MessageClass.NACK_REACH_QUEUE_TIMEOUT)
+        queue = self._ledger.queue(queue_id) if queue_id > 0 else None
+        if queue is None:
+            return self._refuse(arrival, MessageClass.NACK_BAD_DST_Q)
+        fact = arrival.command.facts_of[arrival.k]
+        key = (queue_id, fact, is_transactional)
+        policy = policies.get(key)
+        if policy is None:
+            facts = arrival.command.facts[fact]
+            policy = policies[key] = _policy(queue, facts, is_transactional)
+        if policy == _ACCEPTED and head[10] & FLAG_SH:
+            policy = self._privacy(arrival, queue)
+        elif policy == _ACCEPTED and queue.record.privacy_level is QueuePrivacyLevel.BODY:
+            policy = MessageClass.NACK_BAD_ENCRYPTION
+        if policy != _ACCEPTED:
+            if policy == TransferVerdict.IGNORED:
+                return policy
+            return self._refuse(arrival, policy)
+        size = arrival.size_bytes
+        status = self._enqueue.quota_status(queue, size)
+        if status is EnqueueStatus.MANAGER_QUOTA:
+            return TransferVerdict.CLOSE_SESSION
+        if status is EnqueueStatus.QUEUE_QUOTA:
+            self._keep_for_quota(arrival, is_transactional)
+            return self._refuse(arrival, MessageClass.NACK_Q_EXCEED_QUOTA)
+        self._accept(arrival, queue, is_transactional)
+        return _ACCEPTED
+
+    def _privacy(self, arrival: Arrival, queue: QueueInHand) -> int:
+        """Whether the queue takes a body that travelled as this one did (3.1.1.2 PrivacyLevel)."""
+        facts = arrival.facts
+        # The edge decrypted what it could and says so; EB still set means that it could not.
+        is_sealed = arrival.security_flags() & FLAG_EB and not facts.was_encrypted
+        if is_sealed or facts.decryption_failed:
+            return MessageClass.NACK_BAD_ENCRYPTION
+        level = queue.record.privacy_level
+        if facts.was_encrypted and level is QueuePrivacyLevel.NONE:
+            return MessageClass.NACK_BAD_ENCRYPTION
+        if not facts.was_encrypted and level is QueuePrivacyLevel.BODY:
+            return MessageClass.NACK_BAD_ENCRYPTION
+        return _ACCEPTED
+
+    def _accept(self, arrival: Arrival, queue: QueueInHand, is_transactional: bool) -> None:
+        head = arrival.head
+        flags = PositionFlag.RECOVERABLE if head[10] & FLAG_DM else 0
+        if head[10] & FLAG_JN:
+            flags |= PositionFlag.NEGATIVE_JOURNALING
+        if head[10] & FLAG_JP:
+            flags |= PositionFlag.POSITIVE_JOURNALING
+        if arrival.facts.was_encrypted:
+            flags |= PositionFlag.WAS_ENCRYPTED
+        acknowledgements = arrival.acknowledge_flags()
+        obligation = None
+        if is_transactional:
+            flags |= PositionFlag.TRANSACTIONAL
+            obligation = arrival.obligation()
+            if not obligation.final_ack and not acknowledgements & _RECEIVE_FLAGS:
+                obligation = None
+        elif acknowledgements & _RECEIVE_FLAGS:
+            obligation = arrival.obligation()
+        message = arrival.new_message(0 if is_transactional else head[1] & 7, int(flags))
+        message.obligation = obligation
+        key, position = self._enqueue.insert(queue, message)
+        if head[1] & FLAG_TR:
+            self._reports.received(arrival.message())
+        if acknowledgements & AcknowledgeFlags.PA:
+            self._acknowledgements.acknowledge(arrival.subject(), MessageClass.ACK_REACH_QUEUE)
+        if position.deadline_ms and position.deadline_ms <= self._ledger.now_ms:
+            self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
+
+    def _refuse(self, arrival: Arrival, message_class: int) -> int:
+        """Say so to whoever asked to hear it; a transactional sender always gets a final ack."""
+        if arrival.acknowledge_flags() & AcknowledgeFlags.NA:
+            arrival.has_consequence = True
+            self._acknowledgements.acknowledge(arrival.subject(), message_class)
+        if arrival.head[10] & FLAG_TH:
+            self._acknowledgements.finally_acknowledge(arrival.subject(), message_class)
+        return int(message_class)
+
+    def _keep_for_quota(self, arrival: Arrival, is_transactional: bool) -> None:
+        """QB-A47: of a refused message with JN, keep the copy that 3.1.5.8.8 asks for."""
+        manager = self._ledger.manager
+        assert manager is not None
+        if is_transactional or not arrival.head[10] & FLAG_JN:
+            return
+        target = self._ledger.queue(manager.system_deadletter_queue)
+        if target is None or not manager.copy_to_deadletter_on_quota:
+            return
+        if self._enqueue.quota_status(target, arrival.size_bytes) is not EnqueueStatus.OK:
+            return
+        arrival.has_consequence = True
+        message = arrival.new_message(arrival.head[1] & 7, int(PositionFlag.SYSTEM))
+        message.time_to_be_received = TIME_INFINITE_S
+        message.message_class = MessageClass.NACK_Q_EXCEED_QUOTA
+        self._enqueue.insert(target, message)
+
+
+def _policy(queue: QueueInHand, facts: Facts, is_transactional: bool) -> int:
+    """Return what a queue says to all messages of a sender, ACCEPTED or the class of a refusal."""
+    record = queue.record
+    if record.kind in _IGNORING_KINDS:
+        return TransferVerdict.IGNORED
+    if record.kind not in (QueueKind.APPLICATION, QueueKind.CONNECTOR) or record.is_deleting:
+        return MessageClass.NACK_BAD_DST_Q
+    if facts.signature in (SignatureFact.INVALID, SignatureFact.UNVERIFIED):
+        return MessageClass.NACK_BAD_SIGNATURE
+    if record.authentication and facts.signature is not SignatureFact.VALID:
+        return MessageClass.NACK_BAD_SIGNATURE
+    if not is_granted_on_queue(queue, facts.sender_sids, QueueAccess.WRITE_MESSAGE):
+        return MessageClass.NACK_ACCESS_DENIED
+    if is_transactional and not record.transactional:
+        return MessageClass.NACK_NOT_TRANSACTIONAL_Q
+    if record.transactional and not is_transactional:
+        return MessageClass.NACK_NOT_TRANSACTIONAL_MSG
+    return _ACCEPTED

@@ -1,0 +1,438 @@
+"""What has arrived before: the memory behind "none is delivered twice" (DESIGN section 4).
+
+A stream is (source queue manager, destination format name byte for byte as on the wire).
+Transactional messages are judged by the stream's sequence, without bound in time. The others by
+(stream, SentTime, ordinal): copies to several queues share an id and differ by stream, and an
+ordinal that rolled over has another SentTime. Ordinals are bits of 64-byte rows, so that a source
+that counts on costs one row per 512 messages and second.
+"""
+
+from typing import Final
+
+from qm.model.arrivals.incoming_streams import History, Stream
+from qm.model.state.ledger import Ledger
+from qm.model.state.tables import Table
+from qm.model.values.limits import (
+    ALARM_HISTORY_EVICTED,
+    HISTORY_ROWS_PER_SOURCE_MAX,
+    SOURCES_MAX,
+    STREAMS_PER_SOURCE_MAX,
+)
+from qm.model.values.records import HistoryBucket, Restored, Source
+from qm.model.values.rows import (
+    BUCKET_BY_SOURCE_KEY,
+    BUCKET_BY_TIME_KEY,
+    BUCKET_KEY,
+    BUCKET_RECORD_KEY,
+    HISTORY_BITS,
+    HISTORY_KEY,
+    QUEUE_KEY,
+    SEQUENCE_IN_ROW,
+)
+from qm.names.guid import GUID_SIZE_BYTES
+
+ROWS_IN_HAND_MAX: Final = 16_384
+"""Bitmaps, buckets and sequences kept decoded between entries."""
+ROWS_FORGOTTEN_PER_STEP_MAX: Final = 1_024
+_FORGET_GRAIN_MS: Final = 60_000
+"""A bucket's end is rounded up to whole minutes, so that it is seldom moved."""
+_CLOCK_SKEW_MAX_MS: Final = 24 * 3600 * 1000
+"""A SentTime further in our future prolongs no memory."""
+_BITMAP_BYTES: Final = (1 << HISTORY_BITS) // 8
+
+_SOURCE_PREFIX: Final = b"\x00"
+_STREAM_PREFIX: Final = b"\x01"
+STREAM_NAME: Final = b"\x02"
+"""Before the stream id, in the key of the row that names a stream."""
+META_RESTORED: Final = b"restored"
+"""In META, once a StateRestored was applied."""
+
+
+class Duplicates:
+    """The history and the sequences of all streams."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._streams: dict[tuple[bytes, bytes], Stream] = {}
+        self._streams_by_id: dict[int, Stream] = {}
+        self._open: dict[History, None] = {}
+        """Histories whose bitmap in hand changed."""
+        self._bitmaps: dict[tuple[int, int, int], int] = {}
+        self._buckets: dict[tuple[int, int], HistoryBucket] = {}
+        self._sources: dict[bytes, Source] = {}
+        self._dirty_bitmaps: dict[tuple[int, int, int], bool] = {}
+        """Whether they are new: no rows yet."""
+        self._dirty_sequences: dict[int, Stream] = {}
+        self._dirty_buckets: dict[tuple[int, int], None] = {}
+        self._dirty_sources: dict[bytes, None] = {}
+        self._grown_sources: dict[bytes, None] = {}
+        self._unused: dict[int, tuple[bytes, bytes]] = {}
+        """Streams that this entry made and remembers nothing of: source and name, by id."""
+
+    def forget(self) -> None:
+        """Drop everything derived; rows alone remain. Only when all was settled."""
+        assert not self._open, "histories that were not written back"
+        self._streams.clear()
+        self._streams_by_id.clear()
+        self._ledger.version += 1
+        self._bitmaps.clear()
+        self._buckets.clear()
+        self._sources.clear()
+
+    # Streams -----------------------------------------------------------------------------
+
+    def stream(self, source_guid: bytes, wire_name: bytes) -> Stream | None:
+        """Return the stream of a source and a destination name as sent, made if new.
+
+        None: the source uses more names than STREAMS_PER_SOURCE_MAX, or is one too many.
+        """
+        key = (source_guid, wire_name)
+        stream = self._streams.get(key)
+        if stream is None:
+            stream = self._load_stream(source_guid, wire_name)
+            if stream is not None:
+                self._streams[key] = stream
+                self._streams_by_id[stream.stream_id] = stream
+        return stream
+
+    def _load_stream(self, source_guid: bytes, wire_name: bytes) -> Stream | None:
+        ledger = self._ledger
+        key = _STREAM_PREFIX + source_guid + wire_name
+        row = ledger.state.get(Table.STREAM, key)
+        if row is not None:
+            (stream_id,) = QUEUE_KEY.unpack(row)
+            sequence = ledger.state.get(Table.SEQUENCE_IN, row)
+            return Stream(source_guid, self._known_source(source_guid), stream_id, sequence)
+        source = self._source(source_guid)
+        if source is None or source.stream_count >= STREAMS_PER_SOURCE_MAX:
+            return None
+        source.stream_count += 1
+        self._dirty_sources[source_guid] = None
+        ledger.counters.stream_id += 1
+        stream_id = ledger.counters.stream_id
+        row = QUEUE_KEY.pack(stream_id)
+        ledger.state.put(Table.STREAM, key, row)
+        ledger.state.put(Table.STREAM, STREAM_NAME + row, source_guid + wire_name)
+        self._unused[stream_id] = (source_guid, wire_name)
+        return Stream(source_guid, source, stream_id, None)
+
+    def _forget_stream(self, stream_id: int) -> None:
+        """Forget a stream of which nothing is remembered any more: its source may use others.
+
+        A sequence is remembered without bound in time (DESIGN section 4, Duplicates).
+        """
+        state, row = self._ledger.state, QUEUE_KEY.pack(stream_id)
+        low = BUCKET_RECORD_KEY.pack(b"\x01", stream_id, 0)
+        high = BUCKET_RECORD_KEY.pack(b"\x01", stream_id, 0xFFFF_FFFF) + b"\0"
+        has_history = state.scan(Table.HISTORY_BUCKET, low, high, 1)
+        if has_history or state.get(Table.SEQUENCE_IN, row) is not None:
+            return
+        name = state.get(Table.STREAM, STREAM_NAME + row)
+        assert name is not None, "a history of no stream"
+        self._drop_stream(name[:GUID_SIZE_BYTES], name[GUID_SIZE_BYTES:], stream_id)
+        # Whoever holds the stream in hand must look it up again: it would get another number.
+        self._ledger.version += 1
+
+    def _drop_stream(self, source_guid: bytes, wire_name: bytes, stream_id: int) -> None:
+        """One stream less; a source without any is forgotten, too."""
+        state = self._ledger.state
+        state.delete(Table.STREAM, STREAM_NAME + QUEUE_KEY.pack(stream_id))
+        state.delete(Table.STREAM, _STREAM_PREFIX + source_guid + wire_name)
+        self._streams.pop((source_guid, wire_name), None)
+        self._streams_by_id.pop(stream_id, None)
+        source = self._known_source(source_guid)
+        source.stream_count -= 1
+        self._dirty_sources[source_guid] = None
+        if not source.stream_count:
+            state.delete(Table.STREAM, _SOURCE_PREFIX + source_guid)
+            del self._sources[source_guid], self._dirty_sources[source_guid]
+            self._ledger.counters.source_count -= 1
+
+    def admits(self, stream: Stream, sequence: int, number: int, previous: int) -> bool:
+        """Whether a transactional message is the next one of its stream."""
+        return stream.admits(sequence, number, previous) or self._resumes(stream, sequence, number)
+
+    def _resumes(self, stream: Stream, sequence: int, number: int) -> bool:
+        """Whether this is the first that a sender has for a state that was restored.
+
+        The state that was lost acknowledged more than this one knows; the sender does not have it
+        any more and begins with the oldest that was not acknowledged. A stream that this state
+        does not know at all may have begun in between, which is believed for as long as duplicates
+        are remembered.
+        """
+        restored = self._ledger.record(Table.META, META_RESTORED, Restored)
+        manager = self._ledger.manager
+        if restored is None or manager is None or stream.last_access_ms >= restored.restored_ms:
+            return False
+        is_known = stream.last_access_ms > 0
+        if not is_known and self._ledger.now_ms - restored.restored_ms > (
+            manager.duplicate_horizon_ms
+        ):
+            return False
+        return number > 0 and (sequence, number) > (stream.sequence, stream.number)
+
+    def advance(self, stream: Stream, sequence: int, number: int) -> None:
+        """A message of the sequence was accepted, or refused for good: its number is used."""
+        stream.sequence, stream.number, stream.rejects = sequence, number, 0
+        stream.last_access_ms = self._ledger.now_ms
+        self._dirty_sequences[stream.stream_id] = stream
+        self._unused.pop(stream.stream_id, None)
+
+    def reject(self, stream: Stream) -> None:
+        """A message out of order came: counted, nothing else changes (QB-A3)."""
+        stream.rejects = min(stream.rejects + 1, 0xFFFF_FFFF)
+        stream.last_access_ms = self._ledger.now_ms
+        self._dirty_sequences[stream.stream_id] = stream
+        self._unused.pop(stream.stream_id, None)
+
+    # History -----------------------------------------------------------------------------
+
+    def history(self, stream: Stream) -> History:
+        """Return the history of one stream."""
+        if stream.history is None:
+            stream.history = History(self, stream)
+        return stream.history
+
+    def load(self, key: tuple[int, int, int], bucket: HistoryBucket) -> int:
+        """Return the bitmap of (stream id, SentTime, ordinal >> HISTORY_BITS)."""
+        bitmap = self._bitmaps.get(key)
+        if bitmap is None:
+            bitmap = 0
+            # Mostly ordinals rise, and then there is nothing to look for.
+            if bucket.row_count and key[2] <= bucket.highest:
+                row = self._ledger.state.get(Table.HISTORY, HISTORY_KEY.pack(*key))
+                bitmap = int.from_bytes(row, "little") if row else 0
+        return bitmap
+
+    def changed(self, history: History) -> None:
+        """The bitmap in hand is about to gain an ordinal; its first makes it a row."""
+        self._open[history] = None
+        if history.bitmap:
+            return
+        bucket, stream = history.bucket, history.stream
+        if not bucket.row_count or history.high > bucket.highest:
+            bucket.highest = history.high
+        bucket.row_count += 1
+        stream.source.history_row_count += 1
+        self._dirty_bitmaps[history.key] = True
+        self._dirty_buckets[history.bucket_key] = None
+        self._dirty_sources[stream.source_guid] = None
+        self._grown_sources[stream.source_guid] = None
+        if self._unused:
+            self._unused.pop(stream.stream_id, None)
+
+    def store(self, history: History) -> None:
+        """Take a changed bitmap back."""
+        del self._open[history]
+        self._bitmaps[history.key] = history.bitmap
+        self._dirty_bitmaps.setdefault(history.key, False)
+
+    def keep(self, history: History, lifetime_ms: int) -> None:
+        """Keep the bucket in hand for as long after its SentTime as the sender may repeat."""
+        now_ms, bucket = self._ledger.now_ms, history.bucket
+        begin_ms = min(max(history.sent_time * 1000, now_ms), now_ms + _CLOCK_SKEW_MAX_MS)
+        end_ms = -(-(begin_ms + lifetime_ms) // _FORGET_GRAIN_MS) * _FORGET_GRAIN_MS
+        if end_ms > bucket.forget_at_ms:
+            self._move_bucket(history.stream.source_guid, history.bucket_key, bucket, end_ms)
+
+    def bucket(self, stream: Stream, sent_time: int) -> HistoryBucket:
+        """Return the bucket of one SentTime, made if there is none."""
+        key = (stream.stream_id, sent_time)
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = self._ledger.record(
+                Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key), HistoryBucket
+            )
+            if bucket is None:
+                bucket = HistoryBucket(stream.source_guid, 0, 0)
+            self._buckets[key] = bucket
+        return bucket
+
+    def _move_bucket(
+        self, source_guid: bytes, key: tuple[int, int], bucket: HistoryBucket, forget_at_ms: int
+    ) -> None:
+        state = self._ledger.state
+        source_id = self._known_source(source_guid).source_id
+        if bucket.forget_at_ms:
+            self._delete_indexes(source_id, key, bucket.forget_at_ms)
+        bucket.forget_at_ms = forget_at_ms
+        counters = self._ledger.counters
+        counters.memories_from_ms = min(counters.memories_from_ms, forget_at_ms)
+        self._dirty_buckets[key] = None
+        state.put(Table.HISTORY_BUCKET, BUCKET_BY_TIME_KEY.pack(b"\x00", forget_at_ms, *key), b"")
+        state.put(
+            Table.HISTORY_BUCKET,
+            BUCKET_BY_SOURCE_KEY.pack(b"\x02", source_id, forget_at_ms, *key),
+            b"",
+        )
+
+    def _delete_indexes(self, source_id: int, key: tuple[int, int], forget_at_ms: int) -> None:
+        state = self._ledger.state
+        state.delete(Table.HISTORY_BUCKET, BUCKET_BY_TIME_KEY.pack(b"\x00", forget_at_ms, *key))
+        state.delete(
+            Table.HISTORY_BUCKET,
+            BUCKET_BY_SOURCE_KEY.pack(b"\x02", source_id, forget_at_ms, *key),
+        )
+
+    # Sources and their limit -------------------------------------------------------------
+
+    def _source(self, source_guid: bytes) -> Source | None:
+        """Return a source, made if new; None if it is one too many."""
+        source = self._find_source(source_guid)
+        if source is None:
+            counters = self._ledger.counters
+            if counters.source_count >= SOURCES_MAX:
+                return None
+            counters.source_count += 1
+            counters.source_id += 1
+            source = self._sources[source_guid] = Source(counters.source_id)
+        return source
+
+    def _find_source(self, source_guid: bytes) -> Source | None:
+        source = self._sources.get(source_guid)
+        if source is None:
+            source = self._ledger.record(Table.STREAM, _SOURCE_PREFIX + source_guid, Source)
+            if source is not None:
+                self._sources[source_guid] = source
+        return source
+
+    def _known_source(self, source_guid: bytes) -> Source:
+        source = self._find_source(source_guid)
+        assert source is not None, "a stream without its source"
+        return source
+
+    def _make_room(self, source_guid: bytes) -> None:
+        """Forget the oldest rows of a source that holds too many (DESIGN section 4)."""
+        source = self._find_source(source_guid)
+        if source is None:
+            return
+        excess = source.history_row_count - HISTORY_ROWS_PER_SOURCE_MAX
+        if excess <= 0:
+            return
+        self._ledger.applied.alarms.append(ALARM_HISTORY_EVICTED)
+        from_ms = self._ledger.counters.memories_from_ms
+        low = BUCKET_BY_SOURCE_KEY.pack(b"\x02", source.source_id, from_ms, 0, 0)
+        high = b"\x02" + QUEUE_KEY.pack(source.source_id + 1)
+        while excess > 0:
+            rows = self._ledger.state.scan(Table.HISTORY_BUCKET, low, high, 1)
+            if not rows:
+                return
+            low = rows[0][0]
+            _, _, _, stream_id, sent_time = BUCKET_BY_SOURCE_KEY.unpack(low)
+            excess -= self._forget_rows((stream_id, sent_time), excess)
+
+    def forget_due(self, row_count_max: int = ROWS_FORGOTTEN_PER_STEP_MAX) -> int:
+        """Forget what no sender may repeat any more; return how many rows went."""
+        gone, counters = 0, self._ledger.counters
+        low = BUCKET_BY_TIME_KEY.pack(b"\x00", counters.memories_from_ms, 0, 0)
+        high = BUCKET_BY_TIME_KEY.pack(b"\x00", self._ledger.now_ms + 1, 0, 0)
+        while gone < row_count_max:
+            due = self._ledger.state.scan(Table.HISTORY_BUCKET, low, high, 1)
+            if not due:
+                counters.memories_from_ms = self._ledger.now_ms + 1
+                break
+            low = due[0][0]
+            _, counters.memories_from_ms, stream_id, sent_time = BUCKET_BY_TIME_KEY.unpack(low)
+            gone += self._forget_rows((stream_id, sent_time), row_count_max - gone)
+        return gone
+
+    def _forget_rows(self, key: tuple[int, int], row_count_max: int) -> int:
+        """Delete up to that many bitmaps of a bucket, and the bucket when it is empty."""
+        self.flush()
+        state = self._ledger.state
+        found = state.scan(
+            Table.HISTORY,
+            BUCKET_KEY.pack(*key),
+            BUCKET_KEY.pack(key[0], key[1] + 1)
+            if key[1] < 0xFFFF_FFFF
+            else QUEUE_KEY.pack(key[0] + 1),
+            row_count_max,
+        )
+        for row_key, _ in found:
+            state.delete(Table.HISTORY, row_key)
+            self._bitmaps.pop(HISTORY_KEY.unpack(row_key), None)
+        stream = self._streams_by_id.get(key[0])
+        if stream is not None and stream.history is not None and stream.history.sent_time == key[1]:
+            stream.history.leave()
+        bucket = self._ledger.record(
+            Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key), HistoryBucket
+        )
+        assert bucket is not None, "an index row without its bucket"
+        bucket.row_count -= len(found)
+        self._buckets.pop(key, None)
+        source = self._known_source(bucket.source_guid)
+        source.history_row_count -= len(found)
+        self._dirty_sources[bucket.source_guid] = None
+        if bucket.row_count == 0 or not found:
+            state.delete(Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key))
+            self._delete_indexes(source.source_id, key, bucket.forget_at_ms)
+            self._forget_stream(key[0])
+        else:
+            self._ledger.put_record(
+                Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key), bucket
+            )
+        return max(len(found), 1)
+
+    # Writing back ------------------------------------------------------------------------
+
+    def finish(self) -> frozenset[int]:
+        """End of an entry: keep every source within its limit.
+
+        A stream that was made for messages of which nothing is remembered leaves no trace: what is
+        refused must not fill the state. Returns the ids of such streams.
+        """
+        unused = frozenset(self._unused)
+        for stream_id, (source_guid, wire_name) in self._unused.items():
+            self._drop_stream(source_guid, wire_name, stream_id)
+        self._unused.clear()
+        for source_guid in self._grown_sources:
+            self._make_room(source_guid)
+        self._grown_sources.clear()
+        return unused
+
+    def settle(self) -> None:
+        """Write back what entries changed."""
+        self.flush()
+        in_hand = len(self._bitmaps) + len(self._buckets) + len(self._streams)
+        if in_hand > ROWS_IN_HAND_MAX:
+            self.forget()
+
+    def flush(self) -> None:
+        """Write rows back."""
+        for history in list(self._open):
+            history.close()
+        ledger, state = self._ledger, self._ledger.state
+        new_rows: dict[bytes, bytes] = {}
+        for bitmap_key, is_new in self._dirty_bitmaps.items():
+            row_key = HISTORY_KEY.pack(*bitmap_key)
+            bitmap = self._bitmaps[bitmap_key].to_bytes(_BITMAP_BYTES, "little")
+            if is_new:
+                new_rows[row_key] = bitmap
+            else:
+                state.put(Table.HISTORY, row_key, bitmap)
+        state.put_rows(Table.HISTORY, new_rows)
+        for bucket_key in self._dirty_buckets:
+            ledger.put_record(
+                Table.HISTORY_BUCKET,
+                BUCKET_RECORD_KEY.pack(b"\x01", *bucket_key),
+                self._buckets[bucket_key],
+            )
+        for source_guid in self._dirty_sources:
+            ledger.put_record(
+                Table.STREAM, _SOURCE_PREFIX + source_guid, self._sources[source_guid]
+            )
+        for stream in self._dirty_sequences.values():
+            state.put(
+                Table.SEQUENCE_IN,
+                QUEUE_KEY.pack(stream.stream_id),
+                SEQUENCE_IN_ROW.pack(
+                    stream.sequence, stream.number, stream.rejects, stream.last_access_ms
+                ),
+            )
+        for dirty in (
+            self._dirty_bitmaps,
+            self._dirty_buckets,
+            self._dirty_sources,
+            self._dirty_sequences,
+        ):
+            dirty.clear()

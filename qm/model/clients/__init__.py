@@ -1,0 +1,3 @@
+"""What clients ask for: sessions, opens, reads, sends, transactions. May import every other part of
+`qm.model` but `queries`.
+"""

@@ -1,0 +1,448 @@
+"""Clients: leased sessions with numbered requests (DESIGN section 4, Clients).
+
+A number is answered once: its first result is a row, and a retry, after a failover or after a
+restart of the client, gets that row. The client confirms what it holds; only then rows go. A
+message that was read destructively and whose result nobody confirmed goes to the dead-letter queue
+when the session ends, in that same apply.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from qm.model.clients.control_requests import ControlResults
+from qm.model.messages.enqueue import Enqueue, NewMessage
+from qm.model.state.ledger import Ledger
+from qm.model.state.tables import State, Table
+from qm.model.values.commands import (
+    CancelRequests,
+    CloseClient,
+    Confirm,
+    OpenClient,
+    RenewClients,
+    Request,
+)
+from qm.model.values.effects import EffectKind, Outcome
+from qm.model.values.limits import (
+    ALARM_JOURNAL_DROPPED,
+    CLIENTS_MAX,
+    POSITIONS_PER_ENTRY_MAX,
+    UNCONFIRMED_BYTES_PER_CLIENT_MAX,
+    UNCONFIRMED_RESULTS_PER_CLIENT_MAX,
+)
+from qm.model.values.records import Client
+from qm.model.values.results import (
+    RequestResult,
+    ResultRow,
+    consecutive_runs,
+    count_of,
+    held_upto,
+    number_of,
+    unpack_results,
+    without_first,
+)
+from qm.model.values.rows import LEASE_KEY, REQUEST_KEY, LeaseKind, PositionFlag, ResultKind
+from qm.wire.codes import ErrorCode
+from qm.wire.message_class import MessageClass
+
+MQ_OK: Final = 0
+CLIENT_ID_MAX_BYTES: Final = 128
+CLIENTS_IN_HAND_MAX: Final = 4_096
+"""Decoded records kept between runs of entries."""
+LEASE_MAX_MS: Final = 24 * 3600 * 1000
+_NUMBER_MAX: Final = (1 << 64) - 1
+
+
+def client_key(client_id: str) -> bytes:
+    """Return the prefix of everything that belongs to a client; no id is a prefix of another."""
+    return client_id.encode() + b"\0"
+
+
+def is_range(first: int, count: int) -> bool:
+    """Whether one command may be about `count` request numbers from `first` on."""
+    return (
+        1 <= first <= _NUMBER_MAX - POSITIONS_PER_ENTRY_MAX
+        and 1 <= count <= POSITIONS_PER_ENTRY_MAX
+    )
+
+
+def request_result(state: State, client_id: str, number: int) -> RequestResult | None:
+    """Return the committed result of a client's number, None if there is none or no more."""
+    prefix = client_key(client_id)
+    end = prefix + REQUEST_KEY.pack(number) + b"\0"
+    for _, row in state.scan(Table.RESULT, prefix, end, 1, backward=True):
+        for result in unpack_results(row):
+            if result.number == number:
+                return result
+    return None
+
+
+class Clients:
+    """Sessions and results."""
+
+    def __init__(self, ledger: Ledger, enqueue: Enqueue) -> None:
+        self._ledger = ledger
+        self._control_results = ControlResults(ledger)
+        self._enqueue = enqueue
+        self._in_hand: dict[str, Client] = {}
+        self._dirty: dict[str, None] = {}
+        self.on_close: list[Callable[[str], None]] = []
+        """Who else settles what a closed client leaves behind: opens, reads, transactions."""
+
+    # Sessions ----------------------------------------------------------------------------
+
+    def apply_open_client(self, command: OpenClient) -> Outcome:
+        """Begin a session, or resume one that is known: results and numbers go on."""
+        ledger = self._ledger
+        length = len(command.client_id.encode())
+        if not 1 <= length <= CLIENT_ID_MAX_BYTES or "\0" in command.client_id:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        if not 1 <= command.lease_ms <= LEASE_MAX_MS:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        client = self.client(command.client_id)
+        if client is None:
+            if ledger.counters.client_count >= CLIENTS_MAX:
+                return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
+            ledger.counters.client_count += 1
+            client = Client(command.principal, 0, 0)
+        elif client.principal != command.principal:
+            return Outcome(ErrorCode.MQ_ERROR_ACCESS_DENIED)
+        self._delete_lease(command.client_id, client)
+        client.is_open = True
+        client.epoch = ledger.counters.epoch
+        self._put_lease(command.client_id, client, LeaseKind.CLIENT, command.lease_ms)
+        return Outcome(MQ_OK, value=(client.epoch, client.confirmed_upto, client.highest_number))
+
+    def apply_renew_clients(self, command: RenewClients) -> Outcome:
+        """Keep sessions alive; those that have ended stay ended."""
+        if not 1 <= command.lease_ms <= LEASE_MAX_MS:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        renewed = []
+        for client_id in command.client_ids:
+            client = self.client(client_id)
+            if client is not None and client.is_open:
+                self._delete_lease(client_id, client)
+                self._put_lease(client_id, client, LeaseKind.CLIENT, command.lease_ms)
+                renewed.append(client_id)
+        return Outcome(MQ_OK, value=renewed)
+
+    def lease_due(self, client_id: str) -> None:
+        """End a session that was not renewed.
+
+        After a change of leader it has its full term once more (DESIGN section 4, Time).
+        """
+        client = self.client(client_id)
+        if client is None or not client.is_open:
+            return
+        full_term_ms = self._ledger.counters.leader_since_ms + client.lease_ms
+        if client.lease_deadline_ms < full_term_ms and self._ledger.now_ms < full_term_ms:
+            left_ms = full_term_ms - self._ledger.now_ms
+            lease_ms = client.lease_ms
+            self._put_lease(client_id, client, LeaseKind.CLIENT, left_ms)
+            client.lease_ms = lease_ms
+            self.put_client(client_id, client)
+        else:
+            self.close(client_id)
+
+    def apply_close_client(self, command: CloseClient) -> Outcome:
+        """End a session now."""
+        client = self.client(command.client_id)
+        if client is None or not client.is_open:
+            return Outcome(ErrorCode.MQ_ERROR_STALE_HANDLE)
+        self.close(command.client_id)
+        return Outcome(MQ_OK)
+
+    def close(self, client_id: str) -> None:
+        """End a session: dead-letter what nobody confirmed, settle the rest; keep its numbers."""
+        client = self.client(client_id)
+        if client is None or not client.is_open:
+            return
+        for collaborator in self.on_close:
+            collaborator(client_id)
+        client = self.client(client_id)
+        assert client is not None
+        self._delete_lease(client_id, client)
+        client.is_open = False
+        manager = self._ledger.manager
+        retention_ms = manager.result_retention_ms if manager is not None else 0
+        self._abandon_results(client_id, client)
+        self._put_lease(client_id, client, LeaseKind.CLIENT_FORGOTTEN, retention_ms)
+
+    def forget_client(self, client_id: str) -> None:
+        """The retention is over: a later request of this client is refused as unknown."""
+        client = self.client(client_id)
+        if client is None or client.is_open:
+            return
+        prefix = client_key(client_id)
+        for key, _ in self._result_rows(prefix, _NUMBER_MAX):
+            self._ledger.state.delete(Table.RESULT, key)
+        self._delete_lease(client_id, client)
+        self._ledger.state.delete(Table.CLIENT, prefix)
+        self._in_hand.pop(client_id, None)
+        self._dirty.pop(client_id, None)
+        self._ledger.counters.client_count -= 1
+
+    def client(self, client_id: str) -> Client | None:
+        """Return a client's record, open or not; who changes it calls `put_client`."""
+        client = self._in_hand.get(client_id)
+        if client is None:
+            client = self._ledger.record(Table.CLIENT, client_key(client_id), Client)
+            if client is not None:
+                self._in_hand[client_id] = client
+        return client
+
+    def put_client(self, client_id: str, client: Client) -> None:
+        """Take a changed record; `settle` writes it."""
+        self._in_hand[client_id] = client
+        self._dirty[client_id] = None
+
+    def settle(self) -> None:
+        """Write back what entries changed."""
+        for client_id in self._dirty:
+            self._ledger.put_record(Table.CLIENT, client_key(client_id), self._in_hand[client_id])
+        self._dirty.clear()
+        if len(self._in_hand) > CLIENTS_IN_HAND_MAX:
+            self._in_hand.clear()
+
+    def forget(self) -> None:
+        """Drop everything derived; only when all is settled."""
+        assert not self._dirty, "clients that were not written back"
+        self._in_hand.clear()
+
+    def _put_lease(self, client_id: str, client: Client, kind: LeaseKind, lease_ms: int) -> None:
+        client.lease_ms = lease_ms
+        client.lease_deadline_ms = self._ledger.now_ms + lease_ms
+        self._ledger.put_lease(client.lease_deadline_ms, kind, client_key(client_id))
+        self.put_client(client_id, client)
+
+    def _delete_lease(self, client_id: str, client: Client) -> None:
+        for kind in (LeaseKind.CLIENT, LeaseKind.CLIENT_FORGOTTEN):
+            key = LEASE_KEY.pack(client.lease_deadline_ms, kind) + client_key(client_id)
+            self._ledger.state.delete(Table.LEASE, key)
+
+    # Requests ----------------------------------------------------------------------------
+
+    def once(self, request: Request, work: Callable[[], Outcome]) -> Outcome:
+        """Do a numbered request's work unless its number has a result; return the result.
+
+        An empty client id is a control request, which has an id of its own instead, or none.
+        """
+        if not request.client_id:
+            if not request.control_id:
+                return work()
+            return self._control_results.once(request.control_id, work)
+        client = self.client(request.client_id)
+        if client is None or not client.is_open:
+            return Outcome(ErrorCode.MQ_ERROR_STALE_HANDLE)
+        self._confirm(request.client_id, client, request.confirmed_upto)
+        if not client.confirmed_upto < request.number <= _NUMBER_MAX:
+            return Outcome(ErrorCode.MQ_ERROR_STALE_HANDLE)
+        known = self.result(request.client_id, request.number)
+        if known is not None:
+            return Outcome(known.status, value=known.value)
+        if not self.has_room(client):
+            return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
+        outcome = work()
+        result = RequestResult(request.number, outcome.status, value=outcome.value)
+        self.add_results(request.client_id, [result])
+        return outcome
+
+    def has_room(self, client: Client, count: int = 1, taken_bytes: int = 0) -> bool:
+        """Whether the client may have that many more unconfirmed results.
+
+        `taken_bytes`: of those that have been found already. The last one may go beyond the bound.
+        """
+        return (
+            client.unconfirmed_count + count <= UNCONFIRMED_RESULTS_PER_CLIENT_MAX
+            and client.unconfirmed_bytes + taken_bytes <= UNCONFIRMED_BYTES_PER_CLIENT_MAX
+        )
+
+    def result(self, client_id: str, number: int) -> RequestResult | None:
+        """Return the committed result of a number, or None."""
+        client = self.client(client_id)
+        if client is None or number > client.highest_number:
+            return None  # as for every request that is not repeated
+        return request_result(self._ledger.state, client_id, number)
+
+    def results(self, client_id: str, first: int, count: int) -> list[RequestResult]:
+        """Return the committed results of a range of numbers, ascending."""
+        client = self.client(client_id)
+        if client is None or first > client.highest_number:
+            return []
+        prefix = client_key(client_id)
+        state = self._ledger.state
+        low = prefix + REQUEST_KEY.pack(first)
+        before = state.scan(Table.RESULT, prefix, low, 1, backward=True)
+        high = prefix + REQUEST_KEY.pack(min(first + count - 1, _NUMBER_MAX)) + b"\0"
+        rows = before + state.scan(Table.RESULT, low, high, count)
+        return [
+            result
+            for _, row in rows
+            for result in unpack_results(row)
+            if first <= result.number < first + count
+        ]
+
+    def add_results(self, client_id: str, results: list[RequestResult]) -> None:
+        """Commit results, ascending by number, made by one command.
+
+        A message in them has its body retained by the caller, until the result is confirmed.
+        """
+        if not results:
+            return
+        client = self.client(client_id)
+        assert client is not None, "results for nobody"
+        for result in results:
+            client.unconfirmed_bytes += result.body_length
+        client.unconfirmed_count += len(results)
+        client.highest_number = max(client.highest_number, results[-1].number)
+        for run in consecutive_runs(results):
+            key = client_key(client_id) + REQUEST_KEY.pack(run[0].number)
+            self._ledger.state.put(Table.RESULT, key, b"".join(result.pack() for result in run))
+        self.put_client(client_id, client)
+
+    def add_row(self, client_id: str, row: ResultRow) -> None:
+        """Commit a packed row of results; see `add_results`."""
+        client = self.client(client_id)
+        assert client is not None, "results for nobody"
+        client.unconfirmed_bytes += row.body_bytes
+        client.unconfirmed_count += len(row)
+        first = row.first_number()
+        client.highest_number = max(client.highest_number, first + len(row) - 1)
+        key = client_key(client_id) + REQUEST_KEY.pack(first)
+        self._ledger.state.put(Table.RESULT, key, row.packed)
+        self.put_client(client_id, client)
+
+    def room(self, client: Client) -> tuple[int, int]:
+        """Return how many more results, and about how many bytes, a client may leave open."""
+        return (
+            UNCONFIRMED_RESULTS_PER_CLIENT_MAX - client.unconfirmed_count,
+            UNCONFIRMED_BYTES_PER_CLIENT_MAX - client.unconfirmed_bytes,
+        )
+
+    def apply_confirm(self, command: Confirm) -> Outcome:
+        """The client holds every result up to here."""
+        client = self.client(command.client_id)
+        if client is None:
+            return Outcome(ErrorCode.MQ_ERROR_STALE_HANDLE)
+        self._confirm(command.client_id, client, command.confirmed_upto)
+        return Outcome(MQ_OK)
+
+    def confirm(self, client_id: str, upto: int) -> None:
+        """Forget results that the client holds."""
+        client = self.client(client_id)
+        if client is not None:
+            self._confirm(client_id, client, upto)
+
+    def _confirm(self, client_id: str, client: Client, upto: int) -> None:
+        """A client confirms only what it got: never beyond its highest answered number."""
+        upto = min(upto, client.highest_number)
+        if upto <= client.confirmed_upto:
+            return
+        first, client.confirmed_upto = client.confirmed_upto + 1, upto
+        state, ledger, prefix = self._ledger.state, self._ledger, client_key(client_id)
+        for number, row in self._rows_between(client, prefix, first, upto):
+            held = held_upto(row, upto)
+            client.unconfirmed_count -= held.results
+            client.unconfirmed_bytes -= held.body_bytes
+            ledger.release_bodies(held.body_indexes, held.body_ordinals)
+            state.delete(Table.RESULT, prefix + REQUEST_KEY.pack(number))
+            rest = without_first(row, held.results)
+            if rest:
+                state.put(Table.RESULT, prefix + REQUEST_KEY.pack(number_of(rest)), rest)
+        self.put_client(client_id, client)
+
+    def _rows_between(
+        self, client: Client, prefix: bytes, first: int, upto: int
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield the RESULT rows that begin in [first, upto], ascending, by their first number.
+
+        Numbers mostly are answered without a gap; then no row has to be searched for.
+        """
+        state, number = self._ledger.state, first
+        while number <= upto and client.unconfirmed_count:
+            row = state.get(Table.RESULT, prefix + REQUEST_KEY.pack(number))
+            if row is None:
+                low, high = REQUEST_KEY.pack(number), REQUEST_KEY.pack(upto) + b"\0"
+                rows = state.scan(Table.RESULT, prefix + low, prefix + high, 1)
+                if not rows:
+                    return
+                row = rows[0][1]
+                number = number_of(row)
+            yield number, row
+            number += count_of(row)
+
+    def _result_rows(self, prefix: bytes, upto: int) -> list[tuple[bytes, bytes]]:
+        return self._ledger.state.scan(
+            Table.RESULT,
+            prefix,
+            prefix + REQUEST_KEY.pack(upto) + b"\0",
+            UNCONFIRMED_RESULTS_PER_CLIENT_MAX,
+        )
+
+    def apply_cancel_requests(self, command: CancelRequests) -> Outcome:
+        """Numbers without a result get `status`; the others keep what they got."""
+        client = self.client(command.client_id)
+        if client is None or not client.is_open:
+            return Outcome(ErrorCode.MQ_ERROR_STALE_HANDLE)
+        if not is_range(command.first_request, command.count):
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        first = max(command.first_request, client.confirmed_upto + 1)
+        last = command.first_request + command.count - 1
+        known = self.results(command.client_id, first, max(last - first + 1, 1))
+        answered = {result.number for result in known}
+        cancelled = [
+            RequestResult(number, command.status)
+            for number in range(first, last + 1)
+            if number not in answered
+        ]
+        if not self.has_room(client, len(cancelled)):
+            return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
+        self.add_results(command.client_id, cancelled)
+        results = sorted([*known, *cancelled], key=lambda result: result.number)
+        return Outcome(MQ_OK, value=results)
+
+    # The end of a session ----------------------------------------------------------------
+
+    def _abandon_results(self, client_id: str, client: Client) -> None:
+        """Dead-letter messages that left their queue for a result that nobody confirmed.
+
+        The rows stay as statuses, so that a late retry learns that its number was used.
+        """
+        state = self._ledger.state
+        for key, row in self._result_rows(client_key(client_id), _NUMBER_MAX):
+            kept = []
+            for result in unpack_results(row):
+                if result.kind is ResultKind.RECEIVED:
+                    self._dead_letter(result)
+                if result.kind is not ResultKind.NONE:
+                    client.unconfirmed_bytes -= result.body_length
+                    self._ledger.release_body(result.body_index, result.body_ordinal)
+                    result = RequestResult(result.number, ErrorCode.MQ_ERROR_STALE_HANDLE)
+                kept.append(result)
+            state.put(Table.RESULT, key, b"".join(result.pack() for result in kept))
+
+    def _dead_letter(self, result: RequestResult) -> None:
+        manager = self._ledger.manager
+        assert manager is not None, "a client of no queue manager"
+        queue_id = manager.system_deadletter_queue
+        if result.flags & PositionFlag.TRANSACTIONAL:
+            queue_id = manager.system_transactional_deadletter_queue
+        queue = self._ledger.queue(queue_id)
+        assert queue is not None, "a queue manager without dead-letter queues"
+        flags = PositionFlag.RECOVERABLE | PositionFlag.TRANSACTIONAL | PositionFlag.WAS_ENCRYPTED
+        message = NewMessage(
+            result.body_index,
+            result.body_offset,
+            result.body_length,
+            result.body_ordinal,
+            result.body_crc32,
+            7 - (result.lookup_identifier >> 56),
+            result.flags & flags | PositionFlag.SYSTEM,
+            result.source_queue_manager,
+            result.message_ordinal,
+            0,
+            message_class=MessageClass.ACK_RECEIVE,
+        )
+        # Never dropped: over its quota the dead-letter queue takes it all the same, and says so.
+        if result.body_length > min(self._enqueue.room_bytes(queue)):
+            self._ledger.applied.alarms.append(ALARM_JOURNAL_DROPPED)
+        self._enqueue.insert(queue, message, kind=EffectKind.DEAD_LETTERED)

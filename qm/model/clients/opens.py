@@ -1,0 +1,293 @@
+"""Opening queues ([MS-MQDMPR] 3.1.7.1.5, .6): access, share modes, names.
+
+Opens are replicated and end with their client, so that sharing holds across a change of leader.
+What is parsed but not delivered yet (HTTP, multicast, lists, connectors, several elements) is
+refused with the specification's code.
+"""
+
+from struct import Struct
+from typing import Final
+
+from qm.model.clients.clients import Clients, client_key
+from qm.model.clients.expand_name import expand_format_name
+from qm.model.management.administration import Administration
+from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
+from qm.model.state.ledger import Ledger, QueueInHand
+from qm.model.state.outgoing_queues import OutgoingQueues
+from qm.model.state.registry import Registry, Route
+from qm.model.state.tables import State, Table
+from qm.model.values.commands import CloseQueue, OpenQueue
+from qm.model.values.effects import Outcome
+from qm.model.values.elements import QueueAccessType, QueueKind, QueueShareMode
+from qm.model.values.limits import OPEN_QUEUES_PER_CLIENT_MAX
+from qm.model.values.records import OpenQueueRow
+from qm.names.direct import DirectName
+from qm.names.errors import QueueNameError
+from qm.names.format_name import (
+    DistributionListName,
+    FormatName,
+    MachineName,
+    MulticastName,
+    MultipleElementName,
+    parse_format_name,
+)
+from qm.wire.access_mask import MachineAccess, QueueAccess
+from qm.wire.codes import ErrorCode
+
+MQ_OK: Final = 0
+OPEN_RECORD_KEY: Final = Struct(">cQ")
+"""OPEN_RECORD, handle u64."""
+_BY_QUEUE: Final = Struct(">cIBBQ")
+OPEN_RECORD, _INDEX, _OWNED = b"\x00", b"\x01", b"\x02"
+_HANDLE: Final = Struct(">Q")
+_SEND: Final = QueueAccessType.SEND_ACCESS
+_PEEKS: Final = (QueueAccessType.PEEK_ACCESS, QueueAccessType.PEEK_ADMIN_ACCESS)
+_ADMIN: Final = (QueueAccessType.RECEIVE_ADMIN_ACCESS, QueueAccessType.PEEK_ADMIN_ACCESS)
+READING: Final = (QueueAccessType.RECEIVE_ACCESS, QueueAccessType.RECEIVE_ADMIN_ACCESS)
+"""Handles with which messages may be taken."""
+
+
+def sharing_class(access: int) -> int:
+    """Return 0 for senders, 1 for peeks, 2 for whatever removes messages (DM-A21)."""
+    if access == _SEND:
+        return 0
+    return 1 if access in _PEEKS else 2
+
+
+def is_open(state: State, queue_id: int) -> bool:
+    """Whether anybody has a queue open, in whatever mode."""
+    low = _BY_QUEUE.pack(_INDEX, queue_id, 0, 0, 0)
+    high = _BY_QUEUE.pack(_INDEX, queue_id, 0xFF, 0xFF, 0)
+    return bool(state.scan(Table.OPEN, low, high, 1))
+
+
+class Opens:
+    """OpenQueueDescriptorCollection of every queue, as far as it is replicated."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        registry: Registry,
+        clients: Clients,
+        outgoing: OutgoingQueues,
+        administration: Administration,
+    ) -> None:
+        self._ledger = ledger
+        self._registry = registry
+        self._clients = clients
+        self._outgoing = outgoing
+        self._administration = administration
+
+    def apply_open_queue(self, command: OpenQueue) -> Outcome:
+        """Return (handle, queue_id) as value."""
+        try:
+            access = QueueAccessType(command.access)
+            share_mode = QueueShareMode(command.share_mode)
+        except ValueError:
+            return Outcome(ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE)
+        try:
+            name = parse_format_name(command.format_name)
+        except QueueNameError as error:
+            return Outcome(error.code)
+        expanded = expand_format_name(name)
+        if expanded is None:
+            return Outcome(ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION)
+        name = expanded
+        refusal = _refusal_by_name(name, access, share_mode)
+        if refusal:
+            return Outcome(refusal)
+        client_id = command.request.client_id
+        if len(self._owned(client_id)) >= OPEN_QUEUES_PER_CLIENT_MAX:
+            return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
+        queue_id = self._find(name, access, command.sender_sids)
+        if queue_id >= 1 << 31:
+            return Outcome(queue_id)
+        queue = self._ledger.queue(queue_id)
+        if queue is None:
+            return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
+        refusal = self._refusal_by_queue(queue, access, share_mode, command.sender_sids)
+        if refusal:
+            return Outcome(refusal)
+        return Outcome(MQ_OK, value=(self._open(queue, access, share_mode, command), queue_id))
+
+    def _find(self, name: FormatName, access: QueueAccessType, sids: tuple[bytes, ...]) -> int:
+        """Return a queue_id, or an MQ_ERROR code (they have the top bit set)."""
+        found = self._registry.format_name(name)
+        if access in _ADMIN:
+            # PeekAdmin and ReceiveAdmin mean the outgoing queue of a destination.
+            outgoing = self._registry.outgoing(name)
+            return outgoing if outgoing > 0 else ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+        if found > 0:
+            return found
+        if found == Route.NOT_FOUND:
+            is_move = access is QueueAccessType.MOVE_ACCESS
+            if is_move and isinstance(name, DirectName) and name.subqueue is not None:
+                return self._administration.create_subqueue(name, sids)
+            return ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+        if access is not _SEND:
+            # Reading queues of other queue managers is a protocol that is not spoken here.
+            return ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
+        made = self._outgoing.ensure(name)
+        return made if made > 0 else ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
+
+    def _refusal_by_queue(
+        self,
+        queue: QueueInHand,
+        access: QueueAccessType,
+        share_mode: QueueShareMode,
+        sids: tuple[bytes, ...],
+    ) -> int:
+        record = queue.record
+        if record.is_deleting or record.kind in (QueueKind.ORDER, QueueKind.NOTIFICATION):
+            return ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+        if access is _SEND and (record.kind.is_system_store or record.kind is QueueKind.SUBQUEUE):
+            return ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
+        if not self._is_granted(queue, access, sids):
+            return ErrorCode.MQ_ERROR_ACCESS_DENIED
+        return self._sharing_refusal(queue, access, share_mode)
+
+    def _is_granted(
+        self, queue: QueueInHand, access: QueueAccessType, sids: tuple[bytes, ...]
+    ) -> bool:
+        """Guide 8.5."""
+        manager = self._ledger.manager
+        assert manager is not None, "a queue without its queue manager"
+        kind = queue.record.kind
+        is_peek = access in _PEEKS
+        if kind is QueueKind.OUTGOING:
+            if access is _SEND:
+                return True
+            needed = (
+                MachineAccess.GET_MACHINE_PROPERTIES
+                if is_peek
+                else MachineAccess.SET_MACHINE_PROPERTIES
+            )
+            return is_granted_on_manager(manager, sids, needed)
+        if kind is QueueKind.SYSTEM_JOURNAL:
+            journal = (
+                MachineAccess.PEEK_JOURNAL_QUEUE_MESSAGE
+                if is_peek
+                else MachineAccess.RECEIVE_JOURNAL_QUEUE_MESSAGE
+            )
+            return is_granted_on_manager(manager, sids, journal)
+        if kind.is_system_store and kind is not QueueKind.JOURNAL:
+            dead = (
+                MachineAccess.PEEK_DEADLETTER_MESSAGE
+                if is_peek
+                else MachineAccess.RECEIVE_DEADLETTER_MESSAGE
+            )
+            return is_granted_on_manager(manager, sids, dead)
+        owner = queue
+        if queue.record.parent_queue:
+            parent = self._ledger.queue(queue.record.parent_queue)
+            assert parent is not None, "a journal or subqueue without its queue"
+            owner = parent
+        if access is _SEND:
+            return is_granted_on_queue(owner, sids, QueueAccess.WRITE_MESSAGE)
+        if is_peek:
+            return is_granted_on_queue(owner, sids, QueueAccess.PEEK_MESSAGE)
+        is_journal = kind is QueueKind.JOURNAL
+        read = QueueAccess.RECEIVE_JOURNAL_MESSAGE if is_journal else QueueAccess.RECEIVE_MESSAGE
+        return is_granted_on_queue(owner, sids, read)
+
+    def _sharing_refusal(
+        self, queue: QueueInHand, access: QueueAccessType, share_mode: QueueShareMode
+    ) -> int:
+        """The sharing matrix of 3.1.7.1.5; peeks are let in under DenyReceive (DM-A21)."""
+        mine = sharing_class(access)
+        denying = QueueShareMode.DENY_RECEIVE
+        refused = (
+            (self._has(queue, 2, denying) and (share_mode is denying or mine == 2))
+            or (self._has(queue, 1, denying) and mine == 2)
+            or (self._has(queue, 2, QueueShareMode.DENY_NONE) and share_mode is denying)
+        )
+        return ErrorCode.MQ_ERROR_SHARING_VIOLATION if refused else MQ_OK
+
+    def _has(self, queue: QueueInHand, sharing: int, share_mode: QueueShareMode) -> bool:
+        queue_id = queue.record.queue_id
+        low = _BY_QUEUE.pack(_INDEX, queue_id, sharing, share_mode, 0)
+        high = _BY_QUEUE.pack(_INDEX, queue_id, sharing, share_mode, (1 << 64) - 1)
+        return bool(self._ledger.state.scan(Table.OPEN, low, high, 1))
+
+    def _open(
+        self,
+        queue: QueueInHand,
+        access: QueueAccessType,
+        share_mode: QueueShareMode,
+        command: OpenQueue,
+    ) -> int:
+        counters = self._ledger.counters
+        counters.handle += 1
+        handle = counters.handle
+        client_id = command.request.client_id
+        row = OpenQueueRow(
+            queue.record.queue_id,
+            access,
+            share_mode,
+            client_id,
+            command.format_name,
+            counters.epoch,
+        )
+        self._ledger.put_record(Table.OPEN, OPEN_RECORD_KEY.pack(OPEN_RECORD, handle), row)
+        state = self._ledger.state
+        state.put(Table.OPEN, self._index(handle, row), b"")
+        state.put(Table.OPEN, _OWNED + client_key(client_id) + _HANDLE.pack(handle), b"")
+        return handle
+
+    @staticmethod
+    def _index(handle: int, row: OpenQueueRow) -> bytes:
+        return _BY_QUEUE.pack(
+            _INDEX, row.queue_id, sharing_class(row.access), row.share_mode, handle
+        )
+
+    def find(self, handle: int, client_id: str) -> OpenQueueRow | None:
+        """Return what a client opened under a handle, or None."""
+        if not 0 < handle < 1 << 64:
+            return None
+        row = self._ledger.record(
+            Table.OPEN, OPEN_RECORD_KEY.pack(OPEN_RECORD, handle), OpenQueueRow
+        )
+        return row if row is not None and row.client_id == client_id else None
+
+    def apply_close_queue(self, command: CloseQueue) -> Outcome:
+        """Close Queue."""
+        client_id = command.request.client_id
+        if self.find(command.handle, client_id) is None:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_HANDLE)
+        self._close(command.handle, client_id)
+        return Outcome(MQ_OK)
+
+    def _close(self, handle: int, client_id: str) -> None:
+        row = self.find(handle, client_id)
+        assert row is not None, "an index row without its open"
+        state = self._ledger.state
+        state.delete(Table.OPEN, OPEN_RECORD_KEY.pack(OPEN_RECORD, handle))
+        state.delete(Table.OPEN, self._index(handle, row))
+        state.delete(Table.OPEN, _OWNED + client_key(client_id) + _HANDLE.pack(handle))
+
+    def _owned(self, client_id: str) -> list[int]:
+        prefix = _OWNED + client_key(client_id)
+        rows = self._ledger.state.scan(
+            Table.OPEN, prefix, prefix + b"\xff" * 9, OPEN_QUEUES_PER_CLIENT_MAX
+        )
+        return [int(_HANDLE.unpack(key[len(prefix) :])[0]) for key, _ in rows]
+
+    def release_owner(self, client_id: str) -> None:
+        """The client's session ended: close everything it opened."""
+        for handle in self._owned(client_id):
+            self._close(handle, client_id)
+
+
+def _refusal_by_name(name: FormatName, access: QueueAccessType, share_mode: QueueShareMode) -> int:
+    unsupported = ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
+    if isinstance(name, MultipleElementName | MulticastName | DistributionListName):
+        if access is _SEND and share_mode is not QueueShareMode.DENY_NONE:
+            return ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE
+        return unsupported
+    if isinstance(name, MachineName) and access is _SEND:
+        return unsupported
+    if isinstance(name, DirectName) and name.address.protocol.is_http:
+        return unsupported
+    if access is _SEND and share_mode is not QueueShareMode.DENY_NONE:
+        return ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE
+    return MQ_OK

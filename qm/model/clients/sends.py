@@ -1,0 +1,275 @@
+"""Messages that clients send ([MS-MQDMPR] 3.1.7.1.9, .27)."""
+
+from typing import Final, NamedTuple
+
+from qm.model.clients.clients import Clients
+from qm.model.clients.opens import READING, Opens
+from qm.model.clients.transactions import Transactions
+from qm.model.messages.endings import Endings
+from qm.model.messages.enqueue import Enqueue, EnqueueStatus, NewMessage
+from qm.model.messages.seek import select
+from qm.model.state.addressing import is_service_queue, label_bytes, stored_name
+from qm.model.state.granting import is_granted_on_queue
+from qm.model.state.ledger import Ledger, QueueInHand
+from qm.model.state.outgoing_queues import OutgoingQueues
+from qm.model.state.registry import Registry, Route
+from qm.model.values.commands import Selector, SelectorKind, Send, Target
+from qm.model.values.effects import Outcome
+from qm.model.values.elements import LockKind, OperationType, QueueKind, QueuePrivacyLevel
+from qm.model.values.limits import PACKET_MAX_BYTES, TARGETS_PER_SEND_MAX
+from qm.model.values.records import Lock, Obligation, TransactionalOperation
+from qm.model.values.rows import Position, PositionFlag
+from qm.names.errors import QueueNameError
+from qm.names.format_name import parse_format_name
+from qm.wire.access_mask import QueueAccess
+from qm.wire.codes import ErrorCode
+from qm.wire.errors import ProtocolError
+from qm.wire.message_class import MessageClass, MessageClassRole, message_class_role
+from qm.wire.packets.user_message import UserMessage, parse_user_message
+
+MQ_OK: Final = 0
+
+
+class Sending:
+    """Applies Send."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        registry: Registry,
+        clients: Clients,
+        enqueue: Enqueue,
+        endings: Endings,
+        outgoing: OutgoingQueues,
+        transactions: Transactions,
+        opens: Opens,
+    ) -> None:
+        self._ledger = ledger
+        self._registry = registry
+        self._clients = clients
+        self._enqueue = enqueue
+        self._endings = endings
+        self._outgoing = outgoing
+        self._transactions = transactions
+        self._opens = opens
+
+    def apply_send(self, command: Send) -> Outcome:
+        """Enqueue once per target; the value is (MessageID, [(queue_id, key), ...]).
+
+        Several targets share one MessageID. The first failure ends it and is the status; copies
+        made before stay (DM-A27).
+        """
+        if not 1 <= len(command.targets) <= TARGETS_PER_SEND_MAX:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        copies = _copies(command)
+        if copies is None:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        if self._ledger.manager is None or any(copy.size > PACKET_MAX_BYTES for copy in copies):
+            return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
+        if command.application_deadletter_queue:
+            try:
+                parse_format_name(command.application_deadletter_queue)
+            except QueueNameError as error:
+                return Outcome(error.code)
+        if command.transaction is not None:
+            refusal = self._transactions.refusal(command.transaction, command.request.client_id)
+            if refusal:
+                return Outcome(refusal)
+            needed = len(command.targets) + bool(command.replaced_handle)
+            if self._transactions.room(command.transaction) < needed:
+                return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
+        replaced: tuple[QueueInHand, int, Position] | None = None
+        if command.replaced_handle:
+            refusal, replaced = self._replaced(command)
+            if replaced is None:
+                return Outcome(refusal)
+        places: list[tuple[int, int]] = []
+        ordinal = 0
+        for copy in copies:
+            status, queue = self._target(command, copy)
+            if queue is None:
+                return Outcome(status, value=(ordinal, places))
+            ordinal = ordinal or self._ledger.next_message_ordinal()
+            places.append((queue.record.queue_id, self._put(command, copy, queue, ordinal)))
+        if replaced is not None:
+            self._end_replaced(command, *replaced)
+        return Outcome(MQ_OK, value=(ordinal, places))
+
+    def _replaced(self, command: Send) -> tuple[int, tuple[QueueInHand, int, Position] | None]:
+        """Find the message that this one is made of, by the rules of a receive."""
+        if len(command.targets) != 1:
+            return ErrorCode.MQ_ERROR_INVALID_PARAMETER, None
+        opened = self._opens.find(command.replaced_handle, command.request.client_id)
+        if opened is None:
+            return ErrorCode.MQ_ERROR_INVALID_HANDLE, None
+        if opened.access not in READING:
+            return ErrorCode.MQ_ERROR_ACCESS_DENIED, None
+        queue = self._ledger.queue(opened.queue_id)
+        if queue is None or queue.record.is_deleting:
+            return ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE, None
+        selector = Selector(SelectorKind.EXACT, command.replaced_lookup_identifier)
+        status, found = select(self._ledger, queue, selector)
+        return status, None if found is None else (queue, *found)
+
+    def _end_replaced(
+        self, command: Send, queue: QueueInHand, key: int, position: Position
+    ) -> None:
+        if command.transaction is None:
+            self._endings.end(queue, key, position, MessageClass.ACK_RECEIVE)
+            return
+        operation = TransactionalOperation(OperationType.DEQUEUE, queue.record.queue_id, key)
+        place = self._transactions.add(command.transaction, operation)
+        lock = Lock(LockKind.TX_DEQUEUE, command.transaction, place)
+        self._ledger.lock(queue, key, position, lock)
+
+    def _target(self, command: Send, copy: "_Copy") -> tuple[int, QueueInHand | None]:
+        try:
+            name = parse_format_name(copy.target.format_name)
+        except QueueNameError as error:
+            return error.code, None
+        found = self._registry.format_name(name)
+        if found == Route.ELSEWHERE:
+            found = self._outgoing.ensure(name)
+            if found <= 0:
+                return ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, None
+        queue = self._ledger.queue(found) if found > 0 else None
+        if queue is None or queue.record.is_deleting:
+            return ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, None
+        refusal = self._refusal(queue, command, copy)
+        return (refusal, None) if refusal else (MQ_OK, queue)
+
+    def _refusal(self, queue: QueueInHand, command: Send, copy: "_Copy") -> int:
+        record = queue.record
+        is_transactional = command.transaction is not None
+        if record.kind is not QueueKind.OUTGOING:
+            if record.kind not in (QueueKind.APPLICATION, QueueKind.CONNECTOR):
+                return ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
+            if not is_granted_on_queue(queue, command.sender_sids, QueueAccess.WRITE_MESSAGE):
+                return ErrorCode.MQ_ERROR_ACCESS_DENIED
+            if record.transactional != is_transactional:
+                return ErrorCode.MQ_ERROR_TRANSACTION_USAGE
+            if record.authentication:
+                return ErrorCode.MQ_ERROR_MESSAGE_NOT_AUTHENTICATED
+            if record.privacy_level is QueuePrivacyLevel.BODY:
+                return ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION
+        if is_transactional != (copy.message.transaction is not None):
+            return ErrorCode.MQ_ERROR_TRANSACTION_USAGE
+        status = self._enqueue.quota_status(queue, copy.size)
+        return MQ_OK if status is EnqueueStatus.OK else ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+
+    def _put(self, command: Send, copy: "_Copy", queue: QueueInHand, ordinal: int) -> int:
+        ledger, message = self._ledger, copy.message
+        manager = ledger.manager
+        assert manager is not None
+        is_outgoing = queue.record.kind is QueueKind.OUTGOING
+        new = NewMessage(
+            command.body_index,
+            copy.offset,
+            copy.size,
+            copy.body_ordinal,
+            copy.target.checksum,
+            0 if command.transaction is not None else message.priority,
+            _flags(message, queue, command),
+            manager.identifier,
+            ordinal,
+            ledger.now_ms // 1000 if is_outgoing else message.user_header.sent_time,
+            _lifetime_s(message, is_outgoing),
+            _obligation(message, command.application_deadletter_queue),
+        )
+        lock = None
+        if command.transaction is not None:
+            lock = Lock(LockKind.ENQ_PENDING, command.transaction)
+        key, position = self._enqueue.insert(queue, new, lock=lock)
+        if command.transaction is not None:
+            self._transactions.add(
+                command.transaction,
+                TransactionalOperation(OperationType.ENQUEUE, queue.record.queue_id, key),
+            )
+        elif is_outgoing:
+            self._outgoing.entered(queue, key, position)
+        elif position.deadline_ms and position.deadline_ms <= ledger.now_ms:
+            self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
+        return key
+
+
+class _Copy(NamedTuple):
+    """The message for one target."""
+
+    target: Target
+    message: UserMessage
+    offset: int
+    """Of its packet within the entry."""
+    size: int
+    body_ordinal: int
+
+
+def _copies(command: Send) -> list[_Copy] | None:
+    """Return the copies, None if the targets' packets are not what the command says."""
+    copies: list[_Copy] = []
+    begin = 0
+    for k, target in enumerate(command.targets):
+        size = target.packet_bytes
+        try:
+            message, end = parse_user_message(command.packets[begin : begin + size], 0, size)
+        except ProtocolError:
+            return None
+        if end != size:
+            return None
+        place = command.body_offset + begin
+        copies.append(_Copy(target, message, place, size, command.first_ordinal + k))
+        begin += size
+    return copies if begin == len(command.packets) else None
+
+
+def _lifetime_s(message: UserMessage, is_outgoing: bool) -> int:
+    """Return for how long it may stay: on its way, whichever of its times is over first."""
+    if not is_outgoing:
+        return message.user_header.time_to_be_received
+    return min(message.user_header.time_to_be_received, message.time_to_reach_queue)
+
+
+def _is_service(message: UserMessage, queue: QueueInHand) -> bool:
+    """Whether it goes to an administration, notification or order queue: such a message is never
+    journaled at its source ([MS-MQMQ] 2.2.19.2 JN and JP). Acknowledgements know where they go.
+    """
+    role = message_class_role(message.properties.message_class)
+    if role in (MessageClassRole.ADMINISTRATION, MessageClassRole.ORDER):
+        return True
+    is_outgoing = queue.record.kind is QueueKind.OUTGOING
+    return is_outgoing and is_service_queue(parse_format_name(queue.record.pathname))
+
+
+def _flags(message: UserMessage, queue: QueueInHand, command: Send) -> int:
+    header = message.user_header
+    flags = PositionFlag.FROM_THIS_MANAGER
+    if header.is_recoverable:
+        flags |= PositionFlag.RECOVERABLE
+    if command.transaction is not None:
+        flags |= PositionFlag.TRANSACTIONAL
+    if command.allow_peek_when_locked:
+        flags |= PositionFlag.ALLOW_PEEK_WHEN_LOCKED
+    is_journaled = header.has_negative_journaling or header.has_positive_journaling
+    if is_journaled and not _is_service(message, queue):
+        if header.has_negative_journaling:
+            flags |= PositionFlag.NEGATIVE_JOURNALING
+        if header.has_positive_journaling:
+            flags |= PositionFlag.POSITIVE_JOURNALING
+    if message.transaction is not None and message.transaction.is_final_ack_wanted:
+        flags |= PositionFlag.FINAL_ACK_WANTED
+    return int(flags)
+
+
+def _obligation(message: UserMessage, application_deadletter_queue: str) -> Obligation | None:
+    """What is owed for a message of ours; a final ack is for other queue managers to send."""
+    header, properties = message.user_header, message.properties
+    if not properties.flags and not application_deadletter_queue:
+        return None
+    return Obligation(
+        acknowledgements=properties.flags,
+        administration_queue=stored_name(header.admin_queue, header),
+        application_deadletter_queue=application_deadletter_queue,
+        priority=message.priority,
+        application_tag=properties.application_tag,
+        label=label_bytes(properties.label),
+        destination=stored_name(header.destination_queue, header),
+    )

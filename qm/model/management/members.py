@@ -1,0 +1,39 @@
+"""Where the cluster's nodes are reached: replicated, so that a node learns of one that joins."""
+
+from typing import Final
+
+from qm.model.state.ledger import Ledger
+from qm.model.state.tables import Table
+from qm.model.values.commands import SetMember
+from qm.model.values.effects import Outcome
+from qm.model.values.limits import MEMBER_NAME_MAX_BYTES, MEMBERS_MAX
+from qm.model.values.records import MemberAddress
+from qm.wire.codes import ErrorCode
+
+MQ_OK: Final = 0
+META_MEMBER: Final = b"member/"
+"""Before the name, in META."""
+META_MEMBER_END: Final = b"member0"
+
+
+class Members:
+    """Applies SetMember."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def apply_set_member(self, command: SetMember) -> Outcome:
+        """Keep where a node is, or forget it."""
+        name = command.node.encode()
+        if not 1 <= len(name) <= MEMBER_NAME_MAX_BYTES:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        state, key = self._ledger.state, META_MEMBER + name
+        if not command.host:
+            state.delete(Table.META, key)
+            return Outcome(MQ_OK)
+        known = state.scan(Table.META, META_MEMBER, META_MEMBER_END, MEMBERS_MAX)
+        if len(known) == MEMBERS_MAX and state.get(Table.META, key) is None:
+            return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
+        ports = (command.raft_port, command.relay_port, command.api_port)
+        self._ledger.put_record(Table.META, key, MemberAddress(command.host, *ports))
+        return Outcome(MQ_OK)

@@ -1,0 +1,160 @@
+"""Purge and delete: hidden at once by a watermark, settled in bounded steps (DESIGN section 4)."""
+
+from typing import Final
+
+from qm.model.messages.endings import Endings
+from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
+from qm.model.state.ledger import LEVELS, Ledger, QueueInHand
+from qm.model.state.registry import Registry
+from qm.model.state.tables import Table
+from qm.model.values.commands import DeleteQueue, PurgeQueue, PurgeStep
+from qm.model.values.effects import Outcome
+from qm.model.values.elements import QueueKind
+from qm.model.values.records import Lock, PurgeRow, decode
+from qm.model.values.rows import POSITION_KEY, QUEUE_KEY, Position, PositionState, unpack_position
+from qm.wire.access_mask import MachineAccess, QueueAccess
+from qm.wire.codes import ErrorCode
+from qm.wire.message_class import MessageClass
+
+MQ_OK: Final = 0
+STEP_POSITIONS_MAX: Final = 256
+"""Each may cause an acknowledgement and rows of its own: an entry stays far below 100 ms."""
+_DEADLETTER_KINDS: Final = (QueueKind.DEADLETTER, QueueKind.TRANSACTIONAL_DEADLETTER)
+
+
+class Purging:
+    """Applies PurgeQueue, DeleteQueue and PurgeStep."""
+
+    def __init__(self, ledger: Ledger, registry: Registry, endings: Endings) -> None:
+        self._ledger = ledger
+        self._registry = registry
+        self._endings = endings
+
+    def apply_purge_queue(self, command: PurgeQueue) -> Outcome:
+        """Hide what is in the queue now; return how many positions that were."""
+        queue = self._ledger.queue(command.queue_id)
+        if queue is None or queue.record.is_deleting:
+            return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
+        if not self._may_purge(queue, command.sender_sids):
+            return Outcome(ErrorCode.MQ_ERROR_ACCESS_DENIED)
+        return Outcome(MQ_OK, value=self._hide(queue, MessageClass.NACK_Q_PURGED))
+
+    def _may_purge(self, queue: QueueInHand, sids: tuple[bytes, ...]) -> bool:
+        """Purging is receiving ([MS-MQDMPR] 3.1.1.17 QueueAccessType), journals included."""
+        kind = queue.record.kind
+        manager = self._ledger.manager
+        assert manager is not None, "a queue without its queue manager"
+        if kind is QueueKind.JOURNAL:
+            parent = self._ledger.queue(queue.record.parent_queue)
+            access = QueueAccess.RECEIVE_JOURNAL_MESSAGE
+            return parent is not None and is_granted_on_queue(parent, sids, access)
+        if kind is QueueKind.SYSTEM_JOURNAL:
+            return is_granted_on_manager(manager, sids, MachineAccess.RECEIVE_JOURNAL_QUEUE_MESSAGE)
+        if kind in _DEADLETTER_KINDS:
+            return is_granted_on_manager(manager, sids, MachineAccess.RECEIVE_DEADLETTER_MESSAGE)
+        if kind is QueueKind.OUTGOING:
+            return is_granted_on_manager(manager, sids, MachineAccess.SET_MACHINE_PROPERTIES)
+        return is_granted_on_queue(queue, sids, QueueAccess.RECEIVE_MESSAGE)
+
+    def _hide(self, queue: QueueInHand, reason: MessageClass) -> int:
+        ledger = self._ledger
+        hidden = 0
+        queue.watermark = ledger.counters.sequential_id
+        for level in range(LEVELS):
+            hidden += queue.counts[level] - queue.locked[level]
+            queue.counts[level] = queue.locked[level]
+            queue.window(level).hide_upto(level << 56 | queue.watermark)
+        queue.hidden += hidden
+        ledger.touch(queue)
+        is_deletion = reason is MessageClass.NACK_Q_DELETED
+        if queue.hidden or is_deletion:
+            row = PurgeRow(queue.watermark, reason, is_deletion, 0)
+            ledger.put_record(Table.PURGE, QUEUE_KEY.pack(queue.record.queue_id), row)
+        return hidden
+
+    def apply_delete_queue(self, command: DeleteQueue) -> Outcome:
+        """Make the names free and hide everything; journal and subqueues go with the queue."""
+        queue = self._ledger.queue(command.queue_id)
+        if queue is None or queue.record.is_deleting:
+            return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
+        if queue.record.kind not in (QueueKind.APPLICATION, QueueKind.SUBQUEUE):
+            return Outcome(ErrorCode.MQ_ERROR_ILLEGAL_OPERATION)
+        owner = queue
+        if queue.record.kind is QueueKind.SUBQUEUE:
+            parent = self._ledger.queue(queue.record.parent_queue)
+            assert parent is not None, "a subqueue without its queue"
+            owner = parent
+        if not is_granted_on_queue(owner, command.sender_sids, QueueAccess.DELETE_QUEUE):
+            return Outcome(ErrorCode.MQ_ERROR_ACCESS_DENIED)
+        self._delete(queue)
+        return Outcome(MQ_OK)
+
+    def _delete(self, queue: QueueInHand) -> None:
+        record = queue.record
+        self._registry.unbind_queue(record)
+        record.is_deleting = True
+        self._ledger.put_queue(record)
+        self._hide(queue, MessageClass.NACK_Q_DELETED)
+        for part in (record.journal_queue, *self._registry.subqueues(record.queue_id)):
+            child = self._ledger.queue(part) if part else None
+            if child is not None and not child.record.is_deleting:
+                self._delete(child)
+
+    def apply_purge_step(self, command: PurgeStep) -> Outcome:
+        """Settle hidden positions; the value is how many, with whether any are left."""
+        ledger = self._ledger
+        queue_key = QUEUE_KEY.pack(command.queue_id)
+        purge = ledger.record(Table.PURGE, queue_key, PurgeRow)
+        queue = ledger.queue(command.queue_id)
+        if purge is None or queue is None:
+            return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
+        room = min(command.count, STEP_POSITIONS_MAX)
+        if room < 1:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        low = POSITION_KEY.pack(command.queue_id, purge.next_key)
+        high = POSITION_KEY.pack(command.queue_id, LEVELS << 56)
+        rows = ledger.state.scan(Table.POSITION, low, high, room)
+        settled = 0
+        for key_bytes, row in rows:
+            key = POSITION_KEY.unpack(key_bytes)[1]
+            purge.next_key = key + 1
+            position = unpack_position(row)
+            if ledger.is_hidden(queue, key, position) or (
+                purge.is_deletion and self._may_delete(queue, key, position)
+            ):
+                if queue.record.kind is QueueKind.OUTGOING:
+                    # Deleted before it reached its queue ([MS-MQMQ] 2.2.18.1.6).
+                    self._endings.fail(queue, key, position, MessageClass.NACK_DELETED)
+                else:
+                    self._endings.end(queue, key, position, purge.reason)
+                settled += 1
+            elif key & 0xFF_FFFF_FFFF_FFFF > purge.watermark:
+                # Behind the watermark nothing of this level is hidden.
+                purge.next_key = ((key >> 56) + 1) << 56
+                break
+        is_left = len(rows) == room or (bool(rows) and purge.next_key < LEVELS << 56)
+        if is_left:
+            ledger.put_record(Table.PURGE, queue_key, purge)
+        else:
+            self._finish(queue, purge)
+        return Outcome(MQ_OK, value=(settled, is_left))
+
+    def _may_delete(self, queue: QueueInHand, key: int, position: Position) -> bool:
+        """A deleted queue takes locked positions with it (DM-A29), uncommitted ones unheard."""
+        if position.state == PositionState.AVAILABLE:
+            return True
+        lock_key = POSITION_KEY.pack(queue.record.queue_id, key)
+        row = self._ledger.state.get(Table.LOCK, lock_key)
+        assert row is not None, "a locked position without its lock"
+        if decode(Lock, row).is_enqueue():
+            self._endings.roll_back(queue, key, position)
+            return False
+        return True
+
+    def _finish(self, queue: QueueInHand, purge: PurgeRow) -> None:
+        ledger = self._ledger
+        ledger.state.delete(Table.PURGE, QUEUE_KEY.pack(queue.record.queue_id))
+        if not purge.is_deletion:
+            return
+        ledger.remove_queue(queue)
+        ledger.counters.queue_count -= 1

@@ -1,0 +1,165 @@
+"""A state that is older than what the world outside has seen (mqqb-guide 6.3, step 9).
+
+It was restored from a backup, or taken over from one node after a quorum was lost. What was given
+out meanwhile must not be given again: identifiers jump further than they can have come, and
+sequences of transactional messages begin anew on both sides. `Duplicates.admits` is the other half:
+a sender that was acknowledged more than this state knows goes on where it is.
+"""
+
+from typing import Final
+
+from qm.model.arrivals.duplicates import META_RESTORED
+from qm.model.delivery import BATCH_MAX, Delivery
+from qm.model.management.members import META_MEMBER, META_MEMBER_END
+from qm.model.state.ledger import Ledger
+from qm.model.state.outgoing_queues import NUMBERED_KEY, NUMBERED_PREFIX, OutgoingQueues
+from qm.model.state.registry import Registry
+from qm.model.state.tables import Table
+from qm.model.values.commands import RenumberStep, StateRestored
+from qm.model.values.effects import Outcome
+from qm.model.values.elements import OutgoingAdminState, QueueKind
+from qm.model.values.limits import MEMBERS_MAX
+from qm.model.values.records import Queue, QueueManager, Restored, decode
+from qm.model.values.rows import QUEUE_KEY, SEQUENTIAL_ID_MAX
+from qm.names.errors import QueueNameError
+from qm.wire.codes import ErrorCode
+
+MQ_OK: Final = 0
+ORDINAL_JUMP: Final = 1 << 31
+"""Half of all MessageIDs: as far from those used before as from those used first."""
+SEQUENTIAL_ID_JUMP: Final = 1 << 40
+PRIVATE_NUMBER_JUMP: Final = 1 << 16
+"""Queues that were made meanwhile: messages for one must not end in another."""
+HANDLE_JUMP: Final = 1 << 40
+_U32_MAX: Final = 0xFFFF_FFFF
+_PAGE_ROWS: Final = 1_024
+
+
+class Restoring:
+    """Applies StateRestored and RenumberStep."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        registry: Registry,
+        outgoing: OutgoingQueues,
+        delivery: Delivery,
+    ) -> None:
+        self._ledger = ledger
+        self._registry = registry
+        self._outgoing = outgoing
+        self._delivery = delivery
+
+    def apply_state_restored(self, command: StateRestored) -> Outcome:
+        """Jump over what may have been given since; the value: TxSequenceID.TimeStamp from now on.
+
+        Leases and deadlines stay as they are. Members are forgotten: those that come announce
+        themselves. With outgoing queues held, each of them is written once.
+        """
+        manager, counters = self._ledger.manager, self._ledger.counters
+        if manager is None:
+            return Outcome(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
+        time_stamp = max(command.tx_time_stamp, counters.tx_time_stamp + 1)
+        private_number = counters.private_queue_number + PRIVATE_NUMBER_JUMP
+        sequential_id = counters.sequential_id + SEQUENTIAL_ID_JUMP
+        if max(time_stamp, private_number) > _U32_MAX or sequential_id > SEQUENTIAL_ID_MAX:
+            return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
+        if not self._add_aliases(manager, command.aliases):
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        counters.tx_time_stamp = time_stamp
+        counters.private_queue_number = private_number
+        counters.sequential_id = sequential_id
+        counters.message_ordinal = (counters.message_ordinal + ORDINAL_JUMP - 1) % _U32_MAX + 1
+        counters.handle += HANDLE_JUMP
+        self._note()
+        self._forget_members()
+        if command.is_outgoing_held:
+            self._hold_outgoing()
+        return Outcome(MQ_OK, value=time_stamp)
+
+    def _add_aliases(self, manager: QueueManager, aliases: tuple[str, ...]) -> bool:
+        before = manager.aliases
+        manager.aliases = tuple(dict.fromkeys((*before, *aliases)))
+        try:
+            self._registry.aliases(manager)
+        except QueueNameError:
+            manager.aliases = before
+            self._registry.forget()
+            return False
+        self._ledger.put_manager(manager)
+        self._registry.forget()
+        return True
+
+    def _note(self) -> None:
+        """From now on, what arrives shows how far its sender has come."""
+        ledger = self._ledger
+        # Whatever was seen before lies before it, also in the same millisecond.
+        ledger.counters.clock_ms += 1
+        known = ledger.record(Table.META, META_RESTORED, Restored)
+        count = known.count if known is not None else 0
+        ledger.put_record(Table.META, META_RESTORED, Restored(ledger.now_ms, count + 1))
+
+    def _forget_members(self) -> None:
+        state = self._ledger.state
+        for key, _ in state.scan(Table.META, META_MEMBER, META_MEMBER_END, MEMBERS_MAX):
+            state.delete(Table.META, key)
+
+    def _hold_outgoing(self) -> None:
+        low = b""
+        while True:
+            rows = self._ledger.state.scan(Table.QUEUE, low, b"\xff" * 5, _PAGE_ROWS)
+            for key, row in rows:
+                if decode(Queue, row).kind is QueueKind.OUTGOING:
+                    queue = self._ledger.queue(QUEUE_KEY.unpack(key)[0])
+                    assert queue is not None, "a queue without its row"
+                    queue.record.admin_state = OutgoingAdminState.ON_HOLD
+                    self._ledger.put_queue(queue.record)
+                    self._outgoing.changed(queue.record.queue_id)
+            if len(rows) < _PAGE_ROWS:
+                return
+            low = rows[-1][0] + b"\0"
+
+    # Numbers -----------------------------------------------------------------------------
+
+    def apply_renumber_step(self, command: RenumberStep) -> Outcome:
+        """Take old numbers away; the value: from how many positions.
+
+        A receiver may know the old sequence further than this state does, and would drop under its
+        numbers what it never had. Under a new sequence it takes everything, once more at worst.
+        """
+        if not 1 <= command.count <= BATCH_MAX:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        changed, low = 0, NUMBERED_PREFIX
+        while changed < command.count:
+            rows = self._ledger.state.scan(
+                Table.OUTGOING, low, NUMBERED_PREFIX + b"\xff" * NUMBERED_KEY.size, _PAGE_ROWS
+            )
+            for row_key, row in rows:
+                if changed == command.count:
+                    break
+                changed += self._renumber(row_key, row)
+            if len(rows) < _PAGE_ROWS:
+                break
+            low = rows[-1][0] + b"\0"
+        return Outcome(MQ_OK, value=changed)
+
+    def _renumber(self, row_key: bytes, row: bytes) -> bool:
+        """Return whether the position had an old number and has none any more."""
+        _, queue_id, sequence_identifier, _ = NUMBERED_KEY.unpack(row_key)
+        if sequence_identifier >> 32 >= self._ledger.counters.tx_time_stamp:
+            return False
+        key = int.from_bytes(row, "big")
+        numbers = self._outgoing.row(queue_id, key)
+        position = self._ledger.position(queue_id, key)
+        queue = self._ledger.queue(queue_id)
+        assert numbers is not None, "a number of no position"
+        assert position is not None, "numbers of no position"
+        assert queue is not None, "a position of no queue"
+        if numbers.is_settled:
+            return False
+        if numbers.is_order_acked:
+            numbers.is_session_acked = True
+            self._delivery.settle(queue, key, position, numbers)
+            return True
+        self._outgoing.unnumber(queue_id, key, position, numbers)
+        return True

@@ -1,0 +1,114 @@
+"""Names between packets and text: what a packet's queue fields mean, and how they are written."""
+
+from typing import Final
+
+from qm.model.values.records import GUID_NULL
+from qm.names.direct import AnyDirectName, DirectName, direct_text
+from qm.names.format_name import (
+    DIRECT_PREFIX,
+    FormatName,
+    PrivateName,
+    PublicName,
+    format_name_text,
+)
+from qm.wire.guid import Guid
+from qm.wire.headers.user_header import UserHeader
+from qm.wire.structures.queue_name import (
+    DirectQueueFormatName,
+    PrivateQueueFormatName,
+    PrivateQueueFormatNameId,
+    PublicQueueFormatName,
+    QueueHost,
+    QueueName,
+    SameAsAdminQueue,
+)
+
+ORDER_QUEUE_NUMBER: Final = 4
+NOTIFICATION_QUEUE_NUMBER: Final = 5
+_SERVICE_NUMBERS: Final = frozenset({ORDER_QUEUE_NUMBER, NOTIFICATION_QUEUE_NUMBER})
+_SERVICE_NAMES: Final = frozenset({"order_queue$", "notify_queue$"})
+
+
+def label_bytes(label: str | None) -> bytes:
+    """Return a packet's label as rows hold it; its 16-bit units need not be text."""
+    return (label or "").encode("utf-16-le", "surrogatepass")
+
+
+def label_text(stored: bytes) -> str | None:
+    """Return a label as packets are written with it, None for none."""
+    return stored.decode("utf-16-le", "surrogatepass") or None
+
+
+def is_service_queue(name: FormatName) -> bool:
+    """Whether a name is of a queue manager's order or notification queue, wherever that is."""
+    if isinstance(name, PrivateName):
+        return name.number in _SERVICE_NUMBERS
+    return isinstance(name, DirectName) and name.private and name.queue.lower() in _SERVICE_NAMES
+
+
+def stored_name(name: QueueName | None, header: UserHeader) -> str:
+    """Return `format_name_of` as a row can hold it, "" for what names no queue (qm.names)."""
+    text = format_name_of(name, header)
+    return text if text.isascii() else ""
+
+
+def format_name_of(name: QueueName | None, header: UserHeader) -> str:
+    """Return the format name that a queue field of `header` means, "" for none.
+
+    MS-MQQB 3.1.7.15 lists the host of each form; a response queue of RQ 4 borrows the
+    administration queue's host, and RQ 1 is the administration queue itself.
+    """
+    match name:
+        case None:
+            return ""
+        case SameAsAdminQueue():
+            return format_name_of(header.admin_queue, header)
+        case DirectQueueFormatName():
+            text = name.direct_format_name
+            has_prefix = text[: len(DIRECT_PREFIX)].upper() == DIRECT_PREFIX
+            return text if has_prefix else DIRECT_PREFIX + text
+        case PublicQueueFormatName():
+            return format_name_text(PublicName(name.public_queue_identifier))
+        case PrivateQueueFormatName():
+            return format_name_text(
+                PrivateName(name.source_queue_manager, name.private_queue_identifier)
+            )
+        case PrivateQueueFormatNameId():
+            return format_name_text(
+                PrivateName(_host(name.host, header), name.private_queue_identifier)
+            )
+
+
+def _host(host: QueueHost, header: UserHeader) -> Guid:
+    if host is QueueHost.SOURCE:
+        return header.source_queue_manager
+    if host is QueueHost.DESTINATION:
+        return header.queue_manager_address
+    admin = header.admin_queue
+    if isinstance(admin, PrivateQueueFormatName):
+        return admin.source_queue_manager
+    if isinstance(admin, PrivateQueueFormatNameId) and admin.host is not QueueHost.ADMIN:
+        return _host(admin.host, header)
+    return header.queue_manager_address
+
+
+def destination_of(name: FormatName) -> tuple[QueueName, Guid] | None:
+    """Return DestinationQueue and QueueManagerAddress for a format name.
+
+    A public queue's queue manager is for the sender to look up. None: no packet can carry it.
+    """
+    if isinstance(name, AnyDirectName):
+        return DirectQueueFormatName(direct_text(name)), GUID_NULL
+    if isinstance(name, PrivateName) and not name.journal:
+        return PrivateQueueFormatNameId(QueueHost.DESTINATION, name.number), name.guid
+    if isinstance(name, PublicName) and not name.journal:
+        return PublicQueueFormatName(name.guid), GUID_NULL
+    return None
+
+
+def reference_of(name: FormatName) -> QueueName | None:
+    """Return a name as an administration or response queue carries it, host included."""
+    if isinstance(name, PrivateName) and not name.journal:
+        return PrivateQueueFormatName(name.guid, name.number)
+    found = destination_of(name)
+    return None if found is None else found[0]

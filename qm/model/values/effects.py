@@ -1,0 +1,241 @@
+"""What apply tells the volatile side, as values (guide 6.5); nothing else leaves it.
+
+Effects of one entry are columns per kind: identical on every replica, consumed by the leader
+(waking readers, dispatching, acknowledging), by every node (handles, waits) and by the archive.
+"""
+
+from array import array
+from collections.abc import Collection, Iterable
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+import msgspec
+
+from qm.model.values.columns import IntArray
+from qm.model.values.rows import POSITION_KEY, POSITION_ROW
+
+_OF_ROW: Final = Struct("<4xQ8xH4xI8x16sI4x")
+"""Of a POSITION row: body index and ordinal, stored size, MessageIdentifier."""
+assert _OF_ROW.size == POSITION_ROW.size
+
+
+class EffectKind(IntEnum):
+    """What happened to a position."""
+
+    ARRIVED = 1
+    """Became Available: readers of the queue may be woken."""
+    PENDING = 2
+    """Entered Locked by an uncommitted transaction."""
+    LOCKED = 3
+    UNLOCKED = 4
+    """Available again, same place."""
+    RECEIVED = 5
+    MOVED_OUT = 6
+    MOVED_IN = 7
+    EXPIRED = 8
+    PURGED = 9
+    QUEUE_DELETED = 10
+    REJECTED = 11
+    DEAD_LETTERED = 12
+    """A copy or move into a dead-letter queue."""
+    JOURNALED = 13
+    DELIVERED = 14
+    """Left an outgoing queue, acknowledged by the peer."""
+    ROLLED_BACK = 15
+    """Never became visible: its transaction aborted."""
+    DISCARDED = 16
+    """A copy that no quota admitted."""
+    FAILED = 17
+    """Left an outgoing queue undelivered."""
+    REFUSED = 18
+    """Entered no queue: a transactional message that was refused for good, which its sequence goes
+    on from. queue_id and LookupIdentifier are 0; the reason says why."""
+
+
+class PositionEffects(msgspec.Struct, gc=False):
+    """Columns, one element per effect, in the order in which apply caused them."""
+
+    kinds: bytearray
+    queue_ids: IntArray
+    """u32."""
+    lookup_identifiers: IntArray
+    """u64."""
+    reasons: IntArray
+    """u16: MessageClass, 0 = none."""
+    message_ordinals: IntArray
+    """u32."""
+    source_queue_managers: list[bytes]
+    sizes_bytes: IntArray
+    """u32: stored size."""
+    body_indexes: IntArray
+    """u64: the log index that put the message there."""
+    body_ordinals: IntArray
+    """u16: which body of that entry."""
+    command_ends: IntArray
+    """u32, one per command of the entry: how many effects there were when it was done."""
+
+    def add(
+        self,
+        kind: EffectKind,
+        place: tuple[int, int],
+        reason: int,
+        message: tuple[bytes, int],
+        size_bytes: int,
+        body: tuple[int, int],
+    ) -> None:
+        """Append one effect: at (queue_id, LookupIdentifier), on the message (source queue
+        manager, ordinal) with the body (index, ordinal).
+        """
+        self.kinds.append(kind)
+        self.queue_ids.append(place[0])
+        self.lookup_identifiers.append(place[1])
+        self.reasons.append(reason)
+        self.message_ordinals.append(message[1])
+        self.source_queue_managers.append(message[0])
+        self.sizes_bytes.append(size_bytes)
+        self.body_indexes.append(body[0])
+        self.body_ordinals.append(body[1])
+
+    def add_run(self, run: "PositionRun") -> None:
+        """Append one effect per position of a run that is not empty."""
+        queue_ids, keys = zip(*POSITION_KEY.iter_unpack(b"".join(run.keys)), strict=True)
+        body_indexes, body_ordinals, sizes, sources, ordinals = zip(
+            *_OF_ROW.iter_unpack(b"".join(run.rows)), strict=True
+        )
+        count = len(keys)
+        self.kinds += bytes((run.kind,)) * count
+        self.queue_ids.extend(queue_ids)
+        self.lookup_identifiers.extend(keys)
+        self.reasons.extend([run.reason] * count)
+        self.message_ordinals.extend(ordinals)
+        self.source_queue_managers.extend(sources)
+        self.sizes_bytes.extend(sizes)
+        self.body_indexes.extend(body_indexes)
+        self.body_ordinals.extend(body_ordinals)
+
+
+class Alike(NamedTuple):
+    """Arrivals next to each other in a run whose rows differ in body, size and ordinal alone. Their
+    keys and body ordinals count up.
+    """
+
+    at: int
+    """How many stand before them in the run."""
+    key: bytes
+    """The first one's."""
+    row: bytes
+    """The first one's."""
+    offsets: IntArray
+    """u32: where the first begins, in whatever it lies, and where each of them ends."""
+    message_ordinals: IntArray
+    """u32."""
+
+
+class PositionRun(NamedTuple):
+    """The same effect on many positions, which their rows tell: columns are made of it only for
+    who reads them.
+    """
+
+    kind: EffectKind
+    reason: int
+    keys: Collection[bytes]
+    """Of POSITION."""
+    rows: Iterable[bytes]
+    """Whole POSITION_ROWs, one or several in each element, in the order of the keys."""
+    queue_ids: Collection[int]
+    """Of the keys, at least."""
+    alike: Collection[Alike] = ()
+    """Where many stand in it that one row tells, in order; then `rows` has one in each element."""
+    ends: tuple[bytes, bytes] | None = None
+    """If the keys ascend, the first and the last."""
+
+
+class SequenceSeen(msgspec.Struct, frozen=True, gc=False):
+    """Where the order acks of an incoming sequence go (QB-A22)."""
+
+    source_queue_manager: bytes
+    address: str
+    """Where the sender was seen, without port."""
+    is_direct: bool
+    """It sent to a direct name, and is answered by one."""
+
+
+class Outcome(msgspec.Struct, gc=False):
+    """Result of one command, in the order of the batch."""
+
+    status: int
+    """MQ_OK, an MQ_ERROR or MQ_INFORMATION code."""
+    verdicts: IntArray | None = None
+    """EdgeBatch: one u16 per message, `TransferVerdict` or a MessageClass."""
+    value: object = None
+    """The command's own result record (`qm.model.values.results`), or None."""
+
+
+class Applied(msgspec.Struct, gc=False):
+    """Everything that came of one entry."""
+
+    index: int
+    now_ms: int
+    outcomes: list[Outcome]
+    columns: PositionEffects
+    """Effects up to those in `runs`; `effects` is for who wants all."""
+    runs: list[PositionRun]
+    outgoing_queue_ids: set[int]
+    """Outgoing queues with new work, whose admin state or sequence changed, or that lost work."""
+    woken_queue_ids: set[int]
+    """Queues in which a position became Available."""
+    outbox_ids: list[int]
+    """New outbox rows."""
+    alarms: list[str]
+    """Stable names from `qm.model.values.limits`, for metrics: a history bucket evicted, ..."""
+    incoming_sequences: dict[int, SequenceSeen]
+    """Stream id -> who sent a transactional message of it, accepted or not: an order ack is due
+    [MS-MQQB 3.1.5.8.6]."""
+    is_manager_changed: bool = False
+    """An attribute of the queue manager changed: names, locks of outgoing queues, limits."""
+
+    @property
+    def effects(self) -> PositionEffects:
+        """What happened to positions, all of it; whoever appends to it keeps the order."""
+        if self.runs:
+            for run in self.runs:
+                self.columns.add_run(run)
+            self.runs.clear()
+        return self.columns
+
+    @property
+    def effect_count(self) -> int:
+        """How many effects there are."""
+        return len(self.columns.kinds) + sum([len(run.keys) for run in self.runs])
+
+    def note(
+        self,
+        kind: EffectKind,
+        reason: int,
+        keys: Collection[bytes],
+        rows: Iterable[bytes],
+        queue_ids: Collection[int],
+        alike: Collection[Alike] = (),
+        ends: tuple[bytes, bytes] | None = None,
+    ) -> None:
+        """Append the same effect on many positions, at least one; see `PositionRun`. Neither keys
+        nor rows change afterwards.
+        """
+        self.runs.append(PositionRun(kind, reason, keys, rows, queue_ids, alike, ends))
+
+
+def no_effects() -> PositionEffects:
+    """Return empty columns."""
+    return PositionEffects(
+        bytearray(),
+        array("I"),
+        array("Q"),
+        array("H"),
+        array("I"),
+        [],
+        array("I"),
+        array("Q"),
+        array("H"),
+        array("I"),
+    )

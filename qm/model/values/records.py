@@ -1,0 +1,429 @@
+"""Cold rows: the elements of the data model, one canonical encoding each.
+
+Array-like msgpack: fields are only ever appended, with defaults, under a new apply version.
+Attribute names are the specification's in snake case; quotas are in KB, times in epoch seconds
+where the specification says so and in milliseconds of cluster time where a name ends in `_ms`.
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from qm.model.values.elements import (
+    DirectoryServerType,
+    LockKind,
+    OperatingSystemType,
+    OperationType,
+    OutboxKind,
+    OutgoingAdminState,
+    QueueKind,
+    QueuePrivacyLevel,
+    QueueScope,
+    QueueType,
+    TransactionState,
+)
+
+GUID_NULL = bytes(16)
+QUOTA_UNLIMITED_KB = 0xFFFF_FFFF
+QUEUE_MANAGER_QUOTA_DEFAULT_KB = 0x0010_0000
+"""[MS-MQDMPR] 3.1.1.1 says bytes; every sibling is in KB (DM-A7)."""
+_UNLIMITED_BYTES = 1 << 62
+_KB = 1024
+
+
+def quota_bytes(quota_kb: int) -> int:
+    """Return how many bytes a quota admits; more than there will ever be when it is unlimited."""
+    return _UNLIMITED_BYTES if quota_kb == QUOTA_UNLIMITED_KB else quota_kb * _KB
+
+
+class Record(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """Base of all cold rows."""
+
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+_DECODERS: dict[type[Any], msgspec.msgpack.Decoder[Any]] = {}
+
+
+def encode(record: Record) -> bytes:
+    """Return the row: the same bytes for equal records, on every replica."""
+    return _ENCODER.encode(record)
+
+
+def decode(kind: type[RecordT], row: bytes) -> RecordT:
+    """Return the record of a row that `encode` made. Raises msgspec.DecodeError for others."""
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        decoder = _DECODERS[kind] = msgspec.msgpack.Decoder(kind)
+    record: RecordT = decoder.decode(row)
+    return record
+
+
+class Counters(Record):
+    """High-water marks that never go back; META `counters`."""
+
+    sequential_id: int = 0
+    """[MS-MQDMPR] 3.1.1.1 SequentialID: raised once per accepted enqueue."""
+    message_ordinal: int = 0
+    """Last MessageID given; 0 is never given (QB-A12)."""
+    tx_ordinal: int = 0
+    tx_time_stamp: int = 0
+    queue_id: int = 0
+    queue_count: int = 0
+    """Queues that exist, of every kind."""
+    private_queue_number: int = 0
+    stream_id: int = 0
+    source_count: int = 0
+    """Sources of which something is remembered."""
+    client_count: int = 0
+    """Clients that are known, open or not."""
+    outbox_id: int = 0
+    handle: int = 0
+    clock_ms: int = 0
+    epoch: int = 0
+    """Raised by every LeaderActivated."""
+    total_bytes: int = 0
+    """Of all queues, journals and outgoing queues."""
+    journal_bytes: int = 0
+    """Of the system journal and the dead-letter queues."""
+    leader_since_ms: int = 0
+    """When the present leader began: leases get a full term from there."""
+    apply_version: int = 1
+    directory_object_count: int = 0
+    usn: int = 0
+    transaction_tag: int = 0
+    """Last one given (MQ-A7)."""
+    outgoing_queue_count: int = 0
+    source_id: int = 0
+    deadlines_from_ms: int = 0
+    """No row of DEADLINE lies before it. So with the next two: rows that were settled or withdrawn
+    leave tombstones behind, and a scan must not walk across them at every tick."""
+    leases_from_ms: int = 0
+    """No row of LEASE lies before it."""
+    memories_from_ms: int = 0
+    """No bucket of HISTORY_BUCKET is to be forgotten before it."""
+
+
+class QueueManager(Record):
+    """LocalQueueManager (3.1.1.1): the cluster; META `qm`."""
+
+    identifier: bytes
+    computer_name: str
+    qualified_computer_name: str
+    aliases: tuple[str, ...] = ()
+    """Further names and addresses under which the cluster is local (DESIGN section 2, qm/names)."""
+    queue_manager_version: str = ""
+    operating_system_version: str = ""
+    operating_system_type: OperatingSystemType = OperatingSystemType.FOREIGN
+    create_time: int = 0
+    modify_time: int = 0
+    queue_manager_quota: int = QUEUE_MANAGER_QUOTA_DEFAULT_KB
+    journal_quota: int = QUOTA_UNLIMITED_KB
+    foreign_system: bool = False
+    remote_access_server: bool = False
+    supporting_server: bool = False
+    directory_server: bool = False
+    routing_server: bool = False
+    directory_server_type: DirectoryServerType = DirectoryServerType.STANDALONE
+    full_path: str = ""
+    site_identifier_list: tuple[bytes, ...] = ()
+    out_routing_server_identifier_list: tuple[bytes, ...] = ()
+    in_routing_server_identifier_list: tuple[bytes, ...] = ()
+    connected_network_identifier_list: tuple[bytes, ...] = ()
+    public_encryption_key_list: bytes = b""
+    public_signing_key_list: bytes = b""
+    sealed_private_keys: bytes = b""
+    security: bytes = b""
+    clustered: bool = True
+    machine_domain_id: bytes = GUID_NULL
+    last_domain: bytes = b""
+    directory_server_list: tuple[str, ...] = ()
+    directory_integrated: bool = True
+    srmp_http_support: bool = False
+    srmp_pgm_support: bool = False
+    hardened_security: bool = False
+    initialization_retry_timer_duration: int = 120
+    connection_active: bool = True
+    version: int = 1
+    """Raised by every change; `if_version` of SetQueueManager compares with it."""
+    system_deadletter_queue: int = 0
+    system_transactional_deadletter_queue: int = 0
+    system_journal_queue: int = 0
+    order_queue: int = 0
+    notification_queue: int = 0
+    send_insecure_nacks: bool = False
+    """[MS-MQQB] 3.1.1.2 SendInsecureNacks."""
+    duplicate_horizon_ms: int = 7 * 24 * 3600 * 1000
+    result_retention_ms: int = 24 * 3600 * 1000
+    transaction_retention_ms: int = 24 * 3600 * 1000
+    copy_to_deadletter_on_quota: bool = True
+    """QB-A47: the literal dead-letter copy of a message refused for quota."""
+
+
+class Queue(Record):
+    """Queue and OutgoingQueue (3.1.1.2, 3.1.1.3)."""
+
+    queue_id: int
+    identifier: bytes
+    kind: QueueKind
+    queue_type: QueueType
+    pathname: str
+    """As given at creation; for an outgoing queue its DestinationFormatName."""
+    qualified_pathname: str = ""
+    label: str = ""
+    create_time: int = 0
+    modify_time: int = 0
+    type: bytes = GUID_NULL
+    private_queue_number: int = 0
+    journaling: bool = False
+    quota: int = QUOTA_UNLIMITED_KB
+    journal_quota: int = QUOTA_UNLIMITED_KB
+    authentication: bool = False
+    privacy_level: QueuePrivacyLevel = QueuePrivacyLevel.OPTIONAL
+    transactional: bool = False
+    multicast_address: str = ""
+    security: bytes = b""
+    sd_version: int = 1
+    base_priority: int = 0
+    full_path: str = ""
+    directory_path: str = ""
+    scope: QueueScope = QueueScope.ENTERPRISE
+    journal_queue: int = 0
+    """queue_id of JournalQueueReference, 0 = none."""
+    parent_queue: int = 0
+    """queue_id of the queue that a journal or subqueue belongs to, 0 = none."""
+    version: int = 1
+    is_deleting: bool = False
+    multicast: bool = False
+    admin_state: OutgoingAdminState = OutgoingAdminState.NORMAL
+    outgoing_key: bytes = b""
+    """Of an outgoing queue: what tells its destination from others."""
+
+
+class Lock(Record):
+    """Why a position is not Available."""
+
+    kind: LockKind
+    owner: bytes
+    """Transaction id, or client id (utf-8) of a two-phase read."""
+    number: int = 0
+    """Operation number within the transaction, or request number of the read."""
+    target_queue: int = 0
+    reason: int = 0x4000
+
+    def is_enqueue(self) -> bool:
+        """Whether the position belongs to an uncommitted transaction and was never visible."""
+        return self.kind is LockKind.ENQ_PENDING
+
+
+class Obligation(Record):
+    """What is owed when the position ends."""
+
+    acknowledgements: int = 0
+    """Bits of MessagePropertiesHeader.Flags."""
+    administration_queue: str = ""
+    """Format name, resolved to its absolute form."""
+    final_ack: bool = False
+    sequence_identifier: int = 0
+    sequence_number: int = 0
+    previous_sequence_number: int = 0
+    source_address: str = ""
+    """Where the sender was seen, without port; "" = known by its GUID alone."""
+    application_deadletter_queue: str = ""
+    priority: int = 0
+    application_tag: int = 0
+    label: bytes = b""
+    """UTF-16LE, any 16-bit units: what a packet has need not be text."""
+    destination: str = ""
+    """Format name to which it was sent."""
+    is_direct: bool = False
+    """Sent to a direct name, so that its final ack goes to one (QB-A22)."""
+
+
+class FinalAckRow(Record):
+    """What a FinalAck says ([MS-MQQB] 2.2.5.1); payload of an outbox row."""
+
+    sequence_identifier: int
+    sequence_number: int
+    previous_sequence_number: int
+    message_class: int
+    acknowledged_source: bytes
+    acknowledged_message_id: int
+    message_id: int = 0
+    """Of the FinalAck's own packet, the same each time it is sent."""
+    is_direct: bool = False
+
+
+class SyntheticPacket(Record):
+    """A packet that apply made."""
+
+    packet: bytes
+    body_of: tuple[int, int, int, int, int] | None = None
+    """Whose MessageBody it returns: index, offset, length, ordinal, crc32 of that packet."""
+    reference_count: int = 0
+
+
+class MemberAddress(Record):
+    """Where a node is reached."""
+
+    host: str
+    raft_port: int
+    relay_port: int
+    api_port: int
+
+
+class Source(Record):
+    """A queue manager that sends to us."""
+
+    source_id: int
+    history_row_count: int = 0
+    stream_count: int = 0
+
+
+class HistoryBucket(Record):
+    """The history of one stream and one second of SentTime."""
+
+    source_guid: bytes
+    forget_at_ms: int
+    row_count: int
+    highest: int = 0
+    """No row lies above this ordinal >> HISTORY_BITS, while there are any."""
+
+
+class Transaction(Record):
+    """3.1.1.14, with what the cluster adds."""
+
+    state: TransactionState
+    single_phase: bool
+    owner: str
+    coordinator: str
+    operation_count: int
+    deadline_ms: int
+    timeout_ms: int = 0
+    outcome_ms: int = 0
+
+
+class TransactionalOperation(Record):
+    """3.1.1.13."""
+
+    operation_type: OperationType
+    queue_id: int
+    lookup_identifier: int
+    target_queue: int = 0
+    target_lookup_identifier: int = 0
+    dequeue_reason: int = 0x4000
+
+
+class Client(Record):
+    """A client's session; outlives its lease by the retention so that late retries are known."""
+
+    principal: str
+    epoch: int
+    lease_deadline_ms: int
+    lease_ms: int = 0
+    confirmed_upto: int = 0
+    highest_number: int = 0
+    unconfirmed_count: int = 0
+    unconfirmed_bytes: int = 0
+    is_open: bool = True
+
+
+class ControlRequests(Record):
+    """Which results of control requests are kept: places from `first` to before `following`."""
+
+    first: int = 0
+    following: int = 0
+
+
+class ControlResult(Record):
+    """What a control request came to."""
+
+    status: int
+    value: bytes
+    """Canonical msgpack; b"" for none."""
+
+
+class Restored(Record):
+    """When this state was last found to be older than what others know (StateRestored)."""
+
+    restored_ms: int
+    """Cluster time; what was seen before it was seen by the older state."""
+    count: int
+
+
+class OutgoingTransferInfo(Record):
+    """3.1.1.4, the replicated part: one live sequence per outgoing queue."""
+
+    sequence_identifier: int = 0
+    next_number: int = 1
+    last_acked_number: int = 0
+    pending_count: int = 0
+
+
+class OutgoingPosition(Record):
+    """The sending side's numbers of a position in an outgoing queue."""
+
+    sequence_identifier: int = 0
+    sequence_number: int = 0
+    previous_number: int = 0
+    is_session_acked: bool = False
+    is_order_acked: bool = False
+    is_settled: bool = False
+    """Arrived for good; only its final ack is still awaited."""
+    transaction_tag: int = 0
+    """TransactionHeader.Flags.ID: shared by what one transaction sent, 0 = not transactional."""
+
+
+class AwaitingFinalAck(Record):
+    """A transactional message that arrived and whose end is not yet known (QB-A19)."""
+
+    queue_id: int
+    lookup_identifier: int
+    since_ms: int
+
+
+class OutboxRow(Record):
+    """Something owed to a peer, sent at least once, removed by OutboxDone."""
+
+    kind: OutboxKind
+    queue_manager: bytes
+    """Whom it is owed to."""
+    address: str
+    """Where it was seen, without port; "" = known by its GUID alone."""
+    payload: bytes
+    since_ms: int = 0
+    """Cluster time of its making: what nobody fetches is given up one day."""
+
+
+class OpenQueueRow(Record):
+    """A replicated open: sharing holds across a change of leader."""
+
+    queue_id: int
+    access: int
+    share_mode: int
+    client_id: str
+    format_name: str
+    epoch: int
+
+
+class PurgeRow(Record):
+    """A purge or deletion that is being settled."""
+
+    watermark: int
+    reason: int
+    """MessageClass: Q_PURGED or Q_DELETED."""
+    is_deletion: bool
+    next_key: int
+    """Where the next step goes on."""
+
+
+class DirectoryObjectRow(Record):
+    """Enterprise, Site, RoutingLink, ConnectedNetwork, User (3.1.1.6 to 3.1.1.15) and links to
+    the queue manager and its public queues, in the embedded directory.
+    """
+
+    object_type: int
+    usn: int
+    attributes: dict[str, bytes]
+    """Attribute name of the specification -> canonical msgpack of its value."""

@@ -1,0 +1,173 @@
+"""Loads a node's configuration file: whole, checked, with errors that say what to write instead."""
+
+import os
+import tomllib
+import types
+from collections.abc import Mapping
+from difflib import get_close_matches
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from qm.names.guid import guid_from_text
+from qm.node.config.environment import NotExpanded, expand
+from qm.node.config.schema import NodeConfig, Section
+
+CONFIG_BYTES_MAX: Final = 1 << 20
+SectionT = TypeVar("SectionT", bound=Section)
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; one line that says where and why."""
+
+
+def load(path: Path) -> NodeConfig:
+    """Return the configuration in a TOML file. Relative paths in it start at its folder, and
+    `${NAME}` in its strings are variables of this process. Raises ConfigError.
+    """
+    text = read_text(path)
+    try:
+        return parse(text, path.parent)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def read_text(path: Path) -> str:
+    """Return what a configuration file holds. Raises ConfigError."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(CONFIG_BYTES_MAX + 1)
+        if len(text) > CONFIG_BYTES_MAX:
+            raise ConfigError(f"{path}: longer than {CONFIG_BYTES_MAX} bytes")
+        return text.decode()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def parse(text: str, folder: Path, environment: Mapping[str, str] = os.environ) -> NodeConfig:
+    """Return the configuration in TOML text. Raises ConfigError."""
+    config = _at(section(text, NodeConfig, environment), folder)
+    _check(config)
+    return config
+
+
+def section(
+    text: str, kind: type[SectionT], environment: Mapping[str, str] = os.environ
+) -> SectionT:
+    """Return what TOML text says, of a kind that names every key. Raises ConfigError."""
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(str(error)) from error
+    _check_keys(tables, kind, "")
+    try:
+        return msgspec.convert(expand(tables, environment), kind, strict=True, dec_hook=_path)
+    except NotExpanded as error:
+        raise ConfigError(str(error)) from error
+    except msgspec.ValidationError as error:
+        raise ConfigError(str(error).replace("`$.", "`").replace("`$`", "the file")) from error
+
+
+def _path(kind: type[Any], value: Any) -> Any:
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    raise NotImplementedError
+
+
+def _check_keys(table: dict[str, Any], kind: type[Section], place: str) -> None:
+    """Name an unknown key together with the known one that is most like it."""
+    fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    for key, value in table.items():
+        if key not in fields:
+            near = get_close_matches(key, fields, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(fields)}"
+            raise ConfigError(f"unknown key {place + key!r}: {hint}")
+        section = _section(fields[key])
+        if section is None:
+            continue
+        for k, part in enumerate(value if isinstance(value, list) else [value]):
+            index = f"[{k}]" if isinstance(value, list) else ""
+            if isinstance(part, dict):
+                _check_keys(part, section, f"{place}{key}{index}.")
+
+
+def _section(kind: Any) -> type[Section] | None:
+    """Return the section that a field holds, itself or as the items of a list."""
+    if get_origin(kind) in (tuple, list, Union, types.UnionType):
+        return next(filter(None, map(_section, get_args(kind))), None)
+    return kind if isinstance(kind, type) and issubclass(kind, Section) else None
+
+
+def _at(config: NodeConfig, folder: Path) -> NodeConfig:
+    """Return the configuration with absolute paths."""
+    tls, storage, kubernetes = config.tls, config.storage, config.kubernetes
+    replace = msgspec.structs.replace
+    return replace(
+        config,
+        data=folder / config.data,
+        tls=replace(
+            tls,
+            authority=folder / tls.authority,
+            certificate=folder / tls.certificate,
+            key=folder / tls.key,
+        ),
+        storage=replace(
+            storage,
+            sealing_key_file=storage.sealing_key_file and folder / storage.sealing_key_file,
+        ),
+        kubernetes=replace(kubernetes, service_account=folder / kubernetes.service_account),
+    )
+
+
+def _check(config: NodeConfig) -> None:
+    """Check what types cannot say. Raises ConfigError."""
+    if not config.members:
+        raise ConfigError("`members` is empty: name the founders, or seeds of the cluster to join")
+    names = [member.name for member in config.members]
+    if len(set(names)) != len(names):
+        raise ConfigError("`members` names a node twice")
+    own = next((member for member in config.members if member.name == config.name), None)
+    if own is not None and (own.host, own.raft_port, own.relay_port) != (
+        config.host,
+        config.raft.port,
+        config.raft.relay_port,
+    ):
+        raise ConfigError(
+            f"`members` and `host`, `raft.port`, `raft.relay_port` disagree about {config.name}"
+        )
+    api_host = config.api.listen or config.bind or config.host
+    if config.api.insecure and not _is_loopback(api_host):
+        raise ConfigError(
+            f"`api.insecure` on {api_host}: without certificates the API may listen on loopback"
+            " addresses only"
+        )
+    if config.storage.sealing_key_file and config.storage.sealing_key_command:
+        raise ConfigError(
+            "`storage.sealing_key_file` and `storage.sealing_key_command`: give one of them"
+        )
+    for guid in config.peers:
+        if guid_from_text(guid) is None:
+            raise ConfigError(f"`peers`: {guid!r} is no GUID: write 8-4-4-4-12 hexadecimal digits")
+    _check_files(config)
+
+
+def _check_files(config: NodeConfig) -> None:
+    tls = config.tls
+    for key, path in (
+        ("authority", tls.authority),
+        ("certificate", tls.certificate),
+        ("key", tls.key),
+    ):
+        if not path.is_file():
+            raise ConfigError(f"`tls.{key}`: there is no file {path}; `qm pki` makes it")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,46 @@
+"""A leader whose disk takes no new messages yields to a member whose disk does.
+
+The leader decides for all whether there is room (`qm.node.relay.leader_stream`), so a disk that
+fills on its node alone would stop the cluster's senders although the others have space.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from qm.pb import relay_pb2
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S: Final = 0.5
+
+
+class Yielding:
+    """The leader's part; a round of `qm.node.leader.leader_tasks`."""
+
+    def __init__(
+        self,
+        admits_messages: Callable[[], bool],
+        inspect_all: Callable[[], Awaitable[dict[str, relay_pb2.InspectReply]]],
+        transfer: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """`admits_messages`: whether this node's own disk has room; `transfer` hands over."""
+        self._admits_messages = admits_messages
+        self._inspect_all = inspect_all
+        self._transfer = transfer
+
+    async def look(self) -> None:
+        """Hand over if there is somebody with room; what `transfer` raises."""
+        if self._admits_messages():
+            return
+        replies = await self._inspect_all()
+        heirs = [
+            (reply.applied, name)
+            for name, reply in replies.items()
+            if reply.takes_messages and reply.role == "follower"
+        ]
+        if not heirs or self._admits_messages():
+            return
+        _, heir = max(heirs)
+        logger.warning("this node's disk is nearly full: %s, which has room, leads instead", heir)
+        await self._transfer(heir)

@@ -1,0 +1,153 @@
+"""Calls of Kubernetes' API server, and what a node in a pod asks of it: its label, how many pods
+there shall be.
+
+A pod's name is its node's.
+"""
+
+import ssl
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+
+from qm.node.config.schema import KubernetesSection
+
+LABEL: Final = "quorate.io/role"
+LOOK_EVERY_S: Final = 0.5
+CALL_TIMEOUT_S: Final = 5.0
+_ANSWER_CHARS_MAX: Final = 1024
+_DONE: Final = (HTTPStatus.OK, HTTPStatus.ACCEPTED)
+_JSON: Final = "application/json"
+_MERGE_PATCH: Final = "application/merge-patch+json"
+
+
+class ApiServerRefused(Exception):
+    """The API server did not do it, or cannot be asked; says what to look at."""
+
+
+class NotFound(ApiServerRefused):
+    """There is no such object."""
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """How the API server is asked just now."""
+
+    url: str
+    namespace: str
+    token: str
+    """Empty: a certificate in `tls` says who asks."""
+    tls: ssl.SSLContext
+
+
+class ServiceAccount:
+    """What a pod is given: Kubernetes renews the token, and sometimes the authority, in place."""
+
+    def __init__(self, config: KubernetesSection, namespace: str = "") -> None:
+        """`namespace`: instead of its own."""
+        self._config = config
+        self._namespace = namespace
+
+    def __call__(self) -> Grant:
+        """Read it. Raises OSError, ValueError."""
+        account = self._config.service_account
+        return Grant(
+            self._config.api_server,
+            self._namespace or _line(account / "namespace"),
+            _line(account / "token"),
+            ssl.create_default_context(cafile=str(account / "ca.crt")),
+        )
+
+
+class ApiServer:
+    """Calls about one namespace."""
+
+    def __init__(self, grant: Callable[[], Grant]) -> None:
+        """`grant` is asked before each call, and may raise OSError and ValueError."""
+        self._grant = grant
+
+    async def set_label(self, pod: str, label: str) -> None:
+        """Set a pod's `quorate.io/role`. Raises ApiServerRefused."""
+        change = {"metadata": {"labels": {LABEL: label}}}
+        await self.call("PATCH", "api/v1", f"pods/{pod}", change)
+
+    async def replicas(self, stateful_set: str) -> int:
+        """Return how many pods a StatefulSet shall have. Raises ApiServerRefused."""
+        answer = await self.call("GET", "apis/apps/v1", f"statefulsets/{stateful_set}")
+        try:
+            return int(answer["spec"]["replicas"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ApiServerRefused(f"statefulsets/{stateful_set} says no replicas") from error
+
+    async def call(self, method: str, api: str, name: str, change: object = None) -> Any:
+        """Return what the server answers about an object of the namespace, with `change` as a
+        merge patch, or the options of a deletion. Raises NotFound, ApiServerRefused.
+        """
+        timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S)
+        try:
+            grant = self._grant()
+            url = f"{grant.url}/{api}/namespaces/{grant.namespace}/{name}"
+            headers = {"Content-Type": _MERGE_PATCH if method == "PATCH" else _JSON}
+            if grant.token:
+                headers["Authorization"] = f"Bearer {grant.token}"
+            async with (
+                aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
+                session.request(
+                    method, url, json=change, ssl=grant.tls, allow_redirects=False
+                ) as response,
+            ):
+                if response.status in _DONE:
+                    return await response.json()
+                text = (await response.text())[:_ANSWER_CHARS_MAX]
+        except (OSError, aiohttp.ClientError, ValueError) as error:
+            raise ApiServerRefused(f"{method} {name}: {error!r}") from error
+        if response.status == HTTPStatus.NOT_FOUND:
+            raise NotFound(f"{method} {name}: {response.status} {text!r}")
+        raise ApiServerRefused(
+            f"{method} {name}: {response.status} {text!r}: may the caller do that?"
+        )
+
+
+class LeaderLabel:
+    """Keeps a pod's label as its node's leadership is, for a Service that reaches the leader alone.
+
+    A pod that dies with the label is not ready, so its Service leaves it out.
+    """
+
+    def __init__(self, config: KubernetesSection, pod: str, leads: Callable[[], bool]) -> None:
+        self._server = ApiServer(ServiceAccount(config))
+        self._pod = pod
+        self._leads = leads
+        self._label = ""
+        """As it was set last; empty = by whoever ran here before."""
+
+    async def look(self) -> None:
+        """Set the label if it is not what it should be. Raises ApiServerRefused."""
+        label = "leader" if self._leads() else "follower"
+        if label != self._label:
+            await self._server.set_label(self._pod, label)
+            self._label = label
+
+
+async def is_scaled_away(config: KubernetesSection, pod: str) -> bool:
+    """Return whether a pod's StatefulSet shall go on without it. Raises ApiServerRefused.
+
+    No replicas at all is a cluster that is stopped, not one without members.
+    """
+    ordinal = ordinal_of(config.stateful_set, pod)
+    if ordinal is None:
+        return False
+    return 0 < await ApiServer(ServiceAccount(config)).replicas(config.stateful_set) <= ordinal
+
+
+def ordinal_of(stateful_set: str, pod: str) -> int | None:
+    """Return a pod's number in its StatefulSet; None if it is not of this one."""
+    ordinal = pod.removeprefix(f"{stateful_set}-")
+    is_one = bool(stateful_set) and ordinal != pod and ordinal.isascii() and ordinal.isdecimal()
+    return int(ordinal) if is_one else None
+
+
+def _line(path: Path) -> str:
+    return path.read_text(encoding="utf-8").strip()

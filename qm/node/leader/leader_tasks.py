@@ -1,0 +1,115 @@
+"""What a leader proposes without being asked: time, purges, audits. Nothing here is per message.
+
+All of it starts from rows, so that a new leader goes on where the last one stopped; each proposal
+is one bounded step (DESIGN section 4).
+"""
+
+import logging
+from typing import Final
+
+from qm.cluster.cluster import Cluster, Leadership
+from qm.model.management.expiry import DEADLINES_PER_TICK_MAX
+from qm.model.management.purge import STEP_POSITIONS_MAX
+from qm.model.queries import is_due, purging_queue_ids
+from qm.model.values.commands import ClockTick, PurgeStep
+from qm.model.values.effects import Applied
+from qm.node.leader.audit_marks import Auditor
+from qm.node.leader.disk_failover import LOOK_EVERY_S as ROOM_EVERY_S
+from qm.node.leader.disk_failover import Yielding
+from qm.node.leader.periodic import Rounds
+from qm.node.leader.removed_pods import LOOK_EVERY_S as SCALED_AWAY_EVERY_S
+from qm.node.leader.removed_pods import ScaledAway
+from qm.node.leader.timekeeping import STEER_EVERY_S, Timekeeper
+from qm.node.leader.upgrade import LOOK_EVERY_S as VERSIONS_EVERY_S
+from qm.node.leader.upgrade import Versions
+from qm.observe.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S: Final = 0.1
+"""How late a deadline is noticed at most."""
+TICK_EVERY_MS: Final = 5_000
+"""Cluster time moves in the state at least that often."""
+PURGES_TOGETHER_MAX: Final = 16
+"""Queues that are purged at the same time; together they settle what one step may."""
+AUDIT_EVERY_S: Final = 3_600.0
+COLLECT_EVERY_S: Final = 1.0
+
+
+class Duties:
+    """Active while this node leads; a ClusterListener."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        timekeeper: Timekeeper,
+        auditor: Auditor,
+        versions: Versions,
+        yielding: Yielding,
+        scaled_away: ScaledAway | None,
+        metrics: Metrics,
+    ) -> None:
+        """`scaled_away`: where members are pods."""
+        self._cluster = cluster
+        self._timekeeper = timekeeper
+        self._auditor = auditor
+        self._versions = versions
+        self._yielding = yielding
+        self._scaled_away = scaled_away
+        self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
+        self._ticked_ms = 0
+        """Cluster time of the last ClockTick: it found what was due before."""
+        self._is_active = False
+
+    def on_applied(self, applied: Applied) -> None:
+        """See ClusterListener."""
+
+    def on_restored(self, index: int) -> None:
+        """See ClusterListener."""
+
+    def on_leadership(self, leadership: Leadership) -> None:
+        """Begin or end."""
+        if leadership.is_here and not self._is_active:
+            self._begin()
+        elif not leadership.is_here and self._is_active:
+            self._rounds.cancel()
+        self._is_active = leadership.is_here
+
+    def _begin(self) -> None:
+        self._ticked_ms = 0
+        begin = self._rounds.begin
+        begin("expiry", LOOK_EVERY_S, self._tick)
+        begin("purging", LOOK_EVERY_S, self._purge)
+        begin("steering time", STEER_EVERY_S, self._timekeeper.steer)
+        begin("apply version", VERSIONS_EVERY_S, self._versions.look)
+        begin("room", ROOM_EVERY_S, self._yielding.look)
+        if self._scaled_away is not None:
+            self._scaled_away.begin()
+            begin("scaling", SCALED_AWAY_EVERY_S, self._scaled_away.look)
+        begin("audit", AUDIT_EVERY_S, self._auditor.mark, first_after_s=AUDIT_EVERY_S)
+        begin("audit result", COLLECT_EVERY_S, self._auditor.collect)
+
+    async def stop(self) -> None:
+        """End."""
+        await self._rounds.stop()
+
+    async def _tick(self) -> None:
+        """Expire what is due, step by step."""
+        now, ticked = self._cluster.now_ms(), self._ticked_ms
+        if now - ticked < TICK_EVERY_MS and not is_due(self._cluster.view, ticked, now):
+            return
+        is_left = True
+        while is_left:
+            (outcome,) = await self._cluster.propose(ClockTick(DEADLINES_PER_TICK_MAX))
+            is_left = bool(outcome.value)
+        self._ticked_ms = now
+
+    async def _purge(self) -> None:
+        """Settle hidden positions, a step of each queue in turn."""
+        while queue_ids := purging_queue_ids(self._cluster.view, PURGES_TOGETHER_MAX):
+            count = STEP_POSITIONS_MAX // len(queue_ids)
+            outcomes = await self._cluster.propose(
+                *(PurgeStep(queue_id, count) for queue_id in queue_ids)
+            )
+            if all(outcome.status for outcome in outcomes):
+                raise RuntimeError(f"purges of {queue_ids} are refused: {outcomes[0].status:#x}")

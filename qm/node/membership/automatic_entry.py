@@ -1,0 +1,158 @@
+"""How a node that nobody helps gets into its cluster: `[birth] automatic`.
+
+An empty node asks the configured members what they know of themselves. If all of them answer that
+they are empty too, the one with the lowest name founds the cluster, and adopts itself first: so it
+is empty afterwards only if it lost its disk. If one belongs to a cluster, the node joins that, as a
+learner under its next incarnation (DESIGN section 3, Identity). If neither is known, it waits: an
+empty folder proves nothing about the cluster.
+
+A member asks likewise after each start, until it votes and the cluster is a queue manager, so that
+a birth or a join that was broken off goes on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from qm.model.values.commands import Provision
+from qm.node.config.schema import NodeConfig
+from qm.node.membership.birth import fresh_cluster, is_cluster_of
+from qm.node.membership.first_start import birth_of, known_key, open_steps
+from qm.node.membership.join import JoinRefused, Steps
+from qm.pb import relay_pb2
+from raft.founding import FOUNDING_TERM
+
+logger = logging.getLogger(__name__)
+
+ASK_EVERY_S: Final = 0.5
+
+State = relay_pb2.InspectReply
+
+
+class Entry:
+    """See the module. Made and used in one loop."""
+
+    def __init__(self, config: NodeConfig, begun: Callable[[], bytes]) -> None:
+        """`begun`: the id of a cluster whose founding stopped before this node's first start."""
+        self._config = config
+        self._begun = begun
+        self._founders = sorted(member.name for member in config.members)
+        self.waits_for = "it asks the configured members"
+        """Why it is not done yet, for people."""
+
+    async def run(self) -> None:
+        """Return once the node votes in a cluster that is a queue manager."""
+        async with open_steps(self._config, self._say) as steps:
+            while True:
+                try:
+                    if await self._step(steps):
+                        return
+                except JoinRefused as error:
+                    self._wait_for(str(error))
+                await asyncio.sleep(ASK_EVERY_S)
+
+    def _say(self, text: str) -> None:
+        logger.info("%s", text)
+
+    def _wait_for(self, text: str) -> None:
+        if text != self.waits_for:
+            logger.info("this node is not settled yet: %s", text)
+        self.waits_for = text
+
+    async def _step(self, steps: Steps) -> bool:
+        """Do what the members' states ask for; return whether nothing more is to be done."""
+        name = self._config.name
+        states = await steps.states({*self._founders, name})
+        own = states.get(name)
+        if own is None:
+            self._wait_for(f"{name} does not reach itself: does `host` name this machine?")
+        elif own.raft_id:
+            return await self._settle(steps, own, states)
+        elif any(state.cluster for state in states.values()):
+            await self._join(steps, states)
+        else:
+            await self._found(steps, states)
+        return False
+
+    # Empty
+
+    async def _found(self, steps: Steps, states: Mapping[str, State]) -> None:
+        first = self._founders[0]
+        silent = self._silent(states)
+        if silent:
+            self._wait_for(
+                f"{silent} does not answer: a cluster is founded when every member says that it is"
+                " empty"
+            )
+        elif self._config.name != first:
+            self._wait_for(f"{first} founds the cluster")
+        else:
+            await self._give_birth(steps)
+
+    async def _join(self, steps: Steps, states: Mapping[str, State]) -> None:
+        known = [state for state in states.values() if state.cluster]
+        for state in known:
+            if not is_cluster_of(self._config.birth, state.cluster):
+                raise JoinRefused(
+                    f"{state.node} belongs to a cluster with another `birth.cluster`: do `members`"
+                    " name the right hosts?"
+                )
+        first = self._founders[0]
+        if self._config.name == first or any(state.is_provisioned for state in known):
+            await steps.join(known_key(self._config, self._say))
+        else:
+            self._wait_for(f"{first} finishes the birth of the cluster")
+
+    # With an identity
+
+    async def _settle(self, steps: Steps, own: State, states: Mapping[str, State]) -> bool:
+        if any(own.raft_id in state.retired for state in states.values()):
+            raise JoinRefused(
+                f"{own.raft_id} was removed from the cluster: empty the data folder if this node"
+                " shall return"
+            )
+        if own.raft_id not in own.voters:
+            await steps.join(known_key(self._config, self._say))
+            return False
+        if own.is_provisioned:
+            return True
+        if own.node == self._founders[0]:
+            await self._finish_birth(steps, states)
+        else:
+            self._wait_for(f"{self._founders[0]} finishes the birth of the cluster")
+        return False
+
+    async def _finish_birth(self, steps: Steps, states: Mapping[str, State]) -> None:
+        """Go on with a birth that was broken off, but for founders that may have lost a vote."""
+        leader = next((state for state in states.values() if state.role == "leader"), None)
+        if leader is not None:
+            # A queue manager's security would be reset by a second birth: its leader must know.
+            if leader.is_provisioned or leader.applied < leader.commit:
+                self._wait_for(f"it has not applied what {leader.node} has")
+                return
+            command, _ = await self._birth()
+            await steps.provision(command)
+        elif silent := self._silent(states):
+            self._wait_for(f"there is no leader, and {silent} does not answer")
+        elif max(state.term for state in states.values()) > FOUNDING_TERM:
+            self._wait_for("there is no leader: a majority of the founders is needed")
+        else:
+            await self._give_birth(steps)
+
+    # Birth
+
+    async def _give_birth(self, steps: Steps) -> None:
+        command, key = await self._birth()
+        fresh = self._begun() or fresh_cluster(self._config.birth)
+        cluster = await steps.init(command, key, fresh)
+        self._say(f"cluster {cluster.hex()} is born: queue manager {command.computer_name}")
+
+    async def _birth(self) -> tuple[Provision, bytes]:
+        birth = self._config.birth
+        return await asyncio.to_thread(
+            birth_of, self._config, birth.computer_name.upper(), birth.dns_name
+        )
+
+    def _silent(self, states: Mapping[str, State]) -> str:
+        return ", ".join(name for name in self._founders if name not in states)

@@ -1,0 +1,105 @@
+"""gRPC between nodes, for what only the leader can do: options, and channels to call by.
+
+Mutual TLS: a node's certificate carries its name (DNS), which is checked here, and the role "node"
+(URI), which `qm.node.relay.server` checks.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import grpc
+import grpc.aio
+
+from qm.cluster.cluster import RELAY_BYTES_MAX
+from qm.pb.relay_pb2_grpc import RelayStub
+from raft.transport.tls import TlsIdentity
+
+if TYPE_CHECKING:
+    from qm.pb.relay_pb2_grpc import RelayAsyncStub
+
+FRAME_BYTES_MAX: Final = RELAY_BYTES_MAX + (1 << 20)
+"""Of one gRPC message."""
+FRAME_BYTES_SOFT: Final = 1 << 20
+"""What waits travels together up to this size."""
+READY_TIMEOUT_MS: Final = 1_000
+"""For a connection to another node to be there; it is usually open."""
+KEEPALIVE_MS: Final = 5_000
+
+_COMMON_OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
+    ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
+    ("grpc.max_send_message_length", FRAME_BYTES_MAX),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+)
+SERVER_OPTIONS: Final = (
+    *_COMMON_OPTIONS,
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
+    ("grpc.server_handshake_timeout_ms", 5_000),
+    ("grpc.so_reuseport", 0),  # a second process on the same port must fail, not share it
+)
+_CHANNEL_OPTIONS: Final = (
+    *_COMMON_OPTIONS,
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+class Unreachable(Exception):
+    """There is no connection to the node: nothing was asked of it."""
+
+
+class Channels:
+    """Channels to other nodes' relay ports, made when they are first needed and then kept."""
+
+    def __init__(self, identity: TlsIdentity, address_of: Callable[[str], str | None]) -> None:
+        """`address_of`: name of a node -> `host:port` of its relay endpoint, if known."""
+        self._identity = identity
+        self._address_of = address_of
+        self._channels: dict[tuple[str, str], Any] = {}
+
+    async def stub(self, node: str, address: str | None = None) -> "RelayAsyncStub":
+        """Return a stub that is connected, to a certain address if one is given.
+
+        Raises Unreachable.
+        """
+        address = address or self._address_of(node)
+        if address is None:
+            raise Unreachable(f"the address of {node} is not known")
+        channel = self._channel(node, address)
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_MS / 1000):
+                await channel.channel_ready()
+        except (TimeoutError, grpc.aio.UsageError) as error:
+            # The next one reads the certificate files again.
+            if self._channels.pop((node, address), None) is not None:
+                await channel.close(None)
+            raise Unreachable(f"{node} does not answer at {address}") from error
+        stub: RelayAsyncStub = RelayStub(channel)
+        return stub
+
+    def _channel(self, node: str, address: str) -> Any:
+        channel = self._channels.get((node, address))
+        if channel is None:
+            options = (*_CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", node))
+            channel = grpc.aio.secure_channel(
+                address, self._identity.channel_credentials(), options=options
+            )
+            self._channels[node, address] = channel
+        return channel
+
+    async def close(self) -> None:
+        """Close all; calls that run end with errors."""
+        channels, self._channels = self._channels, {}
+        await asyncio.gather(*(channel.close(None) for channel in channels.values()))
+
+
+async def refuse(context: Any, code: grpc.StatusCode, reason: str) -> NoReturn:
+    """End a call with an error."""
+    await context.abort(code, reason)
+    raise AssertionError("abort raises")

@@ -1,0 +1,302 @@
+"""Relay streams at the edge: `qm.cluster.cluster.RelayStream` to a leader here or elsewhere."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+import grpc.aio
+
+from qm.cluster.cluster import (
+    OVERLAP_MIN_BYTES,
+    RELAY_BATCHES_MAX,
+    RELAY_BYTES_MAX,
+    LatePackets,
+    RelayEvents,
+    SessionFacts,
+)
+from qm.model.values.effects import Outcome
+from qm.node.relay.channels import Unreachable
+from qm.node.relay.frame_writer import FrameWriter
+from qm.node.relay.leader_stream import LeaderStreams, LineEnd
+from qm.node.relay.outcome_codec import decode_outcome
+from qm.pb import relay_pb2
+
+if TYPE_CHECKING:
+    from qm.pb.relay_pb2_grpc import RelayAsyncStub
+
+BROKEN: Final = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError, OSError)
+"""What opening, reading or writing raises when a stream ended under it."""
+_EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]
+
+
+class Room:
+    """How much a stream may still send."""
+
+    def __init__(self) -> None:
+        self._sizes: deque[int] = deque()
+        self._bytes = 0
+
+    def left(self) -> int:
+        """Return how many more batches may be sent."""
+        return 0 if self._bytes >= RELAY_BYTES_MAX else RELAY_BATCHES_MAX - len(self._sizes)
+
+    @property
+    def unanswered(self) -> int:
+        """Batches without an outcome."""
+        return len(self._sizes)
+
+    def take(self, size: int) -> None:
+        """A batch is sent."""
+        self._sizes.append(size)
+        self._bytes += size
+
+    def give_back(self) -> None:
+        """The oldest batch has its outcome."""
+        self._bytes -= self._sizes.popleft()
+
+
+class LocalStream:
+    """The short cut of the edge on the leader's own node. Every call of its events comes from
+    the loop, never from within a call of its own.
+    """
+
+    def __init__(self, hub: LeaderStreams, edge: str, events: RelayEvents) -> None:
+        self._events = events
+        self._room = Room()
+        self._loop = asyncio.get_running_loop()
+        self._is_over = False
+        self._line = hub.open(edge, self)
+        self._hub = hub
+
+    @property
+    def room(self) -> int:
+        """See RelayStream.room."""
+        return self._room.left()
+
+    @property
+    def least_bytes(self) -> int:
+        """See RelayStream.least_bytes."""
+        return 0 if self._hub.is_free() else OVERLAP_MIN_BYTES
+
+    def send(self, number: int, payload: bytes) -> None:
+        """See RelayStream.send."""
+        self._room.take(len(payload))
+        self._guarded(self._line.batch, number, payload)
+
+    def session_opened(self, session: SessionFacts) -> None:
+        """See RelayStream.session_opened."""
+        self._guarded(self._line.session_opened, session)
+
+    def session_closed(self, number: int) -> None:
+        """See RelayStream.session_closed."""
+        self._line.session_closed(number)
+
+    def delivered(self, session: int, tokens: Sequence[int]) -> None:
+        """See RelayStream.delivered."""
+        self._line.late_result(session, tokens, True)
+
+    def undelivered(self, session: int, tokens: Sequence[int]) -> None:
+        """See RelayStream.undelivered."""
+        self._line.late_result(session, tokens, False)
+
+    def close(self) -> None:
+        """See RelayStream.close."""
+        self._is_over = True
+        self._line.close()
+
+    def _guarded(self, call: Callable[..., None], *arguments: object) -> None:
+        try:
+            call(*arguments)
+        except LineEnd as error:
+            self._line.end(str(error))
+
+    # LineEvents
+
+    def on_free(self) -> None:
+        """Pass it on."""
+        if not self._is_over:
+            self._events.on_free()
+
+    def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
+        """Pass it on; the line calls from a task of its own."""
+        if not self._is_over:
+            self._room.give_back()
+            self._events.on_outcome(number, index, outcome)
+
+    def on_late_packets(self, packets: LatePackets) -> None:
+        """Pass it on, but not into the middle of what the edge does now."""
+        self._loop.call_soon(self._tell_late_packets, packets)
+
+    def _tell_late_packets(self, packets: LatePackets) -> None:
+        if not self._is_over:
+            self._events.on_late_packets(packets)
+
+    def on_end(self, reason: str) -> None:
+        """Likewise."""
+        self._loop.call_soon(self._tell_end, reason)
+
+    def _tell_end(self, reason: str) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._events.on_end(reason)
+
+
+class RemoteStream:
+    """A stream to the leader on another node. What waits is written together."""
+
+    def __init__(
+        self,
+        edge: str,
+        term: int,
+        stub: Callable[[], Awaitable["RelayAsyncStub"]],
+        events: RelayEvents,
+        on_over: Callable[["RemoteStream"], None],
+    ) -> None:
+        self.term: Final = term
+        self._events = events
+        self._on_over = on_over
+        self._room = Room()
+        self._early: list[_Frame] = []
+        """What comes before there is a call."""
+        self._writer: FrameWriter[_Frame] | None = None
+        self._is_over = False
+        hello = relay_pb2.Hello(edge=edge, term=term)
+        self._write(relay_pb2.EdgeFrame(hello=hello))
+        self._task = asyncio.create_task(self._run(stub), name=f"relay stream in term {term}")
+
+    @property
+    def room(self) -> int:
+        """See RelayStream.room."""
+        return self._room.left()
+
+    @property
+    def least_bytes(self) -> int:
+        """See RelayStream.least_bytes: what is in flight at the leader is not known here."""
+        return self._room.unanswered * OVERLAP_MIN_BYTES
+
+    def send(self, number: int, payload: bytes) -> None:
+        """See RelayStream.send."""
+        self._room.take(len(payload))
+        self._write((number, payload))
+
+    def session_opened(self, session: SessionFacts) -> None:
+        """See RelayStream.session_opened."""
+        opened = relay_pb2.SessionOpened(
+            number=session.number,
+            queue_manager=session.queue_manager,
+            address=session.address,
+            opened_ms=session.opened_ms,
+        )
+        self._write(relay_pb2.EdgeFrame(session_opened=opened))
+
+    def session_closed(self, number: int) -> None:
+        """See RelayStream.session_closed."""
+        closed = relay_pb2.SessionClosed(number=number)
+        self._write(relay_pb2.EdgeFrame(session_closed=closed))
+
+    def delivered(self, session: int, tokens: Sequence[int]) -> None:
+        """See RelayStream.delivered."""
+        self._late_result(session, tokens, True)
+
+    def undelivered(self, session: int, tokens: Sequence[int]) -> None:
+        """See RelayStream.undelivered."""
+        self._late_result(session, tokens, False)
+
+    def _late_result(self, session: int, tokens: Sequence[int], is_delivered: bool) -> None:
+        result = relay_pb2.LateResult(session=session, tokens=tokens, is_delivered=is_delivered)
+        self._write(relay_pb2.EdgeFrame(late_result=result))
+
+    def close(self) -> None:
+        """See RelayStream.close."""
+        if not self._is_over:
+            self._is_over = True
+            self._task.cancel()
+            self._on_over(self)
+
+    def end(self, reason: str) -> None:
+        """The leader, or its term, is over: nothing will come of this stream any more."""
+        if not self._is_over:
+            self.close()
+            self._events.on_end(reason)
+
+    # Frames
+
+    def _write(self, frame: "_Frame") -> None:
+        if self._is_over:
+            return
+        if self._writer is None:
+            self._early.append(frame)
+        else:
+            self._writer.add(frame)
+
+    async def _run(self, stub: Callable[[], Awaitable["RelayAsyncStub"]]) -> None:
+        try:
+            call = (await stub()).Exchange(None)
+        except Unreachable as error:
+            self.end(str(error))
+            return
+        writer = self._writer = FrameWriter(
+            lambda frames: call.write(_together(frames)),
+            _payload_bytes,
+            lambda _: _cancel(call),
+        )
+        for frame in self._early:
+            writer.add(frame)
+        self._early.clear()
+        try:
+            reason = await self._read_frames(call)
+        except grpc.aio.AioRpcError as error:
+            reason = f"{error.code().name}: {error.details()}"
+        except BROKEN as error:
+            reason = repr(error)
+        finally:
+            writer.stop()
+            call.cancel()
+        self.end(reason)
+
+    async def _read_frames(self, call: Any) -> str:
+        while True:
+            message = await call.read()
+            if message is _EOF:
+                return f"{(await call.code()).name}: {await call.details()}"
+            for frame in message.frames:
+                self._take(frame)
+                if self._is_over:
+                    return "closed"
+
+    def _take(self, frame: relay_pb2.LeaderFrame) -> None:
+        kind = frame.WhichOneof("kind")
+        if kind == "outcome":
+            self._room.give_back()
+            outcome = decode_outcome(frame.outcome.outcome)
+            self._events.on_outcome(frame.outcome.number, frame.outcome.index, outcome)
+        elif kind == "late":
+            late = frame.late
+            packets = LatePackets(late.session, tuple(late.tokens), tuple(late.packets))
+            self._events.on_late_packets(packets)
+
+
+_Frame = relay_pb2.EdgeFrame | tuple[int, bytes]
+"""Batches are (number, payload): each message around them would copy them."""
+
+
+def _cancel(call: Any) -> None:
+    """The reader sees that as well as an end that was there before, which has a better reason."""
+    call.cancel()
+
+
+def _payload_bytes(frame: _Frame) -> int:
+    return len(frame[1]) if isinstance(frame, tuple) else 0
+
+
+def _together(frames: Sequence[_Frame]) -> relay_pb2.EdgeFrames:
+    together = relay_pb2.EdgeFrames()
+    for frame in frames:
+        if isinstance(frame, tuple):
+            batch = together.frames.add().batch
+            batch.number, batch.payload = frame
+        else:
+            together.frames.append(frame)
+    return together

@@ -1,0 +1,122 @@
+"""Commands of this node's callers on their way to a leader elsewhere.
+
+What is proposed in one round of the loop shares one call.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import grpc
+import grpc.aio
+
+from qm.cluster.cluster import OutcomeUnknown, Unavailable
+from qm.model.values.effects import Outcome
+from qm.node.relay.channels import FRAME_BYTES_MAX, Unreachable
+from qm.node.relay.outcome_codec import decode_outcome
+from qm.pb import relay_pb2
+
+if TYPE_CHECKING:
+    from qm.pb.relay_pb2_grpc import RelayAsyncStub
+
+CALLS_MAX: Final = 8
+"""At the same time; what comes meanwhile shares the next one."""
+WAITING_BYTES_MAX: Final = 64 << 20
+"""Of payloads that wait for a call."""
+
+Payloads: TypeAlias = Sequence[bytes]
+Asked: TypeAlias = Sequence[tuple[Payloads, "asyncio.Future[Sequence[Outcome]]"]]
+"""Whose payloads share a call."""
+
+
+class NotTaken(Exception):
+    """The node does not lead, or is not reached: nothing happened. Ask whoever leads next."""
+
+
+class Forwarder:
+    """To one leader in one term."""
+
+    def __init__(self, stub: Callable[[], Awaitable["RelayAsyncStub"]]) -> None:
+        self._stub = stub
+        self._waiting: list[tuple[Payloads, asyncio.Future[Sequence[Outcome]]]] = []
+        self._waiting_bytes = 0
+        self._calls: dict[asyncio.Task[None], Asked] = {}
+        self._is_over = False
+
+    async def propose(self, payloads: Payloads) -> Sequence[Outcome]:
+        """Return the outcomes. Raises NotTaken, Unavailable, OutcomeUnknown."""
+        if self._is_over:
+            raise NotTaken("another node leads")
+        size = sum(map(len, payloads))
+        if self._waiting and self._waiting_bytes + size > WAITING_BYTES_MAX:
+            raise Unavailable("too many commands wait for the leader: try again later")
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[Sequence[Outcome]] = loop.create_future()
+        self._waiting.append((payloads, result))
+        self._waiting_bytes += size
+        if len(self._waiting) == 1:
+            loop.call_soon(self._begin_call)
+        return await result
+
+    def _begin_call(self) -> None:
+        if not self._waiting or len(self._calls) >= CALLS_MAX or self._is_over:
+            return
+        taken, size = 0, 0
+        for payloads, _ in self._waiting:
+            size += sum(map(len, payloads))
+            if taken and size > FRAME_BYTES_MAX // 2:
+                break
+            self._waiting_bytes -= sum(map(len, payloads))
+            taken += 1
+        asked, self._waiting = self._waiting[:taken], self._waiting[taken:]
+        task = asyncio.create_task(self._call(asked), name="forwarded commands")
+        self._calls[task] = asked
+        task.add_done_callback(self._end_call)
+        if self._waiting:
+            self._begin_call()
+
+    def _end_call(self, task: asyncio.Task[None]) -> None:
+        # A call that was cancelled may have been heard.
+        _fail(self._calls.pop(task), OutcomeUnknown, "the leader changed before it answered")
+        self._begin_call()
+
+    async def _call(self, asked: Asked) -> None:
+        request = relay_pb2.ProposeRequest()
+        for payloads, _ in asked:
+            request.payloads.extend(payloads)
+        try:
+            reply = await (await self._stub()).Propose(request)
+        except Unreachable as error:
+            _fail(asked, NotTaken, str(error))
+        except grpc.aio.AioRpcError as error:
+            kind = _ERRORS.get(error.code(), OutcomeUnknown)
+            _fail(asked, kind, f"{error.code().name}: {error.details()}")
+        else:
+            outcomes = iter(reply.outcomes)
+            for payloads, result in asked:
+                part = [decode_outcome(next(outcomes)) for _ in payloads]
+                if not result.done():
+                    result.set_result(part)
+
+    def close(self) -> None:
+        """The leader, or its term, is over."""
+        self._is_over = True
+        for task in self._calls:
+            task.cancel()
+        _fail(self._waiting, NotTaken, "another node leads")
+        self._waiting = []
+
+
+_ERRORS: Final[dict[grpc.StatusCode, type[Exception]]] = {
+    grpc.StatusCode.FAILED_PRECONDITION: NotTaken,
+    grpc.StatusCode.ABORTED: NotTaken,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Unavailable,
+    grpc.StatusCode.INVALID_ARGUMENT: ValueError,
+}
+"""What a leader says when nothing happened; with any other code it may have."""
+
+
+def _fail(asked: Asked, kind: type[Exception], text: str) -> None:
+    for _, result in asked:
+        if not result.done():
+            result.set_exception(kind(text))

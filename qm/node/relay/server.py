@@ -1,0 +1,360 @@
+"""The relay endpoint: what other nodes ask of this one (relay.proto)."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol
+
+import grpc
+import grpc.aio
+import msgspec
+
+from qm.api.gate.identity import Role, role_uri
+from qm.api.gate.operations import Health
+from qm.cluster.cluster import LatePackets, OutcomeUnknown, SessionFacts, Unavailable
+from qm.cluster.membership import ChangeRefused
+from qm.model.values.effects import Outcome
+from qm.node.relay.channels import SERVER_OPTIONS, refuse
+from qm.node.relay.edge_stream import BROKEN
+from qm.node.relay.forwarding import NotTaken
+from qm.node.relay.frame_writer import FrameWriter
+from qm.node.relay.leader_stream import LeaderStream, LeaderStreams, LineEnd
+from qm.node.relay.outcome_codec import encode_outcome
+from qm.observe.logs import LimitedLog
+from qm.observe.metrics import Metrics
+from qm.pb import relay_pb2
+from qm.pb.relay_pb2_grpc import RelayServicer, add_RelayServicer_to_server
+from qm.store.codec import UnknownCommand, check_command
+from raft.transport.tls import SAN_PROPERTY, TlsIdentity
+
+logger = logging.getLogger(__name__)
+
+CALLS_MAX: Final = 512
+"""Open at once; every one of them authenticated."""
+LATE_QUEUED_MAX: Final = 65_536
+"""Frames that wait for an edge which does not read; then its stream ends."""
+LAST_WRITE_MAX_S: Final = 5.0
+"""For an edge to take what it was told before its stream ended."""
+_EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]
+
+
+class Leader(Protocol):
+    """What only the leader does."""
+
+    @property
+    def hub(self) -> LeaderStreams:
+        """Of the leader's lines."""
+
+    async def comes_to_lead(self, term: int) -> bool:
+        """Return whether this node leads in a term, waiting while it begins to serve."""
+
+    async def propose_here(self, payloads: Sequence[bytes]) -> Sequence[Outcome]:
+        """Propose in order. Raises NotTaken, Unavailable, OutcomeUnknown, ValueError."""
+
+
+class Operator(Protocol):
+    """What one node does for operators of another (`qm.node.upkeep.operations`)."""
+
+    def health(self) -> Health:
+        """Return how this node is."""
+
+    async def drain_here(self, is_draining: bool) -> None:
+        """Drain this node, or let it serve again."""
+
+    def links_here(self, request: relay_pb2.LinksRequest) -> relay_pb2.LinksReply:
+        """Return what this node knows of links."""
+
+    def resend_here(self, queue_id: int) -> bool:
+        """Send again what waits for an order acknowledgement."""
+
+
+class Member(msgspec.Struct, frozen=True):
+    """What a node has only while it belongs to a cluster."""
+
+    leader: Leader
+    lead: Callable[[relay_pb2.LeadRequest], Awaitable[None]]
+    """`qm.node.membership.members.Members.ask_leader`."""
+    operator: Operator
+
+
+class RelayServer:
+    """One node's relay endpoint. Without a cluster it answers Inspect and Adopt alone."""
+
+    def __init__(
+        self,
+        listen: str,
+        identity: TlsIdentity,
+        metrics: Metrics,
+        inspect: Callable[[], relay_pb2.InspectReply],
+        adopt: Callable[[relay_pb2.AdoptRequest], Awaitable[None]],
+    ) -> None:
+        """`adopt` raises ChangeRefused when this node belongs to a cluster already."""
+        self.member: Member | None = None
+        """Set when this node belongs to a cluster."""
+        self._listen = listen
+        self._server: grpc.aio.Server | None = None
+        self._identity = identity
+        self.watch: Final = RelayWatch(metrics)
+        self.inspect: Final = inspect
+        self.adopt: Final = adopt
+
+    async def start(self) -> None:
+        """Listen. Raises OSError."""
+        server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
+        add_RelayServicer_to_server(_Service(self), server)
+        try:
+            server.add_secure_port(self._listen, self._identity.server_credentials())
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {self._listen}: {error}") from error
+        await server.start()
+        self._server = server
+
+    async def stop(self) -> None:
+        """End every call."""
+        if self._server is not None:
+            await self._server.stop(grace=None)
+
+
+class RelayWatch:
+    """Counts and logs what was refused, and to whom."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._refused = metrics.counter("quorate_relay_refused_total")
+        self._log = LimitedLog(logger, time.monotonic)
+
+    def refused(self, reason: str, text: str, context: Any) -> None:
+        """A call was refused, or a line ended."""
+        self._refused.labels(reason=reason).inc()
+        self._log.warning(reason, text, peer=context.peer())
+
+
+class _Service(RelayServicer):
+    """Translates calls; refuses whoever is no node."""
+
+    def __init__(self, owner: RelayServer) -> None:
+        self._owner = owner
+
+    async def _names(self, context: Any) -> tuple[str, ...]:
+        """Return the names in a caller's certificate, or refuse who is no node."""
+        names = tuple(name.decode() for name in context.auth_context().get(SAN_PROPERTY, ()))
+        if role_uri(Role.NODE) not in names:
+            text = "this endpoint is for nodes: the certificate lacks the role 'node'"
+            self._owner.watch.refused("role", text, context)
+            await refuse(context, grpc.StatusCode.PERMISSION_DENIED, text)
+        return names
+
+    async def _member(self, context: Any) -> Member:
+        """Return what the caller, a node, may ask for; or refuse."""
+        await self._names(context)
+        if self._owner.member is None:
+            await refuse(
+                context,
+                grpc.StatusCode.FAILED_PRECONDITION,
+                "this node belongs to no cluster yet: `qm cluster init` or `qm node join`",
+            )
+        return self._owner.member
+
+    async def Propose(  # noqa: N802
+        self, request: relay_pb2.ProposeRequest, context: Any
+    ) -> relay_pb2.ProposeReply:
+        leader = (await self._member(context)).leader
+        try:
+            for payload in request.payloads:
+                check_command(payload)
+        except UnknownCommand as error:
+            self._owner.watch.refused("command", str(error), context)
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        try:
+            outcomes = await leader.propose_here(request.payloads)
+        except tuple(_CODES) as error:
+            await refuse(context, _CODES[type(error)], str(error))
+        return relay_pb2.ProposeReply(outcomes=map(encode_outcome, outcomes))
+
+    async def Lead(  # noqa: N802
+        self, request: relay_pb2.LeadRequest, context: Any
+    ) -> relay_pb2.LeadReply:
+        member = await self._member(context)
+        try:
+            await member.lead(request)
+        except ChangeRefused as error:
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except tuple(_CODES) as error:
+            await refuse(context, _CODES[type(error)], str(error))
+        return relay_pb2.LeadReply()
+
+    async def Inspect(  # noqa: N802
+        self, request: relay_pb2.InspectRequest, context: Any
+    ) -> relay_pb2.InspectReply:
+        await self._names(context)
+        return self._owner.inspect()
+
+    async def Adopt(  # noqa: N802
+        self, request: relay_pb2.AdoptRequest, context: Any
+    ) -> relay_pb2.AdoptReply:
+        await self._names(context)
+        try:
+            await self._owner.adopt(request)
+        except ChangeRefused as error:
+            await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        return relay_pb2.AdoptReply()
+
+    async def Drain(  # noqa: N802
+        self, request: relay_pb2.DrainRequest, context: Any
+    ) -> relay_pb2.HealthReply:
+        operator = (await self._member(context)).operator
+        try:
+            await operator.drain_here(request.is_draining)
+        except OSError as error:
+            await refuse(context, grpc.StatusCode.UNAVAILABLE, str(error))
+        health = operator.health()
+        return relay_pb2.HealthReply(
+            disk_free_bytes=health.disk_free_bytes,
+            disk_total_bytes=health.disk_total_bytes,
+            alarms=health.alarms,
+            is_draining=health.is_draining,
+            session_count=health.session_count,
+        )
+
+    async def Links(  # noqa: N802
+        self, request: relay_pb2.LinksRequest, context: Any
+    ) -> relay_pb2.LinksReply:
+        return (await self._member(context)).operator.links_here(request)
+
+    async def Resend(  # noqa: N802
+        self, request: relay_pb2.ResendRequest, context: Any
+    ) -> relay_pb2.ResendReply:
+        operator = (await self._member(context)).operator
+        return relay_pb2.ResendReply(is_sending=operator.resend_here(request.queue_id))
+
+    async def Exchange(self, _: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
+        leader = (await self._member(context)).leader
+        names = await self._names(context)
+        frames = await context.read()
+        hello = None if frames is _EOF else frames.frames[0].hello
+        if hello is None or hello.edge not in names:
+            self._owner.watch.refused("name", f"the certificate names {names}", context)
+            await refuse(
+                context, grpc.StatusCode.PERMISSION_DENIED, f"the certificate names {names}"
+            )
+        if not await leader.comes_to_lead(hello.term):
+            await refuse(
+                context,
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"this node does not lead in term {hello.term}",
+            )
+        carrier = GrpcLeaderStream(context, leader.hub, hello.edge, hello.term, self._owner.watch)
+        reason = await carrier.run(frames)
+        await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, reason)
+
+
+_CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
+    NotTaken: grpc.StatusCode.FAILED_PRECONDITION,
+    Unavailable: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ValueError: grpc.StatusCode.INVALID_ARGUMENT,
+    OutcomeUnknown: grpc.StatusCode.UNKNOWN,
+}
+
+
+class GrpcLeaderStream:
+    """Carries one line over a gRPC stream."""
+
+    def __init__(
+        self, context: Any, hub: LeaderStreams, edge: str, term: int, watch: "RelayWatch"
+    ) -> None:
+        self._context = context
+        self._watch = watch
+        self._writer: FrameWriter[relay_pb2.LeaderFrame] = FrameWriter(
+            lambda frames: context.write(relay_pb2.LeaderFrames(frames=frames)),
+            _payload_bytes,
+            lambda error: self.on_end(repr(error)),
+        )
+        self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._write(relay_pb2.LeaderFrame(welcome=relay_pb2.Welcome(term=term)))
+        self._line = hub.open(edge, self)
+
+    async def run(self, first: relay_pb2.EdgeFrames) -> str:
+        """Carry until either side ends; return why."""
+        reader = asyncio.create_task(self._read_frames(first), name="relay line, reading")
+        try:
+            await asyncio.wait((reader, self._over), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            reader.cancel()
+            self._line.close()
+            # gRPC cannot end a call while a write is under way, cancelled or not.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._writer.at_rest(), LAST_WRITE_MAX_S)
+            self._writer.stop()
+        return self._over.result() if self._over.done() else "the stream is broken"
+
+    async def _read_frames(self, frames: Any) -> None:
+        try:
+            for frame in list(frames.frames)[1:]:
+                _take(self._line, frame)
+            while (frames := await self._context.read()) is not _EOF:
+                for frame in frames.frames:
+                    _take(self._line, frame)
+        except LineEnd as error:
+            self._watch.refused("rule", str(error), self._context)
+            self.on_end(str(error))
+        except BROKEN as error:
+            self.on_end(repr(error))
+
+    def _write(self, frame: relay_pb2.LeaderFrame) -> None:
+        if len(self._writer) >= LATE_QUEUED_MAX:
+            text = "the edge does not read: LATE_QUEUED_MAX is reached"
+            self._watch.refused("slow", text, self._context)
+            self.on_end(text)
+            return
+        self._writer.add(frame)
+
+    # LineEvents
+
+    def on_free(self) -> None:
+        """See LineEvents.on_free: this edge is too far away to be asked."""
+
+    def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
+        """See LineEvents.on_outcome."""
+        told = relay_pb2.BatchOutcome(number=number, index=index, outcome=encode_outcome(outcome))
+        self._write(relay_pb2.LeaderFrame(outcome=told))
+
+    def on_late_packets(self, packets: LatePackets) -> None:
+        """See LineEvents.on_late_packets."""
+        late = relay_pb2.Late(
+            session=packets.session, tokens=packets.tokens, packets=packets.packets
+        )
+        self._write(relay_pb2.LeaderFrame(late=late))
+
+    def on_end(self, reason: str) -> None:
+        """See LineEvents.on_end."""
+        if not self._over.done():
+            self._over.set_result(reason)
+
+
+def _payload_bytes(frame: relay_pb2.LeaderFrame) -> int:
+    return sum(map(len, frame.late.packets))
+
+
+def _take(line: LeaderStream, frame: relay_pb2.EdgeFrame) -> None:
+    """Act on what an edge says. Raises LineEnd."""
+    kind = frame.WhichOneof("kind")
+    if kind == "batch":
+        payload = frame.batch.payload
+        try:
+            check_command(payload)
+        except UnknownCommand as error:
+            raise LineEnd(str(error)) from error
+        line.batch(frame.batch.number, payload)
+    elif kind == "session_opened":
+        opened = frame.session_opened
+        line.session_opened(
+            SessionFacts(opened.number, opened.queue_manager, opened.address, opened.opened_ms)
+        )
+    elif kind == "session_closed":
+        line.session_closed(frame.session_closed.number)
+    elif kind == "late_result":
+        result = frame.late_result
+        line.late_result(result.session, result.tokens, result.is_delivered)
+    else:
+        raise LineEnd(f"an unexpected frame: {kind}")

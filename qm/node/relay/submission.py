@@ -1,0 +1,48 @@
+"""Payloads to this node's driver and what becomes of them, in the words of `Cluster.propose`."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from qm.cluster.cluster import OutcomeUnknown, Unavailable
+from qm.model.values.effects import Outcome
+from qm.node.relay.forwarding import NotTaken
+from qm.node.relay.leader_stream import Pending, Submit
+from raft import proposals
+from raft.core.core import Busy, NotLeader
+from raft.driver import Stopping
+from raft.proposals import ProposalLost
+
+Places: TypeAlias = list[tuple[Pending, int]]
+
+
+def submit_all(submit: Submit, payloads: Sequence[bytes]) -> Places:
+    """Submit in order; either all are taken or what is raised says what happened.
+
+    Raises NotTaken and Unavailable when nothing happened, OutcomeUnknown after the first.
+    """
+    places: Places = []
+    try:
+        for payload in payloads:
+            places.append(submit(payload))
+    except (NotLeader, Stopping, Busy) as error:
+        if places:
+            raise OutcomeUnknown(f"only a part was taken: {error}") from error
+        kind = Unavailable if isinstance(error, Busy) else NotTaken
+        raise kind(str(error)) from error
+    return places
+
+
+async def gather_outcomes(places: Places) -> Sequence[Outcome]:
+    """Wait for all outcomes. Raises NotTaken, OutcomeUnknown, ValueError (too large)."""
+    outcomes: list[Outcome] = []
+    try:
+        for pending, ordinal in places:
+            outcomes.append((await pending.wait())[ordinal])
+    except (NotLeader, ProposalLost) as error:
+        # What follows one that is lost is lost too, but what came before it is not.
+        if outcomes:
+            raise OutcomeUnknown("only a part was applied") from error
+        raise NotTaken(str(error)) from error
+    except (proposals.CommitUnknown, Stopping) as error:
+        raise OutcomeUnknown(str(error)) from error
+    return outcomes

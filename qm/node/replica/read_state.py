@@ -1,0 +1,64 @@
+"""The replicated state for readers: between entries, and without a way to change it."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NoReturn
+
+from qm.model.state.tables import State, Table
+
+
+class ReadState:
+    """`qm.model.state.tables.State` for reading only. It follows the store through installs."""
+
+    def __init__(self, current: Callable[[], State]) -> None:
+        """`current` gives the state that is in force, or raises Unavailable."""
+        self._current = current
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        """See State.get."""
+        return self._current().get(table, key)
+
+    def get_rows(self, table: Table, keys: Iterable[bytes]) -> list[bytes | None]:
+        """See State.get_rows."""
+        return self._current().get_rows(table, keys)
+
+    def scan(
+        self, table: Table, low: bytes, high: bytes, limit: int, *, backward: bool = False
+    ) -> list[tuple[bytes, bytes]]:
+        """See State.scan."""
+        return self._current().scan(table, low, high, limit, backward=backward)
+
+    def put(self, table: Table, key: bytes, value: bytes) -> NoReturn:
+        """Refuse."""
+        raise ReadOnly
+
+    def put_rows(self, table: Table, rows: Mapping[bytes, bytes]) -> NoReturn:
+        """Refuse."""
+        raise ReadOnly
+
+    def delete(self, table: Table, key: bytes) -> NoReturn:
+        """Refuse."""
+        raise ReadOnly
+
+    def delete_rows(self, table: Table, keys: Sequence[bytes]) -> NoReturn:
+        """Refuse."""
+        raise ReadOnly
+
+    def retain_body(self, index: int, ordinal: int) -> NoReturn:
+        """Refuse."""
+        raise ReadOnly
+
+    def retain_bodies(self, index: int, ordinals: Sequence[int]) -> NoReturn:
+        """Refuse."""
+        raise ReadOnly
+
+    def release_body(self, index: int, ordinal: int) -> NoReturn:
+        """Refuse."""
+        raise ReadOnly
+
+    def release_bodies(self, bodies: Iterable[tuple[int, int]]) -> NoReturn:
+        """Refuse."""
+        raise ReadOnly
+
+
+class ReadOnly(TypeError):
+    """The state is changed by commands alone."""

@@ -1,0 +1,446 @@
+"""The replicated store: `qm.cluster.cluster.Cluster` over one replica and its state.
+
+Who calls it is served by the leader, wherever that is: here through the driver, elsewhere through
+the relay endpoint of the leading node. See design.md for what a change of leader does.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from qm.cluster.cluster import (
+    PROPOSE_WAIT_MS,
+    ClusterListener,
+    Leadership,
+    RelayEvents,
+    RelayHub,
+    RelayStream,
+    Unavailable,
+)
+from qm.model.queries import View
+from qm.model.state.tables import State
+from qm.model.values.commands import Command, LeaderActivated, Stamp
+from qm.model.values.effects import Applied, Outcome
+from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX, VERSION_OF_ENTRY_HASH
+from qm.node.config.addresses import AddressBook
+from qm.node.relay.channels import Channels
+from qm.node.relay.disk_admission import is_send
+from qm.node.relay.edge_stream import LocalStream, RemoteStream
+from qm.node.relay.forwarding import Forwarder, NotTaken
+from qm.node.relay.leader_stream import LeaderStreams, Pending
+from qm.node.relay.submission import gather_outcomes, submit_all
+from qm.node.replica.clock import ClusterClock
+from qm.node.replica.entry_weight import Weights
+from qm.node.replica.listeners import Listeners
+from qm.node.replica.quarantine import Quarantine
+from qm.node.replica.read_state import ReadState
+from qm.node.replica.state_machine import AppliedStore
+from qm.store.bodies.body_places import BodyPlace, BodyPlaces, Packets
+from qm.store.codec import encode_command, encode_stamp
+from qm.store.effects.chain import hashed
+from qm.store.store import Store
+from raft.core.core import Busy, CoreConfig
+from raft.driver import Driver, DriverConfig, Stopping, end_process
+from raft.log.disk import DiskDirectory
+from raft.machine import LogReader
+from raft.replica import Replica, ReplicaConfig
+from raft.step import Alarm
+from raft.transport.transport import Transport, TransportEvents, node_name
+from raft.types import Configuration, NodeId, Role, SoftState
+
+logger = logging.getLogger(__name__)
+
+GROUP: Final = 1
+"""The queue manager."""
+RAFT_FOLDER: Final = "raft"
+STORE_FOLDER: Final = "store"
+BEGIN_WAIT_MS: Final = 1_000
+"""Of an edge, for a leader that was elected and does not serve yet."""
+RETRY_MS: Final = 20
+"""Between two questions to a leader that does not serve yet."""
+
+
+class ReplicatedConfig(msgspec.Struct, frozen=True):
+    """Which replica this is and what it may use."""
+
+    node: NodeId
+    cluster: bytes
+    """16 bytes."""
+    data: Path
+    """Folder that `found` prepared."""
+    cache_bytes: int = 64 << 20
+    log_retain_bytes: int = 1024 << 20
+    keeps_effects: bool = False
+    """For an archiver."""
+
+    def replica_config(self) -> ReplicaConfig:
+        """Return the settings of the replica."""
+        core = CoreConfig(self.node, GROUP)
+        return ReplicaConfig(core, self.cluster, log_retain_bytes=self.log_retain_bytes)
+
+
+class Hooks(msgspec.Struct, frozen=True):
+    """What the replicated store asks of the node around it."""
+
+    admits_messages: Callable[[], bool]
+    """Whether the disk has room for new messages; asked while this node leads."""
+    on_alarm: Callable[[Alarm], None]
+    """Consensus has something to tell an operator."""
+    die: Callable[[str], None] = end_process
+    """Ends the process; must not return to serving."""
+
+
+def found(config: ReplicatedConfig, founders: Configuration) -> None:
+    """Prepare an empty data folder for a founder, or, without founders, for a learner.
+
+    Raises IdentityRefused unless the folder is empty.
+    """
+    config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = DiskDirectory(config.data / RAFT_FOLDER)
+    Replica.create(config.replica_config(), directory, founders, _chance().randrange)
+
+
+def _chance() -> random.Random:
+    return random.Random(os.urandom(16))
+
+
+class ReplicatedStore:
+    """Implements `qm.cluster.cluster.Cluster`. Made and used in one loop."""
+
+    def __init__(
+        self,
+        config: ReplicatedConfig,
+        connect: Callable[[TransportEvents], Transport],
+        addresses: AddressBook,
+        channels: Channels,
+        clock: ClusterClock,
+        hooks: Hooks,
+    ) -> None:
+        """Open what `found` prepared. Raises IdentityRefused, StartRefused (also for data that
+        was found wrong), and what opening a log or the state raises.
+        """
+        self.config: Final = config
+        self.addresses: Final = addresses
+        self.clock: Final = clock
+        self.before_leading: Callable[[], Awaitable[None]] | None = None
+        """Awaited when this node was elected, before it stamps anything."""
+        self._hooks = hooks
+        self.quarantine: Final = Quarantine(config.data)
+        self.quarantine.check()
+        self._name = node_name(config.node)
+        self._channels = channels
+        self._loop = asyncio.get_running_loop()
+        self._listeners = Listeners()
+        self._leadership = Leadership(None, 0, False)
+        self._changed = asyncio.Event()
+        self.configuration = Configuration(())
+        directory = DiskDirectory(config.data / RAFT_FOLDER)
+        replica: Replica[Sequence[Outcome]] = Replica(
+            config.replica_config(), directory, self._make_machine, _chance().randrange
+        )
+        self.driver: Final[Driver[Outcome]] = Driver(
+            replica,
+            connect,
+            self._raft_address,
+            self,
+            DriverConfig(GROUP, entry_weight_max=POSITIONS_PER_ENTRY_MAX),
+            hooks.die,
+            self._stamp,
+            self._before_entry,
+        )
+        self.clock.begin_at(self.view.counters().clock_ms)
+        self._weights = Weights(lambda: self.machine.store.view)
+        self.hub: Final = LeaderStreams(
+            self._submit, hooks.admits_messages, lambda: not self.driver.has_entry_in_flight
+        )
+        self._forwarder: Forwarder | None = None
+        self._streams: set[RemoteStream] = set()
+        self._state = ReadState(self._current_state)
+        self._activation: asyncio.Task[None] | None = None
+        self.apply_version = self.view.counters().apply_version
+        """That of the state when this node looked last; its entries say so."""
+
+    def _make_machine(self, log: LogReader) -> AppliedStore:
+        store = Store(
+            self.config.data / STORE_FOLDER,
+            log,
+            cache_bytes=self.config.cache_bytes,
+            keeps_effects=self.config.keeps_effects,
+        )
+        self.machine = AppliedStore(store, self._on_run, self._on_installed, self.quarantine.enter)
+        return self.machine
+
+    async def start(self) -> None:
+        """Take part. Raises OSError when the address cannot be had."""
+        await self.driver.start()
+
+    async def stop(self) -> None:
+        """Finish what was taken, hand leadership over, and close."""
+        self._end_remote("this node stops")
+        await self.driver.stop()
+        await self._close()
+
+    async def abort(self) -> None:
+        """Close at once; what is durable stays."""
+        self._end_remote("this node stops")
+        await self.driver.abort()
+        await self._close()
+
+    async def _close(self) -> None:
+        self.hub.end_all("this node stops")
+        if self._activation is not None:
+            self._activation.cancel()
+        await asyncio.to_thread(self.machine.close)
+
+    # Cluster
+
+    @property
+    def node(self) -> str:
+        """See Cluster.node."""
+        return self._name
+
+    @property
+    def leadership(self) -> Leadership:
+        """See Cluster.leadership."""
+        return self._leadership
+
+    @property
+    def state(self) -> State:
+        """See Cluster.state."""
+        return self._state
+
+    def _current_state(self) -> State:
+        self._check_readable()
+        return self.machine.store.state
+
+    @property
+    def view(self) -> View:
+        """See Cluster.view."""
+        self._check_readable()
+        return self.machine.store.view
+
+    def _check_readable(self) -> None:
+        if self.machine.is_installing:
+            raise Unavailable("a snapshot from the leader is replacing this node's state")
+
+    @property
+    def relay_hub(self) -> RelayHub:
+        """See Cluster.relay_hub."""
+        return self.hub
+
+    def now_ms(self) -> int:
+        """See Cluster.now_ms."""
+        return self.clock.now_ms()
+
+    def read_body(self, place: BodyPlace) -> bytes:
+        """See Cluster.read_body."""
+        self._check_readable()
+        return self.machine.store.bodies.read(place)
+
+    def read_bodies(self, places: BodyPlaces) -> Packets:
+        """See Cluster.read_bodies."""
+        self._check_readable()
+        return self.machine.store.bodies.read_all(places)
+
+    def listen(self, listener: ClusterListener) -> Callable[[], None]:
+        """See Cluster.listen."""
+        return self._listeners.add(listener)
+
+    async def propose(self, *commands: Command) -> Sequence[Outcome]:
+        """See Cluster.propose."""
+        payloads = [encode_command(command) for command in commands]
+        deadline = self._loop.time() + PROPOSE_WAIT_MS / 1000
+        while True:
+            leadership = self._leadership
+            try:
+                if leadership.is_here:
+                    return await self.propose_here(payloads)
+                if leadership.node is not None and self._forwarder is not None:
+                    return await self._forwarder.propose(payloads)
+            except NotTaken as error:
+                logger.debug("proposing again: %s", error)
+            await self._leadership_change(leadership, deadline)
+
+    async def _leadership_change(self, known: Leadership, deadline: float) -> None:
+        """Wait for another leader, or a moment. Raises Unavailable at the deadline."""
+        left = deadline - self._loop.time()
+        if left <= 0:
+            raise Unavailable("no leader is known: is a majority of the nodes up and connected?")
+        if self._leadership is not known:
+            return
+        wait_s = min(left, RETRY_MS / 1000) if known.node else left
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def read_barrier(self) -> int:
+        """See Cluster.read_barrier."""
+        try:
+            async with asyncio.timeout(PROPOSE_WAIT_MS / 1000):
+                return await self.driver.read()
+        except (TimeoutError, Busy, Stopping) as error:
+            raise Unavailable(str(error) or "no leader confirms what is current") from error
+
+    def open_relay(self, events: RelayEvents) -> RelayStream:
+        """See Cluster.open_relay."""
+        leadership = self._leadership
+        if leadership.is_here:
+            return LocalStream(self.hub, self._name, events)
+        leader = leadership.node
+        if leader is None or leader == self._name:
+            raise Unavailable("there is no leader")
+        stream = RemoteStream(
+            self._name,
+            leadership.term,
+            lambda: self._channels.stub(leader),
+            events,
+            self._streams.discard,
+        )
+        self._streams.add(stream)
+        return stream
+
+    # The leader's side
+
+    def leads_in(self, term: int) -> bool:
+        """Return whether this node leads in a term, and has begun to serve."""
+        return self._leadership.is_here and self._leadership.term == term
+
+    async def comes_to_lead(self, term: int) -> bool:
+        """Return whether this node leads in a term, waiting while it begins to.
+
+        Followers hear of an election before the leader's first command is applied: turned away,
+        they would ask again only after a pause that their peers feel.
+        """
+        end = self._loop.time() + BEGIN_WAIT_MS / 1000
+        while self._activation is not None and self._leadership.term == term:
+            if self._leadership.is_here or self._loop.time() >= end:
+                break
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(end):
+                    await self._changed.wait()
+        return self.leads_in(term)
+
+    def _submit(self, payload: bytes) -> tuple[Pending, int]:
+        """See Driver.submit."""
+        return self.driver.submit(payload, self._weights.of(payload))
+
+    def _before_entry(self) -> None:
+        """See Driver."""
+        self.hub.gather()
+
+    async def propose_here(self, payloads: Sequence[bytes]) -> Sequence[Outcome]:
+        """Propose in order. Raises NotTaken, Unavailable, OutcomeUnknown, ValueError."""
+        if not self._leadership.is_here:
+            raise NotTaken("this node does not lead")
+        if not self._hooks.admits_messages() and any(map(is_send, payloads)):
+            raise Unavailable("the leader's disk is nearly full: receive or purge messages")
+        return await gather_outcomes(submit_all(self._submit, payloads))
+
+    # DriverEvents
+
+    def on_soft_state(self, state: SoftState) -> None:
+        """See DriverEvents.on_soft_state."""
+        before = self._leadership
+        leader = None if state.leader is None else node_name(state.leader)
+        is_same_term = state.term == before.term
+        leads = state.role is Role.LEADER
+        if not (leads and is_same_term) and self._activation is not None:
+            self._activation.cancel()
+            self._activation = None
+            self.clock.follow()
+            self.hub.end_all("another term began")
+        self._set_leadership(
+            Leadership(leader, state.term, leads and before.is_here and is_same_term)
+        )
+        if leads and self._activation is None:
+            task = self._activate(state.term)
+            self._activation = asyncio.create_task(task, name="leader activation")
+
+    def _set_leadership(self, leadership: Leadership) -> None:
+        before, self._leadership = self._leadership, leadership
+        if leadership == before:
+            return
+        if leadership.node is not None and (leadership.node, leadership.term) != (
+            before.node,
+            before.term,
+        ):
+            self._follow_leader(leadership)
+        self._changed.set()
+        self._changed = asyncio.Event()
+        self._listeners.leadership(leadership)
+
+    def _follow_leader(self, leadership: Leadership) -> None:
+        """Whatever went to an older leader is over; while there is none it may still answer."""
+        self._end_remote(f"{leadership.node} leads in term {leadership.term}")
+        leader = leadership.node
+        if leader is not None and leader != self._name:
+            self._forwarder = Forwarder(lambda: self._channels.stub(leader))
+
+    def _end_remote(self, reason: str) -> None:
+        if self._forwarder is not None:
+            self._forwarder.close()
+            self._forwarder = None
+        for stream in list(self._streams):
+            stream.end(reason)
+
+    async def _activate(self, term: int) -> None:
+        """Begin to serve as the leader of a term: LeaderActivated is its first command."""
+        if self.before_leading is not None:
+            try:
+                await self.before_leading()
+            except Exception:
+                # Time then goes on from the last stamp, which is late at worst.
+                logger.exception("cluster time was not looked after")
+        self.clock.lead()
+        self.apply_version = self.view.counters().apply_version
+        command = encode_command(LeaderActivated(term, self._name, self.config.keeps_effects))
+        try:
+            pending, _ = self.driver.submit(command)
+            await pending.wait()
+        except Exception as error:  # leadership is lost already
+            logger.warning("not activated in term %d: %r", term, error)
+            return
+        if self._leadership.term == term and self.driver.role is Role.LEADER:
+            self._set_leadership(Leadership(self._name, term, True))
+
+    def on_configuration(self, configuration: Configuration) -> None:
+        """See DriverEvents.on_configuration."""
+        self.configuration = configuration
+
+    def on_alarm(self, alarm: Alarm) -> None:
+        """See DriverEvents.on_alarm."""
+        self._hooks.on_alarm(alarm)
+
+    def _raft_address(self, node: NodeId) -> str | None:
+        address = self.addresses.get(node_name(node))
+        return None if address is None else address.raft
+
+    def _stamp(self, payloads: Sequence[bytes | memoryview]) -> bytes:
+        stamp = Stamp(self.clock.now_ms(), self._name, self.apply_version)
+        if self.apply_version >= VERSION_OF_ENTRY_HASH and self.machine.store.is_chained:
+            return hashed(stamp, payloads)
+        return encode_stamp(stamp)
+
+    # The state machine
+
+    def _on_run(self, run: Sequence[Applied]) -> None:
+        if run:
+            self.clock.observe(run[-1].now_ms)
+            self._listeners.applied(run)
+
+    def _on_installed(self) -> None:
+        """In the thread that installs."""
+        self._loop.call_soon_threadsafe(self._restored)
+
+    def _restored(self) -> None:
+        self.clock.observe(self.view.counters().clock_ms)
+        self._listeners.restored(self.machine.applied_index())

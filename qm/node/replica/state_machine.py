@@ -1,0 +1,122 @@
+"""The store as consensus drives it: outcomes for proposers, effects for whoever listens."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from qm.model.values.effects import Applied, Outcome
+from qm.node.replica.snapshot_source import Pictures
+from qm.store.audit import Mark, MarkCopy
+from qm.store.bodies.blobs import BlobRemoval, BlobSync
+from qm.store.bodies.body_places import Bodies
+from qm.store.store import Diverged, Store
+from raft.machine import SnapshotSink, SnapshotSource
+from raft.types import Entry, SnapshotMeta
+
+
+class AppliedStore:
+    """Implements `raft.machine.StateMachine` with one Outcome for each command of an entry."""
+
+    def __init__(
+        self,
+        store: Store,
+        on_applied: Callable[[Sequence[Applied]], None],
+        on_installed: Callable[[], None],
+        on_diverged: Callable[[str], None],
+    ) -> None:
+        """`on_applied` hears of every run of entries when it is in the state; `on_installed`
+        of a snapshot that replaced the state, in whatever thread installs; `on_diverged` before
+        the error of a state that is not the majority's ends this process.
+        """
+        self.store = store
+        self.is_installing = False
+        """A snapshot is replacing the state, in another thread: nobody may read it."""
+        self.applied_bytes = 0
+        """Of entries; whoever flushes resets it."""
+        self.files = threading.Lock()
+        """Held by whoever opens, closes, flushes or scans the state in a thread of its own."""
+        self.is_closed = False
+        self._pictures = Pictures()
+        self._on_applied = on_applied
+        self._on_installed = on_installed
+        self._on_diverged = on_diverged
+
+    def applied_index(self) -> int:
+        """See StateMachine.applied_index."""
+        return self.store.applied_index()
+
+    def durable_index(self) -> int:
+        """See StateMachine.durable_index."""
+        return self.store.durable_index()
+
+    def apply(self, entries: Sequence[Entry]) -> Sequence[Sequence[Outcome]]:
+        """See StateMachine.apply."""
+        try:
+            run = self.store.apply(entries)
+        except Diverged as error:
+            self._on_diverged(str(error))
+            raise
+        self.applied_bytes += sum(len(entry.data) for entry in entries)
+        self._on_applied(run)
+        return [applied.outcomes for applied in run]
+
+    def settle(self) -> None:
+        """See StateMachine.settle."""
+        self.store.settle()
+
+    def flush(self) -> None:
+        """Make the state durable; may run beside everything else."""
+        with self.files:
+            self.store.flush()
+
+    def copy_at(self, mark: Mark) -> MarkCopy:
+        """See Store.copy_at; may run beside everything else. Raises MarkGone."""
+        with self.files:
+            return self.store.copy_at(mark)
+
+    def work_on(self, bodies: Bodies, work: BlobSync | BlobRemoval) -> None:
+        """Make copies of bodies durable, or remove empty files; may run beside everything else."""
+        with self.files:
+            if self.store.bodies is bodies:
+                work.run()
+
+    def close(self) -> None:
+        """Close the state, once nobody flushes it."""
+        self._pictures.drop()
+        with self.files:
+            self.is_closed = True
+            self.store.close()
+
+    def install(self, sink: SnapshotSink) -> None:
+        """Let a received snapshot replace the state."""
+        self.is_installing = True
+        try:
+            # Of a state that is gone, and of a log that no longer continues it.
+            self._pictures.drop()
+            with self.files:
+                sink.finish()
+        finally:
+            self.is_installing = False
+        self._on_installed()
+
+    def snapshot(self, meta_index: int) -> tuple[int, SnapshotSource] | None:
+        """See StateMachine.snapshot: pinned at once, and listed in a thread."""
+        return self._pictures.ask(self.store)
+
+    def receive_snapshot(self, meta: SnapshotMeta) -> SnapshotSink:
+        """See StateMachine.receive_snapshot."""
+        return _Sink(self, self.store.receive_snapshot(meta))
+
+
+class _Sink:
+    """Says while its snapshot is being installed."""
+
+    def __init__(self, owner: AppliedStore, sink: SnapshotSink) -> None:
+        self._owner = owner
+        self._sink = sink
+        self.offset = sink.offset
+        self.write = sink.write
+        self.abandon = sink.abandon
+
+    def finish(self) -> None:
+        """See SnapshotSink.finish."""
+        self._owner.install(self._sink)

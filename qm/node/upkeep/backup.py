@@ -1,0 +1,128 @@
+"""A copy of this node's state for whoever may have one, while the node goes on.
+
+One at a time: a copy pins blob files and the log behind it. A reader that stalls loses it, so that
+nobody's hung terminal fills the disk of a node.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+from qm.api.gate.operations import BackupPart, NotOffered
+from qm.node.membership.status import VERSION
+from qm.node.replica.replicated_store import ReplicatedStore
+from qm.observe.metrics import Metrics
+from qm.store.backup import BackupHead
+from qm.store.digest import digest_bytes
+from raft.machine import SnapshotSource
+
+logger = logging.getLogger(__name__)
+
+PART_BYTES: Final = 1 << 20
+STALL_MAX_S: Final = 60.0
+"""Between two parts that a reader takes."""
+
+
+class Backups:
+    """Made and used in the node's loop."""
+
+    def __init__(
+        self, replicated: ReplicatedStore, metrics: Metrics, stall_max_s: float = STALL_MAX_S
+    ) -> None:
+        self._replicated = replicated
+        self._ended = metrics.counter("quorate_backups_total")
+        self._stall_max_s = stall_max_s
+        self._is_running = False
+
+    async def parts(self) -> AsyncGenerator[BackupPart, None]:
+        """Yield the state as it is now, in order. Raises NotOffered."""
+        machine = self._replicated.machine
+        if machine.is_installing:
+            raise NotOffered("a snapshot is replacing this node's state: ask another node")
+        if self._is_running:
+            raise NotOffered("this node makes a backup already: wait, or ask another node")
+        self._is_running = True
+        result = "broken_off"
+        try:
+            # What is flushed in a thread need not be flushed by the copy, in the loop.
+            await asyncio.to_thread(machine.flush)
+            async with aclosing(self._read()) as parts:
+                async for part in parts:
+                    yield part
+            result = "done"
+        finally:
+            self._is_running = False
+            self._ended.labels(result=result).inc()
+
+    async def _read(self) -> AsyncGenerator[BackupPart, None]:
+        head = self._head()
+        pinned = self._replicated.machine.store.pin()
+        making = asyncio.ensure_future(asyncio.to_thread(pinned.source))
+        try:
+            source = await asyncio.shield(making)
+        except BaseException:
+            await asyncio.wait([making])  # it reads what `close` removes
+            await asyncio.to_thread(pinned.close)
+            raise
+        reading = _Reading(source, self._stall_max_s)
+        try:
+            total, offset = reading.source.size_bytes(), 0
+            while part := await reading.read(offset):
+                offset += len(part)
+                yield BackupPart(part, total, head)
+        finally:
+            await reading.close()
+
+    def _head(self) -> BackupHead:
+        replicated = self._replicated
+        applied = replicated.machine.store.applied
+        counters = replicated.view.counters()
+        return BackupHead(
+            cluster=replicated.config.cluster.hex(),
+            index=applied.index,
+            term=applied.term,
+            digest=digest_bytes(applied.digest).hex(),
+            state_version=counters.apply_version,
+            created_ms=counters.clock_ms,
+            source=replicated.node,
+            build=VERSION,
+        )
+
+
+class _Reading:
+    """A source that is let go when nobody reads it for too long."""
+
+    def __init__(self, source: SnapshotSource, stall_max_s: float) -> None:
+        self.source = source
+        self._stall_max_s = stall_max_s
+        self._is_closed = False
+        self._arm()
+
+    def _arm(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._stall_max_s, self._stalled)
+
+    def _stalled(self) -> None:
+        logger.warning("a backup was not read for %d s: it is broken off", self._stall_max_s)
+        self._is_closed = True
+        self.source.close()
+
+    async def read(self, offset: int) -> bytes:
+        """Return the next bytes, b"" at the end. Raises NotOffered after a stall."""
+        if self._is_closed:
+            raise NotOffered(
+                f"nobody read this backup for {self._stall_max_s:.0f} s: make it again, to a"
+                " faster disk"
+            )
+        self._timer.cancel()
+        part = await asyncio.to_thread(self.source.read, offset, PART_BYTES)
+        self._arm()
+        return part
+
+    async def close(self) -> None:
+        """Let go of it."""
+        self._timer.cancel()
+        if not self._is_closed:
+            self._is_closed = True
+            await asyncio.to_thread(self.source.close)

@@ -1,0 +1,162 @@
+"""Gauges that are read from consensus and the state when somebody asks for metrics.
+
+Series per queue are capped: the oldest QUEUES_MAX application queues have their own, all others
+are summed under "other", so that ten thousand queues cost no more than a hundred.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from qm.cluster.cluster import Leadership, Unavailable
+from qm.model.queries import QueueInfo, View, list_queues, queue_statistics
+from qm.model.values.elements import QueueKind
+from qm.node.replica.replicated_store import RAFT_FOLDER, ReplicatedStore
+from qm.node.upkeep.totals import ConsensusTotals
+from qm.observe.metrics import Metrics
+from raft.founding import LOG_DIRECTORY
+from raft.types import Role
+
+QUEUES_MAX: Final = 100
+OTHER: Final = "other"
+QUEUES_READ_MAX: Final = 10_000
+"""Then "other" is what these come to."""
+_PAGE: Final = 100
+_APPLICATION: Final = QueueKind.APPLICATION
+_DEADLETTER: Final = {
+    QueueKind.DEADLETTER: "deadletter",
+    QueueKind.TRANSACTIONAL_DEADLETTER: "transactional deadletter",
+}
+
+
+class _Totals(msgspec.Struct):
+    """What one series says."""
+
+    messages: int = 0
+    size_bytes: int = 0
+    journal_messages: int = 0
+    journal_bytes: int = 0
+
+
+class Gauges:
+    """Sets them; a ClusterListener, since changes of leader are counted as they come."""
+
+    def __init__(self, replicated: ReplicatedStore, metrics: Metrics) -> None:
+        self._replicated = replicated
+        self._metrics = metrics
+        self._totals = ConsensusTotals(metrics)
+        self._term = 0
+
+    def on_applied(self, applied: object) -> None:
+        """See ClusterListener."""
+
+    def on_restored(self, index: int) -> None:
+        """See ClusterListener."""
+
+    def on_leadership(self, leadership: Leadership) -> None:
+        """Count a leader when it is first heard of."""
+        if leadership.node is not None and leadership.term > self._term:
+            self._term = leadership.term
+            self._metrics.counter("quorate_elections_total").inc()
+
+    async def refresh(self) -> None:
+        """Set all of them. Yields to the loop between pages of queues."""
+        self._consensus()
+        try:
+            queues = await self._all_queues()
+            view = self._replicated.view
+            self._queues(view, queues)
+            self._metrics.gauge("quorate_client_sessions").set(view.counters().client_count)
+        except Unavailable:
+            return  # a snapshot is being installed: the next scrape sees it
+
+    def _consensus(self) -> None:
+        gauge = self._metrics.gauge
+        status = self._replicated.driver.status()
+        gauge("quorate_is_leader").set(self._replicated.leadership.is_here)
+        gauge("quorate_term").set(status.term)
+        gauge("quorate_commit_index").set(status.commit)
+        gauge("quorate_applied_index").set(status.applied)
+        self._totals.refresh(self._replicated.driver)
+        log = self._replicated.config.data / RAFT_FOLDER / LOG_DIRECTORY
+        gauge("quorate_log_bytes").set(sum(file.stat().st_size for file in log.iterdir()))
+        members = gauge("quorate_members")
+        members.labels(state="voter").set(len(status.configuration.voters))
+        members.labels(state="learner").set(len(status.configuration.learners))
+        if status.role is Role.LEADER:
+            alive = sum(follower.is_alive for follower in status.followers) + 1
+            members.labels(state="alive").set(alive)
+
+    async def _all_queues(self) -> Sequence[QueueInfo]:
+        queues: list[QueueInfo] = []
+        after: int | None = 0
+        while after is not None and len(queues) < QUEUES_READ_MAX:
+            page = list_queues(self._replicated.view, after=after, limit=_PAGE)
+            queues += page.items
+            after = page.next
+            await asyncio.sleep(0)
+        return queues
+
+    def _queues(self, view: View, queues: Sequence[QueueInfo]) -> None:
+        for name in _BY_QUEUE:
+            self._metrics.gauge(name).clear()
+        named = {
+            queue.queue_id: queue.pathname
+            for queue in [q for q in queues if q.kind is _APPLICATION][:QUEUES_MAX]
+        }
+        series: dict[str, _Totals] = {}
+        for queue in queues:
+            if queue.kind in _DEADLETTER:
+                gauge = self._metrics.gauge("quorate_deadletter_messages")
+                gauge.labels(queue=_DEADLETTER[queue.kind]).set(queue.message_count)
+            is_journal = queue.kind is QueueKind.JOURNAL
+            owner = queue.parent_queue if is_journal else queue.queue_id
+            totals = series.setdefault(named.get(owner, OTHER), _Totals())
+            if is_journal:
+                totals.journal_messages += queue.message_count
+                totals.journal_bytes += queue.total_bytes
+            else:
+                totals.messages += queue.message_count
+                totals.size_bytes += queue.total_bytes
+        for name, totals in series.items():
+            self._set_totals(name, totals)
+        now_s = self._replicated.now_ms() // 1000
+        for queue_id, name in named.items():
+            self._set_details(view, queue_id, name, now_s)
+
+    def _set_totals(self, name: str, totals: _Totals) -> None:
+        gauge = self._metrics.gauge
+        gauge("quorate_queue_messages").labels(queue=name).set(totals.messages)
+        gauge("quorate_queue_bytes").labels(queue=name).set(totals.size_bytes)
+        gauge("windows_msmq_messages_in_queue").labels(name=name).set(totals.messages)
+        gauge("windows_msmq_bytes_in_queue").labels(name=name).set(totals.size_bytes)
+        journal_messages = gauge("windows_msmq_messages_in_journal_queue")
+        journal_messages.labels(name=name).set(totals.journal_messages)
+        journal_bytes = gauge("windows_msmq_bytes_in_journal_queue")
+        journal_bytes.labels(name=name).set(totals.journal_bytes)
+
+    def _set_details(self, view: View, queue_id: int, name: str, now_s: int) -> None:
+        statistics = queue_statistics(view, queue_id)
+        if statistics is None:
+            return
+        oldest = statistics.oldest_arrival_time
+        age = 0 if oldest is None else max(now_s - oldest, 0)
+        self._metrics.gauge("quorate_queue_oldest_seconds").labels(queue=name).set(age)
+        if statistics.quota_bytes:
+            ratio = statistics.quota_used_bytes / statistics.quota_bytes
+            self._metrics.gauge("quorate_queue_quota_ratio").labels(queue=name).set(ratio)
+
+
+_BY_QUEUE: Final = (
+    "quorate_queue_messages",
+    "quorate_queue_bytes",
+    "quorate_queue_oldest_seconds",
+    "quorate_queue_quota_ratio",
+    "quorate_deadletter_messages",
+    "windows_msmq_messages_in_queue",
+    "windows_msmq_bytes_in_queue",
+    "windows_msmq_messages_in_journal_queue",
+    "windows_msmq_bytes_in_journal_queue",
+)

@@ -1,0 +1,93 @@
+"""This node's MSMQ side, from its configuration: the edge in front, the leader's sending behind."""
+
+import asyncio
+import socket
+from typing import Final
+
+from qm.cluster.cluster import Cluster
+from qm.edge import Edge, EdgeSettings
+from qm.edge.outgoing import OutgoingManager, OutgoingSettings
+from qm.names.guid import guid_from_text
+from qm.node.config.schema import NodeConfig
+from qm.observe.metrics import Metrics
+from qm.session import SessionConfig
+
+DRAIN_MAX_S: Final = 10.0
+"""For what was read from peers to be committed and acknowledged."""
+
+
+class MsmqEndpoint:
+    """Edge and outgoing queues, started and stopped together."""
+
+    def __init__(self, config: NodeConfig, cluster: Cluster, metrics: Metrics) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._metrics = metrics
+        self._session = SessionConfig(window_size=config.msmq.window_size)
+        self.edge: Edge | None = None
+        self.outgoing: OutgoingManager | None = None
+
+    async def start(self) -> None:
+        """Take the addresses; serve when there is a leader. Raises OSError."""
+        msmq = self._config.msmq
+        settings = EdgeSettings(
+            addresses=await self._addresses(),
+            port=msmq.port,
+            ping_port=msmq.ping_port,
+            answer_pings=msmq.answer_pings,
+            sessions_max=msmq.sessions_max,
+            sessions_per_address_max=msmq.sessions_per_address_max,
+            sessions_per_queue_manager_max=msmq.sessions_per_queue_manager_max,
+            session=self._session,
+        )
+        edge = Edge(self._cluster, settings, self._metrics)
+        await edge.start()
+        self.edge = edge
+        self.outgoing = OutgoingManager(
+            self._cluster, self._outgoing_settings(), self._metrics, relay=edge.relay
+        )
+        self.outgoing.start()
+
+    def _outgoing_settings(self) -> OutgoingSettings:
+        peers = {guid_from_text(text): host for text, host in self._config.peers.items()}
+        return OutgoingSettings(
+            source_address=self._config.msmq.source_address,
+            port=self._config.msmq.port,
+            peers={guid: host for guid, host in peers.items() if guid is not None},
+            session=self._session,
+        )
+
+    async def _addresses(self) -> tuple[str, ...]:
+        """Return the addresses to listen on, names resolved. Raises OSError."""
+        config = self._config
+        hosts = config.msmq.listen or (config.bind or config.host,)
+        loop = asyncio.get_running_loop()
+        found: dict[str, None] = {}
+        for host in hosts:
+            infos = await loop.getaddrinfo(host, config.msmq.port, type=socket.SOCK_STREAM)
+            found |= {str(info[4][0]): None for info in infos}
+        return tuple(found)
+
+    def not_ready_reason(self, no_leader_max_s: float | None = None) -> str | None:
+        """Return why peers are not served; see `Edge.not_ready_reason`."""
+        if self.edge is None:
+            return "the MSMQ endpoint is starting"
+        return self.edge.not_ready_reason(no_leader_max_s)
+
+    def session_count(self) -> int:
+        """Return how many peers are connected here."""
+        return 0 if self.edge is None else self.edge.connection_count
+
+    async def drain(self) -> None:
+        """Take nothing more from peers; acknowledge what was taken."""
+        if self.edge is not None:
+            await self.edge.drain(DRAIN_MAX_S)
+
+    async def stop(self) -> None:
+        """Close every session."""
+        if self.outgoing is not None:
+            self.outgoing.stop()
+            self.outgoing = None
+        if self.edge is not None:
+            await self.edge.stop()
+            self.edge = None

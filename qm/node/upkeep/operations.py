@@ -1,0 +1,188 @@
+"""Implements `qm.api.gate.operations.Operations`: what the control plane asks of the process around
+it.
+
+What another node must do or knows is asked of it over its relay endpoint.
+"""
+
+import shutil
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from qm.api.gate.operations import BackupPart, Diagnostics, Health, Link
+from qm.cluster.cluster import Unavailable
+from qm.edge.outgoing import LinkReport
+from qm.model.values.elements import OutgoingQueueState
+from qm.node.membership.status import VERSION
+from qm.node.relay.channels import Channels, Unreachable
+from qm.node.replica.replicated_store import ReplicatedStore
+from qm.node.upkeep.backup import Backups
+from qm.node.upkeep.diagnosis import Diagnosis
+from qm.node.upkeep.drain import Drain
+from qm.node.upkeep.housekeeping import DiskWatch
+from qm.node.upkeep.log_levels import LogLevels
+from qm.node.upkeep.msmq_endpoint import MsmqEndpoint
+from qm.pb import relay_pb2
+
+ASK_TIMEOUT_S: Final = 5.0
+DRAIN_TIMEOUT_S: Final = 30.0
+LINKS_MAX: Final = 1_000
+"""In one question."""
+
+
+class NodeOperations:
+    """See the module."""
+
+    def __init__(
+        self,
+        replicated: ReplicatedStore,
+        channels: Channels,
+        disk: DiskWatch,
+        drain: Drain,
+        msmq: MsmqEndpoint,
+        backups: Backups,
+        diagnosis: Diagnosis,
+        data: Path,
+    ) -> None:
+        self._msmq = msmq
+        self._backups = backups
+        self._diagnosis = diagnosis
+        self.log_levels: Final = LogLevels()
+        self._replicated = replicated
+        self._channels = channels
+        self._disk = disk
+        self._drain = drain
+        self._data = data
+
+    # Operations
+
+    @property
+    def version(self) -> str:
+        """See Operations.version."""
+        return VERSION
+
+    def health(self) -> Health:
+        """See Operations.health."""
+        usage = shutil.disk_usage(self._data)
+        alarms = () if self._disk.admits_messages else (f"disk_{self._disk.level.name.lower()}",)
+        return Health(
+            usage.free, usage.total, alarms, self._drain.is_draining, self._msmq.session_count()
+        )
+
+    async def drain(self, node: str, *, is_draining: bool) -> Health:
+        """See Operations.drain."""
+        if node == self._replicated.node:
+            await self.drain_here(is_draining)
+            return self.health()
+        request = relay_pb2.DrainRequest(is_draining=is_draining)
+        reply = await self._ask(node, "Drain", request, DRAIN_TIMEOUT_S)
+        return Health(
+            reply.disk_free_bytes,
+            reply.disk_total_bytes,
+            tuple(reply.alarms),
+            reply.is_draining,
+            reply.session_count,
+        )
+
+    async def links(self, queue_ids: Sequence[int]) -> Mapping[int, Link]:
+        """See Operations.links."""
+        request = relay_pb2.LinksRequest(queue_ids=queue_ids[:LINKS_MAX])
+        leadership = self._replicated.leadership
+        if leadership.is_here or leadership.node is None:
+            reply = self.links_here(request)
+        else:
+            reply = await self._ask(leadership.node, "Links", request, ASK_TIMEOUT_S)
+        return {
+            link.queue_id: Link(
+                OutgoingQueueState(link.state),
+                tuple(link.next_hops),
+                tuple(link.connection_history),
+                link.resend_count,
+                link.next_resend_ms,
+                link.last_error,
+            )
+            for link in reply.links
+        }
+
+    async def resend(self, queue_id: int) -> None:
+        """See Operations.resend."""
+        leadership = self._replicated.leadership
+        if leadership.is_here:
+            self.resend_here(queue_id)
+        elif leadership.node is None:
+            raise Unavailable("there is no leader")
+        else:
+            request = relay_pb2.ResendRequest(queue_id=queue_id)
+            await self._ask(leadership.node, "Resend", request, ASK_TIMEOUT_S)
+
+    async def _ask(self, node: str, method: str, request: Any, timeout_s: float) -> Any:
+        """Call another node. Raises KeyError for a stranger, Unavailable."""
+        if self._replicated.addresses.get(node) is None:
+            raise KeyError(node)
+        try:
+            stub = await self._channels.stub(node)
+            return await getattr(stub, method)(request, timeout=timeout_s)
+        except (Unreachable, grpc.aio.AioRpcError) as error:
+            raise Unavailable(f"{node} does not answer: {error}") from error
+
+    def set_log_level(self, level: str, logger: str, expires_after_s: int) -> str:
+        """See Operations.set_log_level."""
+        return self.log_levels.set(level, logger, expires_after_s)
+
+    async def diagnostics(self) -> Diagnostics:
+        """See Operations.diagnostics."""
+        return await self._diagnosis.make()
+
+    def backup(self) -> AsyncGenerator[BackupPart, None]:
+        """See Operations.backup."""
+        return self._backups.parts()
+
+    # Asked by other nodes
+
+    async def drain_here(self, is_draining: bool) -> None:
+        """Drain this node, or let it serve again."""
+        if is_draining:
+            await self._drain.begin()
+        else:
+            await self._drain.end()
+
+    def links_here(self, request: relay_pb2.LinksRequest) -> relay_pb2.LinksReply:
+        """Return what this node knows of links; nothing unless it leads."""
+        reply = relay_pb2.LinksReply()
+        for queue_id in request.queue_ids:
+            outgoing = self._msmq.outgoing
+            report = None if outgoing is None else outgoing.report(queue_id)
+            if report is not None:
+                reply.links.append(_link(queue_id, report))
+        return reply
+
+    def resend_here(self, queue_id: int) -> bool:
+        """Send again what waits for an order acknowledgement; return whether there is a link."""
+        outgoing = self._msmq.outgoing
+        return outgoing is not None and outgoing.resend(queue_id)
+
+
+def _link(queue_id: int, report: LinkReport) -> relay_pb2.Link:
+    history = (
+        f"{datetime.fromtimestamp(entry.connection_history_time, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        f" {entry.status.value} {entry.address_list}"
+        + (f" error {entry.error:#010x}" if entry.error else "")
+        for entry in report.connection_history
+    )
+    newest = report.connection_history[-1] if report.connection_history else None
+    last_error = ""
+    if newest is not None and newest.error:
+        last_error = f"{newest.status.value} {newest.address_list}".rstrip()
+    return relay_pb2.Link(
+        queue_id=queue_id,
+        state=OutgoingQueueState[report.state.name],
+        next_hops=report.next_hops,
+        connection_history=history,
+        resend_count=report.eod_resend_count,
+        next_resend_ms=report.eod_resend_time * 1000,
+        last_error=last_error,
+    )

@@ -1,0 +1,387 @@
+"""Blob files: bodies whose entries the log has dropped, one row per entry.
+
+Files are append-only. The row of an entry says where its packets begin and how long each is, so
+that moving an entry costs one write and one row, and a body that dies costs neither. A file without
+live bytes is removed once a flushed state does not name it, a sparse one is emptied first.
+"""
+
+import sys
+from array import array
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from struct import Struct
+from typing import Final
+
+from qm.model.state.tables import Table
+from qm.model.values.columns import IntArray
+from qm.store.liveness import ENTRY_KEY
+from qm.store.rocks import RocksState
+from raft.log.files import Buffer, Directory, File
+
+BLOB_FILE_BYTES: Final = 64 * 1024 * 1024
+"""A file is closed for writing beyond this size."""
+SPARSE_SHARE: Final = 0.25
+"""A file with a smaller share of live bytes is emptied into the current one."""
+SPARSE_BYTES_PER_STEP: Final = 4 * 1024 * 1024
+FILES_OPEN_MAX: Final = 256
+ORDINALS_IN_HAND_MAX: Final = 1 << 20
+"""Of the entries whose row is kept decoded, four bytes each."""
+
+PLACE: Final = Struct("<IQ")
+"""file u32, offset u64 of the first packet; then per ordinal, and once more for the end, how many
+bytes of packets lie before it, u32. A body that was dead when its entry moved has no bytes."""
+FILE_KEY: Final = Struct(">I")
+FILE_ROW: Final = Struct("<QQQQ")
+"""live bytes u64, written bytes u64, lowest and highest index of its entries u64."""
+FILE_NAME: Final = "blob-{:08d}"
+_PREFIX: Final = "blob-"
+_FILES_MAX: Final = 1 << 20
+_SCAN_ROWS: Final = 256
+_LAST_KEY: Final = b"\xff" * 9
+
+
+class MovedEntry:
+    """Where the packets of an entry lie."""
+
+    __slots__ = ("file", "offset", "starts")
+
+    def __init__(self, file: int, offset: int, starts: IntArray) -> None:
+        self.file = file
+        self.offset = offset
+        """Of the first packet in the file."""
+        self.starts = starts
+        """Bytes before each ordinal's packet, and before the end."""
+
+    def span(self, ordinal: int) -> tuple[int, int]:
+        """Return (offset in the file, length), (0, 0) for an ordinal that has no packet here."""
+        starts = self.starts
+        if ordinal + 1 >= len(starts):
+            return 0, 0
+        return self.offset + starts[ordinal], starts[ordinal + 1] - starts[ordinal]
+
+    def bytes_of(self, ordinals: Iterable[int]) -> int:
+        """Return how long these packets are together."""
+        starts = self.starts
+        return sum([starts[ordinal + 1] - starts[ordinal] for ordinal in ordinals])
+
+
+def moved_entry(file: int, offset: int, lengths: Iterable[int]) -> MovedEntry:
+    """Return where packets lie that were written one behind the other.
+
+    `lengths`: by ordinal, 0 for one that was left out.
+    """
+    return MovedEntry(file, offset, array("I", accumulate(lengths, initial=0)))
+
+
+def pack_entry(entry: MovedEntry) -> bytes:
+    """Return the BLOB row."""
+    return PLACE.pack(entry.file, entry.offset) + _little_endian(entry.starts).tobytes()
+
+
+def unpack_entry(row: bytes) -> MovedEntry:
+    """Return what a BLOB row says."""
+    file, offset = PLACE.unpack_from(row)
+    starts = array("I")
+    starts.frombytes(row[PLACE.size :])
+    return MovedEntry(file, offset, _little_endian(starts))
+
+
+def _little_endian(column: IntArray) -> IntArray:
+    if sys.byteorder == "big":
+        column = array(column.typecode, column)
+        column.byteswap()
+    return column
+
+
+class FileUse:
+    """How much of a file is alive, and which entries may lie there."""
+
+    __slots__ = ("first", "last", "live", "written")
+
+    def __init__(self, live: int = 0, written: int = 0, first: int = 0, last: int = 0) -> None:
+        self.live = live
+        self.written = written
+        self.first = first
+        self.last = last
+
+    def add(self, index: int, size: int) -> None:
+        """The packets of an entry were appended."""
+        self.live += size
+        self.first = min(self.first, index) if self.written else index
+        self.last = max(self.last, index)
+        self.written += size
+
+    def pack(self) -> bytes:
+        """Return the BLOB_FILE row."""
+        return FILE_ROW.pack(self.live, self.written, self.first, self.last)
+
+
+class BlobSync:
+    """Files to be synced."""
+
+    def __init__(self, files: list[tuple[int, File, int]], directory: Directory) -> None:
+        self.files: Final = files
+        """(number, file, bytes written when the sync began)."""
+        self._directory = directory
+
+    def run(self) -> None:
+        """Make them durable."""
+        for _, file, _ in self.files:
+            file.fdatasync()
+        if self.files:
+            self._directory.sync()
+
+
+class BlobRemoval:
+    """Files that no state names any more, however a crash ends."""
+
+    def __init__(self, files: list[str], directory: Directory) -> None:
+        self.files: Final = files
+        self._directory = directory
+
+    def run(self) -> None:
+        """Remove them: of a large file that takes a disk tens of milliseconds."""
+        for name in self.files:
+            self._directory.unlink(name)
+
+
+class Blobs:
+    """The files, and how much of each is alive."""
+
+    def __init__(self, state: RocksState, directory: Directory) -> None:
+        self._state = state
+        self._directory = directory
+        self._files: dict[int, File] = {}
+        self._entries: dict[int, MovedEntry | None] = {}
+        self._ordinals_in_hand = 0
+        self._placed: dict[int, MovedEntry] = {}
+        """Entries whose bytes are written and not yet synced: no row says so."""
+        self._vacated: dict[int, int] = {}
+        """Bytes by file that were copied elsewhere, and are alive there until that is durable."""
+        self._synced: dict[int, int] = {}
+        """Bytes by file that the last sync covered."""
+        self._recorded = self._durable = 0
+        self._emptied: deque[tuple[int, int]] = deque()
+        """(number of the record that names the file no longer, file)."""
+        self._usage: dict[int, FileUse] = {}
+        for key, row in state.scan(Table.BLOB_FILE, b"", _LAST_KEY, _FILES_MAX):
+            self._usage[FILE_KEY.unpack(key)[0]] = FileUse(*FILE_ROW.unpack(row))
+        self._current = max(self._usage, default=0)
+        self._remove_strangers()
+        last = state.scan(Table.BLOB, b"", _LAST_KEY, 1, backward=True)
+        self._moved_upto = ENTRY_KEY.unpack(last[0][0])[0] if last else 0
+        state.liveness.on_dead = self._died
+
+    @property
+    def moved_upto(self) -> int:
+        """Highest index of an entry that was moved."""
+        return self._moved_upto
+
+    def read(self, index: int, ordinal: int) -> bytes | None:
+        """Return a packet, or None when no file holds it."""
+        entry = self.entry(index)
+        offset, length = entry.span(ordinal) if entry is not None else (0, 0)
+        if entry is None or not length:
+            return None
+        return self._file(entry.file).pread(length, offset)
+
+    def entry(self, index: int) -> MovedEntry | None:
+        """Return where the packets of an entry lie, None: in no file."""
+        entry = self._entries.get(index) or self._placed.get(index)
+        if entry is None and index <= self._moved_upto:
+            row = self._state.get(Table.BLOB, ENTRY_KEY.pack(index))
+            if row is not None:
+                entry = self._entries[index] = unpack_entry(row)
+                self._ordinals_in_hand += len(entry.starts)
+        return entry
+
+    def append(self, index: int, packets: Sequence[Buffer], lengths: Sequence[int]) -> None:
+        """Write the packets of an entry.
+
+        `packets` together have the bytes of all packets; `lengths` by ordinal, 0 for one that is
+        left out.
+        """
+        use = self._usage.get(self._current)
+        if use is None or use.written >= BLOB_FILE_BYTES:
+            self._current += 1
+            use = self._usage[self._current] = FileUse()
+            self._files[self._current] = self._directory.open(
+                FILE_NAME.format(self._current), create=True
+            )
+        file = self._file(self._current)
+        file.pwritev(packets, use.written)
+        file.write_out()
+        entry = self._placed[index] = moved_entry(self._current, use.written, lengths)
+        self._entries.pop(index, None)
+        self._moved_upto = max(self._moved_upto, index)
+        use.add(index, entry.starts[-1])
+
+    def _died(self, dead: Mapping[int, Sequence[int]]) -> None:
+        """Nothing refers to these bodies any more."""
+        freed: dict[int, int] = {}
+        for index, ordinals in dead.items():
+            entry = self.entry(index)
+            if entry is None:
+                continue
+            freed[entry.file] = freed.get(entry.file, 0) + entry.bytes_of(ordinals)
+            if not self._state.liveness.is_any_live(index):
+                self._state.delete(Table.BLOB, ENTRY_KEY.pack(index))
+                self._entries.pop(index, None)
+                self._placed.pop(index, None)
+        for file, length in freed.items():
+            self._free(file, length)
+        if self._ordinals_in_hand > ORDINALS_IN_HAND_MAX:
+            self._entries.clear()
+            self._ordinals_in_hand = 0
+
+    def _free(self, file: int, length: int) -> None:
+        self._usage[file].live -= length
+        self._put_use(file)
+
+    def begin_file(self) -> None:
+        """Append no more to the current file, so that it can be emptied too."""
+        if self._current in self._usage:
+            self._current += 1
+
+    def empty_sparse(self, share: float = SPARSE_SHARE) -> int:
+        """Copy bodies out of files with a smaller share of live bytes, a bounded number of bytes;
+        return of how many entries. `end_sync` or `settle` comes before the next step.
+
+        Raises what reading and writing files does.
+        """
+        moved = copied = 0
+        for file, use in list(self._usage.items()):
+            if file == self._current or not 0 < use.live < use.written * share:
+                continue
+            low, high = ENTRY_KEY.pack(use.first), ENTRY_KEY.pack(use.last + 1)
+            while copied < SPARSE_BYTES_PER_STEP:
+                rows = self._state.scan(Table.BLOB, low, high, _SCAN_ROWS)
+                for key, row in rows:
+                    if copied < SPARSE_BYTES_PER_STEP and PLACE.unpack_from(row)[0] == file:
+                        copied += self._move(ENTRY_KEY.unpack(key)[0], unpack_entry(row))
+                        moved += 1
+                if len(rows) < _SCAN_ROWS:
+                    break
+                low = rows[-1][0] + b"\0"
+        return moved
+
+    def _move(self, index: int, entry: MovedEntry) -> int:
+        """Copy what is alive of a moved entry into the current file; return its bytes."""
+        packets: list[Buffer] = []
+        lengths = [0] * (len(entry.starts) - 1)
+        for ordinal in self._state.liveness.live_ordinals(index):
+            offset, lengths[ordinal] = entry.span(ordinal)
+            packets.append(self._file(entry.file).pread(lengths[ordinal], offset))
+        self._vacated[entry.file] = self._vacated.get(entry.file, 0) + sum(lengths)
+        self.append(index, packets, lengths)
+        return sum(lengths)
+
+    # Durability --------------------------------------------------------------------------
+
+    def begin_sync(self) -> "BlobSync":
+        """Return what makes the copies so far durable; `run` it in any thread, then `end_sync`."""
+        numbers = sorted({entry.file for entry in self._placed.values()})
+        files = [(number, self._file(number), self._usage[number].written) for number in numbers]
+        return BlobSync(files, self._directory)
+
+    def end_sync(self, sync: "BlobSync") -> None:
+        """The sync ran: the state may name the new places, and not what became empty."""
+        self._synced |= {number: size for number, _, size in sync.files}
+        self.record()
+
+    @property
+    def recorded(self) -> int:
+        """How often the state was told of changes here; see `flushed`."""
+        return self._recorded
+
+    @property
+    def durable(self) -> int:
+        """Up to which `recorded` number a flushed state knows."""
+        return self._durable
+
+    @property
+    def has_placed(self) -> bool:
+        """Whether copies were written of which no row says so."""
+        return bool(self._placed)
+
+    def flushed(self, recorded: int) -> None:
+        """All that was `recorded` when the state began to be flushed is durable."""
+        self._durable = max(self._durable, recorded)
+
+    def secure(self) -> None:
+        """Make copies and state durable."""
+        self.record()
+        if self._durable < self._recorded:
+            self._state.flush()
+            self._durable = self._recorded
+
+    def settle(self) -> None:
+        """Make copies and state durable, then remove files that nothing refers to."""
+        self.secure()
+        self.begin_removal().run()
+
+    def begin_removal(self) -> BlobRemoval:
+        """Close what the flushed state does not name; `run` removes it, in any thread."""
+        files = []
+        while self._emptied and self._emptied[0][0] <= self._durable:
+            _, number = self._emptied.popleft()
+            file = self._files.pop(number, None)
+            if file is not None:
+                file.close()
+            files.append(FILE_NAME.format(number))
+        return BlobRemoval(files, self._directory)
+
+    def record(self) -> None:
+        """Commit the new places; syncs what no `begin_sync` covered."""
+        sync = self.begin_sync()
+        if any(self._synced.get(number) != size for number, _, size in sync.files):
+            sync.run()
+            self._synced |= {number: size for number, _, size in sync.files}
+        for index, entry in self._placed.items():
+            self._state.put(Table.BLOB, ENTRY_KEY.pack(index), pack_entry(entry))
+            self._put_use(entry.file)
+        for number, size in self._vacated.items():
+            self._free(number, size)
+        empty = [n for n, use in self._usage.items() if use.live == 0 and n != self._current]
+        for number in empty:
+            self._state.delete(Table.BLOB_FILE, FILE_KEY.pack(number))
+            del self._usage[number]
+            self._synced.pop(number, None)
+        if self._placed or empty:
+            self._state.commit(self._state.applied.index, self._state.applied.term)
+            self._recorded += 1
+        self._emptied += [(self._recorded, number) for number in empty]
+        self._placed.clear()
+        self._vacated.clear()
+
+    def _put_use(self, number: int) -> None:
+        self._state.put(Table.BLOB_FILE, FILE_KEY.pack(number), self._usage[number].pack())
+
+    def _remove_strangers(self) -> None:
+        """Remove files that the state does not know: a crash left them."""
+        known = {FILE_NAME.format(number) for number in self._usage}
+        for name in self._directory.names():
+            if name.startswith(_PREFIX) and name not in known:
+                self._directory.unlink(name)
+
+    def _file(self, number: int) -> File:
+        file = self._files.get(number)
+        if file is None:
+            if len(self._files) >= FILES_OPEN_MAX:
+                self._close_some()
+            file = self._files[number] = self._directory.open(FILE_NAME.format(number))
+        return file
+
+    def _close_some(self) -> None:
+        """Close the files that were opened first."""
+        busy = {self._current, *(entry.file for entry in self._placed.values())}
+        for number in list(self._files)[: FILES_OPEN_MAX // 2]:
+            if number not in busy:
+                self._files.pop(number).close()
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

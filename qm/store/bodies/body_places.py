@@ -1,0 +1,339 @@
+"""Where packets are: in the log as long as it holds their entry, then in blob files.
+
+A body is (index, ordinal), the same on every node; where it lies is this node's matter (DESIGN
+section 3, Bodies). When the log is about to drop a segment, what is alive in it is copied to the
+current blob file, and the copies are durable before the segment goes.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from operator import add
+from typing import Final, NamedTuple
+
+import msgspec
+from zlib_ng.zlib_ng import crc32
+
+from qm.model.state.tables import BODY_ORDINAL_SYNTHETIC_FIRST, Table
+from qm.model.values import records
+from qm.model.values.records import SyntheticPacket
+from qm.model.values.rows import BODY_KEY
+from qm.store.bodies.blobs import BlobRemoval, Blobs, BlobSync
+from qm.store.codec import packet_spans
+from qm.store.rocks import RocksState
+from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.packets.user_message import parse_user_message, write_user_message
+from raft import batch
+from raft.log.files import Directory
+from raft.log_view import Compacted
+from raft.machine import LogReader
+
+MOVED_AHEAD_BYTES: Final = 512 * 1024
+"""Of one step: about a millisecond, and as long for the disk to sync."""
+
+
+class BodyDamaged(Exception):
+    """The bytes of a body are not those that were stored: this node must not serve them."""
+
+
+class BodyPlace(msgspec.Struct, frozen=True, gc=False):
+    """What a position, a result or an outbox row knows of its body."""
+
+    index: int
+    offset: int
+    length: int
+    ordinal: int
+    crc32: int
+
+
+class BodyPlaces(NamedTuple):
+    """Places of several bodies, field by field; columns of one length."""
+
+    indexes: Sequence[int]
+    offsets: Sequence[int]
+    lengths: Sequence[int]
+    ordinals: Sequence[int]
+    checksums: Sequence[int]
+
+    def at(self, k: int) -> BodyPlace:
+        """Return one of them."""
+        return BodyPlace(*[column[k] for column in self])
+
+
+class Packets(NamedTuple):
+    """Raw packets, back to back."""
+
+    block: bytes
+    lengths: Sequence[int]
+
+
+class Bodies:
+    """Reads bodies, and moves them when the log goes on without them."""
+
+    def __init__(
+        self,
+        state: RocksState,
+        log: LogReader,
+        directory: Directory,
+        settle: Callable[[], None],
+    ) -> None:
+        """`settle`: write what was applied. What is committed here must not part it, and what is
+        alive is to be found as it is now.
+        """
+        self._settle = settle
+        self._state = state
+        self._log = log
+        self._blobs = Blobs(state, directory)
+        self._ahead = self._blobs.moved_upto
+        self._recorded_ahead: deque[tuple[int, int]] = deque()
+        """(record, index up to which it names the places of what was moved), both ascending."""
+
+    # Reading -----------------------------------------------------------------------------
+
+    def read(self, place: BodyPlace) -> bytes:
+        """Return the raw packet. Raises BodyDamaged."""
+        if place.ordinal >= BODY_ORDINAL_SYNTHETIC_FIRST:
+            return self._synthetic(place.index, place.ordinal)
+        try:
+            packet = self._log.read(place.index, place.offset, place.length)
+        except Compacted:
+            packet = self._from_blob(place.index, place.ordinal)
+        _check(packet, place)
+        return packet
+
+    def read_all(self, places: BodyPlaces) -> Packets:
+        """Return raw packets; neighbours in the log are read at once. Raises BodyDamaged."""
+        blocks: list[bytes] = []
+        lengths: list[int] = []
+        for begin, end in _neighbours(places):
+            self._read_neighbours(places, begin, end, blocks, lengths)
+        return Packets(b"".join(blocks), lengths)
+
+    def _read_neighbours(
+        self, places: BodyPlaces, begin: int, end: int, blocks: list[bytes], lengths: list[int]
+    ) -> None:
+        """Append the packets of places begin ... end - 1, and how long each is."""
+        if end - begin > 1:
+            offset, own = places.offsets[begin], places.lengths[begin:end]
+            try:
+                block = self._log.read(places.indexes[begin], offset, sum(own))
+            except Compacted:
+                pass
+            else:
+                _check_all(block, places, begin, end)
+                blocks.append(block)
+                lengths += own
+                return
+        for k in range(begin, end):
+            packet = self.read(places.at(k))
+            blocks.append(packet)
+            lengths.append(len(packet))
+
+    def _synthetic(self, index: int, ordinal: int) -> bytes:
+        row = self._state.get(Table.SYNTHETIC, BODY_KEY.pack(index, ordinal))
+        if row is None:
+            raise BodyDamaged(f"packet {ordinal} of entry {index} is missing from the state")
+        synthetic = records.decode(SyntheticPacket, row)
+        if synthetic.body_of is None:
+            return synthetic.packet
+        return _with_body(synthetic.packet, self.read(BodyPlace(*synthetic.body_of)))
+
+    def _entry(self, index: int) -> bytes:
+        return whole_entry(self._log, index)
+
+    def _from_blob(self, index: int, ordinal: int) -> bytes:
+        packet = self._blobs.read(index, ordinal)
+        if packet is None:
+            raise BodyDamaged(f"body {ordinal} of entry {index} is neither in log nor blobs")
+        return packet
+
+    # Moving ------------------------------------------------------------------------------
+
+    def retire(self, first: int, last: int) -> None:
+        """Copy what is alive in these entries; durable, state included, on return. Nothing is to
+        be done once a flush came after `end_sync`.
+        """
+        self._settle()
+        copied = 0
+        for index, ordinals in list(self._state.liveness.live(first, last)):
+            copied += self._move(index, ordinals)
+        if copied or not self._is_durable(min(last, self._ahead)):
+            self._blobs.secure()
+
+    def _is_durable(self, index: int) -> bool:
+        """Whether a flushed state has the places of all that was moved up to an index."""
+        for recorded, ahead in self._recorded_ahead:
+            if ahead >= index:
+                return recorded <= self._blobs.durable
+        return not self._blobs.has_placed and self._blobs.recorded <= self._blobs.durable
+
+    def move_ahead(self, upto: int) -> bool:
+        """Copy some of what `retire` will be asked for when the log drops what it may up to an
+        index; return whether there is more.
+
+        Repeat it between other work; then `begin_sync`, and flush the state: `retire` finds all
+        done.
+        """
+        last, copied = self._log.retirable(upto), 0
+        if last <= self._ahead:
+            return False
+        self._settle()
+        for index, ordinals in self._state.liveness.live(self._ahead + 1, last):
+            copied += self._move(index, ordinals)
+            self._ahead = index
+            if copied >= MOVED_AHEAD_BYTES:
+                return True
+        self._ahead = last
+        return False
+
+    def _move(self, index: int, ordinals: Sequence[int]) -> int:
+        """Copy bodies of an entry unless that was done; return their bytes."""
+        if self._blobs.entry(index) is not None:
+            return 0
+        data = self._entry(index)
+        spans = packet_spans(index, data)
+        if len(ordinals) == len(spans):
+            lengths = [length for _, length in spans]
+        else:
+            lengths = [0] * len(spans)
+            for ordinal in ordinals:
+                lengths[ordinal] = spans[ordinal][1]
+        self._blobs.append(index, _packets(data, spans, ordinals), lengths)
+        return sum(lengths)
+
+    def begin_sync(self) -> BlobSync:
+        """Return what makes copies durable; `run` it in any thread, then `end_sync`."""
+        return self._blobs.begin_sync()
+
+    def end_sync(self, sync: BlobSync) -> None:
+        """The sync ran: the state learns of the new places, for its next flush."""
+        self._settle()
+        blobs, marks = self._blobs, self._recorded_ahead
+        blobs.end_sync(sync)
+        if not marks or marks[-1][1] < self._ahead:
+            marks.append((blobs.recorded, self._ahead))
+        while len(marks) > 1 and marks[1][0] <= blobs.durable:
+            marks.popleft()
+
+    def empty_sparse(self) -> int:
+        """Copy bodies out of blob files of which little is alive, a bounded number; return of how
+        many entries. `begin_sync` and `end_sync` come before the next step.
+        """
+        self._settle()
+        return self._blobs.empty_sparse()
+
+    def empty_all_sparse(self, share: float) -> None:
+        """Have no file, however new, with a smaller share of live bytes; not for a serving node."""
+        self._settle()
+        self._blobs.begin_file()
+        while self._blobs.empty_sparse(share):
+            self._blobs.settle()
+
+    def settle(self) -> None:
+        """Make copies and state durable, then remove files that nothing refers to."""
+        self._settle()
+        self._blobs.settle()
+
+    def begin_removal(self) -> BlobRemoval:
+        """Return what removes the files that nothing refers to; `run` it in any thread."""
+        return self._blobs.begin_removal()
+
+    @property
+    def recorded(self) -> int:
+        """See Blobs.recorded."""
+        return self._blobs.recorded
+
+    def flushed(self, recorded: int) -> None:
+        """See Blobs.flushed."""
+        self._blobs.flushed(recorded)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._blobs.close()
+
+
+def _check(packet: bytes, place: BodyPlace) -> None:
+    if len(packet) != place.length or crc32(packet) != place.crc32:
+        raise BodyDamaged(
+            f"body {place.ordinal} of entry {place.index} does not match its checksum;"
+            " stop this node and let it rejoin from its peers"
+        )
+
+
+def _check_all(block: bytes, places: BodyPlaces, begin: int, end: int) -> None:
+    view, at = memoryview(block), 0
+    columns = zip(places.lengths[begin:end], places.checksums[begin:end], strict=True)
+    for k, (length, checksum) in enumerate(columns, begin):
+        if crc32(view[at : at + length]) != checksum:
+            _check(block[at : at + length], places.at(k))
+        at += length
+
+
+def _neighbours(places: BodyPlaces) -> Iterator[tuple[int, int]]:
+    """Yield the places in order as (begin, end), those that follow one another in an entry
+    together.
+    """
+    indexes, offsets, ordinals = places.indexes, places.offsets, places.ordinals
+    if not indexes:
+        return
+    ends = [*map(add, offsets, places.lengths)]
+    breaks = {
+        k
+        for k, (before, index, end, offset) in enumerate(
+            zip(indexes, indexes[1:], ends, offsets[1:], strict=False), 1
+        )
+        if before != index or end != offset
+    }
+    if max(ordinals) >= BODY_ORDINAL_SYNTHETIC_FIRST:
+        for k, ordinal in enumerate(ordinals):
+            if ordinal >= BODY_ORDINAL_SYNTHETIC_FIRST:
+                breaks |= {k, k + 1} - {0, len(ordinals)}
+    yield from pairwise((0, *sorted(breaks), len(indexes)))
+
+
+def whole_entry(log: LogReader, index: int) -> bytes:
+    """Return the data of an entry. Raises what LogReader.read does."""
+    prefix = log.read(index, 0, batch.PREFIX_BYTES)
+    header = log.read(index, 0, batch.header_bytes(prefix))
+    return log.read(index, 0, batch.total_bytes(header))
+
+
+def _packets(
+    data: bytes, spans: Sequence[tuple[int, int]], ordinals: Sequence[int]
+) -> list[memoryview]:
+    """Return the packets of these ordinals, those that lie behind one another as one view."""
+    view = memoryview(data)
+    (begin, _), (last, length) = spans[ordinals[0]], spans[ordinals[-1]]
+    if last + length - begin == sum([spans[ordinal][1] for ordinal in ordinals]):
+        return [view[begin : last + length]]
+    runs: list[memoryview] = []
+    begin = end = 0
+    for ordinal in ordinals:
+        offset, length = spans[ordinal]
+        if offset != end:
+            if end > begin:
+                runs.append(view[begin:end])
+            begin = offset
+        end = offset + length
+    runs.append(view[begin:end])
+    return runs
+
+
+def _with_body(packet: bytes, original: bytes) -> bytes:
+    """Return a negative acknowledgement with the body that it returns ([MS-MQQB] 3.1.7.15)."""
+    acknowledgement, _ = parse_user_message(packet, 0, len(packet))
+    returned, _ = parse_user_message(original, 0, len(original))
+    own, theirs = acknowledgement.properties, returned.properties
+    properties = MessagePropertiesHeader(
+        message_body=theirs.message_body,
+        label=own.label,
+        message_class=own.message_class,
+        flags=own.flags,
+        correlation_id=own.correlation_id,
+        body_type=theirs.body_type,
+        application_tag=own.application_tag,
+    )
+    whole = type(acknowledgement)(
+        acknowledgement.user_header, properties, priority=acknowledgement.priority
+    )
+    return write_user_message(whole)

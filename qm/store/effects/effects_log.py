@@ -1,0 +1,268 @@
+"""What entries did, kept for the archive until it has it: one EFFECTS row per entry.
+
+Effects cannot be had again without replaying, so their rows lie in the same WriteBatch as the state
+that they belong to: recovery replays what the state lacks, and that makes the missing rows again
+(qm/archive/design.md, Effects survive a crash). They are local, and written only while somebody
+archives. Nothing is done per message: effects lie there as apply has them, columns as columns, and
+runs as the keys and rows of their positions. Whoever exports cuts those
+(`qm.store.effects.effects_row`): that costs more than all else here, and can wait until there is a
+core for it.
+
+EXPORTED says up to where the rows are needed no more. What a snapshot brings is its sender's, and
+is dropped before the state is used: a node exports what it applied itself.
+"""
+
+from collections.abc import Sequence, Set
+from itertools import islice
+from struct import Struct
+from typing import Any, Final, get_args
+
+import msgspec
+
+from qm.model.state.tables import Table
+from qm.model.values import commands
+from qm.model.values.commands import Command, CommandBatch
+from qm.model.values.effects import Applied, PositionEffects, PositionRun
+from qm.model.values.records import Queue, decode
+from qm.model.values.rows import QUEUE_KEY
+from qm.store.codec import array_bytes
+from qm.store.effects.chain import CHAIN_START, Link
+from qm.store.rocks import RocksState
+from raft.types import Entry
+
+INDEX_KEY: Final = Struct(">Q")
+INDEX_END: Final = b"\xff" * (INDEX_KEY.size + 1)
+QUEUE_NAMES_MAX: Final = 65_536
+"""Names in hand; beyond it all are dropped, and read again."""
+_VERSION: Final = 3
+_VERSION_FIRST: Final = 1
+"""Runs were columns, too; in version 2 none was ALIKE or COUNTING."""
+HEAD: Final = Struct("<BBBHHQQQ32s32sIIIQ")
+"""version u8, NEEDS_COMMANDS | IS_BLAKE3 u8, bytes of the name of the node that stamped it u8,
+names of queues u16, which columns have one value for all effects u16 (a bit each), term u64,
+cluster time ms u64, index of the DATA entry before u64, chain value before it, hash of the entry's
+data, their bytes u32, commands u32, effects that have columns u32, bytes of all entries that were
+kept up to it u64. Behind it that name, NAMEs, ends of commands u32, the columns, and the runs.
+"""
+NEEDS_COMMANDS: Final = 1
+"""The entry's commands are needed to understand it."""
+IS_BLAKE3: Final = 2
+NAME: Final = Struct("<IH")
+"""queue_id u32, bytes of its name u16."""
+RUN: Final = Struct("<BHI")
+"""kind u8, reason u16, positions u32; their keys and their rows follow. With COUNTING in the kind
+only the first key, since they count up. With ALIKE (see `qm.model.values.effects.Alike`) key and
+row of the first, one more than so many offsets u32, and their message ordinals u32.
+"""
+ALIKE: Final = 0x80
+COUNTING: Final = 0x40
+_EXPORTED: Final = Struct(f"<QQ{len(CHAIN_START)}s")
+_TRANSACTIONAL: Final = frozenset(
+    {commands.TxCommit, commands.TxAbort, commands.TxPrepare, commands.AuditMark}
+)
+_MAY_BE_TRANSACTIONAL: Final = frozenset(
+    command for command in get_args(Command) if "transaction" in command.__struct_fields__
+)
+
+
+class Exported(msgspec.Struct, frozen=True, gc=False):
+    """How far the archive is on this node; local row EXPORTED."""
+
+    upto: int = 0
+    """Nothing at or below it is needed any more."""
+    chain: bytes = CHAIN_START
+    """Chain value at the end of the last range that was exported."""
+    restored_at: int = 0
+    """Index of a snapshot that this node installed since then, 0 for none."""
+
+    def pack(self) -> bytes:
+        """Return the row."""
+        return _EXPORTED.pack(self.upto, self.restored_at, self.chain)
+
+    @classmethod
+    def unpack(cls, row: bytes | None) -> "Exported":
+        """Return what a row says; without one nothing was exported."""
+        if row is None:
+            return cls()
+        upto, restored_at, chain = _EXPORTED.unpack(row)
+        return cls(upto, chain, restored_at)
+
+
+WIDTHS: Final = (1, 4, 8, 2, 4, 16, 4, 8, 2)
+"""Bytes per effect of the columns, in the order that `_columns_of` has."""
+
+
+def head_of(index: int, row: bytes) -> tuple[Any, ...]:
+    """Return what a row's HEAD says. Raises ValueError for another version's."""
+    head = HEAD.unpack_from(row)
+    if not _VERSION_FIRST <= head[0] <= _VERSION:
+        raise ValueError(f"effects of entry {index} in version {head[0]}: upgrade this node")
+    return head
+
+
+def place_of(index: int, row: bytes) -> tuple[int, int]:
+    """Return `previous_index` and `data_bytes` of a KeptEntry. Raises as `head_of`."""
+    *_, previous_index, _, _, data_bytes, _, _, _ = head_of(index, row)
+    return previous_index, data_bytes
+
+
+def total_bytes_of(row: bytes) -> int:
+    """Return `KeptEntry.total_bytes` of a row."""
+    total: int = HEAD.unpack_from(row)[-1]
+    return total
+
+
+class EffectsLog:
+    """Writes EFFECTS rows. Made anew when the state becomes another one."""
+
+    def __init__(self, state: RocksState) -> None:
+        self._state = state
+        self._names: dict[int, bytes] = {}
+        newest = state.scan(Table.EFFECTS, b"", INDEX_END, 1, backward=True)
+        self.total_bytes = total_bytes_of(newest[0][1]) if newest else 0
+        """See KeptEntry.total_bytes; of the newest row."""
+        self.exported = Exported.unpack(state.get(Table.EXPORTED, b""))
+        self.newest_index = state.applied.index
+        """Of the last entry that was applied."""
+        self.written_bytes = 0
+        """Of rows, since this was made."""
+        self.marks: list[int] = []
+        """Indexes of audit marks that were applied; whoever archives takes them."""
+
+    def begin_run(self) -> None:
+        """A run of entries begins."""
+        if len(self._names) > QUEUE_NAMES_MAX:
+            self._names.clear()
+
+    def keep(
+        self, entry: Entry, batch: CommandBatch, kinds: Set[type], applied: Applied, link: Link
+    ) -> None:
+        """Write the row of an entry that was applied just now, unless the archive has it: an older
+        state than that came back after a power loss. `kinds`: of its commands.
+        """
+        if entry.index <= self.exported.upto:
+            return
+        leader = batch.stamp.node.encode()
+        self.total_bytes += len(entry.data)
+        needs_commands = (
+            bool(applied.incoming_sequences)
+            or not kinds.isdisjoint(_TRANSACTIONAL)
+            or (not kinds.isdisjoint(_MAY_BE_TRANSACTIONAL) and _has_transaction(batch.commands))
+        )
+        effects = applied.columns
+        count = len(effects.kinds)
+        columns, uniform = _packed(_columns_of(effects), count) if count else ([], 0)
+        queue_ids = set(effects.queue_ids)
+        positions: list[bytes] = []
+        for run in applied.runs:
+            queue_ids.update(run.queue_ids)
+            if run.alike:
+                positions += _packed_alike(run)
+            elif run.ends is not None and _counts_up(run.ends, len(run.keys)):
+                head = RUN.pack(run.kind | COUNTING, run.reason, len(run.keys))
+                positions += (head, run.ends[0], *run.rows)
+            else:
+                positions.append(RUN.pack(run.kind, run.reason, len(run.keys)))
+                positions += run.keys
+                positions += run.rows
+        head = HEAD.pack(
+            _VERSION,
+            NEEDS_COMMANDS * needs_commands | IS_BLAKE3 * link.is_blake3,
+            len(leader),
+            len(queue_ids),
+            uniform,
+            entry.term,
+            applied.now_ms,
+            link.previous_index,
+            link.before,
+            link.data_hash,
+            len(entry.data),
+            len(effects.command_ends),
+            count,
+            self.total_bytes,
+        )
+        names = [self._name(queue_id) for queue_id in sorted(queue_ids)]
+        ends = array_bytes(effects.command_ends)
+        row = b"".join([head, leader, *names, ends, *columns, *positions])
+        self._state.put(Table.EFFECTS, INDEX_KEY.pack(entry.index), row)
+        self.written_bytes += len(row)
+        self.newest_index = entry.index
+
+    def _name(self, queue_id: int) -> bytes:
+        """Return id and name of a queue, as a row has them.
+
+        A queue that went with this very entry is in the state of the last commit; one that came
+        and went within a run of entries had an effect, and so a name, while it was there.
+        """
+        name = self._names.get(queue_id)
+        if name is None:
+            row = self._state.get_before_or_now(Table.QUEUE, QUEUE_KEY.pack(queue_id))
+            text = b"" if row is None else decode(Queue, row).pathname.encode()
+            name = self._names[queue_id] = NAME.pack(queue_id, len(text)) + text
+        return name
+
+    def move(self, exported: Exported, indexes: list[int]) -> None:
+        """Set how far the archive is, and drop rows that it needs no more, ascending; both with
+        the next commit.
+        """
+        self.exported = exported
+        self._state.put(Table.EXPORTED, b"", exported.pack())
+        self._state.delete_rows(Table.EFFECTS, [INDEX_KEY.pack(index) for index in indexes])
+
+
+def _packed(columns: list[bytes], count: int) -> tuple[list[bytes], int]:
+    """Return columns, those with one value for all effects as that value; and which they are."""
+    uniform = 0
+    for k, width in enumerate(WIDTHS if count > 1 else ()):
+        first = columns[k][:width]
+        if columns[k] == first * count:
+            columns[k] = first
+            uniform |= 1 << k
+    return columns, uniform
+
+
+def _counts_up(ends: tuple[bytes, bytes], count: int) -> bool:
+    first, last = ends
+    return int.from_bytes(last, "big") - int.from_bytes(first, "big") == count - 1
+
+
+def _packed_alike(run: PositionRun) -> list[bytes]:
+    """Return a run with rows that tell of many positions, those between them one by one."""
+    parts: list[bytes] = []
+    keys, rows, done, passed = iter(run.keys), iter(run.rows), 0, 0
+    for at, key, row, offsets, ordinals in run.alike:
+        if at > done:
+            parts.append(RUN.pack(run.kind, run.reason, at - done))
+            parts += islice(keys, passed, passed + at - done)
+            parts += islice(rows, passed, passed + at - done)
+            passed = 0
+        count = len(ordinals)
+        parts += (RUN.pack(run.kind | ALIKE, run.reason, count), key, row)
+        parts += (array_bytes(offsets), array_bytes(ordinals))
+        done = at + count
+        passed += count
+    if len(run.keys) > done:
+        parts.append(RUN.pack(run.kind, run.reason, len(run.keys) - done))
+        parts += islice(keys, passed, None)
+        parts += islice(rows, passed, None)
+    return parts
+
+
+def _columns_of(effects: PositionEffects) -> list[bytes]:
+    count, sources = len(effects.kinds), effects.source_queue_managers
+    return [
+        bytes(effects.kinds),
+        array_bytes(effects.queue_ids),
+        array_bytes(effects.lookup_identifiers),
+        array_bytes(effects.reasons),
+        array_bytes(effects.message_ordinals),
+        sources[0] * count if count and sources.count(sources[0]) == count else b"".join(sources),
+        array_bytes(effects.sizes_bytes),
+        array_bytes(effects.body_indexes),
+        array_bytes(effects.body_ordinals),
+    ]
+
+
+def _has_transaction(batch: Sequence[Command]) -> bool:
+    found = [getattr(command, "transaction", None) for command in batch]
+    return found.count(None) < len(found)

@@ -1,0 +1,112 @@
+"""The hot path's writing door: single fields of a raw packet, in place, without building a value.
+
+Every function takes a writable buffer and the offset of a checked user packet in it. What is too
+wide for its field is a `ValueOutOfRange`, and then nothing was written.
+"""
+
+from struct import Struct, error
+from typing import Final
+
+from qm.wire.errors import ValueOutOfRange
+from qm.wire.headers.base_header import (
+    BASE_HEADER_SIZE_BYTES,
+    FLAG_SH,
+    FLAGS_OFFSET,
+    PACKET_SIZE_OFFSET,
+)
+from qm.wire.headers.session_header import SessionHeader, write_session_header
+from qm.wire.headers.transaction_header import (
+    FLAG_FM,
+    FLAG_LM,
+    ID_SHIFT,
+    SECTION,
+    SEQUENCE,
+    SEQUENCE_OFFSET,
+    check_sequence_numbers,
+)
+from qm.wire.headers.user_header import MESSAGE_ID_OFFSET, SENT_TIME_OFFSET
+from qm.wire.limits import TRANSACTION_ID_MAX
+from qm.wire.packets.peek import peek_head, transaction_header_offset
+from qm.wire.structures.identifiers import TxSequenceId
+
+WritableBuffer = bytearray | memoryview
+
+_U32: Final = Struct("<I")
+_SENT_TIME: Final = BASE_HEADER_SIZE_BYTES + SENT_TIME_OFFSET
+_MESSAGE_ID: Final = BASE_HEADER_SIZE_BYTES + MESSAGE_ID_OFFSET
+
+
+def patch_sent_time(packet: WritableBuffer, offset: int, sent_time: int) -> None:
+    """Set UserHeader.SentTime, seconds since 1970 UTC."""
+    _put(_U32, packet, offset + _SENT_TIME, "UserHeader.SentTime", sent_time)
+
+
+def patch_message_id(packet: WritableBuffer, offset: int, message_id: int) -> None:
+    """Set UserHeader.MessageID."""
+    _put(_U32, packet, offset + _MESSAGE_ID, "UserHeader.MessageID", message_id)
+
+
+def patch_sequence(
+    packet: WritableBuffer,
+    offset: int,
+    tx_sequence_id: TxSequenceId,
+    tx_sequence_number: int,
+    previous_tx_sequence_number: int,
+) -> None:
+    """Set the three sequence fields of TransactionHeader; the packet must have one."""
+    check_sequence_numbers(tx_sequence_number, previous_tx_sequence_number)
+    at = transaction_header_offset(packet, offset, peek_head(packet, offset)) + SEQUENCE_OFFSET
+    _put(
+        SEQUENCE,
+        packet,
+        at,
+        "TransactionHeader",
+        tx_sequence_id.to_int(),
+        tx_sequence_number,
+        previous_tx_sequence_number,
+    )
+
+
+def patch_transaction(
+    packet: WritableBuffer, offset: int, *, transaction_id: int, is_first: bool, is_last: bool
+) -> None:
+    """Set Flags.ID, FM and LM of TransactionHeader; the packet must have one."""
+    if not 0 <= transaction_id <= TRANSACTION_ID_MAX:
+        raise ValueOutOfRange(
+            "TransactionHeader.Flags.ID", SECTION, f"{transaction_id} exceeds {TRANSACTION_ID_MAX}"
+        )
+    at = transaction_header_offset(packet, offset, peek_head(packet, offset))
+    (flags,) = _U32.unpack_from(packet, at)
+    flags &= ~(TRANSACTION_ID_MAX << ID_SHIFT | FLAG_FM | FLAG_LM)
+    flags |= transaction_id << ID_SHIFT
+    flags |= (FLAG_FM if is_first else 0) | (FLAG_LM if is_last else 0)
+    _U32.pack_into(packet, at, flags)
+
+
+def attach_session_header(packet: bytearray, header: SessionHeader) -> None:
+    """Put a SessionHeader behind the one packet that `packet` holds, or replace the one it has.
+
+    PacketSize does not count it (QB-A17), so only Flags.SH changes.
+    """
+    encoded = write_session_header(header)
+    packet[_packet_size(packet) :] = encoded
+    packet[FLAGS_OFFSET] |= FLAG_SH
+
+
+def detach_session_header(packet: bytearray) -> None:
+    """Take the SessionHeader off the one packet that `packet` holds, if it has one."""
+    del packet[_packet_size(packet) :]
+    packet[FLAGS_OFFSET] &= ~FLAG_SH
+
+
+def _packet_size(packet: bytearray) -> int:
+    return int(_U32.unpack_from(packet, PACKET_SIZE_OFFSET)[0])
+
+
+def _put(layout: Struct, packet: WritableBuffer, at: int, field: str, *values: int) -> None:
+    try:
+        # Packed first: pack_into would leave the fields before the misfit changed.
+        packet[at : at + layout.size] = layout.pack(*values)
+    except error as overflow:
+        section = "MS-MQMQ 2.2.20.5" if layout is SEQUENCE else "MS-MQMQ 2.2.19.2"
+        raise ValueOutOfRange(field, section, f"{overflow}: {list(values)}") from None

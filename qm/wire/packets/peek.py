@@ -1,0 +1,143 @@
+"""The hot path's reading door: what routing, duplicates and expiry need, out of a raw packet.
+
+Nothing here builds a value or checks structure beyond the fixed bytes that it reads; a packet whose
+names are peeked at was framed, and whoever lets it into the log has parsed it once.
+"""
+
+from struct import Struct
+from typing import Final
+
+from qm.names.guid import GUID_SIZE_BYTES
+from qm.wire.bounds import Buffer, take
+from qm.wire.errors import ValueOutOfRange
+from qm.wire.guid import Guid
+from qm.wire.headers.base_header import BASE_HEADER_SIZE_BYTES, FLAG_PR, FLAG_TR
+from qm.wire.headers.security_header import security_header_size
+from qm.wire.headers.transaction_header import SEQUENCE, SEQUENCE_OFFSET, transaction_header_size
+from qm.wire.headers.user_header import (
+    AQ_SHIFT,
+    DESTINATION_QUEUE_OFFSET,
+    DQ_SHIFT,
+    FLAG_CQ,
+    FLAG_SH,
+    FLAG_TH,
+    QUEUE_TYPE_MASK,
+    RQ_SHIFT,
+)
+from qm.wire.limits import TIME_INFINITE_S
+from qm.wire.structures.queue_name import (
+    QUEUE_TYPE_DIRECT,
+    QUEUE_TYPE_NONE,
+    QUEUE_TYPE_PUBLIC,
+    queue_name_size,
+)
+from qm.wire.structures.wide_text import WCHAR_SIZE_BYTES
+
+Head = tuple[int, int, int, int, int, Guid, Guid, int, int, int, int, int]
+"""The fixed fields of a user packet, as `HEAD` unpacks them:
+
+version, BaseHeader.Flags, signature, PacketSize, TimeToReachQueue; SourceQueueManager,
+QueueManagerAddress, TimeToBeReceived, SentTime, MessageID, UserHeader.Flags; and the two bytes
+behind them, which are the name's byte count when the destination is direct.
+"""
+
+HEAD: Final = Struct("<BxHIII16s16sIIIIH")
+"""Reads a `Head` at a user packet's start; every user packet is long enough for it."""
+
+_DESTINATION_OFFSET: Final = BASE_HEADER_SIZE_BYTES + DESTINATION_QUEUE_OFFSET
+_DIRECT_TEXT_OFFSET: Final = _DESTINATION_OFFSET + 2
+_PRIVATE_ID_SIZE_BYTES: Final = 4
+_TYPE_BYTES: Final = tuple(bytes([queue_type]) for queue_type in range(QUEUE_TYPE_MASK + 1))
+
+
+def peek_head(buffer: Buffer, offset: int) -> Head:
+    """Return the fixed fields of the framed user packet at `offset`."""
+    head: Head = HEAD.unpack_from(buffer, offset)
+    return head
+
+
+def effective_priority(head: Head) -> int:
+    """Return 0..7; a transactional message has 0, whatever its header says (MQ-A27)."""
+    return 0 if head[10] & FLAG_TH else head[1] & FLAG_PR
+
+
+def is_traced(head: Head) -> bool:
+    """Tell whether report messages are wanted."""
+    return bool(head[1] & FLAG_TR)
+
+
+def is_transactional(head: Head) -> bool:
+    """Tell whether the packet has a TransactionHeader."""
+    return bool(head[10] & FLAG_TH)
+
+
+def peek_destination(buffer: Buffer, offset: int, head: Head) -> bytes:
+    """Return a key of the destination: one byte for its type, then its name as on the wire.
+
+    A private queue's name is its queue manager's GUID and its id, a public one's its GUID, a direct
+    one's the text in WCHARs without NUL. Equal keys are equal names byte for byte; names that
+    differ in letter case only have different keys.
+    """
+    queue_type = head[10] >> DQ_SHIFT & QUEUE_TYPE_MASK
+    prefix = _TYPE_BYTES[queue_type]
+    if queue_type == QUEUE_TYPE_DIRECT:
+        start = offset + _DIRECT_TEXT_OFFSET
+        stop = min(start + head[11] - WCHAR_SIZE_BYTES, offset + head[3])
+        return prefix + take(buffer, start, max(start, stop))
+    start = offset + _DESTINATION_OFFSET
+    if queue_type == QUEUE_TYPE_PUBLIC:
+        return prefix + take(buffer, start, start + GUID_SIZE_BYTES)
+    if queue_type == QUEUE_TYPE_NONE:
+        return prefix
+    return prefix + head[6] + take(buffer, start, start + _PRIVATE_ID_SIZE_BYTES)
+
+
+def expiry_time(head: Head) -> int | None:
+    """Return when the packet is too late for its destination, seconds since 1970 UTC; None: never.
+
+    The packet is expired once the time is greater (MS-MQMQ 2.2.19.1); a SentTime in the future
+    only moves that moment (MQ-A28).
+    """
+    time_to_reach_queue = head[4]
+    return None if time_to_reach_queue == TIME_INFINITE_S else head[8] + time_to_reach_queue
+
+
+def transaction_header_offset(buffer: Buffer, offset: int, head: Head) -> int:
+    """Return where the TransactionHeader of a checked packet starts, counted as `offset` is.
+
+    Raises `ValueOutOfRange` when the packet has none.
+    """
+    flags = head[10]
+    if not flags & FLAG_TH:
+        raise ValueOutOfRange(
+            "UserHeader.Flags.TH", "MS-MQMQ 2.2.20.5", "the packet has no TransactionHeader"
+        )
+    return _user_header_end(buffer, offset, flags)
+
+
+def peek_transaction(buffer: Buffer, offset: int, head: Head) -> tuple[int, int, int]:
+    """Return TxSequenceID as its 64-bit integer, TxSequenceNumber and PreviousTxSequenceNumber.
+
+    The packet was checked before; `ValueOutOfRange` when it is not transactional.
+    """
+    at = transaction_header_offset(buffer, offset, head) + SEQUENCE_OFFSET
+    fields: tuple[int, int, int] = SEQUENCE.unpack_from(buffer, at)
+    return fields
+
+
+def properties_offset(buffer: Buffer, offset: int, head: Head) -> int:
+    """Return where the MessagePropertiesHeader of a checked packet starts, as `offset` counts."""
+    flags = head[10]
+    position = _user_header_end(buffer, offset, flags)
+    if flags & FLAG_TH:
+        position += transaction_header_size(buffer, position)
+    if flags & FLAG_SH:
+        position += security_header_size(buffer, position)
+    return position
+
+
+def _user_header_end(buffer: Buffer, offset: int, flags: int) -> int:
+    position = offset + _DESTINATION_OFFSET
+    for shift in (DQ_SHIFT, AQ_SHIFT, RQ_SHIFT):
+        position += queue_name_size(buffer, position, flags >> shift & QUEUE_TYPE_MASK)
+    return position + GUID_SIZE_BYTES if flags & FLAG_CQ else position

@@ -1,0 +1,3 @@
+"""Structures inside headers: identifiers, queue names, keys, certificates, texts. May import the
+small modules of `qm.wire`.
+"""

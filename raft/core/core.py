@@ -1,0 +1,556 @@
+"""One replica's consensus: a pure function of (state, input) that yields `Ready` values.
+
+No clock, random or I/O: ticks are counted, the random generator is injected, the log is read
+through `LogView`. Bad input from the network is counted (`Core.counters`) and dropped; it
+never raises. The rules and their reasons are in raft/design.md.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from raft.core import follower
+from raft.core.election import Election
+from raft.core.leader import Busy, LeaderRole, NotLeader
+from raft.core.log_end import LogEnd
+from raft.core.membership import MemberChange, Members, is_member, is_retired
+from raft.core.progress import ProgressState
+from raft.core.state import CoreConfig, Counters, State
+from raft.core.validation import is_wellformed
+from raft.log_view import LogView
+from raft.types import (
+    Append,
+    AppendReply,
+    Configuration,
+    Entry,
+    Envelope,
+    HardState,
+    Heartbeat,
+    HeartbeatReply,
+    InstallSnapshot,
+    NodeId,
+    PeerState,
+    PreVote,
+    PreVoteReply,
+    ReadReply,
+    ReadRequest,
+    ReadState,
+    Ready,
+    Role,
+    SnapshotMeta,
+    SnapshotReply,
+    SoftState,
+    TimeoutNow,
+    Vote,
+    VoteReply,
+)
+
+TICK_MS = 5
+"""The length of a tick that the defaults of `CoreConfig` assume."""
+
+__all__ = ["TICK_MS", "Busy", "Core", "CoreConfig", "Counters", "FollowerStatus", "NotLeader"]
+
+
+class FollowerStatus(msgspec.Struct, frozen=True):
+    """What the leader knows of a follower, for metrics."""
+
+    node: NodeId
+    state: ProgressState
+    match: int
+    applied: int
+    inflight_bytes: int
+    is_alive: bool
+
+
+class Core:
+    """See the module's docstring. Inputs may be called in any order; drain `ready` after."""
+
+    def __init__(
+        self,
+        config: CoreConfig,
+        log: LogView,
+        hard_state: HardState,
+        configuration: Configuration,
+        applied: int,
+        random: Callable[[int], int],
+        history: Sequence[tuple[int, Configuration]] = (),
+    ) -> None:
+        """Start as a follower. `configuration` holds at or below `applied` and `history` has
+        the later ones that the log contains, as (index, configuration), oldest first.
+        Everything in `log` is durable. `random(n)` returns 0..n-1.
+        """
+        members = Members(configuration, tuple(history))
+        self._state = State(
+            config, LogEnd(log, config.recent_bytes_max), members, hard_state, applied, random
+        )
+        self._election = Election(self._state)
+        self._leadership: LeaderRole | None = None
+        self._snapshot: SnapshotMeta | None = None
+        self._written = (hard_state.term, hard_state.vote)
+        self._written_commit = hard_state.commit
+        self._reported_commit = self._state.commit
+        self._reported: SoftState | None = None
+
+    # Inputs: time, peers, clients
+
+    def tick(self, count: int = 1) -> None:
+        """`count` ticks passed. A late caller passes them all: no call advances an election
+        by more than a heartbeat interval, so that what waits in sockets is read first.
+        """
+        state = self._state
+        count = min(count, state.config.heartbeat_ticks)
+        state.now += count
+        leadership = self._leadership
+        if leadership is not None:
+            leadership.tick(count)
+        elif self._election.tick(count):
+            self._lead()
+        self._settle()
+
+    def ticks_until_due(self) -> int:
+        """Return after how many ticks `tick` will have something to do, at least 1."""
+        if self._leadership is not None:
+            return self._leadership.ticks_until_due()
+        due = self._election.ticks_until_due()
+        if len(self._state.local_reads):
+            due = min(due, self._state.config.heartbeat_ticks)
+        return due
+
+    def receive(self, envelope: Envelope) -> None:
+        """Take a message from a peer."""
+        state, counters = self._state, self._state.counters
+        if envelope.group != state.config.group:
+            counters.foreign_group += 1
+        elif envelope.to != state.node or envelope.sender == state.node:
+            counters.misaddressed += 1
+        elif not is_wellformed(envelope):
+            counters.malformed += 1
+        elif self._is_from_retired(envelope.sender):
+            counters.retired_sender += 1
+        elif self._admit(envelope):
+            self._dispatch(envelope)
+            self._settle()
+
+    def propose(self, data: bytes) -> int:
+        """Append a DATA entry; return its index. It holds the current term: if an entry of
+        another term is applied at that index, the proposal is lost.
+
+        Raises NotLeader, Busy, or ValueError above `entry_bytes_max`.
+        """
+        leadership = self._leading()
+        if len(data) > self._state.config.entry_bytes_max:
+            raise ValueError("the entry exceeds entry_bytes_max: split it")
+        return leadership.propose(data)
+
+    def change_members(self, change: MemberChange) -> int:
+        """Append a CONFIG entry; return its index. Raises NotLeader, Busy, BadChange."""
+        index = self._leading().change_members(change)
+        self._settle()
+        return index
+
+    def transfer(self, to: NodeId) -> None:
+        """Hand leadership to a voter. Raises NotLeader, BadChange, or Busy for now.
+
+        Proposals are refused until it is done or an election timeout has passed.
+        """
+        self._leading().transfer(to)
+
+    def resign(self) -> None:
+        """Stop leading, handing over to the best follower if there is one."""
+        if self._leadership is not None:
+            self._leadership.resign()
+            self._settle()
+
+    def read(self, request: int) -> None:
+        """Ask for a linearizable read; `Ready.reads` answers with the same number.
+
+        Works on every replica; without a leader it waits for one. A number must never be used
+        twice, not even in another life of this id: answers may be late. Raises Busy.
+        """
+        if not self._state.local_reads.add(request):
+            raise Busy("too many reads wait: reads_pending_max is reached")
+        self._settle()
+
+    def cancel_read(self, request: int) -> None:
+        """Forget a read."""
+        self._state.local_reads.remove(request)
+
+    def peer(self, peer: NodeId, state: PeerState) -> None:
+        """The own connection to a peer changed."""
+        if self._election.peer(peer, state):
+            self._lead()
+        if self._leadership is not None:
+            self._leadership.peer(peer, state)
+        self._settle()
+
+    # Inputs: what the driver has done
+
+    def stable(self, index: int, term: int) -> None:
+        """The log is durable up to the entry (index, term)."""
+        state = self._state
+        state.log.stable(index, term)
+        state.unsynced.release(state.log.durable_index)
+        if self._leadership is not None:
+            self._leadership.stable()
+            self._settle()
+
+    def applied(self, index: int) -> None:
+        """The state machine contains everything up to `index`."""
+        self._state.applied = max(self._state.applied, index)
+        if self._leadership is not None:
+            self._leadership.applied(index)
+
+    def compacted(self, index: int) -> None:
+        """Nothing at or below `index` will be asked for again: forget its configurations."""
+        self._state.members.forget(index)
+
+    def unwritten(self, ready: Ready) -> None:
+        """Steps 1, 2, 4 and 5 of `ready` could not be done (disk full): they will be handed
+        out again, after `writable(True)`.
+        """
+        floor = None
+        if ready.snapshot is not None:
+            self._snapshot = ready.snapshot
+            floor = (ready.snapshot.index, ready.snapshot.term)
+        self._state.log.put_back(floor, ready.entries)
+        if ready.hard_state is not None:
+            self._written = (0, None)
+            self._written_commit = 0
+        self._state.synced[:0] = ready.messages_after_sync
+        self.writable(False)
+
+    def writable(self, is_writable: bool) -> None:
+        """While False, `ready` asks for nothing to be written, and this replica refuses
+        proposals and appends, and neither votes nor campaigns.
+        """
+        self._state.is_writable = is_writable
+
+    # Snapshots
+
+    def offer_snapshot(self, to: NodeId, meta: SnapshotMeta) -> None:
+        """A snapshot for a follower in `Ready.snapshots_wanted` begins to be sent."""
+        if self._leadership is not None:
+            self._leadership.offer_snapshot(to, meta)
+
+    def snapshot_done(self, to: NodeId, is_whole: bool) -> None:
+        """The sending of a snapshot ended, or never began."""
+        if self._leadership is not None:
+            self._leadership.snapshot_done(to, is_whole=is_whole)
+
+    def wants_snapshot(self, meta: SnapshotMeta) -> bool:
+        """Return whether installing `meta` would bring this replica forward."""
+        return follower.wants_snapshot(self._state, meta)
+
+    def begin_install(self, meta: SnapshotMeta) -> bool:
+        """All bytes of a snapshot are here: return whether to install it.
+
+        If so the log stands still until `end_install`.
+        """
+        self._state.is_installing = self.wants_snapshot(meta)
+        return self._state.is_installing
+
+    def end_install(self, meta: SnapshotMeta | None) -> None:
+        """The state machine stands at `meta`: `Ready.snapshot` will ask to restart the log.
+
+        None: the bytes did not prove themselves.
+        """
+        state = self._state
+        state.is_installing = False
+        if meta is None:
+            return
+        follower.restore(state, meta)
+        self._snapshot = meta
+        if state.role is not Role.FOLLOWER:
+            self._election.become_follower(state.term, None)
+        if state.leader is not None:
+            state.send_synced(state.leader, SnapshotReply(meta.index, True))
+
+    # Output
+
+    def has_ready(self) -> bool:
+        """Return whether `ready` has anything to say."""
+        state = self._state
+        if state.messages or state.reads or state.commit != self._reported_commit:
+            return True
+        if self._leadership is not None and self._leadership.needs_emit:
+            return True
+        if state.is_writable and (
+            state.log.has_pending
+            or state.synced
+            or self._snapshot is not None
+            or (state.term, state.vote) != self._written
+        ):
+            return True
+        return self._changed_soft_state() is not None
+
+    def ready(self) -> Ready:
+        """Drain what is to be done. The caller must do it in the order that Ready states."""
+        state = self._state
+        wanted: tuple[NodeId, ...] = ()
+        if self._leadership is not None and self._leadership.needs_emit:
+            self._leadership.emit()
+            wanted = self._leadership.take_wanted()
+        snapshot: SnapshotMeta | None = None
+        hard_state: HardState | None = None
+        entries: tuple[Entry, ...] = ()
+        after: tuple[Envelope, ...] = ()
+        is_voted = False
+        if state.is_writable:
+            snapshot, self._snapshot = self._snapshot, None
+            entries = state.log.take()
+            after = tuple(state.synced)
+            state.synced.clear()
+            is_voted = (state.term, state.vote) != self._written
+            # A crash may keep the hard state and lose the entries behind it. The index must then
+            # not call committed what they were to replace.
+            commit = min(state.commit, entries[0].index - 1) if entries else state.commit
+            stride = state.config.commit_stride_entries
+            is_far = commit - self._written_commit >= stride
+            if is_voted or (entries and is_far):
+                # The commit index rides along; alone it is not worth a write (Raft figure 2).
+                hard_state = HardState(state.term, state.vote, commit)
+                self._written = (state.term, state.vote)
+                self._written_commit = commit
+        messages, reads = tuple(state.messages), tuple(state.reads)
+        state.messages.clear()
+        state.reads.clear()
+        soft_state = self._changed_soft_state()
+        if soft_state is not None:
+            self._reported = soft_state
+        self._reported_commit = state.commit
+        return Ready(
+            snapshot,
+            hard_state,
+            entries,
+            bool(entries) or is_voted or snapshot is not None,
+            messages,
+            after,
+            state.commit,
+            reads,
+            soft_state,
+            wanted,
+        )
+
+    # Observation
+
+    @property
+    def role(self) -> Role:
+        """Of this replica."""
+        return self._state.role
+
+    @property
+    def term(self) -> int:
+        """The current one."""
+        return self._state.term
+
+    @property
+    def leader(self) -> NodeId | None:
+        """Who leads, as far as this replica knows."""
+        return self._state.leader
+
+    @property
+    def commit(self) -> int:
+        """The last index known committed."""
+        return self._state.commit
+
+    @property
+    def last_index(self) -> int:
+        """Of the log, with what waits to be written."""
+        return self._state.log.last_index
+
+    @property
+    def durable_index(self) -> int:
+        """The last index known durable here."""
+        return self._state.log.durable_index
+
+    @property
+    def configuration(self) -> Configuration:
+        """The one in force, committed or not."""
+        return self._state.members.current
+
+    @property
+    def is_restoring(self) -> bool:
+        """Whether the log has yet to restart behind an installed snapshot."""
+        return self._snapshot is not None
+
+    def configuration_at(self, index: int) -> Configuration:
+        """Return the one in force at `index`, which is not compacted."""
+        return self._state.members.at(index)
+
+    @property
+    def counters(self) -> Counters:
+        """What was dropped, and what elections did."""
+        return self._state.counters
+
+    def term_at(self, index: int) -> int:
+        """Return the term of the entry at `index`. Raises Compacted, Unavailable."""
+        return self._state.log.term(index)
+
+    def entries(self, low: int, high: int, max_bytes: int) -> tuple[Entry, ...]:
+        """Return entries of [low, high), at least one, within `max_bytes` of data.
+
+        Raises Compacted, Unavailable. Recent ones are in memory.
+        """
+        return self._state.log.entries(low, high, max_bytes)
+
+    def followers(self) -> tuple[FollowerStatus, ...]:
+        """Return what this leader knows of its followers; nothing on others."""
+        if self._leadership is None:
+            return ()
+        state = self._state
+        return tuple(
+            FollowerStatus(
+                node,
+                progress.state,
+                progress.match,
+                progress.applied,
+                progress.inflight_bytes,
+                progress.is_alive(state.now, state.config.election_ticks),
+            )
+            for node, progress in self._leadership.progress.items()
+        )
+
+    # Parts
+
+    def _leading(self) -> LeaderRole:
+        if self._leadership is None:
+            raise NotLeader(self._state.leader)
+        return self._leadership
+
+    def _lead(self) -> None:
+        """The election is won: lead the term, beginning with a no-op (Raft 8)."""
+        state = self._state
+        state.role = Role.LEADER
+        state.leader = state.node
+        state.counters.elections_won += 1
+        self._leadership = LeaderRole(state)
+
+    def _settle(self) -> None:
+        """After every input: end a leadership that is over, forward reads."""
+        state = self._state
+        if self._leadership is not None:
+            if self._leadership.is_over:
+                self._election.become_follower(state.term, None)
+            if state.role is not Role.LEADER:
+                self._leadership = None
+        if len(state.local_reads) and state.leader is not None:
+            self._forward_reads(state.leader)
+
+    def _forward_reads(self, leader: NodeId) -> None:
+        state = self._state
+        again = state.now + state.config.heartbeat_ticks
+        for request in state.local_reads.due((state.term, leader), state.now, again):
+            if self._leadership is None:
+                state.send(leader, ReadRequest(request))
+            else:
+                self._leadership.read(state.node, request)
+
+    def _is_from_retired(self, sender: NodeId) -> bool:
+        """Only a committed configuration retires: before that, the sender may yet lead."""
+        members, commit = self._state.members, self._state.commit
+        configuration = members.current if members.index <= commit else members.at(commit)
+        return not is_member(configuration, sender) and is_retired(configuration, sender)
+
+    def _admit(self, envelope: Envelope) -> bool:
+        """Compare terms (Raft 5.1); return whether the message is for the current one."""
+        state, body, term = self._state, envelope.body, envelope.term
+        if isinstance(body, PreVote):
+            return True
+        if term < state.term:
+            state.counters.stale_term += 1
+            self._answer_stale(envelope)
+            return False
+        if term == state.term:
+            return True
+        if isinstance(body, PreVoteReply) and body.granted:
+            return True  # the term it would be, not one that is
+        if isinstance(body, Vote) and not self._election.admits(envelope.sender, term, body):
+            state.counters.in_lease += 1
+            return False
+        is_leader = isinstance(body, Append | Heartbeat | InstallSnapshot | TimeoutNow)
+        self._election.become_follower(term, envelope.sender if is_leader else None)
+        self._leadership = None
+        return True
+
+    def _answer_stale(self, envelope: Envelope) -> None:
+        """Tell whoever lives in an older term, so that it does not stay there."""
+        state, body = self._state, envelope.body
+        if isinstance(body, Append | Heartbeat | InstallSnapshot):
+            state.send(envelope.sender, AppendReply(0, True, 0, 0, state.applied))
+        elif isinstance(body, Vote):
+            state.send(envelope.sender, VoteReply(False))
+        elif isinstance(body, ReadRequest):
+            state.send(envelope.sender, ReadReply(body.request, 0))
+
+    def _dispatch(self, envelope: Envelope) -> None:
+        sender, body, election = envelope.sender, envelope.body, self._election
+        if isinstance(body, Append | Heartbeat | InstallSnapshot):
+            self._from_leader(sender, body)
+            return
+        if isinstance(body, AppendReply | HeartbeatReply | SnapshotReply):
+            self._from_follower(sender, body)
+            return
+        has_won = False
+        match body:
+            case PreVote():
+                election.pre_vote(sender, envelope.term, body)
+            case PreVoteReply():
+                has_won = election.pre_vote_reply(sender, envelope.term, body)
+            case Vote():
+                election.vote(sender, body)
+            case VoteReply():
+                has_won = election.vote_reply(sender, body)
+            case TimeoutNow():
+                has_won = election.timeout_now(sender)
+            case ReadRequest(request):
+                leadership = self._leadership
+                if leadership is None or not leadership.read(sender, request):
+                    self._state.send(sender, ReadReply(request, 0))
+            case ReadReply(request, index):
+                self._read_reply(request, index)
+        if has_won:
+            self._lead()
+
+    def _from_leader(self, sender: NodeId, body: Append | Heartbeat | InstallSnapshot) -> None:
+        state = self._state
+        if state.role is Role.LEADER or state.leader not in (None, sender):
+            state.counters.malformed += 1  # nobody else leads this term
+            return
+        self._election.heard(sender)
+        match body:
+            case Append():
+                follower.append(state, sender, body)
+            case Heartbeat():
+                follower.heartbeat(state, sender, body)
+            case InstallSnapshot():
+                follower.offered(state, sender, body)
+
+    def _from_follower(
+        self, sender: NodeId, body: AppendReply | HeartbeatReply | SnapshotReply
+    ) -> None:
+        leadership = self._leadership
+        if leadership is None:
+            self._state.counters.unexpected += 1
+            return
+        match body:
+            case AppendReply():
+                leadership.append_reply(sender, body)
+            case HeartbeatReply():
+                leadership.heartbeat_reply(sender, body)
+            case SnapshotReply():
+                leadership.snapshot_reply(sender, body)
+
+    def _read_reply(self, request: int, index: int) -> None:
+        state = self._state
+        if index and state.local_reads.remove(request):
+            state.reads.append(ReadState(request, index))
+
+    def _changed_soft_state(self) -> SoftState | None:
+        state, last = self._state, self._reported
+        if last is None or (last.role, last.leader, last.term) != (
+            state.role,
+            state.leader,
+            state.term,
+        ):
+            return SoftState(state.role, state.leader, state.term)
+        return None

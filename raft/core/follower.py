@@ -1,0 +1,163 @@
+"""What a follower does with its leader's messages (Raft 5.3, 7). Term and sender are checked."""
+
+from collections.abc import Sequence
+
+from raft.core.membership import check_configuration, decode_configuration, is_member
+from raft.core.state import State
+from raft.types import (
+    Append,
+    AppendReply,
+    Configuration,
+    Entry,
+    EntryKind,
+    Heartbeat,
+    HeartbeatReply,
+    InstallSnapshot,
+    NodeId,
+    Role,
+    SnapshotMeta,
+    SnapshotReply,
+)
+
+Configurations = list[tuple[int, Configuration]]
+
+
+def append(state: State, leader: NodeId, body: Append) -> None:
+    """Take entries behind a place where the logs agree, or say where they may."""
+    log = state.log
+    is_full = state.unsynced.size_bytes >= state.config.unsynced_bytes_max
+    if is_full or not state.is_writable or state.is_installing:
+        state.counters.overload += 1
+        return
+    if body.prev_index < state.commit:
+        # What is committed is equal on both sides (leader completeness): only the rest counts.
+        entries = body.entries[state.commit - body.prev_index :]
+        prev_index = state.commit
+    else:
+        entries, prev_index = body.entries, body.prev_index
+        if not log.matches(prev_index, body.prev_term):
+            _reject(state, leader, body)
+            return
+    new = _unknown(state, entries)
+    if new:
+        configurations = _configurations(state, new)
+        if configurations is None:
+            return
+        first = new[0].index
+        if first <= log.last_index:
+            state.members.truncate(first)
+            state.unsynced.truncate(first)
+        log.append(new)
+        state.unsynced.add(new[-1].index, sum([len(entry.data) for entry in new]))
+        for index, configuration in configurations:
+            state.members.append(index, configuration)
+    match = prev_index + len(entries)
+    state.commit_to(min(body.commit, match))
+    _accept(state, leader, match, body.read_context)
+
+
+def _unknown(state: State, entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Return the entries from the first on that the log does not hold."""
+    for position, entry in enumerate(entries):
+        if not state.log.matches(entry.index, entry.term):
+            return entries[position:]
+    return ()
+
+
+def _configurations(state: State, entries: Sequence[Entry]) -> Configurations | None:
+    """Read the CONFIG entries; None, counted, when one cannot stand."""
+    found: Configurations = []
+    named = is_member(state.members.at(entries[0].index - 1), state.node)
+    for entry in entries:
+        if entry.kind is not EntryKind.CONFIG:
+            continue
+        try:
+            configuration = decode_configuration(entry.data)
+        except ValueError:
+            state.counters.malformed += 1
+            return None
+        if not named and state.node in configuration.voters:
+            state.counters.id_reused += 1
+            return None
+        named = named or is_member(configuration, state.node)
+        found.append((entry.index, configuration))
+    return found
+
+
+def _reject(state: State, leader: NodeId, body: Append) -> None:
+    index, term = state.log.common_place(body.prev_index, body.prev_term)
+    reply = AppendReply(
+        match_index=0,
+        is_rejected=True,
+        hint_index=index,
+        hint_term=term,
+        applied_index=state.applied,
+        read_context=body.read_context,
+        rejected_index=body.prev_index,
+    )
+    state.send(leader, reply)
+
+
+def _accept(state: State, leader: NodeId, match: int, read_context: int) -> None:
+    synced = state.synced
+    if synced:
+        # Acknowledgements that wait for the same sync: the furthest says it all.
+        last = synced[-1]
+        waiting = last.body
+        if (
+            isinstance(waiting, AppendReply)
+            and last.to == leader
+            and last.term == state.term
+            and waiting.match_index <= match
+        ):
+            synced.pop()
+    state.send_synced(
+        leader, AppendReply(match, False, 0, 0, state.applied, read_context=read_context)
+    )
+
+
+def heartbeat(state: State, leader: NodeId, body: Heartbeat) -> None:
+    """The leader lives, and tells what is committed of the entries that it knows here."""
+    if body.commit <= state.log.last_index:
+        state.commit_to(body.commit)
+    elif state.is_named():
+        state.counters.malformed += 1
+    else:
+        state.counters.id_reused += 1  # the leader remembers what this empty log acknowledged
+    state.send(leader, HeartbeatReply(body.read_context, state.applied))
+
+
+def offered(state: State, leader: NodeId, body: InstallSnapshot) -> None:
+    """The leader offers a snapshot: say so when it is not needed."""
+    if body.meta.index <= state.commit and state.is_writable:
+        state.send_synced(leader, SnapshotReply(state.commit, True))
+
+
+def wants_snapshot(state: State, meta: SnapshotMeta) -> bool:
+    """Return whether installing `meta` would bring this replica forward.
+
+    A snapshot is a committed prefix, so it may be taken from any member, in any term.
+    """
+    if meta.index <= state.commit or state.role is Role.LEADER or not state.is_writable:
+        return False
+    if state.log.matches(meta.index, meta.term):
+        # The log has it all, and perhaps more that was acknowledged: it must not be dropped.
+        state.commit_to(meta.index)
+        return False
+    try:
+        check_configuration(meta.configuration)
+    except ValueError:
+        state.counters.malformed += 1
+        return False
+    if not state.is_named() and state.node in meta.configuration.voters:
+        state.counters.id_reused += 1
+        return False
+    return True
+
+
+def restore(state: State, meta: SnapshotMeta) -> None:
+    """The state machine stands at `meta`: restart the log behind it."""
+    state.log.restore(meta.index, meta.term)
+    state.members.reset(meta.index, meta.configuration)
+    state.commit = meta.index
+    state.applied = meta.index

@@ -1,0 +1,164 @@
+"""The real file system (Linux) behind `raft.log.files`."""
+
+import ctypes
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from raft.log.files import Buffer, FatalDiskError
+
+BUFFERS_PER_CALL = min(1024, os.sysconf("SC_IOV_MAX"))
+
+_SYNC_FILE_RANGE_WRITE = 2
+_sync_file_range = ctypes.CDLL(None).sync_file_range
+_sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+
+
+class DiskFile:
+    """An open file. Implements `raft.log.files.File`."""
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self._path = path
+        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+    def pread(self, length: int, offset: int) -> bytes:
+        """See `File.pread`."""
+        data = os.pread(self._fd, length, offset)
+        if len(data) == length or not data:
+            return data
+        # A signal or the end of the file: only an empty read tells the end.
+        parts = [data]
+        missing = length - len(data)
+        while missing and (data := os.pread(self._fd, missing, offset + length - missing)):
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        """See `File.pwrite`."""
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(self._fd, rest, offset)
+            offset += written
+            rest = rest[written:]
+
+    def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
+        """See `File.pwritev`."""
+        for start in range(0, len(buffers), BUFFERS_PER_CALL):
+            part = buffers[start : start + BUFFERS_PER_CALL]
+            length = sum(map(len, part))
+            written = os.pwritev(self._fd, part, offset)
+            if written < length:
+                self.pwrite(b"".join(part)[written:], offset + written)
+            offset += length
+
+    def write_out(self) -> None:
+        """See `File.write_out`. What goes wrong is what `fdatasync` reports."""
+        _sync_file_range(self._fd, 0, 0, _SYNC_FILE_RANGE_WRITE)
+
+    def fdatasync(self) -> None:
+        """See `File.fdatasync`."""
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise FatalDiskError(f"{self._path} cannot be synced: {error}") from error
+
+    def allocate(self, length: int) -> None:
+        """See `File.allocate`."""
+        os.posix_fallocate(self._fd, 0, length)
+
+    def size(self) -> int:
+        """See `File.size`."""
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        """See `File.close`. Closing again does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class DiskDirectory:
+    """A folder, made if absent. Implements `raft.log.files.Directory`."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError."""
+        self._path = path
+        if not path.is_dir():
+            path.mkdir(mode=0o700)
+            _sync_directory(path.parent)
+
+    def open(self, name: str, *, create: bool = False) -> DiskFile:
+        """See `Directory.open`."""
+        return DiskFile(self._path / name, os.O_RDWR | (os.O_CREAT if create else 0))
+
+    def names(self) -> list[str]:
+        """See `Directory.names`."""
+        with os.scandir(self._path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+
+    def rename(self, old: str, new: str) -> None:
+        """See `Directory.rename`."""
+        (self._path / old).rename(self._path / new)
+
+    def unlink(self, name: str) -> None:
+        """See `Directory.unlink`."""
+        (self._path / name).unlink()
+
+    def subdirectory(self, name: str) -> "DiskDirectory":
+        """See `Directory.subdirectory`."""
+        return DiskDirectory(self._path / name)
+
+    def sync(self) -> None:
+        """See `Directory.sync`."""
+        _sync_directory(self._path)
+
+    def free_bytes(self) -> int:
+        """See `Directory.free_bytes`."""
+        status = os.statvfs(self._path)
+        return status.f_bavail * status.f_frsize
+
+
+class ReadOnlyDirectory(DiskDirectory):
+    """A folder that may be another's at this moment: nothing in it can be changed by this."""
+
+    def __init__(self, path: Path) -> None:
+        """Makes nothing. What changes something raises OSError (EROFS)."""
+        self._path = path
+
+    def open(self, name: str, *, create: bool = False) -> DiskFile:
+        """Open for reading. Raises FileNotFoundError."""
+        if create:
+            raise self._refusal(name)
+        return DiskFile(self._path / name, os.O_RDONLY)
+
+    def rename(self, old: str, new: str) -> None:
+        """Refuse it."""
+        raise self._refusal(old)
+
+    def unlink(self, name: str) -> None:
+        """Refuse it."""
+        raise self._refusal(name)
+
+    def subdirectory(self, name: str) -> DiskDirectory:
+        """See `Directory.subdirectory`; it has to be there, and is for reading as well."""
+        return ReadOnlyDirectory(self._path / name)
+
+    def sync(self) -> None:
+        """Refuse it."""
+        raise self._refusal("")
+
+    def _refusal(self, name: str) -> OSError:
+        return OSError(errno.EROFS, os.strerror(errno.EROFS), str(self._path / name))
+
+
+def _sync_directory(path: Path) -> None:
+    """Make the names in a folder durable. Raises FatalDiskError."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise FatalDiskError(f"{path} cannot be synced: {error}") from error
+    finally:
+        os.close(fd)

@@ -1,0 +1,229 @@
+"""The transport between processes: gRPC streams over mutual TLS (DESIGN section 3).
+
+Who a peer is comes from its certificate, never from what it says: a caller must name itself
+with a node id whose name stands in its certificate, and a dialed node must present one with
+the name that was dialed. What does not fit is refused and counted.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import grpc
+import grpc.aio
+
+from raft.pb.peer_pb2 import SnapshotPart, SnapshotProgress
+from raft.transport.peer import Stream
+from raft.transport.snapshot_stream import SnapshotCall, SnapshotService, receive_snapshot
+from raft.transport.stream_transport import StreamTransport
+from raft.transport.tls import SAN_PROPERTY, TlsFiles, TlsIdentity
+from raft.transport.transport import TransportEvents, node_name
+from raft.transport.wire_format import FRAME_BYTES_MAX, NODE_ID_BYTES_MAX
+from raft.types import NodeId
+
+logger = logging.getLogger(__name__)
+# grpcio 1.85 logs from within its coroutines at DEBUG; under CPython 3.11 the frames that
+# logging then looks at crash the garbage collector (seen in half of the test runs).
+logging.getLogger("grpc").setLevel(logging.INFO)
+
+SERVICE = "raft.pb.Peer"
+METADATA_CLUSTER = "quorate-cluster"
+METADATA_FROM = "quorate-from"
+METADATA_TO = "quorate-to"
+
+DIAL_TIMEOUT_MS = 3_000
+PROBE_TIMEOUT_MS = 250
+HANDSHAKE_TIMEOUT_MS = 5_000
+KEEPALIVE_MS = 5_000
+"""Between pings of an idle connection, and how long an answer may take."""
+CALLS_MAX = 256
+"""Open at once; every one of them authenticated."""
+
+_COMMON_OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
+    ("grpc.max_send_message_length", FRAME_BYTES_MAX),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+)
+_CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
+    *_COMMON_OPTIONS,
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # else a new channel inherits a broken connection
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
+)
+_SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
+    *_COMMON_OPTIONS,
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
+    ("grpc.so_reuseport", 0),  # a second process on the same port must fail, not share it
+)
+_EOF: object = grpc.aio.EOF  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcConfig:
+    """One node's place in the cluster."""
+
+    cluster: bytes
+    """16 bytes."""
+    node: NodeId
+    listen: str
+    """`host:port`; port 0 takes any, see `GrpcTransport.port`."""
+    tls: TlsFiles
+
+
+class GrpcTransport(StreamTransport):
+    """Implements `raft.transport.transport.Transport`."""
+
+    def __init__(
+        self, config: GrpcConfig, events: TransportEvents, random: Callable[[int], int]
+    ) -> None:
+        """`random(n)` gives 0 to n - 1, for jitter. Raises TlsError."""
+        super().__init__(config.cluster, config.node, events, random)
+        self.port = 0
+        self._listen_at = config.listen
+        self._identity = TlsIdentity(config.tls, self.metrics)
+        self._server: Any = None
+
+    async def _listen(self) -> None:
+        self._server = grpc.aio.server(options=_SERVER_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
+        handlers: dict[str, Any] = {
+            "Exchange": grpc.stream_stream_rpc_method_handler(self._on_exchange),
+            "SendSnapshot": grpc.stream_stream_rpc_method_handler(
+                self._on_snapshot,
+                request_deserializer=SnapshotPart.FromString,
+                response_serializer=SnapshotProgress.SerializeToString,
+            ),
+        }
+        service: Any = grpc.method_handlers_generic_handler(SERVICE, handlers)
+        self._server.add_generic_rpc_handlers((service,))
+        credentials = self._identity.server_credentials()
+        try:
+            self.port = self._server.add_secure_port(self._listen_at, credentials)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {self._listen_at}: {error}") from error
+        await self._server.start()
+
+    async def _stop_listening(self) -> None:
+        await self._server.stop(grace=None)
+
+    # Calls to peers
+
+    @asynccontextmanager
+    async def open_stream(self, peer: NodeId, address: str) -> AsyncIterator[Stream]:
+        """Dial for ordinary traffic. Frames pass as bytes: `raft.transport.wire_format` writes
+        protobuf.
+        """
+        async with self._call(peer, address, "Exchange", None, None) as call:
+            yield Stream(_reader(call), call.write, call.cancel, is_dialed=True)
+
+    @asynccontextmanager
+    async def open_snapshot(self, peer: NodeId, address: str) -> AsyncIterator[SnapshotCall]:
+        """Dial for a snapshot."""
+        serializers = SnapshotPart.SerializeToString, SnapshotProgress.FromString
+        async with self._call(peer, address, "SendSnapshot", *serializers) as call:
+            yield SnapshotCall(_reader(call), call.write)
+
+    @asynccontextmanager
+    async def _call(
+        self, peer: NodeId, address: str, method: str, serializer: Any, deserializer: Any
+    ) -> AsyncIterator[Any]:
+        """Open a call that the peer has accepted."""
+        options = (*_CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", node_name(peer)))
+        channel: Any = grpc.aio.secure_channel(
+            address, self._identity.channel_credentials(), options=options
+        )
+        metadata = (
+            (METADATA_CLUSTER, self.cluster.hex()),
+            (METADATA_FROM, self.node),
+            (METADATA_TO, peer),
+        )
+        try:
+            async with asyncio.timeout(DIAL_TIMEOUT_MS / 1000):
+                call = channel.stream_stream(f"/{SERVICE}/{method}", serializer, deserializer)(
+                    metadata=metadata
+                )
+                answer = await call.initial_metadata()
+                if METADATA_FROM not in answer:
+                    raise ConnectionError(f"{await call.code()}: {await call.details()}")
+            yield call
+        finally:
+            await channel.close(None)
+
+    async def resolve(self, address: str) -> tuple[socket.AddressFamily, Any]:
+        """Ask the name service once, so that a probe need not."""
+        host, _, port = address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        return found[0][0], found[0][4]
+
+    async def is_refused(self, place: object) -> bool:
+        """Connect without TLS or gRPC, whose own retries would cost the milliseconds."""
+        assert isinstance(place, tuple)
+        family, address = place
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            try:
+                async with asyncio.timeout(PROBE_TIMEOUT_MS / 1000):
+                    await asyncio.get_running_loop().sock_connect(probe, address)
+            except ConnectionRefusedError:
+                return True
+        return False
+
+    # Calls from peers
+
+    async def _on_exchange(self, _: Any, context: Any) -> None:
+        peer = await self._accept(context)
+        task = asyncio.current_task()
+        assert task is not None
+        stream = Stream(_reader(context), context.write, task.cancel, is_dialed=False)
+        try:
+            await self._serve(peer, stream)
+        except asyncio.CancelledError:
+            # A cancelled handler alone would leave a caller that lives without an answer.
+            task.uncancel()
+            await context.abort(grpc.StatusCode.CANCELLED, "another stream took its place")
+
+    async def _on_snapshot(self, _: Any, context: Any) -> None:
+        peer = await self._accept(context)
+        service = SnapshotService(_reader(context), context.write)
+        await receive_snapshot(service, peer, self._events, self.metrics.peer(peer))
+
+    async def _accept(self, context: Any) -> NodeId:
+        """Return who calls, or refuse the call and count it."""
+        metadata = dict(context.invocation_metadata() or ())
+        sender = str(metadata.get(METADATA_FROM, ""))
+        name = node_name(sender)
+        names = context.auth_context().get(SAN_PROPERTY, ())
+        if metadata.get(METADATA_CLUSTER) != self.cluster.hex():
+            self.metrics.foreign_cluster_total += 1
+            await _refuse(context, sender, "this is another cluster")
+        if not name or name.encode() not in names or len(sender) > NODE_ID_BYTES_MAX:
+            self.metrics.forged_sender_total += 1
+            await _refuse(context, sender, f"the certificate names {names}")
+        if metadata.get(METADATA_TO) != self.node:
+            self.metrics.misdirected_total += 1
+            await _refuse(context, sender, f"this node is {self.node}")
+        await context.send_initial_metadata(((METADATA_FROM, self.node),))
+        return sender
+
+
+def _reader(call: Any) -> Callable[[], Awaitable[Any]]:
+    read = call.read
+
+    async def read_or_none() -> Any:
+        message = await read()
+        return None if message is _EOF else message
+
+    return read_or_none
+
+
+async def _refuse(context: Any, sender: str, reason: str) -> NoReturn:
+    logger.warning("refused a call of %r from %s: %s", sender, context.peer(), reason)
+    await context.abort(grpc.StatusCode.PERMISSION_DENIED, reason)
+    raise AssertionError("abort raises")

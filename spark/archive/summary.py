@@ -1,0 +1,83 @@
+"""What an audit says of itself: JSON, and where the last one ended."""
+
+from typing import Any, Final
+
+import msgspec
+
+from spark.archive.store import ArchiveStore
+
+AUDIT_FOLDER: Final = "audit"
+AUDITED_NAME: Final = "audited.json"
+SUMMARY_NAME: Final = "summary.json"
+REPORT_NAME: Final = "report.html"
+METRICS_NAME: Final = "metrics.prom"
+UNUSABLE_RULES: Final = ("file_unusable", "base_broken")
+"""Rules whose findings mean that the archive itself is damaged."""
+
+
+class Audited(msgspec.Struct, frozen=True):
+    """Written last: this audit is whole."""
+
+    cluster: str
+    first: int
+    last: int
+    folder: str
+    findings: int
+
+
+class ReplaySaid(msgspec.Struct, frozen=True):
+    """How far a group's log was replayed."""
+
+    group: int
+    index: int
+    """Last entry that was applied."""
+    marks: int
+    """Audit marks that it passed."""
+    digest: str
+    """Of the state there, hexadecimal."""
+    problem: str
+    """Why it went no further; "" when it reached the last mark."""
+    is_damage: bool
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one run; every list is bounded."""
+
+    cluster: str
+    first: int
+    last: int
+    nodes: list[str] = []
+    ranges: int = 0
+    entries: int = 0
+    operations: int = 0
+    findings_by_rule: dict[str, int] = {}
+    examples: list[dict[str, Any]] = []
+    flow: list[dict[str, Any]] = []
+    """Per queue: messages by operation."""
+    ages: list[dict[str, Any]] = []
+    """Per queue: p50_s, p99_s, max_s of what was received."""
+    dead_letters: list[dict[str, Any]] = []
+    time_line: list[dict[str, Any]] = []
+    replays: list[ReplaySaid] = []
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether some of the archive could not be used; the rest was judged."""
+        return any(rule in self.findings_by_rule for rule in UNUSABLE_RULES) or any(
+            said.is_damage for said in self.replays
+        )
+
+    @property
+    def findings_total(self) -> int:
+        """Findings of all rules."""
+        return sum(self.findings_by_rule.values())
+
+    @classmethod
+    def nothing(cls, cluster: str, base: int) -> "Summary":
+        """Return what an audit says that has nothing new to judge."""
+        return cls(cluster=cluster, first=base + 1, last=base)
+
+
+def read_summary(store: ArchiveStore, audited: Audited) -> Summary:
+    """Return what an audit said. Raises OSError, ValueError."""
+    return msgspec.json.decode(store.read(f"{audited.folder}/{SUMMARY_NAME}"), type=Summary)

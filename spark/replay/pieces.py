@@ -1,0 +1,115 @@
+"""One replay in several pieces side by side, each from a checkpoint to the next (design.md).
+
+A checkpoint is what one node says of its state. It is believed when the piece before it ends with
+the same digest; if one is not, all is replayed once more, in one piece.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import itemgetter
+
+from msgspec import structs
+from pyspark.sql import SparkSession
+
+from qm.archive.checkpoints import Checkpoint
+from spark.archive.files import FileProblem
+from spark.archive.ranges import Ranges
+from spark.replay.checkpoints import problem_of, start_of
+from spark.replay.cuts import Cutting
+from spark.replay.replay import Replayed, ReplayPlan, run_replays
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """What came of a replay."""
+
+    replayed: Replayed
+    at: Sequence[Checkpoint] = ()
+    """Where it was cut."""
+    problems: Sequence[FileProblem] = ()
+    """Checkpoints that the log does not bear out."""
+
+
+def replay_in_pieces(
+    spark: SparkSession,
+    plan: ReplayPlan,
+    ranges: Ranges,
+    checkpoints: Sequence[Checkpoint],
+    slots: int,
+) -> Pieces:
+    """Replay on so many slots. `plan`: the whole, without files."""
+    low = plan.start.index if plan.start is not None else 0
+    inside = {
+        one.index: one
+        for one in reversed(checkpoints)
+        if one.group == plan.group and low < one.index < plan.upto
+    }
+    cutting = Cutting(ranges.entry_bytes(plan.group, low, plan.upto), plan.upto, slots)
+    chosen = cutting.choose([inside[index] for index in sorted(inside)])
+    problems: list[FileProblem] = []
+    if chosen:
+        logger.info("replaying in %d pieces", len(chosen) + 1)
+        results = _run(spark, _cut(plan, ranges, chosen), cutting.order(chosen))
+        problems = _refuted(chosen, results)
+        if not problems:
+            return Pieces(_joined(results), chosen)
+        logger.warning("%s %s: replaying without it", problems[0].path, problems[0].detail)
+    whole = structs.replace(plan, files=ranges.entry_files(plan.group, low, plan.upto))
+    return Pieces(run_replays(spark, [whole])[0], problems=problems)
+
+
+def _run(spark: SparkSession, plans: Sequence[ReplayPlan], order: Sequence[int]) -> list[Replayed]:
+    """Replay in that order; return what came of them in theirs."""
+    results = zip(order, run_replays(spark, [plans[k] for k in order]), strict=True)
+    return [replayed for _, replayed in sorted(results, key=itemgetter(0))]
+
+
+def _cut(plan: ReplayPlan, ranges: Ranges, at: Sequence[Checkpoint]) -> list[ReplayPlan]:
+    """Return a plan for each piece; what the whole leaves behind, the last one does."""
+    starts = [plan.start, *map(start_of, at)]
+    ends = [*(one.index for one in at), plan.upto]
+    last = len(ends) - 1
+    return [
+        structs.replace(
+            plan,
+            start=start,
+            upto=end,
+            files=ranges.entry_files(plan.group, start.index if start is not None else 0, end),
+            output=plan.output if k == last else "",
+            is_verified=plan.is_verified and k == last,
+        )
+        for k, (start, end) in enumerate(zip(starts, ends, strict=True))
+    ]
+
+
+def _refuted(at: Sequence[Checkpoint], results: Sequence[Replayed]) -> list[FileProblem]:
+    """Return what is wrong with the first checkpoint that the log does not bear out."""
+    for checkpoint, (before, behind) in zip(at, pairwise(results), strict=True):
+        if before.problem:
+            return []  # as it is in one piece
+        if behind.is_of_start:
+            return [problem_of(checkpoint, f"cannot be used: {behind.problem}")]
+        if (before.index, before.digest) != (checkpoint.index, checkpoint.digest):
+            detail = (
+                f"holds the state {checkpoint.digest} of entry {checkpoint.index}, the log gives"
+                f" {before.digest} at {before.index}"
+            )
+            return [problem_of(checkpoint, detail)]
+    return []
+
+
+def _joined(results: Sequence[Replayed]) -> Replayed:
+    """Return the pieces as one, as far as the first that could not go on."""
+    ended = next((k for k, one in enumerate(results) if one.problem), len(results) - 1)
+    pieces = results[: ended + 1]
+    return structs.replace(
+        pieces[-1],
+        entries=sum(one.entries for one in pieces),
+        data_bytes=sum(one.data_bytes for one in pieces),
+        cpu_s=sum(one.cpu_s for one in pieces),
+        marks=[mark for one in pieces for mark in one.marks],
+    )

@@ -1,0 +1,66 @@
+"""From names to addresses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from qm.edge.outgoing.link.resolver import Destinations, SystemResolver, Unresolved
+from qm.names.format_name import parse_format_name
+from qm.session import ConnectionStatus, NextHop
+from tests.unit.edge.outgoing.world import PEER_GUID
+
+
+def hops(text: str) -> list[NextHop]:
+    async def ask() -> list[NextHop]:
+        return await Destinations(SystemResolver(), {}).next_hops(parse_format_name(text))
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("DIRECT=TCP:10.1.2.3\\q", "10.1.2.3"),
+        ("DIRECT=TCP:fd00::0:1\\q", "fd00::1"),
+        ("DIRECT=OS:10.1.2.3\\q", "10.1.2.3"),
+    ],
+)
+def test_an_address_needs_no_look_up_and_is_spelt_in_one_way(text: str, address: str) -> None:
+    (hop,) = hops(text)
+    assert hop.address == address
+
+
+def test_a_host_name_is_looked_up_by_the_system() -> None:
+    assert "127.0.0.1" in [hop.address for hop in hops("DIRECT=OS:localhost\\q")]
+    with pytest.raises(Unresolved) as error:
+        hops("DIRECT=OS:no-such-host.invalid\\q")
+    assert error.value.status is ConnectionStatus.DNS_FAILURE
+    assert "no-such-host.invalid" in str(error.value)
+
+
+class Silent:
+    async def addresses(self, host: str) -> list[str]:
+        del host
+        return []
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        (lambda d: d.hops_at("empty"), ConnectionStatus.DNS_FAILURE),
+        (lambda d: d.hops_of(PEER_GUID, ""), ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE),
+        (
+            lambda d: d.next_hops(parse_format_name("MULTICAST=234.1.1.1:8001")),
+            ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE,
+        ),
+    ],
+)
+def test_what_leads_nowhere_says_why(asked: Any, status: ConnectionStatus) -> None:
+    found: Coroutine[Any, Any, list[NextHop]] = asked(Destinations(Silent(), {}))
+    with pytest.raises(Unresolved) as error:
+        asyncio.run(found)
+    assert error.value.status is status

@@ -1,0 +1,470 @@
+"""UserMessages from the network: taken, repeated, refused, and what each causes."""
+
+from typing import Any
+
+import pytest
+
+from qm.model.machine import Machine
+from qm.model.state.tables import MemoryState, Table
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import Facts, SignatureFact, TransferVerdict
+from qm.model.values.effects import EffectKind, SequenceSeen
+from qm.model.values.records import FinalAckRow, OutboxRow, decode
+from qm.model.values.rows import PositionFlag
+from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
+from qm.security.sid import sid_from_text
+from qm.wire.message_class import AcknowledgeFlags, MessageClass
+from qm.wire.structures.identifiers import MessageIdentifier, write_message_identifier
+from qm.wire.structures.queue_name import (
+    DirectQueueFormatName,
+    PrivateQueueFormatNameId,
+    PublicQueueFormatName,
+    QueueHost,
+    QueueName,
+)
+from tests.unit.model.world import (
+    NOW_MS,
+    NOW_S,
+    OWN,
+    PEER,
+    PEER_ADDRESS,
+    World,
+    direct,
+    effects,
+    packet,
+    request,
+)
+
+ACCEPTED, DUPLICATE = TransferVerdict.ACCEPTED, TransferVerdict.DUPLICATE
+OUT_OF_ORDER = TransferVerdict.OUT_OF_ORDER
+SEQUENCE = 5 << 32 | 1
+ALICE = sid_from_text("S-1-5-21-1-2-3-1001")
+
+
+@pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
+def world(request: pytest.FixtureRequest) -> World:
+    return World(forgets=request.param)
+
+
+def final_acks(world: World) -> list[tuple[OutboxRow, FinalAckRow]]:
+    rows = [decode(OutboxRow, row) for table, _, row in world.state.rows() if table == Table.OUTBOX]
+    return [(row, decode(FinalAckRow, row.payload)) for row in rows]
+
+
+@pytest.mark.spec("DM-3.1.7.1.9-10", "DM-3.1.7.2.2-02")
+def test_a_message_enters_its_queue_once(world: World) -> None:
+    orders = world.create("orders")
+    first = packet(1, body=b"one", is_recoverable=True)
+    verdicts, applied = world.arrive_applied(first, packet(2, body=b"two"), first)
+    assert verdicts == [ACCEPTED, ACCEPTED, DUPLICATE]
+    assert world.arrive(first) == [DUPLICATE]
+    assert [message.properties.message_body for message in world.messages(orders)] == [
+        b"one",
+        b"two",
+    ]
+    assert effects(applied) == [(EffectKind.ARRIVED, orders)] * 2
+    assert applied.woken_queue_ids == {orders}
+    one, two = world.positions(orders).values()
+    assert one.flags == PositionFlag.RECOVERABLE
+    assert two.flags == 0
+    assert (one.source_queue_manager, one.message_ordinal) == (PEER, 1)
+    assert world.state.references() == {(one.body_index, 0): 1, (one.body_index, 1): 1}
+
+
+@pytest.mark.spec("DM-3.1.7.1.9-07", "DM-3.1.1.12-15", "DM-3.1.1.2-23")
+def test_order_is_priority_then_arrival(world: World) -> None:
+    orders = world.create("orders")
+    world.arrive(*(packet(k, priority=p) for k, p in enumerate([3, 7, 0, 3, 7], start=1)))
+    assert [m.user_header.message_id for m in world.messages(orders)] == [2, 5, 1, 4, 3]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        direct("ORDERS"),
+        DirectQueueFormatName("TCP:127.0.0.11\\orders"),
+        DirectQueueFormatName("OS:vhost.EXAMPLE\\orders"),
+        PublicQueueFormatName(b"orders".ljust(16, b"\0")),
+    ],
+    ids=str,
+)
+def test_every_name_of_a_queue_leads_to_it(world: World, name: QueueName) -> None:
+    orders = world.create("orders")
+    assert world.arrive(packet(1, to=name)) == [ACCEPTED]
+    assert len(world.positions(orders)) == 1
+
+
+def test_a_private_queue_by_number(world: World) -> None:
+    queue_id = world.create("private$\\inbox")
+    number = world.record(queue_id).private_queue_number
+    name = PrivateQueueFormatNameId(QueueHost.DESTINATION, number)
+    assert world.arrive(packet(1, to=name, queue_manager_address=OWN)) == [ACCEPTED]
+    assert world.arrive(packet(2, to=name, queue_manager_address=PEER)) == [
+        MessageClass.NACK_BAD_DST_Q
+    ]
+    assert len(world.positions(queue_id)) == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "OS:vhost\\absent",
+        "OS:elsewhere\\orders",
+        "TCP:10.9.9.9\\orders",
+        "nonsense",
+        "OS:vhost\\q;s",
+    ],
+)
+def test_no_such_queue(world: World, name: str) -> None:
+    world.create("orders")
+    before = world.counters().sequential_id
+    refused = packet(1, to=DirectQueueFormatName(name))
+    assert world.arrive(refused, refused) == [MessageClass.NACK_BAD_DST_Q] * 2
+    assert world.counters().sequential_id == before
+
+
+def test_what_is_refused_unheard_leaves_nothing_behind(world: World) -> None:
+    """Whoever sends to names that do not exist must not fill the state."""
+    world.create("orders")
+    before = [row for row in world.state.rows() if row[0] != Table.META]
+    for number in range(20):
+        raw = packet(number + 1, to=f"absent{number}", source_queue_manager=bytes([number]) * 16)
+        assert world.arrive(raw, raw) == [MessageClass.NACK_BAD_DST_Q] * 2
+    assert [row for row in world.state.rows() if row[0] != Table.META] == before
+    assert world.counters().source_count == 0
+    both = packet(1, to="orders"), packet(2, to="absent")
+    assert world.arrive(*both) == [ACCEPTED, MessageClass.NACK_BAD_DST_Q]
+    assert world.arrive(*both) == [DUPLICATE, MessageClass.NACK_BAD_DST_Q]
+
+
+def test_what_a_full_queue_refuses_leaves_nothing_behind(world: World) -> None:
+    """In the fast lane, too; a sender that gets one message in at last is remembered."""
+    tight = world.create("tight", quota=1)
+    before = world.counters().source_count
+    full = packet(1, to="tight", body=bytes(1500))
+    for number in range(20):
+        raw = packet(number + 1, to="tight", body=bytes(1500), source_queue_manager=OWN)
+        assert world.arrive(raw, full) == [MessageClass.NACK_Q_EXCEED_QUOTA] * 2
+    assert world.counters().source_count == before
+    assert not [row for row in world.state.rows() if row[0] == Table.STREAM]
+    assert world.arrive(full, packet(1, to="tight", body=b"")) == [
+        MessageClass.NACK_Q_EXCEED_QUOTA,
+        ACCEPTED,
+    ]
+    assert world.arrive(packet(1, to="tight", body=b"")) == [DUPLICATE]
+    assert len(world.positions(tight)) == 1
+
+
+def test_journals_and_system_queues_take_nothing_from_the_network(world: World) -> None:
+    world.create("orders")
+    for name in ("OS:vhost\\orders;JOURNAL", "OS:vhost\\SYSTEM$;DEADLETTER"):
+        assert world.arrive(packet(1, to=DirectQueueFormatName(name))) == [
+            MessageClass.NACK_BAD_DST_Q
+        ]
+    order_queue = PrivateQueueFormatNameId(QueueHost.DESTINATION, 4)
+    assert world.arrive(packet(2, to=order_queue, queue_manager_address=OWN)) == [
+        TransferVerdict.IGNORED
+    ]
+
+
+# Sequences ---------------------------------------------------------------------------------
+
+
+def test_transactional_messages_in_order_and_once(world: World) -> None:
+    orders = world.create("orders", transactional=True)
+    first, second, third = (packet(n, sequence=(SEQUENCE, n, n - 1)) for n in (1, 2, 3))
+    assert world.arrive(second) == [OUT_OF_ORDER]
+    assert world.arrive(first, third, second, second, third, first) == [
+        ACCEPTED,
+        OUT_OF_ORDER,
+        ACCEPTED,
+        DUPLICATE,
+        ACCEPTED,
+        DUPLICATE,
+    ]
+    ids = [message.user_header.message_id for message in world.messages(orders)]
+    assert ids == [1, 2, 3]
+    flags = [position.flags for position in world.positions(orders).values()]
+    assert all(flag & PositionFlag.TRANSACTIONAL for flag in flags)
+
+
+def test_a_new_sequence_begins_with_its_first_message(world: World) -> None:
+    world.create("orders", transactional=True)
+    assert world.arrive(packet(1, sequence=(SEQUENCE, 1, 0))) == [ACCEPTED]
+    newer = SEQUENCE + 1
+    assert world.arrive(packet(2, sequence=(newer, 2, 1))) == [OUT_OF_ORDER]
+    assert world.arrive(packet(2, sequence=(newer, 1, 0))) == [ACCEPTED]
+    assert world.arrive(packet(3, sequence=(SEQUENCE, 2, 1))) == [OUT_OF_ORDER]
+
+
+@pytest.mark.spec("DM-3.1.1.12-08", "DM-3.1.1.12-49")
+def test_a_refused_transactional_message_consumes_its_number_and_owes_a_final_ack(
+    world: World,
+) -> None:
+    world.create("plain")
+    refused = packet(9, to="plain", sequence=(SEQUENCE, 1, 0), final_ack=True)
+    assert world.arrive(refused) == [MessageClass.NACK_NOT_TRANSACTIONAL_Q]
+    assert world.arrive(refused) == [DUPLICATE]
+    ((row, acknowledgement),) = final_acks(world)
+    assert (row.queue_manager, row.address) == (PEER, PEER_ADDRESS)
+    assert acknowledgement.message_class == MessageClass.NACK_NOT_TRANSACTIONAL_Q
+    assert acknowledgement.sequence_identifier == SEQUENCE
+    assert (acknowledgement.sequence_number, acknowledgement.previous_sequence_number) == (1, 0)
+    assert acknowledgement.acknowledged_source == PEER
+    assert acknowledgement.acknowledged_message_id == 9
+
+
+@pytest.mark.spec("DM-3.1.1.12-09")
+def test_the_kind_of_queue_and_message_must_agree(world: World) -> None:
+    world.create("orders", transactional=True)
+    assert world.arrive(packet(1)) == [MessageClass.NACK_NOT_TRANSACTIONAL_MSG]
+
+
+# Expiry, quotas ----------------------------------------------------------------------------
+
+
+@pytest.mark.spec("DM-3.1.7.1.9-03", "QB-3.1.5.8-02")
+def test_too_late_to_reach_the_queue(world: World) -> None:
+    orders = world.create("orders")
+    late = packet(1, time_to_reach_queue=10, sent_time=NOW_S - 11)
+    just = packet(2, time_to_reach_queue=10, sent_time=NOW_S - 10)
+    ahead = packet(3, time_to_reach_queue=0, sent_time=NOW_S + 3600)
+    assert world.arrive(late, just, ahead) == [
+        MessageClass.NACK_REACH_QUEUE_TIMEOUT,
+        ACCEPTED,
+        ACCEPTED,
+    ]
+    assert len(world.positions(orders)) == 2
+
+
+@pytest.mark.spec("DM-3.1.2.4-01", "DM-3.1.2.4-02")
+def test_time_to_be_received_is_absolute_and_may_be_over_at_once(world: World) -> None:
+    orders = world.create("orders")
+    over = packet(1, time_to_be_received=5, sent_time=NOW_S - 5)
+    alive = packet(2, time_to_be_received=6, sent_time=NOW_S - 5)
+    verdicts, applied = world.arrive_applied(over, alive)
+    assert verdicts == [ACCEPTED, ACCEPTED]
+    assert effects(applied)[:2] == [(EffectKind.ARRIVED, orders), (EffectKind.EXPIRED, orders)]
+    (position,) = world.positions(orders).values()
+    assert position.deadline_ms == NOW_MS + 1000
+    deadlines = [key for table, key, _ in world.state.rows() if table == Table.DEADLINE]
+    assert len(deadlines) == 1
+
+
+@pytest.mark.spec("DM-3.1.7.1.9-02", "DM-3.1.1.2-07", "DM-3.1.1.2-16", "DM-3.1.7.2.2-01")
+def test_queue_quota_refuses_and_equal_is_allowed(world: World) -> None:
+    body = bytes(1024 - len(packet(1, body=b"")))
+    orders = world.create("orders", quota=2)
+    assert world.arrive(packet(1, body=body), packet(2, body=body), packet(3, body=b"")) == [
+        ACCEPTED,
+        ACCEPTED,
+        MessageClass.NACK_Q_EXCEED_QUOTA,
+    ]
+    assert world.stats(orders).total_bytes == 2048
+    assert world.counters().total_bytes == 2048
+
+
+def test_a_message_refused_for_quota_with_negative_journaling_is_kept_here(world: World) -> None:
+    world.create("orders", quota=0)
+    refused = packet(1, has_negative_journaling=True)
+    assert world.arrive(refused, refused) == [MessageClass.NACK_Q_EXCEED_QUOTA, DUPLICATE]
+    dead = world.manager_queue("system_deadletter_queue")
+    assert [m.user_header.message_id for m in world.messages(dead)] == [1]
+    assert world.counters().journal_bytes == len(refused)
+
+
+@pytest.mark.spec("DM-3.1.7.1.9-01")
+def test_quota_of_the_queue_manager_closes_the_session_and_remembers_nothing(
+    world: World,
+) -> None:
+    world.create("orders", transactional=True)
+    changes = {"queue_manager_quota": encode_attribute(0)}
+    assert world.one(commands.SetQueueManager(request(), changes, ())).status == 0
+    message = packet(1, sequence=(SEQUENCE, 1, 0))
+    assert world.arrive(message) == [TransferVerdict.CLOSE_SESSION]
+    changes = {"queue_manager_quota": encode_attribute(100)}
+    assert world.one(commands.SetQueueManager(request(), changes, ())).status == 0
+    assert world.arrive(message) == [ACCEPTED]
+
+
+# Policy ------------------------------------------------------------------------------------
+
+
+def test_only_who_may_write_may_send(world: World) -> None:
+    acl = Acl((Ace(ACE_ALLOWED, 0, 0x4, ALICE),))
+    world.create("orders", security=write_descriptor(SecurityDescriptor(dacl=acl)))
+    alice = Facts(1, PEER, PEER_ADDRESS, (ALICE,))
+    assert world.arrive(packet(1)) == [MessageClass.NACK_ACCESS_DENIED]
+    assert world.arrive(packet(2), facts=alice) == [ACCEPTED]
+
+
+@pytest.mark.spec("DM-3.1.1.2-08")
+@pytest.mark.parametrize(
+    ("signature", "authentication", "verdict"),
+    [
+        (SignatureFact.ABSENT, False, ACCEPTED),
+        (SignatureFact.ABSENT, True, MessageClass.NACK_BAD_SIGNATURE),
+        (SignatureFact.VALID, True, ACCEPTED),
+        (SignatureFact.INVALID, False, MessageClass.NACK_BAD_SIGNATURE),
+        (SignatureFact.UNVERIFIED, False, MessageClass.NACK_BAD_SIGNATURE),
+        (SignatureFact.UNVERIFIED, True, MessageClass.NACK_BAD_SIGNATURE),
+    ],
+)
+def test_signatures(
+    world: World, signature: SignatureFact, authentication: bool, verdict: int
+) -> None:
+    world.create("orders", authentication=authentication)
+    facts = Facts(1, PEER, PEER_ADDRESS, (), signature)
+    assert world.arrive(packet(1), facts=facts) == [verdict]
+
+
+@pytest.mark.spec("DM-3.1.1.2-09")
+def test_a_queue_that_demands_encryption_refuses_clear_text(world: World) -> None:
+    world.create("orders", privacy_level=2)
+    assert world.arrive(packet(1)) == [MessageClass.NACK_BAD_ENCRYPTION]
+
+
+# Acknowledgements --------------------------------------------------------------------------
+
+
+def asking(flags: AcknowledgeFlags) -> dict[str, Any]:
+    return {"properties": {"flags": int(flags), "label": "greetings"}}
+
+
+@pytest.mark.spec("DM-3.1.1.12-27", "DM-3.1.1.12-26")
+def test_arrival_is_acknowledged_to_a_local_queue(world: World) -> None:
+    world.create("orders")
+    admin = world.create("private$\\admin")
+    number = world.record(admin).private_queue_number
+    message = packet(
+        7,
+        is_recoverable=True,
+        admin_queue=PrivateQueueFormatNameId(QueueHost.DESTINATION, number),
+        queue_manager_address=OWN,
+        **asking(AcknowledgeFlags.PA),
+    )
+    assert world.arrive(message, message) == [ACCEPTED, DUPLICATE]
+    (acknowledgement,) = world.messages(admin)
+    properties, header = acknowledgement.properties, acknowledgement.user_header
+    assert properties.message_class == MessageClass.ACK_REACH_QUEUE
+    assert properties.correlation_id == write_message_identifier(MessageIdentifier(PEER, 7))
+    assert properties.label == "greetings"
+    assert properties.flags == 0
+    assert header.source_queue_manager == OWN
+    assert header.is_recoverable
+    assert header.response_queue == direct("orders")
+
+
+def test_arrival_is_acknowledged_to_another_queue_manager(world: World) -> None:
+    world.create("orders")
+    message = packet(
+        7,
+        admin_queue=DirectQueueFormatName("TCP:10.1.2.3\\admin"),
+        **asking(AcknowledgeFlags.PA),
+    )
+    verdicts, applied = world.arrive_applied(message)
+    assert verdicts == [ACCEPTED]
+    (outgoing,) = applied.outgoing_queue_ids
+    assert world.record(outgoing).pathname == "DIRECT=TCP:10.1.2.3\\admin"
+    (position,) = world.positions(outgoing).values()
+    assert position.flags & PositionFlag.HAS_OUTGOING
+    (acknowledgement,) = world.messages(outgoing)
+    assert acknowledgement.user_header.destination_queue == DirectQueueFormatName(
+        "TCP:10.1.2.3\\admin"
+    )
+
+
+def test_a_refusal_is_told_once_to_whoever_asked(world: World) -> None:
+    world.create("orders", quota=0)
+    admin = world.create("admin")
+    told = packet(1, admin_queue=direct("admin"), **asking(AcknowledgeFlags.NA))
+    untold = packet(2, admin_queue=direct("admin"), **asking(AcknowledgeFlags.PA))
+    full = MessageClass.NACK_Q_EXCEED_QUOTA
+    assert world.arrive(told, told, untold) == [full, DUPLICATE, full]
+    (acknowledgement,) = world.messages(admin)
+    assert acknowledgement.properties.message_class == full
+
+
+def test_what_would_tell_a_stranger_what_exists_is_not_said_unless_set(world: World) -> None:
+    admin = world.create("admin")
+    lost = packet(1, to="absent", admin_queue=direct("admin"), **asking(AcknowledgeFlags.NA))
+    assert world.arrive(lost) == [MessageClass.NACK_BAD_DST_Q]
+    assert world.messages(admin) == []
+    changes = {"send_insecure_nacks": encode_attribute(True)}
+    assert world.one(commands.SetQueueManager(request(), changes, ())).status == 0
+    again = packet(2, to="absent", admin_queue=direct("admin"), **asking(AcknowledgeFlags.NA))
+    assert world.arrive(again) == [MessageClass.NACK_BAD_DST_Q]
+    (acknowledgement,) = world.messages(admin)
+    assert acknowledgement.properties.message_class == MessageClass.NACK_BAD_DST_Q
+
+
+def test_an_acknowledgement_is_dropped_where_it_cannot_go(world: World) -> None:
+    world.create("orders")
+    world.create("transactional", transactional=True)
+    for number, admin in enumerate(
+        ("absent", "transactional", "orders;JOURNAL", "SYSTEM$;DEADLETTER"), start=1
+    ):
+        message = packet(number, admin_queue=direct(admin), **asking(AcknowledgeFlags.PA))
+        assert world.arrive(message) == [ACCEPTED]
+    assert {row[0] for row in world.state.rows()} & {Table.SYNTHETIC, Table.OUTGOING} == set()
+
+
+def test_what_is_owed_at_the_end_is_noted_with_the_position(world: World) -> None:
+    orders = world.create("orders")
+    world.arrive(
+        packet(1, admin_queue=direct("admin"), **asking(AcknowledgeFlags.PR)),
+        packet(2),
+    )
+    owing, free = world.positions(orders).values()
+    assert owing.flags & PositionFlag.HAS_OBLIGATION
+    assert not free.flags & PositionFlag.HAS_OBLIGATION
+
+
+def test_nothing_is_taken_before_the_queue_manager_exists() -> None:
+    world = World()
+    world.state = MemoryState()
+    world.machine = Machine(world.state)
+    assert world.arrive(packet(1)) == [TransferVerdict.CLOSE_SESSION]
+
+
+def test_every_transactional_arrival_makes_an_order_ack_due(world: World) -> None:
+    world.create("orders", transactional=True)
+    _, taken = world.arrive_applied(packet(1, sequence=(9, 1, 0)))
+    _, repeated = world.arrive_applied(packet(1, sequence=(9, 1, 0)))
+    assert taken.incoming_sequences == repeated.incoming_sequences
+    (seen,) = taken.incoming_sequences.values()
+    assert seen == SequenceSeen(PEER, PEER_ADDRESS, True)
+    _, plain = world.arrive_applied(packet(2))
+    assert not plain.incoming_sequences
+
+
+def test_whoever_names_another_source_is_not_answered_in_its_place(world: World) -> None:
+    stranger = Facts(1, b"S" * 16, "127.0.0.66", ())
+    _, applied = world.arrive_applied(packet(1, to="absent", sequence=(9, 1, 0)), facts=stranger)
+    (seen,) = applied.incoming_sequences.values()
+    assert seen.address == ""
+    ((row, _),) = final_acks(world)
+    assert (row.queue_manager, row.address, row.since_ms) == (PEER, "", world.now_ms)
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfff", "\U0001f600", "\u0130"])
+def test_texts_of_a_packet_need_not_be_text(world: World, text: str) -> None:
+    """16-bit units of labels and names are the sender's: they must not stop a node."""
+    admin = world.create("admin")
+    orders = world.create("orders")
+    flags = int(AcknowledgeFlags.PA | AcknowledgeFlags.NR)
+    labelled = packet(1, admin_queue=direct("admin"), properties={"flags": flags, "label": text})
+    asking: dict[str, Any] = {"properties": {"flags": flags}}
+    odd = DirectQueueFormatName(f"OS:vhost\\{text}")
+    assert world.arrive(
+        labelled,
+        packet(2, admin_queue=odd, **asking),
+        packet(3, to=odd, admin_queue=direct("admin"), **asking),
+        packet(4, to=odd, report_to=world.record(admin).identifier),
+        packet(5, response_queue=odd, admin_queue=direct("admin"), **asking),
+    ) == [ACCEPTED, ACCEPTED, MessageClass.NACK_BAD_DST_Q, MessageClass.NACK_BAD_DST_Q, ACCEPTED]
+    assert [one.properties.label for one in world.messages(admin)] == [text, None]
+    world.one(commands.PurgeQueue(request(), orders, ()))
+    world.settle(orders)
+    assert [one.properties.label for one in world.messages(admin)][2:] == [text, None]

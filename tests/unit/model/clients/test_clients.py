@@ -1,0 +1,405 @@
+"""Numbered requests, results, leases: exactly once towards clients."""
+
+from typing import Any
+
+import pytest
+
+from qm.model.clients import clients as clients_module
+from qm.model.state.tables import Table
+from qm.model.values import commands
+from qm.model.values.commands import Request, Selector, SelectorKind
+from qm.model.values.effects import EffectKind
+from qm.model.values.elements import QueueAccessType
+from qm.model.values.rows import ResultKind
+from qm.wire.codes import ErrorCode
+from tests.unit.model.world import NOW_MS, World, direct, effects, packet
+
+RECEIVE = QueueAccessType.RECEIVE_ACCESS
+ORDERS = "DIRECT=OS:vhost\\orders"
+STALE = ErrorCode.MQ_ERROR_STALE_HANDLE
+
+
+@pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
+def world(request: pytest.FixtureRequest) -> World:
+    return World(forgets=request.param)
+
+
+def ids(world: World, queue_id: int) -> list[int]:
+    return [message.user_header.message_id for message in world.messages(queue_id)]
+
+
+@pytest.mark.spec("DM-3.1.7.1.10-09", "DM-3.1.7.1.10-13", "DM-3.1.7.1.10-14", "DM-3.1.1.2-22")
+def test_each_message_is_received_once_in_order(world: World) -> None:
+    orders = world.create("orders")
+    world.arrive(*(packet(n, priority=p) for n, p in ((1, 3), (2, 3), (3, 7))))
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    results = client.receive(opened, 5)
+    assert [(r.number, r.message_ordinal) for r in results] == [(2, 3), (3, 1), (4, 2)]
+    assert all(r.kind is ResultKind.RECEIVED for r in results)
+    assert world.positions(orders) == {}
+    again = client.receive(opened, 5, first=2)
+    assert again == results
+    world.arrive(packet(4))
+    later = client.receive(opened, 2, first=5)
+    assert [(r.number, r.message_ordinal) for r in later] == [(5, 4)]
+
+
+def test_a_result_keeps_its_body_until_it_is_confirmed(world: World) -> None:
+    world.create("orders")
+    world.arrive(packet(1), packet(2))
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    first, second = client.receive(opened, 2)
+    assert world.state.references() == {
+        (first.body_index, first.body_ordinal): 1,
+        (second.body_index, second.body_ordinal): 1,
+    }
+    world.one(commands.Confirm("c", first.number))
+    assert list(world.state.references()) == [(second.body_index, second.body_ordinal)]
+    assert client.receive_outcome(opened, 1, first=first.number).value == []
+    assert client.receive(opened, 1, first=second.number) == [second]
+    world.one(commands.Confirm("c", 1 << 40))
+    assert world.state.references() == {}
+    assert not [key for table, key, _ in world.state.rows() if table == Table.RESULT]
+
+
+def test_answers_with_gaps_between_their_numbers_are_confirmed_together(world: World) -> None:
+    world.create("orders")
+    world.arrive(*(packet(n, time_to_be_received=60) for n in (3, 4)), packet(1), packet(2))
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    for first, count in ((10, 3), (20, 1)):  # of either layout, the numbers between stay open
+        assert len(client.receive(opened, count, first=first)) == count
+    client.number = 30
+    world.one(commands.Confirm("c", 10))
+    assert len(world.state.references()) == 3
+    assert [r.number for r in client.receive(opened, 30, first=1)] == [11, 12, 20]
+    world.one(commands.Confirm("c", 20))
+    assert world.state.references() == {}
+    assert not [key for table, key, _ in world.state.rows() if table == Table.RESULT]
+
+
+def test_a_retried_command_returns_its_first_outcome(world: World) -> None:
+    orders = world.create("orders")
+    client = world.client()
+    first = client.send(ORDERS)
+    client.number -= 1
+    second = client.send(ORDERS)
+    assert first.status == second.status == 0
+    assert isinstance(first.value, tuple)
+    ordinal, ((queue_id, key),) = first.value
+    assert second.value == [ordinal, [[queue_id, key]]]
+    assert list(world.positions(orders)) == [key]
+    assert ids(world, orders) == [0]
+    (position,) = world.positions(orders).values()
+    assert position.message_ordinal == ordinal
+
+
+def test_a_number_below_what_was_confirmed_is_stale(world: World) -> None:
+    world.create("orders")
+    client = world.client()
+    client.send(ORDERS)
+    client.send(ORDERS)
+    world.one(commands.Confirm("c", 1))
+    client.number = 0
+    assert client.send(ORDERS).status == STALE
+    assert client.send(ORDERS).status == 0
+
+
+def test_unknown_and_closed_clients_are_refused(world: World) -> None:
+    world.create("orders")
+    assert world.one(commands.CloseClient("nobody")).status == STALE
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    assert world.one(commands.CloseClient("c")).status == 0
+    assert world.one(commands.CloseClient("c")).status == STALE
+    assert client.receive_outcome(opened).status == STALE
+    assert client.send(ORDERS).status == STALE
+
+
+def test_a_client_resumes_with_its_id_and_no_other_principal_may(world: World) -> None:
+    world.create("orders")
+    world.arrive(packet(1), packet(2))
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    results = client.receive(opened, 2)
+    stranger = world.one(commands.OpenClient("c", "somebody else", 1000))
+    assert stranger.status == ErrorCode.MQ_ERROR_ACCESS_DENIED
+    outcome = world.one(commands.OpenClient("c", "principal", 60_000))
+    assert outcome.value == (0, 0, results[-1].number)
+    assert client.receive(opened, 2, first=results[0].number) == results
+
+
+@pytest.mark.parametrize(
+    ("client_id", "lease_ms"), [("", 1000), ("x" * 129, 1000), ("a\0b", 1000), ("c", 0)]
+)
+def test_impossible_sessions(world: World, client_id: str, lease_ms: int) -> None:
+    outcome = world.one(commands.OpenClient(client_id, "p", lease_ms))
+    assert outcome.status == ErrorCode.MQ_ERROR_INVALID_PARAMETER
+
+
+def test_cancel_is_a_committed_result(world: World) -> None:
+    world.create("orders")
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    world.arrive(packet(1))
+    (taken,) = client.receive(opened, 3)
+    timeout = ErrorCode.MQ_ERROR_IO_TIMEOUT
+    outcome = world.one(commands.CancelRequests("c", taken.number, 3, timeout))
+    results = outcome.value
+    assert isinstance(results, list)
+    assert [(r.number, r.status) for r in results] == [
+        (taken.number, 0),
+        (taken.number + 1, timeout),
+        (taken.number + 2, timeout),
+    ]
+    world.arrive(packet(2), packet(3))
+    again = client.receive(opened, 3, first=taken.number)
+    assert [(r.number, r.status) for r in again] == [(r.number, r.status) for r in results]
+
+
+def test_unconfirmed_results_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients_module, "UNCONFIRMED_RESULTS_PER_CLIENT_MAX", 4)
+    world.create("orders")
+    world.arrive(*(packet(n) for n in range(1, 9)))
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    results = client.receive(opened, 8)
+    assert len(results) == 3
+    assert client.send(ORDERS).status == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+    more = client.receive(opened, 8, first=2, confirmed_upto=results[1].number)
+    assert [r.message_ordinal for r in more] == [3, 4, 5, 6]
+    other = world.client("d")
+    again = other.receive(other.open(ORDERS, RECEIVE), 8)
+    assert [r.message_ordinal for r in again] == [7, 8], "the bound is each client's own"
+
+
+@pytest.mark.parametrize("is_two_phase", [False, True])
+@pytest.mark.parametrize("journaling", [False, True])
+def test_unconfirmed_results_are_bounded_in_bytes(
+    world: World, monkeypatch: pytest.MonkeyPatch, journaling: bool, is_two_phase: bool
+) -> None:
+    message = packet(1, body=bytes(1000))
+    monkeypatch.setattr(clients_module, "UNCONFIRMED_BYTES_PER_CLIENT_MAX", 3 * len(message) - 1)
+    world.create("orders", journaling=journaling)
+    world.arrive(*(packet(n, body=bytes(1000)) for n in range(1, 9)))
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    results = client.receive(opened, 8, is_two_phase=is_two_phase)
+    assert [r.message_ordinal for r in results] == [1, 2, 3]
+    refused = client.receive_outcome(opened, 8, first=5, is_two_phase=is_two_phase)
+    assert refused.status == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+    assert client.send(ORDERS).status == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
+    confirmed = results[0].number
+    more = client.receive(opened, 8, first=5, confirmed_upto=confirmed, is_two_phase=is_two_phase)
+    assert [r.message_ordinal for r in more] == [4]
+
+
+# The end of a session ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["closed", "lease over"])
+def test_what_nobody_confirmed_is_dead_lettered_and_what_was_lent_goes_back(
+    world: World, how: str
+) -> None:
+    orders = world.create("orders")
+    world.arrive(*(packet(n) for n in range(1, 6)))
+    client = world.client(lease_ms=60_000)
+    opened = client.open(ORDERS, RECEIVE)
+    held, _, _ = client.receive(opened, 3)
+    (lent,) = client.receive(opened, is_two_phase=True)
+    world.one(commands.Confirm("c", held.number))
+    if how == "closed":
+        world.one(commands.CloseClient("c"))
+    else:
+        world.tick(59_999)
+        assert ids(world, world.manager_queue("system_deadletter_queue")) == []
+        world.tick(1)
+    assert ids(world, world.manager_queue("system_deadletter_queue")) == [2, 3]
+    assert lent.message_ordinal == 4
+    assert ids(world, orders) == [4, 5]
+    assert sum(world.state.references().values()) == 4
+    assert {table for table, _, _ in world.state.rows()} & {Table.LOCK, Table.READ} == set()
+    other = world.client("d")
+    assert [r.message_ordinal for r in other.receive(other.open(ORDERS, RECEIVE), 9)] == [4, 5]
+
+
+def test_renewal_keeps_a_session_and_a_new_leader_gives_a_full_term(world: World) -> None:
+    world.client("c", lease_ms=10_000)
+    world.client("d", lease_ms=10_000)
+    world.now_ms += 6_000
+    assert world.one(commands.RenewClients(("c", "nobody"), 10_000)).value == ["c"]
+    world.now_ms += 3_000
+    world.one(commands.LeaderActivated(2, "n2.1"))
+    world.tick(9_999)
+    assert world.one(commands.RenewClients(("c", "d"), 10_000)).value == ["c", "d"]
+    world.tick(20_000)
+    assert world.one(commands.RenewClients(("c", "d"), 10_000)).value == []
+
+
+def test_a_closed_clients_numbers_are_remembered_for_the_retention(world: World) -> None:
+    world.create("orders")
+    client = world.client()
+    client.send(ORDERS)
+    world.one(commands.CloseClient("c"))
+    world.client()
+    client.number = 0
+    assert client.send(ORDERS).value is not None
+    world.one(commands.CloseClient("c"))
+    world.tick(24 * 3600 * 1000)
+    assert not [row for row in world.state.rows() if row[0] in (Table.CLIENT, Table.RESULT)]
+    assert world.counters().client_count == 0
+
+
+# Two-phase reads, lookups ------------------------------------------------------------------
+
+
+@pytest.mark.spec(
+    "DM-3.1.7.1.10-12", "DM-3.1.7.1.12-02", "DM-3.1.7.1.12-05", "DM-3.1.1.11-02", "DM-3.1.7.1.11-02"
+)
+def test_two_phase_reads(world: World) -> None:
+    orders = world.create("orders")
+    world.arrive(packet(1), packet(2), packet(3))
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    first, second = client.receive(opened, 2, is_two_phase=True)
+    assert first.kind is ResultKind.BORROWED
+    assert len(world.positions(orders)) == 3
+
+    def end(result_key: int, *, delete: bool, by: str = "c", number: int = 0) -> int:
+        request = client.request() if by == "c" else Request(by, number, 0)
+        return world.one(commands.ReadEnd(request, orders, result_key, delete)).status
+
+    other = world.client("d")
+    assert end(first.lookup_identifier, delete=True, by="d", number=99) == (
+        ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE
+    )
+    assert [r.message_ordinal for r in other.receive(other.open(ORDERS, RECEIVE), 9)] == [3]
+    assert end(first.lookup_identifier, delete=True) == 0
+    assert end(second.lookup_identifier, delete=False) == 0
+    assert end(second.lookup_identifier, delete=True) == ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE
+    assert ids(world, orders) == [2]
+    assert client.receive(opened)[0].lookup_identifier == second.lookup_identifier
+
+
+@pytest.mark.spec("DM-3.1.1.17-02", "DM-3.1.7.3.3-02", "DM-3.1.7.3.3-03", "DM-3.1.7.3.3-04")
+@pytest.mark.parametrize(
+    ("kind", "start", "expected"),
+    [
+        (SelectorKind.EXACT, 1, 2),
+        (SelectorKind.SEEK_NEXT, 1, 3),
+        (SelectorKind.SEEK_PREVIOUS, 1, 1),
+        (SelectorKind.SEEK_LAST, 0, 4),
+        (SelectorKind.AFTER, 2, 4),
+        (SelectorKind.FIRST, 3, 1),
+    ],
+)
+def test_selectors(world: World, kind: SelectorKind, start: int, expected: int) -> None:
+    orders = world.create("orders")
+    world.arrive(*(packet(n) for n in range(1, 5)))
+    keys = list(world.positions(orders))
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    (result,) = client.receive(opened, selector=Selector(kind, keys[start]))
+    assert (result.status, result.message_ordinal) == (0, expected)
+
+
+@pytest.mark.spec("DM-3.1.7.3.3-01", "DM-3.1.7.3.3-06", "DM-3.1.7.1.13-03", "DM-3.1.7.3.2-04")
+def test_what_a_lookup_misses_is_its_result(world: World) -> None:
+    orders = world.create("orders")
+    world.arrive(packet(1), packet(2))
+    one, two = world.positions(orders)
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+
+    def status(kind: SelectorKind, key: int) -> int:
+        (result,) = client.receive(opened, selector=Selector(kind, key))
+        return result.status
+
+    assert status(SelectorKind.SEEK_PREVIOUS, one) == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+    assert status(SelectorKind.SEEK_NEXT, two) == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+    assert status(SelectorKind.SEEK_NEXT, 12345) == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+    assert status(SelectorKind.EXACT, one) == 0
+    assert status(SelectorKind.EXACT, one) == ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED
+    client.receive(opened, is_two_phase=True)
+    assert status(SelectorKind.EXACT, two) == ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+
+
+def test_a_read_needs_its_own_open_handle(world: World) -> None:
+    orders = world.create("orders")
+    client = world.client()
+    handle, _ = client.open(ORDERS, RECEIVE)
+    peeking = client.open(ORDERS, QueueAccessType.PEEK_ACCESS)
+    invalid = ErrorCode.MQ_ERROR_INVALID_HANDLE
+    assert client.receive_outcome((handle + 7, orders)).status == invalid
+    assert client.receive_outcome((handle, orders + 1)).status == invalid
+    assert client.receive_outcome(peeking).status == ErrorCode.MQ_ERROR_ACCESS_DENIED
+    assert world.client("d").receive_outcome((handle, orders)).status == invalid
+    assert world.one(commands.CloseQueue(client.request(), handle)).status == 0
+    assert client.receive_outcome((handle, orders)).status == invalid
+
+
+@pytest.mark.spec("DM-3.1.1.2-06", "DM-3.1.1.12-28", "DM-3.1.1.2-19", "DM-3.1.7.2.1-03")
+def test_a_receive_is_journaled_and_acknowledged_in_the_same_entry(world: World) -> None:
+    orders = world.create("orders", journaling=True)
+    admin = world.create("admin")
+    world.arrive(packet(1, admin_queue=direct("admin"), properties={"flags": 0x02}))
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    run = commands.ReceiveRun("c", *opened, 2, 1, 0)
+    applied = world.apply(run)
+    journal = world.record(orders).journal_queue
+    assert effects(applied) == [
+        (EffectKind.JOURNALED, journal),
+        (EffectKind.ARRIVED, admin),
+        (EffectKind.RECEIVED, orders),
+    ]
+    assert ids(world, journal) == [1]
+    (acknowledgement,) = world.messages(admin)
+    assert acknowledgement.properties.message_class == 0x4000
+    client.number = 2
+    journal_open = client.open(ORDERS + ";JOURNAL", RECEIVE)
+    assert [r.message_ordinal for r in client.receive(journal_open)] == [1]
+
+
+@pytest.mark.spec("DM-3.1.2.4-03", "DM-3.1.7.2.7-01", "DM-3.1.7.2.7-02", "DM-3.1.7.1.9-08")
+def test_time_to_be_received_ends_while_available_or_when_given_back(world: World) -> None:
+    orders = world.create("orders")
+    dying: dict[str, Any] = {"time_to_be_received": 10, "sent_time": NOW_MS // 1000}
+    world.arrive(packet(1, **dying), packet(2, **dying), packet(3))
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    (lent,) = client.receive(opened, is_two_phase=True)
+    world.tick(10_000)
+    assert ids(world, orders) == [1, 3]
+    end = commands.ReadEnd(client.request(), orders, lent.lookup_identifier, False)
+    assert world.one(end).status == 0
+    assert ids(world, orders) == [3]
+    assert not [row for row in world.state.rows() if row[0] == Table.DEADLINE]
+
+
+def test_what_is_locked_at_the_head_does_not_end_its_priority(world: World) -> None:
+    """More is held of a head than a read wants, and the first of it is locked by then."""
+    orders = world.create("orders")
+    world.arrive(*(packet(number, priority=5) for number in range(1, 6)), packet(6, priority=1))
+    client = world.client()
+    handle = client.open("DIRECT=OS:vhost\\orders", RECEIVE)
+    for result in client.receive(handle, 5, is_two_phase=True):
+        end = commands.ReadEnd(client.request(), orders, result.lookup_identifier, delete=False)
+        assert world.one(end).status == 0
+    client.receive(handle, 2, is_two_phase=True)
+    found = client.receive(handle, 3)
+    assert [one.message_ordinal for one in found] == [3, 4, 5]
+
+
+@pytest.mark.parametrize("first", [0, (1 << 64) - 1, (1 << 64) - 3])
+def test_numbers_beyond_the_last_are_refused(world: World, first: int) -> None:
+    """A client chooses its numbers: none may stop a node."""
+    world.create("orders")
+    world.arrive(*(packet(number) for number in range(1, 6)))
+    client = world.client()
+    handle = client.open(ORDERS, RECEIVE)
+    refused = ErrorCode.MQ_ERROR_INVALID_PARAMETER
+    assert client.receive_outcome(handle, 5, first=first).status == refused
+    assert world.one(commands.CancelRequests("c", first, 5, 0)).status == refused

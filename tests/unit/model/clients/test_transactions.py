@@ -1,0 +1,270 @@
+"""Transactions: all or nothing, over queues, in doubt, overtaken by purges and deletions."""
+
+import pytest
+
+from qm.model.state.tables import Table
+from qm.model.values import commands
+from qm.model.values.elements import QueueAccessType
+from qm.wire.codes import ErrorCode
+from tests.unit.model.world import ClientInWorld, World, packet
+
+RECEIVE, MOVE = QueueAccessType.RECEIVE_ACCESS, QueueAccessType.MOVE_ACCESS
+A, B = "DIRECT=OS:vhost\\a", "DIRECT=OS:vhost\\b"
+SEQUENCE_ERROR = ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE
+LEFT_BEHIND = {Table.LOCK, Table.OPERATION, Table.READ}
+
+
+class Two(World):
+    """Two transactional queues, three messages in `a`, one client."""
+
+    def __init__(self, *, forgets: bool) -> None:
+        super().__init__(forgets=forgets)
+        self.a = self.create("a", transactional=True)
+        self.b = self.create("b", transactional=True)
+        self.arrive(*(packet(n, to="a", sequence=(9, n, n - 1)) for n in (1, 2, 3)))
+        self.c: ClientInWorld = self.client()
+        self.from_a = self.c.open(A, RECEIVE)
+        self.from_b = self.c.open(B, RECEIVE)
+
+    def ordinals(self, queue_id: int) -> list[int]:
+        return [position.message_ordinal for position in self.positions(queue_id).values()]
+
+    def tables(self) -> set[Table]:
+        return {table for table, _, _ in self.state.rows()}
+
+
+@pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
+def two(request: pytest.FixtureRequest) -> Two:
+    return Two(forgets=request.param)
+
+
+@pytest.mark.spec(
+    "DM-3.1.4.4-02", "DM-3.1.4.4-03", "DM-3.1.4.4-05", "DM-3.1.7.1.9-09", "DM-3.1.7.1.10-11"
+)
+def test_a_commit_is_one_step_over_all_queues(two: Two) -> None:
+    tx = two.c.begin("t")
+    taken = two.c.receive(two.from_a, 2, transaction=tx)
+    assert [r.message_ordinal for r in taken] == [1, 2]
+    assert two.c.send(B, raw=packet(0, sequence=(1, 1, 0)), transaction=tx).status == 0
+    assert two.c.receive(two.from_b, 1) == []
+    assert two.c.receive(two.from_a, 1)[0].message_ordinal == 3
+    assert two.c.commit(tx) == 0
+    assert two.ordinals(two.a) == []
+    assert len(two.c.receive(two.from_b, 1)) == 1
+    assert two.tables() & LEFT_BEHIND == set()
+    assert two.c.commit(tx) == 0
+    assert two.c.abort(tx) == SEQUENCE_ERROR
+
+
+@pytest.mark.spec("DM-3.1.4.5-03", "DM-3.1.4.5-04", "DM-3.1.4.5-05")
+def test_an_abort_leaves_everything_as_it_was(two: Two) -> None:
+    before = two.positions(two.a)
+    tx = two.c.begin("t")
+    two.c.receive(two.from_a, 2, transaction=tx)
+    two.c.send(B, transaction=tx)
+    assert two.c.abort(tx) == 0
+    assert two.positions(two.a) == before
+    assert two.ordinals(two.b) == []
+    assert two.stats(two.b).total_bytes == 0
+    assert two.tables() & LEFT_BEHIND == set()
+    assert two.c.abort(tx) == 0
+    assert two.c.commit(tx) == SEQUENCE_ERROR
+    again = two.c.receive(two.from_a, 3)
+    assert [r.message_ordinal for r in again] == [1, 2, 3]
+
+
+@pytest.mark.spec("DM-3.1.1.1-28")
+def test_a_pending_message_counts_against_the_quota_and_never_moves_the_numbers_back(
+    two: Two,
+) -> None:
+    tx = two.c.begin("t")
+    two.c.send(B, transaction=tx)
+    assert two.stats(two.b).total_bytes > 0
+    before = two.counters().sequential_id
+    two.c.abort(tx)
+    assert two.counters().sequential_id == before
+
+
+def test_committed_messages_keep_the_place_of_their_sending(two: Two) -> None:
+    first, second = two.c.begin("first"), two.c.begin("second")
+    two.c.send(B, transaction=first)
+    two.c.send(B, transaction=second)
+    two.c.send(B, transaction=first)
+    two.c.commit(second)
+    two.c.commit(first)
+    ordinals = [r.message_ordinal for r in two.c.receive(two.from_b, 3)]
+    assert ordinals == sorted(ordinals)
+
+
+@pytest.mark.spec("DM-3.1.4.4-01")
+def test_wrong_states_and_owners(two: Two) -> None:
+    tx = two.c.begin("t")
+    other = two.client("d")
+    handle = other.open(A, RECEIVE)
+    assert other.receive_outcome(handle, 1, transaction=tx).status == SEQUENCE_ERROR
+    assert two.c.receive_outcome(two.from_a, 1, transaction=b"?" * 16).status == SEQUENCE_ERROR
+    assert two.c.commit(b"?" * 16) == SEQUENCE_ERROR
+    prepare = commands.TxPrepare(two.c.request(), tx)
+    assert two.one(prepare).status == SEQUENCE_ERROR  # single-phase
+    begin = commands.TxBegin(two.c.request(), tx, True, "", 1000)
+    assert two.one(begin).status == SEQUENCE_ERROR
+    plain = two.create("plain")
+    assert plain
+    opened = two.c.open("DIRECT=OS:vhost\\plain", RECEIVE)
+    usage = ErrorCode.MQ_ERROR_TRANSACTION_USAGE
+    assert two.c.receive_outcome(opened, 1, transaction=tx).status == usage
+    assert two.c.send("DIRECT=OS:vhost\\plain", transaction=tx).status == usage
+    assert two.c.send(B).status == usage
+
+
+@pytest.mark.spec("DM-3.1.1.14-01")
+def test_prepared_transactions_survive_their_owner_and_wait_for_the_outcome(two: Two) -> None:
+    for name, outcome in (("keep", commands.TxCommit), ("drop", commands.TxAbort)):
+        tx = two.c.begin(name, is_single_phase=False)
+        two.c.receive(two.from_a, 1, transaction=tx)
+        assert two.c.commit(tx) == SEQUENCE_ERROR
+        assert two.one(commands.TxPrepare(two.c.request(), tx)).status == 0
+        assert two.one(commands.TxPrepare(two.c.request(), tx)).status == 0
+        assert outcome
+    two.one(commands.CloseClient("c"))
+    two.tick(23 * 3600 * 1000)
+    assert two.ordinals(two.a) == [1, 2, 3]
+    keeper = two.client("coordinator", lease_ms=24 * 3600 * 1000)
+    kept, dropped = b"keep".ljust(16, b"-"), b"drop".ljust(16, b"-")
+    assert keeper.commit(kept) == 0
+    assert keeper.abort(dropped) == 0
+    opened = keeper.open(A, RECEIVE)
+    assert [r.message_ordinal for r in keeper.receive(opened, 3)] == [2, 3]
+
+
+def test_an_unprepared_transaction_ends_with_its_owner_or_its_time(two: Two) -> None:
+    tx = two.c.begin("t")
+    two.c.receive(two.from_a, 1, transaction=tx)
+    lasting = two.client("d", lease_ms=1 << 25)
+    slow = lasting.begin("slow")
+    lasting.receive(lasting.open(A, RECEIVE), 1, transaction=slow)
+    two.one(commands.CloseClient("c"))
+    two.tick()
+    assert lasting.commit(tx) == SEQUENCE_ERROR
+    two.tick(60_000)
+    assert lasting.commit(slow) == SEQUENCE_ERROR
+    opened = lasting.open(A, RECEIVE)
+    assert [r.message_ordinal for r in lasting.receive(opened, 3)] == [1, 2, 3]
+
+
+def test_an_outcome_is_forgotten_after_its_retention_or_when_told(two: Two) -> None:
+    first, second = two.c.begin("first"), two.c.begin("second")
+    two.c.commit(first)
+    two.c.abort(second)
+    two.one(commands.TxForget((first,)))
+    assert two.c.commit(first) == SEQUENCE_ERROR
+    two.one(commands.RenewClients(("c",), 24 * 3600 * 1000))
+    two.tick(24 * 3600 * 1000)
+    assert Table.TRANSACTION not in two.tables()
+
+
+# Purge and deletion ------------------------------------------------------------------------
+
+
+@pytest.mark.spec("DM-3.1.4.5-02", "DM-3.1.1.11-03", "DM-3.1.7.1.7-01", "DM-3.1.7.1.7-02")
+def test_a_purge_takes_what_is_visible_at_once_and_settles_in_steps(two: Two) -> None:
+    tx = two.c.begin("t")
+    two.c.receive(two.from_a, 1, transaction=tx)
+    outcome = two.one(commands.PurgeQueue(two.c.request(), two.a, ()))
+    assert outcome.value == 2
+    assert two.c.receive(two.from_a, 1) == []
+    two.arrive(packet(4, to="a", sequence=(9, 4, 3)))
+    assert [r.message_ordinal for r in two.c.receive(two.from_a, 3)] == [4]
+    assert two.settle(two.a, 1) >= 2
+    assert two.ordinals(two.a) == [1]
+    assert two.c.abort(tx) == 0  # purged while it was locked
+    assert two.ordinals(two.a) == []
+    assert two.stats(two.a).total_bytes == 0
+    assert two.stats(two.a).hidden == 0
+
+
+def test_a_purge_does_not_touch_what_was_never_visible(two: Two) -> None:
+    tx = two.c.begin("t")
+    two.c.send(B, transaction=tx)
+    two.one(commands.PurgeQueue(two.c.request(), two.b, ()))
+    two.settle(two.b)
+    assert two.c.commit(tx) == 0
+    assert len(two.c.receive(two.from_b, 1)) == 1
+
+
+def test_a_committed_read_of_a_purged_message_still_counts_as_received(two: Two) -> None:
+    tx = two.c.begin("t")
+    two.c.receive(two.from_a, 1, transaction=tx)
+    two.one(commands.PurgeQueue(two.c.request(), two.a, ()))
+    assert two.c.commit(tx) == 0
+    two.settle(two.a)
+    assert two.ordinals(two.a) == []
+
+
+@pytest.mark.spec("DM-3.1.7.1.4-01", "DM-3.1.7.1.4-02", "DM-3.1.7.1.4-03")
+def test_a_deleted_queue_is_gone_at_once_and_takes_locked_messages_with_it(two: Two) -> None:
+    tx = two.c.begin("t")
+    two.c.receive(two.from_a, 1, transaction=tx)
+    two.c.send(A, transaction=tx)
+    assert two.one(commands.DeleteQueue(two.c.request(), two.a, ())).status == 0
+    assert two.one(commands.DeleteQueue(two.c.request(), two.a, ())).status == (
+        ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+    )
+    deleted = ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE
+    assert two.c.receive_outcome(two.from_a, 1).status == deleted
+    assert two.arrive(packet(9, to="a", sequence=(9, 4, 3))) == [0x8000]
+    journal = two.record(two.a).journal_queue
+    two.settle(journal)
+    two.settle(two.a, 2)
+    assert two.c.receive_outcome(two.from_a, 1).status == deleted
+    assert two.c.commit(tx) == 0
+    rows = [row for row in two.state.rows() if row[0] in (Table.POSITION, Table.LOCK, Table.PURGE)]
+    assert rows == []
+    assert two.create("a") not in (two.a, journal)
+
+
+# Moving ------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec(
+    "DM-3.1.4.4-04", "DM-3.1.7.1.16-01", "DM-3.1.7.1.16-02", "DM-3.1.7.1.16-03", "DM-3.1.7.1.16-04"
+)
+def test_moving_to_a_subqueue_and_back_keeps_the_place(two: Two) -> None:
+    _, subqueue = two.c.open(A + ";retry", MOVE)
+    keys = list(two.positions(two.a))
+
+    def move(key: int, source: int, target: int, transaction: bytes | None = None) -> int:
+        command = commands.Move(two.c.request(), source, key, target, (), transaction)
+        return two.one(command).status
+
+    assert move(keys[1], two.a, subqueue) == 0
+    assert two.ordinals(subqueue) == [2]
+    assert two.stats(two.a).subqueue_bytes == two.stats(subqueue).total_bytes
+    assert move(keys[1], two.a, subqueue) == ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED
+    assert move(keys[1], subqueue, two.a) == 0
+    assert list(two.positions(two.a)) == keys
+    assert two.stats(two.a).subqueue_bytes == 0
+    tx = two.c.begin("t")
+    assert move(keys[0], two.a, subqueue, tx) == 0
+    assert two.ordinals(subqueue) == []
+    assert two.c.commit(tx) == 0
+    assert (two.ordinals(two.a), two.ordinals(subqueue)) == ([2, 3], [1])
+    dead = two.manager_queue("system_transactional_deadletter_queue")
+    assert move(keys[2], two.a, dead) == 0
+    assert two.ordinals(dead) == [3]
+    tx = two.c.begin("u")
+    assert move(keys[1], two.a, dead, tx) == ErrorCode.MQ_ERROR_TRANSACTION_USAGE
+    assert sum(two.state.references().values()) == 3
+
+
+@pytest.mark.spec("DM-3.1.1.2-20")
+def test_deleting_a_queue_deletes_its_subqueues(two: Two) -> None:
+    _, subqueue = two.c.open(A + ";retry", MOVE)
+    key = next(iter(two.positions(two.a)))
+    two.one(commands.Move(two.c.request(), two.a, key, subqueue, ()))
+    two.one(commands.DeleteQueue(two.c.request(), two.a, ()))
+    for queue_id in (subqueue, two.record(two.a).journal_queue, two.a):
+        two.settle(queue_id)
+    assert Table.POSITION not in two.tables()
+    assert two.state.references() == {}
+    assert two.counters().total_bytes == 0

@@ -1,0 +1,160 @@
+"""The embedded directory: writes, reads, filters, order."""
+
+import pytest
+
+from qm.model.management.directory import Filter, Operator, SortKey
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.elements import DirectoryObjectType, DirectoryOperationResult
+from qm.wire.codes import ErrorCode
+from tests.unit.model.world import OWN, World, request
+
+SITE, USER = DirectoryObjectType.SITE, DirectoryObjectType.USER
+SUCCESS = DirectoryOperationResult.SUCCESS
+EXISTS = DirectoryOperationResult.OBJECT_ALREADY_EXISTS
+NOT_FOUND = DirectoryOperationResult.OBJECT_NOT_FOUND
+
+
+@pytest.fixture(params=[False, True], ids=["caches kept", "caches dropped"])
+def world(request: pytest.FixtureRequest) -> World:
+    return World(forgets=request.param)
+
+
+def write(world: World, number: int, object_type: int, **attributes: object) -> object:
+    outcome = world.one(
+        commands.DirectoryWrite(
+            request(),
+            bytes([number]) * 16,
+            object_type,
+            {name: encode_attribute(value) for name, value in attributes.items()},
+            (),
+        )
+    )
+    return outcome.value if outcome.status == 0 else outcome.status
+
+
+def delete(world: World, number: int) -> object:
+    command = commands.DirectoryWrite(request(), bytes([number]) * 16, SITE, None, ())
+    return world.one(command).value
+
+
+@pytest.mark.spec("DM-3.1.1.7-01", "DM-3.1.7.1.18-04", "DM-3.1.7.1.24-01", "DM-3.1.1.17-01")
+def test_objects_are_created_changed_and_deleted(world: World) -> None:
+    assert write(world, 1, SITE, name="North", foreign_site=False) is SUCCESS
+    assert write(world, 2, SITE, name="NORTH") is EXISTS
+    assert write(world, 1, USER, security_identifier=b"s") is EXISTS
+    assert write(world, 1, SITE, foreign_site=True) is SUCCESS
+    _, found = world.machine.directory.read(SITE, [])
+    assert found is not None
+    assert found.attributes == {"name": "North", "foreign_site": True, "identifier": b"\1" * 16}
+    assert write(world, 1, SITE, name="South") is SUCCESS
+    assert write(world, 2, SITE, name="north") is SUCCESS
+    assert delete(world, 1) is SUCCESS
+    assert delete(world, 1) is NOT_FOUND
+    assert write(world, 3, SITE, name="South") is SUCCESS
+    assert [result.name for result in DirectoryOperationResult] == [
+        "SUCCESS",
+        "GENERIC_ERROR",
+        "DIRECTORY_NOT_CONNECTED",
+        "OBJECT_NOT_FOUND",
+        "ATTRIBUTE_NOT_FOUND",
+        "END_OF_DATA",
+        "OBJECT_ALREADY_EXISTS",
+    ]
+
+
+def test_what_cannot_be_written(world: World) -> None:
+    link = DirectoryObjectType.ROUTING_LINK
+    assert write(world, 1, SITE, colour="red") == ErrorCode.MQ_ERROR_ILLEGAL_PROPID
+    assert write(world, 1, SITE, name=7) == ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VT
+    assert write(world, 1, link, actual_cost=0) == ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE
+    assert write(world, 1, link, actual_cost=999_999) is SUCCESS
+    assert write(world, 1, 99, name="x") == ErrorCode.MQ_ERROR_INVALID_PARAMETER
+    queue = DirectoryObjectType.QUEUE
+    assert write(world, 1, queue, label="x") == ErrorCode.MQ_ERROR_INVALID_PARAMETER
+
+
+@pytest.mark.spec("DM-3.1.7.1.20-01", "DM-3.1.7.1.20-03")
+def test_a_read_returns_the_first_that_satisfies_every_filter(world: World) -> None:
+    for number, name in enumerate(("a", "b", "c"), start=1):
+        write(world, number, SITE, name=name, inter_site_replication_interval=number * 10)
+    directory = world.machine.directory
+    status, found = directory.read(
+        SITE,
+        [
+            Filter("inter_site_replication_interval", Operator.GREATER_THAN, 10),
+            Filter("name", Operator.NOT_EQUALS, "c"),
+        ],
+        ["name"],
+    )
+    assert status is SUCCESS
+    assert found is not None
+    assert (found.identifier, found.attributes) == (b"\2" * 16, {"name": "b"})
+    assert directory.read(SITE, [Filter("name", Operator.EQUALS, "z")]) == (NOT_FOUND, None)
+    assert directory.read(SITE, [Filter("absent", Operator.EQUALS, 1)]) == (NOT_FOUND, None)
+
+
+@pytest.mark.spec("DM-3.1.7.1.20-02")
+@pytest.mark.parametrize(
+    ("operator", "found"),
+    [
+        (Operator.EQUALS, [2]),
+        (Operator.NOT_EQUALS, [1, 3]),
+        (Operator.LESS_THAN, [1]),
+        (Operator.GREATER_THAN, [3]),
+        (Operator.LESS_THAN_OR_EQUAL, [1, 2]),
+        (Operator.GREATER_THAN_OR_EQUAL, [2, 3]),
+    ],
+)
+def test_operators(world: World, operator: Operator, found: list[int]) -> None:
+    for number in (1, 2, 3):
+        write(world, number, SITE, intra_site_replication_interval=number)
+    query = world.machine.directory.query(
+        SITE, [Filter("intra_site_replication_interval", operator, 2)]
+    )
+    results = []
+    while (item := query.next()[1]) is not None:
+        results.append(item.identifier[0])
+    assert results == found
+    assert not operator.holds("text", 2) or operator is Operator.NOT_EQUALS
+
+
+@pytest.mark.spec("DM-3.1.7.1.21-01", "DM-3.1.7.1.21-02", "DM-3.1.7.1.22-01", "DM-3.1.7.1.23-01")
+def test_a_query_is_frozen_and_sorted(world: World) -> None:
+    for number, (name, interval) in enumerate((("b", 1), ("a", 1), ("c", 2)), start=1):
+        write(world, number, SITE, name=name, intra_site_replication_interval=interval)
+    sort = [
+        SortKey("name", 1),
+        SortKey("intra_site_replication_interval", 2, is_ascending=False),
+        SortKey("full_path", 0),
+    ]
+    query = world.machine.directory.query(SITE, [], ["name"], sort)
+    write(world, 9, SITE, name="later")
+    names = []
+    while (item := query.next()[1]) is not None:
+        assert set(item.attributes) == {"name"}
+        names.append(item.attributes["name"])
+    assert names == ["c", "a", "b"]
+    assert query.next() == (DirectoryOperationResult.END_OF_DATA, None)
+    query.end()
+
+
+@pytest.mark.spec("DM-3.1.7.1.3-09", "DM-3.1.1.2-17", "DM-3.1.1-06")
+def test_public_queues_and_the_queue_manager_are_objects(world: World) -> None:
+    directory = world.machine.directory
+    queue = DirectoryObjectType.QUEUE
+    orders = world.create("orders", label="the orders")
+    world.create("private$\\secret")
+    query = directory.query(queue, [])
+    _, found = query.next()
+    assert found is not None
+    assert found.attributes["label"] == "the orders"
+    assert found.attributes["pathname"] == "vhost\\orders"
+    assert query.next()[0] is DirectoryOperationResult.END_OF_DATA
+    _, manager = directory.read(
+        DirectoryObjectType.QUEUE_MANAGER, [Filter("identifier", Operator.EQUALS, OWN)]
+    )
+    assert manager is not None
+    assert manager.attributes["computer_name"] == "vhost"
+    world.one(commands.DeleteQueue(request(), orders, ()))
+    assert directory.read(queue, [])[0] is NOT_FOUND

@@ -1,0 +1,23 @@
+"""A queue manager's birth, applied."""
+
+from qm.model.machine import Machine
+from qm.model.state.tables import MemoryState
+from qm.model.values.commands import CommandBatch, Stamp
+from qm.node.membership.birth import protection, provision
+from qm.wire.codes import ErrorCode
+
+
+def test_a_second_birth_changes_no_access_list() -> None:
+    machine = Machine(MemoryState())
+    born = provision("QUORATE", "quorate", (), bytes(32))
+    first = machine.apply(CommandBatch(1, Stamp(1_000, "n1"), (born, protection())))
+    assert [outcome.status for outcome in first.outcomes] == [0, 0]
+    manager = machine.manager
+    assert manager is not None
+    protected = manager.security
+    assert protected
+    again = machine.apply(CommandBatch(2, Stamp(2_000, "n1"), (born, protection())))
+    assert again.outcomes[0].status == ErrorCode.MQ_ERROR_MACHINE_EXISTS
+    assert again.outcomes[1].status != 0
+    assert machine.manager is not None
+    assert machine.manager.security == protected

@@ -1,0 +1,86 @@
+"""Pictures for followers are made beside the loop, and let go when nobody takes them."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from qm.model.values import commands
+from qm.node.replica.snapshot_source import Pictures
+from qm.store.snapshot import SnapshotDamaged, unpack
+from tests.unit.model.world import packet
+from tests.unit.store.test_store import Node, arrivals, receive, setup_commands
+
+BOUND_S = 20.0
+MESSAGES = 30
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path / "node")
+    made.put(setup_commands())
+    made.put([arrivals(*(packet(number) for number in range(1, MESSAGES + 1)))])
+    yield made
+    made.close()
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + BOUND_S
+    while not condition():
+        assert time.monotonic() < end, f"not within {BOUND_S} s"
+
+
+def pinned(node: Node) -> list[Path]:
+    return list((node.path / "store" / "pinned").glob("*"))
+
+
+def test_a_small_state_s_picture_is_there_at_once(node: Node) -> None:
+    made = Pictures(wait_s=BOUND_S).ask(node.store)
+    assert made is not None
+    index, source = made
+    assert index == node.store.applied_index()
+    source.close()
+    assert not pinned(node)
+
+
+def test_a_picture_is_of_the_first_question(node: Node, tmp_path: Path) -> None:
+    pictures = Pictures(wait_s=0.0)
+    made = pictures.ask(node.store)
+    first, term = node.store.applied.index, node.store.applied.term
+    node.put([receive(2, MESSAGES), commands.Confirm("c", MESSAGES + 1)])
+    end = time.monotonic() + BOUND_S
+    while made is None:
+        assert time.monotonic() < end
+        made = pictures.ask(node.store)
+    index, source = made
+    assert index == first < node.store.applied.index
+    stream = tmp_path / "stream"
+    stream.write_bytes(source.read(0, source.size_bytes()))
+    source.close()
+    with stream.open("rb") as file:
+        unpack(file, tmp_path / "copy", index, term)
+    with stream.open("rb") as file, pytest.raises(SnapshotDamaged):
+        unpack(file, tmp_path / "other", index + 1, term)
+
+
+def test_a_picture_that_nobody_takes_is_let_go(node: Node) -> None:
+    pictures = Pictures(wait_s=0.0, kept_s=0.0)
+    pictures.ask(node.store)
+    until(lambda: not pinned(node))
+    pictures = Pictures(wait_s=0.0)
+    pictures.ask(node.store)
+    pictures.drop()
+    assert not pinned(node)
+    pictures.drop()
+
+
+def test_one_that_failed_is_made_anew(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures = Pictures(wait_s=BOUND_S)
+    with monkeypatch.context() as broken:
+        broken.setattr("qm.store.snapshot.StoreSnapshot.__init__", None)
+        assert pictures.ask(node.store) is None
+    assert not pinned(node)
+    made = pictures.ask(node.store)
+    assert made is not None
+    made[1].close()
