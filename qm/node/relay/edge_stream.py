@@ -22,6 +22,7 @@ from qm.node.relay.frame_writer import FrameWriter
 from qm.node.relay.leader_stream import LeaderStreams, LineEnd
 from qm.node.relay.outcome_codec import decode_outcome
 from qm.pb import relay_pb2
+from qm.store.codec import inspect
 
 if TYPE_CHECKING:
     from qm.pb.relay_pb2_grpc import RelayAsyncStub
@@ -83,7 +84,7 @@ class LocalStream:
     def send(self, number: int, payload: bytes) -> None:
         """See RelayStream.send."""
         self._room.take(len(payload))
-        self._guarded(self._line.batch, number, payload)
+        self._guarded(self._line.batch, number, inspect(payload))
 
     def session_opened(self, session: SessionFacts) -> None:
         """See RelayStream.session_opened."""

@@ -19,6 +19,7 @@ from qm.cluster.cluster import (
 )
 from qm.model.values.effects import Outcome
 from qm.node.relay.disk_admission import is_edge_batch, refusal
+from qm.store.codec import Inspected
 from raft import proposals
 from raft.core.core import Busy, NotLeader
 from raft.driver import Stopping
@@ -30,8 +31,8 @@ LINE_SESSIONS_MAX: Final = 65_536
 """Open sessions of one edge."""
 
 Pending: TypeAlias = proposals.Pending[Sequence[Outcome]]
-Submit: TypeAlias = Callable[[bytes], tuple[Pending, int]]
-"""`raft.driver.Driver.submit`."""
+Submit: TypeAlias = Callable[[Inspected], tuple[Pending, int]]
+"""As `raft.driver.Driver.submit`, of an encoded command."""
 
 REFUSED: Final = (NotLeader, Stopping, ProposalLost, proposals.CommitUnknown, ValueError, Busy)
 """What a submitted payload can end with instead of an outcome."""
@@ -65,7 +66,7 @@ class LeaderStream:
         self.sessions: dict[int, SessionFacts] = {}
         self._hub = hub
         self._events = events
-        self._held: deque[tuple[int, bytes]] = deque()
+        self._held: deque[tuple[int, Inspected]] = deque()
         """Batches that the leader is too busy to propose."""
         self._pending: deque[tuple[int, int, Pending, int]] = deque()
         """number, bytes, where the outcome will be, ordinal there."""
@@ -76,7 +77,7 @@ class LeaderStream:
         self._is_over = False
         self._pump = asyncio.create_task(self._hand_out(), name=f"outcomes for {edge}")
 
-    def batch(self, number: int, payload: bytes) -> None:
+    def batch(self, number: int, command: Inspected) -> None:
         """Propose a batch behind all earlier ones."""
         if self._is_over:
             raise LineEnd("the stream is over")
@@ -85,23 +86,24 @@ class LeaderStream:
         # As `RelayStream.room` counts: the last batch may go beyond the bound.
         if self._bytes >= RELAY_BYTES_MAX:
             raise LineEnd("more bytes than RELAY_BYTES_MAX")
-        self._bytes += len(payload)
-        self._held.append((number, payload))
+        self._bytes += len(command.payload)
+        self._held.append((number, command))
         self.propose_held()
 
     def propose_held(self) -> None:
         """Propose what waits, as far as the leader takes it."""
         while self._held and not self._is_over:
-            number, payload = self._held[0]
+            number, command = self._held[0]
             try:
-                pending, ordinal = self._hub.take(payload)
+                pending, ordinal = self._hub.take(command)
             except Busy:
                 return
             except (NotLeader, Stopping) as error:
                 self.end(str(error) or "this node stops")
                 return
             self._held.popleft()
-            self._pending.append((number, len(payload), pending, ordinal))
+            size = len(command.payload)
+            self._pending.append((number, size, pending, ordinal))
             self._has_pending.set()
 
     async def _hand_out(self) -> None:
@@ -182,13 +184,13 @@ class LeaderStreams:
         """Open sessions by the GUID that their peer claims, then by edge and number."""
         self._listener: RelayHubEvents | None = None
 
-    def take(self, payload: bytes) -> tuple[Pending, int]:
+    def take(self, command: Inspected) -> tuple[Pending, int]:
         """Submit a batch, or refuse its messages."""
-        if not self._admits_messages() and is_edge_batch(payload):
+        if not self._admits_messages() and is_edge_batch(command):
             refused: Pending = proposals.Pending()
-            refused.resolve([refusal(payload)])
+            refused.resolve([refusal(command)])
             return refused, 0
-        return self._submit(payload)
+        return self._submit(command)
 
     def open(self, edge: str, events: LineEvents) -> LeaderStream:
         """Return a new line; an older one of the same edge ends."""

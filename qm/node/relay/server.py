@@ -26,7 +26,7 @@ from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
 from qm.pb.relay_pb2_grpc import RelayServicer, add_RelayServicer_to_server
-from qm.store.codec import UnknownCommand, check_command
+from qm.store.codec import Inspected, UnknownCommand, inspect_foreign
 from raft.transport.tls import SAN_PROPERTY, TlsIdentity
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Leader(Protocol):
     async def comes_to_lead(self, term: int) -> bool:
         """Return whether this node leads in a term, waiting while it begins to serve."""
 
-    async def propose_here(self, payloads: Sequence[bytes]) -> Sequence[Outcome]:
+    async def propose_here(self, commands: Sequence[Inspected]) -> Sequence[Outcome]:
         """Propose in order. Raises NotTaken, Unavailable, OutcomeUnknown, ValueError."""
 
 
@@ -161,13 +161,12 @@ class _Service(RelayServicer):
     ) -> relay_pb2.ProposeReply:
         leader = (await self._member(context)).leader
         try:
-            for payload in request.payloads:
-                check_command(payload)
+            commands = [inspect_foreign(payload) for payload in request.payloads]
         except UnknownCommand as error:
             self._owner.watch.refused("command", str(error), context)
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         try:
-            outcomes = await leader.propose_here(request.payloads)
+            outcomes = await leader.propose_here(commands)
         except tuple(_CODES) as error:
             await refuse(context, _CODES[type(error)], str(error))
         return relay_pb2.ProposeReply(outcomes=map(encode_outcome, outcomes))
@@ -340,12 +339,11 @@ def _take(line: LeaderStream, frame: relay_pb2.EdgeFrame) -> None:
     """Act on what an edge says. Raises LineEnd."""
     kind = frame.WhichOneof("kind")
     if kind == "batch":
-        payload = frame.batch.payload
         try:
-            check_command(payload)
+            command = inspect_foreign(frame.batch.payload)
         except UnknownCommand as error:
             raise LineEnd(str(error)) from error
-        line.batch(frame.batch.number, payload)
+        line.batch(frame.batch.number, command)
     elif kind == "session_opened":
         opened = frame.session_opened
         line.session_opened(

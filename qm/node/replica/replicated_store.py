@@ -35,7 +35,7 @@ from qm.node.relay.disk_admission import is_send
 from qm.node.relay.edge_stream import LocalStream, RemoteStream
 from qm.node.relay.forwarding import Forwarder, NotTaken
 from qm.node.relay.leader_stream import LeaderStreams, Pending
-from qm.node.relay.submission import gather_outcomes, submit_all
+from qm.node.relay.submission import check_since, gather_outcomes, submit_all
 from qm.node.replica.clock import ClusterClock
 from qm.node.replica.entry_weight import Weights
 from qm.node.replica.listeners import Listeners
@@ -43,7 +43,7 @@ from qm.node.replica.quarantine import Quarantine
 from qm.node.replica.read_state import ReadState
 from qm.node.replica.state_machine import AppliedStore
 from qm.store.bodies.body_places import BodyPlace, BodyPlaces, Packets
-from qm.store.codec import encode_command, encode_stamp
+from qm.store.codec import Inspected, encode_command, encode_stamp, inspect
 from qm.store.effects.chain import hashed
 from qm.store.store import Store
 from raft.core.core import Busy, CoreConfig
@@ -256,12 +256,14 @@ class ReplicatedStore:
     async def propose(self, *commands: Command) -> Sequence[Outcome]:
         """See Cluster.propose."""
         payloads = [encode_command(command) for command in commands]
+        inspected: list[Inspected] = []
         deadline = self._loop.time() + PROPOSE_WAIT_MS / 1000
         while True:
             leadership = self._leadership
             try:
                 if leadership.is_here:
-                    return await self.propose_here(payloads)
+                    inspected = inspected or [inspect(payload) for payload in payloads]
+                    return await self.propose_here(inspected)
                 if leadership.node is not None and self._forwarder is not None:
                     return await self._forwarder.propose(payloads)
             except NotTaken as error:
@@ -329,21 +331,22 @@ class ReplicatedStore:
                     await self._changed.wait()
         return self.leads_in(term)
 
-    def _submit(self, payload: bytes) -> tuple[Pending, int]:
+    def _submit(self, command: Inspected) -> tuple[Pending, int]:
         """See Driver.submit."""
-        return self.driver.submit(payload, self._weights.of(payload))
+        return self.driver.submit(command.payload, self._weights.of(command))
 
     def _before_entry(self) -> None:
         """See Driver."""
         self.hub.gather()
 
-    async def propose_here(self, payloads: Sequence[bytes]) -> Sequence[Outcome]:
+    async def propose_here(self, commands: Sequence[Inspected]) -> Sequence[Outcome]:
         """Propose in order. Raises NotTaken, Unavailable, OutcomeUnknown, ValueError."""
         if not self._leadership.is_here:
             raise NotTaken("this node does not lead")
-        if not self._hooks.admits_messages() and any(map(is_send, payloads)):
+        if not self._hooks.admits_messages() and any(map(is_send, commands)):
             raise Unavailable("the leader's disk is nearly full: receive or purge messages")
-        return await gather_outcomes(submit_all(self._submit, payloads))
+        check_since(commands, self.apply_version)
+        return await gather_outcomes(submit_all(self._submit, commands))
 
     # DriverEvents
 
