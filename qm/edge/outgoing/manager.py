@@ -4,7 +4,8 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from qm.cluster.cluster import Cluster, Leadership, SessionFacts
+from qm.cluster.cluster import Cluster, Leadership
+from qm.cluster.relay import SessionFacts
 from qm.edge.outgoing import rows
 from qm.edge.outgoing.acks.order_acks import SendersSeen
 from qm.edge.outgoing.leadership import Leading

@@ -19,11 +19,9 @@ from qm.cluster.cluster import (
     PROPOSE_WAIT_MS,
     ClusterListener,
     Leadership,
-    RelayEvents,
-    RelayHub,
-    RelayStream,
     Unavailable,
 )
+from qm.cluster.relay import RelayEvents, RelayHub, RelayStream
 from qm.model.queries import View
 from qm.model.state.tables import State
 from qm.model.values.commands import Command, LeaderActivated, Stamp
@@ -157,7 +155,7 @@ class ReplicatedStore:
         )
         self.clock.begin_at(self.view.counters().clock_ms)
         self._weights = Weights(lambda: self.machine.store.view)
-        self.hub: Final = LeaderStreams(
+        self.leader_streams: Final = LeaderStreams(
             self._submit, hooks.admits_messages, lambda: not self.driver.has_entry_in_flight
         )
         self._forwarder: Forwarder | None = None
@@ -194,7 +192,7 @@ class ReplicatedStore:
         await self._close()
 
     async def _close(self) -> None:
-        self.hub.end_all("this node stops")
+        self.leader_streams.end_all("this node stops")
         if self._activation is not None:
             self._activation.cancel()
         await asyncio.to_thread(self.machine.close)
@@ -233,7 +231,7 @@ class ReplicatedStore:
     @property
     def relay_hub(self) -> RelayHub:
         """See Cluster.relay_hub."""
-        return self.hub
+        return self.leader_streams
 
     def now_ms(self) -> int:
         """See Cluster.now_ms."""
@@ -296,7 +294,7 @@ class ReplicatedStore:
         """See Cluster.open_relay."""
         leadership = self._leadership
         if leadership.is_here:
-            return LocalStream(self.hub, self._name, events)
+            return LocalStream(self.leader_streams, self._name, events)
         leader = leadership.node
         if leader is None or leader == self._name:
             raise Unavailable("there is no leader")
@@ -337,7 +335,7 @@ class ReplicatedStore:
 
     def _before_entry(self) -> None:
         """See Driver."""
-        self.hub.gather()
+        self.leader_streams.gather()
 
     async def propose_here(self, commands: Sequence[Inspected]) -> Sequence[Outcome]:
         """Propose in order. Raises NotTaken, Unavailable, OutcomeUnknown, ValueError."""
@@ -360,7 +358,7 @@ class ReplicatedStore:
             self._activation.cancel()
             self._activation = None
             self.clock.follow()
-            self.hub.end_all("another term began")
+            self.leader_streams.end_all("another term began")
         self._set_leadership(
             Leadership(leader, state.term, leads and before.is_here and is_same_term)
         )

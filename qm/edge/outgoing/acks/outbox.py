@@ -7,7 +7,7 @@ costs rows on disk until they are given up for their age.
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from qm.cluster.cluster import SessionFacts
+from qm.cluster.relay import SessionFacts
 from qm.edge.outgoing.acks.order_acks import SendersSeen
 from qm.edge.outgoing.acks.peer_acks import PeerAcks, PeerName
 from qm.edge.outgoing.limits import (

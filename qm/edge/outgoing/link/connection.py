@@ -52,7 +52,7 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         self._session: Session | None = None
         self._transport: asyncio.Transport | None = None
-        self._flow: SessionIntake | None = None
+        self._intake: SessionIntake | None = None
         self._is_flow_held = False
         self._is_choked = False
         self._is_settling = False
@@ -140,10 +140,10 @@ class Connection(asyncio.Protocol):
         for user in self._take_users():
             user.on_connect_failed(status)
 
-    # FlowOwner -----------------------------------------------------------------------------
+    # IntakeOwner -----------------------------------------------------------------------------
 
     def commit(self, upto: int) -> None:
-        """See FlowOwner.commit."""
+        """See IntakeOwner.commit."""
         if self._session is not None:
             self._session.commit(upto)
             self._settle()
@@ -155,12 +155,12 @@ class Connection(asyncio.Protocol):
             self._settle()
 
     def hold(self, is_held: bool) -> None:
-        """See FlowOwner.hold."""
+        """See IntakeOwner.hold."""
         self._is_flow_held = is_held
         self._settle()
 
     def offer(self, tokens: Sequence[int], packets: Sequence[bytes]) -> bool:
-        """See FlowOwner.offer: this session is not announced for it."""
+        """See IntakeOwner.offer: this session is not announced for it."""
         del tokens, packets
         return False
 
@@ -244,7 +244,7 @@ class Connection(asyncio.Protocol):
                     user.on_establish_received()
             case Established():
                 # What is owed to the peer finds this session without being told of it (dues).
-                self._flow = self._surroundings.relay.open_flow(
+                self._intake = self._surroundings.relay.open_intake(
                     self, event.remote_guid, self.hop.address, is_announced=False
                 )
                 for user in list(self._users.values()):
@@ -255,8 +255,8 @@ class Connection(asyncio.Protocol):
             case Closed():
                 self._on_closed(event)
             case _:
-                if self._flow is not None:
-                    self._flow.arrived(event)
+                if self._intake is not None:
+                    self._intake.arrived(event)
 
     def _on_acks(self, event: AcksReceived) -> None:
         """Tell each user of its keys."""
@@ -290,8 +290,8 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.close()
         self._owner.on_over(self)
-        if self._flow is not None:
-            self._flow.close([])
+        if self._intake is not None:
+            self._intake.close([])
         for user in self._take_users():
             user.on_closed(event)
 
