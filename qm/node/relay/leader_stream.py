@@ -32,8 +32,10 @@ EDGE_SESSIONS_MAX: Final = 65_536
 """Open sessions of one edge."""
 
 Pending: TypeAlias = proposals.Pending[Sequence[Outcome]]
-Submit: TypeAlias = Callable[[Inspected], tuple[Pending, int]]
-"""As `raft.driver.Driver.submit`, of an encoded command."""
+Submit: TypeAlias = Callable[[bytes, int], tuple[Pending, int]]
+"""`raft.driver.Driver.submit`: payload and weight."""
+Weigh: TypeAlias = Callable[[Inspected], int]
+"""`qm.node.replica.entry_weight.Weights.of`."""
 
 REFUSED: Final = (NotLeader, Stopping, ProposalLost, proposals.CommitUnknown, ValueError, Busy)
 """What a submitted payload can end with instead of an outcome."""
@@ -149,13 +151,18 @@ class LeaderStreams:
     """Implements `qm.cluster.relay.RelayHub`: the streams of all edges while this node leads."""
 
     def __init__(
-        self, submit: Submit, admits_messages: Callable[[], bool], is_free: Callable[[], bool]
+        self,
+        submit: Submit,
+        weigh: Weigh,
+        admits_messages: Callable[[], bool],
+        is_free: Callable[[], bool],
     ) -> None:
         """`admits_messages`: whether the disk has room for new ones. `is_free`: whether no entry
         is in flight.
         """
         self.is_free: Final = is_free
         self._submit = submit
+        self._weigh = weigh
         self._admits_messages = admits_messages
         self._streams: dict[str, LeaderStream] = {}
         self._claims: dict[bytes, dict[tuple[str, int], SessionFacts]] = {}
@@ -168,7 +175,7 @@ class LeaderStreams:
             refused: Pending = proposals.Pending()
             refused.resolve([refusal(command)])
             return refused, 0
-        return self._submit(command)
+        return self._submit(command.payload, self._weigh(command))
 
     def open(self, edge: str, events: RelayEvents) -> LeaderStream:
         """Return a new stream; an older one of the same edge ends."""

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.model.values.effects import Outcome
 from qm.node.relay.forwarding import NotTaken
-from qm.node.relay.leader_stream import Pending, Submit
+from qm.node.relay.leader_stream import Pending, Submit, Weigh
 from qm.store.codec import Inspected
 from raft import proposals
 from raft.core.core import Busy, NotLeader
@@ -27,7 +27,7 @@ def check_since(commands: Sequence[Inspected], apply_version: int) -> None:
             )
 
 
-def submit_all(submit: Submit, commands: Sequence[Inspected]) -> Places:
+def submit_all(submit: Submit, weigh: Weigh, commands: Sequence[Inspected]) -> Places:
     """Submit in order; either all are taken or what is raised says what happened.
 
     Raises NotTaken and Unavailable when nothing happened, OutcomeUnknown after the first.
@@ -35,7 +35,7 @@ def submit_all(submit: Submit, commands: Sequence[Inspected]) -> Places:
     places: Places = []
     try:
         for command in commands:
-            places.append(submit(command))
+            places.append(submit(command.payload, weigh(command)))
     except (NotLeader, Stopping, Busy) as error:
         if places:
             raise OutcomeUnknown(f"only a part was taken: {error}") from error

@@ -32,7 +32,7 @@ from qm.node.relay.channels import Channels
 from qm.node.relay.disk_admission import is_send
 from qm.node.relay.edge_stream import LocalStream, RemoteStream
 from qm.node.relay.forwarding import Forwarder, NotTaken
-from qm.node.relay.leader_stream import LeaderStreams, Pending
+from qm.node.relay.leader_stream import LeaderStreams
 from qm.node.relay.submission import check_since, gather_outcomes, submit_all
 from qm.node.replica.clock import ClusterClock
 from qm.node.replica.entry_weight import Weights
@@ -156,7 +156,10 @@ class ReplicatedStore:
         self.clock.begin_at(self.view.counters().clock_ms)
         self._weights = Weights(lambda: self.machine.store.view)
         self.leader_streams: Final = LeaderStreams(
-            self._submit, hooks.admits_messages, lambda: not self.driver.has_entry_in_flight
+            self.driver.submit,
+            self._weights.of,
+            hooks.admits_messages,
+            lambda: not self.driver.has_entry_in_flight,
         )
         self._forwarder: Forwarder | None = None
         self._streams: set[RemoteStream] = set()
@@ -329,12 +332,8 @@ class ReplicatedStore:
                     await self._changed.wait()
         return self.leads_in(term)
 
-    def _submit(self, command: Inspected) -> tuple[Pending, int]:
-        """See Driver.submit."""
-        return self.driver.submit(command.payload, self._weights.of(command))
-
     def _before_entry(self) -> None:
-        """See Driver."""
+        """See Driver, which is made before the streams that submit to it."""
         self.leader_streams.gather()
 
     async def propose_here(self, commands: Sequence[Inspected]) -> Sequence[Outcome]:
@@ -344,7 +343,7 @@ class ReplicatedStore:
         if not self._hooks.admits_messages() and any(map(is_send, commands)):
             raise Unavailable("the leader's disk is nearly full: receive or purge messages")
         check_since(commands, self.apply_version)
-        return await gather_outcomes(submit_all(self._submit, commands))
+        return await gather_outcomes(submit_all(self.driver.submit, self._weights.of, commands))
 
     # DriverEvents
 

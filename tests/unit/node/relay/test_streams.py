@@ -64,9 +64,10 @@ class Leader:
         self.entry: Pending = proposals.Pending()
         self.count = 0
         self.is_stopping = False
-        self.streams = LeaderStreams(self._submit, lambda: True, lambda: True)
+        self.streams = LeaderStreams(self._submit, lambda _: 1, lambda: True, lambda: True)
 
-    def _submit(self, _: object) -> tuple[Pending, int]:
+    def _submit(self, _: bytes, weight: int) -> tuple[Pending, int]:
+        assert weight == 1
         if self.is_stopping:
             raise Stopping
         self.count += 1
