@@ -7,6 +7,7 @@ import click
 import pytest
 
 from qm.cli.main import main
+from tests.architecture import PICTURE, packages_and_imports, picture
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -52,3 +53,8 @@ def test_every_command_exists_with_its_options(page: Path) -> None:
                 known |= {*parameter.opts, *parameter.secondary_opts}
             used = {option[0] for word in words if (option := _OPTION.match(word.strip("[")))}
             assert used <= known, f"qm {line}"
+
+
+def test_the_picture_of_the_house_is_current() -> None:
+    """`make architecture` draws it."""
+    assert PICTURE.read_text(encoding="utf-8") == picture(packages_and_imports())
