@@ -1,4 +1,4 @@
-"""One alarm clock for the timers of links, sessions and schedules.
+"""One queue for the timers of links, sessions and schedules.
 
 Most timers are moved later again and again and never fire. An entry of the heap is therefore left
 where it is when its timer moves back, and looked at anew when its old time comes.
@@ -19,6 +19,11 @@ class TimerOwner(Protocol):
 
     def handle_timer(self, now: float) -> None:
         """Do what is due."""
+
+
+def earliest(*deadlines: float | None) -> float | None:
+    """Return the first of several deadlines; None: nothing is due ever."""
+    return min((at for at in deadlines if at is not None), default=None)
 
 
 class TimerQueue:
