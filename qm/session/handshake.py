@@ -156,7 +156,7 @@ def establish_request(
 def judge_request(
     request: EstablishConnection, config: SessionConfig, local_guid: Guid
 ) -> CloseReason | None:
-    """Return why an acceptor refuses, or None. QB-A53: zeros mean whoever listens here."""
+    """Return why an acceptor refuses, or None. QB-A53: zeros mean any queue manager."""
     if request.is_refused:
         return CloseReason.REFUSED_BY_PEER
     if request.server_guid not in (local_guid, GUID_NULL):

@@ -61,6 +61,6 @@ class IdleQueues:
 
 
 def _is_empty(queue: QueueInHand) -> bool:
-    """Whether a queue holds nothing and nobody has put it on hold."""
+    """Whether a queue holds nothing and is not on hold."""
     is_normal = queue.record.admin_state is OutgoingAdminState.NORMAL
     return is_normal and not queue.count() and not queue.hidden

@@ -73,7 +73,7 @@ class OutgoingManager:
         """Return the volatile half of an outgoing queue; None unless this node is sending it.
 
         The replicated half is `qm.model.queries.outgoing_queue`; pausing and resuming is
-        SetOutgoingAdminState, which this node heeds when it is applied.
+        SetOutgoingAdminState, which takes effect here when it is applied.
         """
         sender = self._leading.queues.get(queue_id) if self._leading is not None else None
         return link_report(sender, self._clock(), self._cluster.now_ms()) if sender else None

@@ -1,8 +1,8 @@
 """What the sending side learns, made durable: commands of many queues in few proposals.
 
 One proposal is under way at a time and carries everything that was asked for meanwhile. All these
-commands may be applied twice, so one whose outcome is unknown is simply asked for again by whoever
-still needs it.
+commands may be applied twice, so one whose outcome is unknown is simply asked for again by the
+part that still needs it.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""What is owed to one peer: final acks from the outbox, order acks of its sequences (QB-A22).
+"""What one peer is owed: final acks from the outbox, order acks of its sequences (QB-A22).
 
 They leave over sessions that edges of any nodes have with the peer, if its GUID and its address
 both match; or over a connection of this side that matches so; or over a new one, to the address
-where the peer was seen, which then has to answer with that GUID. Whoever merely claims a GUID is
-sent nothing that belongs to it (DESIGN section 7).
+where the peer was seen, which then has to answer with that GUID. A peer that merely claims a GUID
+is sent nothing that belongs to it (DESIGN section 7).
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ from qm.session import Closed, ConnectionStatus, NextHop
 from qm.wire.guid import Guid
 
 ORDER_ACK_TOKEN: Final = 1 << 63
-"""Above every outbox id: an order ack is repeated at need, so nobody waits for its end."""
+"""Above every outbox id: an order ack is repeated at need, so nothing waits for its end."""
 
 
 EdgeSession: TypeAlias = tuple[int, str, int]
@@ -201,7 +201,7 @@ class PeerAcks:
     def _use_edges(self) -> bool:
         """Hand packets to edges that have sessions with the peer; return whether there are any.
 
-        Rows leave over the newest. Order acks leave over all: nobody hears of one that is lost.
+        Rows leave over the newest. Order acks leave over all: the loss of one is not noticed.
         """
         sessions = self._edge_sessions()
         order_acks = self._take_order_acks() if sessions else []

@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody sends over it."""
+        """Whether it has no users."""
         return not self._users
 
     @property
@@ -142,10 +142,10 @@ class Connection(asyncio.Protocol):
         for user in self._take_users():
             user.on_connect_failed(status)
 
-    # FlowOwner -----------------------------------------------------------------------------
+    # IntakeOwner -----------------------------------------------------------------------------
 
     def commit(self, upto: int) -> None:
-        """See FlowOwner.commit."""
+        """See IntakeOwner.commit."""
         if self._session is not None:
             self._session.commit(upto)
             self._settle()
@@ -157,12 +157,12 @@ class Connection(asyncio.Protocol):
             self._settle()
 
     def hold(self, is_held: bool) -> None:
-        """See FlowOwner.hold."""
+        """See IntakeOwner.hold."""
         self._is_flow_held = is_held
         self._settle()
 
     def offer(self, tokens: Sequence[int], packets: Sequence[bytes]) -> bool:
-        """See FlowOwner.offer: this session is not announced for it."""
+        """See IntakeOwner.offer: this session is not announced for it."""
         del tokens, packets
         return False
 
