@@ -52,7 +52,7 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         self._session: Session | None = None
         self._transport: asyncio.Transport | None = None
-        self._flow: SessionIntake | None = None
+        self._intake: SessionIntake | None = None
         self._is_flow_held = False
         self._is_choked = False
         self._is_settling = False
@@ -246,7 +246,7 @@ class Connection(asyncio.Protocol):
                     user.on_establish_received()
             case Established():
                 # What is owed to the peer finds this session without being told of it (PeerAcks).
-                self._flow = self._context.relay.open_flow(
+                self._intake = self._context.relay.open_flow(
                     self, event.remote_guid, self.hop.address, is_announced=False
                 )
                 for user in list(self._users.values()):
@@ -257,8 +257,8 @@ class Connection(asyncio.Protocol):
             case Closed():
                 self._on_closed(event)
             case _:
-                if self._flow is not None:
-                    self._flow.arrived(event)
+                if self._intake is not None:
+                    self._intake.arrived(event)
 
     def _on_acks(self, event: AcksReceived) -> None:
         """Tell each user of its keys."""
@@ -292,8 +292,8 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.close()
         self._owner.on_over(self)
-        if self._flow is not None:
-            self._flow.close([])
+        if self._intake is not None:
+            self._intake.close([])
         for user in self._take_users():
             user.on_closed(event)
 
