@@ -17,7 +17,6 @@ from qm.model.messages.message import (
     DeliveryGuarantee,
     DestinationQueueType,
     Message,
-    PrivacyLevel,
     ResponseQueueType,
     SenderIdentifierType,
 )
@@ -31,6 +30,7 @@ from qm.names.format_name import (
     format_name_text,
     parse_format_name,
 )
+from qm.wire.enums import PrivacyLevel
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.guid import Guid
 from qm.wire.headers.debug_header import DebugHeader
