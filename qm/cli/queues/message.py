@@ -9,14 +9,15 @@ import click
 
 from qm.cli.lib.bodies import FORMS, read_body, shown_body
 from qm.cli.lib.connection import Connection, connected
-from qm.cli.lib.output import confirm, instant, output_option, show_rows, yes_option
+from qm.cli.lib.output import instant, output_option, show_rows, yes_option
 from qm.cli.queues.browse import (
     browse,
     browsed_row,
+    confirm_choice,
     get_message,
     message_id_text,
     parse_message_id,
-    return_to_source,
+    return_chosen,
 )
 
 COLUMNS = ("lookup_id", "label", "priority", "bytes", "arrived", "body")
@@ -309,18 +310,14 @@ def return_messages(
     """Send messages back to where they were meant to go, from a dead-letter queue, a journal or a
     subqueue.
     """
-    if bool(lookup_ids) == is_all:
-        raise click.UsageError("give either LOOKUP_IDS or --all")
-    if is_all:
-        confirm(f"Return every message of {queue}?", yes=yes)
+    confirm_choice(lookup_ids, f"Return every message of {queue}?", is_all=is_all, is_confirmed=yes)
 
-    async def work(wire: Any) -> list[dict[str, Any]]:
+    async def name_of(wire: Any) -> Any:
         from qm.cli.queues.queue import queue_name
 
-        return await return_to_source(wire, await queue_name(wire, queue), lookup_ids, target)
+        return await queue_name(wire, queue)
 
-    rows = connection.run(work)
-    show_rows(rows, ("lookup_id", "target", "message_id"), output)
+    return_chosen(connection, name_of, lookup_ids, target, output)
 
 
 @message.command()
