@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from raft.checked_file import read_checked, replace_checked
+from raft.log.checked_file import read_checked, replace_checked
 from raft.log.files import Directory
 from raft.types import NodeId
 

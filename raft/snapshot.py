@@ -9,7 +9,7 @@ where a broken transfer resumes, and the order of installing:
 4. the note goes.
 """
 
-from raft.checked_file import read_checked, remove_checked, replace_checked
+from raft.log.checked_file import read_checked, remove_checked, replace_checked
 from raft.log.files import Directory
 from raft.log.log import Log
 from raft.log.record import decode_meta, encode_meta

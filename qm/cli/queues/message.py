@@ -1,7 +1,7 @@
 """`qm message`: send, receive, look at, move, copy, return and trace messages."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from qm.cli.queues.browse import (
     parse_message_id,
     return_chosen,
 )
+from qm.cli.queues.queue import KINDS
 
 COLUMNS = ("lookup_id", "label", "priority", "bytes", "arrived", "body")
 _ACKNOWLEDGEMENTS = {
@@ -28,15 +29,8 @@ _ACKNOWLEDGEMENTS = {
     "nack-reach-queue": 4,
     "nack-receive": 12,
 }
-_TRACED = (
-    "application",
-    "subqueue",
-    "journal",
-    "system_journal",
-    "dead_letter",
-    "transactional_dead_letter",
-    "outgoing",
-)
+_UNTRACED = ("order", "notification", "connector")
+_TRACED = tuple(kind for kind in KINDS if kind not in _UNTRACED)
 
 
 @click.group()
@@ -169,11 +163,8 @@ def receive(
         opened = await client.open_queue(queue)
         selection = FIRST if lookup_id is None else exactly(lookup_id)
         found = list(await opened.receive_many(count, timeout, selection=selection))
-        while found and len(found) < count and lookup_id is None:
-            more = await opened.receive_many(count - len(found), 0.0)
-            if not more:
-                break
-            found += more
+        if lookup_id is None:
+            await _fill(found, count, lambda: opened.receive_many(count - len(found), 0.0))
         await client.close_queue(opened)
         return found
 
@@ -208,12 +199,13 @@ def peek(
         opened = await client.open_queue(queue, Access.PEEK)
         selection = FIRST if lookup_id is None else exactly(lookup_id)
         found = list(await opened.peek_many(count, timeout, selection=selection))
-        while found and len(found) < count and lookup_id is None:
+
+        def more() -> Any:
             behind = after(found[-1].lookup_identifier)
-            more = await opened.peek_many(count - len(found), selection=behind)
-            if not more:
-                break
-            found += more
+            return opened.peek_many(count - len(found), selection=behind)
+
+        if lookup_id is None:
+            await _fill(found, count, more)
         await client.close_queue(opened)
         return found
 
@@ -351,6 +343,15 @@ def trace(connection: Connection, message_id: str, output: str) -> None:
     show_rows(rows, ("queue", "lookup_id", "state", "reason", "arrived", "label"), output)
     if not rows:
         sys.exit(1)
+
+
+async def _fill(found: list[Any], count: int, more: Callable[[], Awaitable[Any]]) -> None:
+    """Add messages to the first ones until there are `count`, or `more` finds none."""
+    while found and len(found) < count:
+        added = await more()
+        if not added:
+            return
+        found += added
 
 
 async def _send_packet(client: Any, targets: Sequence[str], packet: bytes) -> None:
