@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit architecture conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants baseline model-check bench-wire bench-log bench-raft \
-	bench-model bench-spark bench-session bench-edge bench-api bench test-chart test-image test-image-spark test-hosts test-spark
+	house bench-model bench-spark bench-session bench-edge bench-api bench test-chart test-image test-image-spark test-hosts test-spark
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -58,6 +58,9 @@ lint: setup  ## style, import contracts, choices
 	$(BIN)/shellcheck .ci/run deploy/*/*.sh tests/*.sh
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.conformance.choices
+
+house: setup  ## how the code is laid out: modules per folder, circles, longest parts, copies, legs of a message
+	$(BIN)/python -m tests.house --list
 
 type: setup  ## strict type check
 	$(BIN)/mypy
