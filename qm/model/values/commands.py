@@ -320,12 +320,6 @@ class TxAbort(msgspec.Struct, frozen=True, gc=False):
     transaction: bytes
 
 
-class TxForget(msgspec.Struct, frozen=True, gc=False):
-    """Outcomes whose coordinator confirmed them, or that are older than the retention."""
-
-    transactions: tuple[bytes, ...]
-
-
 # Queues and the queue manager --------------------------------------------------------------
 
 
@@ -394,13 +388,6 @@ class PurgeStep(msgspec.Struct, frozen=True, gc=False):
 
     queue_id: int
     count: int
-
-
-class EnsureOutgoingQueue(msgspec.Struct, frozen=True, gc=False):
-    """The outgoing queue of a destination; an existing one wins."""
-
-    identifier: bytes
-    format_name: str
 
 
 class SetOutgoingAdminState(msgspec.Struct, frozen=True, gc=False):
@@ -545,7 +532,10 @@ class RenumberStep(msgspec.Struct, frozen=True, gc=False):
 
 
 class DirectoryWrite(msgspec.Struct, frozen=True, gc=False):
-    """Create (no object yet), change or delete (attributes None) a directory object."""
+    """Create (no object yet), change or delete (attributes None) a directory object.
+
+    No caller proposes it yet: the directory of keys will.
+    """
 
     request: Request
     identifier: bytes
@@ -571,7 +561,6 @@ Command: TypeAlias = (
     | TxPrepare
     | TxCommit
     | TxAbort
-    | TxForget
     | Provision
     | SetQueueManager
     | CreateQueue
@@ -579,7 +568,6 @@ Command: TypeAlias = (
     | SetQueue
     | PurgeQueue
     | PurgeStep
-    | EnsureOutgoingQueue
     | SetOutgoingAdminState
     | RemoveOutgoingQueue
     | AssignTransfer
