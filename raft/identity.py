@@ -4,10 +4,10 @@ A node that lost or refused its log never votes or acknowledges under its old Ra
 """
 
 from collections.abc import Collection
-from zlib import crc32
 
 import msgspec
 
+from raft.log.checked_file import read_checked, replace_checked
 from raft.log.files import Directory
 from raft.types import NodeId
 
@@ -15,7 +15,6 @@ CLUSTER_ID_BYTES = 16
 IDENTITY_FILE = "identity"
 IDENTITY_BYTES_MAX = 4096
 
-_NEW_FILE = "identity.new"
 _MAGIC = b"qrident\x01"
 """The last byte is the version of the format."""
 
@@ -54,14 +53,8 @@ def load(directory: Directory) -> Identity | None:
     """Read the file; None when there is none. Raises IdentityRefused when it is damaged."""
     if IDENTITY_FILE not in directory.names():
         return None
-    file = directory.open(IDENTITY_FILE)
-    try:
-        data = file.pread(IDENTITY_BYTES_MAX, 0)
-    finally:
-        file.close()
-    head = len(_MAGIC) + 4
-    body = data[head:]
-    if data[:head] != _MAGIC + crc32(body).to_bytes(4, "little"):
+    body = read_checked(directory, IDENTITY_FILE, _MAGIC, IDENTITY_BYTES_MAX)
+    if body is None:
         raise IdentityRefused(
             f"the file {IDENTITY_FILE!r} is damaged, or of a release that this one does not know: "
             "restore it, or empty the node's folder and join under the next incarnation"
@@ -71,17 +64,7 @@ def load(directory: Directory) -> Identity | None:
 
 def store(directory: Directory, identity: Identity) -> None:
     """Replace the file durably. Blocks for its fsync. Raises OSError, FatalDiskError."""
-    body = msgspec.msgpack.encode(identity)
-    if _NEW_FILE in directory.names():  # of a crash; it may be longer
-        directory.unlink(_NEW_FILE)
-    file = directory.open(_NEW_FILE, create=True)
-    try:
-        file.pwrite(_MAGIC + crc32(body).to_bytes(4, "little") + body, 0)
-        file.fdatasync()
-    finally:
-        file.close()
-    directory.rename(_NEW_FILE, IDENTITY_FILE)
-    directory.sync()
+    replace_checked(directory, IDENTITY_FILE, _MAGIC, msgspec.msgpack.encode(identity))
 
 
 def claim(

@@ -9,8 +9,7 @@ where a broken transfer resumes, and the order of installing:
 4. the note goes.
 """
 
-from zlib import crc32
-
+from raft.log.checked_file import read_checked, remove_checked, replace_checked
 from raft.log.files import Directory
 from raft.log.log import Log
 from raft.log.record import decode_meta, encode_meta
@@ -21,7 +20,6 @@ from raft.types import SNAPSHOT_REFUSED, NodeId, SnapshotMeta
 INSTALL_FILE = "install"
 NOTE_BYTES_MAX = 1 << 20
 
-_NEW_FILE = "install.new"
 _MAGIC = b"qrinst\0\x01"
 """The last byte is the version of the format."""
 
@@ -97,14 +95,14 @@ class SnapshotReceiver:
             if isinstance(error, OSError) and not is_disk_full(error):
                 raise
             self.abandon()
-            _remove_note(self._directory)
+            remove_checked(self._directory, INSTALL_FILE)
             raise ValueError(f"the snapshot cannot be installed: {error}") from error
         return self._meta
 
     def installed(self) -> None:
         """Step 4, after the log's reset."""
         self._sender = self._meta = self._sink = None
-        _remove_note(self._directory)
+        remove_checked(self._directory, INSTALL_FILE)
 
     def abandon(self) -> None:
         """Forget what was received (a newer leader appends instead)."""
@@ -126,7 +124,7 @@ def recover(directory: Directory, log: Log, machine: StateMachine[object]) -> No
     # and the replica refuses to start.
     if meta is not None and machine.applied_index() == meta.index and not _has(log, meta):
         log.reset(meta)
-    _remove_note(directory)
+    remove_checked(directory, INSTALL_FILE)
 
 
 def _has(log: Log, meta: SnapshotMeta) -> bool:
@@ -138,42 +136,10 @@ def _has(log: Log, meta: SnapshotMeta) -> bool:
 
 def _write_note(directory: Directory, meta: SnapshotMeta) -> None:
     """Note durably that `meta` is about to be installed. Raises OSError."""
-    _remove(directory, _NEW_FILE)
-    body = encode_meta(meta)
-    file = directory.open(_NEW_FILE, create=True)
-    try:
-        file.pwrite(_MAGIC + crc32(body).to_bytes(4, "little") + body, 0)
-        file.fdatasync()
-    finally:
-        file.close()
-    directory.rename(_NEW_FILE, INSTALL_FILE)
-    directory.sync()
+    replace_checked(directory, INSTALL_FILE, _MAGIC, encode_meta(meta))
 
 
 def _read_note(directory: Directory) -> SnapshotMeta | None:
     """Return what the note says, or None when it is damaged."""
-    file = directory.open(INSTALL_FILE)
-    try:
-        data = file.pread(NOTE_BYTES_MAX, 0)
-    finally:
-        file.close()
-    head = len(_MAGIC) + 4
-    body = data[head:]
-    if data[:head] != _MAGIC + crc32(body).to_bytes(4, "little"):
-        return None
-    return decode_meta(body)
-
-
-def _remove_note(directory: Directory) -> None:
-    """Remove the note durably, if there is one."""
-    _remove(directory, _NEW_FILE)
-    if _remove(directory, INSTALL_FILE):
-        directory.sync()
-
-
-def _remove(directory: Directory, name: str) -> bool:
-    """Remove a file; return whether it was there."""
-    is_there = name in directory.names()
-    if is_there:
-        directory.unlink(name)
-    return is_there
+    body = read_checked(directory, INSTALL_FILE, _MAGIC, NOTE_BYTES_MAX)
+    return None if body is None else decode_meta(body)

@@ -6,6 +6,7 @@ Everything below `proto/` is generated afresh into a temporary folder with the p
 """
 
 import argparse
+import re
 import sys
 import tempfile
 from importlib import resources
@@ -16,6 +17,7 @@ from grpc_tools import protoc
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "proto"
 GENERATED = ("qm/pb", "raft/pb")
+SERVICE = re.compile(r"^service ", re.MULTILINE)
 PACKAGE_MARKER = '"""Generated from proto/ by `make proto`. Do not edit."""\n'
 
 
@@ -24,8 +26,12 @@ def generate(sources: Path, target: Path) -> None:
 
     Raises RuntimeError with the compiler's own words when a file does not compile.
     """
-    files = sorted(str(path.relative_to(sources)) for path in sources.rglob("*.proto"))
-    if not files:
+    texts = {
+        str(path.relative_to(sources)): path.read_text(encoding="utf-8")
+        for path in sorted(sources.rglob("*.proto"))
+    }
+    serving = [name for name, text in texts.items() if SERVICE.search(text)]
+    if not texts:
         return
     programs = Path(sys.executable).parent
     arguments = [
@@ -35,11 +41,13 @@ def generate(sources: Path, target: Path) -> None:
         f"--plugin=protoc-gen-mypy={programs / 'protoc-gen-mypy'}",
         f"--plugin=protoc-gen-mypy_grpc={programs / 'protoc-gen-mypy_grpc'}",
     ]
-    for output in ("python", "grpc_python", "mypy", "mypy_grpc"):
-        options = "quiet:" if output.startswith("mypy") else ""
-        arguments.append(f"--{output}_out={options}{target}")
-    if protoc.main([*arguments, *files]) != 0:
-        raise RuntimeError("protoc refused the files below proto/; its complaint is above")
+    # A file without a service has no stubs.
+    for outputs, files in ((("python", "mypy"), [*texts]), (("grpc_python", "mypy_grpc"), serving)):
+        options = [
+            f"--{output}_out={'quiet:' * output.startswith('mypy')}{target}" for output in outputs
+        ]
+        if files and protoc.main([*arguments, *options, *files]) != 0:
+            raise RuntimeError("protoc refused the files below proto/; its complaint is above")
     for folder in sorted({path.parent for path in target.rglob("*_pb2.py")}):
         (folder / "__init__.py").write_text(PACKAGE_MARKER, encoding="utf-8")
 

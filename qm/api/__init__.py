@@ -1,1 +1,3 @@
-"""The control and data planes over gRPC, on every node (DESIGN section 2)."""
+"""The control and data planes over gRPC, on every node (DESIGN section 2). May import
+`qm.cluster` and below.
+"""

@@ -1,4 +1,6 @@
-"""What committed entries did, exported as Parquet for audit and compaction (design.md)."""
+"""What committed entries did, exported as Parquet for audit and compaction (design.md). May import
+`qm.store` and below.
+"""
 
 import os
 from typing import Final

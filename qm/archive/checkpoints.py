@@ -14,10 +14,9 @@ from blake3 import blake3
 from qm.archive.destination import Destination, DestinationError
 from qm.archive.limits import LOG_PER_BUSY_STATE, LOG_PER_STATE, LOG_PER_STATE_MIN
 from qm.archive.ranges import ExportStopped, Identity
-from qm.archive.source import PinnedState
+from qm.archive.source import PinnedState, StateStream
 from qm.store.backup import STATE_FILE
 from qm.store.digest import digest_bytes
-from raft.machine import SnapshotSource
 
 CHECKPOINTS_FOLDER: Final = "checkpoints"
 CHECKPOINT_NAME: Final = "checkpoint.json"
@@ -133,7 +132,7 @@ class CheckpointExport:
         finally:
             self._pinned.close()
 
-    def _write(self, source: SnapshotSource) -> Checkpoint:
+    def _write(self, source: StateStream) -> Checkpoint:
         identity, applied = self._identity, self._pinned.applied
         folder = checkpoint_folder(identity.cluster, applied.index, identity.node)
         with self._destination.create(f"{folder}/{STATE_FILE}") as output:
@@ -154,7 +153,7 @@ class CheckpointExport:
         self._destination.write(f"{folder}/{CHECKPOINT_NAME}", encoded)
         return checkpoint
 
-    def _parts(self, source: SnapshotSource) -> Iterator[bytes]:
+    def _parts(self, source: StateStream) -> Iterator[bytes]:
         offset = 0
         while part := source.read(offset, _READ_BYTES):
             if self._is_stopping():

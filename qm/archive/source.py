@@ -4,7 +4,6 @@ from typing import Protocol
 
 from qm.store.effects.effects_log import EffectsLog
 from qm.store.rocks import AppliedPoint
-from raft.machine import SnapshotSource
 
 
 class LogGone(Exception):
@@ -18,6 +17,16 @@ class LogHold(Protocol):
         """Let them go."""
 
 
+class StateStream(Protocol):
+    """A state as bytes (`qm.store.snapshot`)."""
+
+    def size_bytes(self) -> int:
+        """Return the length of the stream; the same on every call."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes from `offset`; b"" only at the end."""
+
+
 class PinnedState(Protocol):
     """A state as it was at one entry, kept by whatever it needs; in a thread but for its making."""
 
@@ -25,7 +34,7 @@ class PinnedState(Protocol):
     def applied(self) -> AppliedPoint:
         """Which entry that is, and the digest there."""
 
-    def source(self) -> SnapshotSource:
+    def source(self) -> StateStream:
         """Return its stream. Once."""
 
     def close(self) -> None:

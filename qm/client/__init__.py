@@ -1,1 +1,1 @@
-"""The data plane for applications, in Python."""
+"""The data plane for applications, in Python. May import the stubs, `qm.wire` and `qm.names`."""

@@ -1,1 +1,1 @@
-"""Workload generators and client histories."""
+"""Workload generators, client histories, what a history proves. May import `qm.node` and below."""

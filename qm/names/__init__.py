@@ -1,4 +1,5 @@
-"""Queue names of MSMQ: read, print, compare, and tell whether they are local (MS-MQMQ 2.1). Pure.
+"""Queue names of MSMQ: read, print, compare, and tell whether they are local (MS-MQMQ 2.1). Pure;
+imports nothing of `qm`.
 
 Any text ends in a value or in a `QueueNameError` that carries the MQ_ERROR code to answer.
 """

@@ -647,26 +647,6 @@ class TxAbort(_message.Message):
 Global___TxAbort: _TypeAlias = TxAbort  # noqa: Y015
 
 @_typing.final
-class TxForget(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    TRANSACTIONS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def transactions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
-    def __init__(
-        self,
-        *,
-        transactions: _abc.Iterable[_builtins.bytes] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["transactions", b"transactions"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___TxForget: _TypeAlias = TxForget  # noqa: Y015
-
-@_typing.final
 class Provision(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -951,28 +931,6 @@ class PurgeStep(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PurgeStep: _TypeAlias = PurgeStep  # noqa: Y015
-
-@_typing.final
-class EnsureOutgoingQueue(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    IDENTIFIER_FIELD_NUMBER: _builtins.int
-    FORMAT_NAME_FIELD_NUMBER: _builtins.int
-    identifier: _builtins.bytes
-    format_name: _builtins.str
-    def __init__(
-        self,
-        *,
-        identifier: _builtins.bytes = ...,
-        format_name: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["format_name", b"format_name", "identifier", b"identifier"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___EnsureOutgoingQueue: _TypeAlias = EnsureOutgoingQueue  # noqa: Y015
 
 @_typing.final
 class SetOutgoingAdminState(_message.Message):
@@ -1485,7 +1443,6 @@ class Command(_message.Message):
     DELETE_QUEUE_FIELD_NUMBER: _builtins.int
     SET_QUEUE_FIELD_NUMBER: _builtins.int
     PURGE_QUEUE_FIELD_NUMBER: _builtins.int
-    ENSURE_OUTGOING_QUEUE_FIELD_NUMBER: _builtins.int
     SET_OUTGOING_ADMIN_STATE_FIELD_NUMBER: _builtins.int
     REMOVE_OUTGOING_QUEUE_FIELD_NUMBER: _builtins.int
     PURGE_STEP_FIELD_NUMBER: _builtins.int
@@ -1500,7 +1457,6 @@ class Command(_message.Message):
     TX_PREPARE_FIELD_NUMBER: _builtins.int
     TX_COMMIT_FIELD_NUMBER: _builtins.int
     TX_ABORT_FIELD_NUMBER: _builtins.int
-    TX_FORGET_FIELD_NUMBER: _builtins.int
     ASSIGN_TRANSFER_FIELD_NUMBER: _builtins.int
     TRANSFER_ACKED_FIELD_NUMBER: _builtins.int
     TRANSFER_FAILED_FIELD_NUMBER: _builtins.int
@@ -1542,8 +1498,6 @@ class Command(_message.Message):
     @_builtins.property
     def purge_queue(self) -> Global___PurgeQueue: ...
     @_builtins.property
-    def ensure_outgoing_queue(self) -> Global___EnsureOutgoingQueue: ...
-    @_builtins.property
     def set_outgoing_admin_state(self) -> Global___SetOutgoingAdminState: ...
     @_builtins.property
     def remove_outgoing_queue(self) -> Global___RemoveOutgoingQueue: ...
@@ -1571,8 +1525,6 @@ class Command(_message.Message):
     def tx_commit(self) -> Global___TxCommit: ...
     @_builtins.property
     def tx_abort(self) -> Global___TxAbort: ...
-    @_builtins.property
-    def tx_forget(self) -> Global___TxForget: ...
     @_builtins.property
     def assign_transfer(self) -> Global___AssignTransfer: ...
     @_builtins.property
@@ -1617,7 +1569,6 @@ class Command(_message.Message):
         delete_queue: Global___DeleteQueue | None = ...,
         set_queue: Global___SetQueue | None = ...,
         purge_queue: Global___PurgeQueue | None = ...,
-        ensure_outgoing_queue: Global___EnsureOutgoingQueue | None = ...,
         set_outgoing_admin_state: Global___SetOutgoingAdminState | None = ...,
         remove_outgoing_queue: Global___RemoveOutgoingQueue | None = ...,
         purge_step: Global___PurgeStep | None = ...,
@@ -1632,7 +1583,6 @@ class Command(_message.Message):
         tx_prepare: Global___TxPrepare | None = ...,
         tx_commit: Global___TxCommit | None = ...,
         tx_abort: Global___TxAbort | None = ...,
-        tx_forget: Global___TxForget | None = ...,
         assign_transfer: Global___AssignTransfer | None = ...,
         transfer_acked: Global___TransferAcked | None = ...,
         transfer_failed: Global___TransferFailed | None = ...,
@@ -1648,11 +1598,11 @@ class Command(_message.Message):
         state_restored: Global___StateRestored | None = ...,
         renumber_step: Global___RenumberStep | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "ensure_outgoing_queue", b"ensure_outgoing_queue", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_forget", b"tx_forget", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "ensure_outgoing_queue", b"ensure_outgoing_queue", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_forget", b"tx_forget", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "ensure_outgoing_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "tx_forget", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "transfer_traced", "directory_write", "audit_mark", "audit_result", "raise_apply_version", "set_member", "state_restored", "renumber_step"]  # noqa: Y015
+    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "transfer_traced", "directory_write", "audit_mark", "audit_result", "raise_apply_version", "set_member", "state_restored", "renumber_step"]  # noqa: Y015
     _WhichOneofArgType_op: _TypeAlias = _typing.Literal["op", b"op"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_op) -> _WhichOneofReturnType_op | None: ...
 

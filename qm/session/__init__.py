@@ -1,4 +1,5 @@
-"""[MS-MQQB] section 3 as sans-IO state machines: sessions, links, schedules. See design.md.
+"""[MS-MQQB] section 3 as sans-IO state machines: sessions, links, schedules. See design.md. May
+import `qm.wire` and `qm.names`.
 
 `Session` is one transport connection in either role; `OutgoingLink`, `OutgoingTable` and the two
 schedules are what the leader keeps per outgoing queue and per sequence over sessions.

@@ -1,4 +1,5 @@
-"""MSMQ packets: bytes to values and back (MS-MQMQ 2.2, MS-MQQB 2.2). Pure.
+"""MSMQ packets: bytes to values and back (MS-MQMQ 2.2, MS-MQQB 2.2). Pure; may import
+`qm.names`.
 
 Three doors:
 

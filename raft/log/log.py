@@ -10,7 +10,6 @@ import errno
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from types import TracebackType
 
 import msgspec
 
@@ -18,6 +17,7 @@ from raft.log.appender import Placed, Record, Tail
 from raft.log.contents import Contents
 from raft.log.files import Directory, FatalDiskError
 from raft.log.group_commit import Sync
+from raft.log.hold import Hold
 from raft.log.record import Floor, RecordKind, encode_floor, encode_hard_state, record_bytes
 from raft.log.recovery import LogDamaged, Recovered, recover
 from raft.log.segment import (
@@ -34,7 +34,6 @@ from raft.log_view import Compacted
 from raft.types import Entry, GroupId, HardState, SnapshotMeta
 
 __all__ = [
-    "Hold",
     "Log",
     "LogConfig",
     "LogDamaged",
@@ -82,35 +81,6 @@ class LogFull(OSError):
 
     def __init__(self, text: str) -> None:
         super().__init__(errno.ENOSPC, f"{text}; free space on the log's disk")
-
-
-class Hold:
-    """Keeps the segments of one entry and of all later ones. Also a context manager.
-
-    It may be released in any thread.
-    """
-
-    def __init__(self, index: int, holds: "set[Hold]") -> None:
-        self.index = index
-        self._holds = holds
-        holds.add(self)
-
-    def release(self) -> None:
-        """Let them go (at the next `compact`). Repeating it does nothing."""
-        self._holds.discard(self)
-
-    def __enter__(self) -> "Hold":
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Release."""
-        self.release()
 
 
 class Log:

@@ -1,4 +1,6 @@
-"""Audit rules: each module is about one promise; each function returns findings."""
+"""Audit rules: each module is about one promise; each function returns findings. May import
+`spark.archive` and `spark.findings`.
+"""
 
 from dataclasses import dataclass
 from functools import reduce

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from qm.model.messages.message import AuthenticationLevel, PrivacyLevel
+from qm.model.messages.message import AuthenticationLevel
 from qm.model.messages.packets import deserialize_message_from_buffer
 from qm.model.state.tables import Table
 from qm.model.values import commands
@@ -17,6 +17,7 @@ from qm.model.values.elements import QueueAccessType
 from qm.model.values.records import FinalAckRow, OutboxRow, SyntheticPacket, decode
 from qm.model.values.rows import BODY_KEY, PositionFlag
 from qm.names.format_name import PrivateName, format_name_text
+from qm.wire.enums import PrivacyLevel
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
 from qm.wire.structures.identifiers import ObjectId
 from qm.wire.structures.queue_name import (

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.modules import circles, imports, modules_per_folder, product_modules
+
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("qm", "raft", "spark")
 GENERATED = ("qm/pb/", "raft/pb/")
@@ -17,7 +19,9 @@ PURE = (
     *("raft/core/", "raft/types.py"),
 )
 NOT_OURS = (".git", ".venv", "build", "dist", "__pycache__", ".hypothesis")
-FILE_LINES_MAX = 700
+FILE_LINES_MAX = 600
+MODULES_PER_FOLDER_MAX = 20
+DOCSTRING_WORDS_MIN = 5
 
 # What a function of a pure layer may not touch: the clock, chance, the world, and Python's
 # per-process hash seed, which would make replicas differ.
@@ -101,6 +105,32 @@ def impure_calls(name: str, tree: ast.AST) -> list[str]:
 def test_product_files_stay_readable_in_one_sitting() -> None:
     lengths = {name: (text_of(name) or "").count("\n") for name in PRODUCT_PYTHON}
     assert {n: count for n, count in lengths.items() if count > FILE_LINES_MAX} == {}
+
+
+def test_no_folder_is_too_full_to_be_looked_through() -> None:
+    counts = modules_per_folder(product_modules().values())
+    assert {f: count for f, count in counts.items() if count > MODULES_PER_FOLDER_MAX} == {}
+
+
+def test_no_imports_go_in_circles() -> None:
+    assert circles(imports(product_modules())) == []
+
+
+def test_every_package_says_what_belongs_in_it() -> None:
+    packages = [name for name in PRODUCT_PYTHON if name.endswith("/__init__.py")]
+    said = {name: ast.get_docstring(TREES[name]) or "" for name in packages}
+    assert [n for n, text in said.items() if len(text.split()) < DOCSTRING_WORDS_MIN] == []
+
+
+def test_folders_of_unit_tests_are_named_as_the_packages() -> None:
+    """`tests/unit/raft/log` is about `raft/log`, `tests/unit/store` about `qm/store`."""
+    packages = {str(Path(name).parent) for name in PRODUCT_PYTHON}
+    folders = {
+        str(path.parent.relative_to("tests/unit"))
+        for path in map(Path, PYTHON)
+        if path.is_relative_to("tests/unit") and path.name.startswith("test_")
+    }
+    assert {f for f in folders - {"."} if not {f, f"qm/{f}"} & packages} == set()
 
 
 def test_pure_layers_reach_for_nothing() -> None:

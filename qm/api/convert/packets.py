@@ -17,8 +17,6 @@ from qm.model.messages.message import (
     AdministrationQueueType,
     DeliveryGuarantee,
     DestinationQueueType,
-    EncryptionAlgorithm,
-    HashAlgorithm,
     Message,
     ResponseQueueType,
 )
@@ -42,6 +40,7 @@ from qm.names.format_name import (
 )
 from qm.pb import data_pb2
 from qm.wire.codes import ErrorCode
+from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.headers.base_header import BASE_HEADER_SIZE_BYTES
 from qm.wire.limits import (

@@ -2,29 +2,31 @@
 
 from typing import Final
 
-from qm.model.messages.message import PredefinedClass
+from qm.model.messages.message import UnusedMessageClass
+from qm.wire.message_class import MessageClass
 
-_C: Final = PredefinedClass
+_C: Final = MessageClass
+_U: Final = UnusedMessageClass
 _WORDS: Final[dict[int, str]] = {
     _C.ACK_REACH_QUEUE: "it reached its queue",
     _C.ACK_RECEIVE: "it was received, and the receiver's session ended before it said so",
-    _C.NACK_BAD_DEST_QUEUE: "the destination queue does not exist or cannot be used",
-    _C.NACK_PURGED: "it was purged before it left",
+    _C.NACK_BAD_DST_Q: "the destination queue does not exist or cannot be used",
+    _C.NACK_DELETED: "it was purged before it left",
     _C.NACK_REACH_QUEUE_TIMEOUT: "its time to reach the queue was over",
-    _C.NACK_QUEUE_EXCEED_QUOTA: "the destination queue's quota was exceeded",
+    _C.NACK_Q_EXCEED_QUOTA: "the destination queue's quota was exceeded",
     _C.NACK_ACCESS_DENIED: "its sender may not send to the destination queue",
     _C.NACK_HOP_COUNT_EXCEEDED: "it passed too many queue managers",
     _C.NACK_BAD_SIGNATURE: "its signature does not verify",
     _C.NACK_BAD_ENCRYPTION: "it could not be decrypted",
-    _C.NACK_COULD_NOT_ENCRYPT: "it could not be encrypted for its destination",
-    _C.NACK_NOT_TRANSACTIONAL_QUEUE: "it is transactional and the queue is not",
-    _C.NACK_NOT_TRANSACTIONAL_MESSAGE: "the queue is transactional and the message is not",
+    _U.NACK_COULD_NOT_ENCRYPT: "it could not be encrypted for its destination",
+    _C.NACK_NOT_TRANSACTIONAL_Q: "it is transactional and the queue is not",
+    _C.NACK_NOT_TRANSACTIONAL_MSG: "the queue is transactional and the message is not",
     _C.NACK_UNSUPPORTED_CRYPTO_PROVIDER: "its cryptographic provider is not supported",
-    _C.NACK_SOURCE_COMPUTER_GUID_CHANGED: "the sending queue manager has another GUID now",
-    _C.NACK_QUEUE_DELETED: "its queue was deleted",
-    _C.NACK_QUEUE_PURGED: "its queue was purged",
+    _U.NACK_SOURCE_COMPUTER_GUID_CHANGED: "the sending queue manager has another GUID now",
+    _C.NACK_Q_DELETED: "its queue was deleted",
+    _C.NACK_Q_PURGED: "its queue was purged",
     _C.NACK_RECEIVE_TIMEOUT: "nobody received it in time",
-    _C.NACK_RECEIVE_TIMEOUT_AT_SENDER: "its time to be received was over before it left",
+    _U.NACK_RECEIVE_TIMEOUT_AT_SENDER: "its time to be received was over before it left",
     _C.NACK_RECEIVE_REJECTED: "a receiver rejected it",
 }
 

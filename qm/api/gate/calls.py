@@ -7,7 +7,7 @@ exceptions into rich statuses, counts and times by method, and makes control cal
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from time import monotonic
 from typing import Any, Final, NoReturn, TypeAlias
@@ -124,42 +124,38 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def _single(self, method: str, rule: Rule | None, behaviour: Any) -> Any:
         async def call(request: Any, context: Context) -> Any:
-            with self._measured(method) as outcome:
-                try:
-                    self._admit(method, rule, context)
-                    answer = await behaviour(request, context)
-                except asyncio.CancelledError:
-                    # Its caller went away; what it asked for may be done all the same.
-                    self._record(method, rule, request, outcome, None)
-                    raise
-                except Exception as error:
-                    status = self._status(method, error)
-                    self._record(method, rule, request, outcome, status)
-                    await _abort(context, status)
-                outcome[0] = _OK
-                self._record(method, rule, request, outcome, None)
-                return answer
+            async with self._guarded(method, rule, request, context):
+                return await behaviour(request, context)
 
         return call
 
     def _streaming(self, method: str, rule: Rule | None, behaviour: Any) -> Any:
         async def call(request: Any, context: Context) -> AsyncIterator[Any]:
-            with self._measured(method) as outcome:
-                try:
-                    self._admit(method, rule, context)
-                    async for answer in behaviour(request, context):
-                        yield answer
-                except (asyncio.CancelledError, GeneratorExit):
-                    self._record(method, rule, request, outcome, None)
-                    raise
-                except Exception as error:
-                    status = self._status(method, error)
-                    self._record(method, rule, request, outcome, status)
-                    await _abort(context, status)
-                outcome[0] = _OK
-                self._record(method, rule, request, outcome, None)
+            async with self._guarded(method, rule, request, context):
+                async for answer in behaviour(request, context):
+                    yield answer
 
         return call
+
+    @asynccontextmanager
+    async def _guarded(
+        self, method: str, rule: Rule | None, request: Any, context: Context
+    ) -> AsyncIterator[None]:
+        """Admit the caller; then count, time and record how the call ends, and say it in status."""
+        with self._measured(method) as outcome:
+            try:
+                self._admit(method, rule, context)
+                yield
+            except (asyncio.CancelledError, GeneratorExit):
+                # Its caller went away; what it asked for may be done all the same.
+                self._record(method, rule, request, outcome, None)
+                raise
+            except Exception as error:
+                status = self._status(method, error)
+                self._record(method, rule, request, outcome, status)
+                await _abort(context, status)
+            outcome[0] = _OK
+            self._record(method, rule, request, outcome, None)
 
     @contextmanager
     def _measured(self, method: str) -> Iterator[list[str]]:

@@ -1,6 +1,5 @@
 """`qm audit`: what the archive proves of the cluster, by Spark within this process."""
 
-import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,11 +8,12 @@ import click
 import msgspec
 
 from qm.cli.archive.options import (
-    EXIT_BROKEN_OFF,
     EXIT_FOUND,
     archive_options,
     embedded_engine,
+    ending_on_failure,
     fail,
+    hash_files_option,
     spark_options,
     write_whole,
 )
@@ -34,9 +34,7 @@ def audit() -> None:
 @archive_options
 @spark_options
 @click.option("--upto", type=int, help="Highest index; default: as far as most nodes exported.")
-@click.option(
-    "--hash-files/--no-hash-files", default=True, help="Compare every file with its manifest."
-)
+@hash_files_option
 @click.option(
     "--replay/--no-replay", default=True, help="Compare nodes' digests with a replay of the log."
 )
@@ -63,19 +61,11 @@ def run(
     rest was audited), or wrong usage; 3 Spark broke off.
     """
     engine = embedded_engine(cores, memory_mib)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    from spark.archive.standing import NoArchive
-    from spark.engine import SparkFailed
     from spark.main import audit_archive, audit_exit_code
     from spark.report.metrics import metrics_text
 
-    try:
+    with ending_on_failure():
         summary = audit_archive(url, cluster, upto, engine, hashes_files=hash_files, replays=replay)
-    except (NoArchive, ValueError) as error:
-        fail(str(error))
-    except SparkFailed as error:
-        fail(str(error), EXIT_BROKEN_OFF)
     if metrics_file is not None:
         write_whole(metrics_file, metrics_text(summary))
     _show(summary, output)

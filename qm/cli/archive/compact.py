@@ -1,16 +1,15 @@
 """`qm compact`: a new base of the archive, by Spark within this process."""
 
-import logging
 import sys
 
 import click
 import msgspec
 
 from qm.cli.archive.options import (
-    EXIT_BROKEN_OFF,
     archive_options,
     embedded_engine,
-    fail,
+    ending_on_failure,
+    hash_files_option,
     spark_options,
 )
 from qm.cli.lib.output import confirm, output_option, show_one, yes_option
@@ -25,9 +24,7 @@ def compact() -> None:
 @archive_options
 @spark_options
 @click.option("--upto", type=int, help="Highest index; default: the last audit mark.")
-@click.option(
-    "--hash-files/--no-hash-files", default=True, help="Compare every file with its manifest."
-)
+@hash_files_option
 @click.option(
     "--drop-old",
     is_flag=True,
@@ -56,19 +53,11 @@ def run(
     if drop_old:
         confirm("What the new base stands for cannot be audited again. Go on?", yes=yes)
     engine = embedded_engine(cores, memory_mib)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    from spark.archive.standing import NoArchive
-    from spark.engine import SparkFailed
     from spark.main import compact_archive, compaction_exit_code
 
-    try:
+    with ending_on_failure():
         done = compact_archive(
             url, cluster, upto, engine, hashes_files=hash_files, drops_old=drop_old
         )
-    except (NoArchive, ValueError) as error:
-        fail(str(error))
-    except SparkFailed as error:
-        fail(str(error), EXIT_BROKEN_OFF)
     show_one(msgspec.to_builtins(done), output)
     sys.exit(compaction_exit_code(done))

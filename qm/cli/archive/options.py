@@ -1,7 +1,9 @@
 """What `qm audit` and `qm compact` share: which archive, and Spark within this process."""
 
+import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
@@ -53,8 +55,19 @@ def spark_options(command: _Command) -> _Command:
     return cores(memory(command))
 
 
+def hash_files_option(command: _Command) -> _Command:
+    """Give a command `--hash-files`, on unless it says otherwise."""
+    option = click.option(
+        "--hash-files/--no-hash-files", default=True, help="Compare every file with its manifest."
+    )
+    return option(command)
+
+
 def embedded_engine(cores: int, memory_mib: int) -> "Engine":
-    """Return a Spark within this process; ends the command where none is installed."""
+    """Return a Spark within this process, which logs its progress on stderr.
+
+    Ends the command where none is installed.
+    """
     try:
         from spark.engine import Engine
     except ModuleNotFoundError as error:
@@ -64,7 +77,24 @@ def embedded_engine(cores: int, memory_mib: int) -> "Engine":
             "PySpark is not installed: pip install 'quorate[spark]', and Java 17 or newer"
             " (Debian: apt-get install openjdk-17-jre-headless); or use the image with Spark"
         )
-    return Engine(f"local[{cores}]", memory_mib)
+    engine = Engine(f"local[{cores}]", memory_mib)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    return engine
+
+
+@contextmanager
+def ending_on_failure() -> Iterator[None]:
+    """End the command when the archive cannot be used, or Spark broke off."""
+    from spark.archive.standing import NoArchive
+    from spark.engine import SparkFailed
+
+    try:
+        yield
+    except (NoArchive, ValueError) as error:
+        fail(str(error))
+    except SparkFailed as error:
+        fail(str(error), EXIT_BROKEN_OFF)
 
 
 def fail(text: str, exit_code: int = EXIT_DAMAGED) -> NoReturn:

@@ -1,12 +1,13 @@
 """Messages where they lie, by the control plane: looking at them, giving them back, their names."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import click
 
 from qm.cli.lib.bodies import shown_body
-from qm.cli.lib.output import instant
+from qm.cli.lib.connection import Connection
+from qm.cli.lib.output import confirm, instant, show_rows
 
 _PAGE = 500
 
@@ -78,6 +79,31 @@ async def return_to_source(
             }
         )
     return rows
+
+
+def return_chosen(
+    connection: Connection,
+    name_of: Callable[[Any], Awaitable[Any]],
+    lookup_ids: Sequence[int],
+    target: str,
+    output: str,
+) -> None:
+    """Return messages of the queue whose QueueName `name_of` finds, and show where they went."""
+
+    async def work(wire: Any) -> list[dict[str, Any]]:
+        return await return_to_source(wire, await name_of(wire), lookup_ids, target)
+
+    show_rows(connection.run(work), ("lookup_id", "target", "message_id"), output)
+
+
+def confirm_choice(
+    lookup_ids: Sequence[int], question: str, *, is_all: bool, is_confirmed: bool
+) -> None:
+    """Ask before a command means all messages. Raises UsageError if it does not say which."""
+    if bool(lookup_ids) == is_all:
+        raise click.UsageError("give either LOOKUP_IDS or --all")
+    if is_all:
+        confirm(question, yes=is_confirmed)
 
 
 def browsed_row(entry: Any, form: str) -> dict[str, Any]:

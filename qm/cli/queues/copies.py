@@ -8,8 +8,8 @@ import click
 
 from qm.cli.lib.bodies import FORMS
 from qm.cli.lib.connection import Connection, connected
-from qm.cli.lib.output import confirm, output_option, show_rows, yes_option
-from qm.cli.queues.browse import browse, browsed_row, return_to_source
+from qm.cli.lib.output import output_option, show_rows, yes_option
+from qm.cli.queues.browse import browse, browsed_row, confirm_choice, return_chosen
 
 _BODY = click.option(
     "--body",
@@ -60,15 +60,9 @@ def replay(
     output: str,
 ) -> None:
     """Put copies of the journal of QUEUE back into the queue they came from."""
-    _check_which(lookup_ids, is_all=is_all)
-    if is_all:
-        confirm(f"Replay the whole journal of {queue}?", yes=yes)
-
-    async def work(wire: Any) -> list[dict[str, Any]]:
-        name = await _journal_name(wire, queue)
-        return await return_to_source(wire, name, lookup_ids, target)
-
-    show_rows(connection.run(work), ("lookup_id", "target", "message_id"), output)
+    question = f"Replay the whole journal of {queue}?"
+    confirm_choice(lookup_ids, question, is_all=is_all, is_confirmed=yes)
+    return_chosen(connection, lambda wire: _journal_name(wire, queue), lookup_ids, target, output)
 
 
 @click.group()
@@ -148,20 +142,14 @@ def return_deadletter(
     output: str,
 ) -> None:
     """Send dead letters to where they were meant to go."""
-    _check_which(lookup_ids, is_all=is_all)
-    if is_all:
-        confirm("Return every dead letter?", yes=yes)
-
-    async def work(wire: Any) -> list[dict[str, Any]]:
-        name = await _dead_letter_name(wire, transactional=transactional)
-        return await return_to_source(wire, name, lookup_ids, target)
-
-    show_rows(connection.run(work), ("lookup_id", "target", "message_id"), output)
-
-
-def _check_which(lookup_ids: Sequence[int], *, is_all: bool) -> None:
-    if bool(lookup_ids) == is_all:
-        raise click.UsageError("give either LOOKUP_IDS or --all")
+    confirm_choice(lookup_ids, "Return every dead letter?", is_all=is_all, is_confirmed=yes)
+    return_chosen(
+        connection,
+        lambda wire: _dead_letter_name(wire, transactional=transactional),
+        lookup_ids,
+        target,
+        output,
+    )
 
 
 def _class_of(reason: str) -> int:

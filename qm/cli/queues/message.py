@@ -1,7 +1,7 @@
 """`qm message`: send, receive, look at, move, copy, return and trace messages."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +9,17 @@ import click
 
 from qm.cli.lib.bodies import FORMS, read_body, shown_body
 from qm.cli.lib.connection import Connection, connected
-from qm.cli.lib.output import confirm, instant, output_option, show_rows, yes_option
+from qm.cli.lib.output import instant, output_option, show_rows, yes_option
 from qm.cli.queues.browse import (
     browse,
     browsed_row,
+    confirm_choice,
     get_message,
     message_id_text,
     parse_message_id,
-    return_to_source,
+    return_chosen,
 )
+from qm.cli.queues.queue import KINDS
 
 COLUMNS = ("lookup_id", "label", "priority", "bytes", "arrived", "body")
 _ACKNOWLEDGEMENTS = {
@@ -27,15 +29,8 @@ _ACKNOWLEDGEMENTS = {
     "nack-reach-queue": 4,
     "nack-receive": 12,
 }
-_TRACED = (
-    "application",
-    "subqueue",
-    "journal",
-    "system_journal",
-    "dead_letter",
-    "transactional_dead_letter",
-    "outgoing",
-)
+_UNTRACED = ("order", "notification", "connector")
+_TRACED = tuple(kind for kind in KINDS if kind not in _UNTRACED)
 
 
 @click.group()
@@ -168,11 +163,8 @@ def receive(
         opened = await client.open_queue(queue)
         selection = FIRST if lookup_id is None else exactly(lookup_id)
         found = list(await opened.receive_many(count, timeout, selection=selection))
-        while found and len(found) < count and lookup_id is None:
-            more = await opened.receive_many(count - len(found), 0.0)
-            if not more:
-                break
-            found += more
+        if lookup_id is None:
+            await _fill(found, count, lambda: opened.receive_many(count - len(found), 0.0))
         await client.close_queue(opened)
         return found
 
@@ -207,12 +199,13 @@ def peek(
         opened = await client.open_queue(queue, Access.PEEK)
         selection = FIRST if lookup_id is None else exactly(lookup_id)
         found = list(await opened.peek_many(count, timeout, selection=selection))
-        while found and len(found) < count and lookup_id is None:
+
+        def more() -> Any:
             behind = after(found[-1].lookup_identifier)
-            more = await opened.peek_many(count - len(found), selection=behind)
-            if not more:
-                break
-            found += more
+            return opened.peek_many(count - len(found), selection=behind)
+
+        if lookup_id is None:
+            await _fill(found, count, more)
         await client.close_queue(opened)
         return found
 
@@ -309,18 +302,14 @@ def return_messages(
     """Send messages back to where they were meant to go, from a dead-letter queue, a journal or a
     subqueue.
     """
-    if bool(lookup_ids) == is_all:
-        raise click.UsageError("give either LOOKUP_IDS or --all")
-    if is_all:
-        confirm(f"Return every message of {queue}?", yes=yes)
+    confirm_choice(lookup_ids, f"Return every message of {queue}?", is_all=is_all, is_confirmed=yes)
 
-    async def work(wire: Any) -> list[dict[str, Any]]:
+    async def name_of(wire: Any) -> Any:
         from qm.cli.queues.queue import queue_name
 
-        return await return_to_source(wire, await queue_name(wire, queue), lookup_ids, target)
+        return await queue_name(wire, queue)
 
-    rows = connection.run(work)
-    show_rows(rows, ("lookup_id", "target", "message_id"), output)
+    return_chosen(connection, name_of, lookup_ids, target, output)
 
 
 @message.command()
@@ -354,6 +343,15 @@ def trace(connection: Connection, message_id: str, output: str) -> None:
     show_rows(rows, ("queue", "lookup_id", "state", "reason", "arrived", "label"), output)
     if not rows:
         sys.exit(1)
+
+
+async def _fill(found: list[Any], count: int, more: Callable[[], Awaitable[Any]]) -> None:
+    """Add messages to the first ones until there are `count`, or `more` finds none."""
+    while found and len(found) < count:
+        added = await more()
+        if not added:
+            return
+        found += added
 
 
 async def _send_packet(client: Any, targets: Sequence[str], packet: bytes) -> None:

@@ -20,7 +20,7 @@ from qm.cli.lib.output import (
 from qm.cli.lib.pages import all_pages
 
 _COLUMNS = ("path_name", "messages", "bytes", "transactional", "journaling", "label")
-_KINDS = (
+KINDS = (
     "application",
     "subqueue",
     "journal",
@@ -89,7 +89,7 @@ def create(
 
 
 @queue.command("list")
-@click.option("--kind", "kinds", type=click.Choice(_KINDS), multiple=True, help="Repeatable.")
+@click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Repeatable.")
 @click.option("--pattern", default="", help="Shell pattern on the path name.")
 @output_option
 @connected

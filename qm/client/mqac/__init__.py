@@ -8,7 +8,8 @@ r"""The object names of [MC-MQAC] over the data plane, for programs written for 
 
 Names, arguments, defaults, orders of checks and HRESULTs are the document's. There is no DCOM:
 interface pointers, revisions and dispatch identifiers have no counterpart, VARIANTs are Python
-values, and [out] parameters are results. Failures raise MqError.
+values, and [out] parameters are results. Failures raise MqError. May import the rest of
+`qm.client`.
 """
 
 from collections.abc import Sequence

@@ -4,19 +4,19 @@ from typing import NoReturn
 
 from qm.client.errors import MqError
 from qm.client.mqac.constants import E_NOTIMPL
-from qm.client.mqac.queue_info import MSMQQueueInfo
-from qm.client.mqac.service import MSMQService
+from qm.client.mqac.faces import SendTarget
+from qm.client.mqac.object_factory import ObjectFactory
 from qm.names.errors import QueueNameError
 from qm.names.format_name import MultipleElementName, format_name_text, parse_format_name
 from qm.wire.codes import ErrorCode
 
 
-class MSMQDestination:
+class MSMQDestination(SendTarget):
     """The last name that was put counts, and closes it."""
 
-    def __init__(self, service: MSMQService) -> None:
+    def __init__(self, service: ObjectFactory) -> None:
         self._service = service
-        self._info = MSMQQueueInfo(service)
+        self._info = service.queue_info()
         self._names: list[str] = []
 
     @property

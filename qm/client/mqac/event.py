@@ -5,20 +5,18 @@ There is no connection point: the application puts two functions here instead of
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from qm.client.errors import MqError
+from qm.client.mqac.faces import EventSink
+from qm.client.mqac.queue import MSMQQueue
 
-if TYPE_CHECKING:
-    from qm.client.mqac.queue import MSMQQueue
-
-Arrived = Callable[["MSMQQueue", int], None]
+Arrived = Callable[[MSMQQueue, int], None]
 """(queue, kind of cursor); called in a thread of its own."""
-ArrivedError = Callable[["MSMQQueue", int, int], None]
+ArrivedError = Callable[[MSMQQueue, int, int], None]
 """(queue, HRESULT, kind of cursor); called in a thread of its own."""
 
 
-class MSMQEvent:
+class MSMQEvent(EventSink[MSMQQueue]):
     """Both functions may be put any time."""
 
     def __init__(
@@ -27,7 +25,7 @@ class MSMQEvent:
         self.Arrived = arrived
         self.ArrivedError = arrived_error
 
-    def watch(self, queue: "MSMQQueue", cursor: int, look: Callable[[], object]) -> None:
+    def watch(self, queue: MSMQQueue, cursor: int, look: Callable[[], object]) -> None:
         """Call one of the functions, once, when `look` returns or raises MqError."""
 
         def wait() -> None:

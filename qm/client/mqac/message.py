@@ -6,14 +6,13 @@ kept here until Send, which checks them. The same object may be sent again and g
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from qm.client.errors import ClientError, MqError
 from qm.client.message import INFINITE_S, Message, ReceivedMessage, Sent
 from qm.client.mqac.constants import (
     E_INVALIDARG,
     E_NOTIMPL,
-    MQACCESS,
     MQCALG,
     MQMSGAUTHENTICATION,
     MQMSGAUTHLEVEL,
@@ -25,16 +24,15 @@ from qm.client.mqac.constants import (
     MQMSGTRACE,
     MQTRANSACTION,
 )
-from qm.client.mqac.queue_info import MSMQQueueInfo
-from qm.client.mqac.service import MSMQService, hresult_of
+from qm.client.mqac.destination import MSMQDestination
+from qm.client.mqac.faces import SendTarget
+from qm.client.mqac.local_manager import hresult_of
+from qm.client.mqac.object_factory import ObjectFactory
+from qm.client.mqac.queue_attributes import QueueAttributes
 from qm.client.mqac.transaction import MSMQTransaction
 from qm.client.mqac.variant import date_of, from_body, to_body
 from qm.names.guid import guid_from_text, guid_text
 from qm.wire.codes import ErrorCode
-
-if TYPE_CHECKING:
-    from qm.client.mqac.destination import MSMQDestination
-    from qm.client.mqac.queue import MSMQQueue
 
 SENDER_VERSION: Final = 0x10
 """AC-A35: whatever the packet's own version."""
@@ -117,7 +115,7 @@ def _read_only(name: str, text: str) -> Any:
 class MSMQMessage:
     """See the module. Errors are MqError with the HRESULT as `code`."""
 
-    def __init__(self, service: MSMQService) -> None:
+    def __init__(self, service: ObjectFactory) -> None:
         """An application's new message."""
         self._service = service
         self._values: dict[str, Any] = dict(_DEFAULTS)
@@ -261,35 +259,35 @@ class MSMQMessage:
     # Queues --------------------------------------------------------------------------------
 
     @property
-    def ResponseQueueInfo(self) -> MSMQQueueInfo | None:
+    def ResponseQueueInfo(self) -> QueueAttributes | None:
         """Where answers go."""
         return self._queue_info(self._values["ResponseQueue"])
 
     @ResponseQueueInfo.setter
-    def ResponseQueueInfo(self, value: MSMQQueueInfo | None) -> None:
+    def ResponseQueueInfo(self, value: QueueAttributes | None) -> None:
         self._values["ResponseQueue"] = _format_name_of(value)
 
     @property
-    def AdminQueueInfo(self) -> MSMQQueueInfo | None:
+    def AdminQueueInfo(self) -> QueueAttributes | None:
         """Where acknowledgments go."""
         return self._queue_info(self._values["AdminQueue"])
 
     @AdminQueueInfo.setter
-    def AdminQueueInfo(self, value: MSMQQueueInfo | None) -> None:
+    def AdminQueueInfo(self, value: QueueAttributes | None) -> None:
         self._values["AdminQueue"] = _format_name_of(value)
 
     @property
-    def ResponseDestination(self) -> "MSMQDestination | None":
+    def ResponseDestination(self) -> MSMQDestination | None:
         """Where answers go, if these are several queues."""
         return self._several(self._values["ResponseQueues"])
 
     @ResponseDestination.setter
-    def ResponseDestination(self, value: "MSMQDestination | MSMQQueueInfo | None") -> None:
+    def ResponseDestination(self, value: MSMQDestination | QueueAttributes | None) -> None:
         names = _format_name_of(value)
         self._values["ResponseQueues"] = names.split(",") if names else []
 
     @property
-    def Destination(self) -> "MSMQDestination | None":
+    def Destination(self) -> MSMQDestination | None:
         """Every queue that the message was sent to, if these were several."""
         return self._several(self._received.destination_queues if self._received else [])
 
@@ -299,14 +297,14 @@ class MSMQMessage:
     AdminQueueInfo_v2 = AdminQueueInfo
 
     @property
-    def DestinationQueueInfo(self) -> MSMQQueueInfo | None:
+    def DestinationQueueInfo(self) -> QueueAttributes | None:
         """Where it was sent, if the read wanted to know."""
         if self._received is None or not self._wants_destination:
             return None
         return self._queue_info(self._received.destination_queue)
 
     @property
-    def TransactionStatusQueueInfo(self) -> MSMQQueueInfo | None:
+    def TransactionStatusQueueInfo(self) -> QueueAttributes | None:
         """For connector applications; nothing here sets it."""
         return None
 
@@ -314,7 +312,7 @@ class MSMQMessage:
 
     def Send(
         self,
-        DestinationQueue: "MSMQQueue | MSMQDestination",
+        DestinationQueue: SendTarget,
         Transaction: "MSMQTransaction | int" = MQTRANSACTION.MQ_MTS_TRANSACTION,
     ) -> None:
         """Send the message [MC-MQAC 3.17.4.1.48]; Id is the new one afterwards."""
@@ -347,7 +345,7 @@ class MSMQMessage:
 
     @staticmethod
     def received(
-        service: MSMQService,
+        service: ObjectFactory,
         message: ReceivedMessage,
         *,
         wants_destination: bool,
@@ -402,34 +400,20 @@ class MSMQMessage:
         self._wants_destination = wants_destination
         return self
 
-    def _several(self, names: list[str]) -> "MSMQDestination | None":
-        from qm.client.mqac.destination import MSMQDestination
-
+    def _several(self, names: list[str]) -> MSMQDestination | None:
         if not names:
             return None
         destination = MSMQDestination(self._service)
         destination.FormatName = ",".join(names)
         return destination
 
-    def _queue_info(self, format_name: str) -> MSMQQueueInfo | None:
-        if not format_name:
-            return None
-        info = MSMQQueueInfo(self._service)
-        info.FormatName = format_name
-        return info
+    def _queue_info(self, format_name: str) -> QueueAttributes | None:
+        return self._service.queue_info(format_name) if format_name else None
 
     def _targets(self, destination: object) -> list[str]:
-        from qm.client.mqac.destination import MSMQDestination
-        from qm.client.mqac.queue import MSMQQueue
-
-        match destination:
-            case MSMQQueue():
-                if destination.Access != MQACCESS.MQ_SEND_ACCESS:
-                    raise MqError(ErrorCode.MQ_ERROR_ACCESS_DENIED)
-                return [destination.require_open().name]
-            case MSMQDestination():
-                return destination.opened_names()
-        raise MqError(E_INVALIDARG)
+        if not isinstance(destination, SendTarget):
+            raise MqError(E_INVALIDARG)
+        return destination.opened_names()
 
     def _check_providers(self) -> None:
         is_connector = bool(self._values["ConnectorTypeGuid"])
@@ -484,7 +468,7 @@ def _seconds(value: int) -> int:
     return -1 if value == INFINITE_S else value
 
 
-def _format_name_of(info: "MSMQQueueInfo | MSMQDestination | None") -> str:
+def _format_name_of(info: QueueAttributes | MSMQDestination | None) -> str:
     if info is None:
         return ""
     return info.FormatName or ""

@@ -4,7 +4,7 @@ from typing import Final
 
 from qm.client import names
 from qm.client.errors import MqError
-from qm.client.mqac.service import MSMQService
+from qm.client.mqac.local_manager import LocalManager
 from qm.names.errors import QueueNameError
 from qm.names.format_name import MulticastName, MultipleElementName, parse_format_name
 from qm.names.path_name import PathKind, PathName, parse_path_name
@@ -14,7 +14,7 @@ from qm.wire.codes import ErrorCode
 PUBLIC_NAME_MAX_CHARS: Final = 63
 
 
-def resolve(service: MSMQService, path: str) -> str:
+def resolve(service: LocalManager, path: str) -> str:
     """Return the format name of a path name. Raises MqError."""
     full = expanded(service, path)
     parsed = _parsed(full)
@@ -36,12 +36,12 @@ def resolve(service: MSMQService, path: str) -> str:
         raise MqError(error.code, str(error)) from error
 
 
-def expanded(service: MSMQService, path: str) -> str:
+def expanded(service: LocalManager, path: str) -> str:
     """Return a path name with "." replaced by the cluster's name."""
     return service.computer_name + path[1:] if path.startswith(".\\") else path
 
 
-def is_public(service: MSMQService, path: str) -> bool:
+def is_public(service: LocalManager, path: str) -> bool:
     """Whether a path name is a public queue's; False for what is no path name."""
     try:
         return _parsed(expanded(service, path)).kind is PathKind.PUBLIC
@@ -49,7 +49,7 @@ def is_public(service: MSMQService, path: str) -> bool:
         return False
 
 
-def require_local(service: MSMQService, path: str) -> None:
+def require_local(service: LocalManager, path: str) -> None:
     """Refuse a private queue of another computer: it is out of reach. Raises MqError."""
     parsed = _parsed(expanded(service, path))
     if parsed.kind is PathKind.PRIVATE and not _is_own(service, parsed):
@@ -74,5 +74,5 @@ def _parsed(path: str) -> PathName:
         raise MqError(error.code, str(error)) from error
 
 
-def _is_own(service: MSMQService, path: PathName) -> bool:
+def _is_own(service: LocalManager, path: PathName) -> bool:
     return path.computer.upper() == service.computer_name.upper()

@@ -17,10 +17,11 @@ from qm.client.mqac.constants import (
     OLE_E_BLANK,
 )
 from qm.client.mqac.cursor import Cursor
-from qm.client.mqac.event import MSMQEvent
+from qm.client.mqac.faces import EventSink, OpenQueue
+from qm.client.mqac.local_manager import hresult_of
 from qm.client.mqac.message import MSMQMessage
-from qm.client.mqac.queue_info import MSMQQueueInfo
-from qm.client.mqac.service import MSMQService, hresult_of
+from qm.client.mqac.object_factory import ObjectFactory
+from qm.client.mqac.queue_attributes import QueueAttributes
 from qm.client.mqac.transaction import MSMQTransaction
 from qm.client.queue import exactly
 from qm.client.reading import FIRST, FOREVER_S, Selection
@@ -38,7 +39,7 @@ Transaction_ = MSMQTransaction | int
 _T = TypeVar("_T")
 
 
-class MSMQQueue:
+class MSMQQueue(OpenQueue):
     """Made by MSMQQueueInfo.Open; one that an application makes itself is good for nothing.
 
     Reads return MSMQMessage. Errors are MqError with the HRESULT as `code`.
@@ -46,8 +47,8 @@ class MSMQQueue:
 
     def __init__(
         self,
-        service: MSMQService,
-        info: MSMQQueueInfo | None = None,
+        service: ObjectFactory,
+        info: QueueAttributes | None = None,
         opened: BlockingQueue | None = None,
         access: MQACCESS | None = None,
         share_mode: MQSHARE = MQSHARE.MQ_DENY_NONE,
@@ -75,7 +76,7 @@ class MSMQQueue:
         return self._share_mode
 
     @property
-    def QueueInfo(self) -> MSMQQueueInfo | None:
+    def QueueInfo(self) -> QueueAttributes | None:
         """What it was opened by; answers when closed, too (AC-A36)."""
         self._initialized()
         return self._info
@@ -131,7 +132,7 @@ class MSMQQueue:
 
     def EnableNotification(
         self,
-        Event: MSMQEvent,
+        Event: "EventSink[MSMQQueue]",
         Cursor: int = MQMSGCURSOR.MQMSG_FIRST,
         ReceiveTimeout: int = INFINITE,
     ) -> None:
@@ -139,7 +140,7 @@ class MSMQQueue:
         if Cursor not in tuple(MQMSGCURSOR):
             raise MqError(E_INVALIDARG)
         self.require_open()
-        if not isinstance(Event, MSMQEvent):
+        if not isinstance(Event, EventSink):
             raise MqError(E_INVALIDARG)
         # AC-A25: who may receive may peek.
         self._require(_PEEKS)
@@ -397,6 +398,12 @@ class MSMQQueue:
         if self._is_closed:
             raise MqError(ErrorCode.MQ_ERROR_INVALID_HANDLE)
         return opened
+
+    def opened_names(self) -> list[str]:
+        """Return its name for Send. Raises MQ_ERROR_ACCESS_DENIED and what `require_open` does."""
+        if self.Access != MQACCESS.MQ_SEND_ACCESS:
+            raise MqError(ErrorCode.MQ_ERROR_ACCESS_DENIED)
+        return [self.require_open().name]
 
     def _initialized(self) -> BlockingQueue:
         if self._opened is None:

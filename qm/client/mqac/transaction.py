@@ -7,7 +7,7 @@ import msgspec
 from qm.client.blocking import BlockingTransaction
 from qm.client.errors import ClientError, MqError
 from qm.client.mqac.constants import E_INVALIDARG, E_NOTIMPL, XACT_E_NOTSUPPORTED, XACTTC
-from qm.client.mqac.service import MSMQService, hresult_of
+from qm.client.mqac.local_manager import LocalManager, hresult_of
 from qm.wire.codes import ErrorCode
 
 
@@ -114,7 +114,7 @@ class MSMQTransaction:
 class MSMQTransactionDispenser:
     """Begins transactions of the queue manager [MC-MQAC 3.6]."""
 
-    def __init__(self, service: MSMQService) -> None:
+    def __init__(self, service: LocalManager) -> None:
         self._service = service
 
     @property
@@ -133,7 +133,7 @@ class MSMQTransactionDispenser:
 class MSMQCoordinatedTransactionDispenser:
     """Would begin transactions of a distributed transaction coordinator [MC-MQAC 3.7]."""
 
-    def __init__(self, service: MSMQService) -> None:
+    def __init__(self, service: LocalManager) -> None:
         del service
 
     @property

@@ -8,12 +8,10 @@ from typing import Final
 
 import msgspec
 
-import qm
-import raft
 from qm.drill.runner import Round
+from qm.node.packages import PACKAGE_FOLDERS
 
 DIGEST_CHARS: Final = 12
-_PACKAGES: Final = (qm, raft)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,8 +85,7 @@ class RoundsFile:
 def this_build() -> str:
     """Return the version of this build with a digest of its source."""
     digest = hashlib.sha256()
-    for package in _PACKAGES:
-        root = Path(package.__path__[0])
+    for root in PACKAGE_FOLDERS:
         for path in sorted(root.rglob("*.py")):
             digest.update(f"{path.relative_to(root.parent)}\n".encode())
             digest.update(path.read_bytes())

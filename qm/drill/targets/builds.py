@@ -11,22 +11,21 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-import qm
-import raft
 from qm.drill.targets.ability import Refused
 from qm.drill.targets.target import TargetFailed
 from qm.model.values.limits import APPLY_VERSION
+from qm.node.packages import PACKAGE_FOLDERS
 
-_PACKAGES: Final = (qm, raft)
 _LIMITS: Final = Path("qm", "model", "values", "limits.py")
+_MARK: Final = Path("qm", "__init__.py")
+"""Every build has it, whichever its modules are."""
 _VERSION_LINE: Final = re.compile(rf"^APPLY_VERSION: Final = {APPLY_VERSION}$", re.MULTILINE)
 
 
 def make_next_build(folder: Path) -> None:
     """Copy this build into a folder, with the next apply version. Raises TargetFailed, OSError."""
     shutil.rmtree(folder, ignore_errors=True)
-    for package in _PACKAGES:
-        source = Path(package.__path__[0])
+    for source in PACKAGE_FOLDERS:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(source, folder / source.name, ignore=ignored)
     raise_apply_version(folder)
@@ -47,7 +46,7 @@ class Builds:
 
     def __init__(self, folder: Path, other: Path | None) -> None:
         """`folder`: for a build made here; `other`: one that there is. Raises Refused."""
-        if other is not None and not (other / _LIMITS).is_file():
+        if other is not None and not (other / _MARK).is_file():
             raise Refused(
                 f"{other} holds no build: `pip install --no-deps --target {other} WHEEL` makes one"
             )

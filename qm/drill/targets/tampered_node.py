@@ -18,8 +18,7 @@ from typing import Final
 
 import msgspec
 
-from raft.log import disk
-from raft.log.files import Buffer
+from qm.node.file_system import Buffer, DiskDirectory, DiskFile, replace_file_system
 
 FAULTS_FILE: Final = "faults.json"
 WRITES_FILE: Final = "writes"
@@ -92,11 +91,11 @@ class Tamperer:
         return self._faults
 
 
-def tampered(tamperer: Tamperer) -> type[disk.DiskDirectory]:
+def tampered(tamperer: Tamperer) -> type[DiskDirectory]:
     """Return the file system that obeys a tamperer."""
     ledger = tamperer.ledger
 
-    class TamperedFile(disk.DiskFile):
+    class TamperedFile(DiskFile):
         def pwrite(self, data: Buffer, offset: int) -> None:
             super().pwrite(data, offset)
             ledger.wrote(self._path, offset, len(data))
@@ -111,7 +110,7 @@ def tampered(tamperer: Tamperer) -> type[disk.DiskDirectory]:
             super().fdatasync()
             ledger.synced(self._path, upto)
 
-    class TamperedDirectory(disk.DiskDirectory):
+    class TamperedDirectory(DiskDirectory):
         def open(self, name: str, *, create: bool = False) -> TamperedFile:
             return TamperedFile(self._path / name, os.O_RDWR | (os.O_CREAT if create else 0))
 
@@ -127,8 +126,8 @@ def tampered(tamperer: Tamperer) -> type[disk.DiskDirectory]:
 
 def main(config: Path, folder: Path) -> int:
     """Run the node; return its exit status."""
-    vars(disk)["DiskDirectory"] = tampered(Tamperer(folder))
-    # Only now: the modules of the node take that name from `raft.log.disk` when they are imported.
+    replace_file_system(tampered(Tamperer(folder)))
+    # Only now, as `replace_file_system` says.
     from qm.node.process import run
 
     return run(config)

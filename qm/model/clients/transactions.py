@@ -15,7 +15,7 @@ from qm.model.messages.unlock import give_back, is_purge_pending
 from qm.model.state.ledger import Ledger, QueueInHand
 from qm.model.state.outgoing_queues import OutgoingQueues
 from qm.model.state.tables import Table
-from qm.model.values.commands import TxAbort, TxBegin, TxCommit, TxForget, TxPrepare
+from qm.model.values.commands import TxAbort, TxBegin, TxCommit, TxPrepare
 from qm.model.values.effects import EffectKind, Outcome
 from qm.model.values.elements import OperationType, QueueKind, TransactionState
 from qm.model.values.limits import OPERATIONS_PER_TRANSACTION_MAX, TRANSACTIONS_PER_CLIENT_MAX
@@ -139,12 +139,6 @@ class Transactions:
         if transaction is None or transaction.state is TransactionState.COMMITTED:
             return Outcome(ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE)
         self.abort(command.transaction, transaction)
-        return Outcome(MQ_OK)
-
-    def apply_tx_forget(self, command: TxForget) -> Outcome:
-        """Forget outcomes that the coordinator has confirmed."""
-        for transaction_id in command.transactions[:TRANSACTIONS_PER_CLIENT_MAX]:
-            self.forget(transaction_id)
         return Outcome(MQ_OK)
 
     # Life --------------------------------------------------------------------------------

@@ -9,14 +9,13 @@ from qm.model.state.addressing import NOTIFICATION_QUEUE_NUMBER, ORDER_QUEUE_NUM
 from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.state.ledger import META_CHAIN, Ledger, QueueInHand
 from qm.model.state.outgoing_queues import OutgoingQueues
-from qm.model.state.registry import NameIndex, Registry, Route, folded
+from qm.model.state.registry import NameIndex, Registry, folded
 from qm.model.state.tables import Table
 from qm.model.values.attributes import QUEUE_ATTRIBUTES, QUEUE_MANAGER_ATTRIBUTES, decode_attributes
 from qm.model.values.commands import (
     AuditMark,
     AuditResult,
     CreateQueue,
-    EnsureOutgoingQueue,
     LeaderActivated,
     Provision,
     RaiseApplyVersion,
@@ -32,7 +31,6 @@ from qm.model.values.records import Queue, QueueManager
 from qm.model.values.rows import CHAIN_ROW, CHAIN_START
 from qm.names.direct import DirectName
 from qm.names.errors import QueueNameError
-from qm.names.format_name import parse_format_name
 from qm.names.path_name import PathKind, PathName, parse_path_name, path_name_text
 from qm.security.descriptor import parse_descriptor
 from qm.wire.access_mask import MachineAccess, QueueAccess
@@ -388,19 +386,6 @@ class Administration:
         self._ledger.put_queue(journal.record)
 
     # Outgoing queues ---------------------------------------------------------------------
-
-    def apply_ensure_outgoing_queue(self, command: EnsureOutgoingQueue) -> Outcome:
-        """Return the outgoing queue of a destination elsewhere."""
-        try:
-            name = parse_format_name(command.format_name)
-        except QueueNameError as error:
-            return Outcome(error.code)
-        if self._registry.format_name(name) != Route.ELSEWHERE:
-            return Outcome(ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION)
-        queue_id = self._outgoing.ensure(name)
-        if queue_id <= 0:
-            return Outcome(ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION)
-        return Outcome(MQ_OK, value=queue_id)
 
     def apply_set_outgoing_admin_state(self, command: SetOutgoingAdminState) -> Outcome:
         """Pause or resume an outgoing queue; a locked one stays locked."""

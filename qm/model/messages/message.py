@@ -11,8 +11,10 @@ from typing import Final
 import msgspec
 
 from qm.model.values.records import GUID_NULL
+from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 from qm.wire.guid import Guid
 from qm.wire.limits import PRIORITY_DEFAULT, TIME_INFINITE_S
+from qm.wire.message_class import MessageClass
 from qm.wire.structures.identifiers import ObjectId, TxSequenceId
 
 TIME_TO_REACH_QUEUE_DEFAULT_S: Final = 0x0005_4600
@@ -22,41 +24,15 @@ PROVIDER_BASE: Final = "Microsoft Base Cryptographic Provider, v1.0"
 PROVIDER_ENHANCED: Final = "Microsoft Enhanced Cryptographic Provider, v1.0"
 
 
-class PredefinedClass(IntEnum):
-    """Message.Class under the data model's names; three more than [MS-MQMQ] 2.2.18.1.6 has."""
+class UnusedMessageClass(IntEnum):
+    """What Message.Class of 3.1.1.12 may be beside `qm.wire.message_class.MessageClass`.
 
-    NORMAL = 0x0000
-    REPORT = 0x0001
-    ACK_REACH_QUEUE = 0x0002
-    ORDER_ACK = 0x00FF
-    ACK_RECEIVE = 0x4000
-    NACK_BAD_DEST_QUEUE = 0x8000
-    NACK_PURGED = 0x8001
-    NACK_REACH_QUEUE_TIMEOUT = 0x8002
-    NACK_QUEUE_EXCEED_QUOTA = 0x8003
-    NACK_ACCESS_DENIED = 0x8004
-    NACK_HOP_COUNT_EXCEEDED = 0x8005
-    NACK_BAD_SIGNATURE = 0x8006
-    NACK_BAD_ENCRYPTION = 0x8007
+    No queue manager is known to send them.
+    """
+
     NACK_COULD_NOT_ENCRYPT = 0x8008
-    NACK_NOT_TRANSACTIONAL_QUEUE = 0x8009
-    NACK_NOT_TRANSACTIONAL_MESSAGE = 0x800A
-    NACK_UNSUPPORTED_CRYPTO_PROVIDER = 0x800B
     NACK_SOURCE_COMPUTER_GUID_CHANGED = 0x800C
-    NACK_QUEUE_DELETED = 0xC000
-    NACK_QUEUE_PURGED = 0xC001
-    NACK_RECEIVE_TIMEOUT = 0xC002
     NACK_RECEIVE_TIMEOUT_AT_SENDER = 0xC003
-    NACK_RECEIVE_REJECTED = 0xC004
-
-
-class PrivacyLevel(IntEnum):
-    """How the body is encrypted on its way."""
-
-    NONE = 0
-    BASE = 1
-    ENHANCED = 3
-    ADVANCED = 5
 
 
 class AuthenticationLevel(IntEnum):
@@ -89,27 +65,6 @@ class SenderIdentifierType(IntEnum):
     NONE = 0
     SID = 1
     QUEUE_MANAGER_IDENTIFIER = 2
-
-
-class HashAlgorithm(IntEnum):
-    """Of the signature."""
-
-    MD2 = 0x8001
-    MD4 = 0x8002
-    MD5 = 0x8003
-    SHA1 = 0x8004
-    SHA_256 = 0x800C
-    SHA_512 = 0x800E
-
-
-class EncryptionAlgorithm(IntEnum):
-    """Of the body."""
-
-    RC2 = 0x6602
-    AES128 = 0x660E
-    AES192 = 0x660F
-    AES256 = 0x6610
-    RC4 = 0x6801
 
 
 class DestinationQueueType(IntEnum):
@@ -159,7 +114,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     allow_peek_when_locked: bool = False
     application_deadletter_queue: str = ""
     """A path name."""
-    message_class: int = PredefinedClass.NORMAL
+    message_class: int = MessageClass.NORMAL
     """Class: predefined, or any u16 of an application's own."""
     privacy_level: int = PrivacyLevel.NONE
     authentication_level: AuthenticationLevel = AuthenticationLevel.NONE

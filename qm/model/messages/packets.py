@@ -17,11 +17,10 @@ from qm.model.messages.message import (
     DeliveryGuarantee,
     DestinationQueueType,
     Message,
-    PrivacyLevel,
     ResponseQueueType,
     SenderIdentifierType,
 )
-from qm.model.state.addressing import format_name_of
+from qm.model.state.addressing import format_name_of, text_of_guid_name
 from qm.model.values.records import GUID_NULL
 from qm.names.format_name import (
     DIRECT_PREFIX,
@@ -31,6 +30,7 @@ from qm.names.format_name import (
     format_name_text,
     parse_format_name,
 )
+from qm.wire.enums import PrivacyLevel
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.guid import Guid
 from qm.wire.headers.debug_header import DebugHeader
@@ -175,12 +175,8 @@ def _element_text(element: FormatNameElement) -> str:
     match element:
         case DirectQueueFormatName():
             return DIRECT_PREFIX + element.direct_format_name
-        case PublicQueueFormatName():
-            return format_name_text(PublicName(element.public_queue_identifier))
-        case PrivateQueueFormatName():
-            return format_name_text(
-                PrivateName(element.source_queue_manager, element.private_queue_identifier)
-            )
+        case PublicQueueFormatName() | PrivateQueueFormatName():
+            return text_of_guid_name(element)
         case DistributionQueueFormatName():
             return format_name_text(DistributionListName(element.distribution_list_identifier))
 

@@ -4,6 +4,8 @@ Seeks are exclusive of where they start (DM-A2) and see neither hidden positions
 peek, locked ones whose sender did not allow that.
 """
 
+from collections.abc import Sequence
+
 from qm.model.messages.unlock import is_purge_pending
 from qm.model.state.ledger import LEVELS, Ledger, QueueInHand
 from qm.model.state.tables import Table
@@ -77,12 +79,9 @@ def _forward(
         if is_from_head and rows:
             queue.linked_from[level] = POSITION_KEY.unpack(rows[0][0])[1]
             is_from_head = False
-        for key_bytes, row in rows:
-            key = POSITION_KEY.unpack(key_bytes)[1]
-            if is_visible(queue, key, row, is_peek=is_peek):
-                return key, unpack_position(row)
-        if len(rows) < _SCAN_ROWS:
-            return None
+        found = _first_visible(queue, rows, is_peek=is_peek)
+        if found is not None or len(rows) < _SCAN_ROWS:
+            return found
         low = POSITION_KEY.unpack(rows[-1][0])[1] + 1
 
 
@@ -96,13 +95,21 @@ def backward(
         rows = ledger.state.scan(
             Table.POSITION, low, POSITION_KEY.pack(queue_id, high), _SCAN_ROWS, backward=True
         )
-        for key_bytes, row in rows:
-            key = POSITION_KEY.unpack(key_bytes)[1]
-            if is_visible(queue, key, row, is_peek=is_peek):
-                return key, unpack_position(row)
-        if len(rows) < _SCAN_ROWS:
-            return None
+        found = _first_visible(queue, rows, is_peek=is_peek)
+        if found is not None or len(rows) < _SCAN_ROWS:
+            return found
         high = POSITION_KEY.unpack(rows[-1][0])[1]
+
+
+def _first_visible(
+    queue: QueueInHand, rows: Sequence[tuple[bytes, bytes]], *, is_peek: bool
+) -> Found | None:
+    """Return the first position of scanned rows that may be read."""
+    for key_bytes, row in rows:
+        key = POSITION_KEY.unpack(key_bytes)[1]
+        if is_visible(queue, key, row, is_peek=is_peek):
+            return key, unpack_position(row)
+    return None
 
 
 def select(

@@ -67,16 +67,19 @@ def format_name_of(name: QueueName | None, header: UserHeader) -> str:
             text = name.direct_format_name
             has_prefix = text[: len(DIRECT_PREFIX)].upper() == DIRECT_PREFIX
             return text if has_prefix else DIRECT_PREFIX + text
-        case PublicQueueFormatName():
-            return format_name_text(PublicName(name.public_queue_identifier))
-        case PrivateQueueFormatName():
-            return format_name_text(
-                PrivateName(name.source_queue_manager, name.private_queue_identifier)
-            )
+        case PublicQueueFormatName() | PrivateQueueFormatName():
+            return text_of_guid_name(name)
         case PrivateQueueFormatNameId():
             return format_name_text(
                 PrivateName(_host(name.host, header), name.private_queue_identifier)
             )
+
+
+def text_of_guid_name(name: PublicQueueFormatName | PrivateQueueFormatName) -> str:
+    """Return the format name of a queue whose GUIDs are all in the packet's field."""
+    if isinstance(name, PublicQueueFormatName):
+        return format_name_text(PublicName(name.public_queue_identifier))
+    return format_name_text(PrivateName(name.source_queue_manager, name.private_queue_identifier))
 
 
 def _host(host: QueueHost, header: UserHeader) -> Guid:

@@ -58,8 +58,8 @@ _BODY: Final = Struct("<IIII16sI")
 _ORDER_BODY_RESERVED: Final = bytes(16)
 
 
-class OrderAck(msgspec.Struct, frozen=True, gc=False):
-    """Tells the sender of a sequence how far it has arrived; other header fields are ignored."""
+class SequenceAck(msgspec.Struct, frozen=True, gc=False):
+    """What both acknowledgments of a sequence say; other header fields are ignored."""
 
     source_queue_manager: Guid
     """The queue manager that acknowledges, 16 raw bytes."""
@@ -72,11 +72,16 @@ class OrderAck(msgspec.Struct, frozen=True, gc=False):
     message_id: int
     """Of this packet, u32."""
     tx_sequence_id: TxSequenceId
-    """The acknowledged sequence."""
+    """The sequence that is acknowledged, or that of the message."""
     tx_sequence_number: int
-    """The acknowledged number, 1..0xFFFFFFFF."""
+    """The acknowledged number, or that of the message, 1..0xFFFFFFFF."""
     tx_previous_sequence_number: int
     """The number before it, at most 0xFFFFFFFE."""
+
+
+class OrderAck(SequenceAck, frozen=True, gc=False):
+    """Tells the sender of a sequence how far it has arrived."""
+
     time_to_be_received: int = TIME_INFINITE_S
     """Seconds."""
     hop_count: int = 0
@@ -87,25 +92,9 @@ class OrderAck(msgspec.Struct, frozen=True, gc=False):
     """BaseHeader.Reserved, any byte."""
 
 
-class FinalAck(msgspec.Struct, frozen=True, gc=False):
-    """Tells the sender what became of one message; other header fields are ignored."""
+class FinalAck(SequenceAck, frozen=True, gc=False):
+    """Tells the sender what became of one message."""
 
-    source_queue_manager: Guid
-    """The queue manager that acknowledges, 16 raw bytes."""
-    queue_manager_address: Guid
-    """The queue manager that is told, 16 raw bytes; zeros for a direct destination."""
-    destination_queue: QueueName
-    """`ORDER_QUEUE`, or `order_queue_at` an address."""
-    sent_time: int
-    """Seconds since 1970 UTC."""
-    message_id: int
-    """Of this packet, u32."""
-    tx_sequence_id: TxSequenceId
-    """The sequence of the message."""
-    tx_sequence_number: int
-    """The number of the message, 1..0xFFFFFFFF."""
-    tx_previous_sequence_number: int
-    """The number before it, at most 0xFFFFFFFE."""
     message_class: int
     """What became of it, 0x4000..0xFFFF (QB-A40: the full set of classes)."""
     acknowledged_source: Guid
@@ -197,14 +186,8 @@ def write_final_ack(packet: FinalAck) -> bytes:
 def _order_ack(message: UserMessage) -> OrderAck:
     ordinal, time_stamp, number, previous, _, _ = _parse_body(message, SECTION_ORDER_BODY)
     header = message.user_header
-    assert header.destination_queue is not None
     return OrderAck(
-        header.source_queue_manager,
-        header.queue_manager_address,
-        header.destination_queue,
-        header.sent_time,
-        header.message_id,
-        TxSequenceId(time_stamp=time_stamp, ordinal=ordinal),
+        *_common_fields(header, TxSequenceId(time_stamp=time_stamp, ordinal=ordinal)),
         number,
         previous,
         header.time_to_be_received,
@@ -219,14 +202,8 @@ def _final_ack(message: UserMessage) -> FinalAck:
         message, SECTION_FINAL_BODY
     )
     header = message.user_header
-    assert header.destination_queue is not None
     return FinalAck(
-        header.source_queue_manager,
-        header.queue_manager_address,
-        header.destination_queue,
-        header.sent_time,
-        header.message_id,
-        TxSequenceId(time_stamp=time_stamp, ordinal=ordinal),
+        *_common_fields(header, TxSequenceId(time_stamp=time_stamp, ordinal=ordinal)),
         number,
         previous,
         message.properties.message_class,
@@ -236,6 +213,21 @@ def _final_ack(message: UserMessage) -> FinalAck:
         header.hop_count,
         header.is_recoverable,
         message.base_reserved,
+    )
+
+
+def _common_fields(
+    header: UserHeader, sequence: TxSequenceId
+) -> tuple[Guid, Guid, QueueName, int, int, TxSequenceId]:
+    """Return the first fields of a SequenceAck."""
+    assert header.destination_queue is not None
+    return (
+        header.source_queue_manager,
+        header.queue_manager_address,
+        header.destination_queue,
+        header.sent_time,
+        header.message_id,
+        sequence,
     )
 
 

@@ -250,8 +250,8 @@ def test_pausing_and_removing(sender: Sender) -> None:
     assert removed.outcomes[0].status == 0
     assert removed.outgoing_queue_ids == {sender.queue_id}
     assert sender.one(remove).status == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
-    ensured = sender.one(commands.EnsureOutgoingQueue(b"", ELSEWHERE))
-    assert ensured.value != sender.queue_id
+    _, made = sender.c.open(ELSEWHERE, QueueAccessType.SEND_ACCESS)
+    assert made != sender.queue_id
 
 
 @pytest.mark.spec("DM-3.1.7.1.27-03")

@@ -99,7 +99,7 @@ def test_names_that_lead_nowhere_or_elsewhere(world: World, look: Looker) -> Non
     assert queries.find_queue(view, "vhost\\none").status == missing
     assert queries.find_queue(view, "no name").status == ErrorCode.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME
     assert queries.find_queue(view, "other\\queue") == queries.QueueLookup(0, is_elsewhere=True)
-    made = world.one(commands.EnsureOutgoingQueue(bytes(16), AWAY)).value
+    _, made = world.client().open(AWAY, QueueAccessType.SEND_ACCESS)
     found = queries.find_by_format_name(look(world), AWAY)
     assert (found.queue_id, found.is_elsewhere) == (made, True)
 
@@ -109,7 +109,7 @@ def test_every_queue_has_the_name_that_finds_it(world: World, look: Looker) -> N
     world.create("private$\\secret")
     client = world.client()
     _, subqueue = client.open(f"{ORDERS};later", QueueAccessType.MOVE_ACCESS)
-    world.one(commands.EnsureOutgoingQueue(bytes(16), AWAY))
+    _, outgoing = client.open(AWAY, QueueAccessType.SEND_ACCESS)
     view = look(world)
     hidden = (QueueKind.ORDER, QueueKind.NOTIFICATION)
     for one in queries.list_queues(view).items:
@@ -118,7 +118,7 @@ def test_every_queue_has_the_name_that_finds_it(world: World, look: Looker) -> N
         found = queries.find_by_format_name(view, properties.format_name)
         assert found.queue_id == one.queue_id or one.kind in hidden, properties.format_name
         assert properties.attributes.pathname == one.pathname
-        assert properties.is_active == (one.queue_id == subqueue)
+        assert properties.is_active == (one.queue_id in {subqueue, outgoing})
     (orders,) = (one for one in queries.list_queues(view).items if one.pathname == "vhost\\orders")
     properties = queries.queue_properties(view, orders.queue_id)
     assert properties is not None

@@ -19,6 +19,7 @@ from qm.model.state.tables import MemoryState
 from qm.model.values import commands
 from qm.model.values.columns import typecode_of
 from qm.model.values.commands import Command
+from qm.model.values.elements import QueueAccessType
 from qm.store.codec import UnknownCommand, decode_entry, encode_command, encode_stamp
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.packets.user_message import parse_user_message
@@ -40,6 +41,7 @@ COMMANDS_PER_SEED = 40
 TRIES_MAX = 50
 ENTRIES_PER_RUN = 3
 U32, U64 = (1 << 32) - 1, (1 << 64) - 1
+SEND = QueueAccessType.SEND_ACCESS
 KINDS = [kind for kind in commands.DECLARATIONS if kind is not commands.EdgeBatch]
 CLOCKS = (NOW_MS, NOW_MS, NOW_MS + 5_000, NOW_MS + 10**9, 0, U64)
 EDGES = (1 << 31, U32, U32 - 1, 1 << 56, 7 << 56, 8 << 56, U64, U64 - 1, (7 - 3) << 56 | 1)
@@ -293,7 +295,7 @@ class Replicas:
             commands.OpenQueue(request("c", 2, 0), f"DIRECT=OS:{HOST}\\exact", RECEIVE, 0, ()),
             commands.TxBegin(request("c", 3, 0), b"t" * 16, True, "", 60_000),
             commands.TxBegin(request("c", 4, 0), b"u" * 16, False, "", 60_000),
-            commands.EnsureOutgoingQueue(b"", "DIRECT=OS:far\\q"),
+            commands.OpenQueue(request("c", 5, 0), "DIRECT=OS:far\\q", SEND, 0, ()),
             edge_batch([packet(number) for number in range(1, 4)]),
         )
 

@@ -63,7 +63,6 @@ from qm.model.values.commands.management import (
     CreateQueue,
     DeleteQueue,
     DirectoryWrite,
-    EnsureOutgoingQueue,
     Provision,
     PurgeQueue,
     PurgeStep,
@@ -72,7 +71,7 @@ from qm.model.values.commands.management import (
     SetQueue,
     SetQueueManager,
 )
-from qm.model.values.commands.transactions import TxAbort, TxBegin, TxCommit, TxForget, TxPrepare
+from qm.model.values.commands.transactions import TxAbort, TxBegin, TxCommit, TxPrepare
 
 __all__ = [
     "DECLARATIONS",
@@ -93,7 +92,6 @@ __all__ = [
     "DeleteQueue",
     "DirectoryWrite",
     "EdgeBatch",
-    "EnsureOutgoingQueue",
     "Facts",
     "FinalAcked",
     "Fixed",
@@ -134,7 +132,6 @@ __all__ = [
     "TxAbort",
     "TxBegin",
     "TxCommit",
-    "TxForget",
     "TxPrepare",
     "ValueOf",
 ]

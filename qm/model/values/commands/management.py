@@ -79,14 +79,6 @@ class PurgeStep(Command, frozen=True, gc=False):
 
 
 @declared(weight=Fixed(1), since=1)
-class EnsureOutgoingQueue(Command, frozen=True, gc=False):
-    """The outgoing queue of a destination; an existing one wins."""
-
-    identifier: bytes
-    format_name: str
-
-
-@declared(weight=Fixed(1), since=1)
 class SetOutgoingAdminState(Command, frozen=True, gc=False):
     """Pause or resume ([MS-MQDMPR] 3.1.7.2.3, .4)."""
 
@@ -105,7 +97,10 @@ class RemoveOutgoingQueue(Command, frozen=True, gc=False):
 
 @declared(weight=Fixed(1), since=1)
 class DirectoryWrite(Command, frozen=True, gc=False):
-    """Create (no object yet), change or delete (attributes None) a directory object."""
+    """Create (no object yet), change or delete (attributes None) a directory object.
+
+    No caller proposes it yet: the directory of keys will.
+    """
 
     request: Request
     identifier: bytes

@@ -37,10 +37,3 @@ class TxAbort(Command, frozen=True, gc=False):
 
     request: Request
     transaction: bytes
-
-
-@declared(weight=Fixed(1), since=1)
-class TxForget(Command, frozen=True, gc=False):
-    """Outcomes whose coordinator confirmed them, or that are older than the retention."""
-
-    transactions: tuple[bytes, ...]

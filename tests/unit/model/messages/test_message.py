@@ -14,13 +14,10 @@ from qm.model.messages.message import (
     AuthenticationLevel,
     DeliveryGuarantee,
     DestinationQueueType,
-    EncryptionAlgorithm,
-    HashAlgorithm,
     Message,
-    PredefinedClass,
-    PrivacyLevel,
     ResponseQueueType,
     SenderIdentifierType,
+    UnusedMessageClass,
 )
 from qm.model.messages.packets import (
     construct_user_message_packet,
@@ -28,9 +25,11 @@ from qm.model.messages.packets import (
     serialize_message_to_buffer,
 )
 from qm.names.errors import QueueNameError
+from qm.wire.enums import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.headers.debug_header import DebugHeader
 from qm.wire.headers.security_header import SecurityHeader
+from qm.wire.message_class import MessageClass
 from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
 from qm.wire.structures.identifiers import ObjectId, TxSequenceId
 from qm.wire.structures.queue_name import (
@@ -87,7 +86,7 @@ def again(message: Message) -> Message:
 def test_a_fresh_message() -> None:
     message = Message()
     assert not message.allow_peek_when_locked
-    assert message.message_class == PredefinedClass.NORMAL
+    assert message.message_class == MessageClass.NORMAL
     assert (message.tracing_requested, message.tracing_queue_identifier) == (False, GUID_NULL)
     assert message.response_queue_format_name == message.administration_queue_format_name == ""
     assert message.response_multi_queue_format_name == ()
@@ -160,7 +159,7 @@ def test_classes_and_their_codes() -> None:
         "NACK_RECEIVE_TIMEOUT_AT_SENDER": 0xC003,
         "NACK_RECEIVE_REJECTED": 0xC004,
     }
-    assert {kind.name: kind.value for kind in PredefinedClass} == codes
+    assert {*MessageClass, *UnusedMessageClass} == {*codes.values()}
     for code in (*codes.values(), 0x1234, 0x800D):
         message = with_(message_class=code)
         assert packet_of(message).properties.message_class == code
@@ -340,8 +339,8 @@ def test_codes_of_levels_and_algorithms() -> None:
         "MD4": 0x8002,
         "MD5": 0x8003,
         "SHA1": 0x8004,
-        "SHA_256": 0x800C,
-        "SHA_512": 0x800E,
+        "SHA256": 0x800C,
+        "SHA512": 0x800E,
     }
     message = with_(
         body_type=8,
@@ -350,7 +349,7 @@ def test_codes_of_levels_and_algorithms() -> None:
         application_tag=3,
         correlation_identifier=ObjectId(b"c" * 16, 4),
         acknowledgements_requested=0x0E,
-        message_class=PredefinedClass.REPORT,
+        message_class=MessageClass.REPORT,
         extension=b"extension",
         label="a label",
         privacy_level=PrivacyLevel.ENHANCED,

@@ -13,7 +13,8 @@ from hypothesis.stateful import (
 )
 
 from raft.log.group_commit import Sync
-from raft.log.log import Hold, Log, LogConfig
+from raft.log.hold import Hold
+from raft.log.log import Log, LogConfig
 from raft.types import Entry, EntryKind, HardState, SnapshotMeta
 from tests.unit.raft.log.faults import Disk, Loss
 from tests.unit.raft.log.model import READ_ALL, State, after_append, after_reset, differences

@@ -13,7 +13,7 @@ from raft.driver import Stopping
 from raft.proposals import CommitUnknown, ProposalLost
 from raft.step import AlarmKind
 from raft.types import Role
-from tests.unit.raft.driver.group import Group, Member, in_group, is_leading
+from tests.unit.raft.driver_group import Group, Member, in_group, is_leading
 from tests.unit.raft.transport.worlds import until
 
 PATIENT = {"stuck_ticks": 100_000}

@@ -1,0 +1,1 @@
+"""How the product's code is laid out, as figures: `make house`."""
