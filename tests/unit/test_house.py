@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.house.duplicates import RUN_LINES_MIN, code_lines, duplicates
-from tests.house.legs import LEGS, PageUnusable, Place, hops, legs
+from tests.house.legs import LEGS, PageUnusable, Place, hops, legs, place_of
+from tests.house.legs import PAGE as LEGS_PAGE
 from tests.house.modules import (
     Module,
     circles,
@@ -153,3 +155,16 @@ def test_a_page_that_cannot_be_counted_is_refused(
     with pytest.raises(PageUnusable, match=complaint) as raised:
         legs(MODULES, path)
     assert "page.md" in str(raised.value)
+
+
+def test_the_page_of_the_legs_names_what_exists() -> None:
+    modules = product_modules()
+    names = re.findall(r"`([a-z_]\w*(?:\.\w+)+)`", LEGS_PAGE.read_text(encoding="utf-8"))
+    assert len(names) > 80
+    for name in names:
+        place_of(name, modules, LEGS_PAGE.name)
+
+
+def test_the_arrival_leg_stays_short() -> None:
+    found = legs(product_modules())
+    assert len({place.module for place in found["arrival"]}) <= 45
