@@ -1,4 +1,6 @@
-"""Implements `qm.cluster.membership.Membership`: who belongs to the cluster, and changes of it."""
+"""Implements `qm.cluster.membership.Membership`, who belongs to the cluster and changes of it, and
+`Peers`.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -8,9 +10,17 @@ import grpc
 import grpc.aio
 
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
-from qm.cluster.membership import Change, ChangeKind, ChangeRefused, Member, NodeStatus
+from qm.cluster.membership import (
+    Change,
+    ChangeKind,
+    ChangeRefused,
+    Member,
+    Membership,
+    NodeStatus,
+)
 from qm.node.config.addresses import NodeAddress
 from qm.node.membership.address_announcer import Announcer
+from qm.node.membership.peers import Peers
 from qm.node.relay.channels import Channels, Unreachable
 from qm.node.relay.forwarding import NotTaken
 from qm.node.replica.replicated_store import ReplicatedStore
@@ -35,8 +45,8 @@ LEAD_TIMEOUT_MS: Final = 15_000
 """A member change waits for its commit, a transfer for the other node's election."""
 
 
-class Members:
-    """See the module."""
+class Members(Membership, Peers):
+    """The members as this node knows them."""
 
     def __init__(
         self,
@@ -77,6 +87,11 @@ class Members:
     def majority(self) -> int:
         """Return how many of the voters are a majority."""
         return len(self._replicated.configuration.voters) // 2 + 1
+
+    def count(self) -> int:
+        """Return how many members there are, learners among them."""
+        configuration = self._replicated.configuration
+        return len(configuration.voters) + len(configuration.learners)
 
     async def inspect(self, node: str) -> NodeStatus:
         """See Membership.inspect."""

@@ -1,6 +1,6 @@
 """The archive's archiver on this node: what it reads, and what it is told."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from blake3 import blake3
@@ -11,6 +11,7 @@ from qm.archive.columns import MarkReport
 from qm.archive.ranges import AckRow, Identity, Policy
 from qm.archive.source import LogGone, LogHold
 from qm.node.config.schema import ArchiveSection
+from qm.node.membership.peers import Peers
 from qm.node.replica.replicated_store import GROUP, ReplicatedStore
 from qm.node.replica.state_machine import AppliedStore
 from qm.node.upkeep.msmq_endpoint import MsmqEndpoint
@@ -25,7 +26,6 @@ from raft.log_view import Compacted, Unavailable
 from raft.transport.transport import node_name
 
 _PLACE_BYTES: Final = 8
-InspectAll = Callable[[], Awaitable[dict[str, relay_pb2.InspectReply]]]
 
 
 class StoreSource:
@@ -92,7 +92,7 @@ class Archiving:
         msmq: MsmqEndpoint,
         on_alarm: Callable[[str, str], None],
         metrics: Metrics,
-        inspect_all: InspectAll,
+        peers: Peers,
     ) -> None:
         self.archiver: Archiver | None = None
         self._place = _place(section.url)
@@ -110,7 +110,7 @@ class Archiving:
             on_alarm,
             metrics,
             lambda: _turn(replicated),
-            lambda: _spans_of_others(own, inspect_all),
+            lambda: _spans_of_others(own, peers),
         )
         self.archiver.begin()
 
@@ -158,13 +158,11 @@ def _turn(replicated: ReplicatedStore) -> int:
     return len(before)
 
 
-async def _spans_of_others(
-    own: relay_pb2.InspectReply, inspect_all: InspectAll
-) -> Mapping[str, Span]:
+async def _spans_of_others(own: relay_pb2.InspectReply, peers: Peers) -> Mapping[str, Span]:
     """Return what other members wrote of this cluster's entries to the same archive."""
     return {
         name: Span(reply.archived_first, reply.archived_last)
-        for name, reply in (await inspect_all()).items()
+        for name, reply in (await peers.inspect_all()).items()
         if name != own.node
         and reply.archived_last
         and (reply.cluster, reply.archived_to) == (own.cluster, own.archived_to)
