@@ -83,10 +83,10 @@ class Arrival:
             command.checksums[k],
             priority,
             flags,
-            head[5],
-            head[9],
-            head[8],
-            head[7],
+            head.source_queue_manager,
+            head.message_id,
+            head.sent_time,
+            head.time_to_be_received,
         )
 
     def obligation(self) -> Obligation:
@@ -119,24 +119,24 @@ class Arrival:
     @property
     def _is_direct(self) -> bool:
         """Whether it was sent to a direct name, and is answered by one (QB-A22)."""
-        return not any(self.head[6])
+        return not any(self.head.queue_manager_address)
 
     def _return_address(self) -> str:
         """Return where its queue manager was seen; "" when another one's session brought it.
 
         Whoever merely names a source is told nothing that belongs to it (DESIGN section 7).
         """
-        facts = self.facts
-        return facts.peer_address if facts.peer_queue_manager == self.head[5] else ""
+        facts, source = self.facts, self.head.source_queue_manager
+        return facts.peer_address if facts.peer_queue_manager == source else ""
 
     def seen(self) -> SequenceSeen:
         """Return where the order acks of its sequence go."""
-        return SequenceSeen(self.head[5], self._return_address(), self._is_direct)
+        return SequenceSeen(self.head.source_queue_manager, self._return_address(), self._is_direct)
 
     def subject(self) -> Subject:
         """Return it as the subject of an acknowledgement."""
         obligation = self.obligation()
-        is_recoverable = (self.head[10] & FLAG_DM) >> DM_SHIFT == DM_RECOVERABLE
+        is_recoverable = (self.head.user_flags & FLAG_DM) >> DM_SHIFT == DM_RECOVERABLE
         is_sealed = self.facts.was_encrypted or self.security_flags() & FLAG_EB
         command, k = self.command, self.k
         body = (
@@ -147,8 +147,8 @@ class Arrival:
             command.checksums[k],
         )
         return Subject(
-            self.head[5],
-            self.head[9],
+            self.head.source_queue_manager,
+            self.head.message_id,
             is_recoverable,
             obligation.destination,
             obligation,
