@@ -13,7 +13,7 @@ from raft.types import NodeId
 
 CLUSTER_ID_BYTES = 16
 IDENTITY_FILE = "identity"
-IDENTITY_BYTES_MAX = 4096
+IDENTITY_MAX_BYTES = 4096
 
 _NEW_FILE = "identity.new"
 _MAGIC = b"qrident\x01"
@@ -56,7 +56,7 @@ def load(directory: Directory) -> Identity | None:
         return None
     file = directory.open(IDENTITY_FILE)
     try:
-        data = file.pread(IDENTITY_BYTES_MAX, 0)
+        data = file.pread(IDENTITY_MAX_BYTES, 0)
     finally:
         file.close()
     head = len(_MAGIC) + 4

@@ -19,7 +19,7 @@ from raft.machine import SnapshotSink, StateMachine
 from raft.types import SNAPSHOT_REFUSED, NodeId, SnapshotMeta
 
 INSTALL_FILE = "install"
-NOTE_BYTES_MAX = 1 << 20
+NOTE_MAX_BYTES = 1 << 20
 
 _NEW_FILE = "install.new"
 _MAGIC = b"qrinst\0\x01"
@@ -154,7 +154,7 @@ def _read_note(directory: Directory) -> SnapshotMeta | None:
     """Return what the note says, or None when it is damaged."""
     file = directory.open(INSTALL_FILE)
     try:
-        data = file.pread(NOTE_BYTES_MAX, 0)
+        data = file.pread(NOTE_MAX_BYTES, 0)
     finally:
         file.close()
     head = len(_MAGIC) + 4

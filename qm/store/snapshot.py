@@ -31,7 +31,7 @@ from qm.store.rocks import BLOCK_CACHE_BYTES, RocksState, open_database
 from raft.machine import Hold, LogReader
 
 MAGIC: Final = b"QSNAP\x00\x00\x01"
-MANIFEST_BYTES_MAX: Final = 1 << 30
+MANIFEST_MAX_BYTES: Final = 1 << 30
 COPY_CACHE_BYTES: Final = 8 * 1024 * 1024
 _LENGTH: Final = Struct("<I")
 _COPY_BYTES: Final = 1 << 20
@@ -239,7 +239,7 @@ def _read_manifest(stream: BinaryIO) -> Manifest:
         raise SnapshotDamaged("not a snapshot of this version")
     head = stream.read(_LENGTH.size)
     length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else 0
-    if not 0 < length <= MANIFEST_BYTES_MAX:
+    if not 0 < length <= MANIFEST_MAX_BYTES:
         raise SnapshotDamaged(f"a manifest of {length} bytes")
     try:
         return msgspec.msgpack.decode(stream.read(length), type=Manifest)

@@ -21,8 +21,8 @@ from raft.log.group_commit import Sync
 from raft.log.record import Floor, RecordKind, encode_floor, encode_hard_state, record_bytes
 from raft.log.recovery import LogDamaged, Recovered, recover
 from raft.log.segment import (
-    SEGMENT_BYTES_MAX,
-    SEGMENT_BYTES_MIN,
+    SEGMENT_MAX_BYTES,
+    SEGMENT_MIN_BYTES,
     Segment,
     is_disk_full,
     make_first_segment,
@@ -43,7 +43,7 @@ __all__ = [
     "has_log",
 ]
 
-CONTROL_RESERVE_BYTES_MAX = 64 * 1024
+CONTROL_RESERVE_MAX_BYTES = 64 * 1024
 """At the end of each segment for what is no entry: a full disk stops neither votes nor
 compaction. An eighth of smaller segments."""
 
@@ -63,15 +63,15 @@ class LogConfig(msgspec.Struct, frozen=True):
     """Retired segment files kept for reuse; more are deleted."""
 
     def __post_init__(self) -> None:
-        if not SEGMENT_BYTES_MIN <= self.segment_bytes <= SEGMENT_BYTES_MAX:
-            raise ValueError(f"segment_bytes must be {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}")
+        if not SEGMENT_MIN_BYTES <= self.segment_bytes <= SEGMENT_MAX_BYTES:
+            raise ValueError(f"segment_bytes must be {SEGMENT_MIN_BYTES} to {SEGMENT_MAX_BYTES}")
         if not 0 <= self.spare_segments <= self.recycled_segments_max:
             raise ValueError("spare_segments must be 0 to recycled_segments_max")
 
     @property
     def control_reserve_bytes(self) -> int:
         """Of each segment, kept for records that are no entries."""
-        return min(CONTROL_RESERVE_BYTES_MAX, self.segment_bytes // 8)
+        return min(CONTROL_RESERVE_MAX_BYTES, self.segment_bytes // 8)
 
 
 class LogFull(OSError):

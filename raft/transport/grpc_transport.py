@@ -22,7 +22,7 @@ from raft.transport.snapshot_stream import SnapshotCall, SnapshotService, receiv
 from raft.transport.stream_transport import StreamTransport
 from raft.transport.tls import SAN_PROPERTY, TlsFiles, TlsIdentity
 from raft.transport.transport import TransportEvents, node_name
-from raft.transport.wire_format import FRAME_BYTES_MAX, NODE_ID_BYTES_MAX
+from raft.transport.wire_format import FRAME_MAX_BYTES, NODE_ID_MAX_BYTES
 from raft.types import NodeId
 
 logger = logging.getLogger(__name__)
@@ -44,8 +44,8 @@ CALLS_MAX = 256
 """Open at once; every one of them authenticated."""
 
 _COMMON_OPTIONS: tuple[tuple[str, Any], ...] = (
-    ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
-    ("grpc.max_send_message_length", FRAME_BYTES_MAX),
+    ("grpc.max_receive_message_length", FRAME_MAX_BYTES),
+    ("grpc.max_send_message_length", FRAME_MAX_BYTES),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
 )
@@ -203,7 +203,7 @@ class GrpcTransport(StreamTransport):
         if metadata.get(METADATA_CLUSTER) != self.cluster.hex():
             self.metrics.foreign_cluster_total += 1
             await _refuse(context, sender, "this is another cluster")
-        if not name or name.encode() not in names or len(sender) > NODE_ID_BYTES_MAX:
+        if not name or name.encode() not in names or len(sender) > NODE_ID_MAX_BYTES:
             self.metrics.forged_sender_total += 1
             await _refuse(context, sender, f"the certificate names {names}")
         if metadata.get(METADATA_TO) != self.node:

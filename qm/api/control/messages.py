@@ -7,7 +7,7 @@ from qm.api.control.return_to_source import Returning
 from qm.api.convert.names import queue_id_of
 from qm.api.convert.properties import message_id, properties_of
 from qm.api.convert.reasons import reason_in_words
-from qm.api.data.batches import BATCH_BYTES_MAX, Bodies
+from qm.api.data.batches import BATCH_MAX_BYTES, Bodies
 from qm.api.gate.calls import Context, caller
 from qm.api.gate.errors import InvalidArgument, MsmqError
 from qm.api.gate.pages import number_after, page_size, token_of
@@ -55,7 +55,7 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
             if classes and found.message_class not in classes:
                 continue
             size_bytes += found.body_length
-            if shown and size_bytes > BATCH_BYTES_MAX:
+            if shown and size_bytes > BATCH_MAX_BYTES:
                 following = page.items[place - 1].lookup_identifier
                 break
             shown.append(self._shown(found, request.view))

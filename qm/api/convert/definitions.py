@@ -25,7 +25,7 @@ from qm.pb import control_pb2 as pb
 from qm.security.sid import Sid
 from qm.wire.access_mask import MachineAccess, QueueAccess
 
-DOCUMENT_BYTES_MAX: Final = 8 << 20
+DOCUMENT_MAX_BYTES: Final = 8 << 20
 QUEUES_PER_PAGE: Final = 100
 _LOCAL: Final = "."
 _NOT_SETTINGS: Final = frozenset(
@@ -108,8 +108,8 @@ def write_document(document: Document) -> str:
 
 def read_document(text: str) -> Document:
     """Return what a YAML text defines. Raises InvalidArgument with the place of the mistake."""
-    if len(text.encode()) > DOCUMENT_BYTES_MAX:
-        raise InvalidArgument("document", f"at most {DOCUMENT_BYTES_MAX} bytes")
+    if len(text.encode()) > DOCUMENT_MAX_BYTES:
+        raise InvalidArgument("document", f"at most {DOCUMENT_MAX_BYTES} bytes")
     try:
         document = msgspec.convert(yaml.load(text, _Loader), Document)
     except (yaml.YAMLError, msgspec.ValidationError) as error:

@@ -13,7 +13,7 @@ from qm.cli.lib.connection import Connection, connected
 from qm.cli.lib.output import output_option, show_rows
 
 PROBE_TIMEOUT_S: Final = 2.0
-_BODY_BYTES_MAX: Final = 4096
+_BODY_MAX_BYTES: Final = 4096
 _OK: Final = 200
 
 
@@ -85,7 +85,7 @@ def ready(address: str) -> None:
         connection = http.client.HTTPConnection(address, timeout=PROBE_TIMEOUT_S)
         connection.request("GET", "/readyz")
         response = connection.getresponse()
-        text = response.read(_BODY_BYTES_MAX).decode("utf-8", "replace").strip()
+        text = response.read(_BODY_MAX_BYTES).decode("utf-8", "replace").strip()
         is_ready = response.status == _OK
     except (OSError, http.client.HTTPException) as error:
         is_ready, text = False, f"{address} does not answer: {error}"

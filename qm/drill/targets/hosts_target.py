@@ -18,7 +18,7 @@ from qm.pb import control_pb2
 COMMAND_TIMEOUT_S: Final = 180.0
 """`stop` may wait for a node to be drained, `rejoin` for a snapshot."""
 READY_WAIT_S: Final = 120.0
-SAID_CHARS_MAX: Final = 400
+SAID_MAX_CHARS: Final = 400
 
 
 class HostsTarget(LimitedTarget):
@@ -220,5 +220,5 @@ class HostsTarget(LimitedTarget):
             await process.wait()
             raise TargetFailed(f"`{text}` does not end within {COMMAND_TIMEOUT_S:.0f} s") from None
         assert process.returncode is not None
-        end = said.decode(errors="replace").strip()[-SAID_CHARS_MAX:]
+        end = said.decode(errors="replace").strip()[-SAID_MAX_CHARS:]
         return process.returncode, f"`{text}` ended with {process.returncode}: {end}"

@@ -11,7 +11,7 @@ import grpc.aio
 from qm.cluster.cluster import (
     OVERLAP_MIN_BYTES,
     RELAY_BATCHES_MAX,
-    RELAY_BYTES_MAX,
+    RELAY_MAX_BYTES,
     LatePackets,
     RelayEvents,
     SessionFacts,
@@ -40,7 +40,7 @@ class Room:
 
     def left(self) -> int:
         """Return how many more batches may be sent."""
-        return 0 if self._bytes >= RELAY_BYTES_MAX else RELAY_BATCHES_MAX - len(self._sizes)
+        return 0 if self._bytes >= RELAY_MAX_BYTES else RELAY_BATCHES_MAX - len(self._sizes)
 
     @property
     def unanswered(self) -> int:

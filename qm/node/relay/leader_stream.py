@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeAlias
 
 from qm.cluster.cluster import (
     RELAY_BATCHES_MAX,
-    RELAY_BYTES_MAX,
+    RELAY_MAX_BYTES,
     LatePackets,
     RelayHubEvents,
     SessionFacts,
@@ -83,8 +83,8 @@ class LeaderStream:
         if len(self._held) + len(self._pending) >= RELAY_BATCHES_MAX:
             raise LineEnd("more batches than RELAY_BATCHES_MAX")
         # As `RelayStream.room` counts: the last batch may go beyond the bound.
-        if self._bytes >= RELAY_BYTES_MAX:
-            raise LineEnd("more bytes than RELAY_BYTES_MAX")
+        if self._bytes >= RELAY_MAX_BYTES:
+            raise LineEnd("more bytes than RELAY_MAX_BYTES")
         self._bytes += len(payload)
         self._held.append((number, payload))
         self.propose_held()

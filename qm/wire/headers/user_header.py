@@ -9,7 +9,7 @@ from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.bounds import Buffer, truncated
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.guid import GUID_NULL, Guid
-from qm.wire.limits import HOP_COUNT_MAX, TIME_INFINITE_S
+from qm.wire.limits import HOPS_MAX, TIME_INFINITE_S
 from qm.wire.packing import guid_bytes, pack_fields
 from qm.wire.structures.queue_name import (
     QUEUE_TYPE_DIRECT,
@@ -41,7 +41,7 @@ AQ_SHIFT: Final = 13
 RQ_SHIFT: Final = 16
 QUEUE_TYPE_MASK: Final = 7
 DM_RECOVERABLE: Final = 1
-_HOP_COUNT_WIDTH_MAX: Final = FLAG_RC
+_HOPS_FIELD_MAX: Final = FLAG_RC
 
 # Offsets inside the header, for those who read or patch single fields.
 SENT_TIME_OFFSET: Final = 36
@@ -98,7 +98,7 @@ class UserHeader(msgspec.Struct, frozen=True, gc=False):
 
         MQ-A32: such a message is refused with a class, so the codec must be able to read it.
         """
-        return self.hop_count > HOP_COUNT_MAX
+        return self.hop_count > HOPS_MAX
 
 
 def parse_user_header(buffer: Buffer, offset: int, end: int) -> tuple[UserHeader, int]:
@@ -161,9 +161,9 @@ def peek_user_flags(buffer: Buffer, offset: int, end: int) -> int:
 
 def write_user_header(header: UserHeader, presence: int = 0) -> bytes:
     """Return the header; `presence` adds the flags SH, TH, MQ and HH of the packet around it."""
-    if not 0 <= header.hop_count <= _HOP_COUNT_WIDTH_MAX:
+    if not 0 <= header.hop_count <= _HOPS_FIELD_MAX:
         raise ValueOutOfRange(
-            "UserHeader.Flags.RC", SECTION, f"{header.hop_count} is not 0 to {_HOP_COUNT_WIDTH_MAX}"
+            "UserHeader.Flags.RC", SECTION, f"{header.hop_count} is not 0 to {_HOPS_FIELD_MAX}"
         )
     if presence & FLAG_TH and not header.is_recoverable:
         raise ValueOutOfRange(

@@ -6,7 +6,7 @@ from typing import Protocol, cast
 
 from qm.edge.outgoing.limits import (
     TENURE_S,
-    TURN_BYTES_MAX,
+    TURN_MAX_BYTES,
     TURN_MESSAGES_MAX,
     WRITE_HIGH_WATER_BYTES,
 )
@@ -314,7 +314,7 @@ class Connection(asyncio.Protocol):
         while self._turns and not self._is_choked and (room := session.room) > 0:
             user = self._turns.take()
             number = user.number
-            keys, packets = user.take_turn(min(room, TURN_MESSAGES_MAX), TURN_BYTES_MAX)
+            keys, packets = user.take_turn(min(room, TURN_MESSAGES_MAX), TURN_MAX_BYTES)
             if not keys:
                 continue
             base = number << KEY_BITS
