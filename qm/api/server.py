@@ -59,7 +59,7 @@ def is_loopback(host: str) -> bool:
 
 
 class ApiServer:
-    """See the module."""
+    """The gRPC server of a node."""
 
     def __init__(
         self,

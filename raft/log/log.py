@@ -13,6 +13,7 @@ from itertools import pairwise
 from types import TracebackType
 
 import msgspec
+from typing_extensions import override
 
 from raft.log.appender import Placed, Record, Tail
 from raft.log.contents import Contents
@@ -31,6 +32,7 @@ from raft.log.segment import (
 )
 from raft.log.spares import SparePool
 from raft.log_view import Compacted
+from raft.machine import LogReader
 from raft.types import Entry, GroupId, HardState, SnapshotMeta
 
 __all__ = [
@@ -113,7 +115,7 @@ class Hold:
         self.release()
 
 
-class Log:
+class Log(LogReader):
     """The log of one group. Implements `raft.log_view.LogView` and `raft.machine.LogReader`."""
 
     def __init__(
@@ -462,8 +464,8 @@ class Log:
             raise Compacted(f"entry {index} is gone; the log begins at {self.first_index()}")
         return Hold(index, self._holds)
 
+    @override
     def retirable(self, index: int) -> int:
-        """See LogReader.retirable."""
         count = self._droppable(self._droppable_upto(index))
         leaving = [s.table.last_index for s in self._contents.segments[:count] if len(s.table)]
         return leaving[-1] if leaving else self.first_index() - 1

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Final
 
+from typing_extensions import override
+
 from qm.api.control.return_to_source import Returning
 from qm.api.convert.names import queue_id_of
 from qm.api.convert.properties import message_id, properties_of
@@ -36,8 +38,8 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
         await self._cluster.read_barrier()
         return queue_id_of(self._cluster.view, name)
 
+    @override
     async def Browse(self, request: pb.BrowseRequest, context: Context) -> pb.BrowseReply:
-        """See control.proto."""
         size, after = page_size(request.page_size), number_after(request.page_token)
         queue_id = await self._queue_id(request.queue)
         page = browse(
@@ -61,10 +63,10 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
             shown.append(self._shown(found, request.view))
         return pb.BrowseReply(messages=shown, page_token=token_of(following))
 
+    @override
     async def GetMessage(
         self, request: pb.GetMessageRequest, context: Context
     ) -> pb.BrowsedMessage:
-        """See control.proto."""
         queue_id = await self._queue_id(request.queue)
         found = position(self._cluster.view, queue_id, request.lookup_identifier)
         if found is None:
@@ -73,10 +75,10 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
             )
         return self._shown(found, request.view)
 
+    @override
     async def CountClasses(
         self, request: pb.CountClassesRequest, context: Context
     ) -> pb.CountClassesReply:
-        """See control.proto."""
         queue_id = await self._queue_id(request.queue)
         totals: dict[int, int] = {}
         after = -1
@@ -95,10 +97,10 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
             )
         return reply
 
+    @override
     async def ReturnToSource(
         self, request: pb.ReturnToSourceRequest, context: Context
     ) -> pb.ReturnToSourceReply:
-        """See control.proto."""
         return await self._returning.give_back(request, caller())
 
     def _shown(self, found: PositionInfo, view: int) -> pb.BrowsedMessage:

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 import yaml
+from typing_extensions import override
 
 from qm.api.convert.acl import changed_descriptor, names_of, shown_acl
 from qm.api.gate.errors import InvalidArgument
@@ -91,8 +92,8 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Loader(yaml.SafeLoader):
     """Refuses aliases: a small document could stand for a huge one."""
 
+    @override
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """See yaml.composer."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("anchors and aliases are not allowed")
         return super().compose_node(parent, index)

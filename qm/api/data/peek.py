@@ -32,7 +32,7 @@ Look = Callable[[], tuple[int, Sequence[PositionInfo]]]
 
 
 class Peeking:
-    """See the module."""
+    """Answers Peek."""
 
     def __init__(
         self,

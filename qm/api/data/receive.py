@@ -46,7 +46,7 @@ _Decision: Final = data_pb2.CompleteRequest
 
 
 class Receiving:
-    """See the module."""
+    """Answers Receive, Cancel, Complete and Move."""
 
     def __init__(
         self,

@@ -90,7 +90,7 @@ class _Stream:
 
 
 class Streaming:
-    """See the module."""
+    """Answers StreamReceive."""
 
     def __init__(
         self,

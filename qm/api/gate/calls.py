@@ -80,7 +80,7 @@ def begin_call(who: Principal, method: str, metadata: Callable[[], Metadata | No
 
 
 class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """See the module."""
+    """The interceptor around all services."""
 
     def __init__(self, metrics: Metrics, events: EventLog, *, is_insecure: bool) -> None:
         """`is_insecure`: there are no certificates; every caller is an admin."""

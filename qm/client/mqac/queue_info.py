@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 
 class MSMQQueueInfo:
-    """See the module. Errors are MqError with the HRESULT as `code`."""
+    """A queue's name and properties. Errors are MqError with the HRESULT as `code`."""
 
     def __init__(self, service: MSMQService) -> None:
         self._service = service

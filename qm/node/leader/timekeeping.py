@@ -21,7 +21,7 @@ ASK_TIMES_MAX: Final = 3
 
 
 class Timekeeper:
-    """See the module."""
+    """The leader's part in cluster time, and every node's watch over its wall clock."""
 
     def __init__(self, clock: ClusterClock, peers: Peers, metrics: Metrics) -> None:
         self._clock = clock

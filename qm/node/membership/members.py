@@ -8,6 +8,7 @@ from typing import Final
 
 import grpc
 import grpc.aio
+from typing_extensions import override
 
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.cluster.membership import (
@@ -64,8 +65,8 @@ class Members(Membership, Peers):
     # Membership
 
     @property
+    @override
     def members(self) -> Sequence[Member]:
-        """See Membership.members."""
         configuration = self._replicated.configuration
         return [
             *(self._member(node, is_voter=True) for node in configuration.voters),
@@ -73,8 +74,8 @@ class Members(Membership, Peers):
         ]
 
     @property
+    @override
     def left(self) -> Mapping[str, int]:
-        """See Membership.left."""
         return dict(map(name_and_incarnation, self._replicated.configuration.retired))
 
     def _member(self, node: NodeId, *, is_voter: bool) -> Member:
@@ -93,8 +94,8 @@ class Members(Membership, Peers):
         configuration = self._replicated.configuration
         return len(configuration.voters) + len(configuration.learners)
 
+    @override
     async def inspect(self, node: str) -> NodeStatus:
-        """See Membership.inspect."""
         if self._id_of(node) is None:
             raise KeyError(node)
         reply = await self.inspect_reply(node)
@@ -131,8 +132,8 @@ class Members(Membership, Peers):
             if isinstance(reply, relay_pb2.InspectReply)
         }
 
+    @override
     async def change_members(self, change: Change) -> None:
-        """See Membership.change_members."""
         address = relay_pb2.Address(
             host=change.host,
             raft_port=change.raft_port,
@@ -149,8 +150,8 @@ class Members(Membership, Peers):
         )
         await self.ask_leader(request)
 
+    @override
     async def transfer(self, to: str) -> None:
-        """See Membership.transfer."""
         try:
             await self.ask_leader(relay_pb2.LeadRequest(transfer_to=to))
         except OutcomeUnknown as error:

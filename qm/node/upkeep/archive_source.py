@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from blake3 import blake3
+from typing_extensions import override
 
 from qm.archive.archiver import Archiver, ArchiverConfig
 from qm.archive.bodies import Span
 from qm.archive.columns import MarkReport
 from qm.archive.ranges import AckRow, Identity, Policy
-from qm.archive.source import LogGone, LogHold
+from qm.archive.source import ArchiveSource, LogGone, LogHold
 from qm.node.config.schema import ArchiveSection
 from qm.node.membership.peers import Peers
 from qm.node.replica.replicated_store import GROUP, ReplicatedStore
@@ -28,7 +29,7 @@ from raft.transport.transport import node_name
 _PLACE_BYTES: Final = 8
 
 
-class StoreSource:
+class StoreSource(ArchiveSource):
     """Implements `qm.archive.source.ArchiveSource`."""
 
     def __init__(self, machine: AppliedStore) -> None:
@@ -38,42 +39,42 @@ class StoreSource:
     def _store(self) -> Store:
         return self._machine.store
 
+    @override
     def keeper(self) -> EffectsLog | None:
-        """See ArchiveSource.keeper."""
         return None if self._machine.is_installing else self._store.kept
 
+    @override
     def hold(self, index: int) -> LogHold:
-        """See ArchiveSource.hold."""
         try:
             return self._store.hold_log(index)
         except Compacted as error:
             raise LogGone(str(error)) from error
 
+    @override
     def next_row(self, above: int) -> tuple[int, bytes] | None:
-        """See ArchiveSource.next_row."""
         rows = self._store.kept_rows(above, 1)
         return rows[0] if rows else None
 
+    @override
     def rows(self, above: int, limit: int) -> list[tuple[int, bytes]]:
-        """See ArchiveSource.rows."""
         with self._machine.files:
             if self._machine.is_closed:
                 raise LogGone("this node stops")
             return self._store.kept_rows(above, limit)
 
+    @override
     def flush(self) -> None:
-        """See ArchiveSource.flush."""
         with self._machine.files:
             if self._machine.is_closed:
                 raise LogGone("this node stops")
             self._store.flush()
 
+    @override
     def pin(self) -> Pinned:
-        """See ArchiveSource.pin."""
         return self._store.pin()
 
+    @override
     def entry(self, index: int) -> bytes | memoryview:
-        """See ArchiveSource.entry."""
         try:
             return self._store.read_entry(index)
         except (Compacted, Unavailable) as error:
