@@ -168,10 +168,12 @@ class Node(Health):
         reason = self.service.not_ready_reason(no_leader_max_s)
         return f"{reason}; {self._entry.waits_for}" if reason and is_entering else reason
 
+    @override
     def leader(self) -> str | None:
         """Return who leads, as far as this node knows."""
         return None if self.replicated is None else self.replicated.leadership.node
 
+    @override
     def leads(self) -> bool:
         """Return whether this node leads and serves."""
         return self.replicated is not None and self.replicated.leadership.is_here

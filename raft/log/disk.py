@@ -131,16 +131,19 @@ class ReadOnlyDirectory(DiskDirectory):
         """Makes nothing. What changes something raises OSError (EROFS)."""
         self._path = path
 
+    @override
     def open(self, name: str, *, create: bool = False) -> DiskFile:
         """Open for reading. Raises FileNotFoundError."""
         if create:
             raise self._refusal(name)
         return DiskFile(self._path / name, os.O_RDONLY)
 
+    @override
     def rename(self, old: str, new: str) -> None:
         """Refuse it."""
         raise self._refusal(old)
 
+    @override
     def unlink(self, name: str) -> None:
         """Refuse it."""
         raise self._refusal(name)
@@ -150,6 +153,7 @@ class ReadOnlyDirectory(DiskDirectory):
         """The folder has to be there, and is for reading as well."""
         return ReadOnlyDirectory(self._path / name)
 
+    @override
     def sync(self) -> None:
         """Refuse it."""
         raise self._refusal("")

@@ -244,6 +244,7 @@ class Log(LogReader):
         """
         return self._contents.entries(low, high, max_bytes)
 
+    @override
     def read(self, index: int, offset: int, length: int) -> bytes:
         """Return `length` bytes from `offset` of an entry's data, without reading the segment.
 
@@ -253,6 +254,7 @@ class Log(LogReader):
         """
         return self._contents.read(index, offset, length)
 
+    @override
     def read_entry(self, index: int) -> memoryview:
         """Return an entry's data, checked against its checksum.
 
@@ -455,6 +457,7 @@ class Log(LogReader):
                 raise failure from error
             self._is_short_of_space = True
 
+    @override
     def hold(self, index: int) -> Hold:
         """Keep the entry `index` and all later ones from being dropped until released.
 
@@ -470,6 +473,7 @@ class Log(LogReader):
         leaving = [s.table.last_index for s in self._contents.segments[:count] if len(s.table)]
         return leaving[-1] if leaving else self.first_index() - 1
 
+    @override
     def on_retire(self, callback: Callable[[int, int], None]) -> None:
         """Have `callback(first_index, last_index)` called before those entries are dropped.
 

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import grpc
 import grpc.aio
+from typing_extensions import override
 
 from raft.pb.peer_pb2 import SnapshotPart, SnapshotProgress
 from raft.transport.peer import Stream
@@ -90,6 +91,7 @@ class GrpcTransport(StreamTransport):
         self._identity = TlsIdentity(config.tls, self.metrics)
         self._server: Any = None
 
+    @override
     async def _listen(self) -> None:
         self._server = grpc.aio.server(options=_SERVER_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
         handlers: dict[str, Any] = {
@@ -109,11 +111,13 @@ class GrpcTransport(StreamTransport):
             raise OSError(f"cannot listen on {self._listen_at}: {error}") from error
         await self._server.start()
 
+    @override
     async def _stop_listening(self) -> None:
         await self._server.stop(grace=None)
 
     # Calls to peers
 
+    @override
     @asynccontextmanager
     async def open_stream(self, peer: NodeId, address: str) -> AsyncIterator[Stream]:
         """Dial for ordinary traffic. Frames pass as bytes: `raft.transport.wire_format` writes
@@ -122,6 +126,7 @@ class GrpcTransport(StreamTransport):
         async with self._call(peer, address, "Exchange", None, None) as call:
             yield Stream(_reader(call), call.write, call.cancel, is_dialed=True)
 
+    @override
     @asynccontextmanager
     async def open_snapshot(self, peer: NodeId, address: str) -> AsyncIterator[SnapshotCall]:
         """Dial for a snapshot."""
@@ -155,6 +160,7 @@ class GrpcTransport(StreamTransport):
         finally:
             await channel.close(None)
 
+    @override
     async def resolve(self, address: str) -> tuple[socket.AddressFamily, Any]:
         """Ask the name service once, so that a probe need not."""
         host, _, port = address.rpartition(":")
@@ -162,6 +168,7 @@ class GrpcTransport(StreamTransport):
         found = await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
         return found[0][0], found[0][4]
 
+    @override
     async def is_refused(self, place: object) -> bool:
         """Connect without TLS or gRPC, whose own retries would cost the milliseconds."""
         assert isinstance(place, tuple)

@@ -8,6 +8,7 @@ import uuid
 from typing import Any, Final
 
 import click
+from typing_extensions import override
 
 from qm.cli.lib.connection import Connection, connected
 from qm.cli.lib.output import output_option, show_rows
@@ -20,6 +21,7 @@ _OK: Final = 200
 class _Checks(click.Group):
     """`qm check` alone means `qm check cluster`."""
 
+    @override
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or args[0] not in (*self.commands, *ctx.help_option_names):
             args = ["cluster", *args]

@@ -55,11 +55,13 @@ class HostsTarget(LimitedTarget):
 
     # Life
 
+    @override
     async def up(self) -> None:
         """Find the cluster as the file says it is. Raises TargetFailed, ClientError."""
         await self.heal()
         await check_members(self.nodes, self.tls)
 
+    @override
     async def down(self) -> None:
         """Leave every node running, as it was found."""
         if self._down or self._paused or self._cut:

@@ -71,6 +71,7 @@ class KubernetesTarget(LimitedTarget):
 
     # Life
 
+    @override
     async def up(self) -> None:
         """Find the release. Raises Refused, TargetFailed, ClientError."""
         try:
@@ -84,6 +85,7 @@ class KubernetesTarget(LimitedTarget):
         self._replicas_before = len(self.nodes)
         await check_members(self.nodes, self.tls)
 
+    @override
     async def down(self) -> None:
         """Leave as many pods as there were, all of them serving."""
         if self._replicas_before is None:

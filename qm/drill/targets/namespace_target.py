@@ -43,6 +43,7 @@ class NamespaceTarget(ProcessTarget):
     def abilities(self) -> frozenset[Ability]:
         return super().abilities | _NETWORK | front_abilities()
 
+    @override
     def _command(self, node: str, *argv: str) -> list[str]:
         return self._spaces.command(node, *argv)
 
@@ -56,6 +57,7 @@ class NamespaceTarget(ProcessTarget):
             self._is_made = True
         await super().up()
 
+    @override
     def _configure(self, node: DevNode) -> None:
         """Serve at the fronts' addresses, too."""
         with self._layout.config(node.name).open("a", encoding="utf-8") as config:

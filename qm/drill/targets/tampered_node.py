@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from typing_extensions import override
 
 from raft.log import disk
 from raft.log.files import Buffer
@@ -97,14 +98,17 @@ def tampered(tamperer: Tamperer) -> type[disk.DiskDirectory]:
     ledger = tamperer.ledger
 
     class TamperedFile(disk.DiskFile):
+        @override
         def pwrite(self, data: Buffer, offset: int) -> None:
             super().pwrite(data, offset)
             ledger.wrote(self._path, offset, len(data))
 
+        @override
         def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
             super().pwritev(buffers, offset)
             ledger.wrote(self._path, offset, sum(map(len, buffers)))
 
+        @override
         def fdatasync(self) -> None:
             tamperer.before_sync()
             upto = ledger.last
@@ -112,13 +116,16 @@ def tampered(tamperer: Tamperer) -> type[disk.DiskDirectory]:
             ledger.synced(self._path, upto)
 
     class TamperedDirectory(disk.DiskDirectory):
+        @override
         def open(self, name: str, *, create: bool = False) -> TamperedFile:
             return TamperedFile(self._path / name, os.O_RDWR | (os.O_CREAT if create else 0))
 
+        @override
         def rename(self, old: str, new: str) -> None:
             super().rename(old, new)
             ledger.renamed(self._path / old, self._path / new)
 
+        @override
         def subdirectory(self, name: str) -> "TamperedDirectory":
             return TamperedDirectory(self._path / name)
 

@@ -71,6 +71,7 @@ class Duties(ClusterListener):
     def on_restored(self, index: int) -> None:
         pass
 
+    @override
     def on_leadership(self, leadership: Leadership) -> None:
         """Begin or end."""
         if leadership.is_here and not self._is_active:

@@ -85,10 +85,12 @@ class Members(Membership, Peers):
             return Member(name, incarnation, is_voter, "")
         return Member(name, incarnation, is_voter, address.host, address.api_port)
 
+    @override
     def majority(self) -> int:
         """Return how many of the voters are a majority."""
         return len(self._replicated.configuration.voters) // 2 + 1
 
+    @override
     def count(self) -> int:
         """Return how many members there are, learners among them."""
         configuration = self._replicated.configuration
@@ -122,6 +124,7 @@ class Members(Membership, Peers):
         except (Unreachable, grpc.aio.AioRpcError) as error:
             raise Unavailable(f"{node} does not answer: {error}") from error
 
+    @override
     async def inspect_all(self) -> dict[str, relay_pb2.InspectReply]:
         """Ask every member at once; return the answers of those that gave one."""
         names = [member.name for member in self.members]

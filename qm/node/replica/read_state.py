@@ -29,34 +29,42 @@ class ReadState(State):
     ) -> list[tuple[bytes, bytes]]:
         return self._current().scan(table, low, high, limit, backward=backward)
 
+    @override
     def put(self, table: Table, key: bytes, value: bytes) -> NoReturn:
         """Refuse."""
         raise ReadOnly
 
+    @override
     def put_rows(self, table: Table, rows: Mapping[bytes, bytes]) -> NoReturn:
         """Refuse."""
         raise ReadOnly
 
+    @override
     def delete(self, table: Table, key: bytes) -> NoReturn:
         """Refuse."""
         raise ReadOnly
 
+    @override
     def delete_rows(self, table: Table, keys: Sequence[bytes]) -> NoReturn:
         """Refuse."""
         raise ReadOnly
 
+    @override
     def retain_body(self, index: int, ordinal: int) -> NoReturn:
         """Refuse."""
         raise ReadOnly
 
+    @override
     def retain_bodies(self, index: int, ordinals: Sequence[int]) -> NoReturn:
         """Refuse."""
         raise ReadOnly
 
+    @override
     def release_body(self, index: int, ordinal: int) -> NoReturn:
         """Refuse."""
         raise ReadOnly
 
+    @override
     def release_bodies(self, bodies: Iterable[tuple[int, int]]) -> NoReturn:
         """Refuse."""
         raise ReadOnly

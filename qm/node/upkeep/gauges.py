@@ -58,6 +58,7 @@ class Gauges(ClusterListener):
     def on_restored(self, index: int) -> None:
         pass
 
+    @override
     def on_leadership(self, leadership: Leadership) -> None:
         """Count a leader when it is first heard of."""
         if leadership.node is not None and leadership.term > self._term:
