@@ -13,7 +13,7 @@ PROTOS := $(shell find proto -name '*.proto' 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fmt lint type proto proto-check unit conformance deps-system lock \
+.PHONY: help setup demo test fmt lint type proto proto-check unit architecture conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants baseline model-check bench-wire bench-log bench-raft \
 	bench-model bench-spark bench-session bench-edge bench-api bench test-chart test-image test-image-spark test-hosts test-spark
 
@@ -119,6 +119,9 @@ drill-mutants: setup  ## planted bugs that drills must find, ROUNDS= times each 
 
 test-hosts: setup  ## keepalived and HAProxy of deploy/ on network namespaces (root, keepalived, haproxy, nft)
 	$(BIN)/python -m pytest -q tests/drills
+
+architecture: setup  ## draw docs/architecture.svg from the imports
+	$(BIN)/python -m tests.architecture
 
 conformance: setup  ## the ledger of catalogue rows: covered, not applicable, later, open
 	$(BIN)/python -m tests.conformance.ledger

@@ -16,6 +16,7 @@ import msgspec
 
 from raft.core.core import TICK_MS, Busy, NotLeader
 from raft.core.membership import MemberChange
+from raft.core.ticks import TickCount
 from raft.log_view import SyncToken
 from raft.picture import SnapshotSend
 from raft.proposals import (
@@ -57,8 +58,6 @@ EXIT_STATUS_FATAL = 74
 OUTCOME_WAIT_MS = 5_000
 TRANSFER_WAIT_MS = 2_000
 DRAIN_MS = 5_000
-
-_TICK_S = TICK_MS / 1000
 
 
 class Stopping(Exception):
@@ -149,7 +148,7 @@ class Driver(Generic[ResultT]):
     async def start(self) -> None:
         """Listen, connect and take part. Raises OSError when the address cannot be had."""
         self._loop = asyncio.get_running_loop()
-        self._ticked_at = self._loop.time()
+        self._ticks = TickCount(self._loop.time())
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._sync_thread = SyncThread(self._on_sync_done)
@@ -272,7 +271,7 @@ class Driver(Generic[ResultT]):
         try:
             async with asyncio.timeout(DRAIN_MS / 1000):
                 while self._proposals and self._soft_state.role is Role.LEADER:
-                    await asyncio.sleep(_TICK_S)
+                    await asyncio.sleep(TICK_MS / 1000)
                 heir = self.heir()
                 if heir is not None:
                     await self.transfer(heir)
@@ -450,14 +449,13 @@ class Driver(Generic[ResultT]):
     # Time
 
     def _count_ticks(self) -> None:
-        ticks = int((self._loop.time() - self._ticked_at) / _TICK_S)
+        ticks = self._ticks.take(self._loop.time())
         if ticks > 0:
-            self._ticked_at += ticks * _TICK_S
             self._replica.tick(ticks)
 
     def _set_timer(self) -> None:
         due = min(self._replica.ticks_until_due(), SLEEP_MAX_TICKS)
-        at = self._ticked_at + due * _TICK_S
+        at = self._ticks.due_s(due)
         if self._timer is not None:
             if self._timer_at <= at:
                 return

@@ -139,7 +139,7 @@ class OrderAckItem(AckItem):
 
     @property
     def text(self) -> str:
-        """See Note.text."""
+        """See AckItem.text."""
         return f"OrderAck: sequence {self.subject:#x} up to {self.number}"
 
 
@@ -150,7 +150,7 @@ class FinalAckItem(AckItem):
 
     @property
     def text(self) -> str:
-        """See Note.text."""
+        """See AckItem.text."""
         return f"FinalAck: message {self.subject}, class {self.number:#06x}"
 
 

@@ -109,7 +109,7 @@ class PacketsArrived(msgspec.Struct, frozen=True, gc=False):
 
     Packet k has position `first_position + k` and is `block[offsets[k]:offsets[k + 1]]`. Trailing
     SessionHeaders are gone and Flags.SH is clear. The framing is checked, the headers inside are
-    not yet: whoever peeks at them calls `Session.close(MALFORMED_PACKET, ...)` when that fails.
+    not yet: code that peeks at them calls `Session.close(MALFORMED_PACKET, ...)` when that fails.
     Facts of security join here, as columns beside `offsets` in what the edge sends (design.md).
     """
 

@@ -21,6 +21,7 @@ from qm.wire.headers.base_header import (
     SIGNATURE,
     VERSION_NUMBER,
 )
+from qm.wire.headers.session_header import SessionHeader, parse_session_header
 from qm.wire.headers.user_header import (
     DESTINATION_QUEUE_OFFSET,
     DM_RECOVERABLE,
@@ -31,8 +32,13 @@ from qm.wire.headers.user_header import (
     FLAGS_OFFSET,
     QUEUE_TYPE_MASK,
 )
-from qm.wire.limits import PACKET_SIZE_MAX_BYTES, USER_PACKET_SIZE_MIN_BYTES
+from qm.wire.limits import (
+    PACKET_SIZE_MAX_BYTES,
+    SESSION_HEADER_SIZE_BYTES,
+    USER_PACKET_SIZE_MIN_BYTES,
+)
 from qm.wire.packets.ack import ORDER_QUEUE_ID
+from qm.wire.packets.patch import detach_session_header
 from qm.wire.structures.queue_name import QUEUE_TYPE_DIRECT, QueueHost
 
 # VersionNumber, Flags, Signature, PacketSize of BaseHeader, then UserHeader.Flags: what one look at
@@ -142,6 +148,22 @@ def message_kind(buffer: bytes | bytearray, at: int) -> int:
             "a message is express, recoverable, or recoverable and transactional",
         )
     return kind
+
+
+def split_session_header(
+    buffer: bytes | bytearray, at: int, stop: int
+) -> tuple[bytes, SessionHeader]:
+    """Return a UserMessage without the SessionHeader at its end, and that header.
+
+    Raises ProtocolError for a malformed header.
+    """
+    try:
+        header, _ = parse_session_header(buffer, stop - SESSION_HEADER_SIZE_BYTES, stop)
+    except ProtocolError as error:
+        raise error.counted_from(at) from None
+    packet = bytearray(memoryview(buffer)[at:stop])
+    detach_session_header(packet)
+    return bytes(packet), header
 
 
 def may_be_acknowledgement(buffer: bytes | bytearray, at: int) -> bool:

@@ -58,6 +58,10 @@ class ReceiveCursors:
         """Messages handed out and not committed."""
         return self.wire - self.durable
 
+    def is_above(self, max_bytes: int, max_count: int) -> bool:
+        """Whether more is uncommitted than these bounds."""
+        return self.uncommitted_bytes > max_bytes or self.wire - self.durable > max_count
+
     def arrived(self, kinds: bytes, size_bytes: int) -> int:
         """Count a run of arrivals, one kind each, once (QB-A16); return the first position."""
         first = self.wire + 1

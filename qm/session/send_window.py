@@ -18,7 +18,7 @@ from qm.session.framing import KINDS, KINDS_MASK, MESSAGE_HEAD
 from qm.session.limits import OPEN_POSITIONS_MAX_COUNT, SERIAL_SPAN_COUNT
 from qm.wire.headers.base_header import FLAG_IN, FLAG_SH
 from qm.wire.headers.session_header import SessionHeader
-from qm.wire.limits import USER_PACKET_SIZE_MIN_BYTES
+from qm.wire.limits import USER_PACKET_SIZE_MIN_BYTES, WINDOW_SIZE_DEFAULT, WINDOW_SIZE_MIN
 from qm.wire.packets.patch import attach_session_header
 
 _U16: Final = SERIAL_SPAN_COUNT - 1
@@ -35,18 +35,27 @@ class SendWindow:
         "_ahead",
         "_flight",
         "_flight_at",
+        "_own_size",
         "_persisted",
         "_queue",
         "_queue_at",
         "_unpersisted",
         "acked",
         "acked_recoverable",
+        "is_held",
+        "peer_size",
         "queued",
         "sent",
         "sent_recoverable",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, own_size: int = WINDOW_SIZE_DEFAULT) -> None:
+        """`own_size`: WindowSize of our side, in messages."""
+        self._own_size = own_size
+        self.peer_size = WINDOW_SIZE_MIN
+        """WindowSize that the peer announced last."""
+        self.is_held = False
+        """Whether the outgoing queue is on hold: nothing leaves."""
         self.sent = 0
         self.sent_recoverable = 0
         self.acked = 0
@@ -66,6 +75,16 @@ class SendWindow:
         self._ahead: set[int] = set()
         # Acknowledged by AckSequenceNumber, not yet named as persisted: number -> token.
         self._unpersisted: dict[int, int] = {}
+
+    @property
+    def size(self) -> int:
+        """The smaller of both windows, at least 1 (QB-A33)."""
+        return max(WINDOW_SIZE_MIN, min(self._own_size, self.peer_size))
+
+    @property
+    def open_count(self) -> int:
+        """How many queued messages may leave now: the send gate [MS-MQQB 3.1.7.1]."""
+        return 0 if self.is_held else self.size - self.in_flight
 
     @property
     def in_flight(self) -> int:

@@ -9,23 +9,27 @@ from collections.abc import Sequence
 from math import inf
 
 from qm.session import handshake
+from qm.session.ack_policy import AckPolicy
 from qm.session.config import SessionConfig
-from qm.session.destination import is_local
-from qm.session.errors import SessionMisuse
+from qm.session.destination import local_acknowledgement
+from qm.session.errors import PeerFault, SessionMisuse
 from qm.session.events import (
     BLAME,
-    KIND_EXPRESS,
     AcksReceived,
     Closed,
     CloseReason,
-    Established,
-    EstablishReceived,
     Event,
     FinalAckArrived,
     OrderAckArrived,
     PacketsArrived,
 )
-from qm.session.framing import Stream, may_be_acknowledgement, message_kind, message_run
+from qm.session.framing import (
+    Stream,
+    may_be_acknowledgement,
+    message_kind,
+    message_run,
+    split_session_header,
+)
 from qm.session.limits import OUTGOING_CHUNK_MAX_BYTES, RECYCLE_AFTER_COUNT
 from qm.session.receive_cursors import ReceiveCursors
 from qm.session.send_window import FalseAcknowledgement, SendWindow, with_session_header
@@ -41,39 +45,20 @@ from qm.wire.headers.base_header import (
     FLAGS_OFFSET,
     packet_span,
 )
-from qm.wire.headers.session_header import SessionHeader, parse_session_header
-from qm.wire.limits import RECOVERABLE_ACK_FLAGS_COUNT, SESSION_HEADER_SIZE_BYTES, WINDOW_SIZE_MIN
-from qm.wire.packets.ack import OrderAck, acknowledgment_in
-from qm.wire.packets.internal import (
-    SessionAck,
-    parse_connection_parameters,
-    parse_establish_connection,
-    parse_session_ack,
-    write_session_ack,
-)
+from qm.wire.headers.session_header import SessionHeader
+from qm.wire.packets.ack import OrderAck
+from qm.wire.packets.internal import SessionAck, parse_session_ack, write_session_ack
 from qm.wire.packets.packet import PacketKind, packet_kind
-from qm.wire.packets.patch import detach_session_header
-from qm.wire.packets.user_message import parse_user_message
-
-
-class _Ending(Exception):
-    def __init__(self, reason: CloseReason, detail: str) -> None:
-        super().__init__(reason, detail)
-        self.reason = reason
-        self.detail = detail
 
 
 class Session:
     """The state machine of one connection; all times are monotonic seconds."""
 
     __slots__ = (
-        "_ack_due",
-        "_announce_window",
+        "_acks",
         "_config",
         "_events",
-        "_is_held",
         "_local_guid",
-        "_peer_window",
         "_reading_paused",
         "_received_ack",
         "_receiving",
@@ -109,17 +94,14 @@ class Session:
         self._remote_guid = remote_guid
         self._stream = Stream()
         self._receiving = ReceiveCursors()
-        self._sending = SendWindow()
+        self._sending = SendWindow(config.window_size)
         self._events: deque[Event] = deque()
         self._replies: list[bytes] = []
-        self._peer_window = WINDOW_SIZE_MIN
         is_direct = role is Role.INITIATOR and remote_guid == GUID_NULL
         self._timers = Timers(config, now, is_direct=is_direct)
         self._session_active = False
         self._received_ack = False
-        self._ack_due = False
-        self._announce_window = config.window_size
-        self._is_held = False
+        self._acks = AckPolicy(config, self._receiving, self._timers)
         self._reading_paused = False
         if role is Role.INITIATOR:
             self._replies.append(
@@ -146,9 +128,9 @@ class Session:
     @property
     def room(self) -> int:
         """How many more messages `offer` should bring now."""
-        if self._state is not SessionState.OPEN or self._is_held or self._is_recycling:
+        if self._state is not SessionState.OPEN:
             return 0
-        return max(0, self._window - self._sending.in_flight - self._sending.queued)
+        return max(0, self._send_limit - self._sending.queued)
 
     @property
     def in_flight(self) -> int:
@@ -182,23 +164,16 @@ class Session:
             return True
         if self._state is not SessionState.OPEN:
             return False
-        return self._ack_due or (self._sending.queued > 0 and self._send_limit > 0)
+        return self._acks.is_due or (self._sending.queued > 0 and self._send_limit > 0)
 
     @property
     def _is_closed(self) -> bool:
         return self._state is SessionState.CLOSED
 
     @property
-    def _window(self) -> int:
-        """The smaller of both windows, at least 1 (QB-A33)."""
-        return max(WINDOW_SIZE_MIN, min(self._config.window_size, self._peer_window))
-
-    @property
     def _send_limit(self) -> int:
-        """How many queued messages may leave now: the send gate [MS-MQQB 3.1.7.1]."""
-        if self._is_held or self._is_recycling:
-            return 0
-        return self._window - self._sending.in_flight
+        """How many queued messages may leave now."""
+        return 0 if self._is_recycling else self._sending.open_count
 
     @property
     def _is_recycling(self) -> bool:
@@ -222,8 +197,8 @@ class Session:
             self._end(CloseReason.MALFORMED_PACKET, str(error))
         except FalseAcknowledgement as error:
             self._end(CloseReason.FALSE_ACKNOWLEDGEMENT, str(error))
-        except _Ending as ending:
-            self._end(ending.reason, ending.detail)
+        except PeerFault as fault:
+            self._end(fault.reason, fault.detail)
         else:
             if not self._is_closed:
                 self._stream.keep(buffer, consumed, wanted)
@@ -237,8 +212,11 @@ class Session:
         """
         out, self._replies = self._replies, []
         if self._state is SessionState.OPEN:
-            if self._ack_due:
-                out += [write_session_ack(SessionAck(header)) for header in self._headers(now)]
+            if self._acks.is_due:
+                headers = self._acks.take_headers(
+                    self._sending.sent, self._sending.sent_recoverable, now
+                )
+                out += [write_session_ack(SessionAck(header)) for header in headers]
             if self._sending.queued and self._send_limit > 0:
                 self._transmit(out, now)
             self._recycle_if_drained()
@@ -262,7 +240,7 @@ class Session:
         if now >= timers.cleanup_at:
             self._on_cleanup(now)
         if now >= timers.ack_send_at:
-            self._on_ack_send(now)
+            self._acks.ack_send_expired(now)
 
     # What the owner decides ----------------------------------------------------------------
 
@@ -274,15 +252,11 @@ class Session:
         """
         if self._is_closed or not self._receiving.commit(upto):
             return
-        receiving = self._receiving
-        enough = max(1, min(self._window // 2, self._config.acknowledged_after_count))
-        if (
-            not receiving.uncommitted
-            or receiving.unacked >= enough
-            or receiving.unacked_recoverable >= RECOVERABLE_ACK_FLAGS_COUNT
-        ):
-            self._ack_due = True
-        self._reading_paused = self._reading_paused and self._is_above(2)
+        self._acks.committed(self._sending.size)
+        if self._reading_paused:
+            self._reading_paused = self._receiving.is_above(
+                self._config.uncommitted_max_bytes // 2, self._config.uncommitted_max_count // 2
+            )
 
     def offer(self, tokens: Sequence[int], packets: Sequence[bytes]) -> None:
         """Queue UserMessages for sending, OrderAcks and FinalAcks among them, in this order.
@@ -301,16 +275,14 @@ class Session:
         """
         if self._state is not SessionState.OPEN:
             return []
-        self._is_held = True
-        self._timers.stop_ack_send()
-        self._ack_due = True
-        self._announce_window = WINDOW_SIZE_MIN
+        self._sending.is_held = True
+        self._acks.paused()
         self._session_active = False
         return self._sending.withdraw()
 
     def resume(self) -> None:
         """Send again [MS-MQQB 3.1.7.14]."""
-        self._is_held = False
+        self._sending.is_held = False
         self._session_active = True
 
     def close(self, reason: CloseReason, detail: str = "") -> None:
@@ -358,41 +330,43 @@ class Session:
         self._received_ack = True
         if kind not in TRANSITIONS[self._state]:
             raise self._unexpected(kind)
-        match self._state, kind:
-            case SessionState.WAITING_EC_MSG, _:
-                self._read_establish_request(buffer, at, stop)
-            case SessionState.WAITING_ECR_MSG, _:
-                self._read_establish_response(buffer, at, stop, now)
-            case SessionState.WAITING_CP_MSG, _:
-                self._read_parameters(buffer, at, stop, is_request=True)
-            case SessionState.WAITING_CPR_MSG, _:
-                self._read_parameters(buffer, at, stop, is_request=False)
-            case _, PacketKind.SESSION_ACK:
-                packet, _ = parse_session_ack(buffer, at, stop)
-                self._acknowledge(packet.session, now)
-            case _:
-                self._read_message(buffer, at, stop, now)
+        if kind is PacketKind.SESSION_ACK:
+            acknowledgement, _ = parse_session_ack(buffer, at, stop)
+            self._acknowledge(acknowledgement.session, now)
+        elif kind is PacketKind.MESSAGE:
+            self._read_message(buffer, at, stop, now)
+        else:
+            self._read_handshake(kind, (buffer, at, stop), now)
+
+    def _read_handshake(
+        self, kind: PacketKind, packet: tuple[bytes | bytearray, int, int], now: float
+    ) -> None:
+        guids = self._local_guid, self._remote_guid
+        step = handshake.read_packet(self._state, packet, now, self._config, self._timers, *guids)
+        self._remote_guid = step.remote_guid
+        if step.refusal is not None:
+            # QB-A31: the answer leaves, and nothing follows it.
+            self._end(step.refusal, "EstablishConnection request")
+            self._replies.append(step.reply)
+            return
+        self._sending.peer_size = step.peer_window
+        if step.reply:
+            self._replies.append(step.reply)
+        self._state = TRANSITIONS[self._state][kind]
+        if step.event is not None:
+            self._events.append(step.event)
 
     def _read_message(self, buffer: bytes | bytearray, at: int, stop: int, now: float) -> None:
         """Process a UserMessage that carries a SessionHeader, or that is or may be an ack."""
         kind = bytes([message_kind(buffer, at)])
         if buffer[at + FLAGS_OFFSET] & FLAG_SH:
-            packet_stop = stop - SESSION_HEADER_SIZE_BYTES
-            try:
-                header, _ = parse_session_header(buffer, packet_stop, stop)
-            except ProtocolError as error:
-                raise error.counted_from(at) from None
-            packet = bytearray(memoryview(buffer)[at:stop])
-            detach_session_header(packet)
+            packet, header = split_session_header(buffer, at, stop)
             # Counted first: the header's counts include the message that carries it.
-            self._hand_out(bytes(packet), [0, len(packet)], kind, now)
+            self._hand_out(packet, [0, len(packet)], kind, now)
             self._acknowledge(header, now)
             return
-        message, _ = parse_user_message(buffer, at, stop)
-        acknowledgement = acknowledgment_in(message)
-        if acknowledgement is None or not is_local(
-            acknowledgement.queue_manager_address, self._local_guid
-        ):
+        acknowledgement = local_acknowledgement(buffer, at, stop, self._local_guid)
+        if acknowledgement is None:
             self._hand_out(take(buffer, at, stop), [0, stop - at], kind, now)
             return
         position = self._count(kind, stop - at, now)
@@ -410,131 +384,28 @@ class Session:
         first = self._receiving.arrived(kinds, size_bytes)
         self._received_ack = True
         self._session_active = True
-        self._reading_paused = self._reading_paused or self._is_above(1)
-        timers = self._timers
-        if not timers.is_recoverable_ack and kinds.count(KIND_EXPRESS) != len(kinds):
-            timers.start_ack_send(now, is_recoverable=True)
-        elif timers.ack_send_at == inf:
-            timers.start_ack_send(now, is_recoverable=False)
+        self._reading_paused = self._reading_paused or self._receiving.is_above(
+            self._config.uncommitted_max_bytes, self._config.uncommitted_max_count
+        )
+        self._acks.arrived(kinds, now)
         return first
 
-    def _is_above(self, divisor: int) -> bool:
-        """Whether more is uncommitted than the configured bounds, divided by `divisor`."""
-        config, receiving = self._config, self._receiving
-        return (
-            receiving.uncommitted_bytes > config.uncommitted_max_bytes // divisor
-            or receiving.uncommitted > config.uncommitted_max_count // divisor
-        )
-
-    def _unexpected(self, kind: PacketKind) -> _Ending:
-        return _Ending(CloseReason.UNEXPECTED_PACKET, f"{kind.value} in {self._state.value}")
-
-    # Handshake -----------------------------------------------------------------------------
-
-    def _read_establish_request(self, buffer: bytes | bytearray, at: int, stop: int) -> None:
-        request, _ = parse_establish_connection(buffer, at, stop)
-        self._remote_guid = request.client_guid
-        refusal = handshake.judge_request(request, self._config, self._local_guid)
-        reply = handshake.establish_response(
-            request, self._config, self._local_guid, is_refused=refusal is not None
-        )
-        if refusal is not None:
-            # QB-A31: the answer leaves, and nothing follows it.
-            self._end(refusal, "EstablishConnection request")
-            self._replies.append(reply)
-            return
-        self._replies.append(reply)
-        self._state = SessionState.WAITING_CP_MSG
-
-    def _read_establish_response(
-        self, buffer: bytes | bytearray, at: int, stop: int, now: float
-    ) -> None:
-        response, _ = parse_establish_connection(buffer, at, stop)
-        refusal = handshake.judge_response(response, self._local_guid, self._remote_guid)
-        if refusal is not None:
-            raise _Ending(refusal, "EstablishConnection response")
-        self._remote_guid = response.server_guid
-        timers = self._timers
-        timers.recoverable_ack_send_timeout_ms = handshake.recoverable_ack_send_timeout_ms(
-            response.time_stamp, now
-        )
-        self._replies.append(
-            handshake.parameters(
-                timers.recoverable_ack_send_timeout_ms, timers.ack_wait_timeout_ms, self._config
-            )
-        )
-        self._state = SessionState.WAITING_CPR_MSG
-        self._events.append(EstablishReceived(self._remote_guid))
-
-    def _read_parameters(
-        self, buffer: bytes | bytearray, at: int, stop: int, *, is_request: bool
-    ) -> None:
-        try:
-            packet, _ = parse_connection_parameters(
-                buffer, at, stop, is_clamping=self._config.clamp_connection_parameters
-            )
-        except ProtocolError as error:
-            if error.field.startswith("ConnectionParametersHeader."):
-                raise _Ending(CloseReason.BAD_PARAMETERS, str(error)) from None
-            raise
-        if packet.is_refused:
-            raise _Ending(CloseReason.REFUSED_BY_PEER, "ConnectionParameters")
-        timers = self._timers
-        self._peer_window = packet.window_size
-        if is_request:
-            timers.ack_wait_timeout_ms = packet.ack_timeout
-            timers.recoverable_ack_send_timeout_ms = packet.recoverable_ack_timeout
-            self._replies.append(
-                handshake.parameters(
-                    packet.recoverable_ack_timeout, packet.ack_timeout, self._config
-                )
-            )
-        timers.initialization_at = inf
-        self._state = SessionState.OPEN
-        self._events.append(
-            Established(
-                self._role,
-                self._remote_guid,
-                self._peer_window,
-                timers.ack_wait_timeout_ms,
-                timers.recoverable_ack_send_timeout_ms,
-            )
-        )
+    def _unexpected(self, kind: PacketKind) -> PeerFault:
+        return PeerFault(CloseReason.UNEXPECTED_PACKET, f"{kind.value} in {self._state.value}")
 
     # Acknowledgements ----------------------------------------------------------------------
 
     def _acknowledge(self, header: SessionHeader, now: float) -> None:
         """Process a SessionHeader, alone or piggybacked [MS-MQQB 3.1.5.5]."""
-        self._peer_window = header.window_size
+        self._sending.peer_size = header.window_size
         released, retained = self._sending.acknowledge(header)
         if released or retained:
             self._events.append(AcksReceived(released, retained))
         mismatch = self._receiving.mismatch(header)
         if mismatch is not None:
-            raise _Ending(CloseReason.COUNT_MISMATCH, mismatch)
+            raise PeerFault(CloseReason.COUNT_MISMATCH, mismatch)
         if self._sending.is_awaiting:
             self._timers.start_ack_wait(now)
-
-    def _headers(self, now: float) -> list[SessionHeader]:
-        """Acknowledge what is durable, as of this moment [MS-MQQB 3.1.5.8.7, QB-A50]."""
-        sending = self._sending
-        headers = list(
-            self._receiving.session_headers(
-                sending.sent, sending.sent_recoverable, self._announce_window
-            )
-        )
-        self._announce_window = self._config.window_size
-        self._ack_due = False
-        self._timers.stop_ack_send()
-        if self._receiving.uncommitted:
-            # QB-A34: armed by the next receipt, or now if that has happened already.
-            self._restart_ack_send(now)
-        return headers
-
-    def _restart_ack_send(self, now: float) -> None:
-        receiving = self._receiving
-        is_recoverable = receiving.wire_recoverable > receiving.durable_recoverable
-        self._timers.start_ack_send(now, is_recoverable=is_recoverable)
 
     # Sending -------------------------------------------------------------------------------
 
@@ -542,24 +413,16 @@ class Session:
         """Append what window and chunk size allow [MS-MQQB 3.1.7.1.3]."""
         sending, budget = self._sending, OUTGOING_CHUNK_MAX_BYTES
         already_sent = sending.sent
-        if self._is_piggyback_due(now):
+        if self._acks.is_piggyback_due(now) and not may_be_acknowledgement(sending.head_packet, 0):
             budget -= sending.transmit(sending.in_flight + 1, budget, out)
-            (header,) = self._headers(now)
+            (header,) = self._acks.take_headers(sending.sent, sending.sent_recoverable, now)
             out[-1] = with_session_header(out[-1], header)
-        sending.transmit(self._window, budget, out)
+        sending.transmit(sending.size, budget, out)
         if sending.sent == already_sent:
             return
         self._session_active = True
         if self._timers.ack_wait_at == inf:
             self._timers.start_ack_wait(now)
-
-    def _is_piggyback_due(self, now: float) -> bool:
-        """Whether the next message is to carry an acknowledgement [MS-MQQB 3.1.7.11]."""
-        return (
-            self._receiving.unacked > 0
-            and self._timers.is_piggyback_due(now)
-            and not may_be_acknowledgement(self._sending.head_packet, 0)
-        )
 
     # Timers --------------------------------------------------------------------------------
 
@@ -581,14 +444,6 @@ class Session:
         self._session_active = False
         self._timers.start_cleanup(now)
 
-    def _on_ack_send(self, now: float) -> None:
-        """Session Ack Send Timer Event [MS-MQQB 3.1.6.4]."""
-        self._timers.stop_ack_send()
-        if self._receiving.unacked:
-            self._ack_due = True
-        elif self._receiving.uncommitted:
-            self._restart_ack_send(now)
-
     # Ending --------------------------------------------------------------------------------
 
     def _recycle_if_drained(self) -> None:
@@ -606,7 +461,7 @@ class Session:
             return
         self._state = SessionState.CLOSED
         self._timers.stop()
-        self._ack_due = False
+        self._acks.is_due = False
         self._reading_paused = False
         self._replies.clear()
         self._stream.clear()

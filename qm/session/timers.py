@@ -7,13 +7,13 @@ A timer is a deadline in monotonic seconds; infinity is "stopped". What expiry m
 from math import inf
 from typing import Final
 
-from qm.session import handshake
 from qm.session.config import SessionConfig
 from qm.session.limits import (
     ACK_WAIT_FACTOR,
     ACK_WAIT_FACTOR_DIRECT,
     RECOVERABLE_ACK_SEND_TIMEOUT_UNSET_MS,
 )
+from qm.wire.limits import ACK_TIMEOUT_MAX_MS
 
 _PIGGYBACK_AFTER: Final = 0.75
 
@@ -39,8 +39,10 @@ class Timers:
 
         `is_direct`: we connect to a direct format name, which doubles Session Ack Wait (note <46>).
         """
-        self.ack_wait_timeout_ms = handshake.ack_wait_timeout_ms(config)
-        """AckWaitTimeout."""
+        self.ack_wait_timeout_ms = min(
+            config.ack_wait_timeout_ms + config.round_trip_delay_ms, ACK_TIMEOUT_MAX_MS
+        )
+        """AckWaitTimeout; at first what an initiator proposes (note <51>)."""
         self.recoverable_ack_send_timeout_ms = RECOVERABLE_ACK_SEND_TIMEOUT_UNSET_MS
         """RecoverableAckSendTimeout."""
         self._ack_wait_factor = ACK_WAIT_FACTOR_DIRECT if is_direct else ACK_WAIT_FACTOR

@@ -1,4 +1,4 @@
-"""What a leader knows of one follower, and how much it may send to it (raft/design.md, Flow)."""
+"""What a leader knows of one follower, how much it may send to it (raft/design.md, Replication)."""
 
 from collections import deque
 from enum import IntEnum

@@ -24,6 +24,8 @@ import msgspec
 import uvloop
 
 from qm.api.gate.identity import Role
+from qm.cluster.cluster import Unavailable
+from qm.cluster.membership import Change
 from qm.node.config.schema import RAFT_PORT, MemberSection, NodeConfig, StorageSection, TlsSection
 from qm.node.membership.birth import create_sealing_key, provision
 from qm.node.node import Node
@@ -52,6 +54,17 @@ async def until(
     while not condition():
         assert loop.time() < end, f"not within {wait_s} s; last seen: {last_seen()}"
         await asyncio.sleep(0.005)
+
+
+async def change_members(node: "HarnessNode", change: Change) -> None:
+    """Change the members as a program would: again while the change before it is not committed."""
+    end = asyncio.get_running_loop().time() + WAIT_S
+    while True:
+        try:
+            return await node.service.members.change_members(change)
+        except Unavailable:
+            assert asyncio.get_running_loop().time() < end
+            await asyncio.sleep(0.005)
 
 
 class HarnessNode:

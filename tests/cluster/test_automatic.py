@@ -10,7 +10,7 @@ from qm.model.values.commands import OpenClient
 from qm.node.config.schema import BirthSection, NodeConfig
 from qm.node.membership.first_start import open_steps
 from qm.pb import relay_pb2
-from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
+from tests.cluster.harness import Harness, HarnessNode, change_members, cluster, run, until
 from tests.cluster.test_membership import members
 
 FOUNDERS = ["n1.1", "n2.1", "n3.1"]
@@ -167,7 +167,7 @@ def test_a_fourth_node_joins_and_a_removed_one_stays_out(
             await settle(nodes, ids=FOUNDERS)
             fourth = await nodes.add("n4")
             await settle(nodes, ids=[*FOUNDERS, "n4.1"])
-            await nodes["n1"].service.members.change_members(Change(ChangeKind.REMOVE, "n4"))
+            await change_members(nodes["n1"], Change(ChangeKind.REMOVE, "n4"))
             await fourth.kill()
             await fourth.start()
             await until(lambda: "n4.1 was removed" in caplog.text, lambda: caplog.text)

@@ -12,7 +12,7 @@ from qm.node.membership.birth import create_sealing_key, provision
 from qm.node.membership.first_start import open_steps
 from qm.node.membership.join import JoinRefused
 from qm.pb import relay_pb2
-from tests.cluster.harness import Harness, HarnessNode, cluster, run, until
+from tests.cluster.harness import Harness, HarnessNode, change_members, cluster, run, until
 
 
 async def init(node: HarnessNode) -> list[str]:
@@ -90,7 +90,7 @@ def test_a_node_joins_and_votes_and_another_leaves() -> None:
             leader = await nodes.leader()
             leaving = next(node for node in nodes.up if node not in (leader, fourth))
             asked = next(node for node in nodes.up if node not in (leader, leaving))
-            await asked.service.members.change_members(Change(ChangeKind.REMOVE, leaving.name))
+            await change_members(asked, Change(ChangeKind.REMOVE, leaving.name))
             assert f"{leaving.name}.1" not in await members(nodes)
             await leaving.kill()
             await propose(fourth)

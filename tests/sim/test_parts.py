@@ -178,6 +178,6 @@ def test_a_planted_bug_still_fits_the_code(
     mutant: Mutant, sound_tree: Path, tmp_path: Path
 ) -> None:
     for file in {file for file, _, _ in mutant.patches}:
-        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(sound_tree / file, tmp_path / file)
     plant(mutant, tmp_path)

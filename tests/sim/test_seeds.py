@@ -65,7 +65,7 @@ def test_the_world_runs_production_code() -> None:
         assert type(host.log) is log.Log
     product = Path(raft.__file__).parent
     for module in (core, group_commit, log, recovery, replica, snapshot, step):
-        assert Path(inspect.getfile(module)).parent == product
+        assert Path(inspect.getfile(module)).is_relative_to(product)
         for name, member in vars(module).items():
             if inspect.isclass(member) or inspect.isfunction(member):
                 assert not member.__module__.startswith("tests."), f"{module.__name__}.{name}"

@@ -18,7 +18,7 @@ from qm.drill.targets.target import TargetFailed
 from qm.model.values.limits import APPLY_VERSION
 
 _PACKAGES: Final = (qm, raft)
-_LIMITS: Final = Path("qm", "model", "limits.py")
+_LIMITS: Final = Path("qm", "model", "values", "limits.py")
 _VERSION_LINE: Final = re.compile(rf"^APPLY_VERSION: Final = {APPLY_VERSION}$", re.MULTILINE)
 
 

@@ -22,20 +22,20 @@ from qm.model.values.elements import OutgoingAdminState
 class IdleQueues:
     """Looks at every outgoing queue once in IDLE_QUEUE_S, a page at a time."""
 
-    def __init__(self, surroundings: OutgoingContext) -> None:
-        self._surroundings = surroundings
-        self._look_at = surroundings.clock() + IDLE_QUEUE_S
+    def __init__(self, context: OutgoingContext) -> None:
+        self._context = context
+        self._look_at = context.clock() + IDLE_QUEUE_S
         self._after = b""
         self._arrivals: dict[int, int] = {}
         """Of queues that were empty when they were looked at: messages that ever entered them."""
 
     def next_timer(self) -> float | None:
-        """See Alarmed.next_timer."""
+        """See TimerOwner.next_timer."""
         return self._look_at
 
     def handle_timer(self, now: float) -> None:
-        """See Alarmed.handle_timer."""
-        state = self._surroundings.cluster.state
+        """See TimerOwner.handle_timer."""
+        state = self._context.cluster.state
         page, following = rows.outgoing_queue_ids(state, self._after, QUEUES_PER_PAGE_MAX)
         self._after = following or b""
         self._look_at = now + (IDLE_PAGE_S if following else IDLE_QUEUE_S)
@@ -45,11 +45,11 @@ class IdleQueues:
             del self._arrivals[queue_id]
         if idle:
             removals = [RemoveOutgoingQueue(queue_id) for queue_id in idle]
-            self._surroundings.commits.ask(removals, lambda outcomes: None)
+            self._context.proposals.ask(removals, lambda outcomes: None)
 
     def _is_idle(self, queue_id: int) -> bool:
         """Whether a queue was empty at the last look too, and nothing passed through since."""
-        state = self._surroundings.cluster.state
+        state = self._context.cluster.state
         queue = rows.queue(state, queue_id)
         if queue is None or not _is_empty(queue) or is_open(state, queue_id):
             self._arrivals.pop(queue_id, None)
@@ -61,6 +61,6 @@ class IdleQueues:
 
 
 def _is_empty(queue: QueueInHand) -> bool:
-    """Whether a queue holds nothing and nobody has put it on hold."""
+    """Whether a queue holds nothing and is not on hold."""
     is_normal = queue.record.admin_state is OutgoingAdminState.NORMAL
     return is_normal and not queue.count() and not queue.hidden

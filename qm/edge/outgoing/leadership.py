@@ -33,26 +33,24 @@ _LEAVING: Final = frozenset(
 class Leading:
     """All outgoing queues, the outbox and the order acks, while this node leads."""
 
-    def __init__(self, surroundings: OutgoingContext, senders: SendersSeen) -> None:
-        self._surroundings = surroundings
+    def __init__(self, context: OutgoingContext, senders: SendersSeen) -> None:
+        self._context = context
         self._senders = senders
         self.queues: Final[dict[int, QueueSender]] = {}
         """Those that have, or had in this leadership, something to send."""
-        self.connections: Final = Connections(surroundings)
-        self.outbox: Final = Outbox(surroundings, self.connections, senders)
-        self._order_acks = OrderAcks(
-            surroundings.alarms, surroundings.clock, self.outbox.owe_order_ack
-        )
-        self._idle = IdleQueues(surroundings)
+        self.connections: Final = Connections(context)
+        self.outbox: Final = Outbox(context, self.connections, senders)
+        self._order_acks = OrderAcks(context.timers, context.clock, self.outbox.owe_order_ack)
+        self._idle = IdleQueues(context)
         self._scanned_to: bytes | None = b""
         self._is_stopped = False
 
     def start(self) -> None:
         """Derive everything from rows, a page at a time."""
-        around = self._surroundings
+        context = self._context
         self.outbox.start()
-        around.alarms.watch(self._idle)
-        for stream_id in self._senders.active(around.cluster.state, around.cluster.now_ms()):
+        context.timers.watch(self._idle)
+        for stream_id in self._senders.active(context.cluster.state, context.cluster.now_ms()):
             self._order_ack_due(stream_id)
         self._scan()
 
@@ -63,8 +61,8 @@ class Leading:
         for sender in self.queues.values():
             sender.stop()
         self.connections.stop()
-        self._surroundings.commits.stop()
-        self._surroundings.alarms.stop()
+        self._context.proposals.stop()
+        self._context.timers.stop()
 
     def on_applied(self, applied: Applied) -> None:
         """An entry was applied here."""
@@ -79,7 +77,7 @@ class Leading:
                 sender.refresh()  # HardenedSecurity locks them all, or lets them go
 
     def _order_ack_due(self, stream_id: int) -> None:
-        row = sequence_row(self._surroundings.cluster.state, stream_id)
+        row = sequence_row(self._context.cluster.state, stream_id)
         if row is not None:
             self._order_acks.received(stream_id, SEQUENCE_IN_ROW.unpack(row)[1])
 
@@ -88,7 +86,7 @@ class Leading:
         if self._is_stopped or self._scanned_to is None:
             return
         page, self._scanned_to = rows.outgoing_queue_ids(
-            self._surroundings.cluster.state, self._scanned_to, QUEUES_PER_PAGE_MAX
+            self._context.cluster.state, self._scanned_to, QUEUES_PER_PAGE_MAX
         )
         for queue_id in page:
             self._wake(queue_id)
@@ -101,10 +99,10 @@ class Leading:
             return sender
         if len(self.queues) >= SENDERS_MAX:
             self._forget_idle()
-        queue = rows.queue(self._surroundings.cluster.state, queue_id)
+        queue = rows.queue(self._context.cluster.state, queue_id)
         if queue is None or queue.record.is_deleting or not queue.count():
             return None
-        sender = self.queues[queue_id] = QueueSender(self._surroundings, self.connections, queue)
+        sender = self.queues[queue_id] = QueueSender(self._context, self.connections, queue)
         sender.refresh()
         return sender
 

@@ -47,7 +47,7 @@ class OutgoingManager:
         self._lines = LimitedLog(LOGGER, clock)
         self._senders = SendersSeen()
         self._leading: Leading | None = None
-        self._alarms = TimerQueue(clock)
+        self._timers = TimerQueue(clock)
         self._unlisten: Callable[[], None] | None = None
 
     def start(self) -> None:
@@ -65,7 +65,7 @@ class OutgoingManager:
 
     def run_timers(self) -> None:
         """Let every timer fire that is due; for clocks that are moved by hand."""
-        self._alarms.run()
+        self._timers.run()
 
     # For administrators ----------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class OutgoingManager:
         """Return the volatile half of an outgoing queue; None unless this node is sending it.
 
         The replicated half is `qm.model.queries.outgoing_queue`; pausing and resuming is
-        SetOutgoingAdminState, which this node heeds when it is applied.
+        SetOutgoingAdminState, which takes effect here when it is applied.
         """
         sender = self._leading.queues.get(queue_id) if self._leading is not None else None
         return link_report(sender, self._clock(), self._cluster.now_ms()) if sender else None
@@ -134,21 +134,21 @@ class OutgoingManager:
         manager = rows.queue_manager(self._cluster.state)
         if manager is None:
             return
-        commits = ProposalQueue(self._cluster, self._lines)
+        proposals = ProposalQueue(self._cluster, self._lines)
         own_guid = manager.identifier
-        surroundings = OutgoingContext(
+        context = OutgoingContext(
             cluster=self._cluster,
             own_guid=own_guid,
             settings=self._settings,
             clock=self._clock,
-            alarms=self._alarms,
-            commits=commits,
+            timers=self._timers,
+            proposals=proposals,
             destinations=Destinations(self._resolver, self._settings.peers),
             relay=self._relay,
             metrics=self._metrics,
             lines=self._lines,
         )
-        self._leading = Leading(surroundings, self._senders)
+        self._leading = Leading(context, self._senders)
         self._leading.start()
 
     def _end(self) -> None:

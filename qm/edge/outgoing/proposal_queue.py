@@ -1,8 +1,8 @@
 """What the sending side learns, made durable: commands of many queues in few proposals.
 
 One proposal is under way at a time and carries everything that was asked for meanwhile. All these
-commands may be applied twice, so one whose outcome is unknown is simply asked for again by whoever
-still needs it.
+commands may be applied twice, so one whose outcome is unknown is simply asked for again by the
+part that still needs it.
 """
 
 import asyncio
@@ -87,12 +87,12 @@ class KeyBatch:
 
     def __init__(
         self,
-        commits: ProposalQueue,
+        proposals: ProposalQueue,
         make: Callable[[IntArray], Command],
         done: Callable[[], None] = lambda: None,
     ) -> None:
         """`done` is called whenever keys were committed."""
-        self._commits = commits
+        self._proposals = proposals
         self._make = make
         self._done = done
         self._pending: dict[int, None] = {}
@@ -123,4 +123,4 @@ class KeyBatch:
                 self._done()
             self._ask()
 
-        self._commits.ask([self._make(asked)], then)
+        self._proposals.ask([self._make(asked)], then)

@@ -13,8 +13,10 @@ from qm.edge.outgoing import rows
 from qm.edge.outgoing.backlog import Backlog
 from qm.edge.outgoing.link.connections import Connections
 from qm.edge.outgoing.link.context import OutgoingContext
+from qm.edge.outgoing.link.driver import LinkDriver
 from qm.edge.outgoing.link.resolver import Unresolved
-from qm.edge.outgoing.link.user import Turn
+from qm.edge.outgoing.link.timers import earliest
+from qm.edge.outgoing.link.user import SharedConnection
 from qm.edge.outgoing.packets import Addressing
 from qm.edge.outgoing.packing import Packed, Packer
 from qm.edge.outgoing.proposal_queue import KeyBatch
@@ -32,44 +34,38 @@ from qm.names.format_name import format_name_text, parse_format_name
 from qm.session import (
     Closed,
     ConnectionStatus,
-    OutgoingLink,
+    NextHop,
     OutgoingState,
     OutgoingTable,
     ResendSchedule,
 )
-from qm.session.link import Connect, Resolve, SendPing
-from qm.wire.codes import ErrorCode
 from qm.wire.guid import Guid
 from qm.wire.message_class import MessageClass
 
 
 class QueueSender:
-    """Link, table and schedule of one outgoing queue; a `User` of its connection."""
+    """Link, table and schedule of one outgoing queue; a `LinkOwner`."""
 
     def __init__(
-        self, surroundings: OutgoingContext, connections: Connections, queue: QueueInHand
+        self, context: OutgoingContext, connections: Connections, queue: QueueInHand
     ) -> None:
-        self._surroundings = surroundings
-        self._connections = connections
+        self._context = context
         self._queue_id = queue.record.queue_id
         self._name = parse_format_name(queue.record.pathname)
         self._packer = Packer(
-            surroundings.cluster, self._queue_id, Addressing(self._name, surroundings.own_guid)
+            context.cluster, self._queue_id, Addressing(self._name, context.own_guid)
         )
         self._watermark = queue.watermark
         self._base_priority = queue.record.base_priority
         self._is_held = False
         self._is_stopped = False
-        self._turn: Turn | None = None
-        self._resolving: asyncio.Task[None] | None = None
-        self._acked = KeyBatch(
-            surroundings.commits, lambda keys: TransferAcked(self._queue_id, keys)
-        )
+        self._acked = KeyBatch(context.proposals, lambda keys: TransferAcked(self._queue_id, keys))
         self._expired = self._failing(MessageClass.NACK_REACH_QUEUE_TIMEOUT)
         self._unsendable = self._failing(MessageClass.NACK_DELETED)
-        self.link = OutgoingLink(surroundings.settings.session)
+        self._driver = LinkDriver(context, connections, self)
+        self.link = self._driver.link
         self.table = OutgoingTable()
-        self.resend = ResendSchedule(surroundings.clock())
+        self.resend = ResendSchedule(context.clock())
         self.time_of_last_ack_s = 0
         """Cluster time of the last order ack that acknowledged something; 0 = none since."""
         self._backlog = Backlog(self._queue_id, self.table, self._is_over)
@@ -78,7 +74,7 @@ class QueueSender:
 
     def refresh(self, arrived: Iterable[int] = (), left: Iterable[int] = ()) -> None:
         """The queue's rows changed: these keys became ready, those left or were locked."""
-        self._heed_order_acks()
+        self._take_order_acks()
         for key in left:
             self.table.remove(key)
             self._backlog.left(key)
@@ -86,31 +82,26 @@ class QueueSender:
             self._backlog.arrived(key)
         if not self.table.has_transactional:
             self.resend.stop()
-        queue = rows.queue(self._surroundings.cluster.state, self._queue_id)
+        queue = rows.queue(self._context.cluster.state, self._queue_id)
         if queue is None or queue.record.is_deleting:
             self.stop()
             return
         self._watermark = queue.watermark
         self._base_priority = queue.record.base_priority
-        self._heed_admin_state(rows.is_held(self._surroundings.cluster.state, queue.record))
-        self._go_on()
+        self._follow_admin_state(rows.is_held(self._context.cluster.state, queue.record))
+        self.go_on()
 
     def resend_now(self) -> None:
         """An administrator does not want to wait for timers (EOD resend, [MS-MQMQ] 2.3.12)."""
         self.table.resend_transactional()
         if self.link.is_waiting_reconnect:
-            self.link.handle_timer(inf, has_backlog=self._has_backlog)
-        self._go_on()
+            self._driver.handle_timer(inf)
+        self.go_on()
 
     def stop(self) -> None:
         """The queue is gone, or leadership is over."""
         self._is_stopped = True
-        self._surroundings.alarms.forget(self)
-        if self._resolving is not None:
-            self._resolving.cancel()
-        if self._turn is not None:
-            self._turn.leave(self)
-            self._turn = None
+        self._driver.stop()
 
     @property
     def is_stopped(self) -> bool:
@@ -120,60 +111,47 @@ class QueueSender:
     @property
     def is_idle(self) -> bool:
         """Whether it has nothing to send and no connection, so that it may be forgotten."""
-        is_quiet = self._turn is None and self.link.next_timer() is None
-        return is_quiet and not self._has_backlog and not self._acked
+        is_quiet = self._driver.connection is None and self.link.next_timer() is None
+        return is_quiet and not self.has_backlog and not self._acked
 
-    def _heed_order_acks(self) -> None:
-        sequence = rows.sequence(self._surroundings.cluster.state, self._queue_id)
+    def _take_order_acks(self) -> None:
+        sequence = rows.sequence(self._context.cluster.state, self._queue_id)
         acked = sequence.last_acked_number
         if sequence.sequence_identifier == self.table.sequence and acked > self.table.last_ack:
             effect = self.table.order_acked(sequence.sequence_identifier, acked)
             if effect.is_progress:
-                self.time_of_last_ack_s = self._surroundings.utc_s()
-                now = self._surroundings.clock()
+                self.time_of_last_ack_s = self._context.utc_s()
+                now = self._context.clock()
                 self.resend.order_acked(now, progress=True, unacked=effect.unacked)
 
-    def _heed_admin_state(self, is_held: bool) -> None:
+    def _follow_admin_state(self, is_held: bool) -> None:
         """Pause and resume [MS-MQQB 3.1.7.13, 3.1.7.14]."""
         if is_held == self._is_held:
             return
         self._is_held = is_held
-        if self._turn is not None:
-            self._turn.set_held(self, is_held)
+        self._set_held()
         if is_held:
             self.link.pause()
         else:
-            self.link.resume(has_backlog=self._has_backlog)
+            self.link.resume(has_backlog=self.has_backlog)
 
     def _is_over(self, key: int) -> bool:
         return key in self._acked or key in self._expired or key in self._unsendable
 
-    @property
-    def _has_backlog(self) -> bool:
-        return len(self.table) > 0 or self._backlog.has_unnumbered
-
     # Going on ------------------------------------------------------------------------------
 
-    def _go_on(self) -> None:
-        """Load, number, connect, offer: whatever is next."""
+    def go_on(self) -> None:
+        """See LinkOwner.go_on: load, number, connect, offer."""
         if self._is_stopped:
             return
         if self._load() and not self.table.waiting:
-            asyncio.get_running_loop().call_soon(self._go_on)
-        if self._has_backlog:
+            asyncio.get_running_loop().call_soon(self.go_on)
+        if self.has_backlog:
             self.link.message_available()
-        while (action := self.link.next_action()) is not None:
-            match action:
-                case Resolve():
-                    task = asyncio.get_running_loop().create_task(self._resolve())
-                    self._resolving = task
-                case Connect():
-                    self._connections.acquire(action.hop, self)
-                case SendPing():
-                    raise AssertionError("links here do not ping: later Windows does not answer")
-        if self._turn is not None and self.table.waiting:
-            self._turn.ready(self)
-        self._surroundings.alarms.watch(self)
+        self._driver.act()
+        if self.table.waiting:
+            self._ready()
+        self._context.timers.watch(self)
 
     def _load(self) -> bool:
         """Bring a page into the table; return whether there is more and room for it.
@@ -182,7 +160,7 @@ class QueueSender:
         """
         is_more = True
         for _ in range(LEVELS):
-            is_more = self._backlog.load(self._surroundings.cluster.state, self._watermark)
+            is_more = self._backlog.load(self._context.cluster.state, self._watermark)
             if not is_more or self.table.waiting:
                 break
         # A number is for good: it is given when the peer is there to hear it.
@@ -195,47 +173,42 @@ class QueueSender:
     def _number(self, keys: IntArray) -> None:
         def then(outcomes: Sequence[Outcome] | None) -> None:
             self._backlog.assigned(keys, outcomes is not None)
-            self._go_on()
+            self.go_on()
 
-        self._surroundings.commits.ask([AssignTransfer(self._queue_id, keys)], then)
+        self._context.proposals.ask([AssignTransfer(self._queue_id, keys)], then)
 
-    async def _resolve(self) -> None:
-        around = self._surroundings
-        try:
-            hops = await around.destinations.next_hops(self._name)
-        except Unresolved as error:
-            around.lines.warning(
-                f"unresolved_{error.status.value}",
-                "an outgoing queue has nowhere to connect to",
-                queue=format_name_text(self._name),
-                error=str(error),
-            )
-            self.link.resolve_failed(
-                error.status,
-                ErrorCode.MQ_ERROR,
-                around.clock(),
-                around.utc_s(),
-                has_backlog=self._has_backlog,
-            )
-        else:
-            self.link.resolved(hops)
-        self._go_on()
+    # LinkOwner -----------------------------------------------------------------------------
 
-    # Alarmed -------------------------------------------------------------------------------
+    @property
+    def has_backlog(self) -> bool:
+        """See LinkOwner.has_backlog."""
+        return len(self.table) > 0 or self._backlog.has_unnumbered
 
-    def next_timer(self) -> float | None:
-        """See Alarmed.next_timer."""
-        return min(
-            (at for at in (self.link.next_timer(), self.resend.next_timer()) if at is not None),
-            default=None,
+    async def next_hops(self) -> Sequence[NextHop]:
+        """See LinkOwner.next_hops."""
+        return await self._context.destinations.next_hops(self._name)
+
+    def on_unresolved(self, error: Unresolved) -> None:
+        """See LinkOwner.on_unresolved."""
+        self._context.lines.warning(
+            f"unresolved_{error.status.value}",
+            "an outgoing queue has nowhere to connect to",
+            queue=format_name_text(self._name),
+            error=str(error),
         )
 
+    # TimerOwner -------------------------------------------------------------------------------
+
+    def next_timer(self) -> float | None:
+        """See TimerOwner.next_timer."""
+        return earliest(self.link.next_timer(), self.resend.next_timer())
+
     def handle_timer(self, now: float) -> None:
-        """See Alarmed.handle_timer."""
-        self.link.handle_timer(now, has_backlog=self._has_backlog)
+        """See TimerOwner.handle_timer."""
+        self._driver.handle_timer(now)
         if self.resend.handle_timer(now):
             self.table.resend_transactional()
-        self._go_on()
+        self.go_on()
 
     # User ----------------------------------------------------------------------------------
 
@@ -249,33 +222,24 @@ class QueueSender:
         """See User.priority; Queue.BasePriority + Message.Priority."""
         return self._base_priority + self.table.next_priority
 
-    def on_connected(self, turn: Turn) -> None:
+    def on_connected(self, connection: SharedConnection) -> None:
         """See User.on_connected."""
-        self._turn = turn
-        self.link.connected(self._surroundings.utc_s())
+        self._driver.on_connected(connection)
 
     def on_connect_failed(self, status: ConnectionStatus) -> None:
         """See User.on_connect_failed."""
-        around = self._surroundings
-        self.link.connect_failed(
-            status,
-            ErrorCode.MQ_ERROR,
-            around.clock(),
-            around.utc_s(),
-            has_backlog=self._has_backlog,
-        )
-        self._go_on()
+        self._driver.on_connect_failed(status)
+        self.go_on()
 
     def on_establish_received(self) -> None:
         """See User.on_establish_received."""
-        self.link.establish_received(self._surroundings.utc_s())
+        self._driver.on_establish_received()
 
     def on_established(self) -> None:
         """See User.on_established."""
-        self.link.established(self._surroundings.utc_s())
-        if self._turn is not None:
-            self._turn.set_held(self, self._is_held)
-        self._go_on()
+        self._driver.on_established()
+        self._set_held()
+        self.go_on()
 
     def take_turn(self, count: int, size_bytes: int) -> tuple[list[int], list[bytes]]:
         """See User.take_turn. Bodies are read here, just before they leave."""
@@ -287,7 +251,7 @@ class QueueSender:
         if len(packed.keys) < len(dispatched):
             self._take_back(dispatched, packed)
         if packed.keys and packed.has_transactional:
-            self.resend.sent(self._surroundings.clock())
+            self.resend.sent(self._context.clock())
         if packed.traced:
             self._report(packed.traced)
         self._count("sent", len(packed.keys))
@@ -295,14 +259,15 @@ class QueueSender:
 
     def _report(self, traced: Sequence[tuple[int, Guid]]) -> None:
         """Have sendings reported [MS-MQQB 3.1.7.1.7]; reports are express, one may get lost."""
-        assert self._turn is not None, "a turn without its connection"
+        connection = self._driver.connection
+        assert connection is not None, "a turn without its connection"
         command = TransferTraced(
             self._queue_id,
             array("Q", [message_id for message_id, _ in traced]),
             b"".join(wanted for _, wanted in traced),
-            self._turn.address,
+            connection.address,
         )
-        self._surroundings.commits.ask([command], lambda _: None)
+        self._context.proposals.ask([command], lambda _: None)
 
     def _take_back(self, dispatched: Sequence[int], packed: Packed) -> None:
         """Some that were dispatched do not leave: their time is over, or it is not their turn."""
@@ -317,7 +282,7 @@ class QueueSender:
         if packed.damage:
             # Another replica has it: it is sent when that one leads.
             self._count("damaged", 1)
-            self._surroundings.lines.warning(
+            self._context.lines.warning(
                 "outgoing_damaged",
                 "a queue is not sent from this node: a body in it is damaged here;"
                 " transfer leadership and let this node rejoin from its peers",
@@ -332,8 +297,7 @@ class QueueSender:
         self.table.session_acked(list(released), list(retained))
         self._acked.add(known)
         self._count("acknowledged", len(known))
-        if self._turn is not None:
-            self._turn.ready(self)
+        self._ready()
 
     def on_withdrawn(self, keys: Sequence[int]) -> None:
         """See User.on_withdrawn."""
@@ -341,24 +305,27 @@ class QueueSender:
 
     def on_closed(self, closed: Closed) -> None:
         """See User.on_closed [MS-MQQB 3.1.5.9]."""
-        self._turn = None
         self.table.session_ended()
         self.resend.stop()
-        around = self._surroundings
-        self.link.closing()
-        self.link.closed(
-            closed.reason, around.clock(), around.utc_s(), has_backlog=self._has_backlog
-        )
-        self._go_on()
+        self._driver.on_closed(closed)
+        self.go_on()
+
+    def _ready(self) -> None:
+        if self._driver.connection is not None:
+            self._driver.connection.ready(self)
+
+    def _set_held(self) -> None:
+        if self._driver.connection is not None:
+            self._driver.connection.set_held(self, self._is_held)
 
     def _failing(self, message_class: MessageClass) -> KeyBatch:
         def make(keys: IntArray) -> Command:
             return TransferFailed(self._queue_id, keys, message_class)
 
-        return KeyBatch(self._surroundings.commits, make, self._go_on)
+        return KeyBatch(self._context.proposals, make, self.go_on)
 
     def _count(self, result: str, count: int) -> None:
         if count:
-            self._surroundings.metrics.counter("quorate_outgoing_messages_total").labels(
+            self._context.metrics.counter("quorate_outgoing_messages_total").labels(
                 result=result
             ).inc(count)

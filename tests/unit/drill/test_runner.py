@@ -127,7 +127,7 @@ def test_a_target_says_what_it_cannot_do(tmp_path: Path) -> None:
 
 def test_the_last_words_of_a_node_carry_its_error(tmp_path: Path) -> None:
     log = tmp_path / "n1.log"
-    trace = "Traceback (most recent call last):\n  File\nraft.log.LogDamaged: entry 7 is gone"
+    trace = "Traceback (most recent call last):\n  File\nraft.log.log.LogDamaged: entry 7 is gone"
     line = {"message": "this node cannot start", "exception": trace}
     log.write_text('{"message": "n1 runs"}\n' + json.dumps(line) + "\n")
     assert last_words(log) == "this node cannot start: raft.log.log.LogDamaged: entry 7 is gone"

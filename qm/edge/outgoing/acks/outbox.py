@@ -31,7 +31,7 @@ _END = OUTBOX_KEY.pack((1 << 64) - 1)
 
 
 class Outbox:
-    """Knows the peers that something is owed to; the account of their rows (`dues.Ledger`)."""
+    """Knows the peers that something is owed to; the account of their rows (`OutboxOwner`)."""
 
     def __init__(
         self, surroundings: OutgoingContext, connections: Connections, senders: SendersSeen
@@ -42,7 +42,7 @@ class Outbox:
         self._peers: dict[PeerName, PeerAcks] = {}
         self._next_number = _FIRST_NUMBER
         self._carried: dict[int, PeerAcks] = {}
-        self._done = KeyBatch(surroundings.commits, OutboxDone)
+        self._done = KeyBatch(surroundings.proposals, OutboxDone)
         self._read_from: int | None = None
         """Where the next page begins; None: nothing is to be read."""
         self._is_reading = False
@@ -56,12 +56,12 @@ class Outbox:
     def start(self) -> None:
         """Read what is owed, and go on doing so."""
         self._read(0)
-        self._surroundings.alarms.watch(self)
+        self._surroundings.timers.watch(self)
 
     def stop(self) -> None:
         """Leadership is over."""
         self._is_stopped = True
-        self._surroundings.alarms.forget(self)
+        self._surroundings.timers.forget(self)
         for peer in self._peers.values():
             peer.stop()
         self._peers.clear()
@@ -119,21 +119,21 @@ class Outbox:
         for peer, mine in by_peer.values():
             peer.late_result(edge, session, mine, is_delivered=is_delivered)
 
-    # Ledger --------------------------------------------------------------------------------
+    # OutboxOwner --------------------------------------------------------------------------------
 
     def carried(self, outbox_ids: Sequence[int], peer: PeerAcks) -> None:
-        """See Ledger.carried."""
+        """See OutboxOwner.carried."""
         self._carried.update(dict.fromkeys(outbox_ids, peer))
 
     def done(self, outbox_ids: Sequence[int]) -> None:
-        """See Ledger.done."""
+        """See OutboxOwner.done."""
         for outbox_id in outbox_ids:
             self._carried.pop(outbox_id, None)
         self._done.add(outbox_ids)
         self._count()
 
     def wants_more(self, peer: PeerAcks) -> None:
-        """See Ledger.wants_more."""
+        """See OutboxOwner.wants_more."""
         if peer.more_from is not None:
             first, peer.more_from = peer.more_from, None
             self._read(first)

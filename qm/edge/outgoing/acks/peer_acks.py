@@ -1,12 +1,11 @@
-"""What is owed to one peer: final acks from the outbox, order acks of its sequences (QB-A22).
+"""What one peer is owed: final acks from the outbox, order acks of its sequences (QB-A22).
 
 They leave over sessions that edges of any nodes have with the peer, if its GUID and its address
 both match; or over a connection of this side that matches so; or over a new one, to the address
-where the peer was seen, which then has to answer with that GUID. Whoever merely claims a GUID is
-sent nothing that belongs to it (DESIGN section 7).
+where the peer was seen, which then has to answer with that GUID. A peer that merely claims a GUID
+is sent nothing that belongs to it (DESIGN section 7).
 """
 
-import asyncio
 from collections.abc import Sequence
 from heapq import nlargest
 from itertools import islice
@@ -25,21 +24,21 @@ from qm.edge.outgoing.limits import (
 )
 from qm.edge.outgoing.link.connections import Connections
 from qm.edge.outgoing.link.context import OutgoingContext
+from qm.edge.outgoing.link.driver import LinkDriver
 from qm.edge.outgoing.link.resolver import Unresolved
-from qm.edge.outgoing.link.user import DUES_PRIORITY, Turn
+from qm.edge.outgoing.link.timers import earliest
+from qm.edge.outgoing.link.user import ACKS_PRIORITY, SharedConnection
 from qm.edge.outgoing.packets import final_ack_packet, order_ack_packet, order_queue
 from qm.model.state.tables import Table
 from qm.model.values.effects import SequenceSeen
 from qm.model.values.records import OutboxRow, decode
 from qm.model.values.rows import OUTBOX_KEY
 from qm.names.guid import guid_text
-from qm.session import Closed, ConnectionStatus, OutgoingLink
-from qm.session.link import Connect, Resolve, SendPing
-from qm.wire.codes import ErrorCode
+from qm.session import Closed, ConnectionStatus, NextHop
 from qm.wire.guid import Guid
 
 ORDER_ACK_TOKEN: Final = 1 << 63
-"""Above every outbox id: an order ack is repeated at need, so nobody waits for its end."""
+"""Above every outbox id: an order ack is repeated at need, so nothing waits for its end."""
 
 
 EdgeSession: TypeAlias = tuple[int, str, int]
@@ -68,22 +67,21 @@ class OutboxOwner(Protocol):
 
 
 class PeerAcks:
-    """A `User` of connections, and of edges' sessions, on behalf of one peer."""
+    """A `LinkOwner` on behalf of one peer, and a user of edges' sessions with it."""
 
     def __init__(
         self,
-        surroundings: OutgoingContext,
+        context: OutgoingContext,
         connections: Connections,
-        ledger: OutboxOwner,
+        owner: OutboxOwner,
         name: PeerName,
         number: int,
     ) -> None:
         self.name = name
         self.more_from: int | None = None
         """The first row that was left in the outbox for lack of room here."""
-        self._surroundings = surroundings
-        self._connections = connections
-        self._ledger = ledger
+        self._context = context
+        self._owner = owner
         self._number = number
         self._waiting: dict[int, None] = {}
         """Outbox ids, oldest first."""
@@ -92,9 +90,7 @@ class PeerAcks:
         self._order_acks: dict[int, SequenceSeen] = {}
         self._order_ack_count = 0
         self._retry_at: float | None = None
-        self._turn: Turn | None = None
-        self._resolving: asyncio.Task[None] | None = None
-        self._link = OutgoingLink(surroundings.settings.session)
+        self._driver = LinkDriver(context, connections, self)
 
     # What is owed --------------------------------------------------------------------------
 
@@ -102,12 +98,15 @@ class PeerAcks:
     def is_idle(self) -> bool:
         """Whether nothing is owed or under way, so that it may be forgotten."""
         is_owing = self._waiting or self._flight or self._order_acks or self.more_from is not None
-        return not is_owing and self._turn is None and self._resolving is None
+        driver = self._driver
+        return not is_owing and driver.connection is None and not driver.is_resolving
 
     @property
     def is_out_of_reach(self) -> bool:
         """Whether nothing is under way because there is no way."""
-        return self._turn is None and not self._flight and self._link.is_waiting_reconnect
+        driver = self._driver
+        is_unused = driver.connection is None and not self._flight
+        return is_unused and driver.link.is_waiting_reconnect
 
     @property
     def row_count(self) -> int:
@@ -136,34 +135,22 @@ class PeerAcks:
 
     def stop(self) -> None:
         """Leadership is over, or the peer is forgotten."""
-        self._surroundings.alarms.forget(self)
-        if self._resolving is not None:
-            self._resolving.cancel()
-        if self._turn is not None:
-            self._turn.leave(self)
-            self._turn = None
+        self._driver.stop()
 
     # Ways ----------------------------------------------------------------------------------
 
     def go_on(self) -> None:
-        """Send what is owed by the best way there is; open one if need be."""
+        """See LinkOwner.go_on: send what is owed by the best way there is; open one if need be."""
         is_owing = bool(self._waiting or self._order_acks)
         if is_owing and self._retry_at is None and not self._use_edges():
-            if self._turn is not None:
-                self._turn.ready(self)
+            if self._driver.connection is not None:
+                self._driver.connection.ready(self)
             else:
-                self._link.message_available()
-        while (action := self._link.next_action()) is not None:
-            match action:
-                case Resolve():
-                    self._resolving = asyncio.get_running_loop().create_task(self._resolve())
-                case Connect():
-                    self._connections.acquire(action.hop, self)
-                case SendPing():
-                    raise AssertionError("links here do not ping: later Windows does not answer")
+                self._driver.link.message_available()
+        self._driver.act()
         if self.more_from is not None and self.row_count <= OUTBOX_ROWS_PER_PEER_MAX // 2:
-            self._ledger.wants_more(self)
-        self._surroundings.alarms.watch(self)
+            self._owner.wants_more(self)
+        self._context.timers.watch(self)
 
     def session_opened(self, session: EdgeSession) -> None:
         """An edge has a session with this peer, which may have lost all older ones.
@@ -192,7 +179,7 @@ class PeerAcks:
             self._finish(mine)
         elif lost := [token for token in mine if self._is_carrying(token, edge, number)]:
             self._return(lost)
-            self._retry_at = self._surroundings.clock() + OUTBOX_RETRY_S
+            self._retry_at = self._context.clock() + OUTBOX_RETRY_S
         self.go_on()
 
     def _is_carrying(self, outbox_id: int, edge: str, number: int) -> bool:
@@ -206,7 +193,7 @@ class PeerAcks:
             ORDER_ACK_SESSIONS_MAX,
             (
                 (facts.opened_ms, edge, facts.number)
-                for edge, facts in self._surroundings.cluster.relay_hub.sessions(self.name.guid)
+                for edge, facts in self._context.cluster.relay_hub.sessions(self.name.guid)
                 if facts.address in places
             ),
         )
@@ -214,7 +201,7 @@ class PeerAcks:
     def _use_edges(self) -> bool:
         """Hand packets to edges that have sessions with the peer; return whether there are any.
 
-        Rows leave over the newest. Order acks leave over all: nobody hears of one that is lost.
+        Rows leave over the newest. Order acks leave over all: the loss of one is not noticed.
         """
         sessions = self._edge_sessions()
         order_acks = self._take_order_acks() if sessions else []
@@ -224,18 +211,18 @@ class PeerAcks:
                 rows = self._take_rows(OUTBOX_IN_FLIGHT_MAX - len(self._flight))
                 outbox_ids = [outbox_id for outbox_id, _ in rows]
                 self._flight.update(dict.fromkeys(outbox_ids, session))
-                self._ledger.carried(outbox_ids, self)
+                self._owner.carried(outbox_ids, self)
                 due += rows
             if due:
                 tokens, packets = zip(*due, strict=True)
                 _, edge, number = session
                 late = LatePackets(number, tokens, packets)
-                self._surroundings.cluster.relay_hub.send_late(edge, late)
+                self._context.cluster.relay_hub.send_late(edge, late)
         return bool(sessions)
 
     def _places(self) -> tuple[str, ...]:
         """Return the addresses that bear the peer's claim to its GUID out."""
-        mapped = self._surroundings.destinations.address_of(self.name.guid)
+        mapped = self._context.destinations.address_of(self.name.guid)
         return tuple(place for place in (mapped, self.name.address) if place)
 
     def _take_order_acks(self) -> list[tuple[int, bytes]]:
@@ -250,28 +237,28 @@ class PeerAcks:
 
     def _take_rows(self, room: int) -> list[tuple[int, bytes]]:
         """Take up to `room` rows, as (outbox id, packet)."""
-        around = self._surroundings
+        context = self._context
         taken = []
         for outbox_id in list(islice(self._waiting, max(room, 0))):
             del self._waiting[outbox_id]
-            row = around.cluster.state.get(Table.OUTBOX, OUTBOX_KEY.pack(outbox_id))
+            row = context.cluster.state.get(Table.OUTBOX, OUTBOX_KEY.pack(outbox_id))
             if row is not None:
-                packet = final_ack_packet(around.own_guid, decode(OutboxRow, row))
+                packet = final_ack_packet(context.own_guid, decode(OutboxRow, row))
                 taken.append((outbox_id, packet))
         return taken
 
     def _order_ack(self, stream_id: int, seen: SequenceSeen) -> bytes | None:
-        around = self._surroundings
-        row = sequence_row(around.cluster.state, stream_id)
+        context = self._context
+        row = sequence_row(context.cluster.state, stream_id)
         if row is None:
             return None
         self._order_ack_count = self._order_ack_count % 0xFFFF_FFFF + 1
         return order_ack_packet(
-            around.own_guid,
+            context.own_guid,
             order_queue(self.name.guid, self.name.address, is_direct=seen.is_direct),
             row,
             self._order_ack_count,
-            around.utc_s(),
+            context.utc_s(),
         )
 
     def _return(self, outbox_ids: Sequence[int]) -> None:
@@ -284,46 +271,40 @@ class PeerAcks:
         for outbox_id in outbox_ids:
             del self._flight[outbox_id]
         if outbox_ids:
-            self._ledger.done(outbox_ids)
+            self._owner.done(outbox_ids)
 
-    async def _resolve(self) -> None:
-        around = self._surroundings
-        try:
-            hops = await around.destinations.hops_of(self.name.guid, self.name.address)
-        except Unresolved as error:
-            around.lines.warning(
-                "acknowledgement_undeliverable",
-                "acknowledgements are owed to a queue manager that cannot be found",
-                queue_manager=guid_text(self.name.guid),
-                error=str(error),
-            )
-            self._order_acks.clear()
-            self._link.resolve_failed(
-                error.status,
-                ErrorCode.MQ_ERROR,
-                around.clock(),
-                around.utc_s(),
-                has_backlog=bool(self._waiting),
-            )
-        else:
-            self._link.resolved(hops)
-        self._resolving = None
-        self.go_on()
+    # LinkOwner -----------------------------------------------------------------------------
 
-    # Alarmed -------------------------------------------------------------------------------
+    @property
+    def has_backlog(self) -> bool:
+        """See LinkOwner.has_backlog; order acks are asked for again by the next message."""
+        return bool(self._waiting)
+
+    async def next_hops(self) -> Sequence[NextHop]:
+        """See LinkOwner.next_hops."""
+        return await self._context.destinations.hops_of(self.name.guid, self.name.address)
+
+    def on_unresolved(self, error: Unresolved) -> None:
+        """See LinkOwner.on_unresolved."""
+        self._context.lines.warning(
+            "acknowledgement_undeliverable",
+            "acknowledgements are owed to a queue manager that cannot be found",
+            queue_manager=guid_text(self.name.guid),
+            error=str(error),
+        )
+        self._order_acks.clear()
+
+    # TimerOwner -------------------------------------------------------------------------------
 
     def next_timer(self) -> float | None:
-        """See Alarmed.next_timer."""
-        return min(
-            (at for at in (self._link.next_timer(), self._retry_at) if at is not None),
-            default=None,
-        )
+        """See TimerOwner.next_timer."""
+        return earliest(self._driver.link.next_timer(), self._retry_at)
 
     def handle_timer(self, now: float) -> None:
-        """See Alarmed.handle_timer."""
+        """See TimerOwner.handle_timer."""
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
-        self._link.handle_timer(now, has_backlog=bool(self._waiting))
+        self._driver.handle_timer(now)
         self.go_on()
 
     # User ----------------------------------------------------------------------------------
@@ -336,33 +317,25 @@ class PeerAcks:
     @property
     def priority(self) -> int:
         """See User.priority."""
-        return DUES_PRIORITY
+        return ACKS_PRIORITY
 
-    def on_connected(self, turn: Turn) -> None:
+    def on_connected(self, connection: SharedConnection) -> None:
         """See User.on_connected."""
-        self._turn = turn
-        self._link.connected(self._surroundings.utc_s())
+        self._driver.on_connected(connection)
 
     def on_connect_failed(self, status: ConnectionStatus) -> None:
         """See User.on_connect_failed. An order ack is asked for again by the next message."""
-        around = self._surroundings
         self._order_acks.clear()
-        self._link.connect_failed(
-            status,
-            ErrorCode.MQ_ERROR,
-            around.clock(),
-            around.utc_s(),
-            has_backlog=bool(self._waiting),
-        )
+        self._driver.on_connect_failed(status)
         self.go_on()
 
     def on_establish_received(self) -> None:
         """See User.on_establish_received."""
-        self._link.establish_received(self._surroundings.utc_s())
+        self._driver.on_establish_received()
 
     def on_established(self) -> None:
         """See User.on_established."""
-        self._link.established(self._surroundings.utc_s())
+        self._driver.on_established()
         self.go_on()
 
     def take_turn(self, count: int, size_bytes: int) -> tuple[list[int], list[bytes]]:
@@ -384,11 +357,6 @@ class PeerAcks:
 
     def on_closed(self, closed: Closed) -> None:
         """See User.on_closed."""
-        self._turn = None
         self._return([one for one, way in self._flight.items() if way is None])
-        around = self._surroundings
-        self._link.closing()
-        self._link.closed(
-            closed.reason, around.clock(), around.utc_s(), has_backlog=bool(self._waiting)
-        )
+        self._driver.on_closed(closed)
         self.go_on()

@@ -42,29 +42,29 @@ class ConnectionOwner(Protocol):
 class Connection(asyncio.Protocol):
     """An initiator's session over its transport, shared by users (QB-A36)."""
 
-    def __init__(self, surroundings: OutgoingContext, owner: ConnectionOwner, hop: NextHop) -> None:
+    def __init__(self, context: OutgoingContext, owner: ConnectionOwner, hop: NextHop) -> None:
         self.hop = hop
-        self._surroundings = surroundings
+        self._context = context
         self._owner = owner
         self._users: dict[int, User] = {}
-        self._turns = SendOrder()
+        self._send_order = SendOrder()
         self._held: set[int] = set()
         self._is_paused = False
         self._session: Session | None = None
         self._transport: asyncio.Transport | None = None
-        self._flow: SessionIntake | None = None
+        self._intake: SessionIntake | None = None
         self._is_flow_held = False
         self._is_choked = False
         self._is_settling = False
         self._is_over = False
         self._is_retiring = False
-        self._since = surroundings.clock()
+        self._since = context.clock()
 
     # What others may ask -------------------------------------------------------------------
 
     @property
     def address(self) -> str:
-        """See Turn.address."""
+        """See SharedConnection.address."""
         return self.hop.address
 
     @property
@@ -76,11 +76,13 @@ class Connection(asyncio.Protocol):
     def is_idle(self) -> bool:
         """Whether nothing is under way, so that it may make room for another connection."""
         session = self._session
-        return self.is_open and not self._turns and session is not None and not session.in_flight
+        return (
+            self.is_open and not self._send_order and session is not None and not session.in_flight
+        )
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody sends over it."""
+        """Whether it has no users."""
         return not self._users
 
     @property
@@ -111,23 +113,23 @@ class Connection(asyncio.Protocol):
         self._reconsider_pause()
 
     def leave(self, user: User) -> None:
-        """See Turn.leave."""
+        """See SharedConnection.leave."""
         self._users.pop(user.number, None)
-        self._turns.discard(user.number)
+        self._send_order.discard(user.number)
         self._held.discard(user.number)
         self._reconsider_pause()
 
     def ready(self, user: User) -> None:
-        """See Turn.ready."""
+        """See SharedConnection.ready."""
         if user.number in self._users and user.number not in self._held:
-            self._turns.add(user)
+            self._send_order.add(user)
             self._settle()
 
     def set_held(self, user: User, is_held: bool) -> None:
-        """See Turn.set_held. The session is paused while all that it serves is on hold."""
+        """See SharedConnection.set_held; the session is paused while all its users are on hold."""
         if is_held:
             self._held.add(user.number)
-            self._turns.discard(user.number)
+            self._send_order.discard(user.number)
         else:
             self._held.discard(user.number)
         self._reconsider_pause()
@@ -140,10 +142,10 @@ class Connection(asyncio.Protocol):
         for user in self._take_users():
             user.on_connect_failed(status)
 
-    # FlowOwner -----------------------------------------------------------------------------
+    # IntakeOwner -----------------------------------------------------------------------------
 
     def commit(self, upto: int) -> None:
-        """See FlowOwner.commit."""
+        """See IntakeOwner.commit."""
         if self._session is not None:
             self._session.commit(upto)
             self._settle()
@@ -155,12 +157,12 @@ class Connection(asyncio.Protocol):
             self._settle()
 
     def hold(self, is_held: bool) -> None:
-        """See FlowOwner.hold."""
+        """See IntakeOwner.hold."""
         self._is_flow_held = is_held
         self._settle()
 
     def offer(self, tokens: Sequence[int], packets: Sequence[bytes]) -> bool:
-        """See FlowOwner.offer: this session is not announced for it."""
+        """See IntakeOwner.offer: this session is not announced for it."""
         del tokens, packets
         return False
 
@@ -170,15 +172,15 @@ class Connection(asyncio.Protocol):
         """See asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
-        around = self._surroundings
+        context = self._context
         self._session = Session(
-            around.settings.session,
+            context.settings.session,
             Role.INITIATOR,
-            around.own_guid,
-            around.clock(),
+            context.own_guid,
+            context.clock(),
             remote_guid=self.hop.qm_guid,
         )
-        around.metrics.gauge("quorate_sessions").labels(role="initiator").inc()
+        context.metrics.gauge("quorate_sessions").labels(role="initiator").inc()
         for user in list(self._users.values()):
             user.on_connected(self)
         self._settle()
@@ -186,8 +188,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
         if self._session is not None:
-            self._surroundings.metrics.counter("quorate_bytes_arrived_total").inc(len(data))
-            self._session.receive(data, self._surroundings.clock())
+            self._context.metrics.counter("quorate_bytes_arrived_total").inc(len(data))
+            self._session.receive(data, self._context.clock())
             self._settle()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -203,14 +205,14 @@ class Connection(asyncio.Protocol):
         self._is_choked = False
         self._settle()
 
-    # Alarmed -------------------------------------------------------------------------------
+    # TimerOwner -------------------------------------------------------------------------------
 
     def next_timer(self) -> float | None:
-        """See Alarmed.next_timer."""
+        """See TimerOwner.next_timer."""
         return self._session.next_timer() if self._session is not None else None
 
     def handle_timer(self, now: float) -> None:
-        """See Alarmed.handle_timer."""
+        """See TimerOwner.handle_timer."""
         if self._session is not None:
             self._session.handle_timer(now)
             self._settle()
@@ -234,8 +236,8 @@ class Connection(asyncio.Protocol):
             while not self._is_over and (event := session.next_event()) is not None:
                 self._on_event(event)
             return
-        self._heed_reading(session)
-        self._surroundings.alarms.watch(self)
+        self._follow_reading_pause(session)
+        self._context.timers.watch(self)
 
     def _on_event(self, event: Event) -> None:
         match event:
@@ -243,8 +245,8 @@ class Connection(asyncio.Protocol):
                 for user in list(self._users.values()):
                     user.on_establish_received()
             case Established():
-                # What is owed to the peer finds this session without being told of it (dues).
-                self._flow = self._surroundings.relay.open_flow(
+                # What is owed to the peer finds this session without being told of it (PeerAcks).
+                self._intake = self._context.relay.open_flow(
                     self, event.remote_guid, self.hop.address, is_announced=False
                 )
                 for user in list(self._users.values()):
@@ -255,8 +257,8 @@ class Connection(asyncio.Protocol):
             case Closed():
                 self._on_closed(event)
             case _:
-                if self._flow is not None:
-                    self._flow.arrived(event)
+                if self._intake is not None:
+                    self._intake.arrived(event)
 
     def _on_acks(self, event: AcksReceived) -> None:
         """Tell each user of its keys."""
@@ -268,14 +270,14 @@ class Connection(asyncio.Protocol):
 
     def _on_closed(self, event: Closed) -> None:
         self._is_over = True
-        around = self._surroundings
-        around.alarms.forget(self)
-        around.metrics.gauge("quorate_sessions").labels(role="initiator").dec()
-        around.metrics.counter("quorate_sessions_closed_total").labels(
+        context = self._context
+        context.timers.forget(self)
+        context.metrics.gauge("quorate_sessions").labels(role="initiator").dec()
+        context.metrics.counter("quorate_sessions_closed_total").labels(
             reason=event.reason.value
         ).inc()
         if event.blame is Blame.PEER:
-            around.lines.warning(
+            context.lines.warning(
                 f"session_closed_{event.reason.value}",
                 "a session that this side opened ended because of its peer",
                 address=self.hop.address,
@@ -290,15 +292,15 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.close()
         self._owner.on_over(self)
-        if self._flow is not None:
-            self._flow.close([])
+        if self._intake is not None:
+            self._intake.close([])
         for user in self._take_users():
             user.on_closed(event)
 
     def _take_users(self) -> list[User]:
         users = list(self._users.values())
         self._users.clear()
-        self._turns.clear()
+        self._send_order.clear()
         self._held.clear()
         return users
 
@@ -311,8 +313,8 @@ class Connection(asyncio.Protocol):
             if not session.in_flight:
                 session.close(CloseReason.LIMIT, "others wait for a connection")
             return
-        while self._turns and not self._is_choked and (room := session.room) > 0:
-            user = self._turns.take()
+        while self._send_order and not self._is_choked and (room := session.room) > 0:
+            user = self._send_order.take()
             number = user.number
             keys, packets = user.take_turn(min(room, TURN_MESSAGES_MAX), TURN_MAX_BYTES)
             if not keys:
@@ -320,20 +322,20 @@ class Connection(asyncio.Protocol):
             base = number << KEY_BITS
             session.offer([base | key for key in keys], packets)
             if number in self._users:
-                self._turns.add(user)
+                self._send_order.add(user)
             self._write(session)
 
     def _write(self, session: Session) -> None:
-        transport, now = self._transport, self._surroundings.clock()
+        transport, now = self._transport, self._context.clock()
         assert transport is not None, "a session without its transport"
         size = 0
         while not self._is_choked and (data := session.take_outgoing(now)):
             transport.write(data)
             size += len(data)
         if size:
-            self._surroundings.metrics.counter("quorate_bytes_sent_total").inc(size)
+            self._context.metrics.counter("quorate_bytes_sent_total").inc(size)
 
-    def _heed_reading(self, session: Session) -> None:
+    def _follow_reading_pause(self, session: Session) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return

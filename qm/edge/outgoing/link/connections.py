@@ -25,8 +25,8 @@ _STATUS_OF_ERROR: Final = {
 class Connections:
     """See the module."""
 
-    def __init__(self, surroundings: OutgoingContext) -> None:
-        self._surroundings = surroundings
+    def __init__(self, context: OutgoingContext) -> None:
+        self._context = context
         self._connections: dict[tuple[str, Guid], Connection] = {}
         self._gate = asyncio.Semaphore(CONNECTING_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -47,7 +47,7 @@ class Connections:
             self._count("limit")
             user.on_connect_failed(ConnectionStatus.CONNECTION_LIMIT_REACHED)
             return
-        connection = self._connections[key] = Connection(self._surroundings, self, hop)
+        connection = self._connections[key] = Connection(self._context, self, hop)
         connection.join(user)
         task = asyncio.get_running_loop().create_task(self._open(connection))
         self._tasks.add(task)
@@ -82,7 +82,7 @@ class Connections:
             if connection.is_idle:
                 connection.close(CloseReason.LIMIT, f"{CONNECTIONS_MAX} connections")
                 return True
-        now = self._surroundings.clock()
+        now = self._context.clock()
         for connection in self._connections.values():
             if connection.may_retire(now):
                 connection.retire()
@@ -90,14 +90,14 @@ class Connections:
         return False
 
     async def _open(self, connection: Connection) -> None:
-        around = self._surroundings
+        context = self._context
         async with self._gate:
             try:
                 await asyncio.wait_for(
                     asyncio.get_running_loop().create_connection(
                         lambda: connection,
                         connection.hop.address,
-                        around.settings.port,
+                        context.settings.port,
                         local_addr=self._local(connection.hop.address),
                     ),
                     CONNECT_TIMEOUT_S,
@@ -111,23 +111,21 @@ class Connections:
         number = error.errno or 0
         status = _STATUS_OF_ERROR.get(number, ConnectionStatus.SOCKET_CONNECT_FAILURE)
         self._count("failed")
-        self._surroundings.lines.warning(
+        self._context.lines.warning(
             "outgoing_connect_failed",
             "a queue manager cannot be reached; see that it runs and that the address is right",
             address=connection.hop.address,
-            port=self._surroundings.settings.port,
+            port=self._context.settings.port,
             error=str(error) or type(error).__name__,
         )
         connection.connect_failed(status)
 
     def _local(self, address: str) -> tuple[str, int] | None:
         """Return what to bind to: the source address, if it is of the peer's family."""
-        source = self._surroundings.settings.source_address
+        source = self._context.settings.source_address
         if not source or ip_address(source).version != ip_address(address).version:
             return None
         return source, 0
 
     def _count(self, result: str) -> None:
-        self._surroundings.metrics.counter("quorate_outgoing_connects_total").labels(
-            result=result
-        ).inc()
+        self._context.metrics.counter("quorate_outgoing_connects_total").labels(result=result).inc()

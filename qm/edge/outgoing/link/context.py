@@ -41,8 +41,8 @@ class OutgoingContext(msgspec.Struct, frozen=True, kw_only=True):
     settings: OutgoingSettings
     clock: Callable[[], float]
     """Monotonic seconds."""
-    alarms: TimerQueue
-    commits: ProposalQueue
+    timers: TimerQueue
+    proposals: ProposalQueue
     destinations: Destinations
     relay: Relay
     """Takes what peers send back over sessions of this side."""

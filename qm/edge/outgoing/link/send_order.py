@@ -1,4 +1,4 @@
-"""Whose turn it is on a connection ([MS-MQDMPR] 3.1.1.18, 3.1.7.3.9).
+"""Which user of a connection sends next ([MS-MQDMPR] 3.1.1.18, 3.1.7.3.9).
 
 DispatchCollection, as far as one connection goes: its entries are not messages but users that have
 something to send, each with the priority of what it would send next.
@@ -8,7 +8,7 @@ from qm.edge.outgoing.link.user import User
 
 
 class SendOrder:
-    """Users that wait for their turn: the highest priority first, who waits longest among equals
+    """Users that wait for their turn: the highest priority first, the longest wait among equals
     (DM-A35).
     """
 
@@ -38,12 +38,12 @@ class SendOrder:
                 del self._by_priority[priority]
 
     def take(self) -> User:
-        """Return the user whose turn it is; it waits no more. Somebody must be waiting."""
+        """Return the user whose turn it is; it waits no more. There must be one."""
         user = next(iter(self._by_priority[max(self._by_priority)].values()))
         self.discard(user.number)
         return user
 
     def clear(self) -> None:
-        """Forget everybody."""
+        """Forget all users."""
         self._by_priority.clear()
         self._priorities.clear()

@@ -1,7 +1,7 @@
-"""One alarm clock for the timers of links, sessions and schedules.
+"""One queue for the timers of links, sessions and schedules.
 
 Most timers are moved later again and again and never fire. An entry of the heap is therefore left
-where it is when its timer moves back, and looked at anew when its old time comes.
+where it is when its timer moves back, and is looked at again when its old time comes.
 """
 
 import asyncio
@@ -21,8 +21,13 @@ class TimerOwner(Protocol):
         """Do what is due."""
 
 
+def earliest(*deadlines: float | None) -> float | None:
+    """Return the first of several deadlines; None: nothing is due ever."""
+    return min((at for at in deadlines if at is not None), default=None)
+
+
 class TimerQueue:
-    """Calls `handle_timer` of whoever is watched, in the event loop."""
+    """Calls `handle_timer` of watched owners, in the event loop."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock`: monotonic seconds."""
@@ -33,38 +38,38 @@ class TimerQueue:
         self._handle: asyncio.TimerHandle | None = None
         self._handle_at = 0.0
 
-    def watch(self, who: TimerOwner) -> None:
-        """`who`'s next timer is new or changed."""
-        at = who.next_timer()
+    def watch(self, owner: TimerOwner) -> None:
+        """`owner`'s next timer is new or changed."""
+        at = owner.next_timer()
         if at is None:
             return
-        known = self._at.get(who)
+        known = self._at.get(owner)
         if known is not None and known <= at:
             return
-        self._at[who] = at
-        heappush(self._heap, (at, next(self._order), who))
+        self._at[owner] = at
+        heappush(self._heap, (at, next(self._order), owner))
         self._arm()
 
-    def forget(self, who: TimerOwner) -> None:
-        """Never call `who` again."""
-        self._at.pop(who, None)
+    def forget(self, owner: TimerOwner) -> None:
+        """Never call `owner` again."""
+        self._at.pop(owner, None)
 
     def run(self) -> None:
-        """Call everybody who is due now."""
+        """Call all owners that are due now."""
         now = self._clock()
         while self._heap and self._heap[0][0] <= now:
-            at, _, who = heappop(self._heap)
-            if self._at.get(who) != at:
+            at, _, owner = heappop(self._heap)
+            if self._at.get(owner) != at:
                 continue
-            del self._at[who]
-            due = who.next_timer()
+            del self._at[owner]
+            due = owner.next_timer()
             if due is not None and due <= now:
-                who.handle_timer(now)
-            self.watch(who)
+                owner.handle_timer(now)
+            self.watch(owner)
         self._arm()
 
     def stop(self) -> None:
-        """Forget everybody."""
+        """Forget all owners."""
         self._at.clear()
         self._heap.clear()
         self._disarm()

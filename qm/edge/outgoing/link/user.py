@@ -11,11 +11,11 @@ from qm.session import Closed, ConnectionStatus
 
 KEY_BITS: Final = 64
 KEY_MASK: Final = (1 << KEY_BITS) - 1
-DUES_PRIORITY: Final = 1 << 16
-"""Of acknowledgements that a peer is owed: above every message."""
+ACKS_PRIORITY: Final = 1 << 16
+"""Of acknowledgements to a peer: above every message."""
 
 
-class Turn(Protocol):
+class SharedConnection(Protocol):
     """A connection as its users see it."""
 
     @property
@@ -43,7 +43,7 @@ class User(Protocol):
     def priority(self) -> int:
         """Of what it would send next ([MS-MQDMPR] 3.1.1.18): higher is sooner."""
 
-    def on_connected(self, turn: Turn) -> None:
+    def on_connected(self, connection: SharedConnection) -> None:
         """EstablishConnection has been sent."""
 
     def on_connect_failed(self, status: ConnectionStatus) -> None:

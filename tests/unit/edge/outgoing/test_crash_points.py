@@ -17,7 +17,7 @@ from tests.unit.edge.outgoing.world import (
     PEER_GUID,
     Peer,
     SendingCluster,
-    free_port,
+    one_peer,
     run,
     settled,
     until,
@@ -44,8 +44,7 @@ def places(peer: Peer) -> list[tuple[int, int]]:
 
 def test_numbered_and_committed_before_the_first_byte() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             cluster.world.is_committing.clear()
             queue = cluster.send(peer.address, 3, is_transactional=True)
             await until(lambda: any(isinstance(c, AssignTransfer) for c in cluster.world.proposed))
@@ -64,8 +63,7 @@ def test_numbered_and_committed_before_the_first_byte() -> None:
 
 def test_numbers_proposed_and_lost() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             cluster.world.is_available = False
             queue = cluster.send(peer.address, 3, is_transactional=True)
             await until(lambda: any(isinstance(c, AssignTransfer) for c in cluster.world.proposed))
@@ -81,8 +79,7 @@ def test_numbers_proposed_and_lost() -> None:
 
 def test_sent_before_the_peer_s_order_ack() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             peer.is_order_acking = False
             queue = cluster.send(peer.address, 3, is_transactional=True)
             await until(lambda: len(peer.raw) == 3)
@@ -100,8 +97,7 @@ def test_sent_before_the_peer_s_order_ack() -> None:
 
 def test_sent_and_only_partly_session_acknowledged() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             peer.is_acknowledging = False
             queue = cluster.send(peer.address, 5, is_recoverable=True)
             await until(lambda: len(peer.raw) == 5)
@@ -119,8 +115,7 @@ def test_sent_and_only_partly_session_acknowledged() -> None:
 
 def test_session_acknowledgement_received_before_its_commit() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             cluster.world.is_available = False
             queue = cluster.send(peer.address, 5, is_recoverable=True, has_positive_journaling=True)
             await until(lambda: len(peer.raw) == 5)
@@ -137,8 +132,7 @@ def test_session_acknowledgement_received_before_its_commit() -> None:
 
 def test_order_ack_received_before_its_commit() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             peer.is_order_acking = False
             queue = cluster.send(peer.address, 2, is_transactional=True)
             await until(lambda: len(peer.taken) == 2)
@@ -162,8 +156,7 @@ def test_order_ack_received_before_its_commit() -> None:
 
 def test_final_ack_received_before_its_commit() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send(peer.address, is_transactional=True, has_positive_journaling=True)
             await until(lambda: len(peer.taken) == 1)
             await until(lambda: cluster.manager.report(queue).loaded_count == 0)  # type: ignore[union-attr]
@@ -188,8 +181,7 @@ def test_final_ack_received_before_its_commit() -> None:
 
 def test_a_new_message_has_a_new_sequence_only_after_the_old_one_has_ended() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             peer.is_order_acking = False
             queue = cluster.send(peer.address, 1, is_transactional=True)
             await until(lambda: len(peer.taken) == 1)
@@ -269,8 +261,7 @@ def test_session_ack_sent_and_the_order_ack_lost() -> None:
 
 def test_an_old_leader_that_does_not_know_it_yet_sends_nothing_new_under_old_numbers() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             peer.is_order_acking = False
             queue = cluster.send(peer.address, 2, is_transactional=True)
             await until(lambda: len(peer.taken) == 2)

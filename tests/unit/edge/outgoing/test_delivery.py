@@ -19,8 +19,10 @@ from tests.unit.edge.outgoing.world import (
     Peer,
     SendingCluster,
     free_port,
+    one_peer,
     run,
     settled,
+    two_peers,
     until,
 )
 from tests.unit.model.world import OWN, direct, packet, request
@@ -31,8 +33,7 @@ HOST, OTHER_HOST = "127.0.0.41", "127.0.0.42"
 @pytest.mark.spec("QB-2.1.1-02", "QB-2.1.1-03", "QB-3.1.7.4-01")
 def test_messages_of_every_kind_arrive_once_with_their_numbers() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send(peer.address, 40)
             cluster.send(peer.address, 40, is_recoverable=True)
             cluster.send(peer.address, 40, is_transactional=True)
@@ -54,8 +55,7 @@ def test_messages_of_every_kind_arrive_once_with_their_numbers() -> None:
 
 def test_transactional_messages_arrive_once_in_order_while_the_leader_changes() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send(peer.address, 600, is_transactional=True)
             for step in range(1, 9):
                 await until(lambda step=step: len(peer.taken) >= 60 * step)  # type: ignore[misc]
@@ -72,8 +72,7 @@ def test_transactional_messages_arrive_once_in_order_while_the_leader_changes() 
 
 def test_what_the_old_leader_learnt_and_could_not_commit_is_learnt_again() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             cluster.world.is_available = False
             queue = cluster.send(peer.address, 50, is_recoverable=True)
             await until(lambda: len(peer.taken) == 50)
@@ -98,8 +97,7 @@ def test_what_the_old_leader_learnt_and_could_not_commit_is_learnt_again() -> No
 @pytest.mark.spec("QB-3.1.5.6-08", "DM-3.1.1.4-02")
 def test_unacknowledged_transactional_messages_are_sent_again_and_reported() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             peer.is_order_acking = False
             queue = cluster.send(peer.address, 3, is_transactional=True)
             await until(lambda: len(peer.raw) == 3)
@@ -146,8 +144,7 @@ def test_a_final_ack_ends_a_journaled_message(
     message_class: int, journal: list[bytes], dead: list[bytes]
 ) -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send(
                 peer.address, is_transactional=True,
                 has_positive_journaling=True, has_negative_journaling=True,
@@ -167,8 +164,7 @@ def test_a_final_ack_ends_a_journaled_message(
 
 def test_a_final_ack_for_another_queue_manager_ends_nothing() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send(peer.address, is_transactional=True, has_positive_journaling=True)
             await until(lambda: len(peer.taken) == 1)
             peer.send_final_ack(peer.taken[0], MessageClass.ACK_RECEIVE, of=b"X" * 16)
@@ -181,8 +177,7 @@ def test_a_final_ack_for_another_queue_manager_ends_nothing() -> None:
 
 def test_recoverable_messages_are_journaled_when_their_session_acknowledged_them() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send(peer.address, 3, is_recoverable=True, has_positive_journaling=True)
             await until(lambda: not cluster.waiting(queue))
             assert cluster.journal() == [b"0", b"1", b"2"]
@@ -192,8 +187,7 @@ def test_recoverable_messages_are_journaled_when_their_session_acknowledged_them
 
 def test_what_is_too_old_when_its_turn_comes_is_a_dead_letter_and_leaves_a_gap() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             peer.is_order_acking = False
             admin = cluster.world.create("admin")
             asking = {
@@ -247,8 +241,7 @@ def test_an_unreachable_peer_s_backlog_expires_in_apply() -> None:
 
 def test_a_paused_queue_sends_nothing_until_it_is_resumed() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send(peer.address, 5)
             other = cluster.send(f"DIRECT=TCP:{HOST}\\other", 1)
             await until(lambda: not cluster.waiting(queue) and not cluster.waiting(other))
@@ -278,8 +271,7 @@ def test_a_paused_queue_sends_nothing_until_it_is_resumed() -> None:
 
 def test_a_hardened_queue_manager_sends_nothing() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send(peer.address, 1)
             await until(lambda: not cluster.waiting(queue))
 
@@ -300,8 +292,7 @@ def test_a_hardened_queue_manager_sends_nothing() -> None:
 
 def test_a_session_is_paused_when_all_that_it_serves_is_on_hold() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send(peer.address, 1)
             await until(lambda: not cluster.waiting(queue))
             hold = commands.SetOutgoingAdminState(request(), queue, OutgoingAdminState.ON_HOLD, ())
@@ -322,12 +313,7 @@ def test_a_session_is_paused_when_all_that_it_serves_is_on_hold() -> None:
 
 def test_a_hundred_queues_share_few_connections_fairly() -> None:
     async def scenario() -> None:
-        port = free_port(HOST, OTHER_HOST)
-        async with (
-            Peer(HOST, port) as first,
-            Peer(OTHER_HOST, port, b"OTHR" * 4) as second,
-            SendingCluster(port) as cluster,
-        ):
+        async with two_peers(HOST, OTHER_HOST) as (first, second, cluster):
             queues = [
                 cluster.send(
                     f"DIRECT=TCP:{peer.host}\\q{number}", 20, is_transactional=bool(number % 2)
@@ -355,8 +341,7 @@ def test_a_hundred_queues_share_few_connections_fairly() -> None:
 
 def test_a_long_backlog_is_loaded_in_pages_and_a_new_message_of_higher_priority_overtakes() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             peer.is_acknowledging = False
             queue = cluster.send(peer.address, 3_000)
             await until(lambda: len(peer.raw) == 64)
@@ -375,8 +360,7 @@ def test_a_long_backlog_is_loaded_in_pages_and_a_new_message_of_higher_priority_
 
 def test_transactional_messages_wait_for_order_acks_in_bounded_number() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             peer.is_order_acking = False
             queue = cluster.send(peer.address, 2_600, is_transactional=True)
             bound = limits.TABLE_ENTRIES_MAX + limits.PAGE_ROWS_MAX
@@ -393,8 +377,7 @@ def test_transactional_messages_wait_for_order_acks_in_bounded_number() -> None:
 
 def test_a_transaction_that_commits_late_is_sent_after_its_elders() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             raw = packet(0, body=b"7000", sequence=(1, 1, 0))
             late = cluster.client.begin("late")
             cluster.client.send(peer.address, raw=raw, transaction=late)
@@ -423,11 +406,7 @@ def test_a_transaction_that_commits_late_is_sent_after_its_elders() -> None:
 
 def test_copies_of_one_send_are_addressed_each_to_its_destination() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with (
-            Peer(HOST, port) as peer,
-            SendingCluster(port, peers={PEER_GUID: HOST}) as cluster,
-        ):
+        async with one_peer(HOST, is_mapped=True) as (peer, cluster):
             private = f"PRIVATE={guid_text(PEER_GUID)}\\00000009"
             outcome = cluster.client.send(f"DIRECT=TCP:{HOST}\\a", f"DIRECT=TCP:{HOST}\\b", private)
             assert outcome.status == 0
@@ -446,8 +425,7 @@ def test_copies_of_one_send_are_addressed_each_to_its_destination() -> None:
 
 def test_large_messages_leave_one_by_one() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             raw = packet(0, body=b"9" * 1_000_000, is_recoverable=True)
             for _ in range(12):
                 assert cluster.client.send(peer.address, raw=raw).status == 0
@@ -484,8 +462,7 @@ def test_counters_do_not_wrap_on_one_session(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("qm.session.session.RECYCLE_AFTER_COUNT", 100)
 
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             peer.config = SessionConfig(window_size=16)
             queue = cluster.send(peer.address, 350, is_transactional=True)
             await until(lambda: not cluster.waiting(queue), lambda: cluster.waiting(queue))
@@ -498,8 +475,7 @@ def test_counters_do_not_wrap_on_one_session(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_acknowledgements_of_apply_leave_like_messages() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             cluster.world.create("orders")
             asking = packet(
                 5, admin_queue=DirectQueueFormatName(f"TCP:{HOST}\\admin"),
@@ -514,8 +490,7 @@ def test_acknowledgements_of_apply_leave_like_messages() -> None:
 
 def test_messages_behind_many_that_wait_for_their_final_acks_are_found() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send(
                 peer.address, 600, is_transactional=True, has_positive_journaling=True
             )

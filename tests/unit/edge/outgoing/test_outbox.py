@@ -22,6 +22,7 @@ from tests.unit.edge.outgoing.world import (
     Peer,
     SendingCluster,
     free_port,
+    one_peer,
     run,
     settled,
     until,
@@ -117,8 +118,7 @@ def test_the_way_back_follows_from_the_name_that_was_used() -> None:
 )
 def test_a_session_that_matches_in_one_thing_only_is_not_used(stranger: SessionFacts) -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             cluster.hub.session("n3", stranger)
             arrive(cluster, 1)
             # Instead a connection is made to where the peer was seen.
@@ -135,8 +135,7 @@ def test_a_session_that_matches_in_one_thing_only_is_not_used(stranger: SessionF
 
 def test_a_listener_with_another_guid_is_told_nothing() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port, b"LIAR" * 4) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST, b"LIAR" * 4) as (peer, cluster):
             arrive(cluster, 1)
             await until(
                 lambda: cluster.metric("quorate_sessions_closed_total", reason="refused_by_peer")
@@ -154,8 +153,7 @@ def test_a_listener_with_another_guid_is_told_nothing() -> None:
 
 def test_whoever_names_another_source_gets_nothing_in_its_place() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port, b"EVIL" * 4) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST, b"EVIL" * 4) as (peer, cluster):
             cluster.hub.session("n3", SessionFacts(7, b"EVIL" * 4, HOST, 2_000))
             arrive(cluster, 1, seen=Facts(7, b"EVIL" * 4, HOST, ()))
             await settled()
@@ -170,11 +168,7 @@ def test_whoever_names_another_source_gets_nothing_in_its_place() -> None:
 
 def test_the_configuration_says_where_a_queue_manager_is() -> None:
     async def scenario() -> None:
-        port = free_port(OTHER_HOST)
-        async with (
-            Peer(OTHER_HOST, port) as peer,
-            SendingCluster(port, peers={PEER_GUID: OTHER_HOST}) as cluster,
-        ):
+        async with one_peer(OTHER_HOST, is_mapped=True) as (peer, cluster):
             arrive(cluster, 1)
             await until(lambda: not owed(cluster))
             assert len(peer.final_acks) == 1
@@ -361,8 +355,7 @@ def test_peers_out_of_reach_keep_nobody_from_being_told(monkeypatch: pytest.Monk
     monkeypatch.setattr("qm.edge.outgoing.acks.outbox.OUTBOX_PEERS_MAX", 3)
 
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             for number in range(1, 7):
                 guid = bytes([number]) * 16
                 seen = Facts(2, guid, OTHER_HOST, ())
@@ -375,7 +368,7 @@ def test_peers_out_of_reach_keep_nobody_from_being_told(monkeypatch: pytest.Monk
             await until(lambda: len(peer.final_acks) == 1)
             await until(lambda: len(owed(cluster)) == 6)
             # What is out of mind is not forgotten.
-            async with Peer(OTHER_HOST, port, bytes([1]) * 16) as late:
+            async with Peer(OTHER_HOST, cluster.settings.port, bytes([1]) * 16) as late:
                 for _ in range(4):
                     cluster.advance(limits.OUTBOX_SWEEP_S)
                     await settled()
@@ -466,8 +459,7 @@ def test_nothing_is_acknowledged_before_anything_was_accepted() -> None:
 
 def test_order_acks_go_to_where_the_peer_listens_when_it_has_no_session() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             cluster.world.create("orders", transactional=True)
             arrive(cluster, 1, to="orders")
             cluster.advance(0.51)
@@ -482,8 +474,7 @@ def test_order_acks_go_to_where_the_peer_listens_when_it_has_no_session() -> Non
 
 def test_a_direct_session_serves_acknowledgements_once_its_guid_is_known() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send(peer.address, 1)
             await until(lambda: not cluster.waiting(queue))
             arrive(cluster, 1)

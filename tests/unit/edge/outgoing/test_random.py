@@ -8,7 +8,7 @@ import pytest
 
 from qm.model.values import commands
 from qm.model.values.elements import OutgoingAdminState
-from tests.unit.edge.outgoing.world import Peer, SendingCluster, free_port, run, settled, until
+from tests.unit.edge.outgoing.world import Peer, SendingCluster, one_peer, run, settled, until
 from tests.unit.model.world import request
 
 HOST = "127.0.0.50"
@@ -88,8 +88,7 @@ class Chance:
 @pytest.mark.parametrize("seed", range(25))
 def test_each_message_arrives_once_and_transactional_ones_in_order(seed: int) -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             chance = Chance(seed, cluster, peer)
             for _ in range(STEPS):
                 chance.step()

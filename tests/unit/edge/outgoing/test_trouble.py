@@ -25,8 +25,10 @@ from tests.unit.edge.outgoing.world import (
     Peer,
     SendingCluster,
     free_port,
+    one_peer,
     run,
     settled,
+    two_peers,
     until,
 )
 from tests.unit.edge.world import lines_of
@@ -69,8 +71,7 @@ def test_a_peer_that_does_not_run_is_tried_again() -> None:
 
 def test_a_peer_that_refuses_is_tried_again() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             peer.config = SessionConfig(admit=lambda guid, pinged: False)
             queue = cluster.send(peer.address, 3)
             await until(lambda: last_status(cluster, queue) is ConnectionStatus.CONNECTION_REFUSED)
@@ -85,12 +86,7 @@ def test_a_peer_that_refuses_is_tried_again() -> None:
 @pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n" * 40, b"\x00" * 600])
 def test_nonsense_ends_a_session_with_its_reason_and_leaves_others_alone(greeting: bytes) -> None:
     async def scenario() -> None:
-        port = free_port(HOST, OTHER_HOST)
-        async with (
-            Peer(HOST, port) as bad,
-            Peer(OTHER_HOST, port, b"OTHR" * 4) as good,
-            SendingCluster(port) as cluster,
-        ):
+        async with two_peers(HOST, OTHER_HOST) as (bad, good, cluster):
             bad.greeting = greeting
             first = cluster.send(bad.address, 3)
             second = cluster.send(good.address, 3)
@@ -109,11 +105,7 @@ def test_nonsense_ends_a_session_with_its_reason_and_leaves_others_alone(greetin
 
 def test_a_peer_that_answers_with_another_guid_gets_nothing() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with (
-            Peer(HOST, port, b"LIAR" * 4) as peer,
-            SendingCluster(port, peers={PEER_GUID: HOST}) as cluster,
-        ):
+        async with one_peer(HOST, b"LIAR" * 4, is_mapped=True) as (peer, cluster):
             queue = cluster.send(f"PRIVATE={guid_text(PEER_GUID)}\\00000009", 3)
             await until(
                 lambda: cluster.metric("quorate_sessions_closed_total", reason="refused_by_peer")
@@ -129,8 +121,7 @@ def test_a_peer_that_answers_with_another_guid_gets_nothing() -> None:
 
 def test_a_host_that_nobody_knows_is_looked_up_again() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send("DIRECT=OS:far\\q", 3)
             await until(lambda: last_status(cluster, queue) is ConnectionStatus.DNS_FAILURE)
             assert state(cluster, queue) is OutgoingState.NEED_VALIDATION
@@ -166,8 +157,7 @@ def test_a_private_name_needs_its_queue_manager_in_the_configuration() -> None:
 
 def test_a_cut_connection_is_made_again_and_what_was_under_way_is_repeated() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             peer.is_acknowledging = False
             queue = cluster.send(peer.address, 200, is_recoverable=True)
             await until(lambda: len(peer.raw) == 64)
@@ -186,8 +176,7 @@ def test_a_cut_connection_is_made_again_and_what_was_under_way_is_repeated() -> 
 
 def test_a_silent_peer_is_given_up_after_the_ack_wait() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send(peer.address, 1)
             await until(lambda: not cluster.waiting(queue))
             peer.is_deaf = True
@@ -209,12 +198,7 @@ def test_a_peer_that_acknowledges_what_was_not_sent_to_it_is_left(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
-        port = free_port(HOST, OTHER_HOST)
-        async with (
-            Peer(HOST, port) as forger,
-            Peer(OTHER_HOST, port, b"OTHR" * 4) as honest,
-            SendingCluster(port) as cluster,
-        ):
+        async with two_peers(HOST, OTHER_HOST) as (forger, honest, cluster):
             forger.is_acknowledging = honest.is_acknowledging = False
             queue = cluster.send(forger.address, 3)
             other = cluster.send(honest.address, 3)
@@ -240,8 +224,7 @@ def test_a_peer_that_acknowledges_what_was_not_sent_to_it_is_left(
 
 def test_what_peers_send_back_arrives_like_everything_else() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             orders = cluster.world.create("orders")
             queue = cluster.send(peer.address, 1)
             await until(lambda: not cluster.waiting(queue))
@@ -277,12 +260,7 @@ def test_an_idle_connection_makes_room_and_a_busy_one_does_not(
     monkeypatch.setattr("qm.edge.outgoing.link.connections.CONNECTIONS_MAX", 1)
 
     async def scenario() -> None:
-        port = free_port(HOST, OTHER_HOST)
-        async with (
-            Peer(HOST, port) as first,
-            Peer(OTHER_HOST, port, b"OTHR" * 4) as second,
-            SendingCluster(port) as cluster,
-        ):
+        async with two_peers(HOST, OTHER_HOST) as (first, second, cluster):
             queue = cluster.send(first.address, 1)
             await until(lambda: not cluster.waiting(queue))
             other = cluster.send(second.address, 1)
@@ -308,12 +286,7 @@ def test_a_busy_connection_gives_way_after_its_time(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("qm.edge.outgoing.link.connections.CONNECTIONS_MAX", 1)
 
     async def scenario() -> None:
-        port = free_port(HOST, OTHER_HOST)
-        async with (
-            Peer(HOST, port) as first,
-            Peer(OTHER_HOST, port, b"OTHR" * 4) as second,
-            SendingCluster(port) as cluster,
-        ):
+        async with two_peers(HOST, OTHER_HOST) as (first, second, cluster):
             first.is_acknowledging = False
             queue = cluster.send(first.address, 200)
             await until(lambda: len(first.raw) == 64)
@@ -340,8 +313,7 @@ def test_queues_with_nothing_to_send_are_forgotten(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("qm.edge.outgoing.leadership.SENDERS_MAX", 2)
 
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send(peer.address, 1)
             await until(lambda: not cluster.waiting(queue))
             cluster.advance(301)
@@ -360,8 +332,7 @@ def test_queues_with_nothing_to_send_are_forgotten(monkeypatch: pytest.MonkeyPat
 
 def test_nothing_is_sent_by_a_node_that_does_not_lead() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             cluster.lead(None)
             queue = cluster.send(peer.address, 3)
             await settled()
@@ -378,8 +349,7 @@ def test_nothing_is_sent_by_a_node_that_does_not_lead() -> None:
 
 def test_a_node_that_cannot_read_a_body_sends_nothing_behind_it_and_the_next_leader_does() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             queue = cluster.send(peer.address, 3, is_transactional=True)
             await until(lambda: not cluster.waiting(queue))
             cluster.nodes["n1"].is_damaged = True
@@ -397,8 +367,7 @@ def test_a_node_that_cannot_read_a_body_sends_nothing_behind_it_and_the_next_lea
 
 def test_a_message_of_which_no_packet_can_be_made_is_a_dead_letter() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             # Addressed to where it goes, it would be longer than a packet may be.
             small = len(packet(0, to="x", sequence=(1, 1, 0), has_negative_journaling=True))
             body = b"8" * (PACKET_MAX_BYTES - small)
@@ -419,8 +388,7 @@ def test_a_message_of_which_no_packet_can_be_made_is_a_dead_letter() -> None:
 
 def test_a_snapshot_begins_everything_anew() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             peer.is_acknowledging = False
             queue = cluster.send(peer.address, 3, is_recoverable=True)
             await until(lambda: len(peer.raw) == 3)
@@ -440,8 +408,7 @@ def test_a_peer_that_sends_more_than_can_be_committed_is_not_read_until_it_can(
     monkeypatch.setattr("qm.edge.relay.relay.HELD_MAX_BYTES", 1_000)
 
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             orders = cluster.world.create("orders")
             queue = cluster.send(peer.address, 1)
             await until(lambda: not cluster.waiting(queue))
@@ -462,8 +429,7 @@ def test_a_peer_that_sends_more_than_can_be_committed_is_not_read_until_it_can(
 
 def test_outgoing_queues_that_are_not_used_any_more_are_removed() -> None:
     async def scenario() -> None:
-        port = free_port(HOST)
-        async with Peer(HOST, port) as peer, SendingCluster(port) as cluster:
+        async with one_peer(HOST) as (peer, cluster):
             used, unused, held, opened, owing = (
                 cluster.send(f"DIRECT=TCP:{HOST}\\q{number}", 1) for number in range(5)
             )

@@ -11,8 +11,8 @@ import asyncio
 import socket
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Self, cast
 
 from prometheus_client import CollectorRegistry
@@ -683,6 +683,32 @@ class Peer:
         self.is_acknowledging = True
         for connection in list(self.connections):
             connection.settle()
+
+
+@asynccontextmanager
+async def one_peer(
+    host: str, guid: bytes = PEER_GUID, *, is_mapped: bool = False
+) -> AsyncIterator[tuple[Peer, SendingCluster]]:
+    """A peer at `host` and nodes that send to it.
+
+    `is_mapped`: their configuration says that PEER_GUID is there.
+    """
+    port = free_port(host)
+    mapped = {PEER_GUID: host} if is_mapped else {}
+    async with Peer(host, port, guid) as peer, SendingCluster(port, peers=mapped) as cluster:
+        yield peer, cluster
+
+
+@asynccontextmanager
+async def two_peers(host: str, other_host: str) -> AsyncIterator[tuple[Peer, Peer, SendingCluster]]:
+    """Two peers, PEER_GUID first, and nodes that send to both."""
+    port = free_port(host, other_host)
+    async with (
+        Peer(host, port) as first,
+        Peer(other_host, port, b"OTHR" * 4) as second,
+        SendingCluster(port) as cluster,
+    ):
+        yield first, second, cluster
 
 
 async def gather(*awaited: Awaitable[None]) -> None:
