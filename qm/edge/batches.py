@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from qm.edge.facts import FlowFacts
+from qm.edge.facts import MessageFacts
 from qm.edge.limits import (
+    ACK_ITEMS_MAX_COUNT,
     BATCH_FACTS_MAX_COUNT,
     BATCH_MAX_COUNT,
     BATCH_SOFT_MAX_BYTES,
     CUT_MAX_COUNT,
-    NOTES_MAX_COUNT,
 )
 from qm.model.values.columns import IntArray
 from qm.model.values.commands import EdgeBatch, Facts, FinalAcked, OrderAcked
@@ -50,7 +50,7 @@ class Intake(Protocol):
         """False once the session is gone."""
 
     @property
-    def facts(self) -> FlowFacts:
+    def facts(self) -> MessageFacts:
         """What is known of the session's messages."""
 
     @property
@@ -70,18 +70,18 @@ class Intake(Protocol):
 class PacketRun:
     """Consecutive packets of one session, each found sound; at least one."""
 
-    __slots__ = ("block", "checksums", "flow", "last_position", "offsets", "other_facts")
+    __slots__ = ("block", "checksums", "intake", "last_position", "offsets", "other_facts")
 
     def __init__(
         self,
-        flow: Intake,
+        intake: Intake,
         last_position: int,
         block: bytes,
         offsets: list[int],
         checksums: list[int],
         other_facts: dict[int, Facts],
     ) -> None:
-        self.flow = flow
+        self.intake = intake
         self.last_position = last_position
         """The session's position of the last packet."""
         self.block = block
@@ -111,15 +111,15 @@ class PacketRun:
 class AckItem:
     """An OrderAck or FinalAck for this queue manager: one position, one row of a command."""
 
-    __slots__ = ("flow", "last_position", "number", "subject")
+    __slots__ = ("intake", "last_position", "number", "subject")
 
     count = 1
     size_bytes = 64
     """Roughly what it holds; its packet is gone."""
     facts_count = 0
 
-    def __init__(self, flow: Intake, last_position: int, subject: int, number: int) -> None:
-        self.flow = flow
+    def __init__(self, intake: Intake, last_position: int, subject: int, number: int) -> None:
+        self.intake = intake
         self.last_position = last_position
         self.subject = subject
         """The sequence, or the ordinal of the message that is meant."""
@@ -158,7 +158,7 @@ Item = PacketRun | AckItem
 
 
 class Batch:
-    """Items that travel together: runs, or notes of one kind."""
+    """Items that travel together: runs, or acknowledgements of one kind."""
 
     __slots__ = ("arrived_at", "items", "number", "size_bytes")
 
@@ -170,28 +170,28 @@ class Batch:
         self.size_bytes = sum(item.size_bytes for item in items)
 
     @property
-    def notes(self) -> list[AckItem]:
-        """The items, if they are notes."""
+    def ack_items(self) -> list[AckItem]:
+        """The items, if they are acknowledgements."""
         return [item for item in self.items if isinstance(item, AckItem)]
 
-    def flow_at(self, number: int) -> Intake:
+    def intake_at(self, number: int) -> Intake:
         """Return whose the message with this number in the batch is, from 0 on."""
         for item in self.items:
             number -= item.count
             if number < 0:
-                return item.flow
+                return item.intake
         raise IndexError("beyond the batch")
 
     def drop_closed(self) -> None:
         """Leave out what belongs to closed sessions: their peers send it again elsewhere."""
-        self.items = [item for item in self.items if item.flow.is_open]
+        self.items = [item for item in self.items if item.intake.is_open]
         self.size_bytes = sum(item.size_bytes for item in self.items)
 
     def payload(self, edge: str) -> bytes:
         """Return the encoded command."""
-        notes = self.notes
-        if notes:
-            return encode_command(_acknowledged(notes))
+        ack_items = self.ack_items
+        if ack_items:
+            return encode_command(_acknowledged(ack_items))
         runs = [item for item in self.items if isinstance(item, PacketRun)]
         blocks = [memoryview(run.block)[: run.size_bytes] for run in runs]
         return encode_command(edge_batch(edge, self.number, runs), blocks)
@@ -205,14 +205,14 @@ def cut(waiting: deque[Item]) -> list[Item]:
     """
     first = waiting.popleft()
     taken, kind = [first], type(first)
-    count_max = BATCH_MAX_COUNT if kind is PacketRun else NOTES_MAX_COUNT
+    count_max = BATCH_MAX_COUNT if kind is PacketRun else ACK_ITEMS_MAX_COUNT
     count, size, facts = first.count, first.size_bytes, first.facts_count
     passed: list[Item] = []
-    flows_passed: set[Intake] = set()
+    intakes_passed: set[Intake] = set()
     for _ in range(min(len(waiting), CUT_MAX_COUNT)):
         item = waiting[0]
-        if type(item) is not kind or item.flow in flows_passed:
-            flows_passed.add(item.flow)
+        if type(item) is not kind or item.intake in intakes_passed:
+            intakes_passed.add(item.intake)
             passed.append(waiting.popleft())
             continue
         count += item.count
@@ -225,35 +225,35 @@ def cut(waiting: deque[Item]) -> list[Item]:
     return taken
 
 
-def _acknowledged(notes: Sequence[AckItem]) -> OrderAcked | FinalAcked:
-    """Return the command that says what the notes say."""
-    if isinstance(notes[0], FinalAckItem):
+def _acknowledged(ack_items: Sequence[AckItem]) -> OrderAcked | FinalAcked:
+    """Return the command that says what the items say."""
+    if isinstance(ack_items[0], FinalAckItem):
         return FinalAcked(
-            array("Q", [note.subject for note in notes]),
-            array("Q", [note.number for note in notes]),
+            array("Q", [item.subject for item in ack_items]),
+            array("Q", [item.number for item in ack_items]),
         )
-    furthest = _furthest(notes)
+    furthest = _furthest(ack_items)
     return OrderAcked(array("Q", furthest), array("Q", furthest.values()))
 
 
-def _furthest(notes: Sequence[AckItem]) -> dict[int, int]:
+def _furthest(ack_items: Sequence[AckItem]) -> dict[int, int]:
     """Return the number that says it all for each sequence: OrderAcks are cumulative."""
     furthest: dict[int, int] = {}
-    for note in notes:
-        furthest[note.subject] = max(note.number, furthest.get(note.subject, 0))
+    for item in ack_items:
+        furthest[item.subject] = max(item.number, furthest.get(item.subject, 0))
     return furthest
 
 
-def note_verdicts(notes: Sequence[AckItem], verdicts: IntArray) -> list[int]:
-    """Return the verdict of each note, of the command that they shared.
+def ack_verdicts(ack_items: Sequence[AckItem], verdicts: IntArray) -> list[int]:
+    """Return the verdict of each item, of the command that they share.
 
     An OrderAck that another one went beyond has none of its own: it took effect with that one.
     """
-    if isinstance(notes[0], FinalAckItem):
+    if isinstance(ack_items[0], FinalAckItem):
         return verdicts.tolist()
-    furthest = _furthest(notes)
+    furthest = _furthest(ack_items)
     of = dict(zip(furthest, verdicts, strict=True))
-    return [of[note.subject] if note.number == furthest[note.subject] else 0 for note in notes]
+    return [of[item.subject] if item.number == furthest[item.subject] else 0 for item in ack_items]
 
 
 def edge_batch(edge: str, number: int, runs: Sequence[PacketRun]) -> EdgeBatch:
@@ -266,7 +266,7 @@ def edge_batch(edge: str, number: int, runs: Sequence[PacketRun]) -> EdgeBatch:
         offsets.extend([base + offset for offset in run.offsets[1:]] if base else run.offsets[1:])
         checksums.extend(run.checksums)
         base += run.size_bytes
-        plain = numbers.setdefault(run.flow.facts.plain, len(numbers))
+        plain = numbers.setdefault(run.intake.facts.plain, len(numbers))
         facts_at = len(facts_of)
         facts_of += bytes((plain,)) * run.count
         for k, facts in run.other_facts.items():

@@ -46,17 +46,17 @@ class Edge:
         self._cluster = cluster
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._watch = EdgeMetrics(metrics, self._loop)
+        self._metrics = EdgeMetrics(metrics, self._loop)
         self._admission = Admission(settings)
         self._session = msgspec.structs.replace(
             settings.session, admit=self._admission.admit
         ).check()
-        self.relay: Final = Relay(cluster, self._watch, self._loop, self._on_change)
+        self.relay: Final = Relay(cluster, self._metrics, self._loop, self._on_change)
         """Where all sessions bring what arrives on them, those too that this node opens."""
         self._listeners = Listeners(settings.addresses, settings.port, self._loop)
         self._pings: list[asyncio.DatagramTransport] = []
-        self._shared = EdgeContext(
-            self._loop, self.relay, self._watch, self._admission, self._session
+        self._context = EdgeContext(
+            self._loop, self.relay, self._metrics, self._admission, self._session
         )
         self._is_wanted = False
         self._is_online = True
@@ -112,11 +112,11 @@ class Edge:
     @property
     def connection_count(self) -> int:
         """How many peers are connected."""
-        return len(self._shared.connections)
+        return len(self._context.connections)
 
     def drain_ack_marks(self) -> list[AckMark]:
         """Return what acknowledgements depended on, since the last call; for the archive."""
-        return self._shared.marks.drain()
+        return self._context.marks.drain()
 
     # Life ----------------------------------------------------------------------------------
 
@@ -152,8 +152,8 @@ class Edge:
         self._close_sessions(CloseReason.STOPPED, "this node stops")
         self.relay.stop()
         self._close_endpoints()
-        await self._shared.wait_until_empty(LINGER_MAX_S)
-        self._shared.deadlines.stop()
+        await self._context.wait_until_empty(LINGER_MAX_S)
+        self._context.deadlines.stop()
 
     def _close_endpoints(self) -> None:
         self._listeners.close()
@@ -178,7 +178,7 @@ class Edge:
 
     def _answerer(self) -> PingAnswerer:
         return PingAnswerer(
-            lambda: self.relay.queue_manager, self._is_accepting, self._watch, self._loop.time
+            lambda: self.relay.queue_manager, self._is_accepting, self._metrics, self._loop.time
         )
 
     def _is_accepting(self, address: str) -> bool:
@@ -198,12 +198,12 @@ class Edge:
                 self._listeners.close()
             else:
                 try:
-                    await self._listeners.open(lambda: Connection(self._shared))
+                    await self._listeners.open(lambda: Connection(self._context))
                 except OSError as error:
-                    self._watch.not_listening(error)
+                    self._metrics.not_listening(error)
                     self._loop.call_later(LISTEN_RETRY_S, self._changed.set)
                     continue
-            self._watch.serving(self._is_wanted)
+            self._metrics.serving(self._is_wanted)
 
     @property
     def _has_leader(self) -> bool:
@@ -242,7 +242,7 @@ class Edge:
         self.relay.drop_closed()
 
     def _close_sessions(self, reason: CloseReason, detail: str) -> None:
-        for connection in list(self._shared.connections):
+        for connection in list(self._context.connections):
             connection.close(reason, detail)
 
     def _learn_manager(self) -> None:

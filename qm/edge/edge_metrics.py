@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from qm.edge.batches import AckItem, Batch, note_verdicts
+from qm.edge.batches import AckItem, Batch, ack_verdicts
 from qm.model.values.columns import IntArray
 from qm.model.values.commands import TransferVerdict
 from qm.model.values.effects import Outcome
@@ -107,9 +107,9 @@ class EdgeMetrics:
         """A batch is applied, so long after its first message arrived."""
         self._seconds.observe(seconds)
         verdicts = outcome.verdicts
-        notes = batch.notes
-        if notes:
-            self._acknowledged(notes, verdicts)
+        ack_items = batch.ack_items
+        if ack_items:
+            self._acknowledged(ack_items, verdicts)
         elif verdicts is None:
             return  # nothing of it was stored: its sessions end, and say why
         elif not any(verdicts):
@@ -117,20 +117,20 @@ class EdgeMetrics:
         else:
             self._count(batch, verdicts)
 
-    def _acknowledged(self, notes: Sequence[AckItem], verdicts: IntArray | None) -> None:
+    def _acknowledged(self, ack_items: Sequence[AckItem], verdicts: IntArray | None) -> None:
         """Order and final acks took effect, or did not."""
         if not verdicts or not any(verdicts):
-            self._arrived.labels(_ACKNOWLEDGEMENT).inc(len(notes))
+            self._arrived.labels(_ACKNOWLEDGEMENT).inc(len(ack_items))
             return
-        for note, verdict in zip(notes, note_verdicts(notes, verdicts), strict=True):
+        for item, verdict in zip(ack_items, ack_verdicts(ack_items, verdicts), strict=True):
             self._arrived.labels(_ACKNOWLEDGEMENTS.get(verdict, _OTHER)).inc()
             if verdict == TransferVerdict.NEVER_SENT:
                 self._log.warning(
                     "never_sent",
                     "a peer acknowledged what was never sent",
-                    acknowledgement=note.text,
-                    peer=note.flow.facts.plain.peer_address,
-                    queue_manager=guid_text(note.flow.facts.plain.peer_queue_manager),
+                    acknowledgement=item.text,
+                    peer=item.intake.facts.plain.peer_address,
+                    queue_manager=guid_text(item.intake.facts.plain.peer_queue_manager),
                 )
 
     def _count(self, batch: Batch, verdicts: IntArray) -> None:
@@ -138,7 +138,7 @@ class EdgeMetrics:
             name = _VERDICTS.get(verdict, _OTHER)
             self._arrived.labels(name).inc(count)
             if verdict & _REFUSAL or verdict == TransferVerdict.OUT_OF_ORDER:
-                facts = batch.flow_at(verdicts.index(verdict)).facts.plain
+                facts = batch.intake_at(verdicts.index(verdict)).facts.plain
                 self._log.warning(
                     f"not_taken:{name}",
                     "messages of a peer were not taken",

@@ -1,6 +1,6 @@
 """What an edge knows of a message beyond its bytes (DESIGN 1.4): facts, never verdicts.
 
-The one place where verifying and decrypting plug in: `FlowFacts.of` sees every message that has
+The one place where verifying and decrypting plug in: `MessageFacts.of` sees every message that has
 a SecurityHeader. Today nothing is verified and nothing decrypted. A signature is reported as
 present and unverified, which apply refuses; an encrypted body keeps Flags.EB and no fact says that
 it was decrypted, which apply refuses, too.
@@ -16,7 +16,7 @@ from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.packets.user_message import UserMessage
 
 
-class FlowFacts:
+class MessageFacts:
     """The facts of one session's messages; equal ones are one value, so a batch names it once."""
 
     __slots__ = ("_unverified", "plain")

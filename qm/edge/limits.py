@@ -1,7 +1,7 @@
 """Every bound that peers can push on at an edge; the unit comes last.
 
 Limits of one session are in `qm.session.limits`, of one packet in `qm.wire.limits`, of a relay
-stream in `qm.cluster.cluster`.
+stream in `qm.cluster.relay`.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ BATCH_SOFT_MAX_BYTES: Final = 1 << 20
 BATCH_MAX_COUNT: Final = POSITIONS_PER_ENTRY_MAX
 BATCH_FACTS_MAX_COUNT: Final = 256
 # OrderAcks or FinalAcks of one command; apply settles as many positions with each.
-NOTES_MAX_COUNT: Final = POSITIONS_PER_ENTRY_MAX // 4
+ACK_ITEMS_MAX_COUNT: Final = POSITIONS_PER_ENTRY_MAX // 4
 # Waiting items that are looked at for one batch.
 CUT_MAX_COUNT: Final = 4_096
 

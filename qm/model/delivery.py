@@ -25,15 +25,13 @@ from qm.model.values.commands import (
 )
 from qm.model.values.effects import Outcome
 from qm.model.values.elements import LockKind, QueueKind
-from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX
+from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX, SETTLED_PER_COMMAND_MAX
 from qm.model.values.records import AwaitingFinalAck, Lock, OutgoingPosition
 from qm.model.values.rows import OUTBOX_KEY, QUEUE_KEY, Position, PositionFlag, PositionState
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MessageClass
 
 MQ_OK: Final = 0
-BATCH_MAX: Final = POSITIONS_PER_ENTRY_MAX // 4
-"""Positions per command: each may leave a copy and an acknowledgement."""
 _U16_MAX: Final = 0xFFFF
 _U32_MAX: Final = 0xFFFF_FFFF
 _NUMBER_MAX: Final = 0xFFFF_FFFE
@@ -68,7 +66,7 @@ class Delivery:
         queue = self._queue(command.queue_id)
         if queue is None:
             return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
-        if len(command.lookup_identifiers) > BATCH_MAX:
+        if len(command.lookup_identifiers) > SETTLED_PER_COMMAND_MAX:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         numbered = []
         for key in command.lookup_identifiers:
@@ -110,7 +108,7 @@ class Delivery:
         queue = self._queue(command.queue_id)
         if queue is None:
             return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
-        if len(command.lookup_identifiers) > BATCH_MAX:
+        if len(command.lookup_identifiers) > SETTLED_PER_COMMAND_MAX:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         for key, position in self._linked(queue, command.lookup_identifiers):
             if not position.flags & PositionFlag.TRANSACTIONAL:
@@ -130,9 +128,9 @@ class Delivery:
         is to be settled by the same command again. Verdicts: one per sequence, once it is not.
         """
         identifiers, numbers = command.sequence_identifiers, command.sequence_numbers
-        if len(identifiers) != len(numbers) or len(identifiers) > BATCH_MAX:
+        if len(identifiers) != len(numbers) or len(identifiers) > SETTLED_PER_COMMAND_MAX:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        room = BATCH_MAX
+        room = SETTLED_PER_COMMAND_MAX
         verdicts = array("H")
         for identifier, number in zip(identifiers, numbers, strict=True):
             verdicts.append(self._order_verdict(identifier, number))
@@ -207,7 +205,7 @@ class Delivery:
         per message.
         """
         ordinals, classes = command.message_ordinals, command.message_classes
-        if len(ordinals) != len(classes) or len(ordinals) > BATCH_MAX:
+        if len(ordinals) != len(classes) or len(ordinals) > SETTLED_PER_COMMAND_MAX:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         verdicts = array("H")
         for ordinal, message_class in zip(ordinals, classes, strict=True):
@@ -244,7 +242,7 @@ class Delivery:
         is_failure = command.message_class in tuple(MessageClass) and (
             command.message_class & 0x8000
         )
-        if len(command.lookup_identifiers) > BATCH_MAX or not is_failure:
+        if len(command.lookup_identifiers) > SETTLED_PER_COMMAND_MAX or not is_failure:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         for key, position in self._linked(queue, command.lookup_identifiers):
             row = self._outgoing.row(command.queue_id, key)

@@ -1,6 +1,6 @@
 """The replicated state machine: one entry in, what came of it out (design.md)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from qm.model.arrivals.arrivals import Arrivals
@@ -27,8 +27,7 @@ from qm.model.state.ledger import Ledger
 from qm.model.state.outgoing_queues import OutgoingQueues
 from qm.model.state.registry import Registry
 from qm.model.state.tables import State
-from qm.model.values import commands
-from qm.model.values.commands import Command, CommandBatch, Request
+from qm.model.values.commands import DECLARATIONS, Command, CommandBatch, Declaration, Request
 from qm.model.values.effects import Applied, Outcome
 from qm.model.values.limits import APPLY_VERSION
 from qm.model.values.records import QueueManager
@@ -39,6 +38,23 @@ Handler = Callable[[Any], Outcome]
 
 class UnknownVersion(Exception):
     """The entry needs a newer build; nothing of it was applied. The node must stop."""
+
+
+def handlers_of(
+    parts: Sequence[object], declared: Mapping[type[Command], Declaration] = DECLARATIONS
+) -> dict[type[Command], Handler]:
+    """Return the handler of each command: the one method `apply_<op>` that a part has.
+
+    Raises LookupError, which names a command with none or several.
+    """
+    handlers: dict[type[Command], Handler] = {}
+    for kind, declaration in declared.items():
+        name = f"apply_{declaration.op}"
+        found = [getattr(part, name) for part in parts if hasattr(part, name)]
+        if len(found) != 1:
+            raise LookupError(f"{kind.__name__}: {len(found)} parts of the machine have {name}")
+        handlers[kind] = found[0]
+    return handlers
 
 
 class Machine:
@@ -85,51 +101,13 @@ class Machine:
         self._duplicates: Final = duplicates
         self._arrivals: Final = arrivals
         self._clients: Final = clients
-        self._handlers: Final[dict[type[Any], Handler]] = {
-            commands.EdgeBatch: arrivals.apply_edge_batch,
-            commands.Send: sending.apply_send,
-            commands.ReceiveRun: reads.apply_receive_run,
-            commands.ReadEnd: reads.apply_read_end,
-            commands.Move: reads.apply_move,
-            commands.CancelRequests: clients.apply_cancel_requests,
-            commands.Confirm: clients.apply_confirm,
-            commands.OpenClient: clients.apply_open_client,
-            commands.RenewClients: clients.apply_renew_clients,
-            commands.CloseClient: clients.apply_close_client,
-            commands.OpenQueue: opens.apply_open_queue,
-            commands.CloseQueue: opens.apply_close_queue,
-            commands.TxBegin: transactions.apply_tx_begin,
-            commands.TxPrepare: transactions.apply_tx_prepare,
-            commands.TxCommit: transactions.apply_tx_commit,
-            commands.TxAbort: transactions.apply_tx_abort,
-            commands.TxForget: transactions.apply_tx_forget,
-            commands.Provision: administration.apply_provision,
-            commands.SetQueueManager: administration.apply_set_queue_manager,
-            commands.CreateQueue: administration.apply_create_queue,
-            commands.SetQueue: administration.apply_set_queue,
-            commands.DeleteQueue: purging.apply_delete_queue,
-            commands.PurgeQueue: purging.apply_purge_queue,
-            commands.PurgeStep: purging.apply_purge_step,
-            commands.EnsureOutgoingQueue: administration.apply_ensure_outgoing_queue,
-            commands.SetOutgoingAdminState: administration.apply_set_outgoing_admin_state,
-            commands.RemoveOutgoingQueue: administration.apply_remove_outgoing_queue,
-            commands.LeaderActivated: administration.apply_leader_activated,
-            commands.RaiseApplyVersion: administration.apply_raise_apply_version,
-            commands.SetMember: Members(ledger).apply_set_member,
-            commands.StateRestored: restoring.apply_state_restored,
-            commands.RenumberStep: restoring.apply_renumber_step,
-            commands.DirectoryWrite: self.directory.apply_directory_write,
-            commands.AssignTransfer: delivery.apply_assign_transfer,
-            commands.TransferAcked: delivery.apply_transfer_acked,
-            commands.OrderAcked: delivery.apply_order_acked,
-            commands.FinalAcked: delivery.apply_final_acked,
-            commands.TransferFailed: delivery.apply_transfer_failed,
-            commands.OutboxDone: delivery.apply_outbox_done,
-            commands.TransferTraced: reports.apply_transfer_traced,
-            commands.ClockTick: expiry.apply_clock_tick,
-            commands.AuditMark: administration.apply_audit,
-            commands.AuditResult: administration.apply_audit,
-        }
+        self._handlers: Final = handlers_of(
+            (
+                *(arrivals, sending, reads, clients, opens, transactions),
+                *(administration, purging, restoring, self.directory, Members(ledger)),
+                *(delivery, reports, expiry),
+            )
+        )
 
     def apply(self, batch: CommandBatch, *, settle: bool = True) -> Applied:
         """Apply one entry and return what came of it. Raises UnknownVersion alone.

@@ -19,7 +19,8 @@ from google.protobuf.message import DecodeError
 
 from qm.model.state.tables import BODY_ORDINAL_SYNTHETIC_FIRST
 from qm.model.values import commands as model
-from qm.model.values.columns import IntArray
+from qm.model.values.columns import U32, IntArray, typecode_of
+from qm.model.values.commands import DECLARATIONS, Declaration
 from qm.model.values.limits import APPLY_VERSION
 from qm.pb import command_pb2
 from raft import batch
@@ -31,16 +32,6 @@ _UNREADABLE: Final = (batch.BatchError, DecodeError, ValueError, IndexError)
 FACTS_KNOWN_MAX: Final = 4_096
 """Facts kept decoded; then all are decoded anew."""
 _PLAIN: Final = (int, bool, str, bytes)
-_ARRAY_TYPECODES: Final = {
-    "offsets": "I",
-    "checksums": "I",
-    "lookup_identifiers": "Q",
-    "outbox_ids": "Q",
-    "sequence_identifiers": "Q",
-    "sequence_numbers": "Q",
-    "message_ordinals": "Q",
-    "message_classes": "Q",
-}
 _FROM_PLACE: Final = frozenset({"body_index", "body_offset", "first_ordinal", "packets"})
 """Fields that the blob and its place give, not the header."""
 
@@ -74,7 +65,7 @@ def encode_command(
     """
     codec = _BY_TYPE[type(command)]
     header = command_pb2.Command()
-    target = getattr(header, codec.op)
+    target = getattr(header, codec.declaration.op)
     target.SetInParent()
     codec.fill(command, target)
     encoded = header.SerializeToString(deterministic=True)
@@ -86,27 +77,42 @@ def encode_command(
     return b"".join(parts)
 
 
-def peek_command(payload: bytes) -> tuple[str, Any]:
-    """Return the op of an encoded command, and its message in the header.
+class Inspected(msgspec.Struct, frozen=True, gc=False):
+    """An encoded command whose header was decoded, for all who look at it before it is proposed."""
 
-    Raises UnknownCommand.
-    """
+    payload: bytes
+    op: str
+    message: Any
+    """That of the op, in command.proto."""
+    blob_at: int
+    """Where what follows the header begins."""
+
+    @property
+    def declaration(self) -> Declaration:
+        """What is declared of the command."""
+        return _BY_OP[self.op].declaration
+
+
+def inspect(payload: bytes) -> Inspected:
+    """Decode the header of a command that this node encoded. Raises UnknownCommand."""
     try:
-        header, op, _ = _header(memoryview(payload))
+        return Inspected(payload, *_header(memoryview(payload)))
     except _UNREADABLE as error:
         raise UnknownCommand(str(error)) from error
-    return op, getattr(header, op)
 
 
-def check_command(payload: bytes) -> None:
-    """Raise UnknownCommand unless this build could apply the command, which another node sent.
+def inspect_foreign(payload: bytes) -> Inspected:
+    """Raise UnknownCommand unless this build could apply a command, which another node sent.
 
     A leader checks before it proposes: what is in the log and cannot be read stops every node.
     """
+    inspected = inspect(payload)
     try:
-        _decode_command(0, memoryview(payload), 0, 0)
+        blob_bytes = len(payload) - inspected.blob_at
+        _read(inspected.op, inspected.message, blob_bytes, 0)
     except _UNREADABLE as error:
         raise UnknownCommand(str(error)) from error
+    return inspected
 
 
 def decode_entry(index: int, data: bytes) -> model.CommandBatch:
@@ -132,13 +138,13 @@ def packet_spans(index: int, data: bytes) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     try:
         for offset, payload in _payloads(data)[1:]:
-            header, op, blob_at = _header(payload)
+            op, message, blob_at = _header(payload)
             begin = offset + blob_at
             if op == "edge_batch":
-                ends = array_of(_ARRAY_TYPECODES["offsets"], header.edge_batch.offsets)
+                ends = array_of(U32, message.offsets)
                 spans += [(begin + low, high - low) for low, high in pairwise(ends)]
             elif op == "send":
-                sizes = [target.packet_bytes for target in header.send.targets]
+                sizes = [target.packet_bytes for target in message.targets]
                 spans += zip(accumulate(sizes, initial=begin), sizes, strict=False)
     except _UNREADABLE as error:
         raise UnknownCommand(f"entry {index}: {error}") from error
@@ -153,8 +159,8 @@ def _payloads(data: bytes) -> list[tuple[int, memoryview]]:
     return list(zip(offsets, payloads, strict=False))
 
 
-def _header(payload: memoryview) -> tuple[command_pb2.Command, str, int]:
-    """Return a command's header, its op and where its blob begins."""
+def _header(payload: memoryview) -> tuple[str, Any, int]:
+    """Return a command's op, its message in the header and where its blob begins."""
     if len(payload) < _HEADER_LENGTH.size:
         raise ValueError("a command without header")
     (length,) = _HEADER_LENGTH.unpack_from(payload)
@@ -165,7 +171,7 @@ def _header(payload: memoryview) -> tuple[command_pb2.Command, str, int]:
     op = header.WhichOneof("op")
     if op is None:
         raise ValueError("an op that this build does not know: upgrade this node")
-    return header, op, blob_at
+    return op, getattr(header, op), blob_at
 
 
 def _decode_stamp(payload: memoryview) -> model.Stamp:
@@ -187,12 +193,28 @@ def _check_version(version: int) -> None:
 def _decode_command(
     index: int, payload: memoryview, offset: int, ordinal: int
 ) -> tuple[model.Command, int]:
-    header, op, blob_at = _header(payload)
-    fields = _BY_OP[op].read(getattr(header, op))
+    op, message, blob_at = _header(payload)
+    fields, used = _read(op, message, len(payload) - blob_at, ordinal)
+    if op in _CARRIERS:
+        fields |= {
+            "packets": payload[blob_at:],
+            "body_index": index,
+            "body_offset": offset + blob_at,
+            "first_ordinal": ordinal,
+        }
+    return _BY_OP[op].kind(**fields), ordinal + used
+
+
+def _read(op: str, message: Any, blob_bytes: int, ordinal: int) -> tuple[dict[str, Any], int]:
+    """Return the fields that the header gives, and how many bodies the command carries.
+
+    Raises ValueError for what does not fit together, and what a field's codec raises.
+    """
+    fields = _BY_OP[op].read(message)
     if op == "raise_apply_version":
         # What follows behaves in a way that this build may not know: it must not go on.
         _check_version(fields["apply_version"])
-    used, blob_bytes = 0, len(payload) - blob_at
+    used = 0
     if op == "edge_batch":
         used = len(fields["offsets"]) - 1
         _check_columns(fields, blob_bytes)
@@ -202,16 +224,9 @@ def _decode_command(
             raise ValueError("packets of targets that do not cover the blob")
     elif blob_bytes:
         raise ValueError(f"{op} carries a blob")
-    if op in _CARRIERS:
-        fields |= {
-            "packets": payload[blob_at:],
-            "body_index": index,
-            "body_offset": offset + blob_at,
-            "first_ordinal": ordinal,
-        }
     if ordinal + used > BODY_ORDINAL_SYNTHETIC_FIRST:
         raise ValueError(f"more than {BODY_ORDINAL_SYNTHETIC_FIRST} bodies in one entry")
-    return _BY_OP[op].kind(**fields), ordinal + used
+    return fields, used
 
 
 def _check_columns(fields: dict[str, Any], blob_bytes: int) -> None:
@@ -253,11 +268,10 @@ class _Codec:
     Fields that need no conversion are read together, since entries are decoded on every node.
     """
 
-    def __init__(self, kind: type[Any], op: str) -> None:
+    def __init__(self, kind: type[Any]) -> None:
         self.kind = kind
-        self.op = op
         fields = [f for f in msgspec.structs.fields(kind) if f.name not in _FROM_PLACE]
-        plain = [f.name for f in fields if f.type in _PLAIN and f.name not in _ARRAY_TYPECODES]
+        plain = [f.name for f in fields if f.type in _PLAIN]
         self._plain_names = tuple(plain)
         self._plain = _getter(self._plain_names)
         self._fields: list[tuple[str, Reader, Filler]] = [
@@ -292,16 +306,16 @@ def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _field_codec(name: str, kind: Any) -> tuple[Reader, Filler]:
-    if name in _ARRAY_TYPECODES:
-        typecode = _ARRAY_TYPECODES[name]
+    typecode = typecode_of(kind)
+    if typecode is not None:
         return (
             lambda message: array_of(typecode, getattr(message, name)),
             lambda value, message: setattr(message, name, array_bytes(value)),
         )
     if kind in _NESTED_SEQUENCES:
-        return _sequence_codec(name, _Codec(_NESTED_SEQUENCES[kind], name))
+        return _sequence_codec(name, _Codec(_NESTED_SEQUENCES[kind]))
     if kind in (model.Request, model.Selector):
-        nested = _Codec(kind, name)
+        nested = _Codec(kind)
         return (
             lambda message: nested.value(getattr(message, name)),
             lambda value, message: nested.fill(value, getattr(message, name)),
@@ -383,10 +397,14 @@ _NESTED_SEQUENCES: Final[dict[Any, type[Any]]] = {
 }
 
 
-def _op_name(kind: type[Any]) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in kind.__name__).lstrip("_")
+class _CommandCodec(_Codec):
+    """Of a kind of command."""
+
+    def __init__(self, declaration: Declaration) -> None:
+        super().__init__(declaration.kind)
+        self.declaration = declaration
 
 
-_CODECS: Final = [_Codec(kind, _op_name(kind)) for kind in model.Command.__args__]
+_CODECS: Final = [_CommandCodec(declaration) for declaration in DECLARATIONS.values()]
 _BY_TYPE: Final = {codec.kind: codec for codec in _CODECS}
-_BY_OP: Final = {codec.op: codec for codec in _CODECS}
+_BY_OP: Final = {codec.declaration.op: codec for codec in _CODECS}

@@ -31,7 +31,8 @@ from typing import cast
 import uvloop
 from prometheus_client import CollectorRegistry
 
-from qm.cluster.cluster import ClusterListener, Leadership, RelayEvents, RelayHub, SessionFacts
+from qm.cluster.cluster import ClusterListener, Leadership
+from qm.cluster.relay import RelayEvents, RelayHub, SessionFacts
 from qm.edge import Edge, EdgeSettings
 from qm.model.queries import View
 from qm.model.state.ledger import META_QUEUE_MANAGER
@@ -93,9 +94,7 @@ class Stream:
 
     def session_closed(self, number: int) -> None: ...
 
-    def delivered(self, session: int, tokens: Sequence[int]) -> None: ...
-
-    def undelivered(self, session: int, tokens: Sequence[int]) -> None: ...
+    def late_result(self, session: int, tokens: Sequence[int], *, is_delivered: bool) -> None: ...
 
     def close(self) -> None: ...
 

@@ -10,7 +10,7 @@ import grpc.aio
 import pytest
 
 from qm.api.gate.identity import Role
-from qm.cluster.cluster import RELAY_BATCHES_MAX
+from qm.cluster.relay import RELAY_BATCHES_MAX
 from qm.model.values.commands import ClockTick
 from qm.node.config.addresses import host_and_port
 from qm.node.relay.channels import Channels

@@ -5,14 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from qm.cluster.cluster import (
-    LatePackets,
-    Leadership,
-    OutcomeUnknown,
-    RelayStream,
-    SessionFacts,
-    Unavailable,
-)
+from qm.cluster.cluster import Leadership, OutcomeUnknown, Unavailable
+from qm.cluster.relay import LatePackets, RelayStream, SessionFacts
 from qm.model.values.commands import ClockTick, OpenClient
 from qm.model.values.effects import Applied, Outcome
 from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX
@@ -173,8 +167,8 @@ def test_a_stream_answers_in_order_and_carries_late_packets_both_ways() -> None:
                 hub.send_late(node.name, packets)
                 await until(lambda edge=edge: edge.late, lambda edge=edge: edge.ends)  # type: ignore[misc]
                 assert edge.late == [packets]
-                stream.delivered(7, (1,))
-                stream.undelivered(7, (2,))
+                stream.late_result(7, (1,), is_delivered=True)
+                stream.late_result(7, (2,), is_delivered=False)
                 stream.session_closed(7)
                 await until(
                     lambda node=node: (node.name, 7, False) in dispatcher.sessions,  # type: ignore[misc]

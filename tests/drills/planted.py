@@ -35,16 +35,16 @@ HUNTS = (
             "An acknowledgement leaves when its message is committed (DESIGN 1.1)",
             (
                 "qm/node/relay/leader_stream.py",
-                "            self._pending.append((number, len(payload), pending, ordinal))\n",
+                "            self._pending.append((number, size, pending, ordinal))\n",
                 (
-                    "            if not self._pending and is_edge_batch(payload):\n"
-                    "                outcome = refusal(payload)\n"
+                    "            if not self._pending and is_edge_batch(command):\n"
+                    "                outcome = refusal(command)\n"
                     "                count = len(outcome.verdicts)\n"
                     "                outcome.verdicts[:] = array('H', [0] * count)\n"
-                    "                self._bytes -= len(payload)\n"
+                    "                self._bytes -= size\n"
                     "                self._events.on_outcome(number, self._index, outcome)\n"
                     "                continue\n"
-                    "            self._pending.append((number, len(payload), pending, ordinal))\n"
+                    "            self._pending.append((number, size, pending, ordinal))\n"
                 ),
             ),
             (

@@ -6,7 +6,7 @@ than what stands here.
 
 from typing import Final
 
-from qm.model import delivery
+from qm.model.values.limits import SETTLED_PER_COMMAND_MAX
 
 # Connections -----------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ QUEUES_PER_PAGE_MAX: Final = 256
 
 # Commands --------------------------------------------------------------------------------------
 
-KEYS_PER_COMMAND_MAX: Final = delivery.BATCH_MAX
+KEYS_PER_COMMAND_MAX: Final = SETTLED_PER_COMMAND_MAX
 COMMANDS_PER_PROPOSAL_MAX: Final = 64
 PROPOSE_RETRY_S: Final = 0.2
 """Between attempts while nothing can be committed."""

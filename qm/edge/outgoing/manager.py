@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from typing_extensions import override
 
-from qm.cluster.cluster import Cluster, ClusterListener, Leadership, RelayHubEvents, SessionFacts
+from qm.cluster.cluster import Cluster, ClusterListener, Leadership
+from qm.cluster.relay import RelayHubEvents, SessionFacts
 from qm.edge.outgoing import rows
 from qm.edge.outgoing.acks.order_acks import SendersSeen
 from qm.edge.outgoing.leadership import Leading

@@ -20,11 +20,11 @@ _CLOSE: Final = int(TransferVerdict.CLOSE_SESSION)
 def settle(batch: Batch, index: int, outcome: Outcome) -> list[AckItem]:
     """Commit the sessions of a batch that the entry at `index` carried, each once.
 
-    Returns notes whose command is to be applied once more before they count.
+    Returns acknowledgements whose command is to be applied once more before they count.
     """
-    notes = batch.notes
-    if notes:
-        return _settle_notes(notes, index, is_complete=outcome.value is not True)
+    ack_items = batch.ack_items
+    if ack_items:
+        return _settle_acks(ack_items, index, is_complete=outcome.value is not True)
     runs = [item for item in batch.items if isinstance(item, PacketRun)]
     verdicts = outcome.verdicts
     if verdicts is None or len(verdicts) != sum(run.count for run in runs):
@@ -37,19 +37,19 @@ def settle(batch: Batch, index: int, outcome: Outcome) -> list[AckItem]:
 
 
 def _settle_all(items: Sequence[Item], index: int) -> None:
-    for flow, position in {item.flow: item.last_position for item in items}.items():
-        flow.settle(position, index)
+    for intake, position in {item.intake: item.last_position for item in items}.items():
+        intake.settle(position, index)
 
 
-def _settle_notes(notes: list[AckItem], index: int, *, is_complete: bool) -> list[AckItem]:
+def _settle_acks(ack_items: list[AckItem], index: int, *, is_complete: bool) -> list[AckItem]:
     """The value of OrderAcked says whether more of its sequences is to be settled."""
-    for note in notes:
+    for item in ack_items:
         if is_complete:
-            note.flow.complete(note.last_position)
+            item.intake.complete(item.last_position)
         else:
-            note.flow.keep_open(note.last_position)
-    _settle_all(notes, index)
-    return [] if is_complete else [note for note in notes if note.flow.is_open]
+            item.intake.keep_open(item.last_position)
+    _settle_all(ack_items, index)
+    return [] if is_complete else [item for item in ack_items if item.intake.is_open]
 
 
 def _settle_some(runs: Sequence[PacketRun], index: int, verdicts: IntArray | None) -> None:
@@ -60,14 +60,14 @@ def _settle_some(runs: Sequence[PacketRun], index: int, verdicts: IntArray | Non
     for run in runs:
         mine = () if verdicts is None else verdicts[at : at + run.count].tolist()
         at += run.count
-        if run.flow in refused:
+        if run.intake in refused:
             continue
         stored = mine.index(_CLOSE) if _CLOSE in mine else len(mine)
-        upto[run.flow] = run.last_position - run.count + stored
+        upto[run.intake] = run.last_position - run.count + stored
         if stored < run.count:
-            refused.add(run.flow)
-    for flow, position in upto.items():
-        flow.settle(position, index)
-    for flow in refused:
-        if flow.is_open:
-            flow.owner.close(CloseReason.QUEUE_MANAGER_QUOTA, "it cannot be stored now")
+            refused.add(run.intake)
+    for intake, position in upto.items():
+        intake.settle(position, index)
+    for intake in refused:
+        if intake.is_open:
+            intake.owner.close(CloseReason.QUEUE_MANAGER_QUOTA, "it cannot be stored now")

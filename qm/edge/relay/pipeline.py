@@ -49,12 +49,12 @@ class Pipeline:
         self._waiting_bytes += item.size_bytes
         self.held_bytes += item.size_bytes
 
-    def put_first(self, notes: Sequence[AckItem], now: float) -> None:
-        """Let notes that must be applied once more wait ahead of everything unsent."""
+    def put_first(self, ack_items: Sequence[AckItem], now: float) -> None:
+        """Let acknowledgements that must be applied once more wait ahead of everything unsent."""
         if not self._waiting:
             self._waiting_since = now
-        self._waiting.extendleft(reversed(notes))
-        size = sum(note.size_bytes for note in notes)
+        self._waiting.extendleft(reversed(ack_items))
+        size = sum(item.size_bytes for item in ack_items)
         self._waiting_bytes += size
         self.held_bytes += size
 
@@ -98,7 +98,7 @@ class Pipeline:
         for batch in self._again:
             batch.drop_closed()
         self._again = deque(batch for batch in self._again if batch.items)
-        self._waiting = deque(item for item in self._waiting if item.flow.is_open)
+        self._waiting = deque(item for item in self._waiting if item.intake.is_open)
         self._waiting_bytes = sum(item.size_bytes for item in self._waiting)
         self.held_bytes = self._waiting_bytes + sum(
             batch.size_bytes for batch in (*self._again, *self._unanswered)

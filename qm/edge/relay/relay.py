@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final
 
-from qm.cluster.cluster import Cluster, LatePackets, RelayStream, Unavailable
+from qm.cluster.cluster import Cluster, Unavailable
+from qm.cluster.relay import LatePackets, RelayStream
 from qm.edge.batches import IntakeOwner, Item
 from qm.edge.edge_metrics import NEW_TERM, EdgeMetrics
 from qm.edge.limits import HELD_MAX_BYTES, LATE_MAX_COUNT, RELAY_RETRY_S
@@ -20,7 +21,7 @@ from qm.edge.relay.session_intake import Inspector, SessionIntake
 from qm.model.values.effects import Outcome
 from qm.wire.guid import Guid
 
-_FLOW_NUMBERS: Final = count(1)
+_INTAKE_NUMBERS: Final = count(1)
 """One for the process: an edge that is started again must not reuse its predecessor's."""
 
 
@@ -30,13 +31,13 @@ class Relay:
     def __init__(
         self,
         cluster: Cluster,
-        watch: EdgeMetrics,
+        metrics: EdgeMetrics,
         loop: asyncio.AbstractEventLoop,
         on_change: Callable[[], None],
     ) -> None:
         """`on_change` is called whenever `is_connected` has changed."""
         self._cluster = cluster
-        self._watch = watch
+        self._metrics = metrics
         self._loop = loop
         self._on_change = on_change
         self._pipeline = Pipeline()
@@ -45,10 +46,9 @@ class Relay:
         """Our own GUID, None before the cluster's birth."""
         self.commit_index = 0
         """The highest log index that an outcome proved committed."""
-        self._flows: dict[int, SessionIntake] = {}
+        self._intakes: dict[int, SessionIntake] = {}
         self._late_tokens = count(1)
         self._stream: RelayStream | None = None
-        self._line = StreamGuard(self)
         self._term = 0
         self._retry: asyncio.TimerHandle | None = None
         self._is_pump_due = False
@@ -60,29 +60,29 @@ class Relay:
 
     # Sessions ------------------------------------------------------------------------------
 
-    def open_flow(
+    def open_intake(
         self, owner: IntakeOwner, claimed_guid: Guid, address: str, *, is_announced: bool = True
     ) -> SessionIntake:
         """Begin a session's arrivals.
 
         `is_announced`: the leader may send late acknowledgements over the session.
         """
-        number, opened_ms = next(_FLOW_NUMBERS), self._cluster.now_ms()
-        flow = SessionIntake(self, owner, number, claimed_guid, address, opened_ms)
-        flow.is_announced = is_announced
-        self._flows[flow.number] = flow
+        number, opened_ms = next(_INTAKE_NUMBERS), self._cluster.now_ms()
+        intake = SessionIntake(self, owner, number, claimed_guid, address, opened_ms)
+        intake.is_announced = is_announced
+        self._intakes[intake.number] = intake
         if is_announced and self._stream is not None:
-            self._stream.session_opened(flow.session_facts)
+            self._stream.session_opened(intake.session_facts)
         if self._is_holding:
             owner.hold(True)
-        return flow
+        return intake
 
-    def forget(self, flow: SessionIntake, tokens: Sequence[int]) -> None:
-        """A flow is closed; see `SessionIntake.close`."""
-        del self._flows[flow.number]
-        self.report_late(flow, tokens, is_delivered=False)
-        if flow.is_announced and self._stream is not None:
-            self._stream.session_closed(flow.number)
+    def forget(self, intake: SessionIntake, tokens: Sequence[int]) -> None:
+        """An intake is closed; see `SessionIntake.close`."""
+        del self._intakes[intake.number]
+        self.report_late(intake, tokens, is_delivered=False)
+        if intake.is_announced and self._stream is not None:
+            self._stream.session_closed(intake.number)
 
     def add(self, item: Item) -> None:
         """Take an item in, behind all others. Everything of one loop round leaves together."""
@@ -111,11 +111,8 @@ class Relay:
             batch = self._pipeline.next_batch(self._loop.time(), least_bytes=stream.least_bytes)
             if batch is None:
                 return
-            self._watch.batch_sent()
-            try:
-                stream.send(batch.number, batch.payload(self._cluster.node))
-            except Unavailable as error:
-                self.on_end(str(error))
+            self._metrics.batch_sent()
+            stream.send(batch.number, batch.payload(self._cluster.node))
 
     def on_free(self) -> None:
         """What has gathered can be in the next entry."""
@@ -133,7 +130,7 @@ class Relay:
         if again:
             self._pipeline.put_first(again, self._loop.time())
         self._after_release()
-        self._watch.answered(self._loop.time() - batch.arrived_at, batch, outcome)
+        self._metrics.answered(self._loop.time() - batch.arrived_at, batch, outcome)
 
     def _after_release(self) -> None:
         is_low = self._pipeline.held_bytes <= HELD_MAX_BYTES // 2
@@ -147,42 +144,39 @@ class Relay:
     def _hold(self, is_held: bool) -> None:
         self._is_holding = is_held
         if is_held and not self._is_ending:
-            self._watch.holds(self._pipeline.held_bytes)
-        for flow in list(self._flows.values()):
-            flow.owner.hold(is_held)
+            self._metrics.holds(self._pipeline.held_bytes)
+        for intake in list(self._intakes.values()):
+            intake.owner.hold(is_held)
 
     # Late packets --------------------------------------------------------------------------
 
     def on_late_packets(self, packets: LatePackets) -> None:
         """Offer acknowledgements to their session, or give them back."""
-        flow = self._flows.get(packets.session)
-        if flow is not None and len(flow.late) + len(packets.tokens) <= LATE_MAX_COUNT:
+        intake = self._intakes.get(packets.session)
+        if intake is not None and len(intake.late) + len(packets.tokens) <= LATE_MAX_COUNT:
             ours = [next(self._late_tokens) for _ in packets.tokens]
-            flow.late.update(zip(ours, packets.tokens, strict=True))
-            if flow.owner.offer(ours, packets.packets):
+            intake.late.update(zip(ours, packets.tokens, strict=True))
+            if intake.owner.offer(ours, packets.packets):
                 return
             for token in ours:
-                flow.late.pop(token, None)
-        self._watch.late(len(packets.tokens), is_delivered=False)
+                intake.late.pop(token, None)
+        self._metrics.late(len(packets.tokens), is_delivered=False)
         if self._stream is not None:
-            self._stream.undelivered(packets.session, packets.tokens)
+            self._stream.late_result(packets.session, packets.tokens, is_delivered=False)
 
     def report_late(
-        self, flow: SessionIntake, tokens: Sequence[int], *, is_delivered: bool
+        self, intake: SessionIntake, tokens: Sequence[int], *, is_delivered: bool
     ) -> None:
         """Tell the leader what became of its late packets.
 
         Those of an earlier leader are passed over: its tokens mean nothing to this one.
         """
-        late = flow.late
+        late = intake.late
         theirs = [late.pop(token) for token in tokens if token in late]
         if not theirs or self._stream is None:
             return
-        self._watch.late(len(theirs), is_delivered=is_delivered)
-        if is_delivered:
-            self._stream.delivered(flow.number, theirs)
-        else:
-            self._stream.undelivered(flow.number, theirs)
+        self._metrics.late(len(theirs), is_delivered=is_delivered)
+        self._stream.late_result(intake.number, theirs, is_delivered=is_delivered)
 
     # Streams -------------------------------------------------------------------------------
 
@@ -199,17 +193,16 @@ class Relay:
         self._abandon(NEW_TERM)
         if leadership.node is None:
             return
-        line = StreamGuard(self)
         try:
-            stream = self._cluster.open_relay(line)
+            stream = self._cluster.open_relay(self)
         except Unavailable:
             self._retry_later()
             return
-        self._term, self._line, self._stream = leadership.term, line, stream
-        self._watch.connected(leadership.node, leadership.term)
-        for flow in reversed(self._flows.values()):  # what is owed goes to the newest at once
-            if flow.is_announced:
-                stream.session_opened(flow.session_facts)
+        self._term, self._stream = leadership.term, stream
+        self._metrics.connected(leadership.node, leadership.term)
+        for intake in reversed(self._intakes.values()):  # what is owed goes to the newest at once
+            if intake.is_announced:
+                stream.session_opened(intake.session_facts)
         self.drop_closed()
         self._on_change()
 
@@ -230,13 +223,12 @@ class Relay:
             self._lose(reason)
 
     def _lose(self, reason: str) -> None:
-        self._line.is_current = False
         self._stream = None
-        for flow in self._flows.values():
-            flow.late.clear()
+        for intake in self._intakes.values():
+            intake.late.clear()
         again = self._pipeline.start_again()
         if not self._is_stopped:
-            self._watch.disconnected(reason, again)
+            self._metrics.disconnected(reason, again)
         self._on_change()
 
     # Ending --------------------------------------------------------------------------------
@@ -261,33 +253,3 @@ class Relay:
         if self._retry is not None:
             self._retry.cancel()
         self._abandon("stopped")
-
-
-class StreamGuard:
-    """Listens to one stream, and to nothing of it once it is lost."""
-
-    __slots__ = ("_relay", "is_current")
-
-    def __init__(self, relay: Relay) -> None:
-        self._relay = relay
-        self.is_current = True
-
-    def on_free(self) -> None:
-        """See RelayEvents.on_free."""
-        if self.is_current:
-            self._relay.on_free()
-
-    def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
-        """See RelayEvents.on_outcome."""
-        if self.is_current:
-            self._relay.on_outcome(number, index, outcome)
-
-    def on_late_packets(self, packets: LatePackets) -> None:
-        """See RelayEvents.on_late_packets."""
-        if self.is_current:
-            self._relay.on_late_packets(packets)
-
-    def on_end(self, reason: str) -> None:
-        """See RelayEvents.on_end."""
-        if self.is_current:
-            self._relay.on_end(reason)

@@ -10,9 +10,9 @@ from typing import Final, Protocol
 
 from zlib_ng.zlib_ng import crc32
 
-from qm.cluster.cluster import SessionFacts
+from qm.cluster.relay import SessionFacts
 from qm.edge.batches import FinalAckItem, IntakeOwner, Item, OrderAckItem, PacketRun
-from qm.edge.facts import FlowFacts
+from qm.edge.facts import MessageFacts
 from qm.model.values.commands import Facts
 from qm.session import CloseReason, FinalAckArrived, OrderAckArrived, PacketsArrived
 from qm.wire.errors import ProtocolError
@@ -37,21 +37,21 @@ class IntakeRelay(Protocol):
         """Take an item in, behind all others."""
 
     def report_late(
-        self, flow: "SessionIntake", tokens: Sequence[int], *, is_delivered: bool
+        self, intake: "SessionIntake", tokens: Sequence[int], *, is_delivered: bool
     ) -> None:
         """Tell the leader what became of its late packets."""
 
-    def forget(self, flow: "SessionIntake", tokens: Sequence[int]) -> None:
+    def forget(self, intake: "SessionIntake", tokens: Sequence[int]) -> None:
         """The intake is closed."""
 
 
 class SessionIntake:
-    """See the module; made by `Relay.open_flow`."""
+    """See the module; made by `Relay.open_intake`."""
 
     __slots__ = (
         "_durable",
         "_is_broken",
-        "_open_notes",
+        "_open_acks",
         "_relay",
         "facts",
         "is_announced",
@@ -77,19 +77,19 @@ class SessionIntake:
         self.owner: Final = owner
         self.number: Final = number
         self.opened_ms: Final = opened_ms
-        self.facts: Final = FlowFacts(number, claimed_guid, address)
+        self.facts: Final = MessageFacts(number, claimed_guid, address)
         self.is_open = True
         self.is_announced = False
         """Whether the leader may send late packets by it."""
         self.late: dict[int, int] = {}
         """Late packets without an outcome: our token -> the present leader's."""
         self.log_index = 0
-        """The highest entry of the log that a commit of this flow came from."""
+        """The highest entry of the log that a commit of this intake came from."""
         self._durable = 0
         self._is_broken = False
         # Positions of OrderAcks that have settled a part of their sequence only; nothing from
         # there on is committed.
-        self._open_notes: set[int] = set()
+        self._open_acks: set[int] = set()
 
     @property
     def session_facts(self) -> SessionFacts:
@@ -136,20 +136,20 @@ class SessionIntake:
         self._relay.add(FinalAckItem(self, event.position, ordinal, ack.message_class))
 
     def settle(self, upto: int, log_index: int) -> None:
-        """Commit every position up to `upto`, as far as no note is open."""
+        """Commit every position up to `upto`, as far as no OrderAck is open."""
         if not self.is_open:
             return
         self._durable = max(self._durable, upto)
         self.log_index = max(self.log_index, log_index)
-        self.owner.commit(min((self._durable, *(note - 1 for note in self._open_notes))))
+        self.owner.commit(min((self._durable, *(position - 1 for position in self._open_acks))))
 
     def keep_open(self, position: int) -> None:
         """The command of an OrderAck must be applied again before it is settled."""
-        self._open_notes.add(position)
+        self._open_acks.add(position)
 
     def complete(self, position: int) -> None:
         """It is settled."""
-        self._open_notes.discard(position)
+        self._open_acks.discard(position)
 
     def delivered(self, tokens: Sequence[int]) -> None:
         """The peer acknowledged late packets."""
@@ -172,7 +172,7 @@ class Inspector:
         self._judge = PacketJudge()
 
     def inspect(
-        self, flow: SessionIntake, event: PacketsArrived
+        self, intake: SessionIntake, event: PacketsArrived
     ) -> tuple[PacketRun, ProtocolError | None]:
         """Return the sound packets at the start of a run, and what is wrong behind them."""
         block, offsets = event.block, event.offsets
@@ -185,8 +185,8 @@ class Inspector:
             for stop in offsets[1:]:
                 message = judge(block, start, stop)
                 if message is not None and message.security is not None:
-                    facts = flow.facts.of(message)
-                    if facts is not flow.facts.plain:
+                    facts = intake.facts.of(message)
+                    if facts is not intake.facts.plain:
                         other_facts[len(checksums)] = facts
                 checksums.append(crc32(block[start:stop]))
                 start = stop
@@ -194,4 +194,4 @@ class Inspector:
             error = found
             offsets = offsets[: len(checksums) + 1]
         last_position = event.first_position + len(checksums) - 1
-        return PacketRun(flow, last_position, block, offsets, checksums, other_facts), error
+        return PacketRun(intake, last_position, block, offsets, checksums, other_facts), error

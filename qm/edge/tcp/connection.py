@@ -33,18 +33,18 @@ _NOWHERE: Final = "unknown"
 
 
 class Connection(asyncio.Protocol):
-    """See the module. As `FlowOwner` it is called by the relay."""
+    """See the module. As `IntakeOwner` it is called by the relay."""
 
     __slots__ = (
-        "_flow",
+        "_context",
         "_incomplete_bytes",
+        "_intake",
         "_is_admitted",
         "_is_attending",
         "_is_held",
         "_is_reading",
         "_marked",
         "_session",
-        "_shared",
         "_stalls_at",
         "_transport",
         "address",
@@ -53,10 +53,10 @@ class Connection(asyncio.Protocol):
 
     _transport: asyncio.Transport
 
-    def __init__(self, shared: EdgeContext) -> None:
-        self._shared = shared
+    def __init__(self, context: EdgeContext) -> None:
+        self._context = context
         self._session: Session | None = None
-        self._flow: SessionIntake | None = None
+        self._intake: SessionIntake | None = None
         self.address = _NOWHERE
         """The peer's, without port."""
         self.deadline = inf
@@ -79,20 +79,20 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         self.address = peer[0]
-        shared = self._shared
-        refusal = shared.admission.refusal(self.address)
+        context = self._context
+        refusal = context.admission.refusal(self.address)
         if refusal is not None:
-            shared.watch.refused_peer(refusal, self.address)
+            context.metrics.refused_peer(refusal, self.address)
             self.abort()
             return
-        if shared.queue_manager is None:
+        if context.queue_manager is None:
             self.abort()
             return
-        shared.enter(self)
+        context.enter(self)
         self._is_admitted = True
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX_BYTES)
-        now = shared.loop.time()
-        self._session = Session(shared.session, Role.ACCEPTOR, shared.queue_manager, now)
+        now = context.loop.time()
+        self._session = Session(context.session, Role.ACCEPTOR, context.queue_manager, now)
         self._attend(now)
 
     def data_received(self, data: bytes) -> None:
@@ -100,68 +100,68 @@ class Connection(asyncio.Protocol):
         session = self._session
         if session is None:
             return
-        shared = self._shared
-        now = shared.loop.time()
-        shared.watch.arrived(len(data))
+        context = self._context
+        now = context.loop.time()
+        context.metrics.arrived(len(data))
         session.receive(data, now)
         incomplete = session.incomplete_bytes
         if incomplete != self._incomplete_bytes:
             change, self._incomplete_bytes = incomplete - self._incomplete_bytes, incomplete
-            if not shared.keep_incomplete(change):
+            if not context.keep_incomplete(change):
                 session.close(CloseReason.LIMIT, "too much waits for the rest of its packet")
         self._attend(now)
 
     def pause_writing(self) -> None:
         """The peer does not read: acknowledge nothing more for now."""
         if self._session is not None:
-            self._stalls_at = self._shared.loop.time() + WRITE_STALL_MAX_S
-            self._shared.deadlines.expect(self, self._stalls_at)
+            self._stalls_at = self._context.loop.time() + WRITE_STALL_MAX_S
+            self._context.deadlines.expect(self, self._stalls_at)
 
     def resume_writing(self) -> None:
         """It reads again."""
         self._stalls_at = inf
-        self._attend(self._shared.loop.time())
+        self._attend(self._context.loop.time())
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""
         self.close(CloseReason.DISCONNECTED, "" if exc is None else str(exc))
         if self._is_admitted:
             self._is_admitted = False
-            self._shared.leave(self)
+            self._context.leave(self)
 
     def abort(self) -> None:
         """Cut the transport."""
         self._transport.abort()
 
-    # FlowOwner -----------------------------------------------------------------------------
+    # IntakeOwner -----------------------------------------------------------------------------
 
     def commit(self, upto: int) -> None:
-        """See FlowOwner."""
+        """See IntakeOwner."""
         if self._session is not None:
             self._session.commit(upto)
-            self._attend(self._shared.loop.time())
+            self._attend(self._context.loop.time())
 
     def close(self, reason: CloseReason, detail: str) -> None:
-        """See FlowOwner."""
+        """See IntakeOwner."""
         if self._session is not None:
             self._session.close(reason, detail)
-            self._attend(self._shared.loop.time())
+            self._attend(self._context.loop.time())
 
     def hold(self, is_held: bool) -> None:
-        """See FlowOwner."""
+        """See IntakeOwner."""
         self._is_held = is_held
         self._update_reading()
 
     def offer(self, tokens: Sequence[int], packets: Sequence[bytes]) -> bool:
-        """See FlowOwner."""
+        """See IntakeOwner."""
         if self._session is None:
             return False
         try:
             self._session.offer(tokens, packets)
         except SessionMisuse as misuse:
-            self._shared.watch.not_offered(str(misuse))
+            self._context.metrics.not_offered(str(misuse))
             return False
-        self._attend(self._shared.loop.time())
+        self._attend(self._context.loop.time())
         return True
 
     # Deadlines.Waiter ----------------------------------------------------------------------
@@ -197,7 +197,7 @@ class Connection(asyncio.Protocol):
             return
         self._update_reading()
         at = session.next_timer()
-        self._shared.deadlines.expect(self, min(inf if at is None else at, self._stalls_at))
+        self._context.deadlines.expect(self, min(inf if at is None else at, self._stalls_at))
 
     def _drain(self, session: Session) -> None:
         while (event := session.next_event()) is not None:
@@ -206,11 +206,11 @@ class Connection(asyncio.Protocol):
     def _on_event(self, session: Session, event: Event) -> None:
         match event:
             case PacketsArrived() | OrderAckArrived() | FinalAckArrived():
-                if self._flow is not None:
-                    self._flow.arrived(event)
+                if self._intake is not None:
+                    self._intake.arrived(event)
             case AcksReceived():
-                if self._flow is not None:
-                    self._flow.delivered(event.released + event.retained)
+                if self._intake is not None:
+                    self._intake.delivered(event.released + event.retained)
             case Established():
                 self._on_established(session, event)
             case Closed():
@@ -219,41 +219,41 @@ class Connection(asyncio.Protocol):
                 pass
 
     def _on_established(self, session: Session, event: Established) -> None:
-        shared = self._shared
-        if not shared.admission.join(event.remote_guid):
+        context = self._context
+        if not context.admission.join(event.remote_guid):
             session.close(CloseReason.LIMIT, "sessions_per_queue_manager_max")
             return
-        self._flow = shared.relay.open_flow(self, event.remote_guid, self.address)
-        shared.watch.opened()
+        self._intake = context.relay.open_intake(self, event.remote_guid, self.address)
+        context.metrics.opened()
 
     def _on_closed(self, event: Closed) -> None:
-        shared, flow = self._shared, self._flow
-        shared.watch.closed(event, self.address, was_open=flow is not None)
-        shared.keep_incomplete(-self._incomplete_bytes)
+        context, intake = self._context, self._intake
+        context.metrics.closed(event, self.address, was_open=intake is not None)
+        context.keep_incomplete(-self._incomplete_bytes)
         self._incomplete_bytes = 0
-        if flow is not None:
-            shared.admission.part(flow.facts.plain.peer_queue_manager)
-            flow.close(event.unacknowledged)
+        if intake is not None:
+            context.admission.part(intake.facts.plain.peer_queue_manager)
+            intake.close(event.unacknowledged)
 
     def _write(self, session: Session, now: float) -> None:
         """Write what may leave, until the transport asks to pause."""
-        shared, transport = self._shared, self._transport
+        context, transport = self._context, self._transport
         while self._stalls_at == inf and (data := session.take_outgoing(now)):
-            shared.watch.sent(len(data))
+            context.metrics.sent(len(data))
             transport.write(data)
-        if self._flow is not None and session.acknowledged != self._marked:
+        if self._intake is not None and session.acknowledged != self._marked:
             self._marked = session.acknowledged
-            shared.mark(self._flow.number, self._marked, self._flow.log_index)
+            context.mark(self._intake.number, self._marked, self._intake.log_index)
 
     def _let_go(self, session: Session, now: float) -> None:
         """The session has ended: a refusal at most is still to be written."""
         self._session = None
         if data := session.take_outgoing(now):
-            self._shared.watch.sent(len(data))
+            self._context.metrics.sent(len(data))
             self._transport.write(data)
         self._transport.close()
-        self._shared.deadlines.forget(self)
-        self._shared.deadlines.expect(self, now + LINGER_MAX_S)
+        self._context.deadlines.forget(self)
+        self._context.deadlines.expect(self, now + LINGER_MAX_S)
 
     def _update_reading(self) -> None:
         session = self._session

@@ -34,13 +34,13 @@ class EdgeContext:
         self,
         loop: asyncio.AbstractEventLoop,
         relay: Relay,
-        watch: EdgeMetrics,
+        metrics: EdgeMetrics,
         admission: Admission,
         session: SessionConfig,
     ) -> None:
         self.loop: Final = loop
         self.relay: Final = relay
-        self.watch: Final = watch
+        self.metrics: Final = metrics
         self.admission: Final = admission
         self.session: Final = session
         self.deadlines: Final = Deadlines(loop)
@@ -60,7 +60,7 @@ class EdgeContext:
         """A connection was admitted."""
         self.admission.enter(connection.address)
         self.connections.add(connection)
-        self.watch.connected_peer(1)
+        self.metrics.connected_peer(1)
         self._emptied.clear()
 
     def leave(self, connection: Admitted) -> None:
@@ -68,7 +68,7 @@ class EdgeContext:
         self.deadlines.forget(connection)
         self.admission.leave(connection.address)
         self.connections.remove(connection)
-        self.watch.connected_peer(-1)
+        self.metrics.connected_peer(-1)
         if not self.connections:
             self._emptied.set()
 

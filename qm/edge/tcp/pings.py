@@ -24,13 +24,13 @@ class PingAnswerer(asyncio.DatagramProtocol):
         self,
         queue_manager: Callable[[], Guid | None],
         is_accepting: Callable[[str], bool],
-        watch: EdgeMetrics,
+        metrics: EdgeMetrics,
         clock: Callable[[], float],
     ) -> None:
         """`queue_manager`: our GUID, None while we have none; `clock`: monotonic seconds."""
         self._queue_manager = queue_manager
         self._is_accepting = is_accepting
-        self._watch = watch
+        self._metrics = metrics
         self._clock = clock
         self._transport: asyncio.DatagramTransport | None = None
         self._second_began = -_SECOND
@@ -45,24 +45,24 @@ class PingAnswerer(asyncio.DatagramProtocol):
         """Answer to exactly the address and port that asked [MS-MQQB 2.1.2]."""
         host: str = addr[0]
         if not self._is_affordable(host):
-            self._watch.ping("limited", host)
+            self._metrics.ping("limited", host)
             return
         local_guid = self._queue_manager()
         if self._transport is None or local_guid is None:
-            self._watch.ping("unanswered")
+            self._metrics.ping("unanswered")
             return
         is_accepting = self._is_accepting(host)
         answer = answer_ping(data, local_guid, is_accepting=is_accepting)
         if answer is None:
-            self._watch.ping("malformed", host)
+            self._metrics.ping("malformed", host)
             return
-        self._watch.ping("accepting" if is_accepting else "refusing")
+        self._metrics.ping("accepting" if is_accepting else "refusing")
         self._transport.sendto(answer, addr)
 
     def error_received(self, exc: Exception) -> None:
         """An answer could not be delivered; that is the asker's affair."""
         del exc
-        self._watch.ping("unreachable")
+        self._metrics.ping("unreachable")
 
     def _is_affordable(self, host: str) -> bool:
         """Count a datagram; the table of addresses lives for a second, so it stays small."""

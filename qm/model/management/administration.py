@@ -176,8 +176,12 @@ class Administration:
             before = self._ledger.index - 1 if self._ledger.counters.epoch else 0
             state.put(Table.META, META_CHAIN, CHAIN_ROW.pack(before, CHAIN_START))
 
-    def apply_audit(self, _command: AuditMark | AuditResult) -> Outcome:
-        """Marks change no row: each node takes its digest where the mark stands."""
+    def apply_audit_mark(self, _command: AuditMark) -> Outcome:
+        """No row changes: each node takes its digest where the mark stands."""
+        return Outcome(MQ_OK)
+
+    def apply_audit_result(self, _command: AuditResult) -> Outcome:
+        """No row changes: each node compares with the digest that it took."""
         return Outcome(MQ_OK)
 
     # Queues ------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ a sender that was acknowledged more than this state knows goes on where it is.
 from typing import Final
 
 from qm.model.arrivals.duplicates import META_RESTORED
-from qm.model.delivery import BATCH_MAX, Delivery
+from qm.model.delivery import Delivery
 from qm.model.management.members import META_MEMBER, META_MEMBER_END
 from qm.model.state.ledger import Ledger
 from qm.model.state.outgoing_queues import NUMBERED_KEY, NUMBERED_PREFIX, OutgoingQueues
@@ -18,7 +18,7 @@ from qm.model.state.tables import Table
 from qm.model.values.commands import RenumberStep, StateRestored
 from qm.model.values.effects import Outcome
 from qm.model.values.elements import OutgoingAdminState, QueueKind
-from qm.model.values.limits import MEMBERS_MAX
+from qm.model.values.limits import MEMBERS_MAX, SETTLED_PER_COMMAND_MAX
 from qm.model.values.records import Queue, QueueManager, Restored, decode
 from qm.model.values.rows import QUEUE_KEY, SEQUENTIAL_ID_MAX
 from qm.names.errors import QueueNameError
@@ -127,7 +127,7 @@ class Restoring:
         A receiver may know the old sequence further than this state does, and would drop under its
         numbers what it never had. Under a new sequence it takes everything, once more at worst.
         """
-        if not 1 <= command.count <= BATCH_MAX:
+        if not 1 <= command.count <= SETTLED_PER_COMMAND_MAX:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         changed, low = 0, NUMBERED_PREFIX
         while changed < command.count:

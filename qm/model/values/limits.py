@@ -16,6 +16,8 @@ CLOCK_MAX_MS: Final = 0xFFFF_FFFF * 1000
 """Cluster time ends where the seconds of packets end: a later stamp counts as this one."""
 POSITIONS_PER_ENTRY_MAX: Final = 4_096
 """DESIGN 1.6: no entry touches more positions."""
+SETTLED_PER_COMMAND_MAX: Final = POSITIONS_PER_ENTRY_MAX // 4
+"""Positions that one command of delivery settles: each may leave a copy and an acknowledgement."""
 MESSAGE_LABEL_MAX_CHARS: Final = 249
 """Without the NUL; [MS-MQMQ] 2.2.19.3 LabelLength 250 (MQ-A33)."""
 QUEUE_LABEL_MAX_CHARS: Final = 124

@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
-from qm.model.delivery import BATCH_MAX
 from qm.model.queries import View, count_numbered, queue_manager
 from qm.model.values.commands import AssignTransfer, Command, RenumberStep, Stamp, StateRestored
+from qm.model.values.limits import SETTLED_PER_COMMAND_MAX
 from qm.node.config.schema import NodeConfig
 from qm.node.membership.birth import PRIVATE_KEYS_LABEL, fresh_cluster, sealing_key
 from qm.node.replica.replicated_store import GROUP, RAFT_FOLDER, STORE_FOLDER, ReplicatedConfig
@@ -268,8 +268,8 @@ def _first_entries(
         is_outgoing_held=holds_outgoing,
     )
     stamp = encode_stamp(Stamp(max(now_s * 1000, view.counters().clock_ms), config.name))
-    steps = -(-(count_numbered(view) + numbered) // BATCH_MAX)
-    commands: list[Command] = [restored, *([RenumberStep(BATCH_MAX)] * steps)]
+    steps = -(-(count_numbered(view) + numbered) // SETTLED_PER_COMMAND_MAX)
+    commands: list[Command] = [restored, *([RenumberStep(SETTLED_PER_COMMAND_MAX)] * steps)]
     return [_entry(stamp, command) for command in commands]
 
 

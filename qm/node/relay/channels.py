@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import grpc
 import grpc.aio
 
-from qm.cluster.cluster import RELAY_MAX_BYTES
+from qm.cluster.relay import RELAY_MAX_BYTES
 from qm.pb.relay_pb2_grpc import RelayStub
 from raft.transport.tls import TlsIdentity
 

@@ -1,4 +1,4 @@
-"""Relay streams at the edge: `qm.cluster.cluster.RelayStream` to a leader here or elsewhere."""
+"""Relay streams at the edge: `qm.cluster.relay.RelayStream` to a leader here or elsewhere."""
 
 import asyncio
 from collections import deque
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 import grpc.aio
 
-from qm.cluster.cluster import (
+from qm.cluster.relay import (
     OVERLAP_MIN_BYTES,
     RELAY_BATCHES_MAX,
     RELAY_MAX_BYTES,
@@ -19,9 +19,10 @@ from qm.cluster.cluster import (
 from qm.model.values.effects import Outcome
 from qm.node.relay.channels import Unreachable
 from qm.node.relay.frame_writer import FrameWriter
-from qm.node.relay.leader_stream import LeaderStreams, LineEnd
+from qm.node.relay.leader_stream import LeaderStreams, StreamOver
 from qm.node.relay.outcome_codec import decode_outcome
 from qm.pb import relay_pb2
+from qm.store.codec import inspect
 
 if TYPE_CHECKING:
     from qm.pb.relay_pb2_grpc import RelayAsyncStub
@@ -62,13 +63,13 @@ class LocalStream:
     the loop, never from within a call of its own.
     """
 
-    def __init__(self, hub: LeaderStreams, edge: str, events: RelayEvents) -> None:
+    def __init__(self, streams: LeaderStreams, edge: str, events: RelayEvents) -> None:
         self._events = events
         self._room = Room()
         self._loop = asyncio.get_running_loop()
         self._is_over = False
-        self._line = hub.open(edge, self)
-        self._hub = hub
+        self._is_leader_free = streams.is_free
+        self._stream = streams.open(edge, self)
 
     @property
     def room(self) -> int:
@@ -78,41 +79,37 @@ class LocalStream:
     @property
     def least_bytes(self) -> int:
         """See RelayStream.least_bytes."""
-        return 0 if self._hub.is_free() else OVERLAP_MIN_BYTES
+        return 0 if self._is_leader_free() else OVERLAP_MIN_BYTES
 
     def send(self, number: int, payload: bytes) -> None:
         """See RelayStream.send."""
         self._room.take(len(payload))
-        self._guarded(self._line.batch, number, payload)
+        self._guarded(self._stream.send, number, inspect(payload))
 
     def session_opened(self, session: SessionFacts) -> None:
         """See RelayStream.session_opened."""
-        self._guarded(self._line.session_opened, session)
+        self._guarded(self._stream.session_opened, session)
 
     def session_closed(self, number: int) -> None:
         """See RelayStream.session_closed."""
-        self._line.session_closed(number)
+        self._stream.session_closed(number)
 
-    def delivered(self, session: int, tokens: Sequence[int]) -> None:
-        """See RelayStream.delivered."""
-        self._line.late_result(session, tokens, True)
-
-    def undelivered(self, session: int, tokens: Sequence[int]) -> None:
-        """See RelayStream.undelivered."""
-        self._line.late_result(session, tokens, False)
+    def late_result(self, session: int, tokens: Sequence[int], *, is_delivered: bool) -> None:
+        """See RelayStream.late_result."""
+        self._stream.late_result(session, tokens, is_delivered=is_delivered)
 
     def close(self) -> None:
         """See RelayStream.close."""
         self._is_over = True
-        self._line.close()
+        self._stream.close()
 
     def _guarded(self, call: Callable[..., None], *arguments: object) -> None:
         try:
             call(*arguments)
-        except LineEnd as error:
-            self._line.end(str(error))
+        except StreamOver as error:
+            self._stream.end(str(error))
 
-    # LineEvents
+    # RelayEvents, from the leader's end
 
     def on_free(self) -> None:
         """Pass it on."""
@@ -120,7 +117,7 @@ class LocalStream:
             self._events.on_free()
 
     def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
-        """Pass it on; the line calls from a task of its own."""
+        """Pass it on; the leader's end calls from a task of its own."""
         if not self._is_over:
             self._room.give_back()
             self._events.on_outcome(number, index, outcome)
@@ -196,15 +193,8 @@ class RemoteStream:
         closed = relay_pb2.SessionClosed(number=number)
         self._write(relay_pb2.EdgeFrame(session_closed=closed))
 
-    def delivered(self, session: int, tokens: Sequence[int]) -> None:
-        """See RelayStream.delivered."""
-        self._late_result(session, tokens, True)
-
-    def undelivered(self, session: int, tokens: Sequence[int]) -> None:
-        """See RelayStream.undelivered."""
-        self._late_result(session, tokens, False)
-
-    def _late_result(self, session: int, tokens: Sequence[int], is_delivered: bool) -> None:
+    def late_result(self, session: int, tokens: Sequence[int], *, is_delivered: bool) -> None:
+        """See RelayStream.late_result."""
         result = relay_pb2.LateResult(session=session, tokens=tokens, is_delivered=is_delivered)
         self._write(relay_pb2.EdgeFrame(late_result=result))
 

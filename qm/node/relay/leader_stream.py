@@ -1,24 +1,26 @@
 """Relay streams at the leader: batches in, outcomes out, late packets, open sessions.
 
-A *line* is one edge's stream as the leader sees it, whatever carries it: a gRPC stream or, for the
-leader's own edge, nothing at all. It belongs to one term of this leader (DESIGN section 7).
+Each has one edge at its other end, behind a gRPC stream or, on the leader's own node, behind
+nothing at all. It belongs to one term of this leader (DESIGN section 7).
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
-from qm.cluster.cluster import (
+from qm.cluster.relay import (
     RELAY_BATCHES_MAX,
     RELAY_MAX_BYTES,
     LatePackets,
+    RelayEvents,
     RelayHubEvents,
     SessionFacts,
 )
 from qm.model.values.effects import Outcome
 from qm.node.relay.disk_admission import is_edge_batch, refusal
+from qm.store.codec import Inspected
 from raft import proposals
 from raft.core.core import Busy, NotLeader
 from raft.driver import Stopping
@@ -26,46 +28,33 @@ from raft.proposals import ProposalLost
 
 logger = logging.getLogger(__name__)
 
-LINE_SESSIONS_MAX: Final = 65_536
+EDGE_SESSIONS_MAX: Final = 65_536
 """Open sessions of one edge."""
 
 Pending: TypeAlias = proposals.Pending[Sequence[Outcome]]
-Submit: TypeAlias = Callable[[bytes], tuple[Pending, int]]
-"""`raft.driver.Driver.submit`."""
+Submit: TypeAlias = Callable[[bytes, int], tuple[Pending, int]]
+"""`raft.driver.Driver.submit`: payload and weight."""
+Weigh: TypeAlias = Callable[[Inspected], int]
+"""`qm.node.replica.entry_weight.Weights.of`."""
 
 REFUSED: Final = (NotLeader, Stopping, ProposalLost, proposals.CommitUnknown, ValueError, Busy)
 """What a submitted payload can end with instead of an outcome."""
 
 
-class LineEnd(Exception):
-    """The line is over; the text says why."""
-
-
-class LineEvents(Protocol):
-    """Carries what the leader says to the edge."""
-
-    def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
-        """A batch was applied."""
-
-    def on_late_packets(self, packets: LatePackets) -> None:
-        """Packets for an open session."""
-
-    def on_free(self) -> None:
-        """No entry is in flight: a batch that comes within this call is in the next one."""
-
-    def on_end(self, reason: str) -> None:
-        """The leader ended the line."""
+class StreamOver(Exception):
+    """The stream is over, or the edge broke a rule and it has to end; the text says why."""
 
 
 class LeaderStream:
-    """See the module. Methods raise LineEnd when the edge broke a rule or is behind the times."""
+    """See the module. Methods raise StreamOver when the edge broke a rule or comes too late."""
 
-    def __init__(self, hub: "LeaderStreams", edge: str, events: LineEvents) -> None:
+    def __init__(self, streams: "LeaderStreams", edge: str, events: RelayEvents) -> None:
         self.edge: Final = edge
+        self.events: Final = events
+        """Speaks to the edge."""
         self.sessions: dict[int, SessionFacts] = {}
-        self._hub = hub
-        self._events = events
-        self._held: deque[tuple[int, bytes]] = deque()
+        self._streams = streams
+        self._held: deque[tuple[int, Inspected]] = deque()
         """Batches that the leader is too busy to propose."""
         self._pending: deque[tuple[int, int, Pending, int]] = deque()
         """number, bytes, where the outcome will be, ordinal there."""
@@ -76,32 +65,33 @@ class LeaderStream:
         self._is_over = False
         self._pump = asyncio.create_task(self._hand_out(), name=f"outcomes for {edge}")
 
-    def batch(self, number: int, payload: bytes) -> None:
+    def send(self, number: int, command: Inspected) -> None:
         """Propose a batch behind all earlier ones."""
         if self._is_over:
-            raise LineEnd("the stream is over")
+            raise StreamOver("the stream is over")
         if len(self._held) + len(self._pending) >= RELAY_BATCHES_MAX:
-            raise LineEnd("more batches than RELAY_BATCHES_MAX")
+            raise StreamOver("more batches than RELAY_BATCHES_MAX")
         # As `RelayStream.room` counts: the last batch may go beyond the bound.
         if self._bytes >= RELAY_MAX_BYTES:
-            raise LineEnd("more bytes than RELAY_MAX_BYTES")
-        self._bytes += len(payload)
-        self._held.append((number, payload))
+            raise StreamOver("more bytes than RELAY_MAX_BYTES")
+        self._bytes += len(command.payload)
+        self._held.append((number, command))
         self.propose_held()
 
     def propose_held(self) -> None:
         """Propose what waits, as far as the leader takes it."""
         while self._held and not self._is_over:
-            number, payload = self._held[0]
+            number, command = self._held[0]
             try:
-                pending, ordinal = self._hub.take(payload)
+                pending, ordinal = self._streams.take(command)
             except Busy:
                 return
             except (NotLeader, Stopping) as error:
                 self.end(str(error) or "this node stops")
                 return
             self._held.popleft()
-            self._pending.append((number, len(payload), pending, ordinal))
+            size = len(command.payload)
+            self._pending.append((number, size, pending, ordinal))
             self._has_pending.set()
 
     async def _hand_out(self) -> None:
@@ -120,39 +110,31 @@ class LeaderStream:
                 number, size, _, ordinal = self._pending.popleft()
                 self._bytes -= size
                 self._index = max(self._index, pending.index)
-                self._events.on_outcome(number, self._index, outcomes[ordinal])
+                self.events.on_outcome(number, self._index, outcomes[ordinal])
             self.propose_held()
 
     def session_opened(self, session: SessionFacts) -> None:
         """The edge has a session."""
-        if len(self.sessions) >= LINE_SESSIONS_MAX:
-            raise LineEnd("more sessions than LINE_SESSIONS_MAX")
+        if len(self.sessions) >= EDGE_SESSIONS_MAX:
+            raise StreamOver("more sessions than EDGE_SESSIONS_MAX")
         self.sessions[session.number] = session
-        self._hub.tell_session(self.edge, session, True)
+        self._streams.tell_session(self.edge, session, True)
 
     def session_closed(self, number: int) -> None:
         """The edge has lost it."""
         session = self.sessions.pop(number, None)
         if session is not None:
-            self._hub.tell_session(self.edge, session, False)
+            self._streams.tell_session(self.edge, session, False)
 
-    def late_result(self, session: int, tokens: Sequence[int], is_delivered: bool) -> None:
+    def late_result(self, session: int, tokens: Sequence[int], *, is_delivered: bool) -> None:
         """What became of late packets."""
-        self._hub.tell_late_result(self.edge, session, tokens, is_delivered)
-
-    def send_late(self, packets: LatePackets) -> None:
-        """Have the edge send packets."""
-        self._events.on_late_packets(packets)
-
-    def gather(self) -> None:
-        """An entry is about to be closed."""
-        self._events.on_free()
+        self._streams.tell_late_result(self.edge, session, tokens, is_delivered)
 
     def end(self, reason: str) -> None:
         """Tell the edge that it is over."""
         if not self._is_over:
             self.close()
-            self._events.on_end(reason)
+            self.events.on_end(reason)
 
     def close(self) -> None:
         """The edge is gone, or knows that it is over."""
@@ -160,68 +142,73 @@ class LeaderStream:
             return
         self._is_over = True
         self._pump.cancel()
-        self._hub.forget(self)
+        self._streams.forget(self)
         for number in list(self.sessions):
             self.session_closed(number)
 
 
 class LeaderStreams:
-    """Implements `qm.cluster.cluster.RelayHub`: all lines of this node while it leads."""
+    """Implements `qm.cluster.relay.RelayHub`: the streams of all edges while this node leads."""
 
     def __init__(
-        self, submit: Submit, admits_messages: Callable[[], bool], is_free: Callable[[], bool]
+        self,
+        submit: Submit,
+        weigh: Weigh,
+        admits_messages: Callable[[], bool],
+        is_free: Callable[[], bool],
     ) -> None:
         """`admits_messages`: whether the disk has room for new ones. `is_free`: whether no entry
         is in flight.
         """
         self.is_free: Final = is_free
         self._submit = submit
+        self._weigh = weigh
         self._admits_messages = admits_messages
-        self._lines: dict[str, LeaderStream] = {}
+        self._streams: dict[str, LeaderStream] = {}
         self._claims: dict[bytes, dict[tuple[str, int], SessionFacts]] = {}
         """Open sessions by the GUID that their peer claims, then by edge and number."""
         self._listener: RelayHubEvents | None = None
 
-    def take(self, payload: bytes) -> tuple[Pending, int]:
+    def take(self, command: Inspected) -> tuple[Pending, int]:
         """Submit a batch, or refuse its messages."""
-        if not self._admits_messages() and is_edge_batch(payload):
+        if not self._admits_messages() and is_edge_batch(command):
             refused: Pending = proposals.Pending()
-            refused.resolve([refusal(payload)])
+            refused.resolve([refusal(command)])
             return refused, 0
-        return self._submit(payload)
+        return self._submit(command.payload, self._weigh(command))
 
-    def open(self, edge: str, events: LineEvents) -> LeaderStream:
-        """Return a new line; an older one of the same edge ends."""
-        older = self._lines.get(edge)
+    def open(self, edge: str, events: RelayEvents) -> LeaderStream:
+        """Return a new stream; an older one of the same edge ends."""
+        older = self._streams.get(edge)
         if older is not None:
             older.end("the edge has opened another stream")
-        line = self._lines[edge] = LeaderStream(self, edge, events)
-        return line
+        stream = self._streams[edge] = LeaderStream(self, edge, events)
+        return stream
 
-    def forget(self, line: LeaderStream) -> None:
-        """A line is over."""
-        if self._lines.get(line.edge) is line:
-            del self._lines[line.edge]
+    def forget(self, stream: LeaderStream) -> None:
+        """A stream is over."""
+        if self._streams.get(stream.edge) is stream:
+            del self._streams[stream.edge]
 
     def gather(self) -> None:
         """Ask edges for what belongs into the entry that is about to be closed."""
-        for line in list(self._lines.values()):
+        for stream in list(self._streams.values()):
             try:
-                line.gather()
+                stream.events.on_free()
             except Exception:
                 # Within consensus an error would end the process.
-                logger.exception("what waits at %s cannot be had", line.edge)
-                line.end("an error at the edge")
+                logger.exception("what waits at %s cannot be had", stream.edge)
+                stream.end("an error at the edge")
 
     def propose_held(self) -> None:
         """There may be room again."""
-        for line in list(self._lines.values()):
-            line.propose_held()
+        for stream in list(self._streams.values()):
+            stream.propose_held()
 
     def end_all(self, reason: str) -> None:
         """This node leads no more, or in another term."""
-        for line in list(self._lines.values()):
-            line.end(reason)
+        for stream in list(self._streams.values()):
+            stream.end(reason)
 
     # RelayHub
 
@@ -232,16 +219,16 @@ class LeaderStreams:
 
     def send_late(self, edge: str, packets: LatePackets) -> None:
         """See RelayHub.send_late."""
-        line = self._lines.get(edge)
-        if line is not None:
-            line.send_late(packets)
+        stream = self._streams.get(edge)
+        if stream is not None:
+            stream.events.on_late_packets(packets)
 
     def listen(self, listener: RelayHubEvents) -> None:
         """See RelayHub.listen."""
         self._listener = listener
-        for line in self._lines.values():
-            for session in line.sessions.values():
-                listener.on_session(line.edge, session, True)
+        for stream in self._streams.values():
+            for session in stream.sessions.values():
+                listener.on_session(stream.edge, session, True)
 
     def tell_session(self, edge: str, session: SessionFacts, is_open: bool) -> None:
         """Note it and pass it on."""

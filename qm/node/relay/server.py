@@ -13,20 +13,21 @@ import msgspec
 
 from qm.api.gate.identity import Role, role_uri
 from qm.api.gate.operations import Health
-from qm.cluster.cluster import LatePackets, OutcomeUnknown, SessionFacts, Unavailable
+from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.cluster.membership import ChangeRefused
+from qm.cluster.relay import LatePackets, SessionFacts
 from qm.model.values.effects import Outcome
 from qm.node.relay.channels import SERVER_OPTIONS, refuse
 from qm.node.relay.edge_stream import BROKEN
 from qm.node.relay.forwarding import NotTaken
 from qm.node.relay.frame_writer import FrameWriter
-from qm.node.relay.leader_stream import LeaderStream, LeaderStreams, LineEnd
+from qm.node.relay.leader_stream import LeaderStream, LeaderStreams, StreamOver
 from qm.node.relay.outcome_codec import encode_outcome
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
 from qm.pb.relay_pb2_grpc import RelayServicer, add_RelayServicer_to_server
-from qm.store.codec import UnknownCommand, check_command
+from qm.store.codec import Inspected, UnknownCommand, inspect_foreign
 from raft.transport.tls import SAN_PROPERTY, TlsIdentity
 
 logger = logging.getLogger(__name__)
@@ -44,13 +45,13 @@ class Leader(Protocol):
     """What only the leader does."""
 
     @property
-    def hub(self) -> LeaderStreams:
-        """Of the leader's lines."""
+    def leader_streams(self) -> LeaderStreams:
+        """The streams of all edges."""
 
     async def comes_to_lead(self, term: int) -> bool:
         """Return whether this node leads in a term, waiting while it begins to serve."""
 
-    async def propose_here(self, payloads: Sequence[bytes]) -> Sequence[Outcome]:
+    async def propose_here(self, commands: Sequence[Inspected]) -> Sequence[Outcome]:
         """Propose in order. Raises NotTaken, Unavailable, OutcomeUnknown, ValueError."""
 
 
@@ -125,7 +126,7 @@ class RelayWatch:
         self._log = LimitedLog(logger, time.monotonic)
 
     def refused(self, reason: str, text: str, context: Any) -> None:
-        """A call was refused, or a line ended."""
+        """A call was refused, or a stream ended."""
         self._refused.labels(reason=reason).inc()
         self._log.warning(reason, text, peer=context.peer())
 
@@ -161,13 +162,12 @@ class _Service(RelayServicer):
     ) -> relay_pb2.ProposeReply:
         leader = (await self._member(context)).leader
         try:
-            for payload in request.payloads:
-                check_command(payload)
+            commands = [inspect_foreign(payload) for payload in request.payloads]
         except UnknownCommand as error:
             self._owner.watch.refused("command", str(error), context)
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         try:
-            outcomes = await leader.propose_here(request.payloads)
+            outcomes = await leader.propose_here(commands)
         except tuple(_CODES) as error:
             await refuse(context, _CODES[type(error)], str(error))
         return relay_pb2.ProposeReply(outcomes=map(encode_outcome, outcomes))
@@ -244,8 +244,10 @@ class _Service(RelayServicer):
                 grpc.StatusCode.FAILED_PRECONDITION,
                 f"this node does not lead in term {hello.term}",
             )
-        carrier = GrpcLeaderStream(context, leader.hub, hello.edge, hello.term, self._owner.watch)
-        reason = await carrier.run(frames)
+        stream = GrpcLeaderStream(
+            context, leader.leader_streams, hello.edge, hello.term, self._owner.watch
+        )
+        reason = await stream.run(frames)
         await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, reason)
 
 
@@ -258,10 +260,10 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
 
 
 class GrpcLeaderStream:
-    """Carries one line over a gRPC stream."""
+    """Speaks for one edge to its `LeaderStream`, and for that one to the edge: frames of gRPC."""
 
     def __init__(
-        self, context: Any, hub: LeaderStreams, edge: str, term: int, watch: "RelayWatch"
+        self, context: Any, streams: LeaderStreams, edge: str, term: int, watch: "RelayWatch"
     ) -> None:
         self._context = context
         self._watch = watch
@@ -272,16 +274,16 @@ class GrpcLeaderStream:
         )
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._write(relay_pb2.LeaderFrame(welcome=relay_pb2.Welcome(term=term)))
-        self._line = hub.open(edge, self)
+        self._stream = streams.open(edge, self)
 
     async def run(self, first: relay_pb2.EdgeFrames) -> str:
         """Carry until either side ends; return why."""
-        reader = asyncio.create_task(self._read_frames(first), name="relay line, reading")
+        reader = asyncio.create_task(self._read_frames(first), name="relay stream, reading")
         try:
             await asyncio.wait((reader, self._over), return_when=asyncio.FIRST_COMPLETED)
         finally:
             reader.cancel()
-            self._line.close()
+            self._stream.close()
             # gRPC cannot end a call while a write is under way, cancelled or not.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._writer.at_rest(), LAST_WRITE_MAX_S)
@@ -291,11 +293,11 @@ class GrpcLeaderStream:
     async def _read_frames(self, frames: Any) -> None:
         try:
             for frame in list(frames.frames)[1:]:
-                _take(self._line, frame)
+                _take(self._stream, frame)
             while (frames := await self._context.read()) is not _EOF:
                 for frame in frames.frames:
-                    _take(self._line, frame)
-        except LineEnd as error:
+                    _take(self._stream, frame)
+        except StreamOver as error:
             self._watch.refused("rule", str(error), self._context)
             self.on_end(str(error))
         except BROKEN as error:
@@ -309,25 +311,25 @@ class GrpcLeaderStream:
             return
         self._writer.add(frame)
 
-    # LineEvents
+    # RelayEvents
 
     def on_free(self) -> None:
-        """See LineEvents.on_free: this edge is too far away to be asked."""
+        """See RelayEvents.on_free: this edge is too far away to be asked."""
 
     def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
-        """See LineEvents.on_outcome."""
+        """See RelayEvents.on_outcome."""
         told = relay_pb2.BatchOutcome(number=number, index=index, outcome=encode_outcome(outcome))
         self._write(relay_pb2.LeaderFrame(outcome=told))
 
     def on_late_packets(self, packets: LatePackets) -> None:
-        """See LineEvents.on_late_packets."""
+        """See RelayEvents.on_late_packets."""
         late = relay_pb2.Late(
             session=packets.session, tokens=packets.tokens, packets=packets.packets
         )
         self._write(relay_pb2.LeaderFrame(late=late))
 
     def on_end(self, reason: str) -> None:
-        """See LineEvents.on_end."""
+        """See RelayEvents.on_end."""
         if not self._over.done():
             self._over.set_result(reason)
 
@@ -336,25 +338,24 @@ def _payload_bytes(frame: relay_pb2.LeaderFrame) -> int:
     return sum(map(len, frame.late.packets))
 
 
-def _take(line: LeaderStream, frame: relay_pb2.EdgeFrame) -> None:
-    """Act on what an edge says. Raises LineEnd."""
+def _take(stream: LeaderStream, frame: relay_pb2.EdgeFrame) -> None:
+    """Act on what an edge says. Raises StreamOver."""
     kind = frame.WhichOneof("kind")
     if kind == "batch":
-        payload = frame.batch.payload
         try:
-            check_command(payload)
+            command = inspect_foreign(frame.batch.payload)
         except UnknownCommand as error:
-            raise LineEnd(str(error)) from error
-        line.batch(frame.batch.number, payload)
+            raise StreamOver(str(error)) from error
+        stream.send(frame.batch.number, command)
     elif kind == "session_opened":
         opened = frame.session_opened
-        line.session_opened(
+        stream.session_opened(
             SessionFacts(opened.number, opened.queue_manager, opened.address, opened.opened_ms)
         )
     elif kind == "session_closed":
-        line.session_closed(frame.session_closed.number)
+        stream.session_closed(frame.session_closed.number)
     elif kind == "late_result":
         result = frame.late_result
-        line.late_result(result.session, result.tokens, result.is_delivered)
+        stream.late_result(result.session, result.tokens, is_delivered=result.is_delivered)
     else:
-        raise LineEnd(f"an unexpected frame: {kind}")
+        raise StreamOver(f"an unexpected frame: {kind}")

@@ -1,4 +1,4 @@
-"""Payloads to this node's driver and what becomes of them, in the words of `Cluster.propose`."""
+"""Commands to this node's driver and what becomes of them, in the words of `Cluster.propose`."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -6,7 +6,8 @@ from typing import TypeAlias
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.model.values.effects import Outcome
 from qm.node.relay.forwarding import NotTaken
-from qm.node.relay.leader_stream import Pending, Submit
+from qm.node.relay.leader_stream import Pending, Submit, Weigh
+from qm.store.codec import Inspected
 from raft import proposals
 from raft.core.core import Busy, NotLeader
 from raft.driver import Stopping
@@ -15,15 +16,26 @@ from raft.proposals import ProposalLost
 Places: TypeAlias = list[tuple[Pending, int]]
 
 
-def submit_all(submit: Submit, payloads: Sequence[bytes]) -> Places:
+def check_since(commands: Sequence[Inspected], apply_version: int) -> None:
+    """Raise Unavailable for a command that does not exist yet at the state's apply version."""
+    for command in commands:
+        since = command.declaration.since
+        if since > apply_version:
+            raise Unavailable(
+                f"{command.op} exists from apply version {since} on, the cluster is at"
+                f" {apply_version}: upgrade every node"
+            )
+
+
+def submit_all(submit: Submit, weigh: Weigh, commands: Sequence[Inspected]) -> Places:
     """Submit in order; either all are taken or what is raised says what happened.
 
     Raises NotTaken and Unavailable when nothing happened, OutcomeUnknown after the first.
     """
     places: Places = []
     try:
-        for payload in payloads:
-            places.append(submit(payload))
+        for command in commands:
+            places.append(submit(command.payload, weigh(command)))
     except (NotLeader, Stopping, Busy) as error:
         if places:
             raise OutcomeUnknown(f"only a part was taken: {error}") from error

@@ -2,23 +2,35 @@
 
 Commands bound what each of them touches; what shares an entry is bounded here, by the leader, as it
 knows the state. Weights are estimates: what is still in flight may add to a transaction. They
-decide where an entry ends, never what comes of it.
+decide where an entry ends, never what comes of it. Each command's declaration says its rule.
 """
 
+from array import array
 from collections.abc import Callable
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any
+
+import msgspec
 
 from qm.model.clients.clients import client_key
 from qm.model.clients.transactions import TRANSACTION_RECORD
-from qm.model.delivery import BATCH_MAX
 from qm.model.queries import View
 from qm.model.state.tables import Table
+from qm.model.values.columns import typecode_of
+from qm.model.values.commands import (
+    DECLARATIONS,
+    POSITIONS_PER_MOVE,
+    AtMostQueued,
+    Declaration,
+    Fixed,
+    OfClient,
+    OfTransaction,
+    RowsOf,
+    ValueOf,
+)
 from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX, READS_PER_CLIENT_MAX
 from qm.model.values.records import Client, Transaction, decode
-from qm.store.codec import UnknownCommand, peek_command
-
-_KEY_BYTES: Final = 8
-_POSITIONS_OF_A_MOVE: Final = 2
+from qm.store.codec import Inspected
 
 Weigh = Callable[[Any], int]
 """Takes a command's message."""
@@ -30,64 +42,47 @@ class Weights:
     def __init__(self, view: Callable[[], View]) -> None:
         """`view`: of what is applied here."""
         self._view = view
-        self._rules: dict[str, Weigh] = _RULES | {
-            "receive_run": self._run,
-            "tx_commit": self._transaction,
-            "tx_abort": self._transaction,
-            "close_client": self._client,
-        }
+        self._rules = {d.op: self._rule(d) for d in DECLARATIONS.values()}
 
-    def of(self, payload: bytes) -> int:
+    def of(self, command: Inspected) -> int:
         """Return how many positions a command may touch, at least 1."""
-        try:
-            op, message = peek_command(payload)
-        except UnknownCommand:
-            return 1  # whoever proposes it hears of that
-        rule = self._rules.get(op)
-        return 1 if rule is None else max(1, min(rule(message), POSITIONS_PER_ENTRY_MAX))
+        return max(1, min(self._rules[command.op](command.message), POSITIONS_PER_ENTRY_MAX))
 
-    def _run(self, message: Any) -> int:
-        """Whoever receives by credit asks for much more than there is."""
-        queue = self._view().queue(message.queue_id)
-        return 1 if queue is None else min(int(message.count), queue.count())
+    def _rule(self, declaration: Declaration) -> Weigh:
+        match declaration.weight:
+            case Fixed(positions):
+                return lambda _: positions
+            case ValueOf(field):
+                return attrgetter(field)
+            case RowsOf(field):
+                return _rows(declaration, field)
+            case AtMostQueued(field, queue):
+                return lambda of: self._queued(getattr(of, queue), getattr(of, field))
+            case OfTransaction(field):
+                return lambda message: self._transaction(getattr(message, field))
+            case OfClient(field):
+                return lambda message: self._client(getattr(message, field))
 
-    def _transaction(self, message: Any) -> int:
-        row = self._view().ledger.state.get(
-            Table.TRANSACTION, TRANSACTION_RECORD + message.transaction
-        )
+    def _queued(self, queue_id: int, wanted: int) -> int:
+        queue = self._view().queue(queue_id)
+        return 1 if queue is None else min(wanted, queue.count())
+
+    def _transaction(self, identifier: bytes) -> int:
+        row = self._view().ledger.state.get(Table.TRANSACTION, TRANSACTION_RECORD + identifier)
         if row is None:
             return 1
-        return decode(Transaction, row).operation_count * _POSITIONS_OF_A_MOVE
+        return decode(Transaction, row).operation_count * POSITIONS_PER_MOVE
 
-    def _client(self, message: Any) -> int:
-        """Its unconfirmed results become dead letters, what it borrowed goes back."""
-        row = self._view().ledger.state.get(Table.CLIENT, client_key(message.client_id))
+    def _client(self, client_id: str) -> int:
+        row = self._view().ledger.state.get(Table.CLIENT, client_key(client_id))
         if row is None:
             return 1
         return decode(Client, row).unconfirmed_count + READS_PER_CLIENT_MAX
 
 
-def _keys(message: Any) -> int:
-    return len(message.lookup_identifiers) // _KEY_BYTES
-
-
-def _count(message: Any) -> int:
-    return int(message.count)
-
-
-_RULES: Final[dict[str, Weigh]] = {
-    "send": lambda message: len(message.targets),
-    "edge_batch": lambda message: len(message.facts_of),
-    "cancel_requests": _count,
-    "move": lambda _: _POSITIONS_OF_A_MOVE,
-    "purge_step": _count,
-    "clock_tick": _count,
-    "assign_transfer": _keys,
-    "transfer_acked": _keys,
-    "transfer_failed": _keys,
-    "order_acked": lambda _: BATCH_MAX,
-    "final_acked": lambda message: len(message.message_ordinals) // _KEY_BYTES,
-    "transfer_traced": lambda message: len(message.message_ordinals) // _KEY_BYTES,
-    "renumber_step": _count,
-}
-"""By op; every other command weighs 1."""
+def _rows(declaration: Declaration, name: str) -> Weigh:
+    """Columns are bytes in a command's message, other sequences have their parts."""
+    types = {field.name: field.type for field in msgspec.structs.fields(declaration.kind)}
+    typecode = typecode_of(types[name])
+    row_bytes = 1 if typecode is None else array(typecode).itemsize
+    return lambda message: len(getattr(message, name)) // row_bytes

@@ -21,11 +21,9 @@ from qm.cluster.cluster import (
     Cluster,
     ClusterListener,
     Leadership,
-    RelayEvents,
-    RelayHub,
-    RelayStream,
     Unavailable,
 )
+from qm.cluster.relay import RelayEvents, RelayHub, RelayStream
 from qm.model.queries import View
 from qm.model.state.tables import State
 from qm.model.values.commands import Command, LeaderActivated, Stamp
@@ -36,8 +34,8 @@ from qm.node.relay.channels import Channels
 from qm.node.relay.disk_admission import is_send
 from qm.node.relay.edge_stream import LocalStream, RemoteStream
 from qm.node.relay.forwarding import Forwarder, NotTaken
-from qm.node.relay.leader_stream import LeaderStreams, Pending
-from qm.node.relay.submission import gather_outcomes, submit_all
+from qm.node.relay.leader_stream import LeaderStreams
+from qm.node.relay.submission import check_since, gather_outcomes, submit_all
 from qm.node.replica.clock import ClusterClock
 from qm.node.replica.entry_weight import Weights
 from qm.node.replica.listeners import Listeners
@@ -45,7 +43,7 @@ from qm.node.replica.quarantine import Quarantine
 from qm.node.replica.read_state import ReadState
 from qm.node.replica.state_machine import AppliedStore
 from qm.store.bodies.body_places import BodyPlace, BodyPlaces, Packets
-from qm.store.codec import encode_command, encode_stamp
+from qm.store.codec import Inspected, encode_command, encode_stamp, inspect
 from qm.store.effects.chain import hashed
 from qm.store.store import Store
 from raft.core.core import Busy, CoreConfig
@@ -159,8 +157,11 @@ class ReplicatedStore(Cluster, DriverEvents):
         )
         self.clock.begin_at(self.view.counters().clock_ms)
         self._weights = Weights(lambda: self.machine.store.view)
-        self.hub: Final = LeaderStreams(
-            self._submit, hooks.admits_messages, lambda: not self.driver.has_entry_in_flight
+        self.leader_streams: Final = LeaderStreams(
+            self.driver.submit,
+            self._weights.of,
+            hooks.admits_messages,
+            lambda: not self.driver.has_entry_in_flight,
         )
         self._forwarder: Forwarder | None = None
         self._streams: set[RemoteStream] = set()
@@ -196,7 +197,7 @@ class ReplicatedStore(Cluster, DriverEvents):
         await self._close()
 
     async def _close(self) -> None:
-        self.hub.end_all("this node stops")
+        self.leader_streams.end_all("this node stops")
         if self._activation is not None:
             self._activation.cancel()
         await asyncio.to_thread(self.machine.close)
@@ -235,7 +236,7 @@ class ReplicatedStore(Cluster, DriverEvents):
     @property
     @override
     def relay_hub(self) -> RelayHub:
-        return self.hub
+        return self.leader_streams
 
     @override
     def now_ms(self) -> int:
@@ -258,12 +259,14 @@ class ReplicatedStore(Cluster, DriverEvents):
     @override
     async def propose(self, *commands: Command) -> Sequence[Outcome]:
         payloads = [encode_command(command) for command in commands]
+        inspected: list[Inspected] = []
         deadline = self._loop.time() + PROPOSE_WAIT_MS / 1000
         while True:
             leadership = self._leadership
             try:
                 if leadership.is_here:
-                    return await self.propose_here(payloads)
+                    inspected = inspected or [inspect(payload) for payload in payloads]
+                    return await self.propose_here(inspected)
                 if leadership.node is not None and self._forwarder is not None:
                     return await self._forwarder.propose(payloads)
             except NotTaken as error:
@@ -296,7 +299,7 @@ class ReplicatedStore(Cluster, DriverEvents):
     def open_relay(self, events: RelayEvents) -> RelayStream:
         leadership = self._leadership
         if leadership.is_here:
-            return LocalStream(self.hub, self._name, events)
+            return LocalStream(self.leader_streams, self._name, events)
         leader = leadership.node
         if leader is None or leader == self._name:
             raise Unavailable("there is no leader")
@@ -331,19 +334,18 @@ class ReplicatedStore(Cluster, DriverEvents):
                     await self._changed.wait()
         return self.leads_in(term)
 
-    def _submit(self, payload: bytes) -> tuple[Pending, int]:
-        return self.driver.submit(payload, self._weights.of(payload))
-
     def _before_entry(self) -> None:
-        self.hub.gather()
+        """For the driver, which is made before the streams that submit to it."""
+        self.leader_streams.gather()
 
-    async def propose_here(self, payloads: Sequence[bytes]) -> Sequence[Outcome]:
+    async def propose_here(self, commands: Sequence[Inspected]) -> Sequence[Outcome]:
         """Propose in order. Raises NotTaken, Unavailable, OutcomeUnknown, ValueError."""
         if not self._leadership.is_here:
             raise NotTaken("this node does not lead")
-        if not self._hooks.admits_messages() and any(map(is_send, payloads)):
+        if not self._hooks.admits_messages() and any(map(is_send, commands)):
             raise Unavailable("the leader's disk is nearly full: receive or purge messages")
-        return await gather_outcomes(submit_all(self._submit, payloads))
+        check_since(commands, self.apply_version)
+        return await gather_outcomes(submit_all(self.driver.submit, self._weights.of, commands))
 
     # DriverEvents
 
@@ -357,7 +359,7 @@ class ReplicatedStore(Cluster, DriverEvents):
             self._activation.cancel()
             self._activation = None
             self.clock.follow()
-            self.hub.end_all("another term began")
+            self.leader_streams.end_all("another term began")
         self._set_leadership(
             Leadership(leader, state.term, leads and before.is_here and is_same_term)
         )

@@ -15,13 +15,13 @@ is dropped before the state is used: a node exports what it applied itself.
 from collections.abc import Sequence, Set
 from itertools import islice
 from struct import Struct
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import msgspec
 
 from qm.model.state.tables import Table
 from qm.model.values import commands
-from qm.model.values.commands import Command, CommandBatch
+from qm.model.values.commands import DECLARATIONS, Command, CommandBatch
 from qm.model.values.effects import Applied, PositionEffects, PositionRun
 from qm.model.values.records import Queue, decode
 from qm.model.values.rows import QUEUE_KEY
@@ -61,7 +61,7 @@ _TRANSACTIONAL: Final = frozenset(
     {commands.TxCommit, commands.TxAbort, commands.TxPrepare, commands.AuditMark}
 )
 _MAY_BE_TRANSACTIONAL: Final = frozenset(
-    command for command in get_args(Command) if "transaction" in command.__struct_fields__
+    command for command in DECLARATIONS if "transaction" in command.__struct_fields__
 )
 
 

@@ -17,18 +17,16 @@ import pytest
 import uvloop
 from prometheus_client import CollectorRegistry
 
-from qm.cluster.cluster import (
+from qm.cluster.cluster import ClusterListener, Leadership, Unavailable
+from qm.cluster.relay import (
     OVERLAP_MIN_BYTES,
     RELAY_BATCHES_MAX,
     RELAY_MAX_BYTES,
-    ClusterListener,
     LatePackets,
-    Leadership,
     RelayEvents,
     RelayHub,
     RelayStream,
     SessionFacts,
-    Unavailable,
 )
 from qm.edge import Edge, EdgeSettings
 from qm.model.machine import Machine
@@ -130,11 +128,8 @@ class Stream:
     def session_closed(self, number: int) -> None:
         del self.sessions[number]
 
-    def delivered(self, session: int, tokens: Sequence[int]) -> None:
-        self._consensus.late += [(token, True) for token in tokens]
-
-    def undelivered(self, session: int, tokens: Sequence[int]) -> None:
-        self._consensus.late += [(token, False) for token in tokens]
+    def late_result(self, session: int, tokens: Sequence[int], *, is_delivered: bool) -> None:
+        self._consensus.late += [(token, is_delivered) for token in tokens]
 
     def close(self) -> None:
         self.is_over = True

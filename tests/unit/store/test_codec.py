@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from qm.model.values import commands as model
-from qm.model.values.columns import IntArray
+from qm.model.values.columns import U32Column, U64Column
 from qm.model.values.limits import APPLY_VERSION
 from qm.pb import command_pb2
 from qm.store.codec import (
@@ -15,6 +15,8 @@ from qm.store.codec import (
     decode_entry,
     encode_command,
     encode_stamp,
+    inspect,
+    inspect_foreign,
     packet_spans,
 )
 from raft.batch import BatchBuilder
@@ -57,7 +59,8 @@ def entry(*commands: model.Command) -> bytes:
 def sample(kind: Any) -> Any:
     """Return a value of a field's type that differs from its default."""
     samples: dict[Any, Any] = {
-        IntArray: array("Q", [1, 1 << 63]),
+        U32Column: array("I", [1, 1 << 31]),
+        U64Column: array("Q", [1, 1 << 63]),
         int: 7,
         str: "text",
         bytes: b"bytes",
@@ -85,7 +88,7 @@ LEGAL: dict[Any, model.Command] = {
     model.RaiseApplyVersion: model.RaiseApplyVersion(APPLY_VERSION),
 }
 """Instead of samples, where not every value may be in a log."""
-PLAIN = [kind for kind in model.Command.__args__ if kind not in (model.EdgeBatch, model.Send)]
+PLAIN = [kind for kind in model.DECLARATIONS if kind not in (model.EdgeBatch, model.Send)]
 
 
 @pytest.mark.parametrize("kind", PLAIN, ids=lambda kind: kind.__name__)
@@ -94,9 +97,39 @@ def test_every_op_there_and_back(kind: Any) -> None:
     assert decode_entry(5, entry(command)) == model.CommandBatch(5, STAMP, (command,))
 
 
-def test_every_op_has_a_number_and_a_value_type() -> None:
-    ops = {field.name for field in command_pb2.Command.DESCRIPTOR.oneofs_by_name["op"].fields}
-    assert len(ops) == len(model.Command.__args__)
+OPS = {
+    field.name: {*field.message_type.fields_by_name} if field.message_type else set()
+    for field in command_pb2.Command.DESCRIPTOR.oneofs_by_name["op"].fields
+}
+"""The fields of each op in command.proto."""
+FROM_PLACE = {"packets", "body_index", "body_offset", "first_ordinal"}
+
+
+@pytest.mark.parametrize("declared", model.DECLARATIONS.values(), ids=lambda one: one.op)
+def test_each_command_has_a_message_of_the_same_fields(declared: model.Declaration) -> None:
+    fields = {field.name for field in msgspec.structs.fields(declared.kind)}
+    assert OPS.get(declared.op) == fields - FROM_PLACE
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_each_op_has_a_command(op: str) -> None:
+    assert op in {declared.op for declared in model.DECLARATIONS.values()}
+
+
+def test_a_command_is_inspected_as_it_was_encoded() -> None:
+    inspected = inspect_foreign(encode_command(SEND))
+    assert (inspected.op, inspected.declaration.kind) == ("send", model.Send)
+    assert [target.packet_bytes for target in inspected.message.targets] == [8, 7]
+    assert inspected.payload[inspected.blob_at :] == b"a packetanother"
+
+
+def test_what_another_node_sent_must_fit_together() -> None:
+    torn = encode_command(msgspec.structs.replace(EDGE, packets=memoryview(b"short")))
+    assert inspect(torn).op == "edge_batch"
+    newer = encode_command(model.RaiseApplyVersion(APPLY_VERSION + 1))
+    for payload in (torn, newer, b"", b"\xff" * 40, encode_command(EDGE)[:-1]):
+        with pytest.raises(UnknownCommand):
+            inspect_foreign(payload)
 
 
 def test_packets_stay_where_they_are() -> None:

@@ -8,7 +8,7 @@ import random
 import zlib
 from array import array
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from qm.model.machine import Machine
 from qm.model.queries import View, list_queues, queue_statistics
 from qm.model.state.tables import MemoryState
 from qm.model.values import commands
-from qm.model.values.columns import IntArray
+from qm.model.values.columns import typecode_of
 from qm.model.values.commands import Command
 from qm.store.codec import UnknownCommand, decode_entry, encode_command, encode_stamp
 from qm.wire.errors import ProtocolError, ValueOutOfRange
@@ -40,7 +40,7 @@ COMMANDS_PER_SEED = 40
 TRIES_MAX = 50
 ENTRIES_PER_RUN = 3
 U32, U64 = (1 << 32) - 1, (1 << 64) - 1
-KINDS = [kind for kind in get_args(Command) if kind is not commands.EdgeBatch]
+KINDS = [kind for kind in commands.DECLARATIONS if kind is not commands.EdgeBatch]
 CLOCKS = (NOW_MS, NOW_MS, NOW_MS + 5_000, NOW_MS + 10**9, 0, U64)
 EDGES = (1 << 31, U32, U32 - 1, 1 << 56, 7 << 56, 8 << 56, U64, U64 - 1, (7 - 3) << 56 | 1)
 TEXTS = (
@@ -203,7 +203,7 @@ class Maker:
     def field(self, name: str, kind: Any) -> Any:
         """Return what a field may hold."""
         chance = self.chance
-        if kind is IntArray:
+        if typecode_of(kind) is not None:
             return array("Q", self.many(self.number))
         if kind is commands.Request:
             who = chance.choice(("", "", "c", "c", "nobody"))

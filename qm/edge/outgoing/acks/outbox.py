@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from typing_extensions import override
 
-from qm.cluster.cluster import RelayHubEvents, SessionFacts
+from qm.cluster.relay import RelayHubEvents, SessionFacts
 from qm.edge.outgoing.acks.order_acks import SendersSeen
 from qm.edge.outgoing.acks.peer_acks import OutboxOwner, PeerAcks, PeerName
 from qm.edge.outgoing.limits import (

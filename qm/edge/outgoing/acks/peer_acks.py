@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 from typing_extensions import override
 
-from qm.cluster.cluster import LatePackets
+from qm.cluster.relay import LatePackets
 from qm.edge.outgoing.acks.order_acks import sequence_row
 from qm.edge.outgoing.limits import (
     ORDER_ACK_SESSIONS_MAX,

@@ -252,7 +252,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
                     user.on_establish_received()
             case Established():
                 # What is owed to the peer finds this session without being told of it (PeerAcks).
-                self._intake = self._context.relay.open_flow(
+                self._intake = self._context.relay.open_intake(
                     self, event.remote_guid, self.hop.address, is_announced=False
                 )
                 for user in list(self._users.values()):

@@ -6,7 +6,7 @@ second number.
 
 from __future__ import annotations
 
-from qm.cluster.cluster import SessionFacts
+from qm.cluster.relay import SessionFacts
 from qm.model.values.commands import AssignTransfer, Facts, FinalAcked, OrderAcked
 from qm.model.values.elements import QueueAccessType
 from qm.wire.headers.transaction_header import TransactionHeader

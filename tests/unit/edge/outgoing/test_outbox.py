@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from qm.cluster.cluster import SessionFacts
+from qm.cluster.relay import SessionFacts
 from qm.edge.outgoing import limits
 from qm.model.state.tables import Table
 from qm.model.values.commands import Facts

@@ -17,16 +17,14 @@ from typing import Any, Self, cast
 
 from prometheus_client import CollectorRegistry
 
-from qm.cluster.cluster import (
+from qm.cluster.cluster import ClusterListener, Leadership, Unavailable
+from qm.cluster.relay import (
     RELAY_BATCHES_MAX,
-    ClusterListener,
     LatePackets,
-    Leadership,
     RelayEvents,
     RelayHubEvents,
     RelayStream,
     SessionFacts,
-    Unavailable,
 )
 from qm.edge import Edge, EdgeSettings
 from qm.edge.outgoing import OutgoingManager, OutgoingSettings
@@ -192,15 +190,15 @@ class Replicated(World):
         return time.monotonic() + self.offset_s
 
 
-class Line:
+class Stream:
     """A relay stream of one leader's term: batches are applied in order, when they may be."""
 
     def __init__(self, node: InProcessNode, events: RelayEvents) -> None:
         self.room = RELAY_BATCHES_MAX
         self.least_bytes = 0
         self._replicated = node.replicated
-        self._lines = node.lines
-        self._lines.append(self)
+        self._streams = node.streams
+        self._streams.append(self)
         self._events = events
         self._sent: deque[tuple[int, bytes]] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -233,15 +231,12 @@ class Line:
     def session_closed(self, number: int) -> None:
         raise AssertionError(f"session {number} was never announced")
 
-    def delivered(self, session: int, tokens: Sequence[int]) -> None:
-        raise AssertionError(f"session {session} was given nothing: {tokens}")
-
-    def undelivered(self, session: int, tokens: Sequence[int]) -> None:
+    def late_result(self, session: int, tokens: Sequence[int], *, is_delivered: bool) -> None:
         raise AssertionError(f"session {session} was given nothing: {tokens}")
 
     def close(self) -> None:
-        if self in self._lines:
-            self._lines.remove(self)
+        if self in self._streams:
+            self._streams.remove(self)
         if self._task is not None:
             self._task.cancel()
 
@@ -259,7 +254,7 @@ class InProcessNode:
         self._node = name
         self.hub = Hub()
         self.is_damaged = False
-        self.lines: list[Line] = []
+        self.streams: list[Stream] = []
         self._leadership = Leadership(None, 0, False)
         self._listeners: list[ClusterListener] = []
 
@@ -324,7 +319,7 @@ class InProcessNode:
     def open_relay(self, events: RelayEvents) -> RelayStream:
         if self._leadership.node is None or not self.replicated.is_available:
             raise Unavailable("no leader")
-        return Line(self, events)
+        return Stream(self, events)
 
     def restore(self) -> None:
         """A snapshot replaces the state."""
@@ -333,8 +328,8 @@ class InProcessNode:
 
     def lead(self, leadership: Leadership) -> None:
         self._leadership = leadership
-        for line in list(self.lines):
-            line.end("another term")
+        for stream in list(self.streams):
+            stream.end("another term")
         for listener in list(self._listeners):
             listener.on_leadership(leadership)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qm.cluster.cluster import LatePackets
+from qm.cluster.relay import LatePackets
 from qm.session import SessionConfig
 from qm.wire.packets.packet import write_packet
 from tests.unit.edge.world import ADDRESS, PEER, packet, run, until, world

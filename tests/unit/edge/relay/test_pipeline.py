@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import cast
 from zlib import crc32
 
-from qm.cluster.cluster import OVERLAP_MIN_BYTES
+from qm.cluster.relay import OVERLAP_MIN_BYTES
 from qm.edge.batches import AckItem, Batch, FinalAckItem, Item, OrderAckItem, PacketRun
-from qm.edge.facts import FlowFacts
+from qm.edge.facts import MessageFacts
 from qm.edge.limits import (
+    ACK_ITEMS_MAX_COUNT,
     BATCH_FACTS_MAX_COUNT,
     BATCH_MAX_COUNT,
     BATCH_SOFT_MAX_BYTES,
-    NOTES_MAX_COUNT,
 )
 from qm.edge.relay.pipeline import Pipeline
 from qm.edge.relay.session_intake import SessionIntake
@@ -23,10 +23,10 @@ from raft.batch import BatchBuilder
 
 
 class Session:
-    """As much of a flow as a batch looks at."""
+    """As much of a intake as a batch looks at."""
 
     def __init__(self, number: int = 1) -> None:
-        self.facts = FlowFacts(number, bytes(16), "127.0.0.1")
+        self.facts = MessageFacts(number, bytes(16), "127.0.0.1")
         self.is_open = True
 
     def run(
@@ -37,14 +37,12 @@ class Session:
         for block in blocks:
             offsets.append(offsets[-1] + len(block))
         checksums = [crc32(block) for block in blocks]
-        flow = cast("SessionIntake", self)
+        intake = cast("SessionIntake", self)
         return PacketRun(
-            flow, last_position, b"".join(blocks) + b"tail", offsets, checksums, other or {}
+            intake, last_position, b"".join(blocks) + b"tail", offsets, checksums, other or {}
         )
 
-    def note(
-        self, kind: type[AckItem] = OrderAckItem, subject: int = 1, number: int = 1
-    ) -> AckItem:
+    def ack(self, kind: type[AckItem] = OrderAckItem, subject: int = 1, number: int = 1) -> AckItem:
         return kind(cast("SessionIntake", self), 1, subject, number)
 
 
@@ -87,18 +85,18 @@ def sizes(pipeline: Pipeline) -> list[int]:
     return found
 
 
-def test_notes_keep_their_place_between_runs() -> None:
+def test_acknowledgements_keep_their_place_between_runs() -> None:
     pipeline, session = Pipeline(), Session()
-    before, note, behind = session.run([1]), session.note(), session.run([1])
-    for item in (before, note, behind):
+    before, ack, behind = session.run([1]), session.ack(), session.run([1])
+    for item in (before, ack, behind):
         pipeline.add(item, 0.0)
     batches = [pipeline.next_batch(0.0, least_bytes=0) for _ in range(3)]
-    assert [batch and batch.items for batch in batches] == [[before], [note], [behind]]
+    assert [batch and batch.items for batch in batches] == [[before], [ack], [behind]]
     pipeline.add(session.run([1]), 0.0)
-    pipeline.put_first([note], 0.0)
+    pipeline.put_first([ack], 0.0)
     first = pipeline.next_batch(0.0, least_bytes=0)
     assert first is not None
-    assert first.items == [note]
+    assert first.items == [ack]
 
 
 def test_sessions_do_not_wait_for_the_order_of_others() -> None:
@@ -106,7 +104,7 @@ def test_sessions_do_not_wait_for_the_order_of_others() -> None:
     sessions = [Session(number) for number in range(50)]
     expected: list[list[Item]] = [[], [], []]
     for session in sessions:
-        items: list[Item] = [session.run([1]), session.note(), session.run([2])]
+        items: list[Item] = [session.run([1]), session.ack(), session.run([2])]
         for batch, item in zip(expected, items, strict=True):
             batch.append(item)
             pipeline.add(item, 0.0)
@@ -117,27 +115,29 @@ def test_sessions_do_not_wait_for_the_order_of_others() -> None:
 
 def test_what_is_left_waits_in_its_order() -> None:
     pipeline, one, other = Pipeline(), Session(1), Session(2)
-    first, note, second = one.run([1]), other.note(), other.run([2])
+    first, ack, second = one.run([1]), other.ack(), other.run([2])
     third, large = one.run([3]), one.run([BATCH_SOFT_MAX_BYTES])
     last = one.run([4])
-    for item in (first, note, second, third, large, last):
+    for item in (first, ack, second, third, large, last):
         pipeline.add(item, 0.0)
     batches = [pipeline.next_batch(0.0, least_bytes=0) for _ in range(5)]
     assert [batch and batch.items for batch in batches] == [
-        [first, third], [note], [second], [large], [last]
+        [first, third], [ack], [second], [large], [last]
     ]  # fmt: skip
 
 
-def test_notes_of_one_kind_travel_together() -> None:
+def test_acknowledgements_of_one_kind_travel_together() -> None:
     pipeline, session = Pipeline(), Session()
-    orders = [session.note(OrderAckItem, 7, 3), session.note(OrderAckItem, 8, 1)]
-    orders.append(session.note(OrderAckItem, 7, 5))
-    finals = [session.note(FinalAckItem, ordinal, 0x4000) for ordinal in range(NOTES_MAX_COUNT + 1)]
-    for note in (*orders, *finals):
-        pipeline.add(note, 0.0)
+    orders = [session.ack(OrderAckItem, 7, 3), session.ack(OrderAckItem, 8, 1)]
+    orders.append(session.ack(OrderAckItem, 7, 5))
+    finals = [
+        session.ack(FinalAckItem, ordinal, 0x4000) for ordinal in range(ACK_ITEMS_MAX_COUNT + 1)
+    ]
+    for ack in (*orders, *finals):
+        pipeline.add(ack, 0.0)
     batches = [pipeline.next_batch(0.0, least_bytes=0) for _ in range(3)]
     assert [batch and batch.items for batch in batches] == [
-        orders, finals[:NOTES_MAX_COUNT], finals[NOTES_MAX_COUNT:]
+        orders, finals[:ACK_ITEMS_MAX_COUNT], finals[ACK_ITEMS_MAX_COUNT:]
     ]  # fmt: skip
     builder = BatchBuilder()
     builder.add(encode_stamp(Stamp(1, "n1")))
@@ -149,10 +149,10 @@ def test_notes_of_one_kind_travel_together() -> None:
     assert ordered.sequence_identifiers.tolist() == [7, 8]
     assert ordered.sequence_numbers.tolist() == [5, 1]
     assert isinstance(first, FinalAcked)
-    assert first.message_ordinals.tolist() == list(range(NOTES_MAX_COUNT))
+    assert first.message_ordinals.tolist() == list(range(ACK_ITEMS_MAX_COUNT))
     assert set(first.message_classes) == {0x4000}
     assert isinstance(rest, FinalAcked)
-    assert rest.message_ordinals.tolist() == [NOTES_MAX_COUNT]
+    assert rest.message_ordinals.tolist() == [ACK_ITEMS_MAX_COUNT]
 
 
 def test_what_comes_while_an_entry_is_in_flight_gathers() -> None:

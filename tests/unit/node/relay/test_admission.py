@@ -1,4 +1,4 @@
-"""New messages are told from everything else by an encoded command's first bytes."""
+"""New messages are told from everything else by an encoded command's op."""
 
 from array import array
 
@@ -15,7 +15,7 @@ from qm.model.values.commands import (
 )
 from qm.model.values.limits import COPIES_PER_SEND_MAX_BYTES, TARGETS_PER_SEND_MAX
 from qm.node.relay.disk_admission import is_edge_batch, is_send, refusal
-from qm.store.codec import encode_command
+from qm.store.codec import Inspected, encode_command, inspect
 from raft.core.state import CoreConfig
 
 FACTS = Facts(1, bytes(16), "192.0.2.1", ())
@@ -24,6 +24,12 @@ BATCH = EdgeBatch(
     bytes(3), (FACTS,), 0, 0,
 )  # fmt: skip
 SEND = Send.of(Request("client", 1, 0), [("DIRECT=OS:a\\b", b"packet")])
+
+
+def inspected(command: Command) -> Inspected:
+    return inspect(encode_command(command))
+
+
 OTHERS: tuple[Command, ...] = (
     ClockTick(1),
     Confirm("client", 3),
@@ -39,17 +45,16 @@ def test_the_longest_message_to_several_queues_fits_an_entry() -> None:
 
 
 def test_only_messages_are_new_messages() -> None:
-    assert is_edge_batch(encode_command(BATCH))
-    assert is_send(encode_command(SEND))
-    assert not is_send(encode_command(BATCH))
-    assert not is_edge_batch(encode_command(SEND))
+    assert is_edge_batch(inspected(BATCH))
+    assert is_send(inspected(SEND))
+    assert not is_send(inspected(BATCH))
+    assert not is_edge_batch(inspected(SEND))
     for command in OTHERS:
-        payload = encode_command(command)
-        assert not is_send(payload)
-        assert not is_edge_batch(payload)
+        assert not is_send(inspected(command))
+        assert not is_edge_batch(inspected(command))
 
 
 def test_a_refused_batch_ends_its_sessions_message_by_message() -> None:
-    outcome = refusal(encode_command(BATCH))
+    outcome = refusal(inspected(BATCH))
     assert outcome.status == 0
     assert outcome.verdicts == array("H", [TransferVerdict.CLOSE_SESSION] * 3)

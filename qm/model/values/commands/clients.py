@@ -1,0 +1,203 @@
+"""Clients' sessions, sends and reads."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from qm.model.values.commands.declaration import (
+    POSITIONS_PER_MOVE,
+    AtMostQueued,
+    Command,
+    Fixed,
+    OfClient,
+    RowsOf,
+    ValueOf,
+    declared,
+)
+from qm.model.values.commands.entry import Request
+
+
+class SelectorKind(IntEnum):
+    """How a read finds its position; apply resolves it."""
+
+    FIRST = 0
+    AFTER = 1
+    EXACT = 2
+    SEEK_PREVIOUS = 3
+    SEEK_NEXT = 4
+    SEEK_LAST = 5
+
+
+class Selector(msgspec.Struct, frozen=True, gc=False):
+    """`lookup_identifier` is meant by all kinds but FIRST and SEEK_LAST."""
+
+    kind: SelectorKind = SelectorKind.FIRST
+    lookup_identifier: int = 0
+
+
+class Target(msgspec.Struct, frozen=True, gc=False):
+    """One destination of a send."""
+
+    format_name: str
+    """As the application gave it; the leader resolved distribution lists before."""
+    packet_bytes: int
+    """Of its own packet, which names it."""
+    checksum: int
+    """CRC-32 of that packet."""
+
+
+@declared(weight=RowsOf("targets"), since=1)
+class Send(Command, frozen=True, gc=False):
+    """Enqueue a client's message: for each target a raw packet, whose MessageID apply assigns.
+
+    The packets lie one behind the other; that of target k is body `first_ordinal` + k of the entry.
+    """
+
+    request: Request
+    packets: memoryview
+    body_index: int
+    body_offset: int
+    first_ordinal: int
+    targets: tuple[Target, ...]
+    sender_sids: tuple[bytes, ...]
+    transaction: bytes | None = None
+    application_deadletter_queue: str = ""
+    """Format name, "" for the system's; it stays with the sender [MS-MQDMPR 3.1.1.12]."""
+    allow_peek_when_locked: bool = False
+    """AllowPeekWhenLocked (3.1.1.12): a property of the queue's message, in no packet."""
+    replaced_handle: int = 0
+    """Of a queue open for receiving, 0 = none: the message there that this one is made of ends in
+    the same apply, or with the transaction, when the send succeeds. One target then."""
+    replaced_lookup_identifier: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        request: Request,
+        copies: Sequence[tuple[str, bytes]],
+        sender_sids: tuple[bytes, ...] = (),
+        **others: Any,
+    ) -> "Send":
+        """Return the command for (format name, packet) pairs, without a place in an entry."""
+        return cls(
+            request,
+            memoryview(b"".join(packet for _, packet in copies)),
+            0,
+            0,
+            0,
+            tuple(Target(name, len(packet), crc32(packet)) for name, packet in copies),
+            sender_sids,
+            **others,
+        )
+
+
+@declared(weight=AtMostQueued("count", queue="queue_id"), since=1)
+class ReceiveRun(Command, frozen=True, gc=False):
+    """Destructive reads number `first_request` ... + count - 1 of one client on one queue.
+
+    Credit k of a stream is request number k. Numbers that find no message get no result and stay
+    open; those that find one get it as their committed result.
+    """
+
+    client_id: str
+    handle: int
+    queue_id: int
+    first_request: int
+    count: int
+    confirmed_upto: int
+    selector: Selector = Selector()
+    transaction: bytes | None = None
+    is_two_phase: bool = False
+    allow_peek_when_locked: bool = False
+    """What a transaction locks stays visible to peeks ([MC-MQAC] 3.11.4.1.33)."""
+
+
+@declared(weight=ValueOf("count"), since=1)
+class CancelRequests(Command, frozen=True, gc=False):
+    """Timeout or cancel as a committed result: cancelled, or the message if that was first."""
+
+    client_id: str
+    first_request: int
+    count: int
+    status: int
+    """MQ_ERROR code that a cancelled number answers."""
+
+
+@declared(weight=Fixed(1), since=1)
+class Confirm(Command, frozen=True, gc=False):
+    """The client holds every result up to here."""
+
+    client_id: str
+    confirmed_upto: int
+
+
+@declared(weight=Fixed(1), since=1)
+class ReadEnd(Command, frozen=True, gc=False):
+    """Second phase of a two-phase read ([MS-MQDMPR] 3.1.7.1.12)."""
+
+    request: Request
+    queue_id: int
+    lookup_identifier: int
+    delete: bool
+    reason: int = 0x4000
+    """MessageClass: ACK_RECEIVE, or RECEIVE_REJECTED 0xC004."""
+
+
+@declared(weight=Fixed(POSITIONS_PER_MOVE), since=1)
+class Move(Command, frozen=True, gc=False):
+    """Move a position to another queue or subqueue ([MS-MQDMPR] 3.1.7.1.16)."""
+
+    request: Request
+    source_queue_id: int
+    lookup_identifier: int
+    target_queue_id: int
+    sender_sids: tuple[bytes, ...]
+    transaction: bytes | None = None
+
+
+@declared(weight=Fixed(1), since=1)
+class OpenClient(Command, frozen=True, gc=False):
+    """Begin or resume a client's session."""
+
+    client_id: str
+    principal: str
+    lease_ms: int
+
+
+@declared(weight=Fixed(1), since=1)
+class RenewClients(Command, frozen=True, gc=False):
+    """Keep leases alive."""
+
+    client_ids: tuple[str, ...]
+    lease_ms: int
+
+
+@declared(weight=OfClient("client_id"), since=1)
+class CloseClient(Command, frozen=True, gc=False):
+    """End a client's session: locks released, transactions aborted, results dead-lettered."""
+
+    client_id: str
+
+
+@declared(weight=Fixed(1), since=1)
+class OpenQueue(Command, frozen=True, gc=False):
+    """Open with access and share mode; replicated and leased ([MS-MQDMPR] 3.1.7.1.5)."""
+
+    request: Request
+    format_name: str
+    access: int
+    """QueueAccessType."""
+    share_mode: int
+    """QueueShareMode."""
+    sender_sids: tuple[bytes, ...]
+
+
+@declared(weight=Fixed(1), since=1)
+class CloseQueue(Command, frozen=True, gc=False):
+    """Close a handle."""
+
+    request: Request
+    handle: int

@@ -1,0 +1,114 @@
+"""Queues, the queue manager and its directory."""
+
+from qm.model.values.commands.declaration import Command, Fixed, ValueOf, declared
+from qm.model.values.commands.entry import Request
+
+
+@declared(weight=Fixed(1), since=1)
+class Provision(Command, frozen=True, gc=False):
+    """Birth of the cluster: identity, system queues, defaults; accepted once."""
+
+    queue_manager: bytes
+    computer_name: str
+    qualified_computer_name: str
+    aliases: tuple[str, ...]
+    realm: bytes
+    tx_time_stamp: int
+    sealed_private_keys: bytes
+    public_keys: bytes
+
+
+@declared(weight=Fixed(1), since=1)
+class SetQueueManager(Command, frozen=True, gc=False):
+    """Change attributes, named as in the specification, values as canonical msgpack."""
+
+    request: Request
+    changes: dict[str, bytes]
+    sender_sids: tuple[bytes, ...]
+    if_version: int | None = None
+
+
+@declared(weight=Fixed(1), since=1)
+class CreateQueue(Command, frozen=True, gc=False):
+    """[MS-MQDMPR] 3.1.7.1.3; a public queue and its directory object appear together."""
+
+    request: Request
+    identifier: bytes
+    journal_identifier: bytes
+    pathname: str
+    attributes: dict[str, bytes]
+    security_descriptor: bytes
+    sender_sids: tuple[bytes, ...]
+
+
+@declared(weight=Fixed(1), since=1)
+class DeleteQueue(Command, frozen=True, gc=False):
+    """[MS-MQDMPR] 3.1.7.1.4: hidden at once, settled by PurgeStep."""
+
+    request: Request
+    queue_id: int
+    sender_sids: tuple[bytes, ...]
+
+
+@declared(weight=Fixed(1), since=1)
+class SetQueue(Command, frozen=True, gc=False):
+    """Change properties in place."""
+
+    request: Request
+    queue_id: int
+    changes: dict[str, bytes]
+    sender_sids: tuple[bytes, ...]
+    if_version: int | None = None
+
+
+@declared(weight=Fixed(1), since=1)
+class PurgeQueue(Command, frozen=True, gc=False):
+    """[MS-MQDMPR] 3.1.7.1.7: sets the watermark; PurgeStep settles."""
+
+    request: Request
+    queue_id: int
+    sender_sids: tuple[bytes, ...]
+
+
+@declared(weight=ValueOf("count"), since=1)
+class PurgeStep(Command, frozen=True, gc=False):
+    """Settle at most `count` hidden positions with their consequences (at most 4,096)."""
+
+    queue_id: int
+    count: int
+
+
+@declared(weight=Fixed(1), since=1)
+class EnsureOutgoingQueue(Command, frozen=True, gc=False):
+    """The outgoing queue of a destination; an existing one wins."""
+
+    identifier: bytes
+    format_name: str
+
+
+@declared(weight=Fixed(1), since=1)
+class SetOutgoingAdminState(Command, frozen=True, gc=False):
+    """Pause or resume ([MS-MQDMPR] 3.1.7.2.3, .4)."""
+
+    request: Request
+    queue_id: int
+    admin_state: int
+    sender_sids: tuple[bytes, ...]
+
+
+@declared(weight=Fixed(1), since=1)
+class RemoveOutgoingQueue(Command, frozen=True, gc=False):
+    """Only if empty and nothing of its sequence is pending."""
+
+    queue_id: int
+
+
+@declared(weight=Fixed(1), since=1)
+class DirectoryWrite(Command, frozen=True, gc=False):
+    """Create (no object yet), change or delete (attributes None) a directory object."""
+
+    request: Request
+    identifier: bytes
+    object_type: int
+    attributes: dict[str, bytes] | None
+    sender_sids: tuple[bytes, ...]
