@@ -123,6 +123,18 @@ def test_the_unit_of_a_limit_comes_last() -> None:
     assert sorted(each for each in names if UNIT_BEFORE_BOUND.search(each[1])) == []
 
 
+def test_docstrings_say_what_they_mean() -> None:
+    """An inherited method is marked `@override`; its text stands where it is declared."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    pointing = [
+        f"{name}:{getattr(node, 'lineno', 1)}"
+        for name in PRODUCT_PYTHON
+        for node in ast.walk(TREES[name])
+        if isinstance(node, documented) and (ast.get_docstring(node) or "").startswith("See ")
+    ]
+    assert pointing == []
+
+
 def test_nothing_is_left_unfinished() -> None:
     assert lines_matching(UNFINISHED, [n for n in FILES if not n.endswith(".lock")]) == []
 

@@ -155,6 +155,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
             self._session.commit(upto)
             self._settle()
 
+    @override
     def close(self, reason: CloseReason, detail: str = "") -> None:
         """End the session from this side."""
         if self._session is not None:
