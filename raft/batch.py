@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from raft.log.files import Buffer
 
-BATCH_BYTES_SOFT_MAX = 1 << 20
+BATCH_SOFT_MAX_BYTES = 1 << 20
 """A batch closes when it holds this much; a single payload may exceed it, alone."""
 BATCH_PAYLOADS_MAX = 1 << 16
 """Payloads of one batch, with its prologue."""
@@ -32,7 +32,7 @@ class BatchBuilder:
 
     __slots__ = ("_bytes", "_payloads", "_soft_max")
 
-    def __init__(self, soft_max_bytes: int = BATCH_BYTES_SOFT_MAX) -> None:
+    def __init__(self, soft_max_bytes: int = BATCH_SOFT_MAX_BYTES) -> None:
         self._soft_max = soft_max_bytes
         self._payloads: list[bytes | memoryview] = []
         self._bytes = 0

@@ -22,7 +22,7 @@ from raft.picture import SnapshotSend
 from raft.proposals import (
     BATCHES_IN_FLIGHT_MAX,
     ENTRY_WEIGHT_MAX,
-    WAITING_BYTES_MAX,
+    WAITING_MAX_BYTES,
     Pending,
     Prologue,
     Proposals,
@@ -50,7 +50,7 @@ ResultT = TypeVar("ResultT")
 
 POLLS_PER_TURN_MAX = 4
 """Then the sockets have their turn, however much there is to apply."""
-SLEEP_TICKS_MAX = 10
+SLEEP_MAX_TICKS = 10
 """The core counts no more of one sleep towards an election, lest it believe a leader dead whose
 messages wait in its sockets. So nobody sleeps longer."""
 EXIT_STATUS_FATAL = 74
@@ -69,7 +69,7 @@ class DriverConfig(msgspec.Struct, frozen=True):
 
     group: GroupId
     """Of the replica."""
-    waiting_bytes_max: int = WAITING_BYTES_MAX
+    waiting_bytes_max: int = WAITING_MAX_BYTES
     """Of payloads that are not proposed yet; then `propose` raises Busy."""
     batches_in_flight_max: int = BATCHES_IN_FLIGHT_MAX
     entry_weight_max: int = ENTRY_WEIGHT_MAX
@@ -454,7 +454,7 @@ class Driver(Generic[ResultT]):
             self._replica.tick(ticks)
 
     def _set_timer(self) -> None:
-        due = min(self._replica.ticks_until_due(), SLEEP_TICKS_MAX)
+        due = min(self._replica.ticks_until_due(), SLEEP_MAX_TICKS)
         at = self._ticks.due_s(due)
         if self._timer is not None:
             if self._timer_at <= at:

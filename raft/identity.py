@@ -13,7 +13,7 @@ from raft.types import NodeId
 
 CLUSTER_ID_BYTES = 16
 IDENTITY_FILE = "identity"
-IDENTITY_BYTES_MAX = 4096
+IDENTITY_MAX_BYTES = 4096
 
 _MAGIC = b"qrident\x01"
 """The last byte is the version of the format."""
@@ -53,7 +53,7 @@ def load(directory: Directory) -> Identity | None:
     """Read the file; None when there is none. Raises IdentityRefused when it is damaged."""
     if IDENTITY_FILE not in directory.names():
         return None
-    body = read_checked(directory, IDENTITY_FILE, _MAGIC, IDENTITY_BYTES_MAX)
+    body = read_checked(directory, IDENTITY_FILE, _MAGIC, IDENTITY_MAX_BYTES)
     if body is None:
         raise IdentityRefused(
             f"the file {IDENTITY_FILE!r} is damaged, or of a release that this one does not know: "

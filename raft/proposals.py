@@ -18,12 +18,12 @@ from raft.types import NodeId
 Prologue = Callable[[Sequence[bytes | memoryview]], bytes]
 ResultT = TypeVar("ResultT")
 
-WAITING_BYTES_MAX = 64 << 20
+WAITING_MAX_BYTES = 64 << 20
 """Of payloads that wait to be proposed; then `Busy`."""
 BATCHES_IN_FLIGHT_MAX = 2
 """Entries proposed and not yet applied here. More would be smaller and cost more: two keep the
 disk busy while the network works."""
-OVERLAP_BYTES_MIN = 256 << 10
+OVERLAP_MIN_BYTES = 256 << 10
 """Of payloads that wait: then they need not wait for the entry in flight. What an entry costs is
 fixed up to about this size, so a small one would slow down the one before it and gain nothing."""
 
@@ -117,10 +117,10 @@ class Proposals(Generic[ResultT]):
 
     def __init__(
         self,
-        waiting_bytes_max: int = WAITING_BYTES_MAX,
+        waiting_bytes_max: int = WAITING_MAX_BYTES,
         in_flight_max: int = BATCHES_IN_FLIGHT_MAX,
         prologue: Prologue | None = None,
-        overlap_bytes_min: int = OVERLAP_BYTES_MIN,
+        overlap_bytes_min: int = OVERLAP_MIN_BYTES,
         entry_weight_max: int = ENTRY_WEIGHT_MAX,
         before_entry: Callable[[], None] | None = None,
     ) -> None:
@@ -164,7 +164,7 @@ class Proposals(Generic[ResultT]):
         """Take a payload; return where its result will be found, and its ordinal. Raises Busy."""
         waiting_bytes = self.waiting_bytes + len(payload)
         if waiting_bytes > self._waiting_bytes_max and self.waiting_bytes:
-            raise Busy("too many proposals wait: WAITING_BYTES_MAX is reached")
+            raise Busy("too many proposals wait: WAITING_MAX_BYTES is reached")
         self.waiting_bytes = waiting_bytes
         batch = self._open
         if batch is not None:

@@ -68,7 +68,7 @@ class StartRefused(Exception):
 
 
 class Replica(Generic[ResultT]):
-    """See the module's docstring."""
+    """One replica of one group; `poll` takes its inputs."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from raft.machine import SnapshotSink, StateMachine
 from raft.types import SNAPSHOT_REFUSED, NodeId, SnapshotMeta
 
 INSTALL_FILE = "install"
-NOTE_BYTES_MAX = 1 << 20
+NOTE_MAX_BYTES = 1 << 20
 
 _MAGIC = b"qrinst\0\x01"
 """The last byte is the version of the format."""
@@ -141,5 +141,5 @@ def _write_note(directory: Directory, meta: SnapshotMeta) -> None:
 
 def _read_note(directory: Directory) -> SnapshotMeta | None:
     """Return what the note says, or None when it is damaged."""
-    body = read_checked(directory, INSTALL_FILE, _MAGIC, NOTE_BYTES_MAX)
+    body = read_checked(directory, INSTALL_FILE, _MAGIC, NOTE_MAX_BYTES)
     return None if body is None else decode_meta(body)

@@ -19,7 +19,7 @@ from qm.cluster.membership import Membership
 from qm.observe.metrics import Metrics
 from qm.pb import control_pb2, data_pb2, data_pb2_grpc
 
-MESSAGE_BYTES_MAX: Final = 32 << 20
+MESSAGE_MAX_BYTES: Final = 32 << 20
 """Of one gRPC message: several packets of 4 MiB."""
 CALLS_MAX: Final = 16_384
 """Open at once on a node, waits and streams included."""
@@ -30,8 +30,8 @@ STOP_GRACE_S: Final = 2.0
 """For calls that run when the server stops; clients repeat the others elsewhere."""
 
 _OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", MESSAGE_MAX_BYTES),
+    ("grpc.max_send_message_length", MESSAGE_MAX_BYTES),
     ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
@@ -59,7 +59,7 @@ def is_loopback(host: str) -> bool:
 
 
 class ApiServer:
-    """See the module."""
+    """The gRPC server of a node."""
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
 from pyarrow import ArrowException, NativeFile, fs
+from typing_extensions import override
 
 _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 _TEMPORARY: Final = ".part"
@@ -96,35 +97,35 @@ def _naming(target: object) -> Iterator[None]:
         raise DestinationError(f"{target}: {error}") from error
 
 
-class _Output:
+class _Output(Output):
     """Implements Output over a file of Python or of pyarrow."""
 
     def __init__(self, file: "BinaryIO | NativeFile", target: object) -> None:
         self._file = file
         self._target = target
 
+    @override
     def write(self, data: bytes | memoryview) -> None:
-        """See Output.write."""
         try:
             self._file.write(data)
         except (ArrowException, OSError) as error:
             raise DestinationError(f"{self._target}: {error}") from error
 
 
-class FolderDestination:
+class FolderDestination(Destination):
     """A folder on a disk of this machine, or mounted there."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
+    @override
     def write(self, path: str, data: bytes | memoryview) -> None:
-        """See Destination.write."""
         with self.create(path) as output:
             output.write(data)
 
+    @override
     @contextmanager
     def create(self, path: str) -> Iterator[Output]:
-        """See Destination.create."""
         target = self._root / path
         temporary = target.with_name(target.name + _TEMPORARY)
         with _naming(target):
@@ -141,8 +142,8 @@ class FolderDestination:
             with suppress(OSError):  # what is still buffered belongs to no file
                 file.close()
 
+    @override
     def read(self, path: str) -> bytes | None:
-        """See Destination.read."""
         try:
             return (self._root / path).read_bytes()
         except FileNotFoundError:
@@ -150,8 +151,8 @@ class FolderDestination:
         except OSError as error:
             raise DestinationError(f"{self._root / path}: {error}") from error
 
+    @override
     def folders(self, path: str) -> list[str]:
-        """See Destination.folders."""
         try:
             return sorted(found.name for found in (self._root / path).iterdir() if found.is_dir())
         except FileNotFoundError:
@@ -159,8 +160,8 @@ class FolderDestination:
         except OSError as error:
             raise DestinationError(f"{self._root / path}: {error}") from error
 
+    @override
     def remove_folder(self, path: str) -> None:
-        """See Destination.remove_folder."""
         folder = self._root / path
         try:
             for file in list(folder.iterdir()):
@@ -192,7 +193,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-class RemoteDestination:
+class RemoteDestination(Destination):
     """What pyarrow can reach."""
 
     def __init__(self, files: fs.FileSystem, root: str) -> None:
@@ -200,14 +201,14 @@ class RemoteDestination:
         self._root = root
         self._puts_whole = files.type_name in _OBJECT_STORES
 
+    @override
     def write(self, path: str, data: bytes | memoryview) -> None:
-        """See Destination.write."""
         with self.create(path) as output:
             output.write(data)
 
+    @override
     @contextmanager
     def create(self, path: str) -> Iterator[Output]:
-        """See Destination.create."""
         target = self._full(path)
         name = target if self._puts_whole else target + _TEMPORARY
         with _naming(target):
@@ -224,8 +225,8 @@ class RemoteDestination:
             with suppress(ArrowException, OSError):
                 stream.close()
 
+    @override
     def read(self, path: str) -> bytes | None:
-        """See Destination.read."""
         target = self._full(path)
         try:
             if self._files.get_file_info(target).type is not fs.FileType.File:
@@ -236,8 +237,8 @@ class RemoteDestination:
         except (ArrowException, OSError) as error:
             raise DestinationError(f"{target}: {error}") from error
 
+    @override
     def folders(self, path: str) -> list[str]:
-        """See Destination.folders."""
         selector = fs.FileSelector(self._full(path), allow_not_found=True)
         try:
             found = self._files.get_file_info(selector)
@@ -245,8 +246,8 @@ class RemoteDestination:
             raise DestinationError(f"{self._full(path)}: {error}") from error
         return sorted(one.base_name for one in found if one.type is fs.FileType.Directory)
 
+    @override
     def remove_folder(self, path: str) -> None:
-        """See Destination.remove_folder."""
         try:
             with suppress(FileNotFoundError):
                 self._files.delete_dir(self._full(path))

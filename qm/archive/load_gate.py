@@ -33,7 +33,7 @@ class LoadGate:
         return self._busy_at is not None and self._looked_at - self._busy_at < QUIET_S
 
     def look(self) -> None:
-        """See what this node did since the last look."""
+        """Measure what this node did since the last look."""
         now, wanted_s = self._now(), self._wanted_s()
         if now - self._looked_at >= LOOK_EVERY_S:
             share = (wanted_s - self._looked_wanted_s) / (now - self._looked_at)

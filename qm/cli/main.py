@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Final
 
 import click
+from typing_extensions import override
 
 # Noun -> module and name of its group or command. Modules are imported late, so that one noun's
 # dependencies do not slow down the others.
@@ -49,9 +50,11 @@ _NOUNS: Final = {
 class _Nouns(click.Group):
     """Finds each noun's group in its module."""
 
+    @override
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_NOUNS)
 
+    @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _NOUNS:
             return None

@@ -53,7 +53,9 @@ class LoopThread:
 
 
 class BlockingClient:
-    """See `qm.client.client.Client`. Opened by its construction; use it as a context."""
+    """`qm.client.client.Client` for programs without an event loop. Opened by its construction;
+    use it as a context.
+    """
 
     def __init__(
         self,
@@ -102,26 +104,26 @@ class BlockingClient:
         return self.run(self._client.wire.call(method, request, deadline_s=deadline_s))
 
     def format_name(self, queue: str) -> str:
-        """See `Client.format_name`."""
+        r"""Return a queue's format name; `.\private$\q` is the cluster's own."""
         return self._client.format_name(queue)
 
     def open_queue(
         self, queue: str, access: Access = Access.RECEIVE, *, exclusive: bool = False
     ) -> "BlockingQueue":
-        """See `Client.open_queue`."""
+        """Open a queue, by format name or path name, in a session of its own."""
         return BlockingQueue(
             self, self.run(self._client.open_queue(queue, access, exclusive=exclusive))
         )
 
     def send(self, queue: str | Sequence[str], *messages: Message) -> list[Sent]:
-        """See `Client.send`."""
+        """Send messages in order to a queue, or each to several queues."""
         return self.run(self._client.send(queue, *messages))
 
     @contextmanager
     def transaction(
         self, timeout_s: float = TRANSACTION_TIMEOUT_S
     ) -> Iterator["BlockingTransaction"]:
-        """See `Client.transaction`."""
+        """Return a transaction: `with client.transaction() as transaction`."""
         transaction = self.begin_transaction(timeout_s)
         try:
             yield transaction
@@ -135,7 +137,7 @@ class BlockingClient:
         return BlockingTransaction(self, self._client.transaction(timeout_s))
 
     def close(self, *, confirm: bool = True) -> None:
-        """See `Client.close`."""
+        """End all sessions."""
         try:
             self.run(self._client.close(confirm=confirm))
         finally:
@@ -154,7 +156,7 @@ class BlockingClient:
 
 
 class BlockingQueue:
-    """See `qm.client.queue.Queue`."""
+    """`qm.client.queue.Queue` for programs without an event loop."""
 
     def __init__(self, client: BlockingClient, queue: Queue) -> None:
         self._client = client
@@ -169,52 +171,54 @@ class BlockingQueue:
     def receive(
         self, timeout_s: float = FOREVER_S, *, selection: Selection = FIRST
     ) -> ReceivedMessage | None:
-        """See `Queue.receive`."""
+        """Take the next message; None if there is none within `timeout_s`."""
         return self._client.run(self.queue.receive(timeout_s, selection=selection))
 
     def receive_many(self, count: int, timeout_s: float = FOREVER_S) -> list[ReceivedMessage]:
-        """See `Queue.receive_many`."""
+        """Take at most `count` messages, and at most 1,024, in one step."""
         return self._client.run(self.queue.receive_many(count, timeout_s))
 
     def receive_two_phase(self, timeout_s: float = FOREVER_S) -> ReceivedMessage | None:
-        """See `Queue.receive_two_phase`."""
+        """Borrow the next message: it is locked until `accept`, `give_back` or `reject`."""
         return self._client.run(self.queue.receive_two_phase(timeout_s))
 
     def accept(self, message: ReceivedMessage) -> None:
-        """See `Queue.accept`."""
+        """A borrowed message is done."""
         self._client.run(self.queue.accept(message))
 
     def give_back(self, message: ReceivedMessage) -> None:
-        """See `Queue.give_back`."""
+        """A borrowed message goes back to its place."""
         self._client.run(self.queue.give_back(message))
 
     def reject(self, message: ReceivedMessage) -> None:
-        """See `Queue.reject`."""
+        """A borrowed message is refused for good: dead letter and negative acknowledgment, as its
+        sender asked for.
+        """
         self._client.run(self.queue.reject(message))
 
     def peek(
         self, timeout_s: float = 0.0, *, selection: Selection = FIRST
     ) -> ReceivedMessage | None:
-        """See `Queue.peek`."""
+        """Look at the next message; None if there is none within `timeout_s`."""
         return self._client.run(self.queue.peek(timeout_s, selection=selection))
 
     def peek_many(
         self, count: int, timeout_s: float = 0.0, *, selection: Selection = FIRST
     ) -> list[ReceivedMessage]:
-        """See `Queue.peek_many`."""
+        """Look at most at `count` messages, and at most at 1,024, from the selection on."""
         return self._client.run(self.queue.peek_many(count, timeout_s, selection=selection))
 
     def move(self, message: ReceivedMessage, target: "BlockingQueue") -> int:
-        """See `Queue.move`."""
+        """Move a message of this queue to a subqueue, or from one; return its LookupIdentifier."""
         return self._client.run(self.queue.move(message, target.queue))
 
     def close(self) -> None:
-        """See `Client.close_queue`."""
+        """Close a queue; what was received from it is confirmed."""
         self._client.run(self._client.client.close_queue(self.queue))
 
 
 class BlockingTransaction:
-    """See `qm.client.transaction.Transaction`."""
+    """`qm.client.transaction.Transaction` for programs without an event loop."""
 
     def __init__(self, client: BlockingClient, transaction: Transaction) -> None:
         self._client = client
@@ -222,7 +226,7 @@ class BlockingTransaction:
         """The transaction behind it."""
 
     def send(self, queue: str | Sequence[str], *messages: Message) -> list[Sent]:
-        """See `Transaction.send`."""
+        """Send messages, each to one queue or several, that appear when the transaction commits."""
         return self._client.run(self.transaction.send(queue, *messages))
 
     def receive(
@@ -233,16 +237,16 @@ class BlockingTransaction:
         selection: Selection = FIRST,
         allow_peek: bool = False,
     ) -> ReceivedMessage | None:
-        """See `Transaction.receive`."""
+        """Take a message that is gone when the transaction commits, and back when it aborts."""
         source = queue.queue if isinstance(queue, BlockingQueue) else queue
         return self._client.run(
             self.transaction.receive(source, timeout_s, selection=selection, allow_peek=allow_peek)
         )
 
     def commit(self) -> None:
-        """See `Transaction.commit`."""
+        """Commit. Raises MqError when it has been aborted, Unavailable when no node answers."""
         self._client.run(self.transaction.commit())
 
     def abort(self) -> None:
-        """See `Transaction.abort`."""
+        """Undo it all."""
         self._client.run(self.transaction.abort())

@@ -8,10 +8,10 @@ from qm.client.errors import check_status
 from qm.client.memory import Opened
 from qm.client.message import ReceivedMessage, messages_of
 from qm.client.reading import (
-    COUNT_MAX,
     FIRST,
     FOREVER_S,
     NOTHING_THERE,
+    RECEIVE_MAX_COUNT,
     Found,
     Reader,
     Selection,
@@ -153,7 +153,7 @@ class Queue:
         self, count: int, timeout_s: float = 0.0, *, selection: Selection = FIRST
     ) -> list[ReceivedMessage]:
         """Look at most at `count` messages, and at most at 1,024, from the selection on."""
-        count = min(count, COUNT_MAX)
+        count = min(count, RECEIVE_MAX_COUNT)
 
         async def ask(wait_s: float) -> Found:
             reply = await self.session.wire.call(

@@ -23,7 +23,7 @@ from qm.wire.codes import MQ_OK, ErrorCode
 
 WAIT_SLICE_S: Final = 10.0
 """Longer waits are several requests, so that a node that hangs is noticed."""
-COUNT_MAX: Final = 1_024
+RECEIVE_MAX_COUNT: Final = 1_024
 """Messages of one read; who asks for more gets no more."""
 RECOVERED_AT_ONCE_MAX: Final = 256
 NOTHING_THERE: Final = frozenset(
@@ -114,7 +114,7 @@ class Reader:
         It waits `timeout_s` for the first one. What an interrupted read found comes first, and may
         be more than `count`.
         """
-        count = min(count, COUNT_MAX)
+        count = min(count, RECEIVE_MAX_COUNT)
         self._adopt()
         while self._unfinished:
             messages, _ = await self._ask(self._unfinished.pop(0), is_recovering=True)

@@ -10,7 +10,7 @@ from qm.pb import data_pb2
 from qm.wire.codes import MQ_OK, ErrorCode
 
 BATCH_MESSAGES_MAX: Final = 512
-BATCH_BYTES_MAX: Final = 4 << 20
+BATCH_MAX_BYTES: Final = 4 << 20
 """Bodies of one request, once for each target; a single message may exceed it alone."""
 _UTF16_BYTES: Final = 2
 
@@ -99,7 +99,7 @@ def _batches(messages: Sequence[Message], targets: Sequence[str]) -> Iterator[li
     listed = _UTF16_BYTES * sum(map(len, targets)) if copies > 1 else 0
     for message in messages:
         more = copies * (listed + len(message.body))
-        if batch and (len(batch) == BATCH_MESSAGES_MAX or size + more > BATCH_BYTES_MAX):
+        if batch and (len(batch) == BATCH_MESSAGES_MAX or size + more > BATCH_MAX_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(message)

@@ -16,7 +16,7 @@ from qm.client.calls import ATTEMPT_S, DEADLINE_S, Stubs
 from qm.client.errors import Unavailable, error_of
 from qm.client.message import ReceivedMessage, messages_of
 from qm.client.numbers import in_parts, runs
-from qm.client.reading import COUNT_MAX, receive
+from qm.client.reading import RECEIVE_MAX_COUNT, receive
 from qm.client.session import Session
 from qm.pb import data_pb2
 
@@ -95,7 +95,7 @@ class Stream:
         """
         await self.close()
         messages: list[ReceivedMessage] = []
-        for first, count in in_parts(self._session.take_unread(), COUNT_MAX):
+        for first, count in in_parts(self._session.take_unread(), RECEIVE_MAX_COUNT):
             request = data_pb2.ReceiveRequest(
                 request=self._session.request(first),
                 handle=self._open_frame.open.handle,

@@ -11,10 +11,10 @@ from qm.client.memory import Opened
 from qm.client.message import Message, ReceivedMessage, Sent
 from qm.client.queue import Queue
 from qm.client.reading import (
-    COUNT_MAX,
     FIRST,
     FOREVER_S,
     NOTHING_THERE,
+    RECEIVE_MAX_COUNT,
     Found,
     Selection,
     receive,
@@ -128,7 +128,7 @@ class Transaction:
     ) -> list[ReceivedMessage]:
         """Take at most `count` messages; it waits for the first one only."""
         session, opened = await self._reader(queue)
-        count = min(count, COUNT_MAX)
+        count = min(count, RECEIVE_MAX_COUNT)
 
         async def ask(wait_s: float) -> Found:
             first = session.numbers.take(count)

@@ -52,7 +52,7 @@ class ClusterListener(Protocol):
 
 
 class Cluster(Protocol):
-    """See the module."""
+    """The cluster as its edges, its API and its archiver see it."""
 
     @property
     def node(self) -> str:

@@ -14,7 +14,7 @@ from qm.model.values.effects import Outcome
 
 RELAY_BATCHES_MAX = 64
 """Batches of one relay stream that have no result yet; then `RelayStream.room` is 0."""
-RELAY_BYTES_MAX = 32 << 20
+RELAY_MAX_BYTES = 32 << 20
 """Bytes of those batches."""
 OVERLAP_MIN_BYTES = 256 << 10
 """While an entry is in flight at a leader of this node, so many bytes are worth one beside it; to a

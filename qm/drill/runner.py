@@ -7,13 +7,14 @@ from statistics import median
 from typing import Final
 
 import msgspec
+from typing_extensions import override
 
 from qm.client.calls import Calls
 from qm.client.errors import ClientError
 from qm.drill.agreement import disagreement, sums
 from qm.drill.leaders import leader_of, watch_leaders
 from qm.drill.queues import make_queues, remove_queues
-from qm.drill.scenarios.scenario import Scenario
+from qm.drill.scenarios.scenario import Scenario, Stage
 from qm.drill.targets.ability import Ability
 from qm.drill.targets.target import Target
 from qm.load.history import EventKind, HistoryEvent, read_history
@@ -95,7 +96,7 @@ def missing(target: Target, scenario: Scenario) -> list[Ability]:
     return sorted(scenario.needs - target.abilities, key=lambda ability: ability.name)
 
 
-class Conductor:
+class Conductor(Stage):
     """A round of one scenario: the stage that it acts on."""
 
     def __init__(self, target: Target, run: Run, wire: Calls, chance: random.Random) -> None:
@@ -106,48 +107,48 @@ class Conductor:
         self._run = run
         self._wire = wire
 
+    @override
     async def leader(self) -> str:
-        """See Stage.leader."""
         return await leader_of(self.target)
 
+    @override
     async def followers(self) -> list[str]:
-        """See Stage.followers."""
         leader = await self.leader()
         return [node.name for node in self.target.nodes if node.name != leader]
 
+    @override
     def fault(self, text: str, *struck: str) -> None:
-        """See Stage.fault."""
         self.struck.append(struck)
         self._run.fault(text)
 
+    @override
     def healed(self, text: str) -> None:
-        """See Stage.healed."""
         self._run.healed(text)
 
+    @override
     async def heal(self) -> None:
-        """See Stage.heal."""
         await self.target.heal()
         self._run.healed("every node serves")
 
+    @override
     async def transfer(self, to: str) -> None:
-        """See Stage.transfer."""
         request = control_pb2.TransferLeadershipRequest(to=to)
         await self._wire.call(lambda stubs: stubs.cluster.TransferLeadership, request)
 
+    @override
     async def apply_version(self) -> int:
-        """See Stage.apply_version."""
         return (await self._status()).apply_version
 
+    @override
     async def known_version(self) -> int:
-        """See Stage.known_version."""
         return min(member.command_version for member in (await self._status()).members)
 
     async def _status(self) -> control_pb2.ClusterStatus:
         request = control_pb2.GetStatusRequest()
         return await self._wire.call(lambda stubs: stubs.cluster.GetStatus, request)
 
+    @override
     async def drain(self, node: str) -> None:
-        """See Stage.drain."""
         await self._wire.call(
             lambda stubs: stubs.cluster.Drain, control_pb2.DrainRequest(node=node)
         )

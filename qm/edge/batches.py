@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from typing_extensions import override
+
 from qm.edge.facts import MessageFacts
 from qm.edge.limits import (
     ACK_ITEMS_MAX_COUNT,
@@ -28,6 +30,8 @@ _NO_PACKETS: Final = memoryview(b"")
 
 class IntakeOwner(Protocol):
     """The session behind an intake, as the intake calls it; none of these may raise."""
+
+    __slots__ = ()
 
     def commit(self, upto: int) -> None:
         """Every arrival up to a position has its verdict, durably: `Session.commit`, then write."""
@@ -138,8 +142,8 @@ class OrderAckItem(AckItem):
     __slots__ = ()
 
     @property
+    @override
     def text(self) -> str:
-        """See AckItem.text."""
         return f"OrderAck: sequence {self.subject:#x} up to {self.number}"
 
 
@@ -149,8 +153,8 @@ class FinalAckItem(AckItem):
     __slots__ = ()
 
     @property
+    @override
     def text(self) -> str:
-        """See AckItem.text."""
         return f"FinalAck: message {self.subject}, class {self.number:#06x}"
 
 

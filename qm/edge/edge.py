@@ -14,8 +14,9 @@ from math import inf
 from typing import Final
 
 import msgspec
+from typing_extensions import override
 
-from qm.cluster.cluster import Cluster, Leadership
+from qm.cluster.cluster import Cluster, ClusterListener, Leadership
 from qm.edge.ack_marks import AckMark
 from qm.edge.edge_metrics import EdgeMetrics
 from qm.edge.limits import LINGER_MAX_S
@@ -39,8 +40,8 @@ LISTEN_RETRY_S: Final = 1.0
 """Between attempts to take an address again."""
 
 
-class Edge:
-    """See the module. Make, start and stop it in the node's event loop."""
+class Edge(ClusterListener):
+    """A node's MSMQ endpoint. Make, start and stop it in the node's event loop."""
 
     def __init__(self, cluster: Cluster, settings: EdgeSettings, metrics: Metrics) -> None:
         self._cluster = cluster
@@ -268,18 +269,18 @@ class Edge:
 
     # ClusterListener -----------------------------------------------------------------------
 
+    @override
     def on_applied(self, applied: Applied) -> None:
-        """See ClusterListener."""
         if applied.is_manager_changed or self.relay.queue_manager is None:
             self._learn_manager()
 
+    @override
     def on_restored(self, index: int) -> None:
-        """See ClusterListener."""
         del index
         self._learn_manager()
 
+    @override
     def on_leadership(self, leadership: Leadership) -> None:
-        """See ClusterListener."""
         del leadership
         self.relay.connect()
         self._on_change()

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
+from typing_extensions import override
+
 from qm.session import (
     AcksReceived,
     Closed,
@@ -92,6 +94,7 @@ class Connection(asyncio.Protocol):
 
     # asyncio.Protocol ----------------------------------------------------------------------
 
+    @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open: the session begins with our request."""
         # uvloop's transports are no subclasses.
@@ -99,6 +102,7 @@ class Connection(asyncio.Protocol):
         self._session = self._new_session()
         self.pump()
 
+    @override
     def data_received(self, data: bytes) -> None:
         """Bytes of the peer."""
         if self._session is not None:
@@ -106,15 +110,18 @@ class Connection(asyncio.Protocol):
             self._drain()
             self.pump()
 
+    @override
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
         self._end(CloseReason.DISCONNECTED, str(exc or ""))
         self.ended.set()
 
+    @override
     def pause_writing(self) -> None:
         """The socket's buffer is full."""
         self._is_paused = True
 
+    @override
     def resume_writing(self) -> None:
         """The socket's buffer has room again."""
         self._is_paused = False

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
+from typing_extensions import override
 
 from qm.load.workload import Delivery, Planned
 from qm.session import OutgoingTable, ResendSchedule, resend_timer_table
@@ -57,7 +58,7 @@ Acknowledged = Callable[[Sequence[Entry]], None]
 """Hears of messages that are acknowledged in every way: from here on they must never be lost."""
 
 
-class RecordedStream:
+class RecordedStream(Stream):
     """A stream whose messages are told apart, for histories."""
 
     def __init__(
@@ -81,8 +82,9 @@ class RecordedStream:
         self._tx_number = 0
 
     @property
+    @override
     def unacknowledged(self) -> int:
-        """See `Stream`; messages that have not left yet are among them."""
+        """Messages that have not left yet are among them."""
         return len(self._table)
 
     def add(self, token: int, planned: Planned, packet: bytes, message_id: int) -> None:
@@ -94,8 +96,8 @@ class RecordedStream:
         self._entries[token] = entry
         self._table.add(token, entry.tx_number)
 
+    @override
     def dispatch(self, limit: int, now: float) -> tuple[Sequence[int], Sequence[bytes]]:
-        """See `Stream`."""
         tokens = self._table.dispatch(limit)
         if not tokens:
             return (), ()
@@ -114,29 +116,29 @@ class RecordedStream:
             self._on_sent([self._entries[token] for token in fresh])
         return tokens, packets
 
+    @override
     def session_acked(self, released: list[int], retained: list[int]) -> None:
-        """See `Stream`."""
         self._end(self._table.session_acked(released, retained))
 
+    @override
     def session_ended(self) -> None:
-        """See `Stream`."""
         self._table.session_ended()
         self._resend.stop()
 
+    @override
     def order_acked(self, sequence: int, number: int, now: float) -> None:
-        """See `Stream`."""
         if sequence != self.sequence.to_int():
             return
         effect = self._table.order_acked(sequence, number)
         self._resend.order_acked(now, progress=effect.is_progress, unacked=effect.unacked)
         self._end(effect.ended)
 
+    @override
     def next_timer(self) -> float | None:
-        """See `Stream`."""
         return self._resend.next_timer()
 
+    @override
     def handle_timer(self, now: float) -> None:
-        """See `Stream`."""
         if self._resend.handle_timer(now):
             self._table.resend_transactional()
 
@@ -149,7 +151,7 @@ class RecordedStream:
             self._on_acknowledged([self._entries.pop(token) for token in tokens])
 
 
-class PrebuiltStream:
+class PrebuiltStream(Stream):
     """A stream of packets that are ready to leave, for benchmarks: it only counts.
 
     Express or recoverable packets only, since nothing here numbers them; their MessageIDs must
@@ -168,12 +170,12 @@ class PrebuiltStream:
         """Messages that the peer has acknowledged."""
 
     @property
+    @override
     def unacknowledged(self) -> int:
-        """See `Stream`."""
         return len(self._packets) - self.acknowledged
 
+    @override
     def dispatch(self, limit: int, now: float) -> tuple[Sequence[int], Sequence[bytes]]:
-        """See `Stream`."""
         del now
         if self._again:
             at = self._again[:limit]
@@ -184,23 +186,25 @@ class PrebuiltStream:
         self._flight.update(at)
         return [self._first + k * self._step for k in at], [self._packets[k] for k in at]
 
+    @override
     def session_acked(self, released: list[int], retained: list[int]) -> None:
-        """See `Stream`."""
         del retained
         self.acknowledged += len(released)
         self._flight.difference_update((t - self._first) // self._step for t in released)
 
+    @override
     def session_ended(self) -> None:
-        """See `Stream`."""
         self._again = sorted(self._flight.union(self._again))
         self._flight.clear()
 
+    @override
     def order_acked(self, sequence: int, number: int, now: float) -> None:
-        """See `Stream`: nothing here is transactional."""
+        """Nothing here is transactional."""
 
+    @override
     def next_timer(self) -> float | None:
-        """See `Stream`."""
         return None
 
+    @override
     def handle_timer(self, now: float) -> None:
-        """See `Stream`."""
+        pass

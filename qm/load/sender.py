@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from qm.load.connection import Connection
+from typing_extensions import override
+
+from qm.load.connection import Connection, ConnectionEvents
 from qm.load.history import EventKind, HistoryEvent
 from qm.load.outgoing import Entry, RecordedStream, Stream
 from qm.load.packets import message_packet
@@ -28,7 +30,7 @@ Record = Callable[[HistoryEvent], None]
 _U32_MAX: Final = 0xFFFF_FFFF
 
 
-class Link:
+class Link(ConnectionEvents):
     """Streams that share one session to a list of addresses, reconnecting for ever.
 
     After a session that ended, or a connection that was refused, the next address of the list is
@@ -100,8 +102,8 @@ class Link:
 
     # ConnectionEvents ----------------------------------------------------------------------
 
+    @override
     def on_established(self, peer: Guid) -> None:
-        """See `ConnectionEvents`."""
         del peer
         self.sessions += 1
         self.is_open = True
@@ -110,8 +112,9 @@ class Link:
         if self.sessions > 1:
             self._on_session(self._why)
 
+    @override
     def fill(self, room: int, now: float) -> tuple[Sequence[int], Sequence[bytes]]:
-        """See `ConnectionEvents`: streams take turns, so that none waits behind another."""
+        """Streams take turns, so that none waits behind another."""
         streams = self._streams
         for _ in streams:
             self._turn = (self._turn + 1) % len(streams)
@@ -121,8 +124,8 @@ class Link:
                 return tokens, packets
         return (), ()
 
+    @override
     def on_acks(self, released: list[int], retained: list[int], in_flight: int) -> None:
-        """See `ConnectionEvents`."""
         count = len(self._streams)
         for index, stream in enumerate(self._streams) if count > 1 else ():
             stream.session_acked(
@@ -133,18 +136,18 @@ class Link:
             self._streams[0].session_acked(released, retained)
         self._on_advance(in_flight)
 
+    @override
     def on_order_ack(self, ack: OrderAck) -> None:
-        """See `ConnectionEvents`."""
         sequence, now = ack.tx_sequence_id.to_int(), asyncio.get_running_loop().time()
         for stream in self._streams:
             stream.order_acked(sequence, ack.tx_sequence_number, now)
 
+    @override
     def on_final_ack(self, ack: FinalAck) -> None:
-        """See `ConnectionEvents`."""
         self._on_final_ack(ack)
 
+    @override
     def on_closed(self, reason: CloseReason, detail: str) -> None:
-        """See `ConnectionEvents`."""
         self.is_open = False
         self._ended, self._why = reason, f"{reason.value}: {detail}" if detail else reason.value
         for stream in self._streams:

@@ -5,6 +5,8 @@ The codes are numbers here because names lie below the codec; `qm.wire.codes` ho
 
 from typing import Final
 
+from typing_extensions import override
+
 MQ_ERROR_ILLEGAL_QUEUE_PATHNAME: Final = 0xC00E0014
 """The text is no path name (MS-MQMQ 2.4)."""
 MQ_ERROR_ILLEGAL_FORMATNAME: Final = 0xC00E001E
@@ -23,6 +25,7 @@ class QueueNameError(Exception):
         self.code = code
         self.reason = reason
 
+    @override
     def __str__(self) -> str:
         return f"{self.reason} (0x{self.code:08X})"
 

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-HEADER_BYTES_MAX: Final = 8_190
+HEADER_MAX_BYTES: Final = 8_190
 NO_LEADER_KEY: Final = "no_leader_max_s"
 HOLD_KEY: Final = "hold"
 HOLD_MAX_S: Final = 5.0
@@ -76,7 +76,7 @@ class HttpServer:
             ]
         )
         self._runner = web.AppRunner(
-            app, access_log=None, max_field_size=HEADER_BYTES_MAX, max_line_size=HEADER_BYTES_MAX
+            app, access_log=None, max_field_size=HEADER_MAX_BYTES, max_line_size=HEADER_MAX_BYTES
         )
         await self._runner.setup()
         await web.TCPSite(self._runner, self._host, self._port, reuse_port=False).start()

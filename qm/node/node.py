@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Final
 
 from prometheus_client import CollectorRegistry
+from typing_extensions import override
 
 from qm.cluster.membership import ChangeRefused
 from qm.node.config.addresses import AddressBook, address_of, host_and_port
 from qm.node.config.schema import NodeConfig
-from qm.node.http import HttpServer
+from qm.node.http import Health, HttpServer
 from qm.node.membership import birth
 from qm.node.membership.automatic_entry import Entry
 from qm.node.membership.status import inspect_reply
@@ -36,8 +37,8 @@ from raft.types import Configuration
 logger = logging.getLogger(__name__)
 
 
-class Node:
-    """See the module. Made and used in one loop."""
+class Node(Health):
+    """One node, with or without a cluster. Made and used in one loop."""
 
     def __init__(self, config: NodeConfig, die: Callable[[str], None] = end_process) -> None:
         """Raises TlsError when the certificate files cannot be used."""
@@ -157,8 +158,8 @@ class Node:
 
     # Health
 
+    @override
     def not_ready_reason(self, no_leader_max_s: float | None = None) -> str | None:
-        """See `qm.node.http.Health`."""
         has_entered = self._entering is not None and self._entering.done()
         is_entering = self.config.birth.automatic and not has_entered
         if self.service is None:
@@ -167,10 +168,12 @@ class Node:
         reason = self.service.not_ready_reason(no_leader_max_s)
         return f"{reason}; {self._entry.waits_for}" if reason and is_entering else reason
 
+    @override
     def leader(self) -> str | None:
         """Return who leads, as far as this node knows."""
         return None if self.replicated is None else self.replicated.leadership.node
 
+    @override
     def leads(self) -> bool:
         """Return whether this node leads and serves."""
         return self.replicated is not None and self.replicated.leadership.is_here

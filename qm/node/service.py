@@ -55,7 +55,7 @@ WATCH_CLOCK_EVERY_S: Final = 5.0
 
 
 class Service:
-    """See the module. Made and used in one loop."""
+    """A member's parts and their lifecycle. Made and used in one loop."""
 
     def __init__(
         self,
@@ -71,87 +71,86 @@ class Service:
         self._config = config
         self._identity = identity
         self._die = die
+        self._metrics = metrics
+        self._is_stopping = False
         self.disk: Final = DiskWatch(config.data, config.storage.reserve_mb << 20, metrics)
-        self.replicated: Final = ReplicatedStore(
-            replicated_config(config, identity),
+        self.replicated: Final = self._open_replica(addresses, channels)
+        self._announcer = Announcer(self.replicated, addresses, channels, config)
+        self.members: Final = Members(self.replicated, channels, self._announcer, self.inspect)
+        self._auditor = self._new_auditor()
+        self._timekeeper = Timekeeper(self.replicated.clock, self.members, metrics)
+        self.replicated.before_leading = self._timekeeper.before_leading
+        self._duties = self._new_duties()
+        self.msmq: Final = MsmqEndpoint(config, self.replicated, metrics)
+        self._drain = Drain(self.replicated, self.msmq)
+        self.gauges: Final = Gauges(self.replicated, metrics)
+        self.operations: Final = self._new_operations(channels)
+        # Of this node, like its log lines; cluster time is not known before the first entry.
+        self._events = EventLog(wall_ms)
+        self._journal = Journal(self._events, metrics.counter("quorate_alarms_total"))
+        self.api: Final = self._new_api_server(tls)
+        self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
+        self._archiving = Archiving(
+            config.archive, self.replicated, self.msmq, self._journal.alarm, metrics, self.members
+        )
+        self._certificates = Certificates((config.tls.authority, config.tls.certificate), metrics)
+
+    def _open_replica(self, addresses: AddressBook, channels: Channels) -> ReplicatedStore:
+        return ReplicatedStore(
+            replicated_config(self._config, self._identity),
             self._connect,
             addresses,
             channels,
             ClusterClock(time.monotonic_ns),
-            Hooks(lambda: self.disk.admits_messages, self._on_alarm, die),
+            Hooks(lambda: self.disk.admits_messages, self._on_alarm, self._die),
         )
-        self._announcer = Announcer(self.replicated, addresses, channels, config)
-        self.members: Final = Members(self.replicated, channels, self._announcer, self.inspect)
-        self._auditor = Auditor(
+
+    def _new_auditor(self) -> Auditor:
+        return Auditor(
             self.replicated,
             lambda: self.replicated.machine,
-            self.members.inspect_all,
-            lambda: len(self.members.members),
+            self.members,
             self._on_damage,
             self._on_proof,
-            metrics,
+            self._metrics,
         )
-        timekeeper = Timekeeper(
-            self.replicated.clock, self.members.inspect_all, self.members.majority, metrics
-        )
-        self.replicated.before_leading = timekeeper.before_leading
-        self._timekeeper = timekeeper
-        versions = Versions(
-            self.replicated, self.members.inspect_all, lambda: len(self.members.members)
-        )
-        yielding = Yielding(
-            lambda: self.disk.admits_messages, self.members.inspect_all, self.members.transfer
-        )
-        self._duties = Duties(
+
+    def _new_duties(self) -> Duties:
+        return Duties(
             self.replicated,
-            timekeeper,
+            self._timekeeper,
             self._auditor,
-            versions,
-            yielding,
-            scaled_away(config.kubernetes, self.members),
-            metrics,
+            Versions(self.replicated, self.members),
+            Yielding(lambda: self.disk.admits_messages, self.members, self.members.transfer),
+            scaled_away(self._config.kubernetes, self.members),
+            self._metrics,
         )
-        self.msmq: Final = MsmqEndpoint(config, self.replicated, metrics)
-        drain = Drain(self.replicated, self.msmq)
-        self._drain = drain
-        self.gauges: Final = Gauges(self.replicated, metrics)
-        self.operations: Final = NodeOperations(
+
+    def _new_operations(self, channels: Channels) -> NodeOperations:
+        return NodeOperations(
             self.replicated,
             channels,
             self.disk,
-            drain,
+            self._drain,
             self.msmq,
-            Backups(self.replicated, metrics),
-            Diagnosis(config, metrics.registry, self.gauges.refresh),
-            config.data,
+            Backups(self.replicated, self._metrics),
+            Diagnosis(self._config, self._metrics.registry, self.gauges.refresh),
+            self._config.data,
         )
-        # Of this node, like its log lines; cluster time is not known before the first entry.
-        self._events = EventLog(wall_ms)
-        self._journal = Journal(self._events, metrics.counter("quorate_alarms_total"))
-        self.api: Final = ApiServer(
+
+    def _new_api_server(self, tls: TlsIdentity) -> ApiServer:
+        config, is_insecure = self._config, self._config.api.insecure
+        return ApiServer(
             ApiConfig(
-                config.api.listen or config.bind or config.host,
-                config.api.port,
-                config.api.insecure,
+                config.api.listen or config.bind or config.host, config.api.port, is_insecure
             ),
             self.replicated,
             self.members,
             self.operations,
-            metrics,
+            self._metrics,
             self._events,
-            None if config.api.insecure else tls.server_credentials(),
+            None if is_insecure else tls.server_credentials(),
         )
-        self._is_stopping = False
-        self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
-        self._archiving = Archiving(
-            config.archive,
-            self.replicated,
-            self.msmq,
-            self._journal.alarm,
-            metrics,
-            self.members.inspect_all,
-        )
-        self._certificates = Certificates((config.tls.authority, config.tls.certificate), metrics)
 
     def _connect(self, events: TransportEvents) -> GrpcTransport:
         config, tls = self._config, self._config.tls
@@ -210,6 +209,9 @@ class Service:
         self.replicated.listen(self._journal)
         await self.msmq.start()
         await self.api.start()
+        self._begin_rounds()
+
+    def _begin_rounds(self) -> None:
         keeping = Housekeeping(self.replicated.machine, self.replicated.driver.droppable_soon)
         begin = self._rounds.begin
         begin("disk", housekeeping.LOOK_EVERY_S, self.disk.look)

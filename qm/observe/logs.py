@@ -11,6 +11,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
+from typing_extensions import override
+
 REPEAT_AFTER_S: Final = 10.0
 """A rate-limited line appears at most once in this time; the next one says how many were held."""
 LINES_KEPT_MAX: Final = 2_000
@@ -26,8 +28,8 @@ class JsonFormatter(logging.Formatter):
         super().__init__()
         self._node = node
 
+    @override
     def format(self, record: logging.LogRecord) -> str:
-        """See logging.Formatter.format."""
         time = datetime.fromtimestamp(record.created, UTC)
         line: dict[str, object] = {
             "time": time.isoformat(timespec="milliseconds"),
@@ -49,8 +51,8 @@ class _Stderr(logging.StreamHandler[TextIO]):
         super().__init__()
         self.kept: deque[str] = deque(maxlen=LINES_KEPT_MAX)
 
+    @override
     def format(self, record: logging.LogRecord) -> str:
-        """See logging.Handler.format."""
         line = super().format(record)
         self.kept.append(line[:LINE_KEPT_MAX_CHARS])
         return line

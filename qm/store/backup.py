@@ -28,7 +28,7 @@ from raft.machine import SnapshotSource
 BACKUP_FORMAT: Final = 1
 MANIFEST_FILE: Final = "backup.json"
 STATE_FILE: Final = "state.qsnap"
-MANIFEST_BYTES_MAX: Final = 1 << 20
+MANIFEST_MAX_BYTES: Final = 1 << 20
 _READ_BYTES: Final = 1 << 20
 
 Progress = Callable[[int, int], None]
@@ -156,15 +156,15 @@ def read_backup(folder: Path) -> Backup:
     path = folder / MANIFEST_FILE
     try:
         with path.open("rb") as file:
-            data = file.read(MANIFEST_BYTES_MAX + 1)
+            data = file.read(MANIFEST_MAX_BYTES + 1)
     except OSError as error:
         raise BackupError(
             f"{path}: {error.strerror}: a folder without it is no backup, or one whose writing"
             " was broken off"
         ) from error
     try:
-        if len(data) > MANIFEST_BYTES_MAX:
-            raise msgspec.DecodeError(f"longer than {MANIFEST_BYTES_MAX} bytes")
+        if len(data) > MANIFEST_MAX_BYTES:
+            raise msgspec.DecodeError(f"longer than {MANIFEST_MAX_BYTES} bytes")
         backup = _DECODER.decode(data)
     except msgspec.DecodeError as error:
         raise BackupError(f"{path}: {error}: it is damaged, or no backup's") from error

@@ -373,7 +373,7 @@ class _Interned:
         self._known: dict[bytes, Any] = {}
 
     def value(self, message: Any) -> Any:
-        """See _Codec.value."""
+        """Return the value of a message, the same object for equal messages."""
         encoded = message.SerializeToString(deterministic=True)
         value = self._known.get(encoded)
         if value is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from typing_extensions import override
 
 from qm.model.state.tables import Table
 from qm.model.values.rows import POSITION_ROW
@@ -170,29 +171,30 @@ class _RecentEntries(LogReader):
             del self._data[index]
         self.size_bytes = left
 
+    @override
     def read(self, index: int, offset: int, length: int) -> bytes:
-        """See LogReader.read."""
         data = self.read_entry(index)
         if offset + length > len(data):
             raise ValueError(f"entry {index} has {len(data)} bytes, not {offset + length}")
         return data[offset : offset + length]
 
+    @override
     def read_entry(self, index: int) -> bytes:
-        """See LogReader.read_entry."""
         data = self._data.get(index)
         if data is None:
             raise Compacted(f"entry {index}") if index <= self.last else Unavailable(f"{index}")
         return data
 
+    @override
     def hold(self, index: int) -> Hold:
-        """See LogReader.hold."""
         del index
         return _Nothing()
 
+    @override
     def retirable(self, index: int) -> int:
-        """See LogReader.retirable: only `drop` says what goes."""
+        """Nothing is dropped but by `drop`."""
         return min(index, self._order[0] - 1 if self._order else self.last)
 
+    @override
     def on_retire(self, callback: Callable[[int, int], None]) -> None:
-        """See LogReader.on_retire."""
         self._on_retire.append(callback)

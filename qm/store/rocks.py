@@ -28,8 +28,9 @@ from rocksdict import (
     WriteBatch,
     WriteOptions,
 )
+from typing_extensions import override
 
-from qm.model.state.tables import Table
+from qm.model.state.tables import State, Table
 from qm.store.digest import MODULUS, row_hash, rows_sum
 from qm.store.liveness import Liveness
 from qm.store.overlay import Changes
@@ -137,7 +138,7 @@ class PinnedRows:
         self._iterator = None
 
 
-class RocksState:
+class RocksState(State):
     """`qm.model.state.tables.State` over a database."""
 
     def __init__(self, database: Rdict) -> None:
@@ -161,8 +162,8 @@ class RocksState:
 
     # qm.model.state.tables.State ----------------------------------------------------------------
 
+    @override
     def get(self, table: Table, key: bytes) -> bytes | None:
-        """See State.get."""
         changes = self._changes[table]
         value = changes.rows.get(key, _ABSENT)
         if value is not _ABSENT:
@@ -178,8 +179,8 @@ class RocksState:
         row = self.get(table, key)
         return self._committed(_PREFIX[table] + key) if row is None else row
 
+    @override
     def get_rows(self, table: Table, keys: Iterable[bytes]) -> list[bytes | None]:
-        """See State.get_rows."""
         if self._changes[table]:
             return [self.get(table, key) for key in keys]
         return self._committed_rows(table, keys)
@@ -212,26 +213,26 @@ class RocksState:
             self._missing.clear()
             self._cached_bytes = 0
 
+    @override
     def put(self, table: Table, key: bytes, value: bytes) -> None:
-        """See State.put."""
         self._changes[table].put(key, value)
 
+    @override
     def put_rows(self, table: Table, rows: Mapping[bytes, bytes]) -> None:
-        """See State.put_rows."""
         self._changes[table].add(rows)
 
+    @override
     def delete(self, table: Table, key: bytes) -> None:
-        """See State.delete."""
         self._changes[table].delete(key)
 
+    @override
     def delete_rows(self, table: Table, keys: Sequence[bytes]) -> None:
-        """See State.delete_rows."""
         self._changes[table].delete_all(keys)
 
+    @override
     def scan(
         self, table: Table, low: bytes, high: bytes, limit: int, *, backward: bool = False
     ) -> list[tuple[bytes, bytes]]:
-        """See State.scan."""
         changes = self._changes[table]
         changed = dict(changes.values(changes.between(low, high))) if changes else {}
         # Rows that the overlay deletes may stand before those that are wanted.
@@ -287,20 +288,20 @@ class RocksState:
         assert table not in _SCANNED_AHEAD
         return self._stored(table, low, high, limit, backward=False)
 
+    @override
     def retain_body(self, index: int, ordinal: int) -> None:
-        """See State.retain_body."""
         self.liveness.retain(index, (ordinal,))
 
+    @override
     def retain_bodies(self, index: int, ordinals: Sequence[int]) -> None:
-        """See State.retain_bodies."""
         self.liveness.retain(index, ordinals)
 
+    @override
     def release_body(self, index: int, ordinal: int) -> None:
-        """See State.release_body."""
         self.liveness.release(((index, ordinal),))
 
+    @override
     def release_bodies(self, bodies: Iterable[tuple[int, int]]) -> None:
-        """See State.release_bodies."""
         self.liveness.release(bodies)
 
     # Batches -----------------------------------------------------------------------------

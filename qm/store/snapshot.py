@@ -18,6 +18,7 @@ from struct import Struct
 from typing import BinaryIO, Final
 
 import msgspec
+from typing_extensions import override
 
 from qm.model.state.tables import Table
 from qm.store.bodies.blobs import FILE_KEY, FILE_NAME, FileUse, moved_entry, pack_entry
@@ -28,10 +29,10 @@ from qm.store.effects.effects_log import Exported
 from qm.store.generation import BLOB_FOLDER, STATE_FOLDER, sync_tree
 from qm.store.liveness import ENTRY_KEY
 from qm.store.rocks import BLOCK_CACHE_BYTES, RocksState, open_database
-from raft.machine import Hold, LogReader
+from raft.machine import Hold, LogReader, SnapshotSource
 
 MAGIC: Final = b"QSNAP\x00\x00\x01"
-MANIFEST_BYTES_MAX: Final = 1 << 30
+MANIFEST_MAX_BYTES: Final = 1 << 30
 COPY_CACHE_BYTES: Final = 8 * 1024 * 1024
 _LENGTH: Final = Struct("<I")
 _COPY_BYTES: Final = 1 << 20
@@ -87,7 +88,7 @@ class Pinned:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class StoreSnapshot:
+class StoreSnapshot(SnapshotSource):
     """A stream to serve; implements `raft.machine.SnapshotSource`."""
 
     def __init__(self, pinned: Pinned, in_log: list[tuple[int, list[int]]]) -> None:
@@ -124,12 +125,12 @@ class StoreSnapshot:
         pinned = Pinned(state, blobs, log, folder)
         return cls(pinned, _entries_in_log(state, pinned.applied.index))
 
+    @override
     def size_bytes(self) -> int:
-        """See SnapshotSource.size_bytes."""
         return self._ends[-1]
 
+    @override
     def read(self, offset: int, length: int) -> bytes:
-        """See SnapshotSource.read."""
         parts = []
         part = bisect_right(self._ends, offset)
         while length > 0 and part < len(self._ends):
@@ -151,8 +152,8 @@ class StoreSnapshot:
         index, _, place, _ = self._bodies[part - 1 - len(self._files)]
         return self._log.read(index, place + offset, length)
 
+    @override
     def close(self) -> None:
-        """See SnapshotSource.close."""
         self._pinned.close()
 
 
@@ -239,7 +240,7 @@ def _read_manifest(stream: BinaryIO) -> Manifest:
         raise SnapshotDamaged("not a snapshot of this version")
     head = stream.read(_LENGTH.size)
     length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else 0
-    if not 0 < length <= MANIFEST_BYTES_MAX:
+    if not 0 < length <= MANIFEST_MAX_BYTES:
         raise SnapshotDamaged(f"a manifest of {length} bytes")
     try:
         return msgspec.msgpack.decode(stream.read(length), type=Manifest)

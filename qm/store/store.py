@@ -13,6 +13,8 @@ from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Final
 
+from typing_extensions import override
+
 from qm.model.machine import Machine
 from qm.model.queries import View
 from qm.model.state.tables import Table
@@ -125,7 +127,7 @@ class Store:
     # raft.machine.StateMachine -----------------------------------------------------------
 
     def applied_index(self) -> int:
-        """See StateMachine.applied_index."""
+        """Return the last index whose effect the state contains."""
         return self.applied.index
 
     @property
@@ -150,11 +152,14 @@ class Store:
         return self._state
 
     def durable_index(self) -> int:
-        """See StateMachine.durable_index."""
+        """Return the index up to which the state survives a power loss without the log."""
         return self._durable_index
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[Applied]:
-        """See StateMachine.apply. Raises UnknownCommand, Diverged: the node must stop."""
+        """Apply entries in order and return what became of each.
+
+        Raises UnknownCommand, Diverged: the node must stop.
+        """
         self.settle()
         results: list[Applied] = []
         unkept: list[_Unkept] = []
@@ -178,7 +183,7 @@ class Store:
             self._unsettled = unkept[-1][0]
 
     def settle(self) -> None:
-        """See StateMachine.settle. In the thread that applies."""
+        """Do what `apply` put off; in the thread that applies."""
         if self._unsettled is None:
             return
         unkept, self._unkept = self._unkept, []
@@ -203,7 +208,7 @@ class Store:
                     applied.alarms.append(ALARM_DIVERGED)  # of another node: for who is left
 
     def snapshot(self, meta_index: int) -> SnapshotSource:
-        """See StateMachine.snapshot."""
+        """Return a picture of the state, which is at this index."""
         self.settle()
         assert meta_index == self._state.applied.index, "a snapshot of another index"
         return StoreSnapshot.at_once(*self._to_pin())
@@ -220,7 +225,7 @@ class Store:
         return self._state, blobs, self._log, pinned
 
     def receive_snapshot(self, meta: SnapshotMeta) -> SnapshotSink:
-        """See StateMachine.receive_snapshot."""
+        """Begin, or resume, receiving the snapshot that `meta` names."""
         return _Sink(self, self._path / f"{_INCOMING}-{meta.index}-{meta.term}", meta)
 
     def install(self, stream: Path, meta: SnapshotMeta) -> None:
@@ -236,11 +241,11 @@ class Store:
     # For the archive ----------------------------------------------------------------------
 
     def hold_log(self, index: int) -> Hold:
-        """See LogReader.hold."""
+        """Keep an entry and all later ones in the log. Raises Compacted when it is gone already."""
         return self._log.hold(index)
 
     def read_entry(self, index: int) -> bytes | memoryview:
-        """See LogReader.read_entry."""
+        """Return a held entry's data. Raises Compacted, Unavailable, LogDamaged."""
         return self._log.read_entry(index)
 
     def kept_rows(self, above: int, limit: int) -> list[tuple[int, bytes]]:
@@ -341,7 +346,7 @@ class Store:
         self._state.close()
 
 
-class _Sink:
+class _Sink(SnapshotSink):
     """Takes a stream into a file; implements `raft.machine.SnapshotSink`."""
 
     def __init__(self, store: Store, path: Path, meta: SnapshotMeta) -> None:
@@ -354,24 +359,24 @@ class _Sink:
         path.touch()
         self._size = path.stat().st_size
 
+    @override
     def offset(self) -> int:
-        """See SnapshotSink.offset."""
         return self._size
 
+    @override
     def write(self, chunk: bytes) -> None:
-        """See SnapshotSink.write."""
         with self._path.open("ab") as file:
             file.write(chunk)
         self._size += len(chunk)
 
+    @override
     def finish(self) -> None:
-        """See SnapshotSink.finish."""
         try:
             self._store.install(self._path, self._meta)
         finally:
             self.abandon()
 
+    @override
     def abandon(self) -> None:
-        """See SnapshotSink.abandon."""
         self._path.unlink(missing_ok=True)
         self._size = 0

@@ -4,6 +4,8 @@ Bytes from a peer raise only `ProtocolError`; a value that has no encoding, hand
 code, raises `ValueOutOfRange`. "Not enough bytes yet" is neither: it is the value None.
 """
 
+from typing_extensions import override
+
 
 class ProtocolError(Exception):
     """The peer broke the protocol: its bytes have no reading, and its session ends."""
@@ -26,6 +28,7 @@ class ProtocolError(Exception):
         """Return the same error with its offset counted from `start` instead of the buffer's."""
         return ProtocolError(self.offset - start, self.field, self.section, self.reason)
 
+    @override
     def __str__(self) -> str:
         return f"{self.field} at offset {self.offset}: {self.reason} [{self.section}]"
 
@@ -40,5 +43,6 @@ class ValueOutOfRange(ValueError):
         self.section = section
         self.reason = reason
 
+    @override
     def __str__(self) -> str:
         return f"{self.field}: {self.reason} [{self.section}]"

@@ -29,7 +29,7 @@ TIME_INFINITE_S: Final = 0xFFFF_FFFF
 # MS-MQMQ 2.2.19.1: BaseHeader.Flags.PR of a message whose sender says nothing else.
 PRIORITY_DEFAULT: Final = 3
 # MS-MQMQ 2.2.19.2: routing servers a packet may have passed (UserHeader.Flags.RC, MQ-A32).
-HOP_COUNT_MAX: Final = 0x1D
+HOPS_MAX: Final = 0x1D
 # MS-MQMQ 2.2.18.1.5.2: Count is a u16 of whole WCHARs, the terminating NUL included.
 DIRECT_NAME_MAX_BYTES: Final = 0xFFFE
 

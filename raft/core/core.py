@@ -63,7 +63,7 @@ class FollowerStatus(msgspec.Struct, frozen=True):
 
 
 class Core:
-    """See the module's docstring. Inputs may be called in any order; drain `ready` after."""
+    """One replica's consensus. Inputs may be called in any order; drain `ready` after."""
 
     def __init__(
         self,

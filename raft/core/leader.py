@@ -31,7 +31,7 @@ from raft.types import (
 
 APPENDS_PER_READY_MAX = 4
 """To one follower: reading a long backlog from disk must not hold up everything else."""
-PROMOTE_LAG_ENTRIES_MAX = 64
+PROMOTE_LAG_MAX_ENTRIES = 64
 """By which a learner that becomes a voter may be behind: under load it always is a little."""
 
 LARGE_APPEND_BYTES = 256 << 10
@@ -508,7 +508,7 @@ class LeaderRole:
             return False
         if progress.match < state.members.index:
             return False
-        return state.commit - progress.match <= PROMOTE_LAG_ENTRIES_MAX
+        return state.commit - progress.match <= PROMOTE_LAG_MAX_ENTRIES
 
     def _finish_transfer(self, to: NodeId) -> None:
         state = self._state

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from raft.log_view import Compacted, LogView
 from raft.types import Entry
 
-BACKTRACK_ENTRIES_MAX = 4096
+BACKTRACK_MAX_ENTRIES = 4096
 """How far one search for a common place of two logs walks; a longer one takes more rounds."""
 RECENT_ENTRIES_MAX = 4096
 """Entries kept in memory, however small."""
@@ -84,7 +84,7 @@ class LogEnd:
         round per term, not per entry.
         """
         index = min(index, self.last_index)
-        lowest = max(index - BACKTRACK_ENTRIES_MAX, 0)
+        lowest = max(index - BACKTRACK_MAX_ENTRIES, 0)
         try:
             while index > lowest:
                 found = self.term(index)

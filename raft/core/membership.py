@@ -12,7 +12,7 @@ from raft.types import Configuration, NodeId
 
 MEMBERS_MAX = 32
 """Voters and learners of one group."""
-CONFIGURATION_BYTES_MAX = 64 * 1024
+CONFIGURATION_MAX_BYTES = 64 * 1024
 """Of an encoded configuration, retired ids included."""
 
 
@@ -150,7 +150,7 @@ def encode_configuration(configuration: Configuration) -> bytes:
 
 def decode_configuration(data: bytes) -> Configuration:
     """Read the data of a CONFIG entry. Raises ValueError for anything that is none."""
-    if len(data) > CONFIGURATION_BYTES_MAX:
+    if len(data) > CONFIGURATION_MAX_BYTES:
         raise ValueError("configuration too long")
     configuration = msgspec.json.decode(data, type=Configuration)  # its errors are ValueErrors
     check_configuration(configuration)

@@ -15,8 +15,8 @@ from raft.log.record import (
     record_bytes,
 )
 from raft.log.segment import (
-    SEGMENT_BYTES_MAX,
     SEGMENT_HEADER_BYTES,
+    SEGMENT_MAX_BYTES,
     Segment,
     SegmentHeader,
     encode_segment_header,
@@ -98,7 +98,7 @@ class Tail:
         bytes_needed = SEGMENT_HEADER_BYTES + self._reserve_bytes
         for _, _, _, data in (checkpoint, record):
             bytes_needed += record_bytes(len(data))
-        if bytes_needed > SEGMENT_BYTES_MAX:
+        if bytes_needed > SEGMENT_MAX_BYTES:
             raise ValueError(f"a record of {len(record[3])} bytes is larger than any segment")
         spare = self._spares.take(bytes_needed)
         last = batch.segment.header

@@ -19,7 +19,7 @@ from raft.log.segment import Segment
 from raft.log_view import Compacted, Unavailable
 from raft.types import Entry, EntryKind
 
-READ_THROUGH_BYTES_MAX = 64 * 1024
+READ_THROUGH_MAX_BYTES = 64 * 1024
 """Of truncated entries between others that are read along rather than passed over."""
 
 _FIRST_INDEX = attrgetter("table.first_index")
@@ -136,7 +136,7 @@ class Contents:
         first = low
         for index in range(low + 1, high):
             offset, length = place(index)
-            if offset - end > READ_THROUGH_BYTES_MAX:
+            if offset - end > READ_THROUGH_MAX_BYTES:
                 entries += _read_run(segment, first, index, end)
                 first = index
             end = offset + record_bytes(length)

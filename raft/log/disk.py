@@ -6,7 +6,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from raft.log.files import Buffer, FatalDiskError
+from typing_extensions import override
+
+from raft.log.files import Buffer, Directory, FatalDiskError, File
 
 BUFFERS_PER_CALL = min(1024, os.sysconf("SC_IOV_MAX"))
 
@@ -15,15 +17,15 @@ _sync_file_range = ctypes.CDLL(None).sync_file_range
 _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
 
-class DiskFile:
+class DiskFile(File):
     """An open file. Implements `raft.log.files.File`."""
 
     def __init__(self, path: Path, flags: int) -> None:
         self._path = path
         self._fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
 
+    @override
     def pread(self, length: int, offset: int) -> bytes:
-        """See `File.pread`."""
         data = os.pread(self._fd, length, offset)
         if len(data) == length or not data:
             return data
@@ -35,16 +37,16 @@ class DiskFile:
             missing -= len(data)
         return b"".join(parts)
 
+    @override
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """See `File.pwrite`."""
         rest = memoryview(data)
         while rest:
             written = os.pwrite(self._fd, rest, offset)
             offset += written
             rest = rest[written:]
 
+    @override
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
-        """See `File.pwritev`."""
         for start in range(0, len(buffers), BUFFERS_PER_CALL):
             part = buffers[start : start + BUFFERS_PER_CALL]
             length = sum(map(len, part))
@@ -53,33 +55,35 @@ class DiskFile:
                 self.pwrite(b"".join(part)[written:], offset + written)
             offset += length
 
+    @override
     def write_out(self) -> None:
-        """See `File.write_out`. What goes wrong is what `fdatasync` reports."""
+        """What goes wrong is what `fdatasync` reports."""
         _sync_file_range(self._fd, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
+    @override
     def fdatasync(self) -> None:
-        """See `File.fdatasync`."""
         try:
             os.fdatasync(self._fd)
         except OSError as error:
             raise FatalDiskError(f"{self._path} cannot be synced: {error}") from error
 
+    @override
     def allocate(self, length: int) -> None:
-        """See `File.allocate`."""
         os.posix_fallocate(self._fd, 0, length)
 
+    @override
     def size(self) -> int:
-        """See `File.size`."""
         return os.fstat(self._fd).st_size
 
+    @override
     def close(self) -> None:
-        """See `File.close`. Closing again does nothing."""
+        """Closing again does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
-class DiskDirectory:
+class DiskDirectory(Directory):
     """A folder, made if absent. Implements `raft.log.files.Directory`."""
 
     def __init__(self, path: Path) -> None:
@@ -89,33 +93,33 @@ class DiskDirectory:
             path.mkdir(mode=0o700)
             _sync_directory(path.parent)
 
+    @override
     def open(self, name: str, *, create: bool = False) -> DiskFile:
-        """See `Directory.open`."""
         return DiskFile(self._path / name, os.O_RDWR | (os.O_CREAT if create else 0))
 
+    @override
     def names(self) -> list[str]:
-        """See `Directory.names`."""
         with os.scandir(self._path) as entries:
             return sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
 
+    @override
     def rename(self, old: str, new: str) -> None:
-        """See `Directory.rename`."""
         (self._path / old).rename(self._path / new)
 
+    @override
     def unlink(self, name: str) -> None:
-        """See `Directory.unlink`."""
         (self._path / name).unlink()
 
+    @override
     def subdirectory(self, name: str) -> "DiskDirectory":
-        """See `Directory.subdirectory`."""
         return DiskDirectory(self._path / name)
 
+    @override
     def sync(self) -> None:
-        """See `Directory.sync`."""
         _sync_directory(self._path)
 
+    @override
     def free_bytes(self) -> int:
-        """See `Directory.free_bytes`."""
         status = os.statvfs(self._path)
         return status.f_bavail * status.f_frsize
 
@@ -127,24 +131,29 @@ class ReadOnlyDirectory(DiskDirectory):
         """Makes nothing. What changes something raises OSError (EROFS)."""
         self._path = path
 
+    @override
     def open(self, name: str, *, create: bool = False) -> DiskFile:
         """Open for reading. Raises FileNotFoundError."""
         if create:
             raise self._refusal(name)
         return DiskFile(self._path / name, os.O_RDONLY)
 
+    @override
     def rename(self, old: str, new: str) -> None:
         """Refuse it."""
         raise self._refusal(old)
 
+    @override
     def unlink(self, name: str) -> None:
         """Refuse it."""
         raise self._refusal(name)
 
+    @override
     def subdirectory(self, name: str) -> DiskDirectory:
-        """See `Directory.subdirectory`; it has to be there, and is for reading as well."""
+        """The folder has to be there, and is for reading as well."""
         return ReadOnlyDirectory(self._path / name)
 
+    @override
     def sync(self) -> None:
         """Refuse it."""
         raise self._refusal("")

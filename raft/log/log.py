@@ -12,6 +12,7 @@ from functools import partial
 from itertools import pairwise
 
 import msgspec
+from typing_extensions import override
 
 from raft.log.appender import Placed, Record, Tail
 from raft.log.contents import Contents
@@ -21,8 +22,8 @@ from raft.log.hold import Hold
 from raft.log.record import Floor, RecordKind, encode_floor, encode_hard_state, record_bytes
 from raft.log.recovery import LogDamaged, Recovered, recover
 from raft.log.segment import (
-    SEGMENT_BYTES_MAX,
-    SEGMENT_BYTES_MIN,
+    SEGMENT_MAX_BYTES,
+    SEGMENT_MIN_BYTES,
     Segment,
     is_disk_full,
     make_first_segment,
@@ -31,6 +32,7 @@ from raft.log.segment import (
 )
 from raft.log.spares import SparePool
 from raft.log_view import Compacted
+from raft.machine import LogReader
 from raft.types import Entry, GroupId, HardState, SnapshotMeta
 
 __all__ = [
@@ -42,7 +44,7 @@ __all__ = [
     "has_log",
 ]
 
-CONTROL_RESERVE_BYTES_MAX = 64 * 1024
+CONTROL_RESERVE_MAX_BYTES = 64 * 1024
 """At the end of each segment for what is no entry: a full disk stops neither votes nor
 compaction. An eighth of smaller segments."""
 
@@ -62,15 +64,15 @@ class LogConfig(msgspec.Struct, frozen=True):
     """Retired segment files kept for reuse; more are deleted."""
 
     def __post_init__(self) -> None:
-        if not SEGMENT_BYTES_MIN <= self.segment_bytes <= SEGMENT_BYTES_MAX:
-            raise ValueError(f"segment_bytes must be {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}")
+        if not SEGMENT_MIN_BYTES <= self.segment_bytes <= SEGMENT_MAX_BYTES:
+            raise ValueError(f"segment_bytes must be {SEGMENT_MIN_BYTES} to {SEGMENT_MAX_BYTES}")
         if not 0 <= self.spare_segments <= self.recycled_segments_max:
             raise ValueError("spare_segments must be 0 to recycled_segments_max")
 
     @property
     def control_reserve_bytes(self) -> int:
         """Of each segment, kept for records that are no entries."""
-        return min(CONTROL_RESERVE_BYTES_MAX, self.segment_bytes // 8)
+        return min(CONTROL_RESERVE_MAX_BYTES, self.segment_bytes // 8)
 
 
 class LogFull(OSError):
@@ -83,7 +85,7 @@ class LogFull(OSError):
         super().__init__(errno.ENOSPC, f"{text}; free space on the log's disk")
 
 
-class Log:
+class Log(LogReader):
     """The log of one group. Implements `raft.log_view.LogView` and `raft.machine.LogReader`."""
 
     def __init__(
@@ -212,6 +214,7 @@ class Log:
         """
         return self._contents.entries(low, high, max_bytes)
 
+    @override
     def read(self, index: int, offset: int, length: int) -> bytes:
         """Return `length` bytes from `offset` of an entry's data, without reading the segment.
 
@@ -221,6 +224,7 @@ class Log:
         """
         return self._contents.read(index, offset, length)
 
+    @override
     def read_entry(self, index: int) -> memoryview:
         """Return an entry's data, checked against its checksum.
 
@@ -423,6 +427,7 @@ class Log:
                 raise failure from error
             self._is_short_of_space = True
 
+    @override
     def hold(self, index: int) -> Hold:
         """Keep the entry `index` and all later ones from being dropped until released.
 
@@ -432,12 +437,13 @@ class Log:
             raise Compacted(f"entry {index} is gone; the log begins at {self.first_index()}")
         return Hold(index, self._holds)
 
+    @override
     def retirable(self, index: int) -> int:
-        """See LogReader.retirable."""
         count = self._droppable(self._droppable_upto(index))
         leaving = [s.table.last_index for s in self._contents.segments[:count] if len(s.table)]
         return leaving[-1] if leaving else self.first_index() - 1
 
+    @override
     def on_retire(self, callback: Callable[[int, int], None]) -> None:
         """Have `callback(first_index, last_index)` called before those entries are dropped.
 

@@ -24,8 +24,8 @@ from raft.log.record import (
     segment_keys,
 )
 from raft.log.segment import (
-    SEGMENT_BYTES_MIN,
     SEGMENT_HEADER_BYTES,
+    SEGMENT_MIN_BYTES,
     Segment,
     SegmentHeader,
     parse_segment_header,
@@ -227,7 +227,7 @@ def _scan(
     """Read a segment alone."""
     name = segment_name(incarnation)
     data = _read(file, name, file.size())
-    if len(data) < (header.size_bytes if header else SEGMENT_BYTES_MIN):
+    if len(data) < (header.size_bytes if header else SEGMENT_MIN_BYTES):
         # Its length was durable before it became a segment.
         raise LogDamaged(name, len(data), 0, f"the file has been shortened to {len(data)} bytes")
     if header is None:

@@ -18,8 +18,8 @@ from raft.log.record import SegmentKeys, segment_keys
 from raft.types import GroupId
 
 SEGMENT_HEADER_BYTES = 64
-SEGMENT_BYTES_MIN = 4096
-SEGMENT_BYTES_MAX = 1 << 30
+SEGMENT_MIN_BYTES = 4096
+SEGMENT_MAX_BYTES = 1 << 30
 """Offsets within a segment are kept in 32 bits."""
 
 _MAGIC = b"qrseg\0\0"

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import grpc
 import grpc.aio
+from typing_extensions import override
 
 from raft.pb.peer_pb2 import SnapshotPart, SnapshotProgress
 from raft.transport.peer import Stream
@@ -22,7 +23,7 @@ from raft.transport.snapshot_stream import SnapshotCall, SnapshotService, receiv
 from raft.transport.stream_transport import StreamTransport
 from raft.transport.tls import SAN_PROPERTY, TlsFiles, TlsIdentity
 from raft.transport.transport import TransportEvents, node_name
-from raft.transport.wire_format import FRAME_BYTES_MAX, NODE_ID_BYTES_MAX
+from raft.transport.wire_format import FRAME_MAX_BYTES, NODE_ID_MAX_BYTES
 from raft.types import NodeId
 
 logger = logging.getLogger(__name__)
@@ -44,8 +45,8 @@ CALLS_MAX = 256
 """Open at once; every one of them authenticated."""
 
 _COMMON_OPTIONS: tuple[tuple[str, Any], ...] = (
-    ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
-    ("grpc.max_send_message_length", FRAME_BYTES_MAX),
+    ("grpc.max_receive_message_length", FRAME_MAX_BYTES),
+    ("grpc.max_send_message_length", FRAME_MAX_BYTES),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
 )
@@ -90,6 +91,7 @@ class GrpcTransport(StreamTransport):
         self._identity = TlsIdentity(config.tls, self.metrics)
         self._server: Any = None
 
+    @override
     async def _listen(self) -> None:
         self._server = grpc.aio.server(options=_SERVER_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
         handlers: dict[str, Any] = {
@@ -109,11 +111,13 @@ class GrpcTransport(StreamTransport):
             raise OSError(f"cannot listen on {self._listen_at}: {error}") from error
         await self._server.start()
 
+    @override
     async def _stop_listening(self) -> None:
         await self._server.stop(grace=None)
 
     # Calls to peers
 
+    @override
     @asynccontextmanager
     async def open_stream(self, peer: NodeId, address: str) -> AsyncIterator[Stream]:
         """Dial for ordinary traffic. Frames pass as bytes: `raft.transport.wire_format` writes
@@ -122,6 +126,7 @@ class GrpcTransport(StreamTransport):
         async with self._call(peer, address, "Exchange", None, None) as call:
             yield Stream(_reader(call), call.write, call.cancel, is_dialed=True)
 
+    @override
     @asynccontextmanager
     async def open_snapshot(self, peer: NodeId, address: str) -> AsyncIterator[SnapshotCall]:
         """Dial for a snapshot."""
@@ -155,6 +160,7 @@ class GrpcTransport(StreamTransport):
         finally:
             await channel.close(None)
 
+    @override
     async def resolve(self, address: str) -> tuple[socket.AddressFamily, Any]:
         """Ask the name service once, so that a probe need not."""
         host, _, port = address.rpartition(":")
@@ -162,6 +168,7 @@ class GrpcTransport(StreamTransport):
         found = await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
         return found[0][0], found[0][4]
 
+    @override
     async def is_refused(self, place: object) -> bool:
         """Connect without TLS or gRPC, whose own retries would cost the milliseconds."""
         assert isinstance(place, tuple)
@@ -203,7 +210,7 @@ class GrpcTransport(StreamTransport):
         if metadata.get(METADATA_CLUSTER) != self.cluster.hex():
             self.metrics.foreign_cluster_total += 1
             await _refuse(context, sender, "this is another cluster")
-        if not name or name.encode() not in names or len(sender) > NODE_ID_BYTES_MAX:
+        if not name or name.encode() not in names or len(sender) > NODE_ID_MAX_BYTES:
             self.metrics.forged_sender_total += 1
             await _refuse(context, sender, f"the certificate names {names}")
         if metadata.get(METADATA_TO) != self.node:

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
 
+from typing_extensions import override
+
 from raft.pb.peer_pb2 import SnapshotPart, SnapshotProgress
 from raft.transport.peer import Stream
 from raft.transport.snapshot_stream import SnapshotCall, SnapshotService, receive_snapshot
@@ -123,11 +125,13 @@ class MemoryTransport(StreamTransport):
         self._address = address
         self._serving: set[asyncio.Task[None]] = set()
 
+    @override
     async def _listen(self) -> None:
         if self._address in self._network._listening:
             raise OSError(f"{self._address} is in use")
         self._network._listening[self._address] = self
 
+    @override
     async def _stop_listening(self) -> None:
         del self._network._listening[self._address]
         for connection in list(self._network._connections):
@@ -135,6 +139,7 @@ class MemoryTransport(StreamTransport):
                 self._network._end(connection)
         await asyncio.gather(*self._serving, return_exceptions=True)
 
+    @override
     @asynccontextmanager
     async def open_stream(self, peer: NodeId, address: str) -> AsyncIterator[Stream]:
         """Dial for ordinary traffic."""
@@ -151,6 +156,7 @@ class MemoryTransport(StreamTransport):
             )
             yield Stream(connection.back.read, connection.there.write, end, is_dialed=True)
 
+    @override
     @asynccontextmanager
     async def open_snapshot(self, peer: NodeId, address: str) -> AsyncIterator[SnapshotCall]:
         """Dial for a snapshot."""
@@ -158,10 +164,12 @@ class MemoryTransport(StreamTransport):
             called._begin(called._receive_snapshot(self.node, connection))
             yield SnapshotCall(connection.back.read, connection.there.write)
 
+    @override
     async def resolve(self, address: str) -> object:
         """Return the address."""
         return address
 
+    @override
     async def is_refused(self, place: object) -> bool:
         """Tell whether nobody listens there."""
         try:

@@ -6,16 +6,16 @@ from raft.transport.metrics import PeerMetrics
 from raft.transport.wire_format import FRAME_BYTES_SOFT, FRAME_ENVELOPES_MAX, size_bytes
 from raft.types import Append, Envelope, GroupId, Heartbeat
 
-SEND_QUEUE_BYTES_MAX = 32 << 20
+SEND_QUEUE_MAX_BYTES = 32 << 20
 """Per peer. A slow peer's further envelopes are dropped: Raft repeats what matters."""
 
-assert SEND_QUEUE_BYTES_MAX >= 2 * FRAME_BYTES_SOFT
+assert SEND_QUEUE_MAX_BYTES >= 2 * FRAME_BYTES_SOFT
 
 
 class SendQueue:
     """What waits for one peer."""
 
-    def __init__(self, metrics: PeerMetrics, limit_bytes: int = SEND_QUEUE_BYTES_MAX) -> None:
+    def __init__(self, metrics: PeerMetrics, limit_bytes: int = SEND_QUEUE_MAX_BYTES) -> None:
         self._metrics = metrics
         self._limit_bytes = limit_bytes
         self._waiting: deque[tuple[Envelope, int]] = deque()

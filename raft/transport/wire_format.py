@@ -48,19 +48,19 @@ from raft.types import (
 
 FRAME_BYTES_SOFT = 1 << 20
 """A frame takes no further envelope once it has this size."""
-FRAME_BYTES_MAX = 32 << 20
+FRAME_MAX_BYTES = 32 << 20
 """Of a received frame. An envelope may carry one entry of any size beside the soft limit, and
 the largest packet of the product is 4 MiB with headers (DESIGN section 3)."""
 FRAME_ENVELOPES_MAX = 4096
 """Smallest envelopes would otherwise turn one frame into ten times its size in memory."""
-FRAME_ENTRIES_MAX = 262_144
+FRAME_MAX_ENTRIES = 262_144
 """Likewise for entries. Two of the core's Appends fit even if they are full of the smallest
 batches (7 bytes of data)."""
-NODE_ID_BYTES_MAX = 255
+NODE_ID_MAX_BYTES = 255
 CLUSTER_ID_BYTES = 16
 LAYOUT_VERSION = 1
 
-assert FRAME_BYTES_MAX > FRAME_BYTES_SOFT + (4 << 20)
+assert FRAME_MAX_BYTES > FRAME_BYTES_SOFT + (4 << 20)
 
 _PROTOBUF_TAG = 0x0A  # field 1, length-delimited
 _INDEX_MAX = (1 << 64) - 1
@@ -178,7 +178,7 @@ class FrameDecoder:
 
     def _envelopes(self, frame: bytes, offset: int) -> list[Envelope]:
         envelopes: list[Envelope] = []
-        entries_left = FRAME_ENTRIES_MAX
+        entries_left = FRAME_MAX_ENTRIES
         end = len(frame)
         while offset < end:
             kind, group, term = _ENVELOPE.unpack_from(frame, offset)
@@ -218,8 +218,8 @@ def _head(cluster: bytes, sender: NodeId) -> bytes:
 
 def _id_bytes(node: NodeId) -> bytes:
     encoded = node.encode()
-    if not 0 < len(encoded) <= NODE_ID_BYTES_MAX:
-        raise ValueError(f"a node id has 1 to {NODE_ID_BYTES_MAX} bytes of UTF-8: {node!r}")
+    if not 0 < len(encoded) <= NODE_ID_MAX_BYTES:
+        raise ValueError(f"a node id has 1 to {NODE_ID_MAX_BYTES} bytes of UTF-8: {node!r}")
     return bytes([len(encoded)]) + encoded
 
 

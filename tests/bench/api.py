@@ -42,7 +42,7 @@ PACKET_BYTES = 1024
 BODY = bytes(PACKET_BYTES - 188)
 QUEUE = ".\\private$\\bench"
 FORMAT_NAME = "DIRECT=OS:QUORATE\\private$\\bench"
-MESSAGE_BYTES_MAX = 16 << 20
+MESSAGE_MAX_BYTES = 16 << 20
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -156,7 +156,7 @@ async def measure(folder: Path, messages: int) -> dict[str, float]:
                 (pki / "admin.pem").read_bytes(),
             )
             options = (
-                ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+                ("grpc.max_receive_message_length", MESSAGE_MAX_BYTES),
                 ("grpc.use_local_subchannel_pool", 1),
             )
             return grpc.aio.secure_channel(node.api, credentials, options=options)

@@ -12,7 +12,7 @@ import msgspec
 from qm.pb import data_pb2, data_pb2_grpc
 
 CREDIT = 512
-MESSAGE_BYTES_MAX = 64 << 20
+MESSAGE_MAX_BYTES = 64 << 20
 
 
 class Receiving(msgspec.Struct, tag=True, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class Receiving(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 @asynccontextmanager
 async def receiver(work: Receiving) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     """Open the queue; yield what takes the messages."""
-    options = (("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),)
+    options = (("grpc.max_receive_message_length", MESSAGE_MAX_BYTES),)
     async with grpc.aio.secure_channel(work.endpoint, _credentials(work), options) as channel:
         data: Any = data_pb2_grpc.DataStub(channel)
         await data.OpenSession(data_pb2.OpenSessionRequest(client_id=work.client_id))

@@ -54,7 +54,7 @@ from tests.bench.model_node import (
 )
 
 DEEP_MEMORY_BYTES: Final = 2 << 30
-BACKGROUND_S_MAX: Final = 120.0
+BACKGROUND_MAX_S: Final = 120.0
 _BACKGROUND: Final = (
     "rocksdb.num-running-compactions",
     "rocksdb.compaction-pending",
@@ -245,7 +245,7 @@ def _ratios(full: Load, empty: Load, rounds: int = 7, messages: int = 100_000) -
 def _await_background(node: Node) -> None:
     """Let the database finish what it has to merge, so that it is on this node's clock."""
     database = node.store._state._database
-    deadline = time.monotonic() + BACKGROUND_S_MAX
+    deadline = time.monotonic() + BACKGROUND_MAX_S
     while any(database.property_int_value(name) for name in _BACKGROUND):
         assert time.monotonic() < deadline, "the database goes on merging"
         time.sleep(0.01)

@@ -32,7 +32,7 @@ from raft.types import Configuration, NodeId, Role, SoftState
 from tests.bench.raft_machine import CountingMachine
 
 GROUP = 1
-LINE_BYTES_MAX = 1 << 20
+LINE_MAX_BYTES = 1 << 20
 
 
 class NodeConfig(msgspec.Struct):
@@ -235,7 +235,7 @@ async def serve(config: NodeConfig) -> None:
     prepare()
     await node.driver.start()
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
+    reader = asyncio.StreamReader(limit=LINE_MAX_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     answer({"ready": True})
     tasks: set[asyncio.Task[None]] = set()

@@ -36,7 +36,7 @@ from qm.wire.headers.transaction_header import TransactionHeader
 from qm.wire.headers.user_header import UserHeader
 from qm.wire.packets.framer import Framer
 from qm.wire.packets.packet import Packet, parse_packet, write_packet
-from qm.wire.packets.peek import HEAD, Head
+from qm.wire.packets.peek import HEAD, HeadFields
 from qm.wire.packets.user_message import UserMessage
 from qm.wire.structures.identifiers import TxSequenceId
 from qm.wire.structures.queue_name import DirectQueueFormatName, PublicQueueFormatName
@@ -109,7 +109,7 @@ def bare_unpacking(chunks: list[bytes]) -> Work:
         count = 0
         unpack_from = HEAD.unpack_from
         for chunk in chunks:
-            heads: list[Head] = []
+            heads: list[HeadFields] = []
             add_head = heads.append
             for offset in range(0, len(chunk), PACKET_BYTES):
                 add_head(unpack_from(chunk, offset))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from qm.wire.errors import ProtocolError
 from qm.wire.packets.framer import Framer
 from qm.wire.packets.packet import Packet, PacketKind, packet_kind, parse_packet, write_packet
-from qm.wire.packets.peek import Head, peek_destination, peek_head, peek_transaction
+from qm.wire.packets.peek import HeadFields, peek_destination, peek_head, peek_transaction
 from qm.wire.packets.ping import Ping, parse_ping, write_ping
 
 SECTION = re.compile(r"^MS-(MQMQ|MQQB|DTYP) \d+(\.\d+)+$")
@@ -44,7 +44,7 @@ def check_packet(raw: bytes) -> Packet | None:
     if packet_kind(raw, 0, len(raw)) is PacketKind.MESSAGE:
         head = peek_head(raw, 0)
         peek_destination(raw, 0, head)
-        if head[10] & 0x0010_0000:
+        if head.user_flags & 0x0010_0000:
             peek_transaction(raw, 0, head)
     return packet
 
@@ -74,10 +74,10 @@ def check_stream(stream: bytes, sizes: Iterable[int]) -> list[bytes]:
     return whole[0]
 
 
-def _read(pieces: Iterable[bytes]) -> tuple[list[bytes], list[Head | None], str | None, int]:
+def _read(pieces: Iterable[bytes]) -> tuple[list[bytes], list[HeadFields | None], str | None, int]:
     framer = Framer()
     packets: list[bytes] = []
-    heads: list[Head | None] = []
+    heads: list[HeadFields | None] = []
     for piece in pieces:
         if framer.error is not None:
             break

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 VOTERS_MAX = 5
-ROUND_US_MIN = 50_000
-ROUND_US_MAX = 150_000
+ROUND_MIN_US = 50_000
+ROUND_MAX_US = 150_000
 FULL_RETRY_US = 100_000
 
 
@@ -42,7 +42,7 @@ class Administrator:
 
     def start(self) -> None:
         """Plan the first round."""
-        self._later(self.chance.randint(ROUND_US_MIN, ROUND_US_MAX), self._round)
+        self._later(self.chance.randint(ROUND_MIN_US, ROUND_MAX_US), self._round)
 
     def _later(self, wait_us: int, action: Callable[[], None]) -> None:
         self.world.at(self.world.now_us + wait_us, action)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 READ_WHOLE_BYTES = 1 << 40
-POLL_LATE_US_MAX = 3_000
+POLL_LATE_MAX_US = 3_000
 """A process may handle its inputs and poll only so much later (`HostFaults.poll_late`)."""
 
 
@@ -85,7 +85,7 @@ class Shadow:
     heard_us: int = 0
     led_since_us: int = 0
     """When it began to follow its present leader."""
-    refused_until_us: int = -POLL_LATE_US_MAX - 1
+    refused_until_us: int = -POLL_LATE_MAX_US - 1
     """When it last heard that a connection is no longer refused."""
 
 
@@ -233,7 +233,7 @@ class Checker:
 
     def _is_just_now(self, at_us: int) -> bool:
         """Return whether a process may have decided before that moment and speak only now."""
-        return self.world.now_us - at_us <= POLL_LATE_US_MAX
+        return self.world.now_us - at_us <= POLL_LATE_MAX_US
 
     def _was_told(self, shadow: Shadow, state: PeerState) -> bool:
         """Return whether some connection was in that state when the process decided."""

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from tests.sim.host import Host
     from tests.sim.world import World
 
-STABLE_US_MIN = 50_000
+STABLE_MIN_US = 50_000
 """A cut lasts at least so long, so that both sides notice it."""
-FREE_BYTES_WHEN_FULL_MAX = 6_000
+FREE_WHEN_FULL_MAX_BYTES = 6_000
 
 
 def majority(voters: int) -> int:
@@ -148,7 +148,7 @@ class Faults:
         if len(names) < 2:
             return False
         pairs = splits(self.chance, names, self._leader())
-        until_us = self.world.now_us + STABLE_US_MIN + self.chance.choice((0, 200_000, 800_000))
+        until_us = self.world.now_us + STABLE_MIN_US + self.chance.choice((0, 200_000, 800_000))
         self.world.say("cut", " ".join(f"{a}>{b}" for a, b in pairs), until_us)
         for source, target in pairs:
             self.world.network.cut(source, target, until_us)
@@ -381,7 +381,7 @@ class Faults:
         if not running:
             return False
         for host in self.chance.sample(running, self.chance.choice((1, 1, len(running)))):
-            free = self.chance.choice((0, 0, 1_000, FREE_BYTES_WHEN_FULL_MAX))
+            free = self.chance.choice((0, 0, 1_000, FREE_WHEN_FULL_MAX_BYTES))
             self.world.say("fill", host.node, free)
             host.disk.fill(free)
             wait_us = self.chance.choice((100_000, 500_000, 1_500_000))

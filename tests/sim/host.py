@@ -37,7 +37,7 @@ from raft.types import (
     PeerState,
     Role,
 )
-from tests.sim.checkers import POLL_LATE_US_MAX, Violation
+from tests.sim.checkers import POLL_LATE_MAX_US, Violation
 from tests.sim.disk import ProcessDied, SimDisk
 from tests.sim.slots import BodyDamaged, Result, SlottedMachine
 
@@ -409,7 +409,7 @@ class Host:
     def _plan_poll(self) -> None:
         self._poll_planned = True
         epoch = self.epoch
-        at_us = self.world.now_us + self.chance.randint(1, POLL_LATE_US_MAX)
+        at_us = self.world.now_us + self.chance.randint(1, POLL_LATE_MAX_US)
         self.world.at(at_us, lambda: self._poll_late(epoch))
 
     def _poll_late(self, epoch: int) -> None:

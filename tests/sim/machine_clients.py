@@ -44,8 +44,8 @@ PLAIN, EXACT, OTHER, PASSING = (
 )
 FAR = "DIRECT=OS:far\\in"
 RECEIVE = QueueAccessType.RECEIVE_ACCESS
-RETRY_US_MAX = 60_000
-SKEW_MS_MAX = 300
+RETRY_MAX_US = 60_000
+SKEW_MAX_MS = 300
 """How far the clocks of proposers are apart; apply never goes back."""
 Script = Generator[list[Command], list[Answer], None]
 Asking = Generator[list[Command], list[Answer], Any]
@@ -105,7 +105,7 @@ class QueueClients(Clients):
         """Propose what the actor asks, and plan to do so again if nobody answers."""
         if actor.round != of_round:
             return
-        wait_us = self.chance.randint(RETRY_US_MAX // 2, 4 * RETRY_US_MAX)
+        wait_us = self.chance.randint(RETRY_MAX_US // 2, 4 * RETRY_MAX_US)
         if not actor.commands:
             self._go_on(actor, [])
             return
@@ -121,11 +121,11 @@ class QueueClients(Clients):
                 self.world.say("propose", host.node, actor.name, number, *names)
             else:
                 self._close((number,), Outcome.REFUSED)
-                wait_us = self.chance.randint(1, RETRY_US_MAX)
+                wait_us = self.chance.randint(1, RETRY_MAX_US)
         self.world.at(self.world.now_us + wait_us, lambda: self._try(actor, of_round))
 
     def _stamp(self, host: "Host") -> Stamp:
-        skew_ms = self.chance.randint(-SKEW_MS_MAX, SKEW_MS_MAX)
+        skew_ms = self.chance.randint(-SKEW_MAX_MS, SKEW_MAX_MS)
         return Stamp(self.now_ms() + skew_ms, host.node)
 
     def now_ms(self) -> int:

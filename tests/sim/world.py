@@ -27,7 +27,7 @@ from tests.sim.machine import Machine
 from tests.sim.network import Network, NetworkFaults
 from tests.sim.slots import MachineFaults, SlottedMachine
 
-SETTLE_US_MAX = 20_000_000
+SETTLE_MAX_US = 20_000_000
 """Virtual time within which a group must elect, commit and catch up once the faults stop."""
 SETTLE_STEPS_MAX = 40_000
 CRASH_CHECK_STEPS = 400
@@ -170,7 +170,7 @@ class World:
         self.knobs.host = HostFaults()
         self.network.heal()
         mark = len(self.clients.history)
-        deadline_us = self.now_us + SETTLE_US_MAX
+        deadline_us = self.now_us + SETTLE_MAX_US
         last_step = self.steps + SETTLE_STEPS_MAX
         while reason := self._unsettled(mark):
             if self.now_us > deadline_us or self.steps > last_step or not self.step():

@@ -29,6 +29,9 @@ IMPURE_MODULES = frozenset({"time", "random", "secrets", "os", "socket", "thread
 IMPURE_CALLS = frozenset({"open", "print", "input", "hash", "id", "uuid.uuid1", "uuid.uuid4"})
 IMPURE_METHODS = frozenset({"now", "utcnow", "today"})
 
+UNIT_BEFORE_BOUND = re.compile(
+    r"(^|_)(BYTES|CHARS|BITS|COUNT|TICKS|S|MS|US|NS)(_[A-Z0-9]+)*_(MAX|MIN)$"
+)
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 WORKPLACE = re.compile(r"(?<![\w.~$}/-])/(wo" + r"rk|tm" + r"p|ro" + r"ot|home)/\w")
 
@@ -137,6 +140,29 @@ def test_pure_layers_reach_for_nothing() -> None:
     pure = [name for name in PRODUCT_PYTHON if name.startswith(PURE)]
     assert pure
     assert [call for name in pure for call in impure_calls(name, TREES[name])] == []
+
+
+def test_the_unit_of_a_limit_comes_last() -> None:
+    """`BATCH_MAX_BYTES`; what is counted may stand before instead: `QUEUES_MAX`."""
+    names = {
+        (name, node.id)
+        for name in PYTHON
+        for node in ast.walk(TREES[name])
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    assert sorted(each for each in names if UNIT_BEFORE_BOUND.search(each[1])) == []
+
+
+def test_docstrings_say_what_they_mean() -> None:
+    """An inherited method is marked `@override`; its text stands where it is declared."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    pointing = [
+        f"{name}:{getattr(node, 'lineno', 1)}"
+        for name in PRODUCT_PYTHON
+        for node in ast.walk(TREES[name])
+        if isinstance(node, documented) and (ast.get_docstring(node) or "").startswith("See ")
+    ]
+    assert pointing == []
 
 
 def test_nothing_is_left_unfinished() -> None:

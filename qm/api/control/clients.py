@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from typing_extensions import override
+
 from qm.api.data.sessions import checked_client_id
 from qm.api.gate.calls import Context
 from qm.api.gate.errors import Conflict, InvalidArgument, MsmqError, check
@@ -35,10 +37,10 @@ class ClientControl(control_pb2_grpc.ClientControlServicer):
         self._cluster = cluster
         self._decider = decider
 
+    @override
     async def ListClients(
         self, request: pb.ListClientsRequest, context: Context
     ) -> pb.ListClientsReply:
-        """See control.proto."""
         size = page_size(request.page_size)
         after = checked_client_id(request.page_token) if request.page_token else ""
         await self._cluster.read_barrier()
@@ -59,10 +61,10 @@ class ClientControl(control_pb2_grpc.ClientControlServicer):
         ]
         return pb.ListClientsReply(clients=shown, page_token=token_of(page.next))
 
+    @override
     async def CloseClient(
         self, request: pb.CloseClientRequest, context: Context
     ) -> pb.CloseClientReply:
-        """See control.proto."""
         client_id = checked_client_id(request.client_id)
         await self._cluster.read_barrier()
         if get_client(self._cluster.view, client_id) is None:
@@ -72,8 +74,8 @@ class ClientControl(control_pb2_grpc.ClientControlServicer):
             check(outcome.status)
         return pb.CloseClientReply()
 
+    @override
     async def ListOpens(self, request: pb.ListOpensRequest, context: Context) -> pb.ListOpensReply:
-        """See control.proto."""
         size, after = page_size(request.page_size), number_after(request.page_token)
         await self._cluster.read_barrier()
         page = list_opens(
@@ -96,10 +98,10 @@ class ClientControl(control_pb2_grpc.ClientControlServicer):
         ]
         return pb.ListOpensReply(opens=shown, page_token=token_of(page.next))
 
+    @override
     async def ListTransactions(
         self, request: pb.ListTransactionsRequest, context: Context
     ) -> pb.ListTransactionsReply:
-        """See control.proto."""
         size, after = page_size(request.page_size), bytes_after(request.page_token)
         try:
             states = frozenset(TransactionState(int(state)) for state in request.states)
@@ -125,10 +127,10 @@ class ClientControl(control_pb2_grpc.ClientControlServicer):
         ]
         return pb.ListTransactionsReply(transactions=shown, page_token=token_of(page.next))
 
+    @override
     async def ResolveTransaction(
         self, request: pb.ResolveTransactionRequest, context: Context
     ) -> pb.ResolveTransactionReply:
-        """See control.proto."""
         if len(request.identifier) != TRANSACTION_ID_BYTES:
             raise InvalidArgument("identifier", f"a GUID of {TRANSACTION_ID_BYTES} bytes")
         wanted = TransactionState.COMMITTED if request.commit else TransactionState.ABORTED

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Final
 
+from typing_extensions import override
+
 from qm.api.gate.calls import Context
 from qm.api.gate.errors import Conflict, InvalidArgument, MsmqError, OutOfTime
 from qm.api.gate.operations import Operations
@@ -41,8 +43,8 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
 
     # What there is -----------------------------------------------------------------------
 
+    @override
     async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.ClusterStatus:
-        """See control.proto."""
         statuses = await self._statuses()
         here = statuses.get(self._cluster.node)
         health = self._operations.health()
@@ -70,10 +72,10 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
             status.journal_bytes = found.counters.journal_bytes
         return status
 
+    @override
     async def ListMembers(
         self, request: pb.ListMembersRequest, context: Context
     ) -> pb.ListMembersReply:
-        """See control.proto."""
         return pb.ListMembersReply(members=self._shown(await self._statuses()))
 
     async def _statuses(self) -> dict[str, NodeStatus]:
@@ -114,8 +116,8 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
 
     # Members -----------------------------------------------------------------------------
 
+    @override
     async def AddMember(self, request: pb.AddMemberRequest, context: Context) -> pb.MemberReply:
-        """See control.proto."""
         if not request.place.host:
             raise InvalidArgument("place.host", "say where the node is")
         name = _name(request.name)
@@ -133,10 +135,10 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
 
         return await self._change(change, is_done)
 
+    @override
     async def RemoveMember(
         self, request: pb.RemoveMemberRequest, context: Context
     ) -> pb.MemberReply:
-        """See control.proto."""
         name = request.name
         await self._cluster.read_barrier()
         if name not in self._membership.left:
@@ -144,19 +146,19 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
         change = Change(ChangeKind.REMOVE, name)
         return await self._change(change, lambda: self._member_of(name) is None)
 
+    @override
     async def PromoteMember(
         self, request: pb.PromoteMemberRequest, context: Context
     ) -> pb.MemberReply:
-        """See control.proto."""
         await self._cluster.read_barrier()
         name = self._known(request.name).name
         change = Change(ChangeKind.PROMOTE, name)
         return await self._change(change, lambda: self._known(name).is_voter)
 
+    @override
     async def ReplaceMember(
         self, request: pb.ReplaceMemberRequest, context: Context
     ) -> pb.MemberReply:
-        """See control.proto."""
         await self._cluster.read_barrier()
         now = self._known(request.name)
         lost = request.lost_incarnation or now.incarnation
@@ -199,10 +201,10 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
 
     # Leadership and drain ----------------------------------------------------------------
 
+    @override
     async def TransferLeadership(
         self, request: pb.TransferLeadershipRequest, context: Context
     ) -> pb.TransferLeadershipReply:
-        """See control.proto."""
         leader = self._cluster.leadership.node
         if leader is not None and (request.to == leader or request.leader not in ("", leader)):
             return pb.TransferLeadershipReply(leader=leader, term=self._cluster.leadership.term)
@@ -236,12 +238,12 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
             raise Conflict("no other voter answers: leadership stays where it is")
         return max(candidates)[1]
 
+    @override
     async def Drain(self, request: pb.DrainRequest, context: Context) -> pb.DrainReply:
-        """See control.proto."""
         return await self._drain(request.node, is_draining=True)
 
+    @override
     async def Undrain(self, request: pb.DrainRequest, context: Context) -> pb.DrainReply:
-        """See control.proto."""
         return await self._drain(request.node, is_draining=False)
 
     async def _drain(self, node: str, *, is_draining: bool) -> pb.DrainReply:
@@ -251,8 +253,8 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
             sessions=health.session_count, is_leader=self._cluster.leadership.node == node
         )
 
+    @override
     async def CanStop(self, request: pb.CanStopRequest, context: Context) -> pb.CanStopReply:
-        """See control.proto."""
         node = self._known(request.node or self._cluster.node)
         if not node.is_voter:
             return pb.CanStopReply(can_stop=True, reason=f"{node.name} does not vote")
@@ -276,8 +278,8 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
             ),
         )
 
+    @override
     async def MarkAudit(self, request: pb.MarkAuditRequest, context: Context) -> pb.MarkAuditReply:
-        """See control.proto."""
         if self._cluster.view.ledger.manager is None:
             raise MsmqError(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
         number = self._cluster.now_ms()

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
+from typing_extensions import override
 
 from qm.api.control.queues import QueueControl
 from qm.api.convert.definitions import (
@@ -54,19 +55,19 @@ class DefinitionControl(control_pb2_grpc.DefinitionControlServicer):
         self._cluster = cluster
         self._queues = queues
 
+    @override
     async def Export(self, request: pb.ExportRequest, context: Context) -> pb.Definitions:
-        """See control.proto."""
         await self._cluster.read_barrier()
         picture = await take_picture(self._cluster, self._manager())
         text = await asyncio.to_thread(lambda: write_document(present(picture)))
         return pb.Definitions(document=text)
 
+    @override
     async def Diff(self, request: pb.ImportRequest, context: Context) -> pb.ImportReply:
-        """See control.proto."""
         return pb.ImportReply(changes=[step.change for step in await self._steps(request)])
 
+    @override
     async def Import(self, request: pb.ImportRequest, context: Context) -> pb.ImportReply:
-        """See control.proto."""
         steps = await self._steps(request)
         for step in steps:
             if step.change.kind == _Kind.CONFLICT:

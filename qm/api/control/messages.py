@@ -3,11 +3,13 @@
 import asyncio
 from typing import Final
 
+from typing_extensions import override
+
 from qm.api.control.return_to_source import Returning
 from qm.api.convert.names import queue_id_of
 from qm.api.convert.properties import message_id, properties_of
 from qm.api.convert.reasons import reason_in_words
-from qm.api.data.batches import BATCH_BYTES_MAX, Bodies
+from qm.api.data.batches import BATCH_MAX_BYTES, Bodies
 from qm.api.gate.calls import Context, caller
 from qm.api.gate.errors import InvalidArgument, MsmqError
 from qm.api.gate.pages import number_after, page_size, token_of
@@ -36,8 +38,8 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
         await self._cluster.read_barrier()
         return queue_id_of(self._cluster.view, name)
 
+    @override
     async def Browse(self, request: pb.BrowseRequest, context: Context) -> pb.BrowseReply:
-        """See control.proto."""
         size, after = page_size(request.page_size), number_after(request.page_token)
         queue_id = await self._queue_id(request.queue)
         page = browse(
@@ -55,16 +57,16 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
             if classes and found.message_class not in classes:
                 continue
             size_bytes += found.body_length
-            if shown and size_bytes > BATCH_BYTES_MAX:
+            if shown and size_bytes > BATCH_MAX_BYTES:
                 following = page.items[place - 1].lookup_identifier
                 break
             shown.append(self._shown(found, request.view))
         return pb.BrowseReply(messages=shown, page_token=token_of(following))
 
+    @override
     async def GetMessage(
         self, request: pb.GetMessageRequest, context: Context
     ) -> pb.BrowsedMessage:
-        """See control.proto."""
         queue_id = await self._queue_id(request.queue)
         found = position(self._cluster.view, queue_id, request.lookup_identifier)
         if found is None:
@@ -73,10 +75,10 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
             )
         return self._shown(found, request.view)
 
+    @override
     async def CountClasses(
         self, request: pb.CountClassesRequest, context: Context
     ) -> pb.CountClassesReply:
-        """See control.proto."""
         queue_id = await self._queue_id(request.queue)
         totals: dict[int, int] = {}
         after = -1
@@ -95,10 +97,10 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
             )
         return reply
 
+    @override
     async def ReturnToSource(
         self, request: pb.ReturnToSourceRequest, context: Context
     ) -> pb.ReturnToSourceReply:
-        """See control.proto."""
         return await self._returning.give_back(request, caller())
 
     def _shown(self, found: PositionInfo, view: int) -> pb.BrowsedMessage:

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Final
 
+from typing_extensions import override
+
 from qm.api.gate.calls import Context
 from qm.api.gate.errors import InvalidArgument, Unsupported
 from qm.api.gate.events import EventLog
@@ -25,10 +27,10 @@ class NodeControl(control_pb2_grpc.NodeControlServicer):
         self._operations = operations
         self._events = events
 
+    @override
     async def StreamEvents(
         self, request: pb.StreamEventsRequest, context: Context
     ) -> AsyncIterator[pb.Event]:
-        """See control.proto."""
         kinds = frozenset(request.kinds)
         async for event in self._events.read(request.after, follow=request.follow):
             if not kinds or event.kind in kinds:
@@ -43,10 +45,10 @@ class NodeControl(control_pb2_grpc.NodeControlServicer):
                     details=event.details,
                 )
 
+    @override
     async def SetLogLevel(
         self, request: pb.SetLogLevelRequest, context: Context
     ) -> pb.SetLogLevelReply:
-        """See control.proto."""
         if request.level not in LEVELS:
             raise InvalidArgument("level", f"{request.level[:32]!r}; one of {', '.join(LEVELS)}")
         if request.expires_after_s > EXPIRY_MAX_S:
@@ -56,10 +58,10 @@ class NodeControl(control_pb2_grpc.NodeControlServicer):
         )
         return pb.SetLogLevelReply(previous_level=previous)
 
+    @override
     async def GetDiagnostics(
         self, request: pb.GetDiagnosticsRequest, context: Context
     ) -> pb.Diagnostics:
-        """See control.proto."""
         found = await self._operations.diagnostics()
         return pb.Diagnostics(
             node=self._cluster.node,
@@ -74,10 +76,10 @@ class NodeControl(control_pb2_grpc.NodeControlServicer):
             open_files=found.open_files,
         )
 
+    @override
     async def CreateBackup(
         self, request: pb.CreateBackupRequest, context: Context
     ) -> AsyncIterator[pb.BackupChunk]:
-        """See control.proto."""
         is_first = True
         try:
             async with aclosing(self._operations.backup()) as parts:

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from typing_extensions import override
+
 from qm.api.convert.names import queue_id_of
 from qm.api.gate.calls import Context, caller
 from qm.api.gate.errors import MsmqError, check
@@ -36,10 +38,10 @@ class OutgoingControl(control_pb2_grpc.OutgoingControlServicer):
         self._operations = operations
         self._decider = decider
 
+    @override
     async def ListOutgoing(
         self, request: pb.ListOutgoingRequest, context: Context
     ) -> pb.ListOutgoingReply:
-        """See control.proto."""
         size, after = page_size(request.page_size), number_after(request.page_token)
         await self._cluster.read_barrier()
         page = list_outgoing_queues(self._cluster.view, after=after or 0, limit=size)
@@ -49,23 +51,23 @@ class OutgoingControl(control_pb2_grpc.OutgoingControlServicer):
             page_token=token_of(page.next),
         )
 
+    @override
     async def GetOutgoing(
         self, request: pb.GetOutgoingRequest, context: Context
     ) -> pb.OutgoingQueue:
-        """See control.proto."""
         await self._cluster.read_barrier()
         return await self._get(self._queue_id(request))
 
+    @override
     async def Pause(self, request: pb.GetOutgoingRequest, context: Context) -> pb.OutgoingQueue:
-        """See control.proto."""
         return await self._set(request, OutgoingAdminState.ON_HOLD)
 
+    @override
     async def Resume(self, request: pb.GetOutgoingRequest, context: Context) -> pb.OutgoingQueue:
-        """See control.proto."""
         return await self._set(request, OutgoingAdminState.NORMAL)
 
+    @override
     async def Resend(self, request: pb.GetOutgoingRequest, context: Context) -> pb.OutgoingQueue:
-        """See control.proto."""
         await self._cluster.read_barrier()
         queue_id = self._queue_id(request)
         await self._operations.resend(queue_id)

@@ -6,6 +6,7 @@ from fnmatch import fnmatch
 from typing import Any, Final, TypeAlias
 
 import msgspec
+from typing_extensions import override
 
 from qm.api.convert.acl import (
     changed_descriptor,
@@ -86,10 +87,10 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
 
     # The queue manager -------------------------------------------------------------------
 
+    @override
     async def GetQueueManager(
         self, request: pb.GetQueueManagerRequest, context: Context
     ) -> pb.QueueManager:
-        """See control.proto."""
         await self._cluster.read_barrier()
         found = queue_manager(self._view)
         if found is None:
@@ -107,10 +108,10 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
             queue_count=counters.queue_count,
         )
 
+    @override
     async def SetQueueManager(
         self, request: pb.SetQueueManagerRequest, context: Context
     ) -> pb.SetReply:
-        """See control.proto."""
         changes = encode_values(QUEUE_MANAGER_ATTRIBUTES, request.changes, "changes")
         return await self._set_manager(request, lambda: changes)
 
@@ -138,8 +139,8 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
 
     # Queues ------------------------------------------------------------------------------
 
+    @override
     async def CreateQueue(self, request: pb.CreateQueueRequest, context: Context) -> pb.Queue:
-        """See control.proto."""
         try:
             parse_path_name(request.path_name)
         except QueueNameError as error:
@@ -180,10 +181,10 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
             )
         return self._shown_queue(queue_id)
 
+    @override
     async def ListQueues(
         self, request: pb.ListQueuesRequest, context: Context
     ) -> pb.ListQueuesReply:
-        """See control.proto."""
         if len(request.pattern) > PATTERN_MAX_CHARS:
             raise InvalidArgument("pattern", f"at most {PATTERN_MAX_CHARS} characters")
         size = page_size(request.page_size)
@@ -200,13 +201,13 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         ]
         return pb.ListQueuesReply(queues=shown, page_token=token_of(page.next))
 
+    @override
     async def GetQueue(self, request: pb.GetQueueRequest, context: Context) -> pb.Queue:
-        """See control.proto."""
         queue_id = await self._readable(request.queue, QueueAccess.GET_QUEUE_PROPERTIES)
         return self._shown_queue(queue_id)
 
+    @override
     async def SetQueue(self, request: pb.SetQueueRequest, context: Context) -> pb.SetReply:
-        """See control.proto."""
         changes = encode_values(QUEUE_ATTRIBUTES, request.changes, "changes")
         return await self._set_queue(request, lambda _: changes)
 
@@ -229,10 +230,10 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         queue = self._queue(queue_id_of(self._view, request.queue))
         return pb.SetReply(version=queue.record.version)
 
+    @override
     async def DeleteQueue(
         self, request: pb.DeleteQueueRequest, context: Context
     ) -> pb.DeleteQueueReply:
-        """See control.proto."""
         count = 0
 
         def make() -> Command:
@@ -245,10 +246,10 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         check(outcome.status)
         return pb.DeleteQueueReply(message_count=count)
 
+    @override
     async def PurgeQueue(
         self, request: pb.PurgeQueueRequest, context: Context
     ) -> pb.PurgeQueueReply:
-        """See control.proto."""
         if request.dry_run:
             await self._cluster.read_barrier()
             queue = self._queue(queue_id_of(self._view, request.queue))
@@ -264,8 +265,8 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
 
     # Access lists ------------------------------------------------------------------------
 
+    @override
     async def GetAcl(self, request: pb.GetAclRequest, context: Context) -> pb.Acl:
-        """See control.proto."""
         if not request.HasField("queue"):
             await self._cluster.read_barrier()
             manager = self._manager_record()
@@ -284,9 +285,8 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         names = names_of({client.principal for client in clients} | {caller().name})
         return shown_acl(security, version, access, names)
 
+    @override
     async def SetAcl(self, request: pb.SetAclRequest, context: Context) -> pb.SetReply:
-        """See control.proto."""
-
         def changed(security: bytes, access: type[IntFlag]) -> dict[str, bytes]:
             new = changed_descriptor(security, request.entries, request.owner, access)
             return {_SECURITY: encode_attribute(new)}

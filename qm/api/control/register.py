@@ -20,7 +20,7 @@ from qm.pb import control_pb2_grpc as stubs
 
 
 class Control:
-    """See the module."""
+    """All services of the control plane."""
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ _OPEN, _BEGIN, _SEND, _COMMIT = range(1, 5)
 
 
 class Returning:
-    """See the module."""
+    """Returns messages to their source queues, for one caller's call at a time."""
 
     def __init__(
         self, cluster: Cluster, proposer: Proposer, decider: Decider, bodies: Bodies

@@ -102,7 +102,7 @@ def sids_to_change(who: Principal, security: bytes) -> tuple[Sid, ...]:
 
 
 def check_manager_list(manager: QueueManager, security: bytes) -> None:
-    """See that the queue manager's new list can be changed again. Raises InvalidArgument."""
+    """Check that the queue manager's new list can be changed again. Raises InvalidArgument."""
     needed = MachineAccess.SET_MACHINE_PROPERTIES | MachineAccess.CHANGE_MACHINE_PERMISSIONS
     changed = msgspec.structs.replace(manager, security=security)
     if not is_granted_on_manager(changed, (ADMINISTRATORS,), needed):

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 import yaml
+from typing_extensions import override
 
 from qm.api.convert.acl import changed_descriptor, names_of, shown_acl
 from qm.api.gate.errors import InvalidArgument
@@ -25,7 +26,7 @@ from qm.pb import control_pb2 as pb
 from qm.security.sid import Sid
 from qm.wire.access_mask import MachineAccess, QueueAccess
 
-DOCUMENT_BYTES_MAX: Final = 8 << 20
+DOCUMENT_MAX_BYTES: Final = 8 << 20
 QUEUES_PER_PAGE: Final = 100
 _LOCAL: Final = "."
 _NOT_SETTINGS: Final = frozenset(
@@ -91,8 +92,8 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Loader(yaml.SafeLoader):
     """Refuses aliases: a small document could stand for a huge one."""
 
+    @override
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """See yaml.composer."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("anchors and aliases are not allowed")
         return super().compose_node(parent, index)
@@ -108,8 +109,8 @@ def write_document(document: Document) -> str:
 
 def read_document(text: str) -> Document:
     """Return what a YAML text defines. Raises InvalidArgument with the place of the mistake."""
-    if len(text.encode()) > DOCUMENT_BYTES_MAX:
-        raise InvalidArgument("document", f"at most {DOCUMENT_BYTES_MAX} bytes")
+    if len(text.encode()) > DOCUMENT_MAX_BYTES:
+        raise InvalidArgument("document", f"at most {DOCUMENT_MAX_BYTES} bytes")
     try:
         document = msgspec.convert(yaml.load(text, _Loader), Document)
     except (yaml.YAMLError, msgspec.ValidationError) as error:

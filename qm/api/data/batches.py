@@ -21,7 +21,7 @@ from qm.wire.limits import TRANSACTION_ID_MAX
 from qm.wire.packets.patch import patch_message_id, patch_transaction
 from qm.wire.packets.peek import is_transactional, peek_head, transaction_header_offset
 
-BATCH_BYTES_MAX: Final = 1 << 20
+BATCH_MAX_BYTES: Final = 1 << 20
 """Of packets in one answer, softly: one message may be larger alone. Twice that, where a view shows
 bodies twice, is well below the 4 MiB that gRPC's clients take unless told otherwise."""
 SHOWN_FLAGS: Final = int(

@@ -40,7 +40,7 @@ class OpenCursor:
 
 
 class Handles:
-    """See the module."""
+    """The queue handles that this node serves."""
 
     def __init__(
         self, cluster: Cluster, proposer: Proposer, sessions: Sessions, waits: Waits

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final
 
-from qm.api.data.batches import BATCH_BYTES_MAX, Bodies, batch_of_positions
+from qm.api.data.batches import BATCH_MAX_BYTES, Bodies, batch_of_positions
 from qm.api.data.handles import PEEKING, Handles
 from qm.api.data.receive import TIMEOUT_INFINITE_MS, selector_of
 from qm.api.data.sessions import Sessions
@@ -32,7 +32,7 @@ Look = Callable[[], tuple[int, Sequence[PositionInfo]]]
 
 
 class Peeking:
-    """See the module."""
+    """Answers Peek."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Peeking:
             if found is None:
                 return (MQ_OK if positions else status), positions
             size += found.body_length
-            if positions and size > BATCH_BYTES_MAX:
+            if positions and size > BATCH_MAX_BYTES:
                 break
             positions.append(found)
             if selector.kind not in (SelectorKind.FIRST, SelectorKind.AFTER):

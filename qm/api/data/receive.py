@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from qm.api.convert.outcomes import has_message, number_of, results_of
-from qm.api.data.batches import BATCH_BYTES_MAX, Bodies, batches_of
+from qm.api.data.batches import BATCH_MAX_BYTES, Bodies, batches_of
 from qm.api.data.handles import Handles, OpenCursor
 from qm.api.data.send import checked_transaction
 from qm.api.data.sessions import Sessions
@@ -46,7 +46,7 @@ _Decision: Final = data_pb2.CompleteRequest
 
 
 class Receiving:
-    """See the module."""
+    """Answers Receive, Cancel, Complete and Move."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Receiving:
         if taken:
             messages = columns_of(taken)
             await self._bodies.ready(messages)
-            batch, fitted = next(batches_of(self._bodies, messages, view, BATCH_BYTES_MAX))
+            batch, fitted = next(batches_of(self._bodies, messages, view, BATCH_MAX_BYTES))
             reply.messages.CopyFrom(batch)
             if fitted < len(taken):
                 reply.ask_again_from = taken[fitted].number

@@ -20,7 +20,7 @@ MESSAGES_PER_SEND_MAX: Final = 1_024
 
 
 class Sending:
-    """See the module."""
+    """Answers Send."""
 
     def __init__(self, cluster: Cluster, proposer: Proposer, sessions: Sessions) -> None:
         self._cluster = cluster

@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator
 
+from typing_extensions import override
+
 from qm.api.data.batches import Bodies
 from qm.api.data.handles import Handles
 from qm.api.data.peek import Peeking
@@ -53,118 +55,118 @@ class Data(data_pb2_grpc.DataServicer):
 
     # Sessions ----------------------------------------------------------------------------
 
+    @override
     async def OpenSession(
         self, request: pb.OpenSessionRequest, context: Context
     ) -> pb.OpenSessionReply:
-        """See data.proto."""
         return await self._sessions.open(request, caller())
 
+    @override
     async def RenewSession(
         self, request: pb.RenewSessionRequest, context: Context
     ) -> pb.RenewSessionReply:
-        """See data.proto."""
         await self._sessions.renew(request.client_id, request.lease_ms, caller())
         return pb.RenewSessionReply()
 
+    @override
     async def CloseSession(
         self, request: pb.CloseSessionRequest, context: Context
     ) -> pb.CloseSessionReply:
-        """See data.proto."""
         await self._sessions.close(request.client_id, caller())
         return pb.CloseSessionReply()
 
+    @override
     async def Confirm(self, request: pb.ConfirmRequest, context: Context) -> pb.ConfirmReply:
-        """See data.proto."""
         await self._sessions.confirm(request.client_id, request.confirmed_upto, caller())
         return pb.ConfirmReply()
 
     # Queues ------------------------------------------------------------------------------
 
+    @override
     async def OpenQueue(self, request: pb.OpenQueueRequest, context: Context) -> pb.OpenQueueReply:
-        """See data.proto."""
         return await self._handles.open(request, caller())
 
+    @override
     async def CloseQueue(
         self, request: pb.CloseQueueRequest, context: Context
     ) -> pb.CloseQueueReply:
-        """See data.proto."""
         await self._handles.close(request, caller())
         return pb.CloseQueueReply()
 
+    @override
     async def CreateCursor(
         self, request: pb.CreateCursorRequest, context: Context
     ) -> pb.CreateCursorReply:
-        """See data.proto."""
         cursor = await self._handles.create_cursor(request.client_id, request.handle, caller())
         return pb.CreateCursorReply(cursor=cursor)
 
+    @override
     async def CloseCursor(
         self, request: pb.CloseCursorRequest, context: Context
     ) -> pb.CloseCursorReply:
-        """See data.proto."""
         await self._handles.close_cursor(request.client_id, request.cursor, caller())
         return pb.CloseCursorReply()
 
     # Messages ----------------------------------------------------------------------------
 
+    @override
     async def Send(self, request: pb.SendRequest, context: Context) -> pb.SendReply:
-        """See data.proto."""
         return await self._sending.send(request, caller())
 
+    @override
     async def Receive(self, request: pb.ReceiveRequest, context: Context) -> pb.ReceiveReply:
-        """See data.proto."""
         return await self._receiving.receive(request, caller())
 
+    @override
     async def Peek(self, request: pb.PeekRequest, context: Context) -> pb.PeekReply:
-        """See data.proto."""
         return await self._peeking.peek(request, caller())
 
+    @override
     async def Cancel(self, request: pb.CancelRequest, context: Context) -> pb.CancelReply:
-        """See data.proto."""
         return await self._receiving.cancel(request, caller())
 
+    @override
     async def Complete(self, request: pb.CompleteRequest, context: Context) -> pb.CompleteReply:
-        """See data.proto."""
         await self._receiving.complete(request, caller())
         return pb.CompleteReply()
 
+    @override
     async def Move(self, request: pb.MoveRequest, context: Context) -> pb.MoveReply:
-        """See data.proto."""
         return await self._receiving.move(request, caller())
 
+    @override
     async def StreamReceive(
         self, request_iterator: AsyncIterator[pb.StreamRequest], context: Context
     ) -> AsyncIterator[pb.StreamReply]:
-        """See data.proto."""
         async for reply in self._streaming.stream(request_iterator, caller()):
             yield reply
 
     # Transactions ------------------------------------------------------------------------
 
+    @override
     async def BeginTransaction(
         self, request: pb.BeginTransactionRequest, context: Context
     ) -> pb.BeginTransactionReply:
-        """See data.proto."""
         await self._transacting.begin(request, caller())
         return pb.BeginTransactionReply()
 
+    @override
     async def PrepareTransaction(
         self, request: pb.EndTransactionRequest, context: Context
     ) -> pb.EndTransactionReply:
-        """See data.proto."""
         await self._transacting.end(TxPrepare, request, caller())
         return pb.EndTransactionReply()
 
+    @override
     async def CommitTransaction(
         self, request: pb.EndTransactionRequest, context: Context
     ) -> pb.EndTransactionReply:
-        """See data.proto."""
         await self._transacting.end(TxCommit, request, caller())
         return pb.EndTransactionReply()
 
+    @override
     async def AbortTransaction(
         self, request: pb.EndTransactionRequest, context: Context
     ) -> pb.EndTransactionReply:
-        """See data.proto."""
         await self._transacting.end(TxAbort, request, caller())
         return pb.EndTransactionReply()

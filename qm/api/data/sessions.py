@@ -32,7 +32,7 @@ _U64_MAX: Final = (1 << 64) - 1
 
 
 class Sessions:
-    """See the module."""
+    """The client sessions that this node serves."""
 
     def __init__(self, cluster: Cluster, proposer: Proposer) -> None:
         self._cluster = cluster

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
 from qm.api.convert.outcomes import Answers, answers_of
-from qm.api.data.batches import BATCH_BYTES_MAX, Bodies, batches_of
+from qm.api.data.batches import BATCH_MAX_BYTES, Bodies, batches_of
 from qm.api.data.credit import Credit
 from qm.api.data.handles import RECEIVING, Handles
 from qm.api.data.sessions import Sessions
@@ -90,7 +90,7 @@ class _Stream:
 
 
 class Streaming:
-    """See the module."""
+    """Answers StreamReceive."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class Streaming:
     async def _replies(self, stream: _Stream, answers: Answers) -> Replies:
         messages = answers.messages
         await self._bodies.ready(messages)
-        for batch, _ in batches_of(self._bodies, messages, stream.view, BATCH_BYTES_MAX):
+        for batch, _ in batches_of(self._bodies, messages, stream.view, BATCH_MAX_BYTES):
             yield data_pb2.StreamReply(messages=batch)
         if answers.others:
             cancelled = [

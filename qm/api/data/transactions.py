@@ -19,7 +19,7 @@ COORDINATOR_MAX_CHARS: Final = 256
 
 
 class Transacting:
-    """See the module."""
+    """Answers the calls that begin and end transactions."""
 
     def __init__(self, cluster: Cluster, proposer: Proposer, sessions: Sessions) -> None:
         self._cluster = cluster

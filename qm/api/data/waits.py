@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import Final
 
+from typing_extensions import override
+
 from qm.api.gate.errors import LimitReached
-from qm.cluster.cluster import Cluster, Leadership, Unavailable
+from qm.cluster.cluster import Cluster, ClusterListener, Leadership, Unavailable
 from qm.model.clients.clients import client_key
 from qm.model.clients.opens import OPEN_RECORD, OPEN_RECORD_KEY
 from qm.model.queries import get_client
@@ -112,7 +114,7 @@ _Line = dict[Reader, None]
 """Readers of one queue, in the order in which they came."""
 
 
-class Waits:
+class Waits(ClusterListener):
     """The lines of all queues; listens to the cluster."""
 
     def __init__(self, cluster: Cluster, metrics: Metrics) -> None:
@@ -215,8 +217,8 @@ class Waits:
             if reader.is_destructive:
                 left -= reader.wanted
 
+    @override
     def on_applied(self, applied: Applied) -> None:
-        """See ClusterListener."""
         if not self._lines:
             return
         for queue_id in applied.woken_queue_ids:
@@ -224,13 +226,14 @@ class Waits:
             if line is not None:
                 self._call(queue_id, line)
 
+    @override
     def on_restored(self, index: int) -> None:
-        """See ClusterListener."""
         for reader in self._readers():
             reader.call()
 
+    @override
     def on_leadership(self, leadership: Leadership) -> None:
-        """See ClusterListener."""
+        pass
 
     # Ends that come from elsewhere -------------------------------------------------------
 

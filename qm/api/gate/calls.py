@@ -18,6 +18,7 @@ import grpc.aio
 from google.protobuf.message import Message
 from google.rpc import status_pb2
 from grpc_status import rpc_status
+from typing_extensions import override
 
 from qm.api.gate.errors import (
     ApiError,
@@ -80,7 +81,7 @@ def begin_call(who: Principal, method: str, metadata: Callable[[], Metadata | No
 
 
 class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """See the module."""
+    """The interceptor around all services."""
 
     def __init__(self, metrics: Metrics, events: EventLog, *, is_insecure: bool) -> None:
         """`is_insecure`: there are no certificates; every caller is an admin."""
@@ -90,6 +91,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self._is_insecure = is_insecure
         self._log = LimitedLog(logger, monotonic)
 
+    @override
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],

@@ -10,6 +10,7 @@ from typing import Final
 import grpc
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
+from typing_extensions import override
 
 from qm.wire.codes import MQ_OK, ErrorCode, error_code_text
 
@@ -44,6 +45,7 @@ class MsmqError(ApiError):
         self.hresult = hresult
         self.code = _CODES.get(hresult, _Code.FAILED_PRECONDITION)
 
+    @override
     def _add_details(self, status: status_pb2.Status) -> None:
         _pack(
             status,
@@ -70,6 +72,7 @@ class InvalidArgument(ApiError):
         """Return the same error of a field that lies below `path`."""
         return InvalidArgument(f"{path}.{self.field}", self.text)
 
+    @override
     def _add_details(self, status: status_pb2.Status) -> None:
         violation = error_details_pb2.BadRequest.FieldViolation(
             field=self.field, description=self.text

@@ -70,8 +70,8 @@ class NotOffered(Exception):
 
 
 class Operations(Protocol):
-    """See the module. Raises `qm.cluster.cluster.Unavailable` where another node cannot be
-    asked.
+    """The process around the control plane. Raises `qm.cluster.cluster.Unavailable` where
+    another node cannot be asked.
     """
 
     @property

@@ -2,12 +2,14 @@
 
 import asyncio
 
+from typing_extensions import override
+
 from qm.api.gate.errors import OutOfTime
-from qm.cluster.cluster import Cluster, Leadership
+from qm.cluster.cluster import Cluster, ClusterListener, Leadership
 from qm.model.values.effects import Applied
 
 
-class AppliedWatch:
+class AppliedWatch(ClusterListener):
     """Waits for entries. A follower may hear an outcome before it has applied what is behind it."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -50,15 +52,16 @@ class AppliedWatch:
             if wanted <= self._index and not future.done():
                 future.set_result(None)
 
+    @override
     def on_applied(self, applied: Applied) -> None:
-        """See ClusterListener."""
         self._index = applied.index
         if self._waiting:
             self._move(applied.index)
 
+    @override
     def on_restored(self, index: int) -> None:
-        """See ClusterListener."""
         self._move(index)
 
+    @override
     def on_leadership(self, leadership: Leadership) -> None:
-        """See ClusterListener."""
+        pass

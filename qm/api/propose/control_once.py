@@ -33,7 +33,7 @@ def made_identifier(purpose: str) -> bytes:
 
 
 class Decider:
-    """See the module."""
+    """Has control commands done once, however often their call is repeated."""
 
     def __init__(self, cluster: Cluster, proposer: Proposer) -> None:
         self._cluster = cluster

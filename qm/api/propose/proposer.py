@@ -12,7 +12,7 @@ from qm.model.values.commands import Command, Send
 from qm.model.values.effects import Outcome
 
 COMMANDS_PER_PROPOSAL_MAX: Final = 1_024
-BYTES_PER_PROPOSAL_MAX: Final = 8 << 20
+PROPOSAL_MAX_BYTES: Final = 8 << 20
 """Of packets; one call's commands are never parted, so it is a soft limit."""
 REPEAT_FOR_S: Final = 30.0
 """How long a call looks for an outcome; then its client asks another node."""
@@ -69,7 +69,7 @@ class Proposer:
             for commands, _ in jobs:
                 count += len(commands)
                 size += sum(len(one.packets) for one in commands if isinstance(one, Send))
-                if taken and (count > COMMANDS_PER_PROPOSAL_MAX or size > BYTES_PER_PROPOSAL_MAX):
+                if taken and (count > COMMANDS_PER_PROPOSAL_MAX or size > PROPOSAL_MAX_BYTES):
                     break
                 taken += 1
             task = asyncio.ensure_future(self._propose(jobs[:taken]))

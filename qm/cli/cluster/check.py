@@ -8,18 +8,20 @@ import uuid
 from typing import Any, Final
 
 import click
+from typing_extensions import override
 
 from qm.cli.lib.connection import Connection, connected
 from qm.cli.lib.output import output_option, show_rows
 
 PROBE_TIMEOUT_S: Final = 2.0
-_BODY_BYTES_MAX: Final = 4096
+_BODY_MAX_BYTES: Final = 4096
 _OK: Final = 200
 
 
 class _Checks(click.Group):
     """`qm check` alone means `qm check cluster`."""
 
+    @override
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or args[0] not in (*self.commands, *ctx.help_option_names):
             args = ["cluster", *args]
@@ -85,7 +87,7 @@ def ready(address: str) -> None:
         connection = http.client.HTTPConnection(address, timeout=PROBE_TIMEOUT_S)
         connection.request("GET", "/readyz")
         response = connection.getresponse()
-        text = response.read(_BODY_BYTES_MAX).decode("utf-8", "replace").strip()
+        text = response.read(_BODY_MAX_BYTES).decode("utf-8", "replace").strip()
         is_ready = response.status == _OK
     except (OSError, http.client.HTTPException) as error:
         is_ready, text = False, f"{address} does not answer: {error}"

@@ -13,7 +13,7 @@ Row = Mapping[str, Any]
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 FORMATS = ("table", "json", "yaml")
-LISTED_CHARS_MAX = 32
+LISTED_MAX_CHARS = 32
 """Of the first text in a list: longer ones stand on lines of their own."""
 
 
@@ -99,7 +99,7 @@ def _lines_within(value: Any) -> list[str]:
             return [f"{key:<{inner}}  {_cell(each)}" for key, each in value.items()]
         case [dict() as first, *_]:
             return _table(value, list(first))
-        case [str() as first, _, *_] if len(first) > LISTED_CHARS_MAX:
+        case [str() as first, _, *_] if len(first) > LISTED_MAX_CHARS:
             return [_cell(each) for each in value]
     return []
 

@@ -2,6 +2,8 @@
 
 from typing import NoReturn
 
+from typing_extensions import override
+
 from qm.client.errors import MqError
 from qm.client.mqac.constants import E_NOTIMPL
 from qm.client.mqac.faces import SendTarget
@@ -70,6 +72,7 @@ class MSMQDestination(SendTarget):
             raise MqError(ErrorCode.MQ_ERROR_INVALID_HANDLE)
         self._names = []
 
+    @override
     def opened_names(self) -> list[str]:
         """Return the format names for Send, which opens it if need be."""
         self.Open()

@@ -6,6 +6,8 @@ There is no connection point: the application puts two functions here instead of
 import threading
 from collections.abc import Callable
 
+from typing_extensions import override
+
 from qm.client.errors import MqError
 from qm.client.mqac.faces import EventSink
 from qm.client.mqac.queue import MSMQQueue
@@ -25,6 +27,7 @@ class MSMQEvent(EventSink[MSMQQueue]):
         self.Arrived = arrived
         self.ArrivedError = arrived_error
 
+    @override
     def watch(self, queue: MSMQQueue, cursor: int, look: Callable[[], object]) -> None:
         """Call one of the functions, once, when `look` returns or raises MqError."""
 

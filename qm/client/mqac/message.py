@@ -113,7 +113,7 @@ def _read_only(name: str, text: str) -> Any:
 
 
 class MSMQMessage:
-    """See the module. Errors are MqError with the HRESULT as `code`."""
+    """A message to send, or one that was read. Errors are MqError with the HRESULT as `code`."""
 
     def __init__(self, service: ObjectFactory) -> None:
         """An application's new message."""

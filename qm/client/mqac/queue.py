@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Final, NoReturn, TypeVar
 
+from typing_extensions import override
+
 from qm.client.blocking import BlockingQueue
 from qm.client.errors import ClientError, MqError
 from qm.client.message import ReceivedMessage
@@ -107,6 +109,7 @@ class MSMQQueue(OpenQueue):
         """Not implemented [MC-MQAC 3.11.4.1.19]."""
         raise MqError(E_NOTIMPL)
 
+    @override
     def Close(self) -> None:
         """Close it. Raises MQ_ERROR_INVALID_HANDLE if it is closed."""
         opened = self.require_open()
@@ -399,6 +402,7 @@ class MSMQQueue(OpenQueue):
             raise MqError(ErrorCode.MQ_ERROR_INVALID_HANDLE)
         return opened
 
+    @override
     def opened_names(self) -> list[str]:
         """Return its name for Send. Raises MQ_ERROR_ACCESS_DENIED and what `require_open` does."""
         if self.Access != MQACCESS.MQ_SEND_ACCESS:

@@ -40,7 +40,10 @@ _T = TypeVar("_T")
 
 
 class QueueAttributes(ABC):
-    """See the module. Errors are MqError with the HRESULT as `code`."""
+    """Names and attributes of a queue, as MSMQQueueInfo has them.
+
+    Errors are MqError with the HRESULT as `code`.
+    """
 
     def __init__(self, service: LocalManager) -> None:
         self._service = service

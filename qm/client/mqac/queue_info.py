@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from typing_extensions import override
+
 from qm.client.client import Access
 from qm.client.errors import ClientError, MqError
 from qm.client.mqac import naming
@@ -22,12 +24,13 @@ _ACCESS: Final = {
 
 
 class MSMQQueueInfo(QueueAttributes):
-    """See `queue_attributes`. Errors are MqError with the HRESULT as `code`."""
+    """A queue's name and properties. Errors are MqError with the HRESULT as `code`."""
 
     def __init__(self, service: ObjectFactory) -> None:
         super().__init__(service)
         self._factory = service
 
+    @override
     def Open(self, Access: int, ShareMode: int) -> MSMQQueue:
         """Open the queue [MC-MQAC 3.10.4.1.28]."""
         name = self._resolve()

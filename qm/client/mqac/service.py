@@ -1,5 +1,7 @@
 """What applications make every object with, and what objects make others with."""
 
+from typing_extensions import override
+
 from qm.client.mqac.object_factory import ObjectFactory
 from qm.client.mqac.queue_info import MSMQQueueInfo
 
@@ -7,6 +9,7 @@ from qm.client.mqac.queue_info import MSMQQueueInfo
 class MSMQService(ObjectFactory):
     """The local queue manager. Made by `connect` of `qm.client.mqac`."""
 
+    @override
     def queue_info(self, format_name: str = "") -> MSMQQueueInfo:
         """Return a new object, of the queue that `format_name` names."""
         info = MSMQQueueInfo(self)

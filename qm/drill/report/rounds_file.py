@@ -22,7 +22,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     rate_per_s: float
     build: str
-    """See `this_build`."""
+    """The build that ran, as `this_build` gives it."""
     round: Round | None = None
     failure: str = ""
     """Without a round: a node ended by itself, or answered what cannot be."""

@@ -96,7 +96,7 @@ class Fronts:
         return _NODE_SECTION.format(host=host, virtual=virtual, proxy=proxy)
 
     async def start(self, kind: Ability) -> str:
-        """See Target.front."""
+        """Start a front of this kind unless it runs; return its address, as `Target.front` does."""
         nodes = list(self._nodes())
         if nodes != self._before:
             await self.stop()

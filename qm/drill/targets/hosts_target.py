@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from typing_extensions import override
+
 from qm.client.calls import Calls, Tls
 from qm.drill.targets.ability import Ability
 from qm.drill.targets.hosts_file import SOURCES, HostSection, HostsFile
@@ -18,7 +20,7 @@ from qm.pb import control_pb2
 COMMAND_TIMEOUT_S: Final = 180.0
 """`stop` may wait for a node to be drained, `rejoin` for a snapshot."""
 READY_WAIT_S: Final = 120.0
-SAID_CHARS_MAX: Final = 400
+SAID_MAX_CHARS: Final = 400
 
 
 class HostsTarget(LimitedTarget):
@@ -36,35 +38,37 @@ class HostsTarget(LimitedTarget):
         self._cut: set[str] = set()
 
     @property
+    @override
     def abilities(self) -> frozenset[Ability]:
-        """See Target.abilities."""
         return self._hosts.abilities
 
     @property
+    @override
     def nodes(self) -> tuple[DrillNode, ...]:
-        """See Target.nodes."""
         return tuple(DrillNode(host.name, host.host, host.api, host.http) for host in self._members)
 
     @property
+    @override
     def tls(self) -> Tls:
-        """See Target.tls."""
         tls = self._hosts.tls
         return Tls(tls.authority, tls.certificate, tls.key)
 
     # Life
 
+    @override
     async def up(self) -> None:
         """Find the cluster as the file says it is. Raises TargetFailed, ClientError."""
         await self.heal()
         await check_members(self.nodes, self.tls)
 
+    @override
     async def down(self) -> None:
         """Leave every node running, as it was found."""
         if self._down or self._paused or self._cut:
             await self.heal()
 
+    @override
     async def heal(self) -> None:
-        """See Target.heal."""
         commands = self._hosts.commands
         for names, command in (
             (self._cut, commands.heal),
@@ -79,44 +83,44 @@ class HostsTarget(LimitedTarget):
 
     # Processes
 
+    @override
     async def kill(self, *nodes: str) -> None:
-        """See Target.kill."""
         self._down.update(nodes)
         await asyncio.gather(*(self._do(self._hosts.commands.kill, node) for node in nodes))
 
+    @override
     async def stop(self, node: str) -> None:
-        """See Target.stop."""
         self._down.add(node)
         await self._do(self._hosts.commands.stop, node)
 
+    @override
     async def start(self, *nodes: str) -> None:
-        """See Target.start."""
         for node in nodes:
             await self._do(self._hosts.commands.start, node)
             self._down.discard(node)
 
+    @override
     async def pause(self, node: str) -> None:
-        """See Target.pause."""
         self._paused.add(node)
         await self._do(self._hosts.commands.pause, node)
 
+    @override
     async def resume(self, node: str) -> None:
-        """See Target.resume."""
         await self._do(self._hosts.commands.resume, node)
         self._paused.discard(node)
 
     # Disks, members, builds
 
+    @override
     async def lose_disk(self, node: str) -> None:
-        """See Target.lose_disk."""
         await self._do(self._hosts.commands.lose_disk, node)
 
+    @override
     async def rejoin(self, node: str) -> None:
-        """See Target.rejoin."""
         await self._do(self._hosts.commands.rejoin, node)
 
+    @override
     async def grow(self) -> str:
-        """See Target.grow."""
         host = self._spares.pop(0)
         self._members.append(host)
         await self.start(host.name)
@@ -124,8 +128,9 @@ class HostsTarget(LimitedTarget):
         await until_ready([node for node in self.nodes if node.name == host.name], READY_WAIT_S)
         return host.name
 
+    @override
     async def shrink(self, node: str) -> None:
-        """See Target.shrink. Its data folder is emptied, so that its machine is a spare."""
+        """Its data folder is emptied, so that its machine is a spare."""
         wire = Calls([host.api for host in self._members], self.tls)
         try:
             request = control_pb2.RemoveMemberRequest(name=node)
@@ -139,34 +144,34 @@ class HostsTarget(LimitedTarget):
         self._members.remove(host)
         self._spares.append(host)
 
+    @override
     async def change_build(self, node: str, *, is_other: bool) -> None:
-        """See Target.change_build."""
         commands = self._hosts.commands
         await self._do(commands.upgrade if is_other else commands.downgrade, node)
 
     # Fronts and network
 
+    @override
     async def front(self, kind: Ability) -> str:
-        """See Target.front."""
         if kind is Ability.PROXY:
             return self._hosts.proxy_address
         return self._hosts.virtual_address
 
+    @override
     async def holder(self) -> str:
-        """See Target.holder."""
         command = self._hosts.commands.has_address
         for host in self._members:
             if command and (await self._run(command, host))[0] == 0:
                 return host.name
         return ""
 
+    @override
     async def partition(self, *sides: list[str]) -> None:
-        """See Target.partition."""
         for side in sides:
             await self.cut(side, [node for other in sides if other is not side for node in other])
 
+    @override
     async def cut(self, nodes: list[str], sources: list[str]) -> None:
-        """See Target.cut."""
         addresses = [
             self._hosts.clients if source == CLIENTS else self._host(source).host
             for source in sources
@@ -176,8 +181,8 @@ class HostsTarget(LimitedTarget):
             *(self._do(self._hosts.commands.cut, node, addresses) for node in nodes)
         )
 
+    @override
     async def unplug(self, node: str) -> None:
-        """See Target.unplug."""
         others = [host.name for host in self._members if host.name != node]
         await self.cut([node], [*others, CLIENTS])
         await self.cut(others, [node])
@@ -220,5 +225,5 @@ class HostsTarget(LimitedTarget):
             await process.wait()
             raise TargetFailed(f"`{text}` does not end within {COMMAND_TIMEOUT_S:.0f} s") from None
         assert process.returncode is not None
-        end = said.decode(errors="replace").strip()[-SAID_CHARS_MAX:]
+        end = said.decode(errors="replace").strip()[-SAID_MAX_CHARS:]
         return process.returncode, f"`{text}` ended with {process.returncode}: {end}"

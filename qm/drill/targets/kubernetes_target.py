@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from typing_extensions import override
 
 from qm.client.calls import Tls
 from qm.client.errors import ClientError
@@ -63,13 +64,14 @@ class KubernetesTarget(LimitedTarget):
         """Consensus ids of nodes that lost their disks."""
 
     @property
+    @override
     def abilities(self) -> frozenset[Ability]:
-        """See Target.abilities."""
         has_service = bool(self._release.msmq_service)
         return _SHARED | ({Ability.VIRTUAL_ADDRESS} if has_service else set())
 
     # Life
 
+    @override
     async def up(self) -> None:
         """Find the release. Raises Refused, TargetFailed, ClientError."""
         try:
@@ -83,6 +85,7 @@ class KubernetesTarget(LimitedTarget):
         self._replicas_before = len(self.nodes)
         await check_members(self.nodes, self.tls)
 
+    @override
     async def down(self) -> None:
         """Leave as many pods as there were, all of them serving."""
         if self._replicas_before is None:
@@ -92,8 +95,8 @@ class KubernetesTarget(LimitedTarget):
         if self._deleted:
             await self.heal()
 
+    @override
     async def heal(self) -> None:
-        """See Target.heal."""
         for pod, uid in list(self._deleted.items()):
             await self._until(partial(self._is_new, pod, uid), f"{pod} is not back")
             del self._deleted[pod]
@@ -121,18 +124,19 @@ class KubernetesTarget(LimitedTarget):
 
     # Pods
 
+    @override
     async def kill(self, *nodes: str) -> None:
-        """See Target.kill."""
         await asyncio.gather(*(self._delete(node, {"gracePeriodSeconds": 0}) for node in nodes))
 
+    @override
     async def stop(self, node: str) -> None:
-        """See Target.stop."""
         await self._delete(node, {})
         uid = self._deleted[node]
         await self._until(lambda: self._is_gone(node, uid), f"{node} does not end")
 
+    @override
     async def start(self, *nodes: str) -> None:
-        """See Target.start: the StatefulSet does."""
+        """Do nothing: the StatefulSet starts pods."""
 
     async def _delete(self, pod: str, options: dict[str, object]) -> None:
         self._deleted[pod] = (await self._get(_CORE, f"pods/{pod}"))["metadata"]["uid"]
@@ -152,8 +156,9 @@ class KubernetesTarget(LimitedTarget):
 
     # Disks and members
 
+    @override
     async def lose_disk(self, node: str) -> None:
-        """See Target.lose_disk: the claim goes when no pod uses it any more."""
+        """The claim goes when no pod uses it any more."""
         self._lost[node] = (await members_of(self.nodes, self.tls))[node].raft_id
         await self._call("DELETE", _CORE, self._claim_of(node), _delete_options({}))
         await self._until(lambda: self._exists(node), f"{node} is not back")
@@ -162,21 +167,22 @@ class KubernetesTarget(LimitedTarget):
     async def _exists(self, pod: str) -> bool:
         return await self._find(f"pods/{pod}") is not None
 
+    @override
     async def rejoin(self, node: str) -> None:
-        """See Target.rejoin."""
         lost = self._lost.pop(node)
         await self._until(lambda: self._votes(node, lost), f"{node} is no voter again")
 
+    @override
     async def grow(self) -> str:
-        """See Target.grow."""
         name = f"{self._release.stateful_set}-{len(self.nodes)}"
         await self._set_replicas(len(self.nodes) + 1)
         await self._until(lambda: self._votes(name, ""), f"{name} is no voter")
         await self.heal()
         return name
 
+    @override
     async def shrink(self, node: str) -> None:
-        """See Target.shrink. Its claim is deleted: its disk belongs to a member that is gone."""
+        """Its claim is deleted: its disk belongs to a member that is gone."""
         if node != self.nodes[-1].name:
             raise Refused(f"a StatefulSet lets {self.nodes[-1].name} go before {node}")
         uid = (await self._get(_CORE, f"pods/{node}"))["metadata"]["uid"]
@@ -203,8 +209,8 @@ class KubernetesTarget(LimitedTarget):
 
     # Fronts
 
+    @override
     async def front(self, kind: Ability) -> str:
-        """See Target.front."""
         name = self._release.msmq_service
         if kind is not Ability.VIRTUAL_ADDRESS or not name:
             self.refuse(kind)
@@ -237,7 +243,7 @@ class KubernetesTarget(LimitedTarget):
             return None
 
     async def _call(self, method: str, api: str, name: str, change: object = None) -> Any:
-        """See ApiServer.call. Raises NotFound, TargetFailed."""
+        """Call the API server. Raises NotFound, TargetFailed."""
         try:
             return await self._server.call(method, api, name, change)
         except NotFound:

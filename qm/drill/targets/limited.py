@@ -2,73 +2,81 @@
 
 from typing import TYPE_CHECKING, Never
 
+from typing_extensions import override
+
 from qm.drill.targets.ability import Ability, Refused
 from qm.drill.targets.reasons import refusal
+from qm.drill.targets.target import Target
 
 if TYPE_CHECKING:
     from qm.drill.targets.tampering import Tampering
 
 
-class LimitedTarget:
-    """See Target for what the calls mean."""
+class LimitedTarget(Target):
+    """A target whose calls are refused, with the reason, unless a subclass offers them."""
 
     def __init__(self, name: str) -> None:
         """`name`: the kind of target."""
-        self.name = name
+        self._name = name
+
+    @property
+    @override
+    def name(self) -> str:
+        return self._name
 
     def refuse(self, ability: Ability) -> Never:
         """Raise Refused."""
         raise Refused(refusal(self.name, ability))
 
     @property
+    @override
     def tampering(self) -> "Tampering":
-        """See Target.tampering."""
         self.refuse(Ability.SYNCS)
 
+    @override
     async def pause(self, node: str) -> None:
-        """See Target.pause."""
         self.refuse(Ability.PAUSE)
 
+    @override
     async def resume(self, node: str) -> None:
-        """See Target.resume."""
         self.refuse(Ability.PAUSE)
 
+    @override
     async def lose_disk(self, node: str) -> None:
-        """See Target.lose_disk."""
         self.refuse(Ability.DISKS)
 
+    @override
     async def rejoin(self, node: str) -> None:
-        """See Target.rejoin."""
         self.refuse(Ability.DISKS)
 
+    @override
     async def grow(self) -> str:
-        """See Target.grow."""
         self.refuse(Ability.SCALE)
 
+    @override
     async def shrink(self, node: str) -> None:
-        """See Target.shrink."""
         self.refuse(Ability.SCALE)
 
+    @override
     async def change_build(self, node: str, *, is_other: bool) -> None:
-        """See Target.change_build."""
         self.refuse(Ability.BUILDS)
 
+    @override
     async def front(self, kind: Ability) -> str:
-        """See Target.front."""
         self.refuse(kind)
 
+    @override
     async def holder(self) -> str:
-        """See Target.holder."""
         return ""
 
+    @override
     async def partition(self, *sides: list[str]) -> None:
-        """See Target.partition."""
         self.refuse(Ability.NETWORK)
 
+    @override
     async def cut(self, nodes: list[str], sources: list[str]) -> None:
-        """See Target.cut."""
         self.refuse(Ability.NETWORK)
 
+    @override
     async def unplug(self, node: str) -> None:
-        """See Target.unplug."""
         self.refuse(Ability.UNPLUG)

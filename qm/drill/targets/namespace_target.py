@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from typing_extensions import override
+
 from qm.drill.targets.ability import Ability, Refused
 from qm.drill.targets.fronts import Fronts, front_abilities
 from qm.drill.targets.namespaces import Namespaces, NamespacesRefused
@@ -37,15 +39,16 @@ class NamespaceTarget(ProcessTarget):
         self._is_made = False
 
     @property
+    @override
     def abilities(self) -> frozenset[Ability]:
-        """See Target.abilities."""
         return super().abilities | _NETWORK | front_abilities()
 
+    @override
     def _command(self, node: str, *argv: str) -> list[str]:
         return self._spaces.command(node, *argv)
 
+    @override
     async def up(self) -> None:
-        """See Target.up."""
         if not self._is_made:
             try:
                 self._spaces.__enter__()
@@ -54,22 +57,23 @@ class NamespaceTarget(ProcessTarget):
             self._is_made = True
         await super().up()
 
+    @override
     def _configure(self, node: DevNode) -> None:
         """Serve at the fronts' addresses, too."""
         with self._layout.config(node.name).open("a", encoding="utf-8") as config:
             config.write(self._fronts.node_section(node.host))
 
+    @override
     async def down(self) -> None:
-        """See Target.down."""
         await self._fronts.stop()
         await super().down()
 
+    @override
     async def front(self, kind: Ability) -> str:
-        """See Target.front."""
         return await self._fronts.start(kind)
 
+    @override
     async def holder(self) -> str:
-        """See Target.holder."""
         return self._spaces.who_has(self._spaces.virtual_address)
 
     def remove(self) -> None:
@@ -78,20 +82,20 @@ class NamespaceTarget(ProcessTarget):
             self._spaces.__exit__(None, None, None)
             self._is_made = False
 
+    @override
     async def partition(self, *sides: list[str]) -> None:
-        """See Target.partition."""
         self._spaces.partition(*sides)
 
+    @override
     async def cut(self, nodes: list[str], sources: list[str]) -> None:
-        """See Target.cut."""
         machine = self._spaces.machine_address
         self._spaces.cut(nodes, [machine if source == CLIENTS else source for source in sources])
 
+    @override
     async def unplug(self, node: str) -> None:
-        """See Target.unplug."""
         self._spaces.unplug(node)
 
+    @override
     async def heal(self) -> None:
-        """See Target.heal."""
         self._spaces.heal()
         await super().heal()

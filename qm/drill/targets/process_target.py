@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from typing_extensions import override
+
 from qm.client.calls import Tls
 from qm.drill.targets.ability import Ability
 from qm.drill.targets.builds import Builds
@@ -66,24 +68,24 @@ class ProcessTarget(LimitedTarget):
         self._paused: set[str] = set()
 
     @property
+    @override
     def abilities(self) -> frozenset[Ability]:
-        """See Target.abilities."""
         return _LOOPBACK | self._tampering.abilities
 
     @property
+    @override
     def nodes(self) -> tuple[DrillNode, ...]:
-        """See Target.nodes."""
         return tuple(DrillNode(n.name, n.host, n.api, n.http) for n in self._members)
 
     @property
+    @override
     def tls(self) -> Tls:
-        """See Target.tls."""
         pki = self._layout.pki
         return Tls(pki / AUTHORITY_CERTIFICATE, pki / "admin.pem", pki / "admin.key")
 
     @property
+    @override
     def tampering(self) -> Tampering:
-        """See Target.tampering."""
         return self._tampering
 
     def _command(self, node: str, *argv: str) -> list[str]:
@@ -96,8 +98,8 @@ class ProcessTarget(LimitedTarget):
 
     # Life
 
+    @override
     async def up(self) -> None:
-        """See Target.up."""
         await self.down()
         shutil.rmtree(self._layout.folder, ignore_errors=True)
         self._members = self._layout.make(NODES, self._network)
@@ -113,8 +115,8 @@ class ProcessTarget(LimitedTarget):
             raise TargetFailed(str(error)) from error
         await until_ready(self.nodes)
 
+    @override
     async def down(self) -> None:
-        """See Target.down."""
         for node in list(self._running):
             if node in self._paused:
                 await self.resume(node)
@@ -123,8 +125,8 @@ class ProcessTarget(LimitedTarget):
 
     # Processes
 
+    @override
     async def start(self, *nodes: str) -> None:
-        """See Target.start."""
         for node in nodes:
             if node in self._running and self._running[node].returncode is None:
                 continue
@@ -142,25 +144,25 @@ class ProcessTarget(LimitedTarget):
                     start_new_session=True,
                 )
 
+    @override
     async def kill(self, *nodes: str) -> None:
-        """See Target.kill."""
         for node in nodes:
             self._signal(node, signal.SIGKILL)
         for node in nodes:
             await self._gone(node)
 
+    @override
     async def stop(self, node: str) -> None:
-        """See Target.stop."""
         self._signal(node, signal.SIGTERM)
         await self._gone(node)
 
+    @override
     async def pause(self, node: str) -> None:
-        """See Target.pause."""
         self._signal(node, signal.SIGSTOP)
         self._paused.add(node)
 
+    @override
     async def resume(self, node: str) -> None:
-        """See Target.resume."""
         self._signal(node, signal.SIGCONT)
         self._paused.discard(node)
 
@@ -198,8 +200,8 @@ class ProcessTarget(LimitedTarget):
 
     # Disks and members
 
+    @override
     async def lose_disk(self, node: str) -> None:
-        """See Target.lose_disk."""
         # The folder itself may be where a small disk is mounted.
         for path in (self._layout.folder / node).iterdir():
             if path.is_dir():
@@ -207,15 +209,15 @@ class ProcessTarget(LimitedTarget):
             else:
                 path.unlink()
 
+    @override
     async def rejoin(self, node: str) -> None:
-        """See Target.rejoin."""
         try:
             await join_cluster(self._layout.config(node), self._say)
         except JoinRefused as error:
             raise TargetFailed(str(error)) from error
 
+    @override
     async def grow(self) -> str:
-        """See Target.grow."""
         node = self._free.pop(0)
         # A cluster that was upgraded takes no older build in.
         await self.change_build(
@@ -230,8 +232,8 @@ class ProcessTarget(LimitedTarget):
         await until_ready(one for one in self.nodes if one.name == node.name)
         return node.name
 
+    @override
     async def shrink(self, node: str) -> None:
-        """See Target.shrink."""
         try:
             await leave_cluster(self._layout.config(node), self._say)
         except JoinRefused as error:
@@ -241,8 +243,8 @@ class ProcessTarget(LimitedTarget):
         self._members.remove(gone)
         self._free.append(gone)
 
+    @override
     async def change_build(self, node: str, *, is_other: bool) -> None:
-        """See Target.change_build."""
         if is_other:
             self._builds.upgrade(node)
         else:
@@ -250,8 +252,8 @@ class ProcessTarget(LimitedTarget):
 
     # All of it
 
+    @override
     async def heal(self) -> None:
-        """See Target.heal."""
         self._tampering.relieve()
         for node in list(self._paused):
             await self.resume(node)

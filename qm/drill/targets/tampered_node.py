@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from typing_extensions import override
 
 from qm.node.file_system import Buffer, DiskDirectory, DiskFile, replace_file_system
 
@@ -96,14 +97,17 @@ def tampered(tamperer: Tamperer) -> type[DiskDirectory]:
     ledger = tamperer.ledger
 
     class TamperedFile(DiskFile):
+        @override
         def pwrite(self, data: Buffer, offset: int) -> None:
             super().pwrite(data, offset)
             ledger.wrote(self._path, offset, len(data))
 
+        @override
         def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
             super().pwritev(buffers, offset)
             ledger.wrote(self._path, offset, sum(map(len, buffers)))
 
+        @override
         def fdatasync(self) -> None:
             tamperer.before_sync()
             upto = ledger.last
@@ -111,13 +115,16 @@ def tampered(tamperer: Tamperer) -> type[DiskDirectory]:
             ledger.synced(self._path, upto)
 
     class TamperedDirectory(DiskDirectory):
+        @override
         def open(self, name: str, *, create: bool = False) -> TamperedFile:
             return TamperedFile(self._path / name, os.O_RDWR | (os.O_CREAT if create else 0))
 
+        @override
         def rename(self, old: str, new: str) -> None:
             super().rename(old, new)
             ledger.renamed(self._path / old, self._path / new)
 
+        @override
         def subdirectory(self, name: str) -> "TamperedDirectory":
             return TamperedDirectory(self._path / name)
 

@@ -5,6 +5,8 @@ OUTGOING_QUEUES_MAX must not fill up with what was sent to once. Apply removes a
 is empty and its sequence owes nothing, so nothing is lost to a message that comes at this moment.
 """
 
+from typing_extensions import override
+
 from qm.edge.outgoing import rows
 from qm.edge.outgoing.limits import (
     COMMANDS_PER_PROPOSAL_MAX,
@@ -13,13 +15,14 @@ from qm.edge.outgoing.limits import (
     QUEUES_PER_PAGE_MAX,
 )
 from qm.edge.outgoing.link.context import OutgoingContext
+from qm.edge.outgoing.link.timers import TimerOwner
 from qm.model.clients.opens import is_open
 from qm.model.state.ledger import QueueInHand
 from qm.model.values.commands import RemoveOutgoingQueue
 from qm.model.values.elements import OutgoingAdminState
 
 
-class IdleQueues:
+class IdleQueues(TimerOwner):
     """Looks at every outgoing queue once in IDLE_QUEUE_S, a page at a time."""
 
     def __init__(self, context: OutgoingContext) -> None:
@@ -29,12 +32,12 @@ class IdleQueues:
         self._arrivals: dict[int, int] = {}
         """Of queues that were empty when they were looked at: messages that ever entered them."""
 
+    @override
     def next_timer(self) -> float | None:
-        """See TimerOwner.next_timer."""
         return self._look_at
 
+    @override
     def handle_timer(self, now: float) -> None:
-        """See TimerOwner.handle_timer."""
         state = self._context.cluster.state
         page, following = rows.outgoing_queue_ids(state, self._after, QUEUES_PER_PAGE_MAX)
         self._after = following or b""

@@ -26,7 +26,7 @@ WRITE_HIGH_WATER_BYTES: Final = 0x0010_0000
 # Outgoing queues -------------------------------------------------------------------------------
 
 TURN_MESSAGES_MAX: Final = 32
-TURN_BYTES_MAX: Final = 0x0004_0000
+TURN_MAX_BYTES: Final = 0x0004_0000
 """One queue's turn on a shared connection; a single message may exceed it alone."""
 READ_AHEAD_MAX: Final = 256
 """Entries of a queue that are loaded and have not left."""

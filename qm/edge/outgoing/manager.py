@@ -4,8 +4,10 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from qm.cluster.cluster import Cluster, Leadership
-from qm.cluster.relay import SessionFacts
+from typing_extensions import override
+
+from qm.cluster.cluster import Cluster, ClusterListener, Leadership
+from qm.cluster.relay import RelayHubEvents, SessionFacts
 from qm.edge.outgoing import rows
 from qm.edge.outgoing.acks.order_acks import SendersSeen
 from qm.edge.outgoing.leadership import Leading
@@ -22,7 +24,7 @@ from qm.observe.metrics import Metrics
 LOGGER = logging.getLogger(__name__)
 
 
-class OutgoingManager:
+class OutgoingManager(ClusterListener, RelayHubEvents):
     """Starts and ends the sending side with leadership; a listener of the cluster and its hub."""
 
     def __init__(
@@ -92,8 +94,8 @@ class OutgoingManager:
 
     # ClusterListener -------------------------------------------------------------------------
 
+    @override
     def on_applied(self, applied: Applied) -> None:
-        """See ClusterListener.on_applied."""
         if applied.incoming_sequences:
             self._senders.note(applied.incoming_sequences)
         if self._leading is not None:
@@ -101,15 +103,16 @@ class OutgoingManager:
         elif self._cluster.leadership.is_here:
             self._begin()  # the queue manager was born while this node led
 
+    @override
     def on_restored(self, index: int) -> None:
-        """See ClusterListener.on_restored."""
         del index
         if self._leading is not None:
             self._end()
             self._begin()
 
+    @override
     def on_leadership(self, leadership: Leadership) -> None:
-        """See ClusterListener.on_leadership. A new term of the same leader changes nothing."""
+        """A new term of the same leader changes nothing."""
         if leadership.is_here and self._leading is None:
             self._begin()
         elif not leadership.is_here:
@@ -117,15 +120,15 @@ class OutgoingManager:
 
     # RelayHubEvents --------------------------------------------------------------------------
 
+    @override
     def on_session(self, edge: str, session: SessionFacts, is_open: bool) -> None:
-        """See RelayHubEvents.on_session."""
         if self._leading is not None:
             self._leading.outbox.on_session(edge, session, is_open)
 
+    @override
     def on_late_result(
         self, edge: str, session: int, tokens: Sequence[int], is_delivered: bool
     ) -> None:
-        """See RelayHubEvents.on_late_result."""
         if self._leading is not None:
             self._leading.outbox.on_late_result(edge, session, tokens, is_delivered)
 

@@ -49,7 +49,10 @@ class Addressing:
     def addressed(self, packet: bytes) -> bytes:
         """Return a stored packet with this destination; copies of one send share the stored one."""
         head = peek_head(packet, 0)
-        is_right = head[6] == self._address and peek_destination(packet, 0, head) == self._key
+        is_right = (
+            head.queue_manager_address == self._address
+            and peek_destination(packet, 0, head) == self._key
+        )
         if is_right and packet[_SOURCE] == self._own_guid:
             return packet
         message, _ = parse_user_message(packet, 0, len(packet))

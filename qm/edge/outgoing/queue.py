@@ -9,11 +9,13 @@ from array import array
 from collections.abc import Iterable, Sequence
 from math import inf
 
+from typing_extensions import override
+
 from qm.edge.outgoing import rows
 from qm.edge.outgoing.backlog import Backlog
 from qm.edge.outgoing.link.connections import Connections
 from qm.edge.outgoing.link.context import OutgoingContext
-from qm.edge.outgoing.link.driver import LinkDriver
+from qm.edge.outgoing.link.driver import LinkDriver, LinkOwner
 from qm.edge.outgoing.link.resolver import Unresolved
 from qm.edge.outgoing.link.timers import earliest
 from qm.edge.outgoing.link.user import SharedConnection
@@ -43,7 +45,7 @@ from qm.wire.guid import Guid
 from qm.wire.message_class import MessageClass
 
 
-class QueueSender:
+class QueueSender(LinkOwner):
     """Link, table and schedule of one outgoing queue; a `LinkOwner`."""
 
     def __init__(
@@ -140,8 +142,9 @@ class QueueSender:
 
     # Going on ------------------------------------------------------------------------------
 
+    @override
     def go_on(self) -> None:
-        """See LinkOwner.go_on: load, number, connect, offer."""
+        """Load, number, connect, offer."""
         if self._is_stopped:
             return
         if self._load() and not self.table.waiting:
@@ -180,16 +183,16 @@ class QueueSender:
     # LinkOwner -----------------------------------------------------------------------------
 
     @property
+    @override
     def has_backlog(self) -> bool:
-        """See LinkOwner.has_backlog."""
         return len(self.table) > 0 or self._backlog.has_unnumbered
 
+    @override
     async def next_hops(self) -> Sequence[NextHop]:
-        """See LinkOwner.next_hops."""
         return await self._context.destinations.next_hops(self._name)
 
+    @override
     def on_unresolved(self, error: Unresolved) -> None:
-        """See LinkOwner.on_unresolved."""
         self._context.lines.warning(
             f"unresolved_{error.status.value}",
             "an outgoing queue has nowhere to connect to",
@@ -199,12 +202,12 @@ class QueueSender:
 
     # TimerOwner -------------------------------------------------------------------------------
 
+    @override
     def next_timer(self) -> float | None:
-        """See TimerOwner.next_timer."""
         return earliest(self.link.next_timer(), self.resend.next_timer())
 
+    @override
     def handle_timer(self, now: float) -> None:
-        """See TimerOwner.handle_timer."""
         self._driver.handle_timer(now)
         if self.resend.handle_timer(now):
             self.table.resend_transactional()
@@ -213,36 +216,38 @@ class QueueSender:
     # User ----------------------------------------------------------------------------------
 
     @property
+    @override
     def number(self) -> int:
-        """See User.number."""
         return self._queue_id
 
     @property
+    @override
     def priority(self) -> int:
-        """See User.priority; Queue.BasePriority + Message.Priority."""
+        """Return Queue.BasePriority + Message.Priority."""
         return self._base_priority + self.table.next_priority
 
+    @override
     def on_connected(self, connection: SharedConnection) -> None:
-        """See User.on_connected."""
         self._driver.on_connected(connection)
 
+    @override
     def on_connect_failed(self, status: ConnectionStatus) -> None:
-        """See User.on_connect_failed."""
         self._driver.on_connect_failed(status)
         self.go_on()
 
+    @override
     def on_establish_received(self) -> None:
-        """See User.on_establish_received."""
         self._driver.on_establish_received()
 
+    @override
     def on_established(self) -> None:
-        """See User.on_established."""
         self._driver.on_established()
         self._set_held()
         self.go_on()
 
+    @override
     def take_turn(self, count: int, size_bytes: int) -> tuple[list[int], list[bytes]]:
-        """See User.take_turn. Bodies are read here, just before they leave."""
+        """Bodies are read here, just before they leave."""
         if self._expired or self._unsendable:
             return [], []  # nothing overtakes what is about to end (packing)
         self._load()
@@ -291,20 +296,22 @@ class QueueSender:
             )
             self.stop()
 
+    @override
     def on_acknowledged(self, released: Sequence[int], retained: Sequence[int]) -> None:
-        """See User.on_acknowledged: kept until it is committed (guide 6.2)."""
+        """Keep what was acknowledged until that is committed (guide 6.2)."""
         known = [key for key in (*released, *retained) if key in self.table]
         self.table.session_acked(list(released), list(retained))
         self._acked.add(known)
         self._count("acknowledged", len(known))
         self._ready()
 
+    @override
     def on_withdrawn(self, keys: Sequence[int]) -> None:
-        """See User.on_withdrawn."""
         self.table.withdrawn(keys)
 
+    @override
     def on_closed(self, closed: Closed) -> None:
-        """See User.on_closed [MS-MQQB 3.1.5.9]."""
+        """Send again what the session did not acknowledge [MS-MQQB 3.1.5.9]."""
         self.table.session_ended()
         self.resend.stop()
         self._driver.on_closed(closed)

@@ -14,7 +14,7 @@ from qm.edge.limits import BATCH_SOFT_MAX_BYTES
 
 
 class Pipeline:
-    """See the module."""
+    """The items that were read and have no outcome yet."""
 
     __slots__ = (
         "_again",

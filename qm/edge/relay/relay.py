@@ -26,7 +26,7 @@ _INTAKE_NUMBERS: Final = count(1)
 
 
 class Relay:
-    """See the module."""
+    """An edge's ordered way to whoever leads."""
 
     def __init__(
         self,

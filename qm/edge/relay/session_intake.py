@@ -46,7 +46,7 @@ class IntakeRelay(Protocol):
 
 
 class SessionIntake:
-    """See the module; made by `Relay.open_intake`."""
+    """One session's arrivals; made by `Relay.open_intake`."""
 
     __slots__ = (
         "_durable",

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from math import inf
 from typing import Final, cast
 
+from typing_extensions import override
+
+from qm.edge.batches import IntakeOwner
 from qm.edge.limits import LINGER_MAX_S, WRITE_BUFFER_MAX_BYTES, WRITE_STALL_MAX_S
 from qm.edge.relay.session_intake import SessionIntake
 from qm.edge.tcp.context import EdgeContext
@@ -32,8 +35,8 @@ from qm.session import (
 _NOWHERE: Final = "unknown"
 
 
-class Connection(asyncio.Protocol):
-    """See the module. As `IntakeOwner` it is called by the relay."""
+class Connection(asyncio.Protocol, IntakeOwner):
+    """An accepted TCP connection; the relay calls it as an `IntakeOwner`."""
 
     __slots__ = (
         "_context",
@@ -70,6 +73,7 @@ class Connection(asyncio.Protocol):
 
     # asyncio.Protocol ----------------------------------------------------------------------
 
+    @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the peer, or close at once."""
         # Of uvloop it is none by inheritance.
@@ -95,6 +99,7 @@ class Connection(asyncio.Protocol):
         self._session = Session(context.session, Role.ACCEPTOR, context.queue_manager, now)
         self._attend(now)
 
+    @override
     def data_received(self, data: bytes) -> None:
         """Bytes, cut anywhere."""
         session = self._session
@@ -111,17 +116,20 @@ class Connection(asyncio.Protocol):
                 session.close(CloseReason.LIMIT, "too much waits for the rest of its packet")
         self._attend(now)
 
+    @override
     def pause_writing(self) -> None:
         """The peer does not read: acknowledge nothing more for now."""
         if self._session is not None:
             self._stalls_at = self._context.loop.time() + WRITE_STALL_MAX_S
             self._context.deadlines.expect(self, self._stalls_at)
 
+    @override
     def resume_writing(self) -> None:
         """It reads again."""
         self._stalls_at = inf
         self._attend(self._context.loop.time())
 
+    @override
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""
         self.close(CloseReason.DISCONNECTED, "" if exc is None else str(exc))
@@ -135,25 +143,25 @@ class Connection(asyncio.Protocol):
 
     # IntakeOwner -----------------------------------------------------------------------------
 
+    @override
     def commit(self, upto: int) -> None:
-        """See IntakeOwner."""
         if self._session is not None:
             self._session.commit(upto)
             self._attend(self._context.loop.time())
 
+    @override
     def close(self, reason: CloseReason, detail: str) -> None:
-        """See IntakeOwner."""
         if self._session is not None:
             self._session.close(reason, detail)
             self._attend(self._context.loop.time())
 
+    @override
     def hold(self, is_held: bool) -> None:
-        """See IntakeOwner."""
         self._is_held = is_held
         self._update_reading()
 
+    @override
     def offer(self, tokens: Sequence[int], packets: Sequence[bytes]) -> bool:
-        """See IntakeOwner."""
         if self._session is None:
             return False
         try:

@@ -25,7 +25,7 @@ class Waiter(Protocol):
 
 
 class Deadlines:
-    """See the module; times are those of the event loop."""
+    """A heap of deadlines behind one timer; times are those of the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

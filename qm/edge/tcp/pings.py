@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+from typing_extensions import override
+
 from qm.edge.edge_metrics import EdgeMetrics
 from qm.edge.limits import PINGS_MAX_COUNT, PINGS_PER_ADDRESS_MAX_COUNT
 from qm.session import answer_ping
@@ -37,10 +39,11 @@ class PingAnswerer(asyncio.DatagramProtocol):
         self._answered: Counter[str] = Counter()
         self._answered_all = 0
 
+    @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio."""
         self._transport = cast("asyncio.DatagramTransport", transport)
 
+    @override
     def datagram_received(self, data: bytes, addr: Any) -> None:
         """Answer to exactly the address and port that asked [MS-MQQB 2.1.2]."""
         host: str = addr[0]
@@ -59,6 +62,7 @@ class PingAnswerer(asyncio.DatagramProtocol):
         self._metrics.ping("accepting" if is_accepting else "refusing")
         self._transport.sendto(answer, addr)
 
+    @override
     def error_received(self, exc: Exception) -> None:
         """An answer could not be delivered; that is the asker's affair."""
         del exc

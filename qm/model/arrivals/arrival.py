@@ -25,12 +25,20 @@ class Arrival:
         "_message",
         "_obligation",
         "_properties_at",
+        "base_flags",
         "command",
         "destination",
         "has_consequence",
         "head",
         "k",
+        "message_id",
         "offset",
+        "queue_manager_address",
+        "sent_time",
+        "source_queue_manager",
+        "time_to_be_received",
+        "time_to_reach_queue",
+        "user_flags",
     )
 
     def __init__(self, command: EdgeBatch, k: int) -> None:
@@ -38,6 +46,21 @@ class Arrival:
         self.k = k
         self.offset = command.offsets[k]
         self.head: Head = peek_head(command.packets, self.offset)
+        # Read several times each, and an attribute with a slot costs a third of a named tuple's.
+        (
+            _,
+            self.base_flags,
+            _,
+            _,
+            self.time_to_reach_queue,
+            self.source_queue_manager,
+            self.queue_manager_address,
+            self.time_to_be_received,
+            self.sent_time,
+            self.message_id,
+            self.user_flags,
+            _,
+        ) = self.head
         self.destination = peek_destination(command.packets, self.offset, self.head)
         self.has_consequence = False
         self._properties_at = 0
@@ -74,7 +97,7 @@ class Arrival:
 
     def new_message(self, priority: int, flags: int) -> NewMessage:
         """Return what becomes the position."""
-        command, k, head = self.command, self.k, self.head
+        command, k = self.command, self.k
         return NewMessage(
             command.body_index,
             command.body_offset + self.offset,
@@ -83,10 +106,10 @@ class Arrival:
             command.checksums[k],
             priority,
             flags,
-            head[5],
-            head[9],
-            head[8],
-            head[7],
+            self.source_queue_manager,
+            self.message_id,
+            self.sent_time,
+            self.time_to_be_received,
         )
 
     def obligation(self) -> Obligation:
@@ -119,24 +142,24 @@ class Arrival:
     @property
     def _is_direct(self) -> bool:
         """Whether it was sent to a direct name, and is answered by one (QB-A22)."""
-        return not any(self.head[6])
+        return not any(self.queue_manager_address)
 
     def _return_address(self) -> str:
         """Return where its queue manager was seen; "" when another one's session brought it.
 
         Whoever merely names a source is told nothing that belongs to it (DESIGN section 7).
         """
-        facts = self.facts
-        return facts.peer_address if facts.peer_queue_manager == self.head[5] else ""
+        facts, source = self.facts, self.source_queue_manager
+        return facts.peer_address if facts.peer_queue_manager == source else ""
 
     def seen(self) -> SequenceSeen:
         """Return where the order acks of its sequence go."""
-        return SequenceSeen(self.head[5], self._return_address(), self._is_direct)
+        return SequenceSeen(self.source_queue_manager, self._return_address(), self._is_direct)
 
     def subject(self) -> Subject:
         """Return it as the subject of an acknowledgement."""
         obligation = self.obligation()
-        is_recoverable = (self.head[10] & FLAG_DM) >> DM_SHIFT == DM_RECOVERABLE
+        is_recoverable = (self.user_flags & FLAG_DM) >> DM_SHIFT == DM_RECOVERABLE
         is_sealed = self.facts.was_encrypted or self.security_flags() & FLAG_EB
         command, k = self.command, self.k
         body = (
@@ -147,8 +170,8 @@ class Arrival:
             command.checksums[k],
         )
         return Subject(
-            self.head[5],
-            self.head[9],
+            self.source_queue_manager,
+            self.message_id,
             is_recoverable,
             obligation.destination,
             obligation,

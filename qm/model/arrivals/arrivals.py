@@ -26,7 +26,7 @@ from qm.model.values.elements import QueueKind, QueuePrivacyLevel
 from qm.model.values.limits import ALARM_STREAM_LIMIT, POSITIONS_PER_ENTRY_MAX
 from qm.model.values.rows import PositionFlag
 from qm.wire.access_mask import QueueAccess
-from qm.wire.headers.base_header import FLAG_TR
+from qm.wire.headers.base_header import FLAG_PR, FLAG_TR
 from qm.wire.headers.security_header import FLAG_EB
 from qm.wire.headers.user_header import FLAG_DM, FLAG_JN, FLAG_JP, FLAG_SH, FLAG_TH
 from qm.wire.limits import TIME_INFINITE_S
@@ -35,7 +35,7 @@ from qm.wire.message_class import (
     AcknowledgeFlags,
     MessageClass,
 )
-from qm.wire.packets.peek import Head, peek_transaction
+from qm.wire.packets.peek import peek_transaction
 
 LANES_MAX: Final = 65_536
 """Lanes, and senders of them, that are remembered; peers can send any number of names."""
@@ -89,19 +89,18 @@ class Arrivals:
 
     def _judge(self, arrival: Arrival, policies: Policies) -> int:
         """Judge one packet by all rules; return its verdict."""
-        head = arrival.head
-        stream = self.duplicates.stream(head[5], arrival.destination)
+        stream = self.duplicates.stream(arrival.source_queue_manager, arrival.destination)
         if stream is None:
             self._ledger.applied.alarms.append(ALARM_STREAM_LIMIT)
             return TransferVerdict.CLOSE_SESSION
-        if head[10] & FLAG_TH:
+        if arrival.user_flags & FLAG_TH:
             return self._take_transactional(arrival, stream, policies)
         history = self.duplicates.history(stream)
-        if history.is_known(head[8], head[9]):
+        if history.is_known(arrival.sent_time, arrival.message_id):
             return TransferVerdict.DUPLICATE
         verdict = self._admit(arrival, False, policies)
         if verdict == _ACCEPTED or arrival.has_consequence:
-            history.remember(head[9], self._lifetime_ms(head))
+            history.remember(arrival.message_id, self._lifetime_ms(arrival))
         return verdict
 
     def _take_transactional(self, arrival: Arrival, stream: Stream, policies: Policies) -> int:
@@ -121,20 +120,20 @@ class Arrivals:
         return verdict
 
     def _note_refusal(self, arrival: Arrival, verdict: int) -> None:
-        command, head = arrival.command, arrival.head
+        command = arrival.command
         self._ledger.applied.effects.add(
             EffectKind.REFUSED,
             (0, 0),
             verdict if verdict & MESSAGE_CLASS_NEGATIVE_BIT else 0,
-            (head[5], head[9]),
+            (arrival.source_queue_manager, arrival.message_id),
             arrival.size_bytes,
             (command.body_index, command.first_ordinal + arrival.k),
         )
 
-    def _lifetime_ms(self, head: Head) -> int:
+    def _lifetime_ms(self, arrival: Arrival) -> int:
         """Return for how long after SentTime the sender may repeat a message."""
-        if head[4] != TIME_INFINITE_S:
-            return head[4] * 1000
+        if arrival.time_to_reach_queue != TIME_INFINITE_S:
+            return arrival.time_to_reach_queue * 1000
         manager = self._ledger.manager
         assert manager is not None
         return manager.duplicate_horizon_ms
@@ -144,13 +143,13 @@ class Arrivals:
 
         None: messages like this one are to be judged one by one.
         """
-        queue_id = self._registry.wire(arrival.destination, arrival.head[6])
+        queue_id = self._registry.wire(arrival.destination, arrival.queue_manager_address)
         queue = self._ledger.queue(queue_id) if queue_id > 0 else None
         if queue is None or queue.record.privacy_level is QueuePrivacyLevel.BODY:
             return None
         if _policy(queue, arrival.facts, False) != _ACCEPTED or arrival.facts.was_encrypted:
             return None
-        source = arrival.head[5]
+        source = arrival.source_queue_manager
         stream = self.duplicates.stream(source, arrival.destination)
         if stream is None:
             return None
@@ -175,10 +174,10 @@ class Arrivals:
         policies: Policies,
     ) -> int:
         """Return ACCEPTED after inserting, CLOSE_SESSION, IGNORED, or the class of a refusal."""
-        head = arrival.head
-        queue_id = self._registry.wire(arrival.destination, head[6])
-        lifetime_s = head[4]
-        if lifetime_s != TIME_INFINITE_S and self._ledger.now_ms // 1000 - head[8] > lifetime_s:
+        queue_id = self._registry.wire(arrival.destination, arrival.queue_manager_address)
+        lifetime_s = arrival.time_to_reach_queue
+        age_s = self._ledger.now_ms // 1000 - arrival.sent_time
+        if lifetime_s != TIME_INFINITE_S and age_s > lifetime_s:
             return self._refuse(arrival, MessageClass.NACK_REACH_QUEUE_TIMEOUT)
         queue = self._ledger.queue(queue_id) if queue_id > 0 else None
         if queue is None:
@@ -189,7 +188,7 @@ class Arrivals:
         if policy is None:
             facts = arrival.command.facts[fact]
             policy = policies[key] = _policy(queue, facts, is_transactional)
-        if policy == _ACCEPTED and head[10] & FLAG_SH:
+        if policy == _ACCEPTED and arrival.user_flags & FLAG_SH:
             policy = self._privacy(arrival, queue)
         elif policy == _ACCEPTED and queue.record.privacy_level is QueuePrivacyLevel.BODY:
             policy = MessageClass.NACK_BAD_ENCRYPTION
@@ -222,11 +221,10 @@ class Arrivals:
         return _ACCEPTED
 
     def _accept(self, arrival: Arrival, queue: QueueInHand, is_transactional: bool) -> None:
-        head = arrival.head
-        flags = PositionFlag.RECOVERABLE if head[10] & FLAG_DM else 0
-        if head[10] & FLAG_JN:
+        flags = PositionFlag.RECOVERABLE if arrival.user_flags & FLAG_DM else 0
+        if arrival.user_flags & FLAG_JN:
             flags |= PositionFlag.NEGATIVE_JOURNALING
-        if head[10] & FLAG_JP:
+        if arrival.user_flags & FLAG_JP:
             flags |= PositionFlag.POSITIVE_JOURNALING
         if arrival.facts.was_encrypted:
             flags |= PositionFlag.WAS_ENCRYPTED
@@ -239,10 +237,12 @@ class Arrivals:
                 obligation = None
         elif acknowledgements & _RECEIVE_FLAGS:
             obligation = arrival.obligation()
-        message = arrival.new_message(0 if is_transactional else head[1] & 7, int(flags))
+        message = arrival.new_message(
+            0 if is_transactional else arrival.base_flags & FLAG_PR, int(flags)
+        )
         message.obligation = obligation
         key, position = self._enqueue.insert(queue, message)
-        if head[1] & FLAG_TR:
+        if arrival.base_flags & FLAG_TR:
             self._reports.received(arrival.message())
         if acknowledgements & AcknowledgeFlags.PA:
             self._acknowledgements.acknowledge(arrival.subject(), MessageClass.ACK_REACH_QUEUE)
@@ -254,7 +254,7 @@ class Arrivals:
         if arrival.acknowledge_flags() & AcknowledgeFlags.NA:
             arrival.has_consequence = True
             self._acknowledgements.acknowledge(arrival.subject(), message_class)
-        if arrival.head[10] & FLAG_TH:
+        if arrival.user_flags & FLAG_TH:
             self._acknowledgements.finally_acknowledge(arrival.subject(), message_class)
         return int(message_class)
 
@@ -262,7 +262,7 @@ class Arrivals:
         """QB-A47: of a refused message with JN, keep the copy that 3.1.5.8.8 asks for."""
         manager = self._ledger.manager
         assert manager is not None
-        if is_transactional or not arrival.head[10] & FLAG_JN:
+        if is_transactional or not arrival.user_flags & FLAG_JN:
             return
         target = self._ledger.queue(manager.system_deadletter_queue)
         if target is None or not manager.copy_to_deadletter_on_quota:
@@ -270,7 +270,7 @@ class Arrivals:
         if self._enqueue.quota_status(target, arrival.size_bytes) is not EnqueueStatus.OK:
             return
         arrival.has_consequence = True
-        message = arrival.new_message(arrival.head[1] & 7, int(PositionFlag.SYSTEM))
+        message = arrival.new_message(arrival.base_flags & FLAG_PR, int(PositionFlag.SYSTEM))
         message.time_to_be_received = TIME_INFINITE_S
         message.message_class = MessageClass.NACK_Q_EXCEED_QUOTA
         self._enqueue.insert(target, message)

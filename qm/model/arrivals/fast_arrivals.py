@@ -30,42 +30,88 @@ from qm.model.values.rows import (
     PositionFlag,
     PositionState,
 )
-from qm.wire.headers.base_header import FLAG_TR
+from qm.names.guid import GUID_SIZE_BYTES
+from qm.wire.headers.base_header import (
+    BASE_HEADER_SIZE_BYTES,
+    FLAG_PR,
+    FLAG_TR,
+    FLAGS_OFFSET,
+    PACKET_SIZE_OFFSET,
+)
 from qm.wire.headers.user_header import (
     AQ_SHIFT,
+    DESTINATION_QUEUE_OFFSET,
+    DESTINATION_TYPES,
     DQ_SHIFT,
     FLAG_DM,
     FLAG_JN,
     FLAG_JP,
     FLAG_SH,
     FLAG_TH,
+    MESSAGE_ID_OFFSET,
     QUEUE_TYPE_MASK,
 )
+from qm.wire.headers.user_header import FLAGS_OFFSET as USER_FLAGS_OFFSET
 from qm.wire.limits import TIME_INFINITE_S
-from qm.wire.structures.queue_name import QUEUE_TYPE_DIRECT
+from qm.wire.packets.peek import HEAD, Head
+from qm.wire.structures.queue_name import (
+    DIRECT_COUNT_SIZE_BYTES,
+    QUEUE_TYPE_DIRECT,
+    queue_name_size,
+)
 
 NOT_PLAIN: Final = FLAG_TH | FLAG_SH | QUEUE_TYPE_MASK << AQ_SHIFT
 """UserHeader.Flags of messages that are judged one by one."""
-_HEAD: Final = Struct("<2xH8xI32sIIIIH")
+
+_REACH_AT: Final = PACKET_SIZE_OFFSET + 4
+"""TimeToReachQueue; all offsets here count from a packet's start."""
+_MESSAGE_ID_AT: Final = BASE_HEADER_SIZE_BYTES + MESSAGE_ID_OFFSET
+_FLAGS_AT: Final = BASE_HEADER_SIZE_BYTES + USER_FLAGS_OFFSET
+_DESTINATION_AT: Final = BASE_HEADER_SIZE_BYTES + DESTINATION_QUEUE_OFFSET
+_BASE_BEGIN: Final = f"<{FLAGS_OFFSET}xH{_REACH_AT - FLAGS_OFFSET - 2}x"
+"""Reads BaseHeader.Flags and goes on at TimeToReachQueue."""
+_HEAD: Final = Struct(f"{_BASE_BEGIN}I{2 * GUID_SIZE_BYTES}sIIIIH")
 """`qm.wire.packets.peek.HEAD` without version, signature and PacketSize, and with both GUIDs in
 one.
 """
+_PROBE: Final = bytes(range(HEAD.size))
+_NAMED: Final = Head(*HEAD.unpack(_PROBE))
+assert _HEAD.unpack(_PROBE) == (
+    _NAMED.base_flags,
+    _NAMED.time_to_reach_queue,
+    _NAMED.source_queue_manager + _NAMED.queue_manager_address,
+    _NAMED.time_to_be_received,
+    _NAMED.sent_time,
+    _NAMED.message_id,
+    _NAMED.user_flags,
+    _NAMED.direct_name_bytes,
+)
+
 _PLAIN_ROW: Final = Struct("<4sQIIHII8x16sII")
 """POSITION_ROW with state, class code and flags in one, and without a deadline."""
 assert _PLAIN_ROW.size == POSITION_ROW.size
-_ROW_BEGIN_BYTES: Final = 4
+_ROW_BEGIN: Final = Struct("<BBH")
+_ROW_BEGIN_BYTES: Final = _ROW_BEGIN.size
 _ALIKE_RUN_MIN: Final = 16
 """From so many on one row tells all."""
 _ALIKE_RUN_MAX: Final = 256
 _ALIKE_ID_MAX: Final = SEQUENTIAL_ID_MAX - _ALIKE_RUN_MAX
 """Beyond it messages are taken one by one, since the number begins again."""
-_FLAGS_AT: Final = 60
-_DESTINATION_AT: Final = 64
-_DESTINATION_END: Final = (64, 64, 64, 68, 64, 80, 64, 66)
+
+
+def _destination_end(queue_type: int) -> int:
+    if queue_type == QUEUE_TYPE_DIRECT:
+        return _DESTINATION_AT + DIRECT_COUNT_SIZE_BYTES
+    if queue_type not in DESTINATION_TYPES:
+        return _DESTINATION_AT
+    return _DESTINATION_AT + queue_name_size(bytes(DIRECT_COUNT_SIZE_BYTES), 0, queue_type)
+
+
+_DESTINATION_END: Final = tuple(map(_destination_end, range(QUEUE_TYPE_MASK + 1)))
 """By Flags.DQ: where DestinationQueue ends in a packet; a direct name's byte count comes on top."""
 _FLAGS_MASK: Final = FLAG_DM | FLAG_JN | FLAG_JP
 _ROW_BEGINS: Final = {
-    header: Struct("<BBH").pack(
+    header: _ROW_BEGIN.pack(
         PositionState.AVAILABLE,
         0,
         (PositionFlag.RECOVERABLE if header & FLAG_DM else 0)
@@ -109,7 +155,7 @@ def _alike(name_end: int) -> Callable[[bytes, int], tuple[int, bytes, int, bytes
     """Return what reads BaseHeader.Flags, the fields from TimeToReachQueue to SentTime, the
     ordinal, and UserHeader.Flags with DestinationQueue.
     """
-    return Struct(f"<2xH8x44sI{name_end - _FLAGS_AT}s").unpack_from
+    return Struct(f"{_BASE_BEGIN}{_MESSAGE_ID_AT - _REACH_AT}sI{name_end - _FLAGS_AT}s").unpack_from
 
 
 LanesByName = dict[bytes, Lane | None]
@@ -234,7 +280,7 @@ class PlainRun:
             if (now_ms if sent <= now_s else sent * 1000) + lifetime_ms > history.forget_at_ms:
                 history.keep(lifetime_ms)
             sequential_id = sequential_id + 1 & SEQUENTIAL_ID_MAX
-            level = 7 - (bits & 7)
+            level = FLAG_PR - (bits & FLAG_PR)
             key = key_of(lane.queue_id, level << 56 | sequential_id)
             rows[key] = row = row_of(
                 _ROW_BEGINS[flags & _FLAGS_MASK],

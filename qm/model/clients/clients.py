@@ -26,7 +26,7 @@ from qm.model.values.limits import (
     ALARM_JOURNAL_DROPPED,
     CLIENTS_MAX,
     POSITIONS_PER_ENTRY_MAX,
-    UNCONFIRMED_BYTES_PER_CLIENT_MAX,
+    UNCONFIRMED_PER_CLIENT_MAX_BYTES,
     UNCONFIRMED_RESULTS_PER_CLIENT_MAX,
 )
 from qm.model.values.records import Client
@@ -253,7 +253,7 @@ class Clients:
         """
         return (
             client.unconfirmed_count + count <= UNCONFIRMED_RESULTS_PER_CLIENT_MAX
-            and client.unconfirmed_bytes + taken_bytes <= UNCONFIRMED_BYTES_PER_CLIENT_MAX
+            and client.unconfirmed_bytes + taken_bytes <= UNCONFIRMED_PER_CLIENT_MAX_BYTES
         )
 
     def result(self, client_id: str, number: int) -> RequestResult | None:
@@ -315,7 +315,7 @@ class Clients:
         """Return how many more results, and about how many bytes, a client may leave open."""
         return (
             UNCONFIRMED_RESULTS_PER_CLIENT_MAX - client.unconfirmed_count,
-            UNCONFIRMED_BYTES_PER_CLIENT_MAX - client.unconfirmed_bytes,
+            UNCONFIRMED_PER_CLIENT_MAX_BYTES - client.unconfirmed_bytes,
         )
 
     def apply_confirm(self, command: Confirm) -> Outcome:

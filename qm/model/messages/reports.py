@@ -25,7 +25,7 @@ from qm.wire.packets.report import Report, Traced, received_report, report_queue
 from qm.wire.packets.user_message import UserMessage, write_user_message
 
 PRIORITY: Final = 3
-NEXT_HOP_CHARS_MAX: Final = 64
+NEXT_HOP_MAX_CHARS: Final = 64
 """An IPv6 address with its zone."""
 _GUID_BYTES: Final = 16
 _U32_MAX: Final = 0xFFFF_FFFF
@@ -66,7 +66,7 @@ class Reports:
             0 < len(ordinals) <= POSITIONS_PER_ENTRY_MAX
             and len(wanted) == len(ordinals) * _GUID_BYTES
             and max(ordinals) <= _U32_MAX
-            and len(command.next_hop) <= NEXT_HOP_CHARS_MAX
+            and len(command.next_hop) <= NEXT_HOP_MAX_CHARS
         )
         if not is_sound:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)

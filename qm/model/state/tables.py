@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol
 
+from typing_extensions import override
+
 BODY_ORDINAL_SYNTHETIC_FIRST = 0x8000
 """Ordinals from here on name packets that apply itself made (Table.SYNTHETIC)."""
 
@@ -103,7 +105,7 @@ class State(Protocol):
         """One reference less to each of these (index, ordinal)."""
 
 
-class MemoryState:
+class MemoryState(State):
     """State in memory: obvious rather than fast."""
 
     def __init__(self) -> None:
@@ -111,41 +113,41 @@ class MemoryState:
         self._keys: list[bytes] = []
         self._references: dict[tuple[int, int], int] = {}
 
+    @override
     def get(self, table: Table, key: bytes) -> bytes | None:
-        """See State.get."""
         return self._values.get(bytes((table,)) + key)
 
+    @override
     def get_rows(self, table: Table, keys: Iterable[bytes]) -> list[bytes | None]:
-        """See State.get_rows."""
         return [self.get(table, key) for key in keys]
 
+    @override
     def put(self, table: Table, key: bytes, value: bytes) -> None:
-        """See State.put."""
         full = bytes((table,)) + key
         if full not in self._values:
             insort(self._keys, full)
         self._values[full] = value
 
+    @override
     def put_rows(self, table: Table, rows: Mapping[bytes, bytes]) -> None:
-        """See State.put_rows."""
         for key, value in rows.items():
             self.put(table, key, value)
 
+    @override
     def delete(self, table: Table, key: bytes) -> None:
-        """See State.delete."""
         full = bytes((table,)) + key
         if self._values.pop(full, None) is not None:
             del self._keys[bisect_left(self._keys, full)]
 
+    @override
     def delete_rows(self, table: Table, keys: Sequence[bytes]) -> None:
-        """See State.delete_rows."""
         for key in keys:
             self.delete(table, key)
 
+    @override
     def scan(
         self, table: Table, low: bytes, high: bytes, limit: int, *, backward: bool = False
     ) -> list[tuple[bytes, bytes]]:
-        """See State.scan."""
         prefix = bytes((table,))
         first = bisect_left(self._keys, prefix + low)
         last = bisect_left(self._keys, prefix + high)
@@ -155,25 +157,25 @@ class MemoryState:
             chosen = self._keys[first : min(last, first + limit)]
         return [(key[1:], self._values[key]) for key in chosen]
 
+    @override
     def retain_body(self, index: int, ordinal: int) -> None:
-        """See State.retain_body."""
         self._references[index, ordinal] = self._references.get((index, ordinal), 0) + 1
 
+    @override
     def retain_bodies(self, index: int, ordinals: Sequence[int]) -> None:
-        """See State.retain_bodies."""
         for ordinal in ordinals:
             self.retain_body(index, ordinal)
 
+    @override
     def release_body(self, index: int, ordinal: int) -> None:
-        """See State.release_body."""
         left = self._references[index, ordinal] - 1
         if left:
             self._references[index, ordinal] = left
         else:
             del self._references[index, ordinal]
 
+    @override
     def release_bodies(self, bodies: Iterable[tuple[int, int]]) -> None:
-        """See State.release_bodies."""
         for index, ordinal in bodies:
             self.release_body(index, ordinal)
 

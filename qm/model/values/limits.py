@@ -45,7 +45,7 @@ TRANSACTIONS_PER_CLIENT_MAX: Final = 256
 CONTROL_RESULTS_MAX: Final = 8_192
 """Of control requests: for as long as one may be repeated, not for ever."""
 UNCONFIRMED_RESULTS_PER_CLIENT_MAX: Final = 4_096
-UNCONFIRMED_BYTES_PER_CLIENT_MAX: Final = 256 * 1024 * 1024
+UNCONFIRMED_PER_CLIENT_MAX_BYTES: Final = 256 * 1024 * 1024
 READS_PER_CLIENT_MAX: Final = 1_024
 """Two-phase reads without their second phase."""
 TARGETS_PER_SEND_MAX: Final = 256

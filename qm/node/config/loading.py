@@ -15,7 +15,7 @@ from qm.names.guid import guid_from_text
 from qm.node.config.environment import NotExpanded, expand
 from qm.node.config.schema import NodeConfig, Section
 
-CONFIG_BYTES_MAX: Final = 1 << 20
+CONFIG_MAX_BYTES: Final = 1 << 20
 SectionT = TypeVar("SectionT", bound=Section)
 
 
@@ -38,9 +38,9 @@ def read_text(path: Path) -> str:
     """Return what a configuration file holds. Raises ConfigError."""
     try:
         with path.open("rb") as file:
-            text = file.read(CONFIG_BYTES_MAX + 1)
-        if len(text) > CONFIG_BYTES_MAX:
-            raise ConfigError(f"{path}: longer than {CONFIG_BYTES_MAX} bytes")
+            text = file.read(CONFIG_MAX_BYTES + 1)
+        if len(text) > CONFIG_MAX_BYTES:
+            raise ConfigError(f"{path}: longer than {CONFIG_MAX_BYTES} bytes")
         return text.decode()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error

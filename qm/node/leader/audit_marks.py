@@ -6,14 +6,14 @@ asked for.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 from qm.cluster.cluster import Cluster
 from qm.model.values.commands import AuditMark, AuditResult
+from qm.node.membership.peers import Peers
 from qm.node.replica.state_machine import AppliedStore
 from qm.observe.metrics import Metrics
-from qm.pb import relay_pb2
 from qm.store.audit import Mark, MarkGone, Proof, prove
 
 logger = logging.getLogger(__name__)
@@ -23,8 +23,6 @@ PROOFS_KEPT_MAX: Final = 16
 COLLECT_MAX_S: Final = 1_800.0
 """Then a mark is compared without the members that have not told, if a majority has."""
 
-InspectAll = Callable[[], Awaitable[dict[str, relay_pb2.InspectReply]]]
-
 
 class Auditor:
     """One node's part in audits."""
@@ -33,21 +31,19 @@ class Auditor:
         self,
         cluster: Cluster,
         machine: Callable[[], AppliedStore],
-        inspect_all: InspectAll,
-        members: Callable[[], int],
+        peers: Peers,
         on_damage: Callable[[str], None],
         on_proof: Callable[[Mark, Proof], None],
         metrics: Metrics,
     ) -> None:
-        """`members`: how many there are; `on_damage` ends a process whose rows are damaged;
+        """`on_damage` ends a process whose rows are damaged;
         `on_proof` hears what each mark's rows gave.
         """
         self.proofs: Final[dict[int, bytes]] = {}
         """Digest by mark, newest last."""
         self._cluster = cluster
         self._machine = machine
-        self._inspect_all = inspect_all
-        self._members = members
+        self._peers = peers
         self._on_damage = on_damage
         self._on_proof = on_proof
         self._audits = metrics.counter("quorate_audits_total")
@@ -98,7 +94,7 @@ class Auditor:
         """
         if not self._open:
             return
-        replies = await self._inspect_all()
+        replies = await self._peers.inspect_all()
         now = asyncio.get_running_loop().time()
         for number in reversed(list(self._open)):
             digests = {
@@ -107,7 +103,8 @@ class Auditor:
                 if number in reply.marks
             }
             is_late = now - self._open[number] > COLLECT_MAX_S
-            if len(digests) == self._members() or (is_late and 2 * len(digests) > self._members()):
+            is_most = 2 * len(digests) > self._peers.count()
+            if len(digests) == self._peers.count() or (is_late and is_most):
                 await self._tell(number, digests)
                 return
             if is_late:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from qm.pb import relay_pb2
+from qm.node.membership.peers import Peers
 
 logger = logging.getLogger(__name__)
 
@@ -21,19 +21,19 @@ class Yielding:
     def __init__(
         self,
         admits_messages: Callable[[], bool],
-        inspect_all: Callable[[], Awaitable[dict[str, relay_pb2.InspectReply]]],
+        peers: Peers,
         transfer: Callable[[str], Awaitable[None]],
     ) -> None:
         """`admits_messages`: whether this node's own disk has room; `transfer` hands over."""
         self._admits_messages = admits_messages
-        self._inspect_all = inspect_all
+        self._peers = peers
         self._transfer = transfer
 
     async def look(self) -> None:
         """Hand over if there is somebody with room; what `transfer` raises."""
         if self._admits_messages():
             return
-        replies = await self._inspect_all()
+        replies = await self._peers.inspect_all()
         heirs = [
             (reply.applied, name)
             for name, reply in replies.items()

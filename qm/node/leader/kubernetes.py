@@ -18,7 +18,7 @@ from qm.node.config.schema import KubernetesSection
 LABEL: Final = "quorate.io/role"
 LOOK_EVERY_S: Final = 0.5
 CALL_TIMEOUT_S: Final = 5.0
-_ANSWER_CHARS_MAX: Final = 1024
+_ANSWER_MAX_CHARS: Final = 1024
 _DONE: Final = (HTTPStatus.OK, HTTPStatus.ACCEPTED)
 _JSON: Final = "application/json"
 _MERGE_PATCH: Final = "application/merge-patch+json"
@@ -100,7 +100,7 @@ class ApiServer:
             ):
                 if response.status in _DONE:
                     return await response.json()
-                text = (await response.text())[:_ANSWER_CHARS_MAX]
+                text = (await response.text())[:_ANSWER_MAX_CHARS]
         except (OSError, aiohttp.ClientError, ValueError) as error:
             raise ApiServerRefused(f"{method} {name}: {error!r}") from error
         if response.status == HTTPStatus.NOT_FOUND:

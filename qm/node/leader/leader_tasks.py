@@ -7,7 +7,9 @@ is one bounded step (DESIGN section 4).
 import logging
 from typing import Final
 
-from qm.cluster.cluster import Cluster, Leadership
+from typing_extensions import override
+
+from qm.cluster.cluster import Cluster, ClusterListener, Leadership
 from qm.model.management.expiry import DEADLINES_PER_TICK_MAX
 from qm.model.management.purge import STEP_POSITIONS_MAX
 from qm.model.queries import is_due, purging_queue_ids
@@ -36,7 +38,7 @@ AUDIT_EVERY_S: Final = 3_600.0
 COLLECT_EVERY_S: Final = 1.0
 
 
-class Duties:
+class Duties(ClusterListener):
     """Active while this node leads; a ClusterListener."""
 
     def __init__(
@@ -61,12 +63,15 @@ class Duties:
         """Cluster time of the last ClockTick: it found what was due before."""
         self._is_active = False
 
+    @override
     def on_applied(self, applied: Applied) -> None:
-        """See ClusterListener."""
+        pass
 
+    @override
     def on_restored(self, index: int) -> None:
-        """See ClusterListener."""
+        pass
 
+    @override
     def on_leadership(self, leadership: Leadership) -> None:
         """Begin or end."""
         if leadership.is_here and not self._is_active:

@@ -3,12 +3,11 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
 from typing import Final
 
+from qm.node.membership.peers import Peers
 from qm.node.replica.clock import ClusterClock
 from qm.observe.metrics import Metrics
-from qm.pb import relay_pb2
 
 logger = logging.getLogger(__name__)
 
@@ -20,23 +19,13 @@ STEP_MS: Final = 500
 ASK_TIMES_MAX: Final = 3
 """Before a leader begins without a majority's wall clocks."""
 
-InspectAll = Callable[[], Awaitable[dict[str, relay_pb2.InspectReply]]]
-
 
 class Timekeeper:
-    """See the module."""
+    """The leader's part in cluster time, and every node's watch over its wall clock."""
 
-    def __init__(
-        self,
-        clock: ClusterClock,
-        inspect_all: InspectAll,
-        majority: Callable[[], int],
-        metrics: Metrics,
-    ) -> None:
-        """`majority`: how many members one is, now."""
+    def __init__(self, clock: ClusterClock, peers: Peers, metrics: Metrics) -> None:
         self._clock = clock
-        self._inspect_all = inspect_all
-        self._majority = majority
+        self._peers = peers
         self._offset = metrics.gauge("quorate_clock_offset_seconds")
         self._steps = metrics.counter("quorate_clock_steps_total")
         self._difference_ms = wall_ms() - _monotonic_ms()
@@ -48,9 +37,9 @@ class Timekeeper:
         walls: list[int] = []
         for _ in range(ASK_TIMES_MAX):
             walls = await self._walls()
-            if len(walls) >= self._majority():
+            if len(walls) >= self._peers.majority():
                 break
-        if len(walls) < self._majority():
+        if len(walls) < self._peers.majority():
             if self._clock.now_ms() > walls[0]:
                 return
             logger.warning("cluster time begins with %d of the wall clocks", len(walls))
@@ -60,13 +49,13 @@ class Timekeeper:
     async def steer(self) -> None:
         """Ask the members for their wall clocks and aim at the median."""
         walls = await self._walls()
-        if len(walls) >= self._majority():
+        if len(walls) >= self._peers.majority():
             self._clock.steer(walls)
 
     async def _walls(self) -> list[int]:
         """Return the wall clocks as they would read now."""
         asked_at = _monotonic_ms()
-        replies = await self._inspect_all()
+        replies = await self._peers.inspect_all()
         late = (_monotonic_ms() - asked_at) // 2
         return [reply.wall_clock_ms + late for reply in replies.values()] or [wall_ms()]
 

@@ -6,13 +6,12 @@ member may go back to the build that it came from.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from qm.model.values.commands import RaiseApplyVersion
 from qm.model.values.limits import APPLY_VERSION
+from qm.node.membership.peers import Peers
 from qm.node.replica.replicated_store import ReplicatedStore
-from qm.pb import relay_pb2
 
 logger = logging.getLogger(__name__)
 
@@ -22,16 +21,9 @@ LOOK_EVERY_S: Final = 2.0
 class Versions:
     """The leader's part in an upgrade."""
 
-    def __init__(
-        self,
-        replicated: ReplicatedStore,
-        inspect_all: Callable[[], Awaitable[dict[str, relay_pb2.InspectReply]]],
-        members: Callable[[], int],
-    ) -> None:
-        """`members`: how many there are."""
+    def __init__(self, replicated: ReplicatedStore, peers: Peers) -> None:
         self._replicated = replicated
-        self._inspect_all = inspect_all
-        self._members = members
+        self._peers = peers
 
     async def look(self) -> None:
         """Raise the apply version if every member knows a higher one."""
@@ -39,8 +31,8 @@ class Versions:
         self._replicated.apply_version = known
         if known >= APPLY_VERSION:
             return
-        replies = await self._inspect_all()
-        if len(replies) < self._members():
+        replies = await self._peers.inspect_all()
+        if len(replies) < self._peers.count():
             return
         version = min(reply.command_version for reply in replies.values())
         if version > known:

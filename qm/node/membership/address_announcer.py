@@ -26,7 +26,7 @@ INSPECT_TIMEOUT_S: Final = 2.0
 
 
 class Announcer:
-    """See the module."""
+    """Keeps replicated addresses, and this node's own among them."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ State = relay_pb2.InspectReply
 
 
 class Entry:
-    """See the module. Made and used in one loop."""
+    """An empty node's way into its cluster. Made and used in one loop."""
 
     def __init__(self, config: NodeConfig, begun: Callable[[], bytes]) -> None:
         """`begun`: the id of a cluster whose founding stopped before this node's first start."""

@@ -1,4 +1,6 @@
-"""Implements `qm.cluster.membership.Membership`: who belongs to the cluster, and changes of it."""
+"""Implements `qm.cluster.membership.Membership`, who belongs to the cluster and changes of it, and
+`Peers`.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -6,11 +8,20 @@ from typing import Final
 
 import grpc
 import grpc.aio
+from typing_extensions import override
 
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
-from qm.cluster.membership import Change, ChangeKind, ChangeRefused, Member, NodeStatus
+from qm.cluster.membership import (
+    Change,
+    ChangeKind,
+    ChangeRefused,
+    Member,
+    Membership,
+    NodeStatus,
+)
 from qm.node.config.addresses import NodeAddress
 from qm.node.membership.address_announcer import Announcer
+from qm.node.membership.peers import Peers
 from qm.node.relay.channels import Channels, Unreachable
 from qm.node.relay.forwarding import NotTaken
 from qm.node.replica.replicated_store import ReplicatedStore
@@ -35,8 +46,8 @@ LEAD_TIMEOUT_MS: Final = 15_000
 """A member change waits for its commit, a transfer for the other node's election."""
 
 
-class Members:
-    """See the module."""
+class Members(Membership, Peers):
+    """The members as this node knows them."""
 
     def __init__(
         self,
@@ -54,8 +65,8 @@ class Members:
     # Membership
 
     @property
+    @override
     def members(self) -> Sequence[Member]:
-        """See Membership.members."""
         configuration = self._replicated.configuration
         return [
             *(self._member(node, is_voter=True) for node in configuration.voters),
@@ -63,8 +74,8 @@ class Members:
         ]
 
     @property
+    @override
     def left(self) -> Mapping[str, int]:
-        """See Membership.left."""
         return dict(map(name_and_incarnation, self._replicated.configuration.retired))
 
     def _member(self, node: NodeId, *, is_voter: bool) -> Member:
@@ -74,12 +85,19 @@ class Members:
             return Member(name, incarnation, is_voter, "")
         return Member(name, incarnation, is_voter, address.host, address.api_port)
 
+    @override
     def majority(self) -> int:
         """Return how many of the voters are a majority."""
         return len(self._replicated.configuration.voters) // 2 + 1
 
+    @override
+    def count(self) -> int:
+        """Return how many members there are, learners among them."""
+        configuration = self._replicated.configuration
+        return len(configuration.voters) + len(configuration.learners)
+
+    @override
     async def inspect(self, node: str) -> NodeStatus:
-        """See Membership.inspect."""
         if self._id_of(node) is None:
             raise KeyError(node)
         reply = await self.inspect_reply(node)
@@ -106,6 +124,7 @@ class Members:
         except (Unreachable, grpc.aio.AioRpcError) as error:
             raise Unavailable(f"{node} does not answer: {error}") from error
 
+    @override
     async def inspect_all(self) -> dict[str, relay_pb2.InspectReply]:
         """Ask every member at once; return the answers of those that gave one."""
         names = [member.name for member in self.members]
@@ -116,8 +135,8 @@ class Members:
             if isinstance(reply, relay_pb2.InspectReply)
         }
 
+    @override
     async def change_members(self, change: Change) -> None:
-        """See Membership.change_members."""
         address = relay_pb2.Address(
             host=change.host,
             raft_port=change.raft_port,
@@ -134,8 +153,8 @@ class Members:
         )
         await self.ask_leader(request)
 
+    @override
     async def transfer(self, to: str) -> None:
-        """See Membership.transfer."""
         try:
             await self.ask_leader(relay_pb2.LeadRequest(transfer_to=to))
         except OutcomeUnknown as error:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import grpc
 import grpc.aio
 
-from qm.cluster.relay import RELAY_BYTES_MAX
+from qm.cluster.relay import RELAY_MAX_BYTES
 from qm.pb.relay_pb2_grpc import RelayStub
 from raft.transport.tls import TlsIdentity
 
 if TYPE_CHECKING:
     from qm.pb.relay_pb2_grpc import RelayAsyncStub
 
-FRAME_BYTES_MAX: Final = RELAY_BYTES_MAX + (1 << 20)
+FRAME_MAX_BYTES: Final = RELAY_MAX_BYTES + (1 << 20)
 """Of one gRPC message."""
 FRAME_BYTES_SOFT: Final = 1 << 20
 """What waits travels together up to this size."""
@@ -27,8 +27,8 @@ READY_TIMEOUT_MS: Final = 1_000
 KEEPALIVE_MS: Final = 5_000
 
 _COMMON_OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
-    ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
-    ("grpc.max_send_message_length", FRAME_BYTES_MAX),
+    ("grpc.max_receive_message_length", FRAME_MAX_BYTES),
+    ("grpc.max_send_message_length", FRAME_MAX_BYTES),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
 )

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 import grpc.aio
+from typing_extensions import override
 
 from qm.cluster.relay import (
     OVERLAP_MIN_BYTES,
     RELAY_BATCHES_MAX,
-    RELAY_BYTES_MAX,
+    RELAY_MAX_BYTES,
     LatePackets,
     RelayEvents,
+    RelayStream,
     SessionFacts,
 )
 from qm.model.values.effects import Outcome
@@ -41,7 +43,7 @@ class Room:
 
     def left(self) -> int:
         """Return how many more batches may be sent."""
-        return 0 if self._bytes >= RELAY_BYTES_MAX else RELAY_BATCHES_MAX - len(self._sizes)
+        return 0 if self._bytes >= RELAY_MAX_BYTES else RELAY_BATCHES_MAX - len(self._sizes)
 
     @property
     def unanswered(self) -> int:
@@ -58,7 +60,7 @@ class Room:
         self._bytes -= self._sizes.popleft()
 
 
-class LocalStream:
+class LocalStream(RelayStream):
     """The short cut of the edge on the leader's own node. Every call of its events comes from
     the loop, never from within a call of its own.
     """
@@ -72,34 +74,34 @@ class LocalStream:
         self._stream = streams.open(edge, self)
 
     @property
+    @override
     def room(self) -> int:
-        """See RelayStream.room."""
         return self._room.left()
 
     @property
+    @override
     def least_bytes(self) -> int:
-        """See RelayStream.least_bytes."""
         return 0 if self._is_leader_free() else OVERLAP_MIN_BYTES
 
+    @override
     def send(self, number: int, payload: bytes) -> None:
-        """See RelayStream.send."""
         self._room.take(len(payload))
         self._guarded(self._stream.send, number, inspect(payload))
 
+    @override
     def session_opened(self, session: SessionFacts) -> None:
-        """See RelayStream.session_opened."""
         self._guarded(self._stream.session_opened, session)
 
+    @override
     def session_closed(self, number: int) -> None:
-        """See RelayStream.session_closed."""
         self._stream.session_closed(number)
 
+    @override
     def late_result(self, session: int, tokens: Sequence[int], *, is_delivered: bool) -> None:
-        """See RelayStream.late_result."""
         self._stream.late_result(session, tokens, is_delivered=is_delivered)
 
+    @override
     def close(self) -> None:
-        """See RelayStream.close."""
         self._is_over = True
         self._stream.close()
 
@@ -140,7 +142,7 @@ class LocalStream:
             self._events.on_end(reason)
 
 
-class RemoteStream:
+class RemoteStream(RelayStream):
     """A stream to the leader on another node. What waits is written together."""
 
     def __init__(
@@ -164,22 +166,23 @@ class RemoteStream:
         self._task = asyncio.create_task(self._run(stub), name=f"relay stream in term {term}")
 
     @property
+    @override
     def room(self) -> int:
-        """See RelayStream.room."""
         return self._room.left()
 
     @property
+    @override
     def least_bytes(self) -> int:
-        """See RelayStream.least_bytes: what is in flight at the leader is not known here."""
+        """What is in flight at the leader is not known here."""
         return self._room.unanswered * OVERLAP_MIN_BYTES
 
+    @override
     def send(self, number: int, payload: bytes) -> None:
-        """See RelayStream.send."""
         self._room.take(len(payload))
         self._write((number, payload))
 
+    @override
     def session_opened(self, session: SessionFacts) -> None:
-        """See RelayStream.session_opened."""
         opened = relay_pb2.SessionOpened(
             number=session.number,
             queue_manager=session.queue_manager,
@@ -188,18 +191,18 @@ class RemoteStream:
         )
         self._write(relay_pb2.EdgeFrame(session_opened=opened))
 
+    @override
     def session_closed(self, number: int) -> None:
-        """See RelayStream.session_closed."""
         closed = relay_pb2.SessionClosed(number=number)
         self._write(relay_pb2.EdgeFrame(session_closed=closed))
 
+    @override
     def late_result(self, session: int, tokens: Sequence[int], *, is_delivered: bool) -> None:
-        """See RelayStream.late_result."""
         result = relay_pb2.LateResult(session=session, tokens=tokens, is_delivered=is_delivered)
         self._write(relay_pb2.EdgeFrame(late_result=result))
 
+    @override
     def close(self) -> None:
-        """See RelayStream.close."""
         if not self._is_over:
             self._is_over = True
             self._task.cancel()

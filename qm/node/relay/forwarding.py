@@ -12,7 +12,7 @@ import grpc.aio
 
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.model.values.effects import Outcome
-from qm.node.relay.channels import FRAME_BYTES_MAX, Unreachable
+from qm.node.relay.channels import FRAME_MAX_BYTES, Unreachable
 from qm.node.relay.outcome_codec import decode_outcome
 from qm.pb import relay_pb2
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CALLS_MAX: Final = 8
 """At the same time; what comes meanwhile shares the next one."""
-WAITING_BYTES_MAX: Final = 64 << 20
+WAITING_MAX_BYTES: Final = 64 << 20
 """Of payloads that wait for a call."""
 
 Payloads: TypeAlias = Sequence[bytes]
@@ -48,7 +48,7 @@ class Forwarder:
         if self._is_over:
             raise NotTaken("another node leads")
         size = sum(map(len, payloads))
-        if self._waiting and self._waiting_bytes + size > WAITING_BYTES_MAX:
+        if self._waiting and self._waiting_bytes + size > WAITING_MAX_BYTES:
             raise Unavailable("too many commands wait for the leader: try again later")
         loop = asyncio.get_running_loop()
         result: asyncio.Future[Sequence[Outcome]] = loop.create_future()
@@ -64,7 +64,7 @@ class Forwarder:
         taken, size = 0, 0
         for payloads, _ in self._waiting:
             size += sum(map(len, payloads))
-            if taken and size > FRAME_BYTES_MAX // 2:
+            if taken and size > FRAME_MAX_BYTES // 2:
                 break
             self._waiting_bytes -= sum(map(len, payloads))
             taken += 1

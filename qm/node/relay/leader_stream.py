@@ -10,11 +10,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+from typing_extensions import override
+
 from qm.cluster.relay import (
     RELAY_BATCHES_MAX,
-    RELAY_BYTES_MAX,
+    RELAY_MAX_BYTES,
     LatePackets,
     RelayEvents,
+    RelayHub,
     RelayHubEvents,
     SessionFacts,
 )
@@ -46,7 +49,9 @@ class StreamOver(Exception):
 
 
 class LeaderStream:
-    """See the module. Methods raise StreamOver when the edge broke a rule or comes too late."""
+    """One edge's stream as the leader sees it. Methods raise StreamOver when the edge broke a
+    rule or comes too late.
+    """
 
     def __init__(self, streams: "LeaderStreams", edge: str, events: RelayEvents) -> None:
         self.edge: Final = edge
@@ -72,8 +77,8 @@ class LeaderStream:
         if len(self._held) + len(self._pending) >= RELAY_BATCHES_MAX:
             raise StreamOver("more batches than RELAY_BATCHES_MAX")
         # As `RelayStream.room` counts: the last batch may go beyond the bound.
-        if self._bytes >= RELAY_BYTES_MAX:
-            raise StreamOver("more bytes than RELAY_BYTES_MAX")
+        if self._bytes >= RELAY_MAX_BYTES:
+            raise StreamOver("more bytes than RELAY_MAX_BYTES")
         self._bytes += len(command.payload)
         self._held.append((number, command))
         self.propose_held()
@@ -147,7 +152,7 @@ class LeaderStream:
             self.session_closed(number)
 
 
-class LeaderStreams:
+class LeaderStreams(RelayHub):
     """Implements `qm.cluster.relay.RelayHub`: the streams of all edges while this node leads."""
 
     def __init__(
@@ -212,19 +217,19 @@ class LeaderStreams:
 
     # RelayHub
 
+    @override
     def sessions(self, queue_manager: bytes) -> Sequence[tuple[str, SessionFacts]]:
-        """See RelayHub.sessions."""
         claims = self._claims.get(queue_manager, {})
         return [(edge, session) for (edge, _), session in claims.items()]
 
+    @override
     def send_late(self, edge: str, packets: LatePackets) -> None:
-        """See RelayHub.send_late."""
         stream = self._streams.get(edge)
         if stream is not None:
             stream.events.on_late_packets(packets)
 
+    @override
     def listen(self, listener: RelayHubEvents) -> None:
-        """See RelayHub.listen."""
         self._listener = listener
         for stream in self._streams.values():
             for session in stream.sessions.values():

@@ -10,12 +10,13 @@ from typing import Any, Final, Protocol
 import grpc
 import grpc.aio
 import msgspec
+from typing_extensions import override
 
 from qm.api.gate.identity import Role, role_uri
 from qm.api.gate.operations import Health
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.cluster.membership import ChangeRefused
-from qm.cluster.relay import LatePackets, SessionFacts
+from qm.cluster.relay import LatePackets, RelayEvents, SessionFacts
 from qm.model.values.effects import Outcome
 from qm.node.relay.channels import SERVER_OPTIONS, refuse
 from qm.node.relay.edge_stream import BROKEN
@@ -157,7 +158,8 @@ class _Service(RelayServicer):
             )
         return self._owner.member
 
-    async def Propose(  # noqa: N802
+    @override
+    async def Propose(
         self, request: relay_pb2.ProposeRequest, context: Any
     ) -> relay_pb2.ProposeReply:
         leader = (await self._member(context)).leader
@@ -172,9 +174,8 @@ class _Service(RelayServicer):
             await refuse(context, _CODES[type(error)], str(error))
         return relay_pb2.ProposeReply(outcomes=map(encode_outcome, outcomes))
 
-    async def Lead(  # noqa: N802
-        self, request: relay_pb2.LeadRequest, context: Any
-    ) -> relay_pb2.LeadReply:
+    @override
+    async def Lead(self, request: relay_pb2.LeadRequest, context: Any) -> relay_pb2.LeadReply:
         member = await self._member(context)
         try:
             await member.lead(request)
@@ -184,15 +185,15 @@ class _Service(RelayServicer):
             await refuse(context, _CODES[type(error)], str(error))
         return relay_pb2.LeadReply()
 
-    async def Inspect(  # noqa: N802
+    @override
+    async def Inspect(
         self, request: relay_pb2.InspectRequest, context: Any
     ) -> relay_pb2.InspectReply:
         await self._names(context)
         return self._owner.inspect()
 
-    async def Adopt(  # noqa: N802
-        self, request: relay_pb2.AdoptRequest, context: Any
-    ) -> relay_pb2.AdoptReply:
+    @override
+    async def Adopt(self, request: relay_pb2.AdoptRequest, context: Any) -> relay_pb2.AdoptReply:
         await self._names(context)
         try:
             await self._owner.adopt(request)
@@ -200,9 +201,8 @@ class _Service(RelayServicer):
             await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return relay_pb2.AdoptReply()
 
-    async def Drain(  # noqa: N802
-        self, request: relay_pb2.DrainRequest, context: Any
-    ) -> relay_pb2.HealthReply:
+    @override
+    async def Drain(self, request: relay_pb2.DrainRequest, context: Any) -> relay_pb2.HealthReply:
         operator = (await self._member(context)).operator
         try:
             await operator.drain_here(request.is_draining)
@@ -217,18 +217,17 @@ class _Service(RelayServicer):
             session_count=health.session_count,
         )
 
-    async def Links(  # noqa: N802
-        self, request: relay_pb2.LinksRequest, context: Any
-    ) -> relay_pb2.LinksReply:
+    @override
+    async def Links(self, request: relay_pb2.LinksRequest, context: Any) -> relay_pb2.LinksReply:
         return (await self._member(context)).operator.links_here(request)
 
-    async def Resend(  # noqa: N802
-        self, request: relay_pb2.ResendRequest, context: Any
-    ) -> relay_pb2.ResendReply:
+    @override
+    async def Resend(self, request: relay_pb2.ResendRequest, context: Any) -> relay_pb2.ResendReply:
         operator = (await self._member(context)).operator
         return relay_pb2.ResendReply(is_sending=operator.resend_here(request.queue_id))
 
-    async def Exchange(self, _: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
+    @override
+    async def Exchange(self, _: Any, context: Any) -> None:  # type: ignore[override]
         leader = (await self._member(context)).leader
         names = await self._names(context)
         frames = await context.read()
@@ -259,7 +258,7 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
 }
 
 
-class GrpcLeaderStream:
+class GrpcLeaderStream(RelayEvents):
     """Speaks for one edge to its `LeaderStream`, and for that one to the edge: frames of gRPC."""
 
     def __init__(
@@ -313,23 +312,24 @@ class GrpcLeaderStream:
 
     # RelayEvents
 
+    @override
     def on_free(self) -> None:
-        """See RelayEvents.on_free: this edge is too far away to be asked."""
+        """This edge is too far away to be asked."""
 
+    @override
     def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
-        """See RelayEvents.on_outcome."""
         told = relay_pb2.BatchOutcome(number=number, index=index, outcome=encode_outcome(outcome))
         self._write(relay_pb2.LeaderFrame(outcome=told))
 
+    @override
     def on_late_packets(self, packets: LatePackets) -> None:
-        """See RelayEvents.on_late_packets."""
         late = relay_pb2.Late(
             session=packets.session, tokens=packets.tokens, packets=packets.packets
         )
         self._write(relay_pb2.LeaderFrame(late=late))
 
+    @override
     def on_end(self, reason: str) -> None:
-        """See RelayEvents.on_end."""
         if not self._over.done():
             self._over.set_result(reason)
 

@@ -3,58 +3,68 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
+from typing_extensions import override
+
 from qm.model.state.tables import State, Table
 
 
-class ReadState:
+class ReadState(State):
     """`qm.model.state.tables.State` for reading only. It follows the store through installs."""
 
     def __init__(self, current: Callable[[], State]) -> None:
         """`current` gives the state that is in force, or raises Unavailable."""
         self._current = current
 
+    @override
     def get(self, table: Table, key: bytes) -> bytes | None:
-        """See State.get."""
         return self._current().get(table, key)
 
+    @override
     def get_rows(self, table: Table, keys: Iterable[bytes]) -> list[bytes | None]:
-        """See State.get_rows."""
         return self._current().get_rows(table, keys)
 
+    @override
     def scan(
         self, table: Table, low: bytes, high: bytes, limit: int, *, backward: bool = False
     ) -> list[tuple[bytes, bytes]]:
-        """See State.scan."""
         return self._current().scan(table, low, high, limit, backward=backward)
 
+    @override
     def put(self, table: Table, key: bytes, value: bytes) -> NoReturn:
         """Refuse."""
         raise ReadOnly
 
+    @override
     def put_rows(self, table: Table, rows: Mapping[bytes, bytes]) -> NoReturn:
         """Refuse."""
         raise ReadOnly
 
+    @override
     def delete(self, table: Table, key: bytes) -> NoReturn:
         """Refuse."""
         raise ReadOnly
 
+    @override
     def delete_rows(self, table: Table, keys: Sequence[bytes]) -> NoReturn:
         """Refuse."""
         raise ReadOnly
 
+    @override
     def retain_body(self, index: int, ordinal: int) -> NoReturn:
         """Refuse."""
         raise ReadOnly
 
+    @override
     def retain_bodies(self, index: int, ordinals: Sequence[int]) -> NoReturn:
         """Refuse."""
         raise ReadOnly
 
+    @override
     def release_body(self, index: int, ordinal: int) -> NoReturn:
         """Refuse."""
         raise ReadOnly
 
+    @override
     def release_bodies(self, bodies: Iterable[tuple[int, int]]) -> NoReturn:
         """Refuse."""
         raise ReadOnly

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from typing_extensions import override
 
 from qm.cluster.cluster import (
     PROPOSE_WAIT_MS,
+    Cluster,
     ClusterListener,
     Leadership,
     Unavailable,
@@ -45,7 +47,7 @@ from qm.store.codec import Inspected, encode_command, encode_stamp, inspect
 from qm.store.effects.chain import hashed
 from qm.store.store import Store
 from raft.core.core import Busy, CoreConfig
-from raft.driver import Driver, DriverConfig, Stopping, end_process
+from raft.driver import Driver, DriverConfig, DriverEvents, Stopping, end_process
 from raft.log.disk import DiskDirectory
 from raft.machine import LogReader
 from raft.replica import Replica, ReplicaConfig
@@ -109,7 +111,7 @@ def _chance() -> random.Random:
     return random.Random(os.urandom(16))
 
 
-class ReplicatedStore:
+class ReplicatedStore(Cluster, DriverEvents):
     """Implements `qm.cluster.cluster.Cluster`. Made and used in one loop."""
 
     def __init__(
@@ -203,18 +205,18 @@ class ReplicatedStore:
     # Cluster
 
     @property
+    @override
     def node(self) -> str:
-        """See Cluster.node."""
         return self._name
 
     @property
+    @override
     def leadership(self) -> Leadership:
-        """See Cluster.leadership."""
         return self._leadership
 
     @property
+    @override
     def state(self) -> State:
-        """See Cluster.state."""
         return self._state
 
     def _current_state(self) -> State:
@@ -222,8 +224,8 @@ class ReplicatedStore:
         return self.machine.store.state
 
     @property
+    @override
     def view(self) -> View:
-        """See Cluster.view."""
         self._check_readable()
         return self.machine.store.view
 
@@ -232,30 +234,30 @@ class ReplicatedStore:
             raise Unavailable("a snapshot from the leader is replacing this node's state")
 
     @property
+    @override
     def relay_hub(self) -> RelayHub:
-        """See Cluster.relay_hub."""
         return self.leader_streams
 
+    @override
     def now_ms(self) -> int:
-        """See Cluster.now_ms."""
         return self.clock.now_ms()
 
+    @override
     def read_body(self, place: BodyPlace) -> bytes:
-        """See Cluster.read_body."""
         self._check_readable()
         return self.machine.store.bodies.read(place)
 
+    @override
     def read_bodies(self, places: BodyPlaces) -> Packets:
-        """See Cluster.read_bodies."""
         self._check_readable()
         return self.machine.store.bodies.read_all(places)
 
+    @override
     def listen(self, listener: ClusterListener) -> Callable[[], None]:
-        """See Cluster.listen."""
         return self._listeners.add(listener)
 
+    @override
     async def propose(self, *commands: Command) -> Sequence[Outcome]:
-        """See Cluster.propose."""
         payloads = [encode_command(command) for command in commands]
         inspected: list[Inspected] = []
         deadline = self._loop.time() + PROPOSE_WAIT_MS / 1000
@@ -285,16 +287,16 @@ class ReplicatedStore:
         except TimeoutError:
             pass
 
+    @override
     async def read_barrier(self) -> int:
-        """See Cluster.read_barrier."""
         try:
             async with asyncio.timeout(PROPOSE_WAIT_MS / 1000):
                 return await self.driver.read()
         except (TimeoutError, Busy, Stopping) as error:
             raise Unavailable(str(error) or "no leader confirms what is current") from error
 
+    @override
     def open_relay(self, events: RelayEvents) -> RelayStream:
-        """See Cluster.open_relay."""
         leadership = self._leadership
         if leadership.is_here:
             return LocalStream(self.leader_streams, self._name, events)
@@ -333,7 +335,7 @@ class ReplicatedStore:
         return self.leads_in(term)
 
     def _before_entry(self) -> None:
-        """See Driver, which is made before the streams that submit to it."""
+        """For the driver, which is made before the streams that submit to it."""
         self.leader_streams.gather()
 
     async def propose_here(self, commands: Sequence[Inspected]) -> Sequence[Outcome]:
@@ -347,8 +349,8 @@ class ReplicatedStore:
 
     # DriverEvents
 
+    @override
     def on_soft_state(self, state: SoftState) -> None:
-        """See DriverEvents.on_soft_state."""
         before = self._leadership
         leader = None if state.leader is None else node_name(state.leader)
         is_same_term = state.term == before.term
@@ -412,12 +414,12 @@ class ReplicatedStore:
         if self._leadership.term == term and self.driver.role is Role.LEADER:
             self._set_leadership(Leadership(self._name, term, True))
 
+    @override
     def on_configuration(self, configuration: Configuration) -> None:
-        """See DriverEvents.on_configuration."""
         self.configuration = configuration
 
+    @override
     def on_alarm(self, alarm: Alarm) -> None:
-        """See DriverEvents.on_alarm."""
         self._hooks.on_alarm(alarm)
 
     def _raft_address(self, node: NodeId) -> str | None:

@@ -3,17 +3,19 @@
 import threading
 from collections.abc import Callable, Sequence
 
+from typing_extensions import override
+
 from qm.model.values.effects import Applied, Outcome
 from qm.node.replica.snapshot_source import Pictures
 from qm.store.audit import Mark, MarkCopy
 from qm.store.bodies.blobs import BlobRemoval, BlobSync
 from qm.store.bodies.body_places import Bodies
 from qm.store.store import Diverged, Store
-from raft.machine import SnapshotSink, SnapshotSource
+from raft.machine import SnapshotSink, SnapshotSource, StateMachine
 from raft.types import Entry, SnapshotMeta
 
 
-class AppliedStore:
+class AppliedStore(StateMachine[Sequence[Outcome]]):
     """Implements `raft.machine.StateMachine` with one Outcome for each command of an entry."""
 
     def __init__(
@@ -40,16 +42,16 @@ class AppliedStore:
         self._on_installed = on_installed
         self._on_diverged = on_diverged
 
+    @override
     def applied_index(self) -> int:
-        """See StateMachine.applied_index."""
         return self.store.applied_index()
 
+    @override
     def durable_index(self) -> int:
-        """See StateMachine.durable_index."""
         return self.store.durable_index()
 
+    @override
     def apply(self, entries: Sequence[Entry]) -> Sequence[Sequence[Outcome]]:
-        """See StateMachine.apply."""
         try:
             run = self.store.apply(entries)
         except Diverged as error:
@@ -59,8 +61,8 @@ class AppliedStore:
         self._on_applied(run)
         return [applied.outcomes for applied in run]
 
+    @override
     def settle(self) -> None:
-        """See StateMachine.settle."""
         self.store.settle()
 
     def flush(self) -> None:
@@ -69,7 +71,7 @@ class AppliedStore:
             self.store.flush()
 
     def copy_at(self, mark: Mark) -> MarkCopy:
-        """See Store.copy_at; may run beside everything else. Raises MarkGone."""
+        """Copy the state for a mark's proof; may run beside everything else. Raises MarkGone."""
         with self.files:
             return self.store.copy_at(mark)
 
@@ -98,12 +100,13 @@ class AppliedStore:
             self.is_installing = False
         self._on_installed()
 
+    @override
     def snapshot(self, meta_index: int) -> tuple[int, SnapshotSource] | None:
-        """See StateMachine.snapshot: pinned at once, and listed in a thread."""
+        """The picture is pinned at once, and listed in a thread."""
         return self._pictures.ask(self.store)
 
+    @override
     def receive_snapshot(self, meta: SnapshotMeta) -> SnapshotSink:
-        """See StateMachine.receive_snapshot."""
         return _Sink(self, self.store.receive_snapshot(meta))
 
 
@@ -118,5 +121,5 @@ class _Sink:
         self.abandon = sink.abandon
 
     def finish(self) -> None:
-        """See SnapshotSink.finish."""
+        """Install the snapshot."""
         self._owner.install(self._sink)

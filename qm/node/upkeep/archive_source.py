@@ -1,16 +1,18 @@
 """The archive's archiver on this node: what it reads, and what it is told."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from blake3 import blake3
+from typing_extensions import override
 
 from qm.archive.archiver import Archiver, ArchiverConfig
 from qm.archive.bodies import Span
 from qm.archive.columns import MarkReport
 from qm.archive.ranges import AckRow, Identity, Policy
-from qm.archive.source import LogGone, LogHold
+from qm.archive.source import ArchiveSource, LogGone, LogHold
 from qm.node.config.schema import ArchiveSection
+from qm.node.membership.peers import Peers
 from qm.node.replica.replicated_store import GROUP, ReplicatedStore
 from qm.node.replica.state_machine import AppliedStore
 from qm.node.upkeep.msmq_endpoint import MsmqEndpoint
@@ -25,10 +27,9 @@ from raft.log_view import Compacted, Unavailable
 from raft.transport.transport import node_name
 
 _PLACE_BYTES: Final = 8
-InspectAll = Callable[[], Awaitable[dict[str, relay_pb2.InspectReply]]]
 
 
-class StoreSource:
+class StoreSource(ArchiveSource):
     """Implements `qm.archive.source.ArchiveSource`."""
 
     def __init__(self, machine: AppliedStore) -> None:
@@ -38,42 +39,42 @@ class StoreSource:
     def _store(self) -> Store:
         return self._machine.store
 
+    @override
     def keeper(self) -> EffectsLog | None:
-        """See ArchiveSource.keeper."""
         return None if self._machine.is_installing else self._store.kept
 
+    @override
     def hold(self, index: int) -> LogHold:
-        """See ArchiveSource.hold."""
         try:
             return self._store.hold_log(index)
         except Compacted as error:
             raise LogGone(str(error)) from error
 
+    @override
     def next_row(self, above: int) -> tuple[int, bytes] | None:
-        """See ArchiveSource.next_row."""
         rows = self._store.kept_rows(above, 1)
         return rows[0] if rows else None
 
+    @override
     def rows(self, above: int, limit: int) -> list[tuple[int, bytes]]:
-        """See ArchiveSource.rows."""
         with self._machine.files:
             if self._machine.is_closed:
                 raise LogGone("this node stops")
             return self._store.kept_rows(above, limit)
 
+    @override
     def flush(self) -> None:
-        """See ArchiveSource.flush."""
         with self._machine.files:
             if self._machine.is_closed:
                 raise LogGone("this node stops")
             self._store.flush()
 
+    @override
     def pin(self) -> Pinned:
-        """See ArchiveSource.pin."""
         return self._store.pin()
 
+    @override
     def entry(self, index: int) -> bytes | memoryview:
-        """See ArchiveSource.entry."""
         try:
             return self._store.read_entry(index)
         except (Compacted, Unavailable) as error:
@@ -92,7 +93,7 @@ class Archiving:
         msmq: MsmqEndpoint,
         on_alarm: Callable[[str, str], None],
         metrics: Metrics,
-        inspect_all: InspectAll,
+        peers: Peers,
     ) -> None:
         self.archiver: Archiver | None = None
         self._place = _place(section.url)
@@ -110,7 +111,7 @@ class Archiving:
             on_alarm,
             metrics,
             lambda: _turn(replicated),
-            lambda: _spans_of_others(own, inspect_all),
+            lambda: _spans_of_others(own, peers),
         )
         self.archiver.begin()
 
@@ -158,13 +159,11 @@ def _turn(replicated: ReplicatedStore) -> int:
     return len(before)
 
 
-async def _spans_of_others(
-    own: relay_pb2.InspectReply, inspect_all: InspectAll
-) -> Mapping[str, Span]:
+async def _spans_of_others(own: relay_pb2.InspectReply, peers: Peers) -> Mapping[str, Span]:
     """Return what other members wrote of this cluster's entries to the same archive."""
     return {
         name: Span(reply.archived_first, reply.archived_last)
-        for name, reply in (await inspect_all()).items()
+        for name, reply in (await peers.inspect_all()).items()
         if name != own.node
         and reply.archived_last
         and (reply.cluster, reply.archived_to) == (own.cluster, own.archived_to)

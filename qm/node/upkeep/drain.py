@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class Drain:
-    """See the module."""
+    """Whether this node drains, and what it does then."""
 
     def __init__(self, replicated: ReplicatedStore, msmq: MsmqEndpoint) -> None:
         self.is_draining = False

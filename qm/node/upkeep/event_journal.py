@@ -1,13 +1,14 @@
 """Puts what happens to the cluster, as this node sees it, into its event log."""
 
 from prometheus_client import Counter
+from typing_extensions import override
 
 from qm.api.gate.events import EventLog
-from qm.cluster.cluster import Leadership
+from qm.cluster.cluster import ClusterListener, Leadership
 from qm.model.values.effects import Applied
 
 
-class Journal:
+class Journal(ClusterListener):
     """A ClusterListener that keeps what operators ask about later."""
 
     def __init__(self, events: EventLog, alarms: Counter) -> None:
@@ -16,17 +17,18 @@ class Journal:
         self._alarms = alarms
         self._leadership = Leadership(None, 0, False)
 
+    @override
     def on_applied(self, applied: Applied) -> None:
-        """See ClusterListener: what apply warns of."""
+        """Keep what apply warns of."""
         for alarm in applied.alarms:
             self.alarm(alarm, f"{alarm} in entry {applied.index}")
 
+    @override
     def on_restored(self, index: int) -> None:
-        """See ClusterListener."""
         self._events.add("member", "restored", f"a snapshot brought this node to entry {index}")
 
+    @override
     def on_leadership(self, leadership: Leadership) -> None:
-        """See ClusterListener."""
         before, self._leadership = self._leadership, leadership
         if leadership.node is None:
             text = f"no leader in term {leadership.term}"

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from typing_extensions import override
 
-from qm.cluster.cluster import Leadership, Unavailable
+from qm.cluster.cluster import ClusterListener, Leadership, Unavailable
 from qm.model.queries import QueueInfo, View, list_queues, queue_statistics
 from qm.model.values.elements import QueueKind
 from qm.node.replica.replicated_store import RAFT_FOLDER, ReplicatedStore
@@ -40,7 +41,7 @@ class _Totals(msgspec.Struct):
     journal_bytes: int = 0
 
 
-class Gauges:
+class Gauges(ClusterListener):
     """Sets them; a ClusterListener, since changes of leader are counted as they come."""
 
     def __init__(self, replicated: ReplicatedStore, metrics: Metrics) -> None:
@@ -49,12 +50,15 @@ class Gauges:
         self._totals = ConsensusTotals(metrics)
         self._term = 0
 
+    @override
     def on_applied(self, applied: object) -> None:
-        """See ClusterListener."""
+        pass
 
+    @override
     def on_restored(self, index: int) -> None:
-        """See ClusterListener."""
+        pass
 
+    @override
     def on_leadership(self, leadership: Leadership) -> None:
         """Count a leader when it is first heard of."""
         if leadership.node is not None and leadership.term > self._term:

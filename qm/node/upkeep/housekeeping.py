@@ -56,7 +56,7 @@ class DiskWatch:
         return self.level is DiskLevel.ROOM
 
     async def look(self) -> None:
-        """See how full the disk is."""
+        """Measure how full the disk is."""
         self._free.set(self.free_bytes())
         if self.level is DiskLevel.EXHAUSTED:
             self._reserve.hold()
@@ -177,7 +177,7 @@ class Certificates:
         self._expiry = metrics.gauge("quorate_certificate_expiry_seconds")
 
     async def look(self) -> None:
-        """See when each ends."""
+        """Read when each ends."""
         for file in self._files:
             try:
                 left = ends_at(file).timestamp() - time.time()

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import grpc
 import grpc.aio
+from typing_extensions import override
 
-from qm.api.gate.operations import BackupPart, Diagnostics, Health, Link
+from qm.api.gate.operations import BackupPart, Diagnostics, Health, Link, Operations
 from qm.cluster.cluster import Unavailable
 from qm.edge.outgoing import LinkReport
 from qm.model.values.elements import OutgoingQueueState
@@ -34,8 +35,8 @@ LINKS_MAX: Final = 1_000
 """In one question."""
 
 
-class NodeOperations:
-    """See the module."""
+class NodeOperations(Operations):
+    """This node's part in what the control plane asks, and calls to other nodes' parts."""
 
     def __init__(
         self,
@@ -61,20 +62,20 @@ class NodeOperations:
     # Operations
 
     @property
+    @override
     def version(self) -> str:
-        """See Operations.version."""
         return VERSION
 
+    @override
     def health(self) -> Health:
-        """See Operations.health."""
         usage = shutil.disk_usage(self._data)
         alarms = () if self._disk.admits_messages else (f"disk_{self._disk.level.name.lower()}",)
         return Health(
             usage.free, usage.total, alarms, self._drain.is_draining, self._msmq.session_count()
         )
 
+    @override
     async def drain(self, node: str, *, is_draining: bool) -> Health:
-        """See Operations.drain."""
         if node == self._replicated.node:
             await self.drain_here(is_draining)
             return self.health()
@@ -88,8 +89,8 @@ class NodeOperations:
             reply.session_count,
         )
 
+    @override
     async def links(self, queue_ids: Sequence[int]) -> Mapping[int, Link]:
-        """See Operations.links."""
         request = relay_pb2.LinksRequest(queue_ids=queue_ids[:LINKS_MAX])
         leadership = self._replicated.leadership
         if leadership.is_here or leadership.node is None:
@@ -108,8 +109,8 @@ class NodeOperations:
             for link in reply.links
         }
 
+    @override
     async def resend(self, queue_id: int) -> None:
-        """See Operations.resend."""
         leadership = self._replicated.leadership
         if leadership.is_here:
             self.resend_here(queue_id)
@@ -129,16 +130,16 @@ class NodeOperations:
         except (Unreachable, grpc.aio.AioRpcError) as error:
             raise Unavailable(f"{node} does not answer: {error}") from error
 
+    @override
     def set_log_level(self, level: str, logger: str, expires_after_s: int) -> str:
-        """See Operations.set_log_level."""
         return self.log_levels.set(level, logger, expires_after_s)
 
+    @override
     async def diagnostics(self) -> Diagnostics:
-        """See Operations.diagnostics."""
         return await self._diagnosis.make()
 
+    @override
     def backup(self) -> AsyncGenerator[BackupPart, None]:
-        """See Operations.backup."""
         return self._backups.parts()
 
     # Asked by other nodes

@@ -19,7 +19,7 @@ _FAILURES: Final = {
 
 
 class ConsensusTotals:
-    """See the module."""
+    """Brings the counters of consensus to the metrics."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

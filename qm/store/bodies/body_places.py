@@ -240,11 +240,11 @@ class Bodies:
 
     @property
     def recorded(self) -> int:
-        """See Blobs.recorded."""
+        """How often the state was told of changes here; for `flushed`."""
         return self._blobs.recorded
 
     def flushed(self, recorded: int) -> None:
-        """See Blobs.flushed."""
+        """All that was `recorded` when the state began to be flushed is durable."""
         self._blobs.flushed(recorded)
 
     def close(self) -> None:

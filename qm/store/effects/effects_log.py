@@ -120,7 +120,7 @@ class EffectsLog:
         self._names: dict[int, bytes] = {}
         newest = state.scan(Table.EFFECTS, b"", INDEX_END, 1, backward=True)
         self.total_bytes = total_bytes_of(newest[0][1]) if newest else 0
-        """See KeptEntry.total_bytes; of the newest row."""
+        """Bytes of all rows up to the newest one."""
         self.exported = Exported.unpack(state.get(Table.EXPORTED, b""))
         self.newest_index = state.applied.index
         """Of the last entry that was applied."""

@@ -9,7 +9,7 @@ from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.bounds import Buffer, truncated
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.guid import GUID_NULL, Guid
-from qm.wire.limits import HOP_COUNT_MAX, TIME_INFINITE_S
+from qm.wire.limits import HOPS_MAX, TIME_INFINITE_S
 from qm.wire.packing import guid_bytes, pack_fields
 from qm.wire.structures.queue_name import (
     QUEUE_TYPE_DIRECT,
@@ -41,7 +41,7 @@ AQ_SHIFT: Final = 13
 RQ_SHIFT: Final = 16
 QUEUE_TYPE_MASK: Final = 7
 DM_RECOVERABLE: Final = 1
-_HOP_COUNT_WIDTH_MAX: Final = FLAG_RC
+_HOPS_FIELD_MAX: Final = FLAG_RC
 
 # Offsets inside the header, for those who read or patch single fields.
 SENT_TIME_OFFSET: Final = 36
@@ -51,10 +51,10 @@ DESTINATION_QUEUE_OFFSET: Final = 48
 
 _LAYOUT: Final = Struct("<16s16sIIII")
 _FLAGS: Final = Struct("<I")
-_DQ_TYPES: Final = frozenset(
+DESTINATION_TYPES: Final = frozenset(
     {QUEUE_TYPE_NONE, QueueHost.DESTINATION.value, QUEUE_TYPE_PUBLIC, QUEUE_TYPE_DIRECT}
 )
-_AQ_TYPES: Final = _DQ_TYPES | {QueueHost.SOURCE.value, QUEUE_TYPE_PRIVATE}
+_AQ_TYPES: Final = DESTINATION_TYPES | {QueueHost.SOURCE.value, QUEUE_TYPE_PRIVATE}
 _RQ_TYPES: Final = frozenset(range(QUEUE_TYPE_MASK + 1))
 
 
@@ -98,7 +98,7 @@ class UserHeader(msgspec.Struct, frozen=True, gc=False):
 
         MQ-A32: such a message is refused with a class, so the codec must be able to read it.
         """
-        return self.hop_count > HOP_COUNT_MAX
+        return self.hop_count > HOPS_MAX
 
 
 def parse_user_header(buffer: Buffer, offset: int, end: int) -> tuple[UserHeader, int]:
@@ -113,7 +113,7 @@ def parse_user_header(buffer: Buffer, offset: int, end: int) -> tuple[UserHeader
     dq = flags >> DQ_SHIFT & QUEUE_TYPE_MASK
     aq = flags >> AQ_SHIFT & QUEUE_TYPE_MASK
     rq = flags >> RQ_SHIFT & QUEUE_TYPE_MASK
-    if delivery_mode > DM_RECOVERABLE or dq not in _DQ_TYPES or aq not in _AQ_TYPES:
+    if delivery_mode > DM_RECOVERABLE or dq not in DESTINATION_TYPES or aq not in _AQ_TYPES:
         raise _illegal_flags(offset, delivery_mode, dq, aq)
     if not flags & FLAG_MP:
         raise _flag_error(offset, "MP", "clear, but every message has MessagePropertiesHeader")
@@ -161,15 +161,15 @@ def peek_user_flags(buffer: Buffer, offset: int, end: int) -> int:
 
 def write_user_header(header: UserHeader, presence: int = 0) -> bytes:
     """Return the header; `presence` adds the flags SH, TH, MQ and HH of the packet around it."""
-    if not 0 <= header.hop_count <= _HOP_COUNT_WIDTH_MAX:
+    if not 0 <= header.hop_count <= _HOPS_FIELD_MAX:
         raise ValueOutOfRange(
-            "UserHeader.Flags.RC", SECTION, f"{header.hop_count} is not 0 to {_HOP_COUNT_WIDTH_MAX}"
+            "UserHeader.Flags.RC", SECTION, f"{header.hop_count} is not 0 to {_HOPS_FIELD_MAX}"
         )
     if presence & FLAG_TH and not header.is_recoverable:
         raise ValueOutOfRange(
             "UserHeader.Flags.TH", SECTION, "a transactional message cannot be express"
         )
-    dq, destination = _write_name(header.destination_queue, "DestinationQueue", _DQ_TYPES)
+    dq, destination = _write_name(header.destination_queue, "DestinationQueue", DESTINATION_TYPES)
     aq, admin = _write_name(header.admin_queue, "AdminQueue", _AQ_TYPES)
     rq, response = _write_name(header.response_queue, "ResponseQueue", _RQ_TYPES)
     connector = b""
@@ -215,8 +215,8 @@ def _write_name(name: QueueName | None, field: str, allowed: frozenset[int]) -> 
 def _illegal_flags(offset: int, delivery_mode: int, dq: int, aq: int) -> ProtocolError:
     if delivery_mode > DM_RECOVERABLE:
         return _flag_error(offset, "DM", f"{delivery_mode}, only 0 and 1 exist")
-    if dq not in _DQ_TYPES:
-        return _flag_error(offset, "DQ", f"{dq}, only {sorted(_DQ_TYPES)} exist")
+    if dq not in DESTINATION_TYPES:
+        return _flag_error(offset, "DQ", f"{dq}, only {sorted(DESTINATION_TYPES)} exist")
     return _flag_error(offset, "AQ", f"{aq}, only {sorted(_AQ_TYPES)} exist")
 
 

@@ -29,7 +29,7 @@ from qm.wire.headers.security_header import parse_provider_info, parse_security_
 from qm.wire.headers.soap_header import BODY_SECTION_ID, parse_soap_header
 from qm.wire.headers.transaction_header import parse_transaction_header
 from qm.wire.headers.user_header import parse_user_header
-from qm.wire.limits import HOP_COUNT_MAX, PACKET_SIZE_MIN_BYTES, TIME_INFINITE_S
+from qm.wire.limits import HOPS_MAX, PACKET_SIZE_MIN_BYTES, TIME_INFINITE_S
 from qm.wire.message_class import MessageClassRole, message_class_role
 from qm.wire.packets import layouts
 from qm.wire.packets.internal import PacketType
@@ -473,8 +473,8 @@ def _note_message(scribe: _Scribe, kind: str) -> None:
         note("acknowledgments are asked for, but there is no AdminQueue: none is sent (MQ-A6)")
     if values[f"{user}.AQ"] and not wanted:
         note("there is an AdminQueue, but no acknowledgment is asked for (MQ-A6)")
-    if values[f"{user}.RC"] > HOP_COUNT_MAX:
-        note(f"{values[f'{user}.RC']} hops, at most {HOP_COUNT_MAX}: refused with a nack (MQ-A32)")
+    if values[f"{user}.RC"] > HOPS_MAX:
+        note(f"{values[f'{user}.RC']} hops, at most {HOPS_MAX}: refused with a nack (MQ-A32)")
     if values[f"{user}.AH"]:
         note("UserHeader.Flags.AH is set, which no sender does")
     if values[f"{user}.TH"] and values["BaseHeader.Flags.PR"]:

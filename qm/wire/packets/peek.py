@@ -5,7 +5,7 @@ names are peeked at was framed, and whoever lets it into the log has parsed it o
 """
 
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.bounds import Buffer, take
@@ -26,6 +26,7 @@ from qm.wire.headers.user_header import (
 )
 from qm.wire.limits import TIME_INFINITE_S
 from qm.wire.structures.queue_name import (
+    DIRECT_COUNT_SIZE_BYTES,
     QUEUE_TYPE_DIRECT,
     QUEUE_TYPE_NONE,
     QUEUE_TYPE_PUBLIC,
@@ -33,42 +34,64 @@ from qm.wire.structures.queue_name import (
 )
 from qm.wire.structures.wide_text import WCHAR_SIZE_BYTES
 
-Head = tuple[int, int, int, int, int, Guid, Guid, int, int, int, int, int]
-"""The fixed fields of a user packet, as `HEAD` unpacks them:
-
-version, BaseHeader.Flags, signature, PacketSize, TimeToReachQueue; SourceQueueManager,
-QueueManagerAddress, TimeToBeReceived, SentTime, MessageID, UserHeader.Flags; and the two bytes
-behind them, which are the name's byte count when the destination is direct.
-"""
-
 HEAD: Final = Struct("<BxHIII16s16sIIIIH")
-"""Reads a `Head` at a user packet's start; every user packet is long enough for it."""
+"""Reads `HeadFields` at a user packet's start; every user packet is long enough for it."""
+
+HeadFields = tuple[int, int, int, int, int, Guid, Guid, int, int, int, int, int]
+"""What `HEAD` unpacks: the fields of a `Head`, without their names."""
+
+
+class Head(NamedTuple):
+    """The fixed fields of a user packet, in the order of the wire."""
+
+    version: int
+    base_flags: int
+    """BaseHeader.Flags."""
+    signature: int
+    packet_size: int
+    """Bytes, without a SessionHeader behind them."""
+    time_to_reach_queue: int
+    """Seconds; 0xFFFFFFFF is without end."""
+    source_queue_manager: Guid
+    queue_manager_address: Guid
+    time_to_be_received: int
+    """Seconds; 0xFFFFFFFF is without end."""
+    sent_time: int
+    """Seconds since 1970 UTC."""
+    message_id: int
+    user_flags: int
+    """UserHeader.Flags."""
+    direct_name_bytes: int
+    """The two bytes behind the fixed ones: the name's byte count when the destination is direct."""
+
+
+assert len(HEAD.unpack(bytes(HEAD.size))) == len(Head._fields)
 
 _DESTINATION_OFFSET: Final = BASE_HEADER_SIZE_BYTES + DESTINATION_QUEUE_OFFSET
-_DIRECT_TEXT_OFFSET: Final = _DESTINATION_OFFSET + 2
+_DIRECT_TEXT_OFFSET: Final = _DESTINATION_OFFSET + DIRECT_COUNT_SIZE_BYTES
 _PRIVATE_ID_SIZE_BYTES: Final = 4
 _TYPE_BYTES: Final = tuple(bytes([queue_type]) for queue_type in range(QUEUE_TYPE_MASK + 1))
 
 
 def peek_head(buffer: Buffer, offset: int) -> Head:
     """Return the fixed fields of the framed user packet at `offset`."""
-    head: Head = HEAD.unpack_from(buffer, offset)
-    return head
+    # Head._make does the same and counts the fields anew each time, which doubles the cost.
+    return tuple.__new__(Head, HEAD.unpack_from(buffer, offset))
 
 
 def effective_priority(head: Head) -> int:
     """Return 0..7; a transactional message has 0, whatever its header says (MQ-A27)."""
-    return 0 if head[10] & FLAG_TH else head[1] & FLAG_PR
+    return 0 if head.user_flags & FLAG_TH else head.base_flags & FLAG_PR
 
 
 def is_traced(head: Head) -> bool:
     """Tell whether report messages are wanted."""
-    return bool(head[1] & FLAG_TR)
+    return bool(head.base_flags & FLAG_TR)
 
 
 def is_transactional(head: Head) -> bool:
     """Tell whether the packet has a TransactionHeader."""
-    return bool(head[10] & FLAG_TH)
+    return bool(head.user_flags & FLAG_TH)
 
 
 def peek_destination(buffer: Buffer, offset: int, head: Head) -> bytes:
@@ -78,18 +101,18 @@ def peek_destination(buffer: Buffer, offset: int, head: Head) -> bytes:
     one's the text in WCHARs without NUL. Equal keys are equal names byte for byte; names that
     differ in letter case only have different keys.
     """
-    queue_type = head[10] >> DQ_SHIFT & QUEUE_TYPE_MASK
+    queue_type = head.user_flags >> DQ_SHIFT & QUEUE_TYPE_MASK
     prefix = _TYPE_BYTES[queue_type]
     if queue_type == QUEUE_TYPE_DIRECT:
         start = offset + _DIRECT_TEXT_OFFSET
-        stop = min(start + head[11] - WCHAR_SIZE_BYTES, offset + head[3])
+        stop = min(start + head.direct_name_bytes - WCHAR_SIZE_BYTES, offset + head.packet_size)
         return prefix + take(buffer, start, max(start, stop))
     start = offset + _DESTINATION_OFFSET
     if queue_type == QUEUE_TYPE_PUBLIC:
         return prefix + take(buffer, start, start + GUID_SIZE_BYTES)
     if queue_type == QUEUE_TYPE_NONE:
         return prefix
-    return prefix + head[6] + take(buffer, start, start + _PRIVATE_ID_SIZE_BYTES)
+    return prefix + head.queue_manager_address + take(buffer, start, start + _PRIVATE_ID_SIZE_BYTES)
 
 
 def expiry_time(head: Head) -> int | None:
@@ -98,8 +121,8 @@ def expiry_time(head: Head) -> int | None:
     The packet is expired once the time is greater (MS-MQMQ 2.2.19.1); a SentTime in the future
     only moves that moment (MQ-A28).
     """
-    time_to_reach_queue = head[4]
-    return None if time_to_reach_queue == TIME_INFINITE_S else head[8] + time_to_reach_queue
+    time_to_reach_queue = head.time_to_reach_queue
+    return None if time_to_reach_queue == TIME_INFINITE_S else head.sent_time + time_to_reach_queue
 
 
 def transaction_header_offset(buffer: Buffer, offset: int, head: Head) -> int:
@@ -107,7 +130,7 @@ def transaction_header_offset(buffer: Buffer, offset: int, head: Head) -> int:
 
     Raises `ValueOutOfRange` when the packet has none.
     """
-    flags = head[10]
+    flags = head.user_flags
     if not flags & FLAG_TH:
         raise ValueOutOfRange(
             "UserHeader.Flags.TH", "MS-MQMQ 2.2.20.5", "the packet has no TransactionHeader"
@@ -127,7 +150,7 @@ def peek_transaction(buffer: Buffer, offset: int, head: Head) -> tuple[int, int,
 
 def properties_offset(buffer: Buffer, offset: int, head: Head) -> int:
     """Return where the MessagePropertiesHeader of a checked packet starts, as `offset` counts."""
-    flags = head[10]
+    flags = head.user_flags
     position = _user_header_end(buffer, offset, flags)
     if flags & FLAG_TH:
         position += transaction_header_size(buffer, position)

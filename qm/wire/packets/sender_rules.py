@@ -10,7 +10,7 @@ from qm.wire.errors import ValueOutOfRange
 from qm.wire.guid import GUID_NULL
 from qm.wire.headers.user_header import SECTION as SECTION_USER_HEADER
 from qm.wire.headers.user_header import UserHeader
-from qm.wire.limits import HOP_COUNT_MAX
+from qm.wire.limits import HOPS_MAX
 from qm.wire.message_class import MessageClassRole, message_class_role
 from qm.wire.packets.user_message import UserMessage
 from qm.wire.structures.queue_name import (
@@ -29,7 +29,7 @@ def check_sender_rules(message: UserMessage) -> None:
     header = message.user_header
     _check_destination(header)
     _check_admin_queue(header, message.properties.flags)
-    if header.hop_count > HOP_COUNT_MAX:
+    if header.hop_count > HOPS_MAX:
         raise ValueOutOfRange(
             "UserHeader.Flags.RC", SECTION_USER_HEADER, f"{header.hop_count} is above 29"
         )

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import ClassVar, Final
 
 import msgspec
+from typing_extensions import override
 
 from qm.wire.enums import SecurityInformation, VarType
 from qm.wire.limits import U16_MAX, U32_MAX
@@ -78,6 +79,7 @@ class Property(Enum):
     _prefix: ClassVar[str]
     _section: ClassVar[str]
 
+    @override
     def __init_subclass__(cls, *, prefix: str, section: str) -> None:
         """Remember the prefix of the names and the section of the kind."""
         cls._prefix = prefix

@@ -21,7 +21,7 @@ from qm.cluster.cluster import ClusterListener, Leadership, Unavailable
 from qm.cluster.relay import (
     OVERLAP_MIN_BYTES,
     RELAY_BATCHES_MAX,
-    RELAY_BYTES_MAX,
+    RELAY_MAX_BYTES,
     LatePackets,
     RelayEvents,
     RelayHub,
@@ -106,7 +106,7 @@ class Stream:
 
     @property
     def room(self) -> int:
-        if self._consensus.has_no_room or sum(len(p) for _, p in self.sent) >= RELAY_BYTES_MAX:
+        if self._consensus.has_no_room or sum(len(p) for _, p in self.sent) >= RELAY_MAX_BYTES:
             return 0
         return RELAY_BATCHES_MAX - len(self.sent)
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raft.batch import (
-    BATCH_BYTES_SOFT_MAX,
     BATCH_PAYLOADS_MAX,
+    BATCH_SOFT_MAX_BYTES,
     PREFIX_BYTES,
     BatchBuilder,
     BatchError,
@@ -80,13 +80,13 @@ def test_a_prologue_stands_before_the_payloads() -> None:
 def test_a_batch_closes_at_its_soft_limit() -> None:
     """One payload may exceed it, alone."""
     builder = BatchBuilder()
-    assert builder.offer(bytes(10 * BATCH_BYTES_SOFT_MAX)) == 0
+    assert builder.offer(bytes(10 * BATCH_SOFT_MAX_BYTES)) == 0
     assert builder.offer(b"") == -1
     builder.build()
-    assert builder.offer(bytes(BATCH_BYTES_SOFT_MAX - 1)) == 0
+    assert builder.offer(bytes(BATCH_SOFT_MAX_BYTES - 1)) == 0
     assert builder.offer(b"xy") == -1
     assert builder.offer(b"x") == 1
-    assert [len(payload) for payload in split(builder.build())] == [BATCH_BYTES_SOFT_MAX - 1, 1]
+    assert [len(payload) for payload in split(builder.build())] == [BATCH_SOFT_MAX_BYTES - 1, 1]
 
 
 def test_a_batch_closes_at_its_count() -> None:

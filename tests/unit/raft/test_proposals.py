@@ -218,7 +218,7 @@ def test_busy_leaves_everything_waiting() -> None:
         task = callers.propose(bytes(8))
         callers.proposals.submit(log.propose, 5)
         assert callers.proposals.waiting_bytes == 8
-        with pytest.raises(Busy, match="WAITING_BYTES_MAX"):
+        with pytest.raises(Busy, match="WAITING_MAX_BYTES"):
             callers.propose(bytes(3))
         log.error = None
         callers.proposals.submit(log.propose, 5)

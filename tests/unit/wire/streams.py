@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from qm.wire.errors import ProtocolError
 from qm.wire.packets.framer import Framer
 from qm.wire.packets.packet import Packet, parse_packet, write_packet
-from qm.wire.packets.peek import Head, peek_head
+from qm.wire.packets.peek import HeadFields, peek_head
 
 
 def cut(stream: bytes, sizes: Iterable[int]) -> list[bytes]:
@@ -22,11 +22,11 @@ def cut(stream: bytes, sizes: Iterable[int]) -> list[bytes]:
 
 def read_stream(
     pieces: Iterable[bytes],
-) -> tuple[list[bytes], list[Head | None], Framer]:
+) -> tuple[list[bytes], list[HeadFields | None], Framer]:
     """Feed pieces as a session would; return raw packets, their heads, and the framer."""
     framer = Framer()
     packets: list[bytes] = []
-    heads: list[Head | None] = []
+    heads: list[HeadFields | None] = []
     for piece in pieces:
         if framer.error is not None:
             break

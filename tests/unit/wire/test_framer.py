@@ -14,7 +14,7 @@ from qm.wire.headers.session_header import SessionHeader
 from qm.wire.headers.user_header import UserHeader
 from qm.wire.packets.framer import Framer, frame_packet
 from qm.wire.packets.packet import Packet, parse_packet, write_packet
-from qm.wire.packets.peek import peek_head
+from qm.wire.packets.peek import Head, peek_head
 from qm.wire.packets.user_message import UserMessage
 from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.unit.wire import strategies
@@ -99,7 +99,7 @@ def test_the_session_header_of_a_message_lies_behind_its_packet_size() -> None:
     assert len(ridden) == len(plain) + 16
     read, heads, framer = read_stream([ridden + plain + ridden])
     assert read == [ridden, plain, ridden]
-    assert [head and head[3] for head in heads] == [len(plain)] * 3
+    assert [head and Head(*head).packet_size for head in heads] == [len(plain)] * 3
     assert framer.buffered_bytes == 0
 
 

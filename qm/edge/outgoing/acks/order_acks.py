@@ -7,12 +7,14 @@ a follower who becomes leader knows them. The schedules are the leader's, and be
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
+from typing_extensions import override
+
 from qm.edge.outgoing.limits import (
     ORDER_ACK_EVERY_COUNT,
     SEQUENCE_ACTIVE_MS,
     SEQUENCES_SEEN_MAX,
 )
-from qm.edge.outgoing.link.timers import TimerQueue
+from qm.edge.outgoing.link.timers import TimerOwner, TimerQueue
 from qm.model.state.tables import State, Table
 from qm.model.values.effects import SequenceSeen
 from qm.model.values.rows import QUEUE_KEY, SEQUENCE_IN_ROW
@@ -93,7 +95,7 @@ class OrderAcks:
             self._alarms.forget(oldest)
 
 
-class _Scheduled:
+class _Scheduled(TimerOwner):
     """One stream's Order Ack Send Timer."""
 
     def __init__(self, owner: OrderAcks, stream_id: int, number: int, now: float) -> None:
@@ -103,11 +105,11 @@ class _Scheduled:
         self.number = number
         """As of the last order ack that left early."""
 
+    @override
     def next_timer(self) -> float | None:
-        """See Alarmed.next_timer."""
         return self.schedule.next_timer()
 
+    @override
     def handle_timer(self, now: float) -> None:
-        """See Alarmed.handle_timer."""
         if self.schedule.handle_timer(now):
             self._owner.due(self._stream_id)

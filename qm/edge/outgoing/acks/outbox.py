@@ -7,9 +7,11 @@ costs rows on disk until they are given up for their age.
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from qm.cluster.relay import SessionFacts
+from typing_extensions import override
+
+from qm.cluster.relay import RelayHubEvents, SessionFacts
 from qm.edge.outgoing.acks.order_acks import SendersSeen
-from qm.edge.outgoing.acks.peer_acks import PeerAcks, PeerName
+from qm.edge.outgoing.acks.peer_acks import OutboxOwner, PeerAcks, PeerName
 from qm.edge.outgoing.limits import (
     OUTBOX_AGE_MAX_MS,
     OUTBOX_PAGE_ROWS_MAX,
@@ -18,6 +20,7 @@ from qm.edge.outgoing.limits import (
 )
 from qm.edge.outgoing.link.connections import Connections
 from qm.edge.outgoing.link.context import OutgoingContext
+from qm.edge.outgoing.link.timers import TimerOwner
 from qm.edge.outgoing.proposal_queue import KeyBatch
 from qm.model.state.tables import Table
 from qm.model.values.commands import OutboxDone
@@ -30,7 +33,7 @@ _FIRST_NUMBER = 1 << 32
 _END = OUTBOX_KEY.pack((1 << 64) - 1)
 
 
-class Outbox:
+class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
     """Knows the peers that something is owed to; the account of their rows (`OutboxOwner`)."""
 
     def __init__(
@@ -89,8 +92,8 @@ class Outbox:
 
     # What edges say ------------------------------------------------------------------------
 
+    @override
     def on_session(self, edge: str, session: SessionFacts, is_open: bool) -> None:
-        """See RelayHubEvents.on_session."""
         way = (session.opened_ms, edge, session.number)
         for peer in self._peers_at(session):
             if is_open:
@@ -107,10 +110,10 @@ class Outbox:
         peer = self._peers.get(PeerName(guid, session.address))
         return [] if peer is None else [peer]
 
+    @override
     def on_late_result(
         self, edge: str, session: int, tokens: Sequence[int], is_delivered: bool
     ) -> None:
-        """See RelayHubEvents.on_late_result."""
         by_peer: dict[int, tuple[PeerAcks, list[int]]] = {}
         for token in tokens:
             peer = self._carried.get(token)
@@ -121,31 +124,31 @@ class Outbox:
 
     # OutboxOwner --------------------------------------------------------------------------------
 
+    @override
     def carried(self, outbox_ids: Sequence[int], peer: PeerAcks) -> None:
-        """See OutboxOwner.carried."""
         self._carried.update(dict.fromkeys(outbox_ids, peer))
 
+    @override
     def done(self, outbox_ids: Sequence[int]) -> None:
-        """See OutboxOwner.done."""
         for outbox_id in outbox_ids:
             self._carried.pop(outbox_id, None)
         self._done.add(outbox_ids)
         self._count()
 
+    @override
     def wants_more(self, peer: PeerAcks) -> None:
-        """See OutboxOwner.wants_more."""
         if peer.more_from is not None:
             first, peer.more_from = peer.more_from, None
             self._read(first)
 
     # Alarmed -------------------------------------------------------------------------------
 
+    @override
     def next_timer(self) -> float | None:
-        """See Alarmed.next_timer."""
         return None if self._is_stopped else self._sweep_at
 
+    @override
     def handle_timer(self, now: float) -> None:
-        """See Alarmed.handle_timer."""
         self._sweep_at = now + OUTBOX_SWEEP_S
         self._give_up_old()
         for name in [name for name, peer in self._peers.items() if peer.is_idle]:

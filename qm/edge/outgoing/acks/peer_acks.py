@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
+from typing_extensions import override
 
 from qm.cluster.relay import LatePackets
 from qm.edge.outgoing.acks.order_acks import sequence_row
@@ -24,7 +25,7 @@ from qm.edge.outgoing.limits import (
 )
 from qm.edge.outgoing.link.connections import Connections
 from qm.edge.outgoing.link.context import OutgoingContext
-from qm.edge.outgoing.link.driver import LinkDriver
+from qm.edge.outgoing.link.driver import LinkDriver, LinkOwner
 from qm.edge.outgoing.link.resolver import Unresolved
 from qm.edge.outgoing.link.timers import earliest
 from qm.edge.outgoing.link.user import ACKS_PRIORITY, SharedConnection
@@ -66,7 +67,7 @@ class OutboxOwner(Protocol):
         """There is room again for rows of this peer."""
 
 
-class PeerAcks:
+class PeerAcks(LinkOwner):
     """A `LinkOwner` on behalf of one peer, and a user of edges' sessions with it."""
 
     def __init__(
@@ -139,8 +140,9 @@ class PeerAcks:
 
     # Ways ----------------------------------------------------------------------------------
 
+    @override
     def go_on(self) -> None:
-        """See LinkOwner.go_on: send what is owed by the best way there is; open one if need be."""
+        """Send what is owed by the best way there is; open one if need be."""
         is_owing = bool(self._waiting or self._order_acks)
         if is_owing and self._retry_at is None and not self._use_edges():
             if self._driver.connection is not None:
@@ -276,16 +278,17 @@ class PeerAcks:
     # LinkOwner -----------------------------------------------------------------------------
 
     @property
+    @override
     def has_backlog(self) -> bool:
-        """See LinkOwner.has_backlog; order acks are asked for again by the next message."""
+        """Order acks are asked for again by the next message."""
         return bool(self._waiting)
 
+    @override
     async def next_hops(self) -> Sequence[NextHop]:
-        """See LinkOwner.next_hops."""
         return await self._context.destinations.hops_of(self.name.guid, self.name.address)
 
+    @override
     def on_unresolved(self, error: Unresolved) -> None:
-        """See LinkOwner.on_unresolved."""
         self._context.lines.warning(
             "acknowledgement_undeliverable",
             "acknowledgements are owed to a queue manager that cannot be found",
@@ -296,12 +299,12 @@ class PeerAcks:
 
     # TimerOwner -------------------------------------------------------------------------------
 
+    @override
     def next_timer(self) -> float | None:
-        """See TimerOwner.next_timer."""
         return earliest(self._driver.link.next_timer(), self._retry_at)
 
+    @override
     def handle_timer(self, now: float) -> None:
-        """See TimerOwner.handle_timer."""
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
         self._driver.handle_timer(now)
@@ -310,53 +313,54 @@ class PeerAcks:
     # User ----------------------------------------------------------------------------------
 
     @property
+    @override
     def number(self) -> int:
-        """See User.number."""
         return self._number
 
     @property
+    @override
     def priority(self) -> int:
-        """See User.priority."""
         return ACKS_PRIORITY
 
+    @override
     def on_connected(self, connection: SharedConnection) -> None:
-        """See User.on_connected."""
         self._driver.on_connected(connection)
 
+    @override
     def on_connect_failed(self, status: ConnectionStatus) -> None:
-        """See User.on_connect_failed. An order ack is asked for again by the next message."""
+        """An order ack is asked for again by the next message."""
         self._order_acks.clear()
         self._driver.on_connect_failed(status)
         self.go_on()
 
+    @override
     def on_establish_received(self) -> None:
-        """See User.on_establish_received."""
         self._driver.on_establish_received()
 
+    @override
     def on_established(self) -> None:
-        """See User.on_established."""
         self._driver.on_established()
         self.go_on()
 
+    @override
     def take_turn(self, count: int, size_bytes: int) -> tuple[list[int], list[bytes]]:
-        """See User.take_turn."""
         del count, size_bytes  # these packets are small, and what is in flight is bounded
         rows = self._take_rows(OUTBOX_IN_FLIGHT_MAX - len(self._flight))
         self._flight.update(dict.fromkeys((outbox_id for outbox_id, _ in rows), None))
         due = self._take_order_acks() + rows
         return [token for token, _ in due], [packet for _, packet in due]
 
+    @override
     def on_acknowledged(self, released: Sequence[int], retained: Sequence[int]) -> None:
-        """See User.on_acknowledged."""
         self._finish([token for token in (*released, *retained) if token in self._flight])
         self.go_on()
 
+    @override
     def on_withdrawn(self, keys: Sequence[int]) -> None:
-        """See User.on_withdrawn."""
         self._return([key for key in keys if key in self._flight])
 
+    @override
     def on_closed(self, closed: Closed) -> None:
-        """See User.on_closed."""
         self._return([one for one, way in self._flight.items() if way is None])
         self._driver.on_closed(closed)
         self.go_on()

@@ -4,15 +4,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol, cast
 
+from typing_extensions import override
+
+from qm.edge.batches import IntakeOwner
 from qm.edge.outgoing.limits import (
     TENURE_S,
-    TURN_BYTES_MAX,
+    TURN_MAX_BYTES,
     TURN_MESSAGES_MAX,
     WRITE_HIGH_WATER_BYTES,
 )
 from qm.edge.outgoing.link.context import OutgoingContext
 from qm.edge.outgoing.link.send_order import SendOrder
-from qm.edge.outgoing.link.user import KEY_BITS, KEY_MASK, User
+from qm.edge.outgoing.link.timers import TimerOwner
+from qm.edge.outgoing.link.user import KEY_BITS, KEY_MASK, SharedConnection, User
 from qm.edge.relay.session_intake import SessionIntake
 from qm.names.guid import guid_text
 from qm.session import (
@@ -39,7 +43,7 @@ class ConnectionOwner(Protocol):
         """It is of no use any more; said before its users hear of it."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
     """An initiator's session over its transport, shared by users (QB-A36)."""
 
     def __init__(self, context: OutgoingContext, owner: ConnectionOwner, hop: NextHop) -> None:
@@ -63,8 +67,8 @@ class Connection(asyncio.Protocol):
     # What others may ask -------------------------------------------------------------------
 
     @property
+    @override
     def address(self) -> str:
-        """See SharedConnection.address."""
         return self.hop.address
 
     @property
@@ -112,21 +116,22 @@ class Connection(asyncio.Protocol):
             user.on_established()
         self._reconsider_pause()
 
+    @override
     def leave(self, user: User) -> None:
-        """See SharedConnection.leave."""
         self._users.pop(user.number, None)
         self._send_order.discard(user.number)
         self._held.discard(user.number)
         self._reconsider_pause()
 
+    @override
     def ready(self, user: User) -> None:
-        """See SharedConnection.ready."""
         if user.number in self._users and user.number not in self._held:
             self._send_order.add(user)
             self._settle()
 
+    @override
     def set_held(self, user: User, is_held: bool) -> None:
-        """See SharedConnection.set_held; the session is paused while all its users are on hold."""
+        """The session is paused while all its users are on hold."""
         if is_held:
             self._held.add(user.number)
             self._send_order.discard(user.number)
@@ -144,32 +149,34 @@ class Connection(asyncio.Protocol):
 
     # IntakeOwner -----------------------------------------------------------------------------
 
+    @override
     def commit(self, upto: int) -> None:
-        """See IntakeOwner.commit."""
         if self._session is not None:
             self._session.commit(upto)
             self._settle()
 
+    @override
     def close(self, reason: CloseReason, detail: str = "") -> None:
         """End the session from this side."""
         if self._session is not None:
             self._session.close(reason, detail)
             self._settle()
 
+    @override
     def hold(self, is_held: bool) -> None:
-        """See IntakeOwner.hold."""
         self._is_flow_held = is_held
         self._settle()
 
+    @override
     def offer(self, tokens: Sequence[int], packets: Sequence[bytes]) -> bool:
-        """See IntakeOwner.offer: this session is not announced for it."""
+        """This session is not announced for it."""
         del tokens, packets
         return False
 
     # asyncio.Protocol ----------------------------------------------------------------------
 
+    @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         context = self._context
@@ -185,34 +192,34 @@ class Connection(asyncio.Protocol):
             user.on_connected(self)
         self._settle()
 
+    @override
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
         if self._session is not None:
             self._context.metrics.counter("quorate_bytes_arrived_total").inc(len(data))
             self._session.receive(data, self._context.clock())
             self._settle()
 
+    @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
         self.close(CloseReason.DISCONNECTED, str(exc) if exc is not None else "by the peer")
 
+    @override
     def pause_writing(self) -> None:
-        """See asyncio.Protocol."""
         self._is_choked = True
 
+    @override
     def resume_writing(self) -> None:
-        """See asyncio.Protocol."""
         self._is_choked = False
         self._settle()
 
     # TimerOwner -------------------------------------------------------------------------------
 
+    @override
     def next_timer(self) -> float | None:
-        """See TimerOwner.next_timer."""
         return self._session.next_timer() if self._session is not None else None
 
+    @override
     def handle_timer(self, now: float) -> None:
-        """See TimerOwner.handle_timer."""
         if self._session is not None:
             self._session.handle_timer(now)
             self._settle()
@@ -316,7 +323,7 @@ class Connection(asyncio.Protocol):
         while self._send_order and not self._is_choked and (room := session.room) > 0:
             user = self._send_order.take()
             number = user.number
-            keys, packets = user.take_turn(min(room, TURN_MESSAGES_MAX), TURN_BYTES_MAX)
+            keys, packets = user.take_turn(min(room, TURN_MESSAGES_MAX), TURN_MAX_BYTES)
             if not keys:
                 continue
             base = number << KEY_BITS

@@ -5,8 +5,10 @@ import errno
 from ipaddress import ip_address
 from typing import Final
 
+from typing_extensions import override
+
 from qm.edge.outgoing.limits import CONNECT_TIMEOUT_S, CONNECTING_MAX, CONNECTIONS_MAX
-from qm.edge.outgoing.link.connection import Connection
+from qm.edge.outgoing.link.connection import Connection, ConnectionOwner
 from qm.edge.outgoing.link.context import OutgoingContext
 from qm.edge.outgoing.link.user import User
 from qm.session import CloseReason, ConnectionStatus, NextHop
@@ -22,8 +24,8 @@ _STATUS_OF_ERROR: Final = {
 }
 
 
-class Connections:
-    """See the module."""
+class Connections(ConnectionOwner):
+    """The connections of one leadership, by next hop."""
 
     def __init__(self, context: OutgoingContext) -> None:
         self._context = context
@@ -53,8 +55,8 @@ class Connections:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    @override
     def on_over(self, connection: Connection) -> None:
-        """See ConnectionOwner.on_over."""
         key = connection.hop.address, connection.hop.qm_guid
         if self._connections.get(key) is connection:
             del self._connections[key]

@@ -34,7 +34,7 @@ class OutgoingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutgoingContext(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module."""
+    """What all parts of one leadership's sending side share."""
 
     cluster: Cluster
     own_guid: Guid

@@ -82,12 +82,12 @@ class LinkDriver:
         self.link.handle_timer(now, has_backlog=self._owner.has_backlog)
 
     def on_connected(self, connection: SharedConnection) -> None:
-        """See User.on_connected."""
+        """Take the connection on which EstablishConnection has been sent."""
         self.connection = connection
         self.link.connected(self._context.utc_s())
 
     def on_connect_failed(self, status: ConnectionStatus) -> None:
-        """See User.on_connect_failed."""
+        """Tell the link that no transport connection came about."""
         context = self._context
         self.link.connect_failed(
             status,
@@ -98,15 +98,15 @@ class LinkDriver:
         )
 
     def on_establish_received(self) -> None:
-        """See User.on_establish_received."""
+        """Tell the link that the peer's answer came."""
         self.link.establish_received(self._context.utc_s())
 
     def on_established(self) -> None:
-        """See User.on_established."""
+        """Tell the link that the session is open."""
         self.link.established(self._context.utc_s())
 
     def on_closed(self, closed: Closed) -> None:
-        """See User.on_closed."""
+        """Let the connection go and tell the link why it closed."""
         self.connection = None
         context = self._context
         self.link.closing()

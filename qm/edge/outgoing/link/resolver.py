@@ -10,6 +10,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from typing_extensions import override
+
 from qm.edge.outgoing.limits import RESOLVE_TIMEOUT_S, RESOLVING_MAX
 from qm.names.direct import AnyDirectName
 from qm.names.format_name import FormatName, PrivateName
@@ -34,14 +36,15 @@ class Resolver(Protocol):
         """Return the addresses of a host name or address, best first. Raises OSError."""
 
 
-class SystemResolver:
+class SystemResolver(Resolver):
     """Asks the operating system, a few questions at a time: each occupies a thread."""
 
     def __init__(self) -> None:
         self._gate = asyncio.Semaphore(RESOLVING_MAX)
 
+    @override
     async def addresses(self, host: str) -> Sequence[str]:
-        """See Resolver.addresses. Raises TimeoutError, an OSError, after RESOLVE_TIMEOUT_S."""
+        """Ask the system's resolver. Raises TimeoutError, an OSError, after RESOLVE_TIMEOUT_S."""
         literal = ip_literal(host)
         if literal is not None:
             return [str(literal)]

@@ -33,7 +33,7 @@ class SharedConnection(Protocol):
 
 
 class User(Protocol):
-    """See the module."""
+    """A user of a connection: an outgoing queue, or what is owed to a peer."""
 
     @property
     def number(self) -> int:

@@ -181,7 +181,7 @@ def test_unconfirmed_results_are_bounded_in_bytes(
     world: World, monkeypatch: pytest.MonkeyPatch, journaling: bool, is_two_phase: bool
 ) -> None:
     message = packet(1, body=bytes(1000))
-    monkeypatch.setattr(clients_module, "UNCONFIRMED_BYTES_PER_CLIENT_MAX", 3 * len(message) - 1)
+    monkeypatch.setattr(clients_module, "UNCONFIRMED_PER_CLIENT_MAX_BYTES", 3 * len(message) - 1)
     world.create("orders", journaling=journaling)
     world.arrive(*(packet(n, body=bytes(1000)) for n in range(1, 9)))
     client = world.client()

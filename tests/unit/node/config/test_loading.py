@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from qm.node.config.loading import CONFIG_BYTES_MAX, ConfigError, load, parse
+from qm.node.config.loading import CONFIG_MAX_BYTES, ConfigError, load, parse
 
 SOUND = """
 name = "n1"
@@ -118,7 +118,7 @@ def test_files_that_cannot_be_read_are_errors_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         load(tmp_path / "none.toml")
     large = tmp_path / "large.toml"
-    large.write_text("#" * (CONFIG_BYTES_MAX + 1))
+    large.write_text("#" * (CONFIG_MAX_BYTES + 1))
     with pytest.raises(ConfigError, match="longer than"):
         load(large)
     binary = tmp_path / "binary.toml"

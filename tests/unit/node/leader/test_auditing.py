@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from qm.model.values.commands import AuditResult
 from qm.node.leader import audit_marks
 from qm.node.leader.audit_marks import Auditor
+from qm.node.membership.peers import Peers
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
 from qm.store.audit import Mark
@@ -17,7 +18,7 @@ from qm.store.audit import Mark
 SAME, OTHER = b"s" * 16, b"o" * 16
 
 
-class Members:
+class Members(Peers):
     """Three members' digests by mark, and what the leader tells them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,8 +34,7 @@ class Members:
                 Any,
                 SimpleNamespace(store=SimpleNamespace(marks=self._marks), copy_at=lambda _: None),
             ),
-            self.inspect_all,
-            lambda: 3,
+            self,
             pytest.fail,
             lambda mark, proof: None,
             self.metrics,
@@ -45,6 +45,12 @@ class Members:
 
     async def inspect_all(self) -> dict[str, relay_pb2.InspectReply]:
         return {name: relay_pb2.InspectReply(marks=marks) for name, marks in self.told.items()}
+
+    def majority(self) -> int:
+        return 2
+
+    def count(self) -> int:
+        return 3
 
     async def mark(self, number: int, **digests: bytes) -> None:
         """A mark is applied and proven by these members."""

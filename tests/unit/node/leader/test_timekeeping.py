@@ -8,6 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from qm.node.leader.timekeeping import GAP_MS, Timekeeper
+from qm.node.membership.peers import Peers
 from qm.node.replica.clock import ClusterClock
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
@@ -15,7 +16,7 @@ from qm.pb import relay_pb2
 HOUR_MS = 3_600_000
 
 
-class Members:
+class Members(Peers):
     """Answers of the members, in turn; the last one for ever."""
 
     def __init__(self, *answers: Sequence[int]) -> None:
@@ -26,6 +27,12 @@ class Members:
         self.asked += 1
         walls = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return {f"n{k}": relay_pb2.InspectReply(wall_clock_ms=wall) for k, wall in enumerate(walls)}
+
+    def majority(self) -> int:
+        return 2
+
+    def count(self) -> int:
+        return 3
 
 
 class Monotonic:
@@ -40,7 +47,7 @@ class Monotonic:
 
 def keeper(members: Members, clock: ClusterClock) -> Timekeeper:
     metrics = Metrics(CollectorRegistry())
-    return Timekeeper(clock, members.inspect_all, lambda: 2, metrics)
+    return Timekeeper(clock, members, metrics)
 
 
 def now_ms() -> int:

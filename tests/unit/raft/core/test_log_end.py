@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from raft.core.log_end import BACKTRACK_ENTRIES_MAX, LogEnd
+from raft.core.log_end import BACKTRACK_MAX_ENTRIES, LogEnd
 from raft.log.memory_log import MemoryLog
 from raft.log_view import Compacted, Unavailable
 from raft.types import Entry
@@ -45,9 +45,9 @@ def test_the_search_stops_at_the_beginning_of_the_log() -> None:
 
 
 def test_one_search_walks_so_far() -> None:
-    """BACKTRACK_ENTRIES_MAX, then the other side is asked again."""
-    end, _ = written(1, *[5] * (BACKTRACK_ENTRIES_MAX + 100))
-    index, term = end.common_place(BACKTRACK_ENTRIES_MAX + 101, 1)
+    """BACKTRACK_MAX_ENTRIES, then the other side is asked again."""
+    end, _ = written(1, *[5] * (BACKTRACK_MAX_ENTRIES + 100))
+    index, term = end.common_place(BACKTRACK_MAX_ENTRIES + 101, 1)
     assert (index, term) == (101, 5)
     assert end.common_place(index, 1) == (1, 1)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raft.core.core import Busy
-from raft.core.leader import PROMOTE_LAG_ENTRIES_MAX
+from raft.core.leader import PROMOTE_LAG_MAX_ENTRIES
 from raft.core.membership import (
     MEMBERS_MAX,
     AddLearner,
@@ -267,7 +267,7 @@ def test_a_learner_that_lags_is_not_promoted() -> None:
     group = Group("abc", learners="d")
     leader = group.elect("a")
     group.isolate("d")
-    for _ in range(PROMOTE_LAG_ENTRIES_MAX + 1):
+    for _ in range(PROMOTE_LAG_MAX_ENTRIES + 1):
         group.propose(b"x")
     with pytest.raises(Busy, match="caught up"):
         leader.change_members(PromoteLearner("d.1"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from raft.transport.send_queue import SEND_QUEUE_BYTES_MAX
+from raft.transport.send_queue import SEND_QUEUE_MAX_BYTES
 from raft.types import (
     SNAPSHOT_REFUSED,
     Append,
@@ -231,7 +231,7 @@ class TestTransport:
             metrics = world.nodes[A].metrics.peer(B)
             dropped = metrics.envelopes_dropped_total
             assert dropped > 0
-            assert metrics.queued_bytes <= SEND_QUEUE_BYTES_MAX
+            assert metrics.queued_bytes <= SEND_QUEUE_MAX_BYTES
             await until(lambda: len(b.envelopes) == 40 - dropped)
             assert b.envelopes == sent[: 40 - dropped]
             assert metrics.queued_bytes == 0

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from raft import types
 from raft.pb.peer_pb2 import Frame
 from raft.transport.wire_format import (
-    FRAME_ENTRIES_MAX,
     FRAME_ENVELOPES_MAX,
+    FRAME_MAX_ENTRIES,
     FrameDecoder,
     FrameEncoder,
     FrameError,
@@ -173,7 +173,7 @@ class TestHostileBytes:
             decode(encode(*[beat] * (FRAME_ENVELOPES_MAX + 1)))
 
     def test_more_entries_than_the_limit(self) -> None:
-        half = replicate(0, entries(1, FRAME_ENTRIES_MAX // 2, 0))
+        half = replicate(0, entries(1, FRAME_MAX_ENTRIES // 2, 0))
         one = replicate(0, entries(1, 1, 0))
         assert len(decode(encode(half, half))) == 2
         with pytest.raises(FrameError):

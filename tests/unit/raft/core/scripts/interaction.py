@@ -50,7 +50,7 @@ from tests.unit.raft.core.group import Group, Member, decode, log_of
 
 SCRIPTS = Path(__file__).parent
 SEPARATOR = "----"
-TIMEOUT_TICKS_MAX = 400
+TIMEOUT_MAX_TICKS = 400
 
 
 def short(node: str | None) -> str:
@@ -230,7 +230,7 @@ class Interaction:
         """Timeout NAME: time passes until it does something of itself."""
         core = self._member(words[0]).core
         role, campaigns = core.role, core.counters.campaigns
-        for ticks in range(1, TIMEOUT_TICKS_MAX):
+        for ticks in range(1, TIMEOUT_MAX_TICKS):
             core.tick()
             if core.role is not role or core.counters.campaigns != campaigns:
                 return [f"{words[0]} is {core.role.name} after {ticks} ticks"]
