@@ -157,8 +157,9 @@ class Blobs:
         self._ordinals_in_hand = 0
         self._placed: dict[int, MovedEntry] = {}
         """Entries whose bytes are written and not yet synced: no row says so."""
-        self._vacated: dict[int, int] = {}
-        """Bytes by file that were copied elsewhere, and are alive there until that is durable."""
+        self._vacated: dict[int, tuple[int, int]] = {}
+        """By entry: which file it was copied out of, and how many bytes, alive there until the copy
+        is durable."""
         self._synced: dict[int, int] = {}
         """Bytes by file that the last sync covered."""
         self._recorded = self._durable = 0
@@ -202,20 +203,30 @@ class Blobs:
         `packets` together have the bytes of all packets; `lengths` by ordinal, 0 for one that is
         left out.
         """
-        use = self._usage.get(self._current)
-        if use is None or use.written >= BLOB_FILE_BYTES:
-            self._current += 1
-            use = self._usage[self._current] = FileUse()
-            self._files[self._current] = self._directory.open(
-                FILE_NAME.format(self._current), create=True
-            )
-        file = self._file(self._current)
+        number, use, file = self._to_append_to()
+        entry = moved_entry(number, use.written, lengths)
         file.pwritev(packets, use.written)
         file.write_out()
-        entry = self._placed[index] = moved_entry(self._current, use.written, lengths)
+        # Nothing is counted before the write that it describes: a full disk may have refused it,
+        # and whatever part of it was taken is overwritten by the next one.
+        use.add(index, entry.starts[-1])
+        self._usage[number] = use
+        self._current = number
+        self._placed[index] = entry
         self._entries.pop(index, None)
         self._moved_upto = max(self._moved_upto, index)
-        use.add(index, entry.starts[-1])
+
+    def _to_append_to(self) -> tuple[int, FileUse, File]:
+        """Return number, use and file of the one to append to, perhaps a new one that is not known
+        here before something was written.
+        """
+        use = self._usage.get(self._current)
+        if use is not None and use.written < BLOB_FILE_BYTES:
+            return self._current, use, self._file(self._current)
+        number = self._current + 1
+        if number not in self._files:
+            self._files[number] = self._directory.open(FILE_NAME.format(number), create=True)
+        return number, FileUse(), self._files[number]
 
     def _died(self, dead: Mapping[int, Sequence[int]]) -> None:
         """Nothing refers to these bodies any more."""
@@ -258,8 +269,13 @@ class Blobs:
             while copied < SPARSE_BYTES_PER_STEP:
                 rows = self._state.scan(Table.BLOB, low, high, _SCAN_ROWS)
                 for key, row in rows:
-                    if copied < SPARSE_BYTES_PER_STEP and PLACE.unpack_from(row)[0] == file:
-                        copied += self._move(ENTRY_KEY.unpack(key)[0], unpack_entry(row))
+                    (index,) = ENTRY_KEY.unpack(key)
+                    if (
+                        copied < SPARSE_BYTES_PER_STEP
+                        and PLACE.unpack_from(row)[0] == file
+                        and index not in self._placed  # copied already, the row does not say so yet
+                    ):
+                        copied += self._move(index, unpack_entry(row))
                         moved += 1
                 if len(rows) < _SCAN_ROWS:
                     break
@@ -273,8 +289,8 @@ class Blobs:
         for ordinal in self._state.liveness.live_ordinals(index):
             offset, lengths[ordinal] = entry.span(ordinal)
             packets.append(self._file(entry.file).pread(lengths[ordinal], offset))
-        self._vacated[entry.file] = self._vacated.get(entry.file, 0) + sum(lengths)
         self.append(index, packets, lengths)
+        self._vacated[index] = entry.file, sum(lengths)
         return sum(lengths)
 
     # Durability --------------------------------------------------------------------------
@@ -341,19 +357,21 @@ class Blobs:
         for index, entry in self._placed.items():
             self._state.put(Table.BLOB, ENTRY_KEY.pack(index), pack_entry(entry))
             self._put_use(entry.file)
-        for number, size in self._vacated.items():
+        for number, size in self._vacated.values():
             self._free(number, size)
+        placed = bool(self._placed)
+        self._placed.clear()
+        self._vacated.clear()
         empty = [n for n, use in self._usage.items() if use.live == 0 and n != self._current]
         for number in empty:
             self._state.delete(Table.BLOB_FILE, FILE_KEY.pack(number))
-            del self._usage[number]
-            self._synced.pop(number, None)
-        if self._placed or empty:
+        if placed or empty:
             self._state.commit(self._state.applied.index, self._state.applied.term)
             self._recorded += 1
+        for number in empty:
+            del self._usage[number]
+            self._synced.pop(number, None)
         self._emptied += [(self._recorded, number) for number in empty]
-        self._placed.clear()
-        self._vacated.clear()
 
     def _put_use(self, number: int) -> None:
         self._state.put(Table.BLOB_FILE, FILE_KEY.pack(number), self._usage[number].pack())
