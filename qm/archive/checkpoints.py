@@ -11,12 +11,14 @@ from typing import Final
 import msgspec
 from blake3 import blake3
 
-from qm.archive.destination import Destination, DestinationError
+from qm.archive.destination import Destination
 from qm.archive.limits import LOG_PER_BUSY_STATE, LOG_PER_STATE, LOG_PER_STATE_MIN
 from qm.archive.ranges import ExportStopped, Identity
 from qm.archive.source import PinnedState, StateStream
 from qm.store.backup import STATE_FILE
+from qm.store.database import DatabaseError
 from qm.store.digest import digest_bytes
+from qm.store.snapshot import SourceUnreadable
 
 CHECKPOINTS_FOLDER: Final = "checkpoints"
 CHECKPOINT_NAME: Final = "checkpoint.json"
@@ -125,9 +127,7 @@ class CheckpointExport:
             if LOG_PER_STATE_MIN * self.stream_bytes > self._log_bytes:
                 return None
             return self._write(source)
-        except (DestinationError, ExportStopped, OSError):
-            raise
-        except Exception as error:  # rocksdict has no error type of its own; the log has several
+        except (DatabaseError, SourceUnreadable) as error:
             raise OSError(f"the state cannot be read: {error}") from error
         finally:
             self._pinned.close()

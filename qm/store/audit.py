@@ -8,6 +8,7 @@ mark, whose own digest was put down when it was applied.
 """
 
 import shutil
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,14 +18,20 @@ import msgspec
 from qm.model.state.ledger import QueueInHand
 from qm.model.state.tables import Table
 from qm.model.values.records import Queue, decode
+from qm.store.database import DatabaseError
 from qm.store.digest import digest_bytes
 from qm.store.rocks import PinnedRows, RocksState, open_database
+from raft.log.files import FatalDiskError
 
 COPY_CACHE_BYTES: Final = 8 * 1024 * 1024
 ALARM_DIVERGED: Final = "diverged"
 """Members' states differ at an audit mark."""
 UNREADABLE: Final = b"unreadable state"
 """What a node tells whose rows cannot be read: no digest is ever equal to it."""
+
+
+UNREADABLE_ROW: Final = (DatabaseError, FatalDiskError, ValueError, struct.error)
+"""What reading rows raises where they are not what was written: msgspec's errors are values'."""
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
@@ -78,17 +85,22 @@ class Proof(msgspec.Struct, frozen=True, gc=False):
 
 
 def prove(copy: MarkCopy) -> Proof:
-    """Read every row of a copy. Takes seconds; call it in a thread of its own."""
+    """Read every row of a copy. Takes seconds; call it in a thread of its own.
+
+    Raises OSError where that says nothing of the rows, such as for lack of memory or files.
+    """
     mark = copy.mark
     try:
         queues = [_contents(*rows) for rows in copy.queue_rows]
-        state = RocksState(open_database(copy.folder, cache_bytes=COPY_CACHE_BYTES))
+        # For reading alone: a full disk must not pass for rows that cannot be read.
+        database = open_database(copy.folder, cache_bytes=COPY_CACHE_BYTES, is_read_only=True)
+        state = RocksState(database)
         try:
             kept, index = state.applied.digest, state.applied.index
             digest = state.computed_digest()
         finally:
             state.close()
-    except Exception as error:  # rocksdict has no error type of its own
+    except UNREADABLE_ROW as error:
         return Proof(UNREADABLE, False, f"a row cannot be read: {error}")
     finally:
         shutil.rmtree(copy.folder, ignore_errors=True)
@@ -104,7 +116,7 @@ def copied(mark: Mark, folder: Path) -> MarkCopy:
     try:
         stats = dict(mark.pinned.rows(Table.QUEUE_STATS))
         rows = [(row, stats.get(key)) for key, row in mark.pinned.rows(Table.QUEUE)]
-    except Exception as error:  # rocksdict has no error type of its own
+    except UNREADABLE_ROW as error:
         return MarkCopy(mark, folder, (), f"a row cannot be read: {error}")
     return MarkCopy(mark, folder, rows)
 

@@ -7,7 +7,6 @@ survives of it is always one prefix of the batches.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, takewhile
 from operator import itemgetter
 from pathlib import Path
 from struct import Struct
@@ -18,12 +17,10 @@ from rocksdict import (
     AccessType,
     BlockBasedOptions,
     Cache,
-    Checkpoint,
     DBCompactionStyle,
     DBCompressionType,
     Options,
     Rdict,
-    RdictIter,
     ReadOptions,
     WriteBatch,
     WriteOptions,
@@ -31,6 +28,7 @@ from rocksdict import (
 from typing_extensions import override
 
 from qm.model.state.tables import State, Table
+from qm.store.database import Database, Rows, database_error
 from qm.store.digest import MODULUS, row_hash, rows_sum
 from qm.store.liveness import Liveness
 from qm.store.overlay import Changes
@@ -45,6 +43,7 @@ _RUNS: Final = 12
 _BLOCK_BYTES: Final = 16 * 1024
 _BLOOM_BITS_PER_KEY: Final = 10
 _PREFIX: Final = tuple(bytes((table,)) for table in range(256))
+_BACKGROUND_ERRORS: Final = "rocksdb.background-errors"
 _UNFLUSHED: Final = "rocksdb.cur-size-all-mem-tables"
 _APPLIED: Final = Struct("<QQ16s")
 """index u64, term u64, digest u128 little-endian."""
@@ -82,8 +81,11 @@ class AppliedPoint(msgspec.Struct, frozen=True, gc=False):
 
 def open_database(
     path: Path, *, cache_bytes: int = BLOCK_CACHE_BYTES, is_read_only: bool = False
-) -> Rdict:
-    """Open or create the database in a folder."""
+) -> Database:
+    """Open or create the database in a folder.
+
+    Raises DatabaseFull, FatalDiskError, DatabaseInUse, DatabaseDamaged (qm.store.database).
+    """
     table = BlockBasedOptions()
     table.set_block_cache(Cache(cache_bytes))
     table.set_block_size(_BLOCK_BYTES)
@@ -107,7 +109,10 @@ def open_database(
     options.set_bytes_per_sync(BYTES_PER_SYNC)
     options.set_keep_log_file_num(2)
     access = AccessType.read_only() if is_read_only else AccessType.read_write()
-    return Rdict(str(path), options, access_type=access)
+    try:
+        return Database(Rdict(str(path), options, access_type=access))
+    except Exception as error:  # the library has no type of its own for it
+        raise database_error(error) from error
 
 
 class PinnedRows:
@@ -116,32 +121,32 @@ class PinnedRows:
     Made in no time; for any one thread, until `release`. The database's files stay open as long.
     """
 
-    def __init__(self, database: Rdict) -> None:
-        self._iterator: RdictIter | None = database.iter()
+    def __init__(self, database: Database) -> None:
+        self._rows: Rows | None = database.iterate()
 
     def rows(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key without the table byte, value) of a table, ascending."""
-        iterator, prefix = self._iterator, _PREFIX[table]
-        assert iterator is not None, "rows that were released"
-        iterator.seek(prefix)
-        while iterator.valid() and (full := iterator.key())[:1] == prefix:
-            yield full[1:], iterator.value()
-            iterator.next()
+        rows, prefix = self._rows, _PREFIX[table]
+        assert rows is not None, "rows that were released"
+        for full, value in rows.from_key(prefix):
+            if full[:1] != prefix:
+                break
+            yield full[1:], value
 
     @property
     def is_released(self) -> bool:
         """Whether nothing can be read any more."""
-        return self._iterator is None
+        return self._rows is None
 
     def release(self) -> None:
         """Let go of the database. Repeating it does nothing."""
-        self._iterator = None
+        self._rows = None
 
 
 class RocksState(State):
     """`qm.model.state.tables.State` over a database."""
 
-    def __init__(self, database: Rdict) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
         self._changes: dict[int, Changes] = {table: Changes() for table in Table}
         self._cache: dict[bytes, bytes] = {}
@@ -263,17 +268,13 @@ class RocksState(State):
         full_low, full_high = _PREFIX[table] + low, _PREFIX[table] + high
         if full_low >= full_high:
             return []
-        # A bound keeps the iterator from walking through deleted rows that nobody asked for;
-        # backwards it has no effect in this library.
-        options = ReadOptions()
-        options.set_iterate_upper_bound(full_high)
-        first = full_high if backward else full_low
-        items: Iterator[tuple[bytes, bytes]] = self._database.items(  # type: ignore[assignment]
-            backwards=backward, from_key=first, read_opt=options
-        )
         if backward:
-            items = takewhile(lambda item: item[0] >= full_low, items)
-        rows = [*islice(items, limit)]
+            rows = self._database.descending(full_low, full_high, limit)
+        else:
+            # A bound keeps the iterator from walking through deleted rows that nobody asked for.
+            options = ReadOptions()
+            options.set_iterate_upper_bound(full_high)
+            rows = self._database.ascending(full_low, options, limit)
         if table in _SCANNED_AHEAD:
             self._cache.update(rows)
             self._cached_bytes += sum(map(len, map(itemgetter(1), rows)))
@@ -307,21 +308,25 @@ class RocksState(State):
     # Batches -----------------------------------------------------------------------------
 
     def commit(self, index: int, term: int) -> None:
-        """Write everything since the last commit, with the applied point, as one batch."""
+        """Write everything since the last commit, with the applied point, as one batch.
+
+        Raises DatabaseFull, FatalDiskError: nothing was written, and what is read is as before.
+        """
         self.liveness.flush()
         batch = WriteBatch(raw_mode=True)
+        changed = [(table, changes) for table, changes in self._changes.items() if changes]
         change = 0
-        for table, changes in self._changes.items():
-            if not changes:
-                continue
+        for table, changes in changed:
             if table < Table.LOCAL_FIRST:
                 change += self._digest_change(table, changes)
-            self._write_changes(table, changes, batch)
-            changes.clear()
+            _batch_changes(table, changes, batch)
         digest = (self.applied.digest + change) % MODULUS
         batch.put(_APPLIED_KEY, _APPLIED.pack(index, term, digest.to_bytes(16, "little")))
         self._database.write(batch, self._no_wal)
         self.applied = AppliedPoint(index, term, digest)
+        for table, changes in changed:
+            self._cache_changes(table, changes)
+            changes.clear()
         self._missing.clear()
         self._bound_cache()
 
@@ -332,49 +337,41 @@ class RocksState(State):
         added = rows_sum(table, changes.fresh.items()) + rows_sum(table, rows.items())
         return added - rows_sum(table, replaced)
 
-    def _write_changes(self, table: int, changes: Changes, batch: WriteBatch) -> None:
+    def _cache_changes(self, table: int, changes: Changes) -> None:
+        """Have beside the database what was just written to it."""
         prefix, cache = _PREFIX[table], self._cache
         is_hot = table in _HOT_TABLES
-        put, delete = batch.put, batch.delete
-        # Neighbours in key order are three times as cheap for the memtable.
-        fresh, rows = changes.fresh, changes.rows
-        if fresh:
-            keys = sorted(fresh)
-            full_keys = [*map(prefix.__add__, keys)]
-            values = [*map(fresh.__getitem__, keys)]
-            deque(map(put, full_keys, values), maxlen=0)
-            if is_hot:
-                deque(map(self._keep, full_keys, values), maxlen=0)
-        for key in sorted(rows):
-            changed = rows[key]
-            full = prefix + key
-            if changed is None:
-                delete(full)
-                cache.pop(full, None)
-                continue
-            put(full, changed)
-            if is_hot:
-                self._keep(full, changed)
+        if is_hot:
+            for key, value in changes.fresh.items():
+                self._keep(prefix + key, value)
+        for key, changed in changes.rows.items():
+            if changed is None or not is_hot:
+                cache.pop(prefix + key, None)
             else:
-                cache.pop(full, None)
+                self._keep(prefix + key, changed)
 
     def flush(self) -> None:
         """Make everything committed survive a power loss."""
         self._database.flush()
 
+    @property
+    def is_refusing(self) -> bool:
+        """Whether the database takes no writes until it is opened again."""
+        return self._database.is_refusing
+
+    def has_background_errors(self) -> bool:
+        """Whether merging what was flushed failed, for which nobody waits."""
+        return self._database.number(_BACKGROUND_ERRORS) > 0
+
     def unflushed_bytes(self) -> int:
         """Return what a flush would go through, about: overwritten and deleted rows count too."""
-        return self._database.property_int_value(_UNFLUSHED) or 0
+        return self._database.number(_UNFLUSHED)
 
     # Whole states ------------------------------------------------------------------------
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (full key, value) of every committed row, local ones included."""
-        iterator = self._database.iter()
-        iterator.seek_to_first()
-        while iterator.valid():
-            yield iterator.key(), iterator.value()
-            iterator.next()
+        """Return (full key, value) of every committed row, local ones included."""
+        return self._database.iterate().from_key(b"")
 
     def computed_digest(self) -> int:
         """Return the digest from all rows; equals `applied.digest` unless a row was damaged."""
@@ -392,7 +389,7 @@ class RocksState(State):
 
     def compact(self) -> None:
         """Rewrite the database without what was deleted or replaced; not for a serving node."""
-        self._database.compact_range(None, None)
+        self._database.compact()
 
     def pin(self) -> PinnedRows:
         """Keep the committed rows as they are now."""
@@ -404,8 +401,23 @@ class RocksState(State):
         Flushes what was not flushed and holds the interpreter lock all the while, in any thread:
         whoever has others waiting calls `flush` before, which does not.
         """
-        Checkpoint(self._database).create_checkpoint(str(path))
+        self._database.checkpoint(path)
 
     def close(self) -> None:
         """Close the database."""
         self._database.close()
+
+
+def _batch_changes(table: int, changes: Changes, batch: WriteBatch) -> None:
+    prefix, put, delete = _PREFIX[table], batch.put, batch.delete
+    # Neighbours in key order are three times as cheap for the memtable.
+    fresh, rows = changes.fresh, changes.rows
+    if fresh:
+        keys = sorted(fresh)
+        deque(map(put, map(prefix.__add__, keys), map(fresh.__getitem__, keys)), maxlen=0)
+    for key in sorted(rows):
+        changed = rows[key]
+        if changed is None:
+            delete(prefix + key)
+        else:
+            put(prefix + key, changed)

@@ -9,6 +9,7 @@ the index that consensus expects; a body is checked against its position's check
 
 import os
 import shutil
+import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate, groupby
@@ -24,11 +25,14 @@ from qm.model.state.tables import Table
 from qm.store.bodies.blobs import FILE_KEY, FILE_NAME, FileUse, moved_entry, pack_entry
 from qm.store.bodies.body_places import whole_entry
 from qm.store.codec import packet_spans
+from qm.store.database import DatabaseError
 from qm.store.digest import digest_bytes
 from qm.store.effects.effects_log import Exported
 from qm.store.generation import BLOB_FOLDER, STATE_FOLDER, sync_tree
 from qm.store.liveness import ENTRY_KEY
 from qm.store.rocks import BLOCK_CACHE_BYTES, RocksState, open_database
+from raft.log.recovery import LogDamaged
+from raft.log_view import LogViewError
 from raft.machine import Hold, LogReader, SnapshotSource
 
 MAGIC: Final = b"QSNAP\x00\x00\x01"
@@ -48,6 +52,10 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     """(path below the generation, length)."""
     bodies: tuple[tuple[int, int, int, int], ...]
     """(index, ordinal, offset in the entry's data, length): packets that the log still holds."""
+
+
+class SourceUnreadable(Exception):
+    """What a snapshot needs of the log cannot be read."""
 
 
 class Pinned:
@@ -150,7 +158,10 @@ class StoreSnapshot(SnapshotSource):
             with (self._pinned.folder / self._files[part - 1][0]).open("rb") as file:
                 return os.pread(file.fileno(), length, offset)
         index, _, place, _ = self._bodies[part - 1 - len(self._files)]
-        return self._log.read(index, place + offset, length)
+        try:
+            return self._log.read(index, place + offset, length)
+        except (LogViewError, LogDamaged) as error:
+            raise SourceUnreadable(f"a body of entry {index}: {error}") from error
 
     @override
     def close(self) -> None:
@@ -170,7 +181,10 @@ def _bodies(
     log: LogReader, entries: list[tuple[int, list[int]]]
 ) -> Iterator[tuple[int, int, int, int]]:
     for index, ordinals in entries:
-        spans = packet_spans(index, whole_entry(log, index))
+        try:
+            spans = packet_spans(index, whole_entry(log, index))
+        except (LogViewError, LogDamaged) as error:
+            raise SourceUnreadable(f"entry {index}: {error}") from error
         for ordinal in ordinals:
             offset, length = spans[ordinal]
             yield index, ordinal, offset, length
@@ -204,9 +218,9 @@ def unpack(stream: BinaryIO, target: Path, index: int, term: int) -> None:
     (target / BLOB_FOLDER).mkdir(exist_ok=True)
     try:
         _prove(stream, target, manifest)
-    except (SnapshotDamaged, OSError):
+    except SnapshotDamaged:
         raise
-    except Exception as error:  # rocksdict has no error type of its own
+    except (DatabaseError, ValueError, struct.error) as error:
         raise SnapshotDamaged(f"the database is damaged: {error}") from error
     sync_tree(target)
 

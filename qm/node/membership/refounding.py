@@ -24,6 +24,7 @@ from qm.node.membership.birth import PRIVATE_KEYS_LABEL, fresh_cluster, sealing_
 from qm.node.replica.replicated_store import GROUP, RAFT_FOLDER, STORE_FOLDER, ReplicatedConfig
 from qm.store.backup import Progress, check_files, read_backup, unpack_backup
 from qm.store.codec import decode_entry, encode_command, encode_stamp
+from qm.store.database import DatabaseError
 from qm.store.generation import STATE_FOLDER, current_generation, folder, sync_folder
 from qm.store.rocks import RocksState, open_database
 from qm.store.sealing import SealingError, unseal
@@ -235,7 +236,7 @@ def _stopped_state(config: NodeConfig) -> RocksState:
         raise RefoundingRefused(f"{config.data} holds no node's data: see `data`")
     try:
         return _open_state(config.data / STORE_FOLDER)
-    except Exception as error:  # rocksdict has no error type of its own
+    except (DatabaseError, OSError) as error:
         raise RefoundingRefused(
             f"the state cannot be opened: stop the node of this configuration first ({error})"
         ) from error

@@ -18,8 +18,7 @@ from qm.archive.ranges import Identity, Policy
 from qm.store.backup import STATE_FILE
 from qm.store.digest import digest_bytes
 from qm.store.replay import Replay
-from qm.store.snapshot import Pinned, StoreSnapshot
-from raft.log.recovery import LogDamaged
+from qm.store.snapshot import Pinned, SourceUnreadable, StoreSnapshot
 from tests.unit.archive.test_archiver import fill
 from tests.unit.archive.world import (
     CLUSTER,
@@ -151,7 +150,7 @@ def test_a_state_that_cannot_be_read_is_tried_again(
     passing(node, 1, 120)
 
     def damaged(_pinned: Pinned) -> StoreSnapshot:
-        raise LogDamaged("segment", 0, 1, "it cannot be read")
+        raise SourceUnreadable("entry 1 cannot be read")
 
     async def scenario() -> None:
         archiver = archiver_of(node, root, told, OFTEN)

@@ -104,7 +104,7 @@ def is_sound(node: Node, number: int) -> bool:
 @pytest.mark.parametrize("table", LOGICAL, ids=lambda table: table.name)
 def test_any_byte_of_any_table(node: Node, table: Table) -> None:
     chance = random.Random(table)
-    database = node.store._state._database
+    database = node.store._state._database._rocks
     assert is_sound(node, 1000 + table)
     for k in range(FLIPS_PER_TABLE):
         rows = rows_of(node, table)
@@ -127,7 +127,7 @@ def test_any_byte_of_any_table(node: Node, table: Table) -> None:
 
 
 def test_a_row_that_is_gone_or_one_too_many(node: Node) -> None:
-    database = node.store._state._database
+    database = node.store._state._database._rocks
     key, value = rows_of(node, Table.POSITION)[0]
     database.delete(key)
     assert not is_sound(node, 1)
@@ -164,7 +164,7 @@ def test_what_is_applied_before_the_copy_is_taken_belongs_to_no_mark(tmp_path: P
 def test_a_mark_flushes_nothing_while_entries_wait(tmp_path: Path) -> None:
     made = Node(tmp_path / "node")
     made.put(setup_commands(), [arrivals(packet(1), packet(2), packet(3))])
-    database = made.store._state._database
+    database = made.store._state._database._rocks
     assert not database.live_files()
     made.put([commands.AuditMark(1)])
     assert not database.live_files()

@@ -507,7 +507,7 @@ def test_a_flipped_byte_is_found_at_the_next_mark(tmp_path: Path, where: str) ->
     node.put(*workload())
     node.store.flush()
     if where == "a row":
-        database = node.store._state._database
+        database = node.store._state._database._rocks
         key, value = next(row for row in node.store._state.rows() if row[0][0] == Table.QUEUE)
         database.put(key, bytes([value[0] ^ 1]) + value[1:])
     node.put([commands.AuditMark(1)])
@@ -550,7 +550,7 @@ def test_a_node_of_the_majority_goes_on_and_says_that_one_differs(
 
 def test_a_row_that_was_changed_behind_our_back_is_found(node: Node) -> None:
     assert node.store.verify()
-    database = node.store._state._database
+    database = node.store._state._database._rocks
     key, value = next(iter(database.items()))
     database.put(key, bytes([value[0] ^ 1]) + value[1:])
     assert not node.store.verify()
