@@ -113,12 +113,14 @@ class StateMachine(Protocol[ResultT_co]):
     def apply(self, entries: Sequence[Entry]) -> Sequence[ResultT_co]:
         """Apply DATA entries in order and return one result for each of them.
 
-        Never raises for what an entry contains; an exception here stops the replica.
+        Never raises for what an entry contains; an exception here stops the replica, but OSError
+        for lack of space (ENOSPC): then nothing was applied, and it is called again.
         """
 
     def settle(self) -> None:
         """Do what `apply` put off so that its results are handed out first; what is called next
-        but this does it, too. Before a snapshot is installed it is always called.
+        but this does it, too. Before a snapshot is installed it is always called. Raises OSError
+        for lack of space (ENOSPC): then it is called again.
         """
 
     def snapshot(self, meta_index: int) -> tuple[int, SnapshotSource] | None:
@@ -126,7 +128,7 @@ class StateMachine(Protocol[ResultT_co]):
 
         `meta_index` is `applied_index()`. A machine that needs time for it returns None, and the
         picture when it is asked again: of the index at which it was first asked for, from which on
-        it holds the log.
+        it holds the log. Raises OSError for lack of space, and may be asked again.
         """
 
     def receive_snapshot(self, meta: SnapshotMeta) -> SnapshotSink:

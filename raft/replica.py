@@ -84,8 +84,12 @@ class Replica(Generic[ResultT]):
         self._node = config.core.node
         log_config = config.log_config(random(1 << 64))
         self._log = founding.open_log(directory, log_config, self._node, config.cluster)
-        self._machine = machine_factory(self._log)
-        recover_install(directory, self._log, self._machine)
+        try:
+            self._machine = machine_factory(self._log)
+            recover_install(directory, self._log, self._machine)
+        except BaseException:
+            self._log.abandon()
+            raise
         self._receiver = SnapshotReceiver(directory, self._machine)
         self._applied = self._checked_applied_index()
         configurations = founding.configurations(self._log)
@@ -105,6 +109,8 @@ class Replica(Generic[ResultT]):
         self._ready: Ready | None = None
         """Of a poll that `outgoing` has begun."""
         self._has_put_off_apply = False
+        self._is_unsettled = False
+        """The state machine found no space for what it had put off."""
         self._needs_sync = False
         self._sync: Sync | None = None
         self._sync_since = self._synced_at = 0
@@ -336,8 +342,19 @@ class Replica(Generic[ResultT]):
 
     def settle(self) -> None:
         """The results of a poll were handed out: let the state machine do what it put off."""
-        if self._install is None:
+        if self._install is not None:
+            return
+        try:
             self._machine.settle()
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            self._is_unsettled = True
+            self._disk.note_full(Work.APPLY, error, self._now)
+        else:
+            if self._is_unsettled:
+                self._is_unsettled = False
+                self._disk.note_room(Work.APPLY)
 
     def close(self) -> None:
         """Close files."""
@@ -440,6 +457,8 @@ class Replica(Generic[ResultT]):
             self._core.resign()
         if self._disk.is_retry_due(self._now):
             self._core.writable(True)
+            if self._is_unsettled:
+                self.settle()
 
     # Applying and reading
 
@@ -513,7 +532,7 @@ class Replica(Generic[ResultT]):
         if meta is None:
             return
         if self._core.begin_install(meta):
-            self._machine.settle()
+            self.settle()
             self._install = self._new_install = Install(self._receiver, meta)
         else:
             self._receiver.abandon()

@@ -5,6 +5,7 @@ from typing import Any
 
 from raft.core.core import Core
 from raft.log.log import Log
+from raft.log.segment import is_disk_full
 from raft.machine import StateMachine
 from raft.picture import Picture, SnapshotSend
 from raft.step import ReplicaConfig
@@ -78,7 +79,12 @@ class Transfers:
         if self._picture is not None and self._is_continued(self._picture.meta):
             return self._picture
         self.drop_picture()
-        made = self._machine.snapshot(self._machine.applied_index())
+        try:
+            made = self._machine.snapshot(self._machine.applied_index())
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            made = None
         if made is None:
             return None
         index, source = made

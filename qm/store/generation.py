@@ -10,6 +10,8 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+from raft.log.files import FatalDiskError
+
 STATE_FOLDER: Final = "state"
 BLOB_FOLDER: Final = "blobs"
 _CURRENT: Final = "CURRENT"
@@ -37,7 +39,7 @@ def switch_to(path: Path, generation: int) -> None:
     with fresh.open("w", encoding="ascii") as file:
         file.write(f"{generation}\n")
         file.flush()
-        os.fsync(file.fileno())
+        _sync(file.fileno(), fresh)
     fresh.replace(path / _CURRENT)
     sync_folder(path)
 
@@ -54,7 +56,7 @@ def sync_folder(path: Path) -> None:
     """Make changes of names in a folder durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        _sync(descriptor, path)
     finally:
         os.close(descriptor)
 
@@ -65,7 +67,15 @@ def sync_tree(path: Path) -> None:
         for name in names:
             descriptor = os.open(Path(root) / name, os.O_RDONLY)
             try:
-                os.fsync(descriptor)
+                _sync(descriptor, Path(root) / name)
             finally:
                 os.close(descriptor)
         sync_folder(Path(root))
+
+
+def _sync(descriptor: int, path: Path) -> None:
+    """Raises FatalDiskError, never an error that may pass."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        raise FatalDiskError(f"{path} cannot be synced: {error}") from error

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Final
 
 from raft.log.files import Directory
+from raft.log.segment import is_disk_full
 
 RESERVE_DEFAULT_BYTES: Final = 256 * 1024 * 1024
 MARGIN_SHARE: Final = 1.0
@@ -49,12 +50,19 @@ class DiskReserve:
         if not self._is_held and self._directory.free_bytes() >= 2 * self._reserve_bytes:
             try:
                 file = self._directory.open(_NAME, create=True)
-                file.allocate(self._reserve_bytes)
-                file.close()
+                try:
+                    file.allocate(self._reserve_bytes)
+                finally:
+                    file.close()
+            except OSError as error:
+                if not is_disk_full(error):
+                    raise
+                # Somebody was quicker: what was allocated of it must not keep space from others.
+                if _NAME in self._directory.names():
+                    self._directory.unlink(_NAME)
+            else:
                 self._directory.sync()
                 self._is_held = True
-            except OSError:
-                self._directory.unlink(_NAME)
         return self._is_held
 
     def give_up(self) -> None:

@@ -8,11 +8,16 @@ entries; their live bodies were copied and synced before (qm.store.bodies.body_p
 crash the state is some prefix of the batches, and the log replays the rest.
 """
 
+import contextlib
+import logging
 import shutil
-from collections.abc import Sequence, Set
+from collections import deque
+from collections.abc import Iterator, Sequence, Set
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from typing_extensions import override
 
 from qm.model.machine import Machine
@@ -24,6 +29,7 @@ from qm.model.values.limits import APPLY_VERSION
 from qm.store.audit import ALARM_DIVERGED, Mark, MarkCopy, MarkGone, copied
 from qm.store.bodies.body_places import Bodies
 from qm.store.codec import decode_entry
+from qm.store.database import Database, DatabaseFull
 from qm.store.digest import digest_bytes
 from qm.store.effects.chain import EntryChain
 from qm.store.effects.effects_log import INDEX_END, INDEX_KEY, EffectsLog
@@ -38,9 +44,12 @@ from qm.store.generation import (
 from qm.store.rocks import BLOCK_CACHE_BYTES, AppliedPoint, RocksState, open_database
 from qm.store.snapshot import Pinned, StoreSnapshot, unpack
 from raft.log.disk import DiskDirectory
+from raft.log.files import FatalDiskError
 from raft.machine import Hold, LogReader, SnapshotSink, SnapshotSource
 from raft.replica import StartRefused
-from raft.types import Entry, SnapshotMeta
+from raft.types import Entry, EntryKind, SnapshotMeta
+
+logger = logging.getLogger(__name__)
 
 _PINNED_FOLDER: Final = "pinned"
 _AUDIT_FOLDER: Final = "audit"
@@ -48,8 +57,18 @@ _INCOMING: Final = "incoming"
 _AUDITS: Final = frozenset({AuditMark, AuditResult})
 _Unkept = tuple[Entry, CommandBatch, Set[type], Applied]
 """An entry, what it commands, of which kinds, and what came of it."""
+REPLAYED_TOGETHER_MAX: Final = 64
+"""Entries between two writes, when a state that was opened again is brought up to date."""
 MARKS_KEPT_MAX: Final = 64
 """Own digests kept for results that are still to come."""
+
+
+class _Applied(msgspec.Struct, gc=False):
+    """DATA entries of one term without a gap."""
+
+    first: int
+    last: int
+    term: int
 
 
 class Diverged(Exception):
@@ -82,6 +101,9 @@ class Store:
         self._own_marks: dict[int, bytes] = {}
         self._pinned: dict[int, Mark] = {}
         self._snapshots = 0
+        self._unflushed: deque[_Applied] = deque()
+        """What was applied here and is not known to be on disk, ascending."""
+        self._is_open = False
         log.on_retire(self._retire)
         for leftover in (_PINNED_FOLDER, _AUDIT_FOLDER):
             shutil.rmtree(path / leftover, ignore_errors=True)
@@ -92,7 +114,18 @@ class Store:
         self._generation = current_generation(self._path)
         remove_others(self._path, self._generation)
         here = folder(self._path, self._generation)
-        database = open_database(here / STATE_FOLDER, cache_bytes=self._cache_bytes)
+        self._begin(open_database(here / STATE_FOLDER, cache_bytes=self._cache_bytes))
+
+    def _begin(self, database: Database) -> None:
+        """Use an open database of the current generation; it is closed after an error."""
+        try:
+            self._use(database)
+        except OSError:
+            database.close()
+            raise
+        self._is_open = True
+
+    def _use(self, database: Database) -> None:
         self._state = RocksState(database)
         self._unsettled: Entry | None = None
         """The last one that was applied, until its batch is written."""
@@ -108,7 +141,8 @@ class Store:
         else:
             self._state.drop_table(Table.EFFECTS)
         self._kept_flushed_bytes = 0
-        blobs = DiskDirectory(here).subdirectory(BLOB_FOLDER)
+        here = DiskDirectory(folder(self._path, self._generation))
+        blobs = here.subdirectory(BLOB_FOLDER)
         self.bodies = Bodies(self._state, self._log, blobs, self.settle)
 
     def _refuse_newer(self) -> None:
@@ -122,6 +156,7 @@ class Store:
 
     def _retire(self, first: int, last: int) -> None:
         """The log is about to drop entries; the bodies are another object after an install."""
+        self._check_open()
         self.bodies.retire(first, last)
 
     # raft.machine.StateMachine -----------------------------------------------------------
@@ -133,7 +168,8 @@ class Store:
     @property
     def applied(self) -> AppliedPoint:
         """Index, term and digest of the state."""
-        self.settle()
+        with contextlib.suppress(DatabaseFull):  # whoever applies hears of the disk
+            self.settle()
         return self._state.applied
 
     @property
@@ -156,10 +192,24 @@ class Store:
         return self._durable_index
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[Applied]:
-        """Apply entries in order and return what became of each.
-
-        Raises UnknownCommand, Diverged: the node must stop.
+        """Raises UnknownCommand, Diverged: the node must stop; and
+        DatabaseFull having applied nothing: see `reopen`.
         """
+        results = self._apply(entries)
+        self._note_unflushed(entries)
+        return results
+
+    def _note_unflushed(self, entries: Sequence[Entry]) -> None:
+        noted = self._unflushed
+        while noted and noted[0].last <= self._durable_index:
+            noted.popleft()
+        for entry in entries:
+            if noted and (entry.index, entry.term) == (noted[-1].last + 1, noted[-1].term):
+                noted[-1].last = entry.index
+            else:
+                noted.append(_Applied(entry.index, entry.index, entry.term))
+
+    def _apply(self, entries: Sequence[Entry]) -> list[Applied]:
         self.settle()
         results: list[Applied] = []
         unkept: list[_Unkept] = []
@@ -183,7 +233,10 @@ class Store:
             self._unsettled = unkept[-1][0]
 
     def settle(self) -> None:
-        """Do what `apply` put off; in the thread that applies."""
+        """In the thread that applies.
+
+        Raises DatabaseFull: what was applied is still read here, and in no database.
+        """
         if self._unsettled is None:
             return
         unkept, self._unkept = self._unkept, []
@@ -218,6 +271,7 @@ class Store:
         return Pinned(*self._to_pin())
 
     def _to_pin(self) -> tuple[RocksState, Path, LogReader, Path]:
+        self._check_open()
         self.settle()
         self._snapshots += 1
         blobs = folder(self._path, self._generation) / BLOB_FOLDER
@@ -232,11 +286,66 @@ class Store:
         """Replace the state by a received stream; raises SnapshotDamaged and changes nothing."""
         fresh = self._generation + 1
         target = folder(self._path, fresh)
-        with stream.open("rb") as file:
-            unpack(file, target, meta.index, meta.term)
-        switch_to(self._path, fresh)
+        try:
+            with stream.open("rb") as file:
+                unpack(file, target, meta.index, meta.term)
+            database = open_database(target / STATE_FOLDER, cache_bytes=self._cache_bytes)
+        except OSError:
+            shutil.rmtree(target, ignore_errors=True)  # what fits not needs no space
+            raise
+        try:
+            switch_to(self._path, fresh)
+        except OSError:
+            database.close()
+            raise
+        # From here on there is no way back.
+        self.close()
+        self._unflushed.clear()  # the log restarts behind the snapshot
+        self._generation = fresh
+        try:
+            self._begin(database)
+            remove_others(self._path, fresh)
+        except OSError as error:
+            raise FatalDiskError(f"a state that was received cannot be used: {error}") from error
+
+    # Disks without space ------------------------------------------------------------------
+
+    @property
+    def needs_reopening(self) -> bool:
+        """Whether the database refuses writes for good, since it found no space for one."""
+        return not self._is_open or self._state.is_refusing
+
+    @property
+    def has_background_errors(self) -> bool:
+        """Whether the database failed to merge what was flushed. It may go on by itself."""
+        return self._is_open and self._state.has_background_errors()
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise DatabaseFull("it could not be opened again yet")
+
+    def reopen(self) -> None:
+        """Open the state again as it is on disk and bring it up to where it was, from the log.
+
+        In a thread, while nobody uses the state, or repeatedly after DatabaseFull: until it
+        returns nothing can be read. Raises FatalDiskError, DatabaseDamaged.
+        """
         self.close()
         self._open()
+        index = self._state.applied.index
+        logger.warning("the state is opened again at %d", index)
+        self.marks.clear()  # those that are passed again come again
+        with self._log.hold(index + 1):
+            entries = self._entries_above(index)
+            while run := [*islice(entries, REPLAYED_TOGETHER_MAX)]:
+                self._apply(run)
+                self.settle()
+
+    def _entries_above(self, index: int) -> Iterator[Entry]:
+        for applied in tuple(self._unflushed):
+            for k in range(max(applied.first, index + 1), applied.last + 1):
+                data = bytes(self._log.read_entry(k))
+                yield Entry(k, applied.term, EntryKind.DATA, data)
 
     # For the archive ----------------------------------------------------------------------
 
@@ -260,7 +369,12 @@ class Store:
 
     def _mark(self, command: AuditMark, entry: Entry) -> None:
         """Put down the digest at exactly this entry, and keep the rows for `copy_at`."""
-        self.settle()
+        try:
+            self.settle()
+        except DatabaseFull:
+            # What of this run was applied before cannot be taken back; the mark comes again when
+            # the state is opened again.
+            return
         kept = digest_bytes(self._state.applied.digest)
         mark = Mark(command.number, entry.index, kept, self._state.pin())
         self.marks.append(mark)
@@ -321,7 +435,11 @@ class Store:
     # Durability --------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Make the state durable as it is now; the log may then drop what lies before."""
+        """Make the state durable as it is now; the log may then drop what lies before.
+
+        Raises DatabaseFull, FatalDiskError.
+        """
+        self._check_open()
         index, recorded = self._state.applied.index, self.bodies.recorded
         kept_bytes = self._kept_bytes()
         self._state.flush()
@@ -342,8 +460,16 @@ class Store:
         """Close; what was not flushed is replayed from the log."""
         for mark in list(self._pinned.values()):
             self.let_go(mark)
-        self.bodies.close()
-        self._state.close()
+        if self._is_open:
+            self.bodies.close()
+            self._close_state()
+
+    def _close_state(self) -> None:
+        self._is_open = False
+        try:
+            self._state.close()
+        except DatabaseFull as error:
+            logger.warning("what was not flushed comes again out of the log: %s", error)
 
 
 class _Sink(SnapshotSink):

@@ -146,7 +146,7 @@ class Log(LogReader):
             log._sync_now()
             log._top_up_spares()
         except OSError:
-            log._close_files()
+            log.abandon()
             raise
         return log
 
@@ -542,10 +542,11 @@ class Log(LogReader):
             self._sync_now()
             self.mark_synced()
             self._tail.segment.file.fdatasync()
-        self._close_files()
+        self.abandon()
 
-    def _close_files(self) -> None:
-        """Close what is open."""
+    def abandon(self) -> None:
+        """Close the files as they are: what was not synced is as after a crash."""
+        self._is_closed = True
         for segment in [*self._contents.segments, *(segment for _, segment in self._retired)]:
             segment.file.close()
         self._spares.close()

@@ -21,7 +21,7 @@ def flip_a_bit(node: HarnessNode) -> None:
     full, row = next((key, row) for key, row in state.rows() if key[0] == Table.POSITION)
     changed = bytearray(row)
     changed[BODY_CRC_AT] ^= 1
-    state._database.put(full, bytes(changed))
+    state._database._rocks.put(full, bytes(changed))
 
 
 def test_one_flipped_bit_on_one_node_ends_it_at_the_next_mark() -> None:

@@ -5,14 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from qm.model.queries import queue_statistics
 from qm.model.state.tables import Table
 from qm.model.values import commands
+from qm.model.values.commands import Command
 from qm.model.values.rows import unpack_position
+from qm.store import store as store_module
 from qm.store.bodies import blobs as blobs_module
 from qm.store.bodies.body_places import BodyPlace
+from qm.store.database import Database, DatabaseFull
+from raft.log.files import FatalDiskError
 from raft.log.segment import is_disk_full
 from tests.unit.model.world import packet
 from tests.unit.store.faults import full_for
+from tests.unit.store.full_rocks import NO_SPACE, NO_SYNC, fill
 from tests.unit.store.test_store import Node, arrivals, receive, setup_commands
 
 CONSUMED = 16
@@ -113,4 +119,147 @@ def test_sparse_files_are_emptied_once_there_is_space(
     node.store.bodies.begin_removal().run()
     assert before - {path.name for path in blobs.iterdir()}, "no sparse file went"
     assert bodies_in(node) == 40 - CONSUMED + 30
+    node.close()
+
+
+# The state ---------------------------------------------------------------------------------
+
+
+def broken(node: Node) -> None:
+    """Have a flush find no space."""
+    fill(node.store)
+    with pytest.raises(DatabaseFull):
+        node.store.flush()
+    assert node.store.needs_reopening
+
+
+def test_a_state_that_found_no_space_goes_on_once_it_is_opened_again(tmp_path: Path) -> None:
+    reference = Node(tmp_path / "reference", keeps_effects=True)
+    node = Node(tmp_path / "node", keeps_effects=True)
+    batches: list[list[Command]] = [setup_commands(), [arrivals(packet(1), packet(2))]]
+    for one in (reference, node):
+        one.put(*batches)
+    node.store.flush()
+    later: list[list[Command]] = [
+        [arrivals(packet(3), packet(4))],
+        [receive(2, 3)],
+        [commands.AuditMark(7)],
+    ]
+    for one in (reference, node):
+        one.put(*later)
+    broken(node)
+    last: list[Command] = [arrivals(packet(5))]
+    (entry,) = node.append(last)
+    node.store.apply([entry])
+    with pytest.raises(DatabaseFull):
+        node.store.settle()
+    assert queue_statistics(node.store.view, 1) is not None, "what is in memory is read"
+    with pytest.raises(DatabaseFull):
+        node.store.apply(node.append(last))
+    index = node.store.durable_index()
+    node.store.reopen()
+    reference.put(last)
+    assert not node.store.needs_reopening
+    assert node.store.durable_index() == index
+    assert node.store.applied == reference.store.applied
+    assert node.store.verify()
+    assert node.store.kept_rows(0, 99) == reference.store.kept_rows(0, 99)
+    assert [mark.number for mark in node.store.marks] == [7]
+    reference.put(last)
+    node.replay()  # the entry that was refused
+    assert node.store.applied == reference.store.applied
+    node.store.flush()
+    node = node.reopen()
+    assert node.store.applied == reference.store.applied
+    for one in (node, reference):
+        one.close()
+
+
+def test_bodies_outlive_that_the_state_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Places that were written and not flushed are forgotten; the log has not let go of them."""
+    monkeypatch.setattr(blobs_module, "BLOB_FILE_BYTES", 60 * 1024)
+    node = sparse_node(tmp_path / "node")
+    expected = bodies_in(node)
+    for n in range(30):
+        node.put([arrivals(packet(2_000 + n, to="kept", body=b"z" * 3_000))])
+    while node.store.bodies.move_ahead(node.store.applied_index()):
+        pass
+    bodies = node.store.bodies
+    sync = bodies.begin_sync()
+    sync.run()
+    bodies.end_sync(sync)
+    empty_sparse(node)
+    broken(node)
+    with pytest.raises(DatabaseFull):
+        node.compact()
+    first = node.log.first_index()
+    node.store.reopen()
+    assert bodies_in(node) == expected + 30
+    assert node.log.first_index() == first
+    node.compact()
+    assert node.log.first_index() > first
+    assert bodies_in(node) == expected + 30
+    node.close()
+
+
+def test_a_mark_in_a_run_that_finds_no_space_takes_nothing_back(tmp_path: Path) -> None:
+    """Entries before it in the run are applied; were it refused, they would be applied twice."""
+    node = Node(tmp_path / "node")
+    reference = Node(tmp_path / "reference")
+    for one in (node, reference):
+        one.put(setup_commands())
+    node.store.flush()
+    fill(node.store)
+    with pytest.raises(DatabaseFull):
+        node.store.flush()
+    run: list[list[Command]] = [
+        [arrivals(packet(1))],
+        [commands.AuditMark(3)],
+        [arrivals(packet(2))],
+    ]
+    reference.put(*run, in_one_apply=True)
+    entries = node.append(*run)
+    assert len(node.store.apply(entries)) == 3
+    node.store.reopen()
+    assert node.store.applied == reference.store.applied
+    assert [mark.number for mark in node.store.marks] == [3]
+    for one in (node, reference):
+        one.close()
+
+
+def test_a_state_that_cannot_be_opened_again_yet_says_so_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path / "node")
+    node.put(setup_commands(), [arrivals(packet(1))])
+    broken(node)
+    with monkeypatch.context() as patch:
+
+        def no_space(*_: object, **__: object) -> Database:
+            raise DatabaseFull(NO_SPACE)
+
+        patch.setattr(store_module, "open_database", no_space)
+        for _ in range(2):
+            with pytest.raises(DatabaseFull):
+                node.store.reopen()
+            for work in (node.store.flush, node.store.pin, node.compact):
+                assert refused(work)
+    node.store.reopen()
+    assert node.store.verify()
+    assert bodies_in(node) == 1
+    node.close()
+
+
+def test_an_error_that_is_not_a_lack_of_space_is_none_to_wait_out(tmp_path: Path) -> None:
+    node = Node(tmp_path / "node")
+    node.put(setup_commands())
+    full = fill(node.store, NO_SYNC)
+    with pytest.raises(FatalDiskError):
+        node.store.flush()
+    assert not node.store.needs_reopening
+    with pytest.raises(FatalDiskError):
+        node.put([arrivals(packet(1))])
+    full._is_broken = False
     node.close()
