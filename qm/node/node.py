@@ -24,17 +24,23 @@ from qm.node.relay.channels import Channels
 from qm.node.relay.server import Member, RelayServer
 from qm.node.replica.replicated_store import RAFT_FOLDER, ReplicatedStore, found
 from qm.node.service import Service, replicated_config
+from qm.node.upkeep.housekeeping import DiskWatch, refuse_small_disk
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
+from qm.store.reserve import DiskLevel
 from raft import identity
 from raft.driver import end_process
 from raft.identity import Identity, IdentityRefused
 from raft.log.disk import DiskDirectory
+from raft.log.segment import is_disk_full
 from raft.transport.metrics import TransportMetrics
 from raft.transport.tls import TlsFiles, TlsIdentity
 from raft.types import Configuration
 
 logger = logging.getLogger(__name__)
+
+OPEN_AGAIN_AFTER_S: Final = 1.0
+"""On a full disk whose reserve is given up."""
 
 
 class Node(Health):
@@ -47,6 +53,8 @@ class Node(Health):
         self.service: Service | None = None
         """None while the node belongs to no cluster."""
         self._die = die
+        self._waits_for_space = ""
+        """Why it does not take part yet, while its disk is full."""
         self._adopting = asyncio.Lock()
         self._adoptions: set[asyncio.Task[None]] = set()
         files = TlsFiles(config.tls.authority, config.tls.certificate, config.tls.key)
@@ -70,9 +78,11 @@ class Node(Health):
 
     async def start(self) -> None:
         """Begin to serve. Raises OSError when an address cannot be had, IdentityRefused when the
-        data folder is not this node's, and what opening log and state raises.
+        data folder is not this node's, StartRefused when its disk is too small, and what opening
+        log and state raises. On a full disk it returns when there is space.
         """
         known = self._own_identity()  # before any port opens
+        refuse_small_disk(self.config.data, self.config.storage.reserve_mb << 20)
         try:
             await self._http.start()
             await self._relay.start()
@@ -118,15 +128,7 @@ class Node(Health):
 
     async def _take_part(self, known: Identity) -> None:
         """Be a member of the cluster that the data folder belongs to."""
-        service = Service(
-            self.config,
-            known,
-            self._addresses,
-            self._channels,
-            self._tls,
-            self.metrics,
-            self._die,
-        )
+        service = await self._opened(known)
         self._relay.member = Member(
             service.replicated, service.members.ask_leader, service.operations
         )
@@ -136,6 +138,36 @@ class Node(Health):
             await service.abort()
             raise
         self.service = service
+
+    async def _opened(self, known: Identity) -> Service:
+        """Open log and state: on a full disk from the reserve, or when there is space."""
+        config = self.config
+        disk = DiskWatch(config.data, config.storage.reserve_mb << 20, self.metrics)
+        while True:
+            try:
+                service = Service(
+                    config,
+                    known,
+                    self._addresses,
+                    self._channels,
+                    self._tls,
+                    disk,
+                    self.metrics,
+                    self._die,
+                )
+            except OSError as error:
+                if not is_disk_full(error):
+                    raise
+                self._waits_for_space = (
+                    f"this node waits for space on its disk to open its log and state: {error}"
+                )
+                logger.error("%s", self._waits_for_space)
+                pause_s = OPEN_AGAIN_AFTER_S if disk.level is DiskLevel.EXHAUSTED else 0.0
+                disk.full()
+                await asyncio.sleep(pause_s)
+            else:
+                self._waits_for_space = ""
+                return service
 
     async def stop(self) -> None:
         """Finish what was taken, hand leadership over, and close."""
@@ -162,6 +194,8 @@ class Node(Health):
     def not_ready_reason(self, no_leader_max_s: float | None = None) -> str | None:
         has_entered = self._entering is not None and self._entering.done()
         is_entering = self.config.birth.automatic and not has_entered
+        if self.service is None and self._waits_for_space:
+            return self._waits_for_space
         if self.service is None:
             how = self._entry.waits_for if is_entering else "`qm cluster init` or `qm node join`"
             return f"this node belongs to no cluster yet: {how}"

@@ -44,6 +44,20 @@ def run(path: Path) -> int:
     return uvloop.run(_serve(config))
 
 
+async def _started(node: Node, stop: asyncio.Event) -> bool:
+    """Start a node, which may wait for space on its disk; return whether it runs."""
+    starting = asyncio.create_task(node.start())
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait((starting,))
+        return False
+    await starting
+    return True
+
+
 async def _serve(config: NodeConfig) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -51,7 +65,8 @@ async def _serve(config: NodeConfig) -> int:
         loop.add_signal_handler(number, stop.set)
     try:
         node = Node(config)
-        await node.start()
+        if not await _started(node, stop):
+            return 0
     except (IdentityRefused, StartRefused, TlsError) as error:
         logger.critical("this node cannot start: %s", error)
         return EXIT_STATUS_CONFIG

@@ -64,16 +64,19 @@ class Service:
         addresses: AddressBook,
         channels: Channels,
         tls: TlsIdentity,
+        disk: DiskWatch,
         metrics: Metrics,
         die: Callable[[str], None],
     ) -> None:
-        """Open log and state. Raises IdentityRefused, StartRefused, and what opening raises."""
+        """Open log and state. Raises IdentityRefused, StartRefused, and what opening raises; after
+        OSError for lack of space it may be tried again.
+        """
         self._config = config
         self._identity = identity
         self._die = die
         self._metrics = metrics
         self._is_stopping = False
-        self.disk: Final = DiskWatch(config.data, config.storage.reserve_mb << 20, metrics)
+        self.disk: Final = disk
         self.replicated: Final = self._open_replica(addresses, channels)
         self._announcer = Announcer(self.replicated, addresses, channels, config)
         self.members: Final = Members(self.replicated, channels, self._announcer, self.inspect)
@@ -89,7 +92,7 @@ class Service:
         self._events = EventLog(wall_ms)
         self._journal = Journal(self._events, metrics.counter("quorate_alarms_total"))
         self.api: Final = self._new_api_server(tls)
-        self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
+        self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die, self.disk.full)
         self._archiving = Archiving(
             config.archive, self.replicated, self.msmq, self._journal.alarm, metrics, self.members
         )
@@ -124,6 +127,7 @@ class Service:
             Yielding(lambda: self.disk.admits_messages, self.members, self.members.transfer),
             scaled_away(self._config.kubernetes, self.members),
             self._metrics,
+            self._die,
         )
 
     def _new_operations(self, channels: Channels) -> NodeOperations:
@@ -174,7 +178,7 @@ class Service:
         if self._drain.is_draining:
             return "this node drains: `qm cluster undrain` lets it serve again"
         if self.replicated.machine.is_installing:
-            return "a snapshot from the leader is replacing this node's state"
+            return "this node's state is being replaced, or opened again after its disk was full"
         if self.replicated.view.ledger.manager is None:
             if self.replicated.leadership.node is None:
                 return NO_LEADER
@@ -214,14 +218,15 @@ class Service:
     def _begin_rounds(self) -> None:
         keeping = Housekeeping(self.replicated.machine, self.replicated.driver.droppable_soon)
         begin = self._rounds.begin
-        begin("disk", housekeeping.LOOK_EVERY_S, self.disk.look)
-        begin("flush", housekeeping.LOOK_EVERY_S, keeping.flush)
-        begin("bodies", housekeeping.MOVE_EVERY_S, keeping.move_ahead)
-        begin("blobs", housekeeping.SPARSE_EVERY_S, keeping.empty_sparse)
+        begin("disk", housekeeping.LOOK_EVERY_S, self.disk.look, is_durable=True)
+        begin("state", housekeeping.LOOK_EVERY_S, self._look_at_state, is_durable=True)
+        begin("flush", housekeeping.LOOK_EVERY_S, keeping.flush, is_durable=True)
+        begin("bodies", housekeeping.MOVE_EVERY_S, keeping.move_ahead, is_durable=True)
+        begin("blobs", housekeeping.SPARSE_EVERY_S, keeping.empty_sparse, is_durable=True)
         begin("certificates", housekeeping.CERTIFICATES_EVERY_S, self._certificates.look)
         begin("announcing", REFRESH_EVERY_S, self._announce)
         begin("draining", KEEP_FOLLOWING_EVERY_S, self._drain.keep_following)
-        begin("audit proof", PROVE_EVERY_S, self._auditor.prove_marks)
+        begin("audit proof", PROVE_EVERY_S, self._auditor.prove_marks, is_durable=True)
         begin("clock", WATCH_CLOCK_EVERY_S, self._timekeeper.watch)
         if self._archiving.archiver is not None:
             begin("archive", STEP_EVERY_S, self._archiving.archiver.step)
@@ -232,6 +237,11 @@ class Service:
                 lambda: self.replicated.leadership.is_here,
             )
             begin("leader label", LOOK_EVERY_S, label.look)
+
+    async def _look_at_state(self) -> None:
+        """Open the state again after it found no space, as soon as there is some."""
+        if self.disk.has_room_to_reopen:
+            await self.replicated.reopen_state()
 
     async def _announce(self) -> None:
         try:

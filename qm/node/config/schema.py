@@ -29,6 +29,8 @@ HTTP_PORT: Final = 1814
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 ComputerName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,15}$")]
+RESERVE_MIN_MB: Final = 64
+"""One more file of the log; without that much a full disk leaves nothing to go on with."""
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -108,7 +110,7 @@ class StorageSection(Section, frozen=True, kw_only=True):
 
     cache_mb: Positive = 64
     """Memory for what is read of the state again and again."""
-    reserve_mb: Positive = 256
+    reserve_mb: Annotated[int, msgspec.Meta(ge=RESERVE_MIN_MB)] = 256
     """Kept free for receiving, purging and elections when the disk is full (DESIGN section 6)."""
     sealing_key_file: Path | None = None
     """Seals private keys at rest; made at the cluster's birth if absent."""

@@ -5,6 +5,7 @@ is one bounded step (DESIGN section 4).
 """
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from typing_extensions import override
@@ -25,6 +26,7 @@ from qm.node.leader.timekeeping import STEER_EVERY_S, Timekeeper
 from qm.node.leader.upgrade import LOOK_EVERY_S as VERSIONS_EVERY_S
 from qm.node.leader.upgrade import Versions
 from qm.observe.metrics import Metrics
+from raft.driver import end_process
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class Duties(ClusterListener):
         yielding: Yielding,
         scaled_away: ScaledAway | None,
         metrics: Metrics,
+        die: Callable[[str], None] = end_process,
     ) -> None:
         """`scaled_away`: where members are pods."""
         self._cluster = cluster
@@ -58,7 +61,7 @@ class Duties(ClusterListener):
         self._versions = versions
         self._yielding = yielding
         self._scaled_away = scaled_away
-        self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"))
+        self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die)
         self._ticked_ms = 0
         """Cluster time of the last ClockTick: it found what was due before."""
         self._is_active = False

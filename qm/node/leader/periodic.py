@@ -9,6 +9,9 @@ from prometheus_client import Counter
 
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.observe.logs import LimitedLog
+from raft.driver import end_process
+from raft.log.files import FatalDiskError
+from raft.log.segment import is_disk_full
 
 logger = logging.getLogger(__name__)
 
@@ -19,9 +22,18 @@ PATIENCE_S: Final = 0.5
 class Rounds:
     """Tasks that each repeat one piece of work until they are stopped."""
 
-    def __init__(self, failures: Counter) -> None:
-        """`failures`: labelled by the work that failed."""
+    def __init__(
+        self,
+        failures: Counter,
+        die: Callable[[str], None] = end_process,
+        on_full: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`failures`: labelled by the work that failed. `die` ends the process; `on_full` hears
+        that durable work found no space.
+        """
         self._failures = failures
+        self._die = die
+        self._on_full = on_full
         self._log = LimitedLog(logger, asyncio.get_running_loop().time)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -32,10 +44,23 @@ class Rounds:
         work: Callable[[], Awaitable[object]],
         *,
         first_after_s: float = 0.0,
+        is_durable: bool = False,
     ) -> None:
-        """Do `work` every `period_s` seconds, counted from its end."""
-        repeated = self._repeat(name, period_s, work, first_after_s)
-        self._tasks.append(asyncio.create_task(repeated, name=name))
+        """Do `work` every `period_s` seconds, counted from its end.
+
+        `is_durable`: it writes what must outlive a crash. Then nothing but a lack of space is tried
+        again: any other error ends the process, since what is in memory may not be on the disk.
+        """
+        repeated = self._repeat(name, period_s, work, first_after_s, is_durable=is_durable)
+        task = asyncio.create_task(repeated, name=name)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            logger.critical("%s failed", task.get_name(), exc_info=error)
+            self._die(f"{task.get_name()} failed: {error!r}")
 
     async def _repeat(
         self,
@@ -43,6 +68,8 @@ class Rounds:
         period_s: float,
         work: Callable[[], Awaitable[object]],
         first_after_s: float,
+        *,
+        is_durable: bool,
     ) -> None:
         await asyncio.sleep(first_after_s)
         while True:
@@ -53,11 +80,25 @@ class Rounds:
                 self._failures.labels(work=name).inc()
                 logger.debug("%s: %s", name, error)
                 await asyncio.sleep(PATIENCE_S)
+            except FatalDiskError:
+                raise
+            except OSError as error:
+                if is_durable and not is_disk_full(error):
+                    raise
+                self._failed(name, error)
+                if is_durable:
+                    self._on_full()
+                await asyncio.sleep(PATIENCE_S)
             except Exception as error:
-                self._failures.labels(work=name).inc()
-                self._log.warning(name, f"{name} failed and is tried again", error=repr(error))
+                if is_durable:
+                    raise
+                self._failed(name, error)
                 await asyncio.sleep(PATIENCE_S)
             await asyncio.sleep(period_s)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        self._failures.labels(work=name).inc()
+        self._log.warning(name, f"{name} failed and is tried again", error=repr(error))
 
     def cancel(self) -> None:
         """End them all, soon."""

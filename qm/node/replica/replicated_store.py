@@ -34,7 +34,7 @@ from qm.node.relay.channels import Channels
 from qm.node.relay.disk_admission import is_send
 from qm.node.relay.edge_stream import LocalStream, RemoteStream
 from qm.node.relay.forwarding import Forwarder, NotTaken
-from qm.node.relay.leader_stream import LeaderStreams
+from qm.node.relay.leader_stream import LeaderStreams, Pending
 from qm.node.relay.submission import check_since, gather_outcomes, submit_all
 from qm.node.replica.clock import ClusterClock
 from qm.node.replica.entry_weight import Weights
@@ -158,7 +158,7 @@ class ReplicatedStore(Cluster, DriverEvents):
         self.clock.begin_at(self.view.counters().clock_ms)
         self._weights = Weights(lambda: self.machine.store.view)
         self.leader_streams: Final = LeaderStreams(
-            self.driver.submit,
+            self._submit,
             self._weights.of,
             hooks.admits_messages,
             lambda: not self.driver.has_entry_in_flight,
@@ -177,7 +177,9 @@ class ReplicatedStore(Cluster, DriverEvents):
             cache_bytes=self.config.cache_bytes,
             keeps_effects=self.config.keeps_effects,
         )
-        self.machine = AppliedStore(store, self._on_run, self._on_installed, self.quarantine.enter)
+        self.machine = AppliedStore(
+            store, self._on_run, self._on_installed, self.quarantine.enter, self._hooks.die
+        )
         return self.machine
 
     async def start(self) -> None:
@@ -231,7 +233,10 @@ class ReplicatedStore(Cluster, DriverEvents):
 
     def _check_readable(self) -> None:
         if self.machine.is_installing:
-            raise Unavailable("a snapshot from the leader is replacing this node's state")
+            raise Unavailable(
+                "this node's state is being replaced by a snapshot, or opened again after its disk"
+                " was full: ask another node"
+            )
 
     @property
     @override
@@ -334,6 +339,12 @@ class ReplicatedStore(Cluster, DriverEvents):
                     await self._changed.wait()
         return self.leads_in(term)
 
+    def _submit(self, payload: bytes, weight: int) -> tuple[Pending, int]:
+        """Submit to the driver, unless the state cannot be read. Raises Busy."""
+        if self.machine.is_installing:
+            raise Busy("the leader opens its state again after its disk was full")
+        return self.driver.submit(payload, weight)
+
     def _before_entry(self) -> None:
         """For the driver, which is made before the streams that submit to it."""
         self.leader_streams.gather()
@@ -345,7 +356,38 @@ class ReplicatedStore(Cluster, DriverEvents):
         if not self._hooks.admits_messages() and any(map(is_send, commands)):
             raise Unavailable("the leader's disk is nearly full: receive or purge messages")
         check_since(commands, self.apply_version)
-        return await gather_outcomes(submit_all(self.driver.submit, self._weights.of, commands))
+        return await gather_outcomes(submit_all(self._submit, self._weights.of, commands))
+
+    # Disks without space
+
+    async def reopen_state(self) -> None:
+        """Open the state again if its database takes no writes since it found no space.
+
+        Meanwhile nobody can read it, and a leader that cannot does not serve. Raises DatabaseFull:
+        call it again. To be called when there is space.
+        """
+        if not self.machine.begin_reopening():
+            return
+        before = self._leadership
+        if before.is_here:
+            self._end_serving("the leader opens its state again after its disk was full")
+            self._set_leadership(Leadership(before.node, before.term, False))
+        await asyncio.to_thread(self.machine.reopen)
+        self._restored()
+        self._serve_again()
+
+    def _serve_again(self) -> None:
+        term = self._leadership.term
+        if self.driver.role is Role.LEADER and self._activation is None:
+            self._activation = asyncio.create_task(self._activate(term), name="leader activation")
+
+    def _end_serving(self, reason: str) -> None:
+        """Undo what `_activate` began."""
+        if self._activation is not None:
+            self._activation.cancel()
+            self._activation = None
+        self.clock.follow()
+        self.leader_streams.end_all(reason)
 
     # DriverEvents
 
@@ -356,10 +398,7 @@ class ReplicatedStore(Cluster, DriverEvents):
         is_same_term = state.term == before.term
         leads = state.role is Role.LEADER
         if not (leads and is_same_term) and self._activation is not None:
-            self._activation.cancel()
-            self._activation = None
-            self.clock.follow()
-            self.leader_streams.end_all("another term began")
+            self._end_serving("another term began")
         self._set_leadership(
             Leadership(leader, state.term, leads and before.is_here and is_same_term)
         )
@@ -396,6 +435,8 @@ class ReplicatedStore(Cluster, DriverEvents):
 
     async def _activate(self, term: int) -> None:
         """Begin to serve as the leader of a term: LeaderActivated is its first command."""
+        while self.machine.is_installing:
+            await asyncio.sleep(RETRY_MS / 1000)
         if self.before_leading is not None:
             try:
                 await self.before_leading()

@@ -1,7 +1,8 @@
 """The store as consensus drives it: outcomes for proposers, effects for whoever listens."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from typing_extensions import override
 
@@ -10,7 +11,11 @@ from qm.node.replica.snapshot_source import Pictures
 from qm.store.audit import Mark, MarkCopy
 from qm.store.bodies.blobs import BlobRemoval, BlobSync
 from qm.store.bodies.body_places import Bodies
+from qm.store.database import DatabaseFull
+from qm.store.snapshot import Pinned
 from qm.store.store import Diverged, Store
+from raft.driver import end_process
+from raft.log.files import FatalDiskError
 from raft.machine import SnapshotSink, SnapshotSource, StateMachine
 from raft.types import Entry, SnapshotMeta
 
@@ -24,14 +29,16 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
         on_applied: Callable[[Sequence[Applied]], None],
         on_installed: Callable[[], None],
         on_diverged: Callable[[str], None],
+        die: Callable[[str], None] = end_process,
     ) -> None:
         """`on_applied` hears of every run of entries when it is in the state; `on_installed`
         of a snapshot that replaced the state, in whatever thread installs; `on_diverged` before
-        the error of a state that is not the majority's ends this process.
+        the error of a state that is not the majority's ends this process. `die` ends it when the
+        disk failed under something else than consensus.
         """
         self.store = store
-        self.is_installing = False
-        """A snapshot is replacing the state, in another thread: nobody may read it."""
+        self._is_replaced = False
+        self._is_reopened = False
         self.applied_bytes = 0
         """Of entries; whoever flushes resets it."""
         self.files = threading.Lock()
@@ -41,6 +48,23 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
         self._on_applied = on_applied
         self._on_installed = on_installed
         self._on_diverged = on_diverged
+        self._die = die
+
+    @property
+    def is_installing(self) -> bool:
+        """Whether a snapshot replaces the state, or it is opened again, in another thread: nobody
+        may read it.
+        """
+        return self._is_replaced or self._is_reopened
+
+    @contextmanager
+    def _fatal(self) -> Iterator[None]:
+        """Whoever waits for this may survive an error that the process must not."""
+        try:
+            yield
+        except FatalDiskError as error:
+            self._die(str(error))
+            raise
 
     @override
     def applied_index(self) -> int:
@@ -52,6 +76,8 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
 
     @override
     def apply(self, entries: Sequence[Entry]) -> Sequence[Sequence[Outcome]]:
+        """Raises DatabaseFull until the state was opened again."""
+        self._check_open()
         try:
             run = self.store.apply(entries)
         except Diverged as error:
@@ -63,21 +89,53 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
 
     @override
     def settle(self) -> None:
+        """Raises DatabaseFull."""
+        self._check_open()
         self.store.settle()
+
+    def _check_open(self) -> None:
+        if self._is_reopened:
+            raise DatabaseFull("it is being opened again")
 
     def flush(self) -> None:
         """Make the state durable; may run beside everything else."""
-        with self.files:
-            self.store.flush()
+        with self._fatal(), self.files:
+            if not self.is_closed:
+                self.store.flush()
+
+    def pin(self) -> Pinned:
+        """See Store.pin."""
+        self._check_open()
+        with self._fatal():
+            return self.store.pin()
+
+    # Disks without space
+
+    def begin_reopening(self) -> bool:
+        """Whether the state must be opened again: then `reopen` is to follow in a thread, and
+        nobody reads it until that has returned.
+        """
+        self._is_reopened = self.store.needs_reopening and not self._is_replaced
+        return self._is_reopened
+
+    def reopen(self) -> None:
+        """See Store.reopen. Raises DatabaseFull: to be tried again, nobody may read it yet."""
+        with self._fatal(), self.files:
+            # A snapshot may have come meanwhile, or the end of this node.
+            if not self.is_closed and self.store.needs_reopening:
+                self.store.reopen()
+        self._is_reopened = False
+
+    # In threads
 
     def copy_at(self, mark: Mark) -> MarkCopy:
-        """Copy the state for a mark's proof; may run beside everything else. Raises MarkGone."""
-        with self.files:
+        """See Store.copy_at; may run beside everything else. Raises MarkGone."""
+        with self._fatal(), self.files:
             return self.store.copy_at(mark)
 
     def work_on(self, bodies: Bodies, work: BlobSync | BlobRemoval) -> None:
         """Make copies of bodies durable, or remove empty files; may run beside everything else."""
-        with self.files:
+        with self._fatal(), self.files:
             if self.store.bodies is bodies:
                 work.run()
 
@@ -90,19 +148,20 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
 
     def install(self, sink: SnapshotSink) -> None:
         """Let a received snapshot replace the state."""
-        self.is_installing = True
+        self._is_replaced = True
         try:
             # Of a state that is gone, and of a log that no longer continues it.
             self._pictures.drop()
             with self.files:
                 sink.finish()
         finally:
-            self.is_installing = False
+            self._is_replaced = False
         self._on_installed()
 
     @override
     def snapshot(self, meta_index: int) -> tuple[int, SnapshotSource] | None:
         """The picture is pinned at once, and listed in a thread."""
+        self._check_open()
         return self._pictures.ask(self.store)
 
     @override

@@ -13,8 +13,12 @@ from qm.node.upkeep.pki import PkiRefused, ends_at
 from qm.observe.metrics import Metrics
 from qm.store.reserve import DiskLevel, DiskReserve
 from raft.log.disk import DiskDirectory
+from raft.log.log import LogConfig
+from raft.replica import StartRefused
 
 logger = logging.getLogger(__name__)
+
+LOG_SEGMENT_BYTES: Final = LogConfig(1, 0).segment_bytes
 
 FLUSH_EVERY_S: Final = 60.0
 FLUSH_BYTES: Final = 32 << 20
@@ -35,9 +39,31 @@ MOVE_STEPS_PER_SYNC: Final = 64
 """The disk begins with each step at once. A sync for each would keep the file system's journal
 busy, for which the log's may wait."""
 LOOK_EVERY_S: Final = 1.0
+REOPEN_FREE_BYTES: Final = 4 << 20
+"""With less the state is not opened again after it found no space: that takes some itself, and what
+is in memory is read as long as it is not tried."""
 SPARSE_EVERY_S: Final = 10.0
 CERTIFICATES_EVERY_S: Final = 3_600.0
 CERTIFICATE_WARNING_S: Final = 30 * 24 * 3600
+
+
+LOG_FILES_MIN: Final = 2
+"""The segment that is written, and the one that is kept ready."""
+
+
+def refuse_small_disk(data: Path, reserve_bytes: int) -> None:
+    """Raise StartRefused if the reserve can never be kept beside a log on the disk of a folder."""
+    place = next(folder for folder in (data, *data.absolute().parents) if folder.exists())
+    log_bytes = LOG_FILES_MIN * LOG_SEGMENT_BYTES
+    total, wanted = shutil.disk_usage(place).total, 2 * reserve_bytes + log_bytes
+    if total < wanted:
+        raise StartRefused(
+            f"the disk under {data} has {total >> 20} MiB: too few for a reserve of"
+            f" {reserve_bytes >> 20} MiB (storage.reserve_mb), as much again in which new messages"
+            f" are refused, and {log_bytes >> 20} MiB of log; enlarge it to more than"
+            f" {wanted >> 20} MiB, or set reserve_mb to at most"
+            f" {max(0, total - log_bytes) // 2 >> 20}"
+        )
 
 
 class DiskWatch:
@@ -62,6 +88,11 @@ class DiskWatch:
             self._reserve.hold()
         self._change(self._reserve.level())
         await asyncio.sleep(0)
+
+    @property
+    def has_room_to_reopen(self) -> bool:
+        """Whether a database that found no space has a chance now."""
+        return self.free_bytes() >= REOPEN_FREE_BYTES
 
     def full(self) -> None:
         """The log or the state could not be written: give up the reserve, so that they can."""
