@@ -22,7 +22,7 @@ import msgspec
 from typing_extensions import override
 
 from qm.model.state.tables import Table
-from qm.store.bodies.blobs import FILE_KEY, FILE_NAME, FileUse, moved_entry, pack_entry
+from qm.store.bodies.blobs import FILE_KEY, FILE_NAME, FileUse, blob_files, moved_entry, pack_entry
 from qm.store.bodies.body_places import whole_entry
 from qm.store.codec import packet_spans
 from qm.store.database import DatabaseError
@@ -65,16 +65,23 @@ class Pinned:
     """
 
     def __init__(self, state: RocksState, blobs: Path, log: LogReader, folder: Path) -> None:
-        """`folder`: does not exist yet, on the same file system."""
-        folder.mkdir(parents=True)
+        """`folder`: does not exist yet, on the same file system. Raises OSError (ENOSPC): nothing
+        is kept.
+        """
         self.folder = folder
         self.log = log
         self.applied = state.applied
         self.hold: Hold | None = log.hold(log.retirable(0) + 1)
-        state.checkpoint(folder / STATE_FOLDER)
-        (folder / BLOB_FOLDER).mkdir()
-        for blob in sorted(blobs.iterdir()):
-            os.link(blob, folder / BLOB_FOLDER / blob.name)
+        try:
+            folder.mkdir(parents=True)
+            state.checkpoint(folder / STATE_FOLDER)
+            (folder / BLOB_FOLDER).mkdir()
+            # What no row names may go at this moment, in a thread.
+            for name in blob_files(state):
+                os.link(blobs / name, folder / BLOB_FOLDER / name)
+        except OSError:
+            self.close()
+            raise
 
     def source(self) -> "StoreSnapshot":
         """Return the stream, made out of the copy: for a thread of its own. Once."""

@@ -361,6 +361,7 @@ class Store:
         """Return (index, EFFECTS row) of the next entries that are kept, as the last commit left
         them. From any thread while the state is open.
         """
+        self._check_open()
         low = INDEX_KEY.pack(above + 1)
         rows = self._state.scan_committed(Table.EFFECTS, low, INDEX_END, limit)
         return [(int.from_bytes(key, "big"), row) for key, row in rows]

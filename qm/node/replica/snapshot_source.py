@@ -8,8 +8,9 @@ import logging
 import threading
 from typing import Final
 
-from qm.store.snapshot import Pinned, StoreSnapshot
+from qm.store.snapshot import Pinned, SourceUnreadable, StoreSnapshot
 from qm.store.store import Store
+from raft.log.segment import is_disk_full
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ class Pictures:
     def ask(self, store: Store) -> tuple[int, StoreSnapshot] | None:
         """Return a picture and its index; None while it is being made, which begins here."""
         making = self._making
-        if making is None or making.is_over:
+        if making is None or (making.is_over and not making.has_failed):
             making = self._making = _Making(store.pin(), self._kept_s)
         source = making.take(self._wait_s)
         if source is None:
@@ -45,6 +46,12 @@ class Pictures:
             making.drop()
 
 
+def _may_pass(error: Exception) -> bool:
+    if isinstance(error, OSError):
+        return is_disk_full(error)
+    return isinstance(error, SourceUnreadable)
+
+
 class _Making:
     """One picture on its way."""
 
@@ -55,33 +62,49 @@ class _Making:
         self._source: StoreSnapshot | None = None
         self.is_over = False
         """It failed, or was taken, or let go."""
+        self._error: Exception | None = None
+        """What is wrong with this node's own state."""
         self._done = threading.Event()
         self._timer = threading.Timer(kept_s, self.drop)
         self._timer.daemon = True
         threading.Thread(target=self._make, name="picture", daemon=True).start()
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether `take` raises."""
+        return self._error is not None
+
     def _make(self) -> None:
         try:
             self._source = self._pinned.source()
-        except Exception:
+        except Exception as error:
             logger.exception("a picture of the state for a follower could not be made")
             self.is_over = True
             self._pinned.close()
+            if not _may_pass(error):
+                self._error = error  # for whoever asks, in the loop
         else:
             self._timer.start()
-        self._done.set()
+        finally:
+            self._done.set()
 
     def take(self, wait_s: float | None) -> StoreSnapshot | None:
-        """Return it if it is there within that time (None: whenever it is), and nobody had it."""
+        """Return it if it is there within that time (None: whenever it is), and nobody had it.
+
+        Raises what made it fail unless that may pass: this node cannot trust its state.
+        """
         if not self._done.wait(wait_s):
             return None
         self._timer.cancel()
+        if self._error is not None:
+            raise self._error
         with self._lock:
             source, self._source, self.is_over = self._source, None, True
         return source
 
     def drop(self) -> None:
         """Let go of it unless it was taken."""
+        self._error = None
         source = self.take(None)
         if source is not None:
             source.close()

@@ -64,14 +64,13 @@ class StoreSource(ArchiveSource):
 
     @override
     def flush(self) -> None:
-        with self._machine.files:
-            if self._machine.is_closed:
-                raise LogGone("this node stops")
-            self._store.flush()
+        if self._machine.is_closed:
+            raise LogGone("this node stops")
+        self._machine.flush()
 
     @override
     def pin(self) -> Pinned:
-        return self._store.pin()
+        return self._machine.pin()
 
     @override
     def entry(self, index: int) -> bytes | memoryview:

@@ -16,6 +16,7 @@ from qm.node.replica.replicated_store import ReplicatedStore
 from qm.observe.metrics import Metrics
 from qm.store.backup import BackupHead
 from qm.store.digest import digest_bytes
+from raft.log.segment import is_disk_full
 from raft.machine import SnapshotSource
 
 logger = logging.getLogger(__name__)
@@ -52,13 +53,17 @@ class Backups:
                 async for part in parts:
                     yield part
             result = "done"
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            raise NotOffered(f"this node's disk is full: ask another node ({error})") from error
         finally:
             self._is_running = False
             self._ended.labels(result=result).inc()
 
     async def _read(self) -> AsyncGenerator[BackupPart, None]:
         head = self._head()
-        pinned = self._replicated.machine.store.pin()
+        pinned = self._replicated.machine.pin()
         making = asyncio.ensure_future(asyncio.to_thread(pinned.source))
         try:
             source = await asyncio.shield(making)

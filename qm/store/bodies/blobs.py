@@ -117,6 +117,14 @@ class FileUse:
         return FILE_ROW.pack(self.live, self.written, self.first, self.last)
 
 
+def blob_files(state: RocksState) -> list[str]:
+    """Return the names of the files that the committed state has bodies in. They stay until a
+    flushed state names them no more.
+    """
+    rows = state.scan(Table.BLOB_FILE, b"", _LAST_KEY, _FILES_MAX)
+    return [FILE_NAME.format(FILE_KEY.unpack(key)[0]) for key, _ in rows]
+
+
 class BlobSync:
     """Files to be synced."""
 

@@ -62,6 +62,8 @@ class ListMachine:
 
     def settle(self) -> None:
         """Remember that it was asked for."""
+        if not self._is_settled:
+            self._check_space()
         self._is_settled = True
 
     def apply(self, entries: Sequence[Entry]) -> list[str]:
@@ -74,6 +76,7 @@ class ListMachine:
     def snapshot(self, meta_index: int) -> "tuple[int, ListSource] | None":
         """Return the state as bytes; when it is slow, at the second question."""
         assert meta_index == self.applied_index()
+        self._check_space()
         made, self._picture = self._picture, None
         if made is None:
             made = meta_index, ListSource(json.dumps(self.state).encode())

@@ -583,6 +583,23 @@ def test_a_state_machine_without_space_is_called_again(cluster: Cluster) -> None
     assert [alarm.kind for alarm in leader.alarms] == kinds
 
 
+def test_what_a_state_machine_put_off_and_finds_no_space_for_is_tried_again(
+    cluster: Cluster,
+) -> None:
+    leader = cluster.elect("a")
+    cluster.propose("one")
+    leader.machine.is_full = True
+    leader.replica.settle()
+    cluster.tick(1)
+    assert [alarm.kind for alarm in leader.alarms] == [AlarmKind.DISK_FULL]
+    cluster.tick(100)
+    leader.machine.is_full = False
+    cluster.tick(30)
+    assert [alarm.kind for alarm in leader.alarms] == [AlarmKind.DISK_FULL, AlarmKind.DISK_ROOM]
+    cluster.propose("two")
+    assert leader.machine.data() == ["one", "two"]
+
+
 def test_bodies_that_cannot_be_moved_keep_the_log(tmp_path: Path) -> None:
     """Found by the simulator's machine: an alarm and a later try, not the end of the process."""
     cluster = Cluster(tmp_path, "a", segment_bytes=4096, log_retain_bytes=0)

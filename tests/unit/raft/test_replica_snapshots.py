@@ -329,3 +329,16 @@ def test_a_picture_that_takes_time_is_asked_for_again(cluster: Cluster) -> None:
     assert c.restored == [asked_at]
     assert c.machine.data() == a.machine.data()
     assert c.machine.data()[-1] == "meanwhile"
+
+
+def test_a_leader_without_space_for_a_picture_goes_on_and_makes_it_later(cluster: Cluster) -> None:
+    a, c = cluster["a"], cluster["c"]
+    a.machine.is_full = True
+    cluster.cut.clear()
+    cluster.tick(60)
+    assert a.replica.role is Role.LEADER
+    assert not c.restored
+    a.machine.is_full = False
+    cluster.tick(300)
+    assert c.restored
+    assert c.machine.data() == a.machine.data()

@@ -1,5 +1,7 @@
 """Disks without space: no acknowledged body is lost, and what waits goes on when space is back."""
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from qm.store import store as store_module
 from qm.store.bodies import blobs as blobs_module
 from qm.store.bodies.body_places import BodyPlace
 from qm.store.database import Database, DatabaseFull
+from qm.store.snapshot import unpack
 from raft.log.files import FatalDiskError
 from raft.log.segment import is_disk_full
 from tests.unit.model.world import packet
@@ -262,4 +265,60 @@ def test_an_error_that_is_not_a_lack_of_space_is_none_to_wait_out(tmp_path: Path
     with pytest.raises(FatalDiskError):
         node.put([arrivals(packet(1))])
     full._is_broken = False
+    node.close()
+
+
+# Pictures ----------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_removed_while_a_picture_is_taken_is_none_of_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread removes it between two hard links."""
+    monkeypatch.setattr(blobs_module, "BLOB_FILE_BYTES", 20 * 1024)
+    node = sparse_node(tmp_path / "node")
+    node.store.bodies.end_sync(node.store.bodies.begin_sync())  # finds files that are empty now
+    node.store.flush()
+    removal = node.store.bodies.begin_removal()
+    assert removal.files
+    real_link, left = os.link, [removal]
+
+    def link(source: Path, target: Path) -> None:
+        while left:
+            left.pop().run()
+        real_link(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", link)
+        pinned = node.store.pin()
+    names = {path.name for path in (pinned.folder / "blobs").iterdir()}
+    assert names
+    assert names.isdisjoint(removal.files)
+    source = pinned.source()
+    stream = tmp_path / "stream"
+    stream.write_bytes(source.read(0, source.size_bytes()))
+    source.close()
+    with stream.open("rb") as file:
+        unpack(file, tmp_path / "copy", node.store.applied.index, node.store.applied.term)
+    node.close()
+
+
+def test_a_picture_that_finds_no_space_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = sparse_node(tmp_path / "node")
+
+    def link(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space for a name")
+
+    first = node.log.first_index()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", link)
+        assert refused(node.store.pin)
+    assert not list(node.path.glob("store/pinned/*"))
+    for n in range(30):
+        node.put([arrivals(packet(3_000 + n, to="kept", body=b"z" * 3_000))])
+    node.compact()
+    assert node.log.first_index() > first, "nothing holds the log"
+    node.store.pin().close()
     node.close()

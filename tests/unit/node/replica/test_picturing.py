@@ -8,7 +8,9 @@ import pytest
 
 from qm.model.values import commands
 from qm.node.replica.snapshot_source import Pictures
-from qm.store.snapshot import SnapshotDamaged, unpack
+from qm.store.database import DatabaseDamaged, DatabaseFull
+from qm.store.snapshot import SnapshotDamaged, SourceUnreadable, unpack
+from raft.log.files import FatalDiskError
 from tests.unit.model.world import packet
 from tests.unit.store.test_store import Node, arrivals, receive, setup_commands
 
@@ -75,12 +77,35 @@ def test_a_picture_that_nobody_takes_is_let_go(node: Node) -> None:
     pictures.drop()
 
 
-def test_one_that_failed_is_made_anew(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def failing(error: Exception) -> Callable[..., None]:
+    """Return what raises it."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("error", [DatabaseFull("no space"), SourceUnreadable("entry 3")])
+def test_one_that_failed_is_made_anew(
+    node: Node, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     pictures = Pictures(wait_s=BOUND_S)
     with monkeypatch.context() as broken:
-        broken.setattr("qm.store.snapshot.StoreSnapshot.__init__", None)
+        broken.setattr("qm.store.snapshot.StoreSnapshot.__init__", failing(error))
         assert pictures.ask(node.store) is None
     assert not pinned(node)
     made = pictures.ask(node.store)
     assert made is not None
     made[1].close()
+
+
+@pytest.mark.parametrize("error", [DatabaseDamaged("a block"), FatalDiskError("a read")])
+def test_a_state_that_cannot_be_trusted_is_no_failure_to_try_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    pictures = Pictures(wait_s=BOUND_S)
+    monkeypatch.setattr("qm.store.snapshot.StoreSnapshot.__init__", failing(error))
+    with pytest.raises(type(error)):
+        pictures.ask(node.store)
+    assert not pinned(node)
