@@ -21,6 +21,11 @@ def is_edge_batch(command: Inspected) -> bool:
     return command.declaration.kind is EdgeBatch
 
 
+def sessions_of(command: Inspected) -> set[int]:
+    """Return the edge's numbers of the sessions that brought the messages of an EdgeBatch."""
+    return {facts.session for facts in command.message.facts}
+
+
 def refusal(command: Inspected) -> Outcome:
     """Return the outcome of an EdgeBatch of which nothing can be stored now."""
     return Outcome(0, array("H", [TransferVerdict.CLOSE_SESSION]) * len(command.message.facts_of))

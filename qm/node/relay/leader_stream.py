@@ -22,7 +22,7 @@ from qm.cluster.relay import (
     SessionFacts,
 )
 from qm.model.values.effects import Outcome
-from qm.node.relay.disk_admission import is_edge_batch, refusal
+from qm.node.relay.disk_admission import is_edge_batch, refusal, sessions_of
 from qm.store.codec import Inspected
 from raft import proposals
 from raft.core.core import Busy, NotLeader
@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 EDGE_SESSIONS_MAX: Final = 65_536
 """Open sessions of one edge."""
+EDGE_REFUSED_SESSIONS_MAX: Final = 65_536
+"""Sessions of one edge whose messages were refused; with more the edge opens another stream."""
 
 Pending: TypeAlias = proposals.Pending[Sequence[Outcome]]
 Submit: TypeAlias = Callable[[bytes, int], tuple[Pending, int]]
@@ -63,6 +65,10 @@ class LeaderStream:
         """Batches that the leader is too busy to propose."""
         self._pending: deque[tuple[int, int, Pending, int]] = deque()
         """number, bytes, where the outcome will be, ordinal there."""
+        self._refused: set[int] = set()
+        """Sessions of which a message was refused for lack of room. What they sent behind it is on
+        its way, and is refused as well, whatever room there is by then: order is theirs.
+        """
         self._bytes = 0
         self._index = 0
         """Of the last entry with an outcome; a refused batch is in none."""
@@ -88,11 +94,14 @@ class LeaderStream:
         while self._held and not self._is_over:
             number, command = self._held[0]
             try:
-                pending, ordinal = self._streams.take(command)
+                pending, ordinal = self._streams.take(command, self._refused)
             except Busy:
                 return
             except (NotLeader, Stopping) as error:
                 self.end(str(error) or "this node stops")
+                return
+            if len(self._refused) > EDGE_REFUSED_SESSIONS_MAX:
+                self.end("too many sessions were refused")
                 return
             self._held.popleft()
             size = len(command.payload)
@@ -174,12 +183,18 @@ class LeaderStreams(RelayHub):
         """Open sessions by the GUID that their peer claims, then by edge and number."""
         self._listener: RelayHubEvents | None = None
 
-    def take(self, command: Inspected) -> tuple[Pending, int]:
-        """Submit a batch, or refuse its messages."""
-        if not self._admits_messages() and is_edge_batch(command):
-            refused: Pending = proposals.Pending()
-            refused.resolve([refusal(command)])
-            return refused, 0
+    def take(self, command: Inspected, refused: set[int]) -> tuple[Pending, int]:
+        """Submit a batch, or refuse its messages, which adds their sessions to `refused`: so are
+        those of a batch with messages of such a session.
+        """
+        has_room = self._admits_messages()
+        if is_edge_batch(command) and (refused or not has_room):
+            sessions = sessions_of(command)
+            if not has_room or not refused.isdisjoint(sessions):
+                refused |= sessions
+                outcome: Pending = proposals.Pending()
+                outcome.resolve([refusal(command)])
+                return outcome, 0
         return self._submit(command.payload, self._weigh(command))
 
     def open(self, edge: str, events: RelayEvents) -> LeaderStream:
