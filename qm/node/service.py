@@ -105,7 +105,7 @@ class Service:
             addresses,
             channels,
             ClusterClock(time.monotonic_ns),
-            Hooks(lambda: self.disk.admits_messages, self._on_alarm, self._die),
+            Hooks(lambda: self.disk.admits_messages, self._on_alarm, self._die, self.disk.full),
         )
 
     def _new_auditor(self) -> Auditor:

@@ -389,18 +389,23 @@ class Store:
     def copy_at(self, mark: Mark) -> MarkCopy:
         """Copy the state as it is now for the proof of a mark that was applied to it. Once.
 
-        From any thread, while nobody closes or replaces the state. Raises MarkGone.
+        From any thread, while nobody closes or replaces the state. Raises MarkGone, DatabaseFull:
+        there will be no proof of this mark.
         """
         if mark.pinned.is_released:
             raise MarkGone(f"audit mark {mark.number}: its state was closed")
         folder = self._path / _AUDIT_FOLDER / f"{mark.number}"
         folder.parent.mkdir(exist_ok=True)
-        # Beside everything else; little is left to the checkpoint, for which all wait.
-        self.flush()
-        self._state.checkpoint(folder)
-        copy = copied(mark, folder)
-        self.let_go(mark)
-        return copy
+        try:
+            # Beside everything else; little is left to the checkpoint, for which all wait.
+            self.flush()
+            self._state.checkpoint(folder)
+            return copied(mark, folder)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        finally:
+            self.let_go(mark)
 
     def let_go(self, mark: Mark) -> None:
         """Nobody wants a mark's proof, any more or at all. Repeating it does nothing."""

@@ -95,6 +95,8 @@ class Hooks(msgspec.Struct, frozen=True):
     """Consensus has something to tell an operator."""
     die: Callable[[str], None] = end_process
     """Ends the process; must not return to serving."""
+    give_up_reserve: Callable[[], None] = lambda: None
+    """Makes room on a full disk for what must be written."""
 
 
 def found(config: ReplicatedConfig, founders: Configuration) -> None:
@@ -132,8 +134,9 @@ class ReplicatedStore(Cluster, DriverEvents):
         self.before_leading: Callable[[], Awaitable[None]] | None = None
         """Awaited when this node was elected, before it stamps anything."""
         self._hooks = hooks
-        self.quarantine: Final = Quarantine(config.data)
+        self.quarantine: Final = Quarantine(config.data, hooks.give_up_reserve)
         self.quarantine.check()
+        self.quarantine.prepare()
         self._name = node_name(config.node)
         self._channels = channels
         self._loop = asyncio.get_running_loop()
