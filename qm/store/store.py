@@ -10,6 +10,7 @@ crash the state is some prefix of the batches, and the log replays the rest.
 
 import contextlib
 import logging
+import os
 import shutil
 from collections import deque
 from collections.abc import Iterator, Sequence, Set
@@ -497,8 +498,12 @@ class _Sink(SnapshotSink):
 
     @override
     def write(self, chunk: bytes) -> None:
-        with self._path.open("ab") as file:
-            file.write(chunk)
+        try:
+            with self._path.open("ab") as file:
+                file.write(chunk)
+        except OSError:
+            os.truncate(self._path, self._size)  # what was taken of it would come twice
+            raise
         self._size += len(chunk)
 
     @override

@@ -1,16 +1,31 @@
 """Whole nodes whose disks have no space, and get some: nobody ends, nothing is lost."""
 
+import asyncio
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
+import pytest
+
+from qm.cluster.cluster import Unavailable
 from qm.model.queries import queue_statistics
-from qm.node.upkeep.housekeeping import DiskWatch
+from qm.model.values.commands import OpenClient, Send
+from qm.node.node import Node
+from qm.node.upkeep.housekeeping import DiskWatch, refuse_small_disk
+from qm.store import store as store_module
+from qm.store.database import Database, DatabaseFull
 from qm.store.reserve import DiskLevel
+from qm.store.rocks import open_database
 from raft.log.disk import DiskDirectory
+from raft.replica import StartRefused
 from tests.cluster.harness import HarnessNode, cluster, run, until
 from tests.cluster.messages import batch, create_queue, propose
-from tests.unit.store.full_rocks import fill
+from tests.unit.model.world import packet, request
+from tests.unit.store.full_rocks import NO_SPACE, NO_SYNC, fill
 
 
 def count(node: HarnessNode, queue_id: int) -> int:
@@ -103,3 +118,99 @@ def test_a_cluster_whose_disks_are_all_full_goes_on_when_they_are_not() -> None:
             )
 
     run(scenario())
+
+
+def test_a_state_that_cannot_be_synced_ends_the_process() -> None:
+    async def scenario() -> None:
+        async with cluster(1, has_edges=False) as nodes:
+            node = await nodes.leader()
+            await create_queue(node, "orders")
+            failing = fill(node.service.replicated.machine.store, NO_SYNC)
+            node.service.replicated.machine.applied_bytes = 1 << 40
+            await until(lambda: nodes.deaths, lambda: None)
+            assert "the state cannot" in nodes.deaths[0] or "disk failed" in nodes.deaths[0]
+            failing.heal()
+            nodes.deaths.clear()
+
+    run(scenario())
+
+
+def test_a_node_starts_on_a_full_disk_from_its_reserve() -> None:
+    async def scenario() -> None:
+        async with cluster(1, has_edges=False) as nodes:
+            node = await nodes.leader()
+            queue = await create_queue(node, "orders")
+            await propose(node, batch("orders", range(1, 11)))
+            await node.kill()
+            reserve = node.config.data / "reserve"
+            assert reserve.exists()
+            opened: list[bool] = []
+
+            def needs_room(*arguments: Any, **options: Any) -> Database:
+                opened.append(not reserve.exists())
+                if reserve.exists():
+                    raise DatabaseFull(NO_SPACE)
+                return open_database(*arguments, **options)
+
+            with no_space(), patch.object(store_module, "open_database", needs_room):
+                await node.start()
+                assert opened == [False, True]
+                assert node.service.disk.level is DiskLevel.EXHAUSTED
+                node = await nodes.leader()
+                await until(lambda: count(node, queue) == 10, lambda: count(node, queue))
+                with pytest.raises(Unavailable, match="disk is nearly full"):
+                    await node.cluster.propose(Send.of(request(), [("DIRECT=OS:a\\b", packet(2))]))
+                await propose(node, OpenClient("c", "somebody", 60_000))
+            await until(lambda: node.service.disk.level is DiskLevel.ROOM, lambda: None)
+            await propose(node, batch("orders", range(11, 21)))
+
+    run(scenario())
+
+
+def test_a_node_whose_reserve_is_gone_waits_for_space_and_says_so() -> None:
+    async def scenario() -> None:
+        async with cluster(1, has_edges=False) as nodes:
+            harness = await nodes.leader()
+            await create_queue(harness, "orders")
+            await harness.kill()
+            is_full, tries = True, 0
+
+            def needs_room(*arguments: Any, **options: Any) -> Database:
+                nonlocal tries
+                tries += 1
+                if is_full:
+                    raise DatabaseFull(NO_SPACE)
+                return open_database(*arguments, **options)
+
+            with patch.object(store_module, "open_database", needs_room):
+                node = Node(harness.config, nodes.deaths.append)
+                starting = asyncio.create_task(node.start())
+                await until(
+                    lambda: "waits for space" in (node.not_ready_reason() or ""),
+                    node.not_ready_reason,
+                )
+                files = len(os.listdir("/proc/self/fd"))
+                again = tries + 2
+                await until(lambda: tries >= again, lambda: tries)
+                assert len(os.listdir("/proc/self/fd")) <= files
+                assert not starting.done()
+                is_full = False
+                await starting
+            assert node.service is not None
+            await node.abort()
+
+    run(scenario())
+
+
+def test_a_disk_that_can_never_hold_the_reserve_is_refused_with_the_numbers(
+    tmp_path: Path,
+) -> None:
+    with patch.object(shutil, "disk_usage", lambda _: disk_of(200)):
+        refuse_small_disk(tmp_path / "later", 36 << 20)
+        with pytest.raises(StartRefused, match=r"200 MiB.*64 MiB.*128 MiB.*256 MiB.*at most 36"):
+            refuse_small_disk(tmp_path / "later", 64 << 20)
+
+
+def disk_of(total_mib: int) -> Any:
+    """Return what `shutil.disk_usage` says of an empty disk."""
+    return shutil._ntuple_diskusage(total_mib << 20, 0, total_mib << 20)

@@ -51,7 +51,7 @@ def inspect_reply(
     reply.learners.extend(status.configuration.learners)
     reply.retired.extend(status.configuration.retired)
     reply.marks.update(proofs)
-    if not replicated.machine.is_installing:
+    if not (replicated.machine.is_installing or replicated.machine.is_closed):
         reply.digest = digest_bytes(replicated.machine.store.applied.digest)
         reply.is_provisioned = replicated.view.ledger.manager is not None
         reply.apply_version = replicated.view.counters().apply_version

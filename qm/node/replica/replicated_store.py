@@ -205,6 +205,7 @@ class ReplicatedStore(Cluster, DriverEvents):
         self.leader_streams.end_all("this node stops")
         if self._activation is not None:
             self._activation.cancel()
+        self.machine.is_closed = True  # others may ask how far it is until the thread has begun
         await asyncio.to_thread(self.machine.close)
 
     # Cluster

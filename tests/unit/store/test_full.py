@@ -264,7 +264,7 @@ def test_an_error_that_is_not_a_lack_of_space_is_none_to_wait_out(tmp_path: Path
     assert not node.store.needs_reopening
     with pytest.raises(FatalDiskError):
         node.put([arrivals(packet(1))])
-    full._is_broken = False
+    full.heal()
     node.close()
 
 
