@@ -130,7 +130,8 @@ def test_a_state_that_cannot_be_synced_ends_the_process() -> None:
             await until(lambda: nodes.deaths, lambda: None)
             assert "the state cannot" in nodes.deaths[0] or "disk failed" in nodes.deaths[0]
             failing.heal()
-            nodes.deaths.clear()
+            await node.kill()
+            nodes.deaths.clear()  # whoever else met the error has said so by now
 
     run(scenario())
 
