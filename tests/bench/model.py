@@ -246,7 +246,7 @@ def _await_background(node: Node) -> None:
     """Let the database finish what it has to merge, so that it is on this node's clock."""
     database = node.store._state._database
     deadline = time.monotonic() + BACKGROUND_MAX_S
-    while any(database.property_int_value(name) for name in _BACKGROUND):
+    while any(database.number(name) for name in _BACKGROUND):
         assert time.monotonic() < deadline, "the database goes on merging"
         time.sleep(0.01)
 

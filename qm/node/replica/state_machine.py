@@ -104,7 +104,7 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
                 self.store.flush()
 
     def pin(self) -> Pinned:
-        """See Store.pin."""
+        """Pin the state as it is now. Raises DatabaseFull while it is opened again."""
         self._check_open()
         with self._fatal():
             return self.store.pin()
@@ -119,7 +119,7 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
         return self._is_reopened
 
     def reopen(self) -> None:
-        """See Store.reopen. Raises DatabaseFull: to be tried again, nobody may read it yet."""
+        """Open the state again. Raises DatabaseFull: try again, and read nothing before."""
         with self._fatal(), self.files:
             # A snapshot may have come meanwhile, or the end of this node.
             if not self.is_closed and self.store.needs_reopening:
@@ -129,7 +129,7 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
     # In threads
 
     def copy_at(self, mark: Mark) -> MarkCopy:
-        """See Store.copy_at; may run beside everything else. Raises MarkGone."""
+        """Copy the state for a mark's proof; may run beside everything else. Raises MarkGone."""
         with self._fatal(), self.files:
             return self.store.copy_at(mark)
 

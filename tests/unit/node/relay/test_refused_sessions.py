@@ -1,4 +1,4 @@
-"""Relay lines at a leader whose disk is nearly full."""
+"""Relay streams at a leader whose disk is nearly full."""
 
 import asyncio
 import zlib
@@ -7,18 +7,22 @@ from collections.abc import Callable
 
 import pytest
 
-from qm.cluster.cluster import LatePackets
+from qm.cluster.relay import LatePackets, RelayEvents
 from qm.model.values.commands import ClockTick, EdgeBatch, Facts, TransferVerdict
 from qm.model.values.effects import Outcome
-from qm.node.relay import leader_stream as lines_module
+from qm.node.relay import leader_stream
 from qm.node.relay.leader_stream import LeaderStreams, Pending
-from qm.store.codec import encode_command
+from qm.store.codec import Inspected, encode_command, inspect
 from raft import proposals
 
 CLOSED = [int(TransferVerdict.CLOSE_SESSION)]
 
 
-def payload(*sessions: int) -> bytes:
+def batch(*sessions: int) -> Inspected:
+    return inspect(sent(*sessions))
+
+
+def sent(*sessions: int) -> bytes:
     """Return a batch with a message of each session."""
     packets = [b"packet"] * len(sessions)
     return encode_command(
@@ -37,17 +41,17 @@ def payload(*sessions: int) -> bytes:
     )
 
 
-class Leader:
-    """A hub over nothing: what is submitted is applied at once."""
+class Leader(RelayEvents):
+    """Streams over nothing: what is submitted is applied at once."""
 
     def __init__(self) -> None:
         self.has_room = True
         self.submitted: list[bytes] = []
         self.outcomes: list[tuple[int, list[int]]] = []
         self.ends: list[str] = []
-        self.hub = LeaderStreams(self._submit, lambda: self.has_room, lambda: True)
+        self.streams = LeaderStreams(self._submit, lambda _: 1, lambda: self.has_room, lambda: True)
 
-    def _submit(self, payload: bytes) -> tuple[Pending, int]:
+    def _submit(self, payload: bytes, weight: int) -> tuple[Pending, int]:
         self.submitted.append(payload)
         pending: Pending = proposals.Pending()
         pending.index = len(self.submitted)
@@ -62,7 +66,7 @@ class Leader:
             await asyncio.sleep(0)
         return self.outcomes
 
-    # LineEvents
+    # RelayEvents
 
     def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
         assert outcome.verdicts is not None
@@ -89,40 +93,40 @@ def test_what_a_session_sent_behind_a_refused_message_is_refused_too() -> None:
     """It was on its way when there was room again: taken, it would come before the first."""
 
     async def scenario(leader: Leader) -> None:
-        line = leader.hub.open("n2", leader)
+        stream = leader.streams.open("n2", leader)
         leader.has_room = False
-        line.batch(1, payload(7))
+        stream.send(1, batch(7))
         leader.has_room = True
-        line.batch(2, payload(7))
-        line.session_closed(7)
-        line.batch(3, payload(7))
+        stream.send(2, batch(7))
+        stream.session_closed(7)
+        stream.send(3, batch(7))
         assert await leader.answered(3) == [(1, CLOSED), (2, CLOSED), (3, CLOSED)]
         assert not leader.submitted
-        line.batch(4, payload(8))
-        tick = encode_command(ClockTick(1))
-        line.batch(5, tick)
+        stream.send(4, batch(8))
+        tick = inspect(encode_command(ClockTick(1)))
+        stream.send(5, tick)
         await leader.answered(5)
-        assert leader.submitted == [payload(8), tick], "others, and what is no message, go on"
-        line.batch(6, payload(9, 7))
-        line.batch(7, payload(9))
+        assert leader.submitted == [sent(8), tick.payload], "others, and what is no message, go on"
+        stream.send(6, batch(9, 7))
+        stream.send(7, batch(9))
         assert (await leader.answered(7))[5:] == [(6, CLOSED * 2), (7, CLOSED)]
-        again = leader.hub.open("n2", leader)
-        again.batch(8, payload(7))
+        again = leader.streams.open("n2", leader)
+        again.send(8, batch(7))
         await leader.answered(8)
-        assert leader.submitted[-1] == payload(7), "the edge forgot what closed sessions brought"
+        assert leader.submitted[-1] == sent(7), "the edge forgot what closed sessions brought"
         again.close()
 
     run(scenario)
 
 
-def test_a_line_remembers_a_bounded_number_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines_module, "LINE_REFUSED_SESSIONS_MAX", 3)
+def test_a_stream_remembers_a_bounded_number_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_stream, "EDGE_REFUSED_SESSIONS_MAX", 3)
 
     async def scenario(leader: Leader) -> None:
-        line = leader.hub.open("n2", leader)
+        stream = leader.streams.open("n2", leader)
         leader.has_room = False
         for session in range(1, 5):
-            line.batch(session, payload(session))
+            stream.send(session, batch(session))
         await leader.answered(4)
         assert leader.ends == ["too many sessions were refused"]
 
