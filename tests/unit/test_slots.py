@@ -1,5 +1,6 @@
-"""Classes that declare slots have nothing but slots, whatever they inherit from."""
+"""What inheriting from a protocol must not do to a class."""
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -45,3 +46,23 @@ def test_no_slotted_class_has_a_dict() -> None:
         if any("__dict__" in vars(base) for base in each.__mro__)
     }
     assert with_dict == WITH_DICT
+
+
+def test_no_class_assigns_a_property_that_its_protocol_declares() -> None:
+    """mypy lets it pass, and the assignment raises."""
+    assigned = [
+        f"{module.__name__}.{node.name}.{target.attr}"
+        for package in (qm, raft)
+        for module in modules(package)
+        for node in ast.parse(inspect.getsource(module)).body
+        if isinstance(node, ast.ClassDef)
+        for target in ast.walk(node)
+        if isinstance(target, ast.Attribute)
+        and isinstance(target.ctx, ast.Store)
+        and ast.unparse(target.value) == "self"
+        and isinstance(
+            found := inspect.getattr_static(getattr(module, node.name), target.attr, None), property
+        )
+        and found.fset is None
+    ]
+    assert assigned == []

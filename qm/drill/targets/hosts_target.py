@@ -29,7 +29,7 @@ class HostsTarget(LimitedTarget):
     def __init__(self, hosts: HostsFile, folder: Path) -> None:
         """`folder`: for histories and reports."""
         super().__init__(HOSTS)
-        self.folder: Final = folder
+        self.folder = folder
         self._hosts = hosts
         self._members = list(hosts.nodes)
         self._spares = list(hosts.spares)

@@ -47,12 +47,13 @@ class KubernetesTarget(LimitedTarget):
     own; the StatefulSet starts it again.
     """
 
+    nodes: tuple[DrillNode, ...] = ()
+
     def __init__(self, server: ApiServer, release: Release, tls: Tls, folder: Path) -> None:
         """`folder`: for histories and reports."""
         super().__init__(KUBERNETES)
-        self.folder: Final = folder
-        self.tls: Final = tls
-        self.nodes: tuple[DrillNode, ...] = ()
+        self.folder = folder
+        self._tls = tls
         self._server = server
         self._release = release
         self._service = ""
@@ -62,6 +63,11 @@ class KubernetesTarget(LimitedTarget):
         """Pods that a drill has deleted since the last heal, with the uid that is gone."""
         self._lost: dict[str, str] = {}
         """Consensus ids of nodes that lost their disks."""
+
+    @property
+    @override
+    def tls(self) -> Tls:
+        return self._tls
 
     @property
     @override

@@ -55,7 +55,7 @@ class ProcessTarget(LimitedTarget):
         Raises Refused.
         """
         super().__init__(name)
-        self.folder: Final = folder
+        self.folder = folder
         self._network = network
         self._say = say
         self._layout = Layout(folder / "cluster")

@@ -35,6 +35,9 @@ class DrillNode(msgspec.Struct, frozen=True):
 class Target(Protocol):
     """A cluster under drill. Calls are made by one task; faults add up until `heal`."""
 
+    folder: Path
+    """For histories and reports."""
+
     @property
     def name(self) -> str:
         """As on the command line."""
@@ -50,10 +53,6 @@ class Target(Protocol):
     @property
     def tls(self) -> Tls:
         """Of an administrator."""
-
-    @property
-    def folder(self) -> Path:
-        """For histories and reports."""
 
     async def up(self) -> None:
         """Have a fresh cluster. Raises TargetFailed."""
