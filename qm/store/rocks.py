@@ -179,11 +179,6 @@ class RocksState(State):
                 return fresh
         return self._committed(_PREFIX[table] + key)
 
-    def get_before_or_now(self, table: Table, key: bytes) -> bytes | None:
-        """Return a row as it is now or, if it was deleted since, as the last commit left it."""
-        row = self.get(table, key)
-        return self._committed(_PREFIX[table] + key) if row is None else row
-
     @override
     def get_rows(self, table: Table, keys: Iterable[bytes]) -> list[bytes | None]:
         if self._changes[table]:

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence, Set
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from typing_extensions import override
@@ -56,8 +56,20 @@ _PINNED_FOLDER: Final = "pinned"
 _AUDIT_FOLDER: Final = "audit"
 _INCOMING: Final = "incoming"
 _AUDITS: Final = frozenset({AuditMark, AuditResult})
-_Unkept = tuple[Entry, CommandBatch, Set[type], Applied]
-"""An entry, what it commands, of which kinds, and what came of it."""
+
+
+class _Unkept(NamedTuple):
+    """An entry that was applied and is still to be settled."""
+
+    entry: Entry
+    batch: CommandBatch
+    kinds: Set[type]
+    """Of its commands."""
+    applied: Applied
+    may_begin: bool
+    """The state, right after it, has a chain that may have begun with it."""
+
+
 REPLAYED_TOGETHER_MAX: Final = 64
 """Entries between two writes, when a state that was opened again is brought up to date."""
 MARKS_KEPT_MAX: Final = 64
@@ -219,7 +231,9 @@ class Store:
             applied = self._machine.apply(batch, settle=False)
             results.append(applied)
             kinds = {*map(type, batch.commands)}
-            unkept.append((entry, batch, kinds, applied))
+            # Now, since a later entry of the run may begin the chain.
+            may_begin = LeaderActivated in kinds and self._chain.is_in_state
+            unkept.append(_Unkept(entry, batch, kinds, applied, may_begin))
             if not kinds.isdisjoint(_AUDITS):
                 self._put_off(unkept)
                 unkept = []
@@ -242,9 +256,8 @@ class Store:
             return
         unkept, self._unkept = self._unkept, []
         if self.kept is not None:
-            self.kept.begin_run()
-        for entry, batch, kinds, applied in unkept:
-            may_begin = LeaderActivated in kinds
+            self.kept.begin_run([one.applied.removed_queue_names for one in unkept])
+        for entry, batch, kinds, applied, may_begin in unkept:
             link = self._chain.advance(entry.term, entry.data, batch, may_begin=may_begin)
             if self.kept is not None and link is not None:
                 self.kept.keep(entry, batch, kinds, applied, link)

@@ -121,7 +121,7 @@ class Arrivals:
 
     def _note_refusal(self, arrival: Arrival, verdict: int) -> None:
         command = arrival.command
-        self._ledger.applied.effects.add(
+        self._ledger.applied.to_append().add(
             EffectKind.REFUSED,
             (0, 0),
             verdict if verdict & MESSAGE_CLASS_NEGATIVE_BIT else 0,

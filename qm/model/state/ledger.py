@@ -237,6 +237,7 @@ class Ledger:
     def remove_queue(self, queue: QueueInHand) -> None:
         """Remove an empty queue's rows."""
         key = QUEUE_KEY.pack(queue.record.queue_id)
+        self.applied.removed_queue_names[queue.record.queue_id] = queue.record.pathname
         self.state.delete(Table.QUEUE, key)
         self.state.delete(Table.QUEUE_STATS, key)
         self._queues.pop(queue.record.queue_id, None)
@@ -394,7 +395,7 @@ class Ledger:
         self, kind: EffectKind, queue_id: int, key: int, position: Position, reason: int
     ) -> None:
         """Append one effect."""
-        self.applied.effects.add(
+        self.applied.to_append().add(
             kind,
             (queue_id, key),
             reason,

@@ -97,6 +97,10 @@ class PositionEffects(msgspec.Struct, gc=False):
         self.body_indexes.append(body[0])
         self.body_ordinals.append(body[1])
 
+    def copy(self) -> "PositionEffects":
+        """Return columns that can be appended to without changing these."""
+        return PositionEffects(*(getattr(self, name)[:] for name in self.__struct_fields__))
+
     def add_run(self, run: "PositionRun") -> None:
         """Append one effect per position of a run that is not empty."""
         queue_ids, keys = zip(*POSITION_KEY.iter_unpack(b"".join(run.keys)), strict=True)
@@ -179,7 +183,7 @@ class Applied(msgspec.Struct, gc=False):
     now_ms: int
     outcomes: list[Outcome]
     columns: PositionEffects
-    """Effects up to those in `runs`; `effects` is for who wants all."""
+    """Effects up to those in `runs`; `effects` is for readers, who want all."""
     runs: list[PositionRun]
     outgoing_queue_ids: set[int]
     """Outgoing queues with new work, whose admin state or sequence changed, or that lost work."""
@@ -194,14 +198,31 @@ class Applied(msgspec.Struct, gc=False):
     [MS-MQQB 3.1.5.8.6]."""
     is_manager_changed: bool = False
     """An attribute of the queue manager changed: names, locks of outgoing queues, limits."""
+    removed_queue_names: dict[int, str] = {}
+    """Queue id -> path name of queues that were removed; nobody finds them in the state later."""
+    _joined: PositionEffects | None = None
 
     @property
     def effects(self) -> PositionEffects:
-        """What happened to positions, all of it; whoever appends to it keeps the order."""
-        if self.runs:
+        """What happened to positions, all of it, in order; to be read when the entry was applied.
+
+        Columns and runs stay as apply left them: what is kept for the archive is made of them and
+        must not depend on whether somebody on this node looked first.
+        """
+        if not self.runs:
+            return self.columns
+        if self._joined is None:
+            joined = self.columns.copy()
             for run in self.runs:
-                self.columns.add_run(run)
-            self.runs.clear()
+                joined.add_run(run)
+            self._joined = joined
+        return self._joined
+
+    def to_append(self) -> PositionEffects:
+        """Return the columns for apply to append to; runs before it go into them, in order."""
+        for run in self.runs:
+            self.columns.add_run(run)
+        self.runs.clear()
         return self.columns
 
     @property

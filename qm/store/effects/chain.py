@@ -118,11 +118,17 @@ class EntryChain:
         """Whether entries are chained."""
         return self._is_kept
 
+    @property
+    def is_in_state(self) -> bool:
+        """Whether the state, as it is now, has a chain."""
+        return self._state.get(Table.META, META_CHAIN) is not None
+
     def advance(
         self, term: int, data: bytes, entry: CommandBatch, *, may_begin: bool = True
     ) -> Link | None:
         """Append the DATA entry that was applied just now; `settle` writes it down. None while no
-        chain is kept. `entry`: as decoded; `may_begin`: a leader was activated in it.
+        chain is kept. `entry`: as decoded; `may_begin`: a leader was activated in it, and right
+        after it the state had a chain.
         """
         if not self._is_kept and not (may_begin and self._look()):
             return None

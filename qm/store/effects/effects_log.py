@@ -12,7 +12,7 @@ EXPORTED says up to where the rows are needed no more. What a snapshot brings is
 is dropped before the state is used: a node exports what it applied itself.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import islice
 from struct import Struct
 from typing import Any, Final
@@ -129,10 +129,15 @@ class EffectsLog:
         self.marks: list[int] = []
         """Indexes of audit marks that were applied; whoever archives takes them."""
 
-    def begin_run(self) -> None:
-        """A run of entries begins."""
+    def begin_run(self, removed_queue_names: Iterable[Mapping[int, str]]) -> None:
+        """A run of entries begins, in which these queues are removed: the state after it has their
+        rows no more, and with a queue that was made in the run none before it had.
+        """
         if len(self._names) > QUEUE_NAMES_MAX:
             self._names.clear()
+        for names in removed_queue_names:
+            for queue_id, name in names.items():
+                self._names[queue_id] = _packed_name(queue_id, name)
 
     def keep(
         self, entry: Entry, batch: CommandBatch, kinds: Set[type], applied: Applied, link: Link
@@ -189,16 +194,12 @@ class EffectsLog:
         self.newest_index = entry.index
 
     def _name(self, queue_id: int) -> bytes:
-        """Return id and name of a queue, as a row has them.
-
-        A queue that went with this very entry is in the state of the last commit; one that came
-        and went within a run of entries had an effect, and so a name, while it was there.
-        """
+        """Return id and name of a queue, as a row has them; a queue keeps its name for life."""
         name = self._names.get(queue_id)
         if name is None:
-            row = self._state.get_before_or_now(Table.QUEUE, QUEUE_KEY.pack(queue_id))
-            text = b"" if row is None else decode(Queue, row).pathname.encode()
-            name = self._names[queue_id] = NAME.pack(queue_id, len(text)) + text
+            row = self._state.get(Table.QUEUE, QUEUE_KEY.pack(queue_id))
+            text = "" if row is None else decode(Queue, row).pathname
+            name = self._names[queue_id] = _packed_name(queue_id, text)
         return name
 
     def move(self, exported: Exported, indexes: list[int]) -> None:
@@ -208,6 +209,11 @@ class EffectsLog:
         self.exported = exported
         self._state.put(Table.EXPORTED, b"", exported.pack())
         self._state.delete_rows(Table.EFFECTS, [INDEX_KEY.pack(index) for index in indexes])
+
+
+def _packed_name(queue_id: int, name: str) -> bytes:
+    text = name.encode()
+    return NAME.pack(queue_id, len(text)) + text
 
 
 def _packed(columns: list[bytes], count: int) -> tuple[list[bytes], int]:

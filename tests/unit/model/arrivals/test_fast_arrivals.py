@@ -105,7 +105,7 @@ def run(
             batch.first_ordinal,
         )
         applied = world.apply(changed)
-        transcript.append((applied.effects, applied))
+        transcript.append((applied.to_append(), applied))
     world.machine.settle()
     return transcript, list(world.state.rows()), world.state.references()
 
