@@ -95,11 +95,8 @@ class Delivery:
         self._outgoing.put_sequence(queue_id, sequence)
         self._outgoing.number(queue_id, key, row)
         if position.flags & _WANTS_FINAL_ACK:
-            self._ledger.put_record(
-                Table.AWAITING_FINAL_ACK,
-                QUEUE_KEY.pack(position.message_ordinal),
-                AwaitingFinalAck(queue_id, key, self._ledger.now_ms),
-            )
+            awaiting = AwaitingFinalAck(queue_id, key, self._ledger.now_ms)
+            self._ledger.await_final_ack(position.message_ordinal, awaiting)
 
     # Acknowledgements --------------------------------------------------------------------
 

@@ -118,7 +118,7 @@ class Machine:
         if batch.stamp.version > APPLY_VERSION:
             raise UnknownVersion(f"entry {batch.index}: version {batch.stamp.version}")
         ledger = self._ledger
-        ledger.begin(batch.index, batch.stamp.now_ms)
+        ledger.begin(batch.index, batch.stamp.now_ms, batch.stamp.version)
         applied = ledger.applied
         ends = applied.columns.command_ends
         for command in batch.commands:

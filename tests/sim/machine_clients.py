@@ -19,6 +19,7 @@ from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Command, EdgeBatch, Facts, Request, Send, Stamp
 from qm.model.values.commands import TransferVerdict as Verdict
 from qm.model.values.elements import QueueAccessType
+from qm.model.values.limits import APPLY_VERSION
 from qm.model.values.results import RequestResult
 from qm.model.values.rows import PositionState, ResultKind
 from qm.store.codec import encode_command, encode_stamp
@@ -126,7 +127,7 @@ class QueueClients(Clients):
 
     def _stamp(self, host: "Host") -> Stamp:
         skew_ms = self.chance.randint(-SKEW_MAX_MS, SKEW_MAX_MS)
-        return Stamp(self.now_ms() + skew_ms, host.node)
+        return Stamp(self.now_ms() + skew_ms, host.node, APPLY_VERSION)
 
     def now_ms(self) -> int:
         """Return what clocks show, about."""

@@ -135,8 +135,8 @@ def drop_unconfirmed_results(patch: pytest.MonkeyPatch) -> None:
 def keep_state_beside_the_rows(patch: pytest.MonkeyPatch) -> None:
     begin = Ledger.begin
 
-    def count(self: Any, index: int, now_ms: int) -> None:
-        begin(self, index, now_ms)
+    def count(self: Any, index: int, now_ms: int, version: int = 1) -> None:
+        begin(self, index, now_ms, version)
         self.version += 1
         self.counters.usn = self.version
 

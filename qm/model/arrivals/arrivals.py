@@ -107,9 +107,9 @@ class Arrivals:
         sequence, number, previous = peek_transaction(
             arrival.command.packets, arrival.offset, arrival.head
         )
-        self._ledger.applied.incoming_sequences[stream.stream_id] = arrival.seen()
         if not self.duplicates.admits(stream, sequence, number, previous):
             self.duplicates.reject(stream)
+            self._owe_order_ack(stream, arrival)
             is_repeat = sequence == stream.sequence and number <= stream.number
             return TransferVerdict.DUPLICATE if is_repeat else TransferVerdict.OUT_OF_ORDER
         verdict = self._admit(arrival, True, policies)
@@ -117,7 +117,13 @@ class Arrivals:
             self.duplicates.advance(stream, sequence, number)
             if verdict != _ACCEPTED:
                 self._note_refusal(arrival, verdict)
+        self._owe_order_ack(stream, arrival)
         return verdict
+
+    def _owe_order_ack(self, stream: Stream, arrival: Arrival) -> None:
+        """Have the sender told how far its sequence came; of what is not remembered, nothing."""
+        if stream.stream_id > 0:
+            self._ledger.applied.incoming_sequences[stream.stream_id] = arrival.seen()
 
     def _note_refusal(self, arrival: Arrival, verdict: int) -> None:
         command = arrival.command

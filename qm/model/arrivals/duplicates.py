@@ -17,17 +17,23 @@ from qm.model.values.limits import (
     HISTORY_ROWS_PER_SOURCE_MAX,
     SOURCES_MAX,
     STREAMS_PER_SOURCE_MAX,
+    VERSION_OF_REFUSALS,
 )
 from qm.model.values.records import HistoryBucket, Restored, Source
 from qm.model.values.rows import (
-    BUCKET_BY_SOURCE_KEY,
     BUCKET_BY_TIME_KEY,
-    BUCKET_KEY,
-    BUCKET_RECORD_KEY,
     HISTORY_BITS,
-    HISTORY_KEY,
-    QUEUE_KEY,
     SEQUENCE_IN_ROW,
+    bucket_by_source_key,
+    bucket_by_time_key,
+    bucket_of,
+    bucket_record_key,
+    bucket_rows,
+    buckets_of_source,
+    high_of,
+    history_key,
+    number_in,
+    number_key,
 )
 from qm.names.guid import GUID_SIZE_BYTES
 
@@ -67,7 +73,16 @@ class Duplicates:
         self._dirty_sources: dict[bytes, None] = {}
         self._grown_sources: dict[bytes, None] = {}
         self._unused: dict[int, tuple[bytes, bytes]] = {}
-        """Streams that this entry made and remembers nothing of: source and name, by id."""
+        """Streams that this entry made and remembers nothing of: source and name, by id.
+
+        From VERSION_OF_REFUSALS on such a stream has no number yet but one below 0, and no row.
+        """
+        self._made_count = 0
+        """Streams that this entry made."""
+        self._unnumbered_buckets: list[tuple[int, int]] = []
+        """Buckets in hand of such streams."""
+        self._unnumbered_sources: dict[bytes, None] = {}
+        """Sources that have no other streams than such ones, and no number either."""
 
     def forget(self) -> None:
         """Drop everything derived; rows alone remain. Only when all was settled."""
@@ -100,30 +115,60 @@ class Duplicates:
         key = _STREAM_PREFIX + source_guid + wire_name
         row = ledger.state.get(Table.STREAM, key)
         if row is not None:
-            (stream_id,) = QUEUE_KEY.unpack(row)
+            stream_id, _ = number_in(row)
             sequence = ledger.state.get(Table.SEQUENCE_IN, row)
             return Stream(source_guid, self._known_source(source_guid), stream_id, sequence)
         source = self._source(source_guid)
         if source is None or source.stream_count >= STREAMS_PER_SOURCE_MAX:
             return None
         source.stream_count += 1
-        self._dirty_sources[source_guid] = None
-        ledger.counters.stream_id += 1
-        stream_id = ledger.counters.stream_id
-        row = QUEUE_KEY.pack(stream_id)
-        ledger.state.put(Table.STREAM, key, row)
+        self._made_count += 1
+        stream = Stream(source_guid, source, -self._made_count, None)
+        self._unused[stream.stream_id] = (source_guid, wire_name)
+        if self._ledger.behaviour < VERSION_OF_REFUSALS:
+            self._number(stream)
+            self._unused[stream.stream_id] = (source_guid, wire_name)
+        return stream
+
+    def _number(self, stream: Stream) -> None:
+        """Give a stream its number, and its source, since something of it is remembered now."""
+        ledger, unnumbered = self._ledger, stream.stream_id
+        source_guid, wire_name = self._unused.pop(unnumbered)
+        counters, source = ledger.counters, stream.source
+        if source_guid in self._unnumbered_sources:
+            del self._unnumbered_sources[source_guid]
+            counters.source_count += 1
+            counters.source_id += 1
+            source.source_id = counters.source_id
+        counters.stream_id += 1
+        stream.stream_id = counters.stream_id
+        row = number_key(stream.stream_id)
+        ledger.state.put(Table.STREAM, _STREAM_PREFIX + source_guid + wire_name, row)
         ledger.state.put(Table.STREAM, STREAM_NAME + row, source_guid + wire_name)
-        self._unused[stream_id] = (source_guid, wire_name)
-        return Stream(source_guid, source, stream_id, None)
+        self._dirty_sources[source_guid] = None
+        if self._streams_by_id.pop(unnumbered, None) is not None:
+            self._streams_by_id[stream.stream_id] = stream
+        if stream.history is not None:
+            stream.history.numbered()
+        for key in [key for key in self._unnumbered_buckets if key[0] == unnumbered]:
+            self._unnumbered_buckets.remove(key)
+            self._buckets[stream.stream_id, key[1]] = self._buckets.pop(key)
+
+    def _used(self, stream: Stream) -> None:
+        """Something of a stream is remembered."""
+        if stream.stream_id < 0:
+            self._number(stream)
+        elif self._unused:
+            self._unused.pop(stream.stream_id, None)
 
     def _forget_stream(self, stream_id: int) -> None:
         """Forget a stream of which nothing is remembered any more: its source may use others.
 
         A sequence is remembered without bound in time (DESIGN section 4, Duplicates).
         """
-        state, row = self._ledger.state, QUEUE_KEY.pack(stream_id)
-        low = BUCKET_RECORD_KEY.pack(b"\x01", stream_id, 0)
-        high = BUCKET_RECORD_KEY.pack(b"\x01", stream_id, 0xFFFF_FFFF) + b"\0"
+        state, row = self._ledger.state, number_key(stream_id)
+        low = bucket_record_key(stream_id, 0)
+        high = bucket_record_key(stream_id, 0xFFFF_FFFF) + b"\0"
         has_history = state.scan(Table.HISTORY_BUCKET, low, high, 1)
         if has_history or state.get(Table.SEQUENCE_IN, row) is not None:
             return
@@ -136,13 +181,18 @@ class Duplicates:
     def _drop_stream(self, source_guid: bytes, wire_name: bytes, stream_id: int) -> None:
         """One stream less; a source without any is forgotten, too."""
         state = self._ledger.state
-        state.delete(Table.STREAM, STREAM_NAME + QUEUE_KEY.pack(stream_id))
-        state.delete(Table.STREAM, _STREAM_PREFIX + source_guid + wire_name)
         self._streams.pop((source_guid, wire_name), None)
         self._streams_by_id.pop(stream_id, None)
         source = self._known_source(source_guid)
         source.stream_count -= 1
+        if source_guid in self._unnumbered_sources:
+            if not source.stream_count:
+                del self._sources[source_guid], self._unnumbered_sources[source_guid]
+            return
         self._dirty_sources[source_guid] = None
+        if stream_id > 0:
+            state.delete(Table.STREAM, STREAM_NAME + number_key(stream_id))
+            state.delete(Table.STREAM, _STREAM_PREFIX + source_guid + wire_name)
         if not source.stream_count:
             state.delete(Table.STREAM, _SOURCE_PREFIX + source_guid)
             del self._sources[source_guid], self._dirty_sources[source_guid]
@@ -173,17 +223,22 @@ class Duplicates:
 
     def advance(self, stream: Stream, sequence: int, number: int) -> None:
         """A message of the sequence was accepted, or refused for good: its number is used."""
+        self._used(stream)
         stream.sequence, stream.number, stream.rejects = sequence, number, 0
         stream.last_access_ms = self._ledger.now_ms
         self._dirty_sequences[stream.stream_id] = stream
-        self._unused.pop(stream.stream_id, None)
 
     def reject(self, stream: Stream) -> None:
-        """A message out of order came: counted, nothing else changes (QB-A3)."""
+        """A message out of order came: counted, nothing else changes (QB-A3).
+
+        Not for a stream of which nothing else is remembered: what is refused leaves nothing.
+        """
+        if stream.stream_id < 0:
+            return
+        self._used(stream)
         stream.rejects = min(stream.rejects + 1, 0xFFFF_FFFF)
         stream.last_access_ms = self._ledger.now_ms
         self._dirty_sequences[stream.stream_id] = stream
-        self._unused.pop(stream.stream_id, None)
 
     # History -----------------------------------------------------------------------------
 
@@ -200,7 +255,7 @@ class Duplicates:
             bitmap = 0
             # Mostly ordinals rise, and then there is nothing to look for.
             if bucket.row_count and key[2] <= bucket.highest:
-                row = self._ledger.state.get(Table.HISTORY, HISTORY_KEY.pack(*key))
+                row = self._ledger.state.get(Table.HISTORY, history_key(*key))
                 bitmap = int.from_bytes(row, "little") if row else 0
         return bitmap
 
@@ -209,6 +264,7 @@ class Duplicates:
         self._open[history] = None
         if history.bitmap:
             return
+        self._used(history.stream)
         bucket, stream = history.bucket, history.stream
         if not bucket.row_count or history.high > bucket.highest:
             bucket.highest = history.high
@@ -218,8 +274,6 @@ class Duplicates:
         self._dirty_buckets[history.bucket_key] = None
         self._dirty_sources[stream.source_guid] = None
         self._grown_sources[stream.source_guid] = None
-        if self._unused:
-            self._unused.pop(stream.stream_id, None)
 
     def store(self, history: History) -> None:
         """Take a changed bitmap back."""
@@ -240,12 +294,16 @@ class Duplicates:
         key = (stream.stream_id, sent_time)
         bucket = self._buckets.get(key)
         if bucket is None:
-            bucket = self._ledger.record(
-                Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key), HistoryBucket
+            bucket = (
+                self._ledger.record(Table.HISTORY_BUCKET, bucket_record_key(*key), HistoryBucket)
+                if stream.stream_id > 0
+                else None
             )
             if bucket is None:
                 bucket = HistoryBucket(stream.source_guid, 0, 0)
             self._buckets[key] = bucket
+            if stream.stream_id < 0:
+                self._unnumbered_buckets.append(key)
         return bucket
 
     def _move_bucket(
@@ -259,20 +317,15 @@ class Duplicates:
         counters = self._ledger.counters
         counters.memories_from_ms = min(counters.memories_from_ms, forget_at_ms)
         self._dirty_buckets[key] = None
-        state.put(Table.HISTORY_BUCKET, BUCKET_BY_TIME_KEY.pack(b"\x00", forget_at_ms, *key), b"")
-        state.put(
-            Table.HISTORY_BUCKET,
-            BUCKET_BY_SOURCE_KEY.pack(b"\x02", source_id, forget_at_ms, *key),
-            b"",
-        )
+        state.put(Table.HISTORY_BUCKET, bucket_by_time_key(forget_at_ms, *key), b"")
+        by_source = bucket_by_source_key(source_id, forget_at_ms, *key)
+        state.put(Table.HISTORY_BUCKET, by_source, b"")
 
     def _delete_indexes(self, source_id: int, key: tuple[int, int], forget_at_ms: int) -> None:
         state = self._ledger.state
-        state.delete(Table.HISTORY_BUCKET, BUCKET_BY_TIME_KEY.pack(b"\x00", forget_at_ms, *key))
-        state.delete(
-            Table.HISTORY_BUCKET,
-            BUCKET_BY_SOURCE_KEY.pack(b"\x02", source_id, forget_at_ms, *key),
-        )
+        state.delete(Table.HISTORY_BUCKET, bucket_by_time_key(forget_at_ms, *key))
+        by_source = bucket_by_source_key(source_id, forget_at_ms, *key)
+        state.delete(Table.HISTORY_BUCKET, by_source)
 
     # Sources and their limit -------------------------------------------------------------
 
@@ -280,12 +333,11 @@ class Duplicates:
         """Return a source, made if new; None if it is one too many."""
         source = self._find_source(source_guid)
         if source is None:
-            counters = self._ledger.counters
-            if counters.source_count >= SOURCES_MAX:
+            unnumbered = self._unnumbered_sources
+            if self._ledger.counters.source_count + len(unnumbered) >= SOURCES_MAX:
                 return None
-            counters.source_count += 1
-            counters.source_id += 1
-            source = self._sources[source_guid] = Source(counters.source_id)
+            unnumbered[source_guid] = None
+            source = self._sources[source_guid] = Source(0)
         return source
 
     def _find_source(self, source_guid: bytes) -> Source | None:
@@ -311,14 +363,13 @@ class Duplicates:
             return
         self._ledger.applied.alarms.append(ALARM_HISTORY_EVICTED)
         from_ms = self._ledger.counters.memories_from_ms
-        low = BUCKET_BY_SOURCE_KEY.pack(b"\x02", source.source_id, from_ms, 0, 0)
-        high = b"\x02" + QUEUE_KEY.pack(source.source_id + 1)
+        low, high = buckets_of_source(source.source_id, from_ms)
         while excess > 0:
             rows = self._ledger.state.scan(Table.HISTORY_BUCKET, low, high, 1)
             if not rows:
                 return
             low = rows[0][0]
-            _, _, _, stream_id, sent_time = BUCKET_BY_SOURCE_KEY.unpack(low)
+            _, stream_id, sent_time = bucket_of(low)
             excess -= self._forget_rows((stream_id, sent_time), excess)
 
     def forget_due(self, row_count_max: int = ROWS_FORGOTTEN_PER_STEP_MAX) -> int:
@@ -332,7 +383,7 @@ class Duplicates:
                 counters.memories_from_ms = self._ledger.now_ms + 1
                 break
             low = due[0][0]
-            _, counters.memories_from_ms, stream_id, sent_time = BUCKET_BY_TIME_KEY.unpack(low)
+            counters.memories_from_ms, stream_id, sent_time = bucket_of(low)
             gone += self._forget_rows((stream_id, sent_time), row_count_max - gone)
         return gone
 
@@ -340,23 +391,14 @@ class Duplicates:
         """Delete up to that many bitmaps of a bucket, and the bucket when it is empty."""
         self.flush()
         state = self._ledger.state
-        found = state.scan(
-            Table.HISTORY,
-            BUCKET_KEY.pack(*key),
-            BUCKET_KEY.pack(key[0], key[1] + 1)
-            if key[1] < 0xFFFF_FFFF
-            else QUEUE_KEY.pack(key[0] + 1),
-            row_count_max,
-        )
+        found = state.scan(Table.HISTORY, *bucket_rows(*key), row_count_max)
         for row_key, _ in found:
             state.delete(Table.HISTORY, row_key)
-            self._bitmaps.pop(HISTORY_KEY.unpack(row_key), None)
+            self._bitmaps.pop((*key, high_of(row_key)), None)
         stream = self._streams_by_id.get(key[0])
         if stream is not None and stream.history is not None and stream.history.sent_time == key[1]:
             stream.history.leave()
-        bucket = self._ledger.record(
-            Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key), HistoryBucket
-        )
+        bucket = self._ledger.record(Table.HISTORY_BUCKET, bucket_record_key(*key), HistoryBucket)
         assert bucket is not None, "an index row without its bucket"
         bucket.row_count -= len(found)
         self._buckets.pop(key, None)
@@ -364,13 +406,11 @@ class Duplicates:
         source.history_row_count -= len(found)
         self._dirty_sources[bucket.source_guid] = None
         if bucket.row_count == 0 or not found:
-            state.delete(Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key))
+            state.delete(Table.HISTORY_BUCKET, bucket_record_key(*key))
             self._delete_indexes(source.source_id, key, bucket.forget_at_ms)
             self._forget_stream(key[0])
         else:
-            self._ledger.put_record(
-                Table.HISTORY_BUCKET, BUCKET_RECORD_KEY.pack(b"\x01", *key), bucket
-            )
+            self._ledger.put_record(Table.HISTORY_BUCKET, bucket_record_key(*key), bucket)
         return max(len(found), 1)
 
     # Writing back ------------------------------------------------------------------------
@@ -385,6 +425,10 @@ class Duplicates:
         for stream_id, (source_guid, wire_name) in self._unused.items():
             self._drop_stream(source_guid, wire_name, stream_id)
         self._unused.clear()
+        self._made_count = 0
+        for key in self._unnumbered_buckets:
+            del self._buckets[key]
+        self._unnumbered_buckets.clear()
         for source_guid in self._grown_sources:
             self._make_room(source_guid)
         self._grown_sources.clear()
@@ -404,7 +448,7 @@ class Duplicates:
         ledger, state = self._ledger, self._ledger.state
         new_rows: dict[bytes, bytes] = {}
         for bitmap_key, is_new in self._dirty_bitmaps.items():
-            row_key = HISTORY_KEY.pack(*bitmap_key)
+            row_key = history_key(*bitmap_key)
             bitmap = self._bitmaps[bitmap_key].to_bytes(_BITMAP_BYTES, "little")
             if is_new:
                 new_rows[row_key] = bitmap
@@ -414,7 +458,7 @@ class Duplicates:
         for bucket_key in self._dirty_buckets:
             ledger.put_record(
                 Table.HISTORY_BUCKET,
-                BUCKET_RECORD_KEY.pack(b"\x01", *bucket_key),
+                bucket_record_key(*bucket_key),
                 self._buckets[bucket_key],
             )
         for source_guid in self._dirty_sources:
@@ -424,7 +468,7 @@ class Duplicates:
         for stream in self._dirty_sequences.values():
             state.put(
                 Table.SEQUENCE_IN,
-                QUEUE_KEY.pack(stream.stream_id),
+                number_key(stream.stream_id),
                 SEQUENCE_IN_ROW.pack(
                     stream.sequence, stream.number, stream.rejects, stream.last_access_ms
                 ),

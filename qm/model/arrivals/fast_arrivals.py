@@ -279,7 +279,7 @@ class PlainRun:
             lifetime_ms = horizon_ms if reach == TIME_INFINITE_S else reach * 1000
             if (now_ms if sent <= now_s else sent * 1000) + lifetime_ms > history.forget_at_ms:
                 history.keep(lifetime_ms)
-            sequential_id = sequential_id + 1 & SEQUENTIAL_ID_MAX
+            sequential_id = sequential_id % SEQUENTIAL_ID_MAX + 1
             level = FLAG_PR - (bits & FLAG_PR)
             key = key_of(lane.queue_id, level << 56 | sequential_id)
             rows[key] = row = row_of(

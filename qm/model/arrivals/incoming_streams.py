@@ -105,6 +105,12 @@ class History:
         """Until when the bucket in hand is kept."""
         self.is_dirty = False
 
+    def numbered(self) -> None:
+        """The stream has its number now; no bitmap of it was stored before."""
+        stream_id = self.stream.stream_id
+        self.bucket_key = (stream_id, self.bucket_key[1])
+        self.key = (stream_id, *self.key[1:])
+
     def is_known(self, sent_time: int, ordinal: int) -> bool:
         """Whether this message was taken before."""
         high = ordinal >> HISTORY_BITS

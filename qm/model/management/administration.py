@@ -9,7 +9,7 @@ from qm.model.state.addressing import NOTIFICATION_QUEUE_NUMBER, ORDER_QUEUE_NUM
 from qm.model.state.granting import is_granted_on_manager, is_granted_on_queue
 from qm.model.state.ledger import META_CHAIN, Ledger, QueueInHand
 from qm.model.state.outgoing_queues import OutgoingQueues
-from qm.model.state.registry import NameIndex, Registry, folded
+from qm.model.state.registry import PRIVATE_QUEUE_NUMBER_FIRST, NameIndex, Registry, folded
 from qm.model.state.tables import Table
 from qm.model.values.attributes import QUEUE_ATTRIBUTES, QUEUE_MANAGER_ATTRIBUTES, decode_attributes
 from qm.model.values.commands import (
@@ -38,7 +38,6 @@ from qm.wire.codes import ErrorCode
 from qm.wire.errors import ProtocolError
 
 MQ_OK: Final = 0
-PRIVATE_QUEUE_NUMBER_FIRST: Final = 16
 """Numbers below belong to system queues: order_queue$ is 4 ([MS-MQQB] 2.2.4)."""
 _BASE_PRIORITY: Final = "base_priority"
 _SECURITY: Final = "security"
@@ -103,7 +102,7 @@ class Administration:
 
     def _system(self, kind: QueueKind, pathname: str, number: int = 0) -> int:
         record = Queue(
-            queue_id=self._next_queue_id(),
+            queue_id=self._ledger.next_queue_id(),
             identifier=bytes(16),
             kind=kind,
             queue_type=QueueType.SYSTEM,
@@ -116,12 +115,6 @@ class Administration:
         self._ledger.put_queue(record)
         self._registry.bind_queue(record)
         return record.queue_id
-
-    def _next_queue_id(self) -> int:
-        counters = self._ledger.counters
-        counters.queue_id += 1
-        counters.queue_count += 1
-        return counters.queue_id
 
     def apply_set_queue_manager(self, command: SetQueueManager) -> Outcome:
         """Change attributes; all or nothing."""
@@ -236,8 +229,7 @@ class Administration:
         now = self._ledger.now_ms // 1000
         number = 0
         if name.kind is PathKind.PRIVATE:
-            self._ledger.counters.private_queue_number += 1
-            number = self._ledger.counters.private_queue_number
+            number = self._registry.next_private_number()
         here = msgspec.structs.replace(name, computer=manager.computer_name)
         full = msgspec.structs.replace(
             name, computer=manager.qualified_computer_name or manager.computer_name
@@ -246,7 +238,7 @@ class Administration:
             values.get("privacy_level", QueuePrivacyLevel.OPTIONAL)
         )
         record = Queue(
-            queue_id=self._next_queue_id(),
+            queue_id=self._ledger.next_queue_id(),
             identifier=command.identifier,
             kind=QueueKind.APPLICATION,
             queue_type=QueueType.PRIVATE if number else QueueType.PUBLIC,
@@ -259,7 +251,7 @@ class Administration:
             **values,
         )
         journal = Queue(
-            queue_id=self._next_queue_id(),
+            queue_id=self._ledger.next_queue_id(),
             identifier=command.journal_identifier,
             kind=QueueKind.JOURNAL,
             queue_type=QueueType.SYSTEM,
@@ -312,7 +304,7 @@ class Administration:
             return ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES
         now = self._ledger.now_ms // 1000
         subqueue = Queue(
-            queue_id=self._next_queue_id(),
+            queue_id=self._ledger.next_queue_id(),
             identifier=record.identifier,
             kind=QueueKind.SUBQUEUE,
             queue_type=record.queue_type,

@@ -18,7 +18,7 @@ from qm.model.state.tables import Table
 from qm.model.values.commands import RenumberStep, StateRestored
 from qm.model.values.effects import Outcome
 from qm.model.values.elements import OutgoingAdminState, QueueKind
-from qm.model.values.limits import MEMBERS_MAX, SETTLED_PER_COMMAND_MAX
+from qm.model.values.limits import MEMBERS_MAX, SETTLED_PER_COMMAND_MAX, VERSION_OF_REFUSALS
 from qm.model.values.records import Queue, QueueManager, Restored, decode
 from qm.model.values.rows import QUEUE_KEY, SEQUENTIAL_ID_MAX
 from qm.names.errors import QueueNameError
@@ -61,6 +61,9 @@ class Restoring:
             return Outcome(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
         time_stamp = max(command.tx_time_stamp, counters.tx_time_stamp + 1)
         private_number = counters.private_queue_number + PRIVATE_NUMBER_JUMP
+        if self._ledger.behaviour >= VERSION_OF_REFUSALS:
+            # The circle goes on from its begin; those in use are skipped there.
+            private_number = (private_number - 1) % _U32_MAX + 1
         sequential_id = counters.sequential_id + SEQUENTIAL_ID_JUMP
         if max(time_stamp, private_number) > _U32_MAX or sequential_id > SEQUENTIAL_ID_MAX:
             return Outcome(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
@@ -69,7 +72,7 @@ class Restoring:
         counters.tx_time_stamp = time_stamp
         counters.private_queue_number = private_number
         counters.sequential_id = sequential_id
-        counters.message_ordinal = (counters.message_ordinal + ORDINAL_JUMP - 1) % _U32_MAX + 1
+        self._ledger.jump_message_ordinal(ORDINAL_JUMP)
         counters.handle += HANDLE_JUMP
         self._note()
         self._forget_members()

@@ -14,7 +14,6 @@ from qm.model.values.elements import QueueKind
 from qm.model.values.records import Lock, Obligation, quota_bytes
 from qm.model.values.rows import (
     POSITION_KEY,
-    SEQUENTIAL_ID_MAX,
     Position,
     PositionFlag,
     PositionState,
@@ -114,9 +113,7 @@ class Enqueue:
 
         SequentialID rises by one and never goes back, even if the transaction aborts (guide 3.2).
         """
-        counters = self._ledger.counters
-        counters.sequential_id = (counters.sequential_id + 1) & SEQUENTIAL_ID_MAX
-        key = lookup_identifier(message.priority, counters.sequential_id)
+        key = lookup_identifier(message.priority, self._ledger.next_sequential_id())
         flags = message.flags
         queue_id = queue.record.queue_id
         row_key = POSITION_KEY.pack(queue_id, key)

@@ -12,13 +12,7 @@ from qm.model.state.ledger import Ledger, QueueInHand
 from qm.model.state.tables import Table
 from qm.model.values.effects import EffectKind
 from qm.model.values.records import Obligation
-from qm.model.values.rows import (
-    POSITION_KEY,
-    SEQUENTIAL_ID_MAX,
-    Position,
-    PositionFlag,
-    PositionState,
-)
+from qm.model.values.rows import POSITION_KEY, Position, PositionFlag, PositionState
 
 _SYSTEM_FLAGS: Final = PositionFlag.HAS_OBLIGATION | PositionFlag.EXPIRY_DUE
 
@@ -62,9 +56,7 @@ class Moving:
         return new_key
 
     def _next_key(self, key: int) -> int:
-        counters = self._ledger.counters
-        counters.sequential_id = (counters.sequential_id + 1) & SEQUENTIAL_ID_MAX
-        return (key >> 56) << 56 | counters.sequential_id
+        return (key >> 56) << 56 | self._ledger.next_sequential_id()
 
     def _place(
         self,

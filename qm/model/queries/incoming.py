@@ -5,10 +5,10 @@ import msgspec
 from qm.model.arrivals.duplicates import STREAM_NAME
 from qm.model.queries.view import Page, View, page_size
 from qm.model.state.tables import Table
-from qm.model.values.rows import QUEUE_KEY, SEQUENCE_IN_ROW
+from qm.model.values.rows import NUMBER_KEY_END, SEQUENCE_IN_ROW, number_in, number_key
 from qm.names.guid import GUID_SIZE_BYTES
 
-_STREAM_ID_MAX = (1 << 32) - 1
+_STREAM_ID_MAX = (1 << 64) - 1
 
 
 class IncomingSequence(msgspec.Struct, frozen=True):
@@ -34,8 +34,8 @@ def list_incoming_sequences(
     view: View, *, after: int = 0, limit: int = 100
 ) -> Page[IncomingSequence, int]:
     """Return the streams that ever carried a transactional message, by ascending stream id."""
-    low = QUEUE_KEY.pack(min(max(after, 0) + 1, _STREAM_ID_MAX))
-    rows, has_more = view.rows_after(Table.SEQUENCE_IN, low, b"\xff" * 5, page_size(limit))
+    low = number_key(min(max(after, 0) + 1, _STREAM_ID_MAX))
+    rows, has_more = view.rows_after(Table.SEQUENCE_IN, low, NUMBER_KEY_END, page_size(limit))
     manager = view.ledger.manager
     own = manager.identifier if manager is not None else bytes(GUID_SIZE_BYTES)
     items = []
@@ -46,7 +46,7 @@ def list_incoming_sequences(
         sequence, number, rejects, last_access_ms = SEQUENCE_IN_ROW.unpack(row)
         items.append(
             IncomingSequence(
-                QUEUE_KEY.unpack(key)[0],
+                number_in(key)[0],
                 source,
                 max(view.registry.wire(wire_name, own), 0),
                 wire_name,

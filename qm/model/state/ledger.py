@@ -11,13 +11,14 @@ from qm.model.state.tables import BODY_ORDINAL_SYNTHETIC_FIRST, State, Table
 from qm.model.values import records, rows
 from qm.model.values.effects import Applied, EffectKind, no_effects
 from qm.model.values.elements import QueueKind
-from qm.model.values.limits import CLOCK_MAX_MS
+from qm.model.values.limits import CLOCK_MAX_MS, VERSION_OF_REFUSALS
 from qm.model.values.records import Counters, Queue, QueueManager, RecordT
 from qm.model.values.rows import (
     DEADLINE_KEY,
     LEASE_KEY,
     POSITION_KEY,
     QUEUE_KEY,
+    SEQUENTIAL_ID_MAX,
     STATS_ROW,
     Position,
 )
@@ -30,6 +31,11 @@ META_COUNTERS: Final = b"counters"
 META_CHAIN: Final = b"chain"
 """Absent while nobody archives."""
 LEVELS: Final = 8
+QUEUE_ID_MAX: Final = 0xFFFF_FFFE
+"""So that every queue's rows end where another one's may begin."""
+NUMBER_TRIES_MAX: Final = 4_096
+"""Numbers in use that are skipped for a free one."""
+_U32_MAX: Final = 0xFFFF_FFFF
 MANAGER_STORES: Final = frozenset(
     {QueueKind.SYSTEM_JOURNAL, QueueKind.DEADLETTER, QueueKind.TRANSACTIONAL_DEADLETTER}
 )
@@ -128,6 +134,8 @@ class Ledger:
     def __init__(self, state: State) -> None:
         self.state = state
         self.index = 0
+        self.behaviour = 1
+        """Apply version of this entry: what its leader knew, or more if the state is further."""
         self.counters = Counters()
         self.applied = Applied(0, 0, [], no_effects(), [], set(), set(), [], [], {})
         self._queues: dict[int, QueueInHand] = {}
@@ -135,6 +143,8 @@ class Ledger:
         self._manager: QueueManager | None = None
         self._has_counters = False
         self._synthetic_count = 0
+        self._awaited_ordinal = 0
+        """No MessageID from the last one given up to here is awaited."""
         self.version = 0
         """Changes with every change of a queue's or the queue manager's record, and when derived
         state is dropped: what was concluded from them holds as long as this does."""
@@ -145,17 +155,19 @@ class Ledger:
         self._queues.clear()
         self._manager = None
         self._has_counters = False
+        self._awaited_ordinal = 0
         self.version += 1
 
     # One entry ---------------------------------------------------------------------------
 
-    def begin(self, index: int, now_ms: int) -> None:
-        """Start an entry: the clock moves forward only."""
+    def begin(self, index: int, now_ms: int, version: int = 1) -> None:
+        """Start an entry: the clock moves forward only. `version`: as its stamp says."""
         self.index = index
         if not self._has_counters:
             row = self.state.get(Table.META, META_COUNTERS)
             self.counters = records.decode(Counters, row) if row else Counters()
             self._has_counters = True
+        self.behaviour = max(version, self.counters.apply_version)
         self.counters.clock_ms = max(self.counters.clock_ms, min(now_ms, CLOCK_MAX_MS))
         self.applied = Applied(
             index, self.counters.clock_ms, [], no_effects(), [], set(), set(), [], [], {}
@@ -460,8 +472,59 @@ class Ledger:
             body_index, _, _, body_ordinal, _ = synthetic.body_of
             self.release_body(body_index, body_ordinal)
 
+    # Numbers -----------------------------------------------------------------------------
+
     def next_message_ordinal(self) -> int:
-        """Return a MessageID that was never given; 0 is never given (QB-A12)."""
+        """Return the next MessageID; 0 is never given (QB-A12).
+
+        Given again after 2**32 others, but for those by which a final ack is still awaited.
+        """
         counters = self.counters
-        counters.message_ordinal = counters.message_ordinal % 0xFFFF_FFFF + 1
+        for _ in range(NUMBER_TRIES_MAX):
+            ordinal = counters.message_ordinal = counters.message_ordinal % _U32_MAX + 1
+            if self.behaviour < VERSION_OF_REFUSALS:
+                break
+            if ordinal > self._awaited_ordinal or ordinal == 1:
+                # Of those ahead no other is awaited until it is given.
+                self._awaited_ordinal = self._first_awaited(ordinal)
+            if ordinal < self._awaited_ordinal:
+                break
+            if self.state.get(Table.AWAITING_FINAL_ACK, QUEUE_KEY.pack(ordinal)) is None:
+                break  # it was awaited when that was looked up
         return counters.message_ordinal
+
+    def await_final_ack(self, ordinal: int, awaiting: records.AwaitingFinalAck) -> None:
+        """A message of ours waits for its final ack: its MessageID is not given again before."""
+        self.put_record(Table.AWAITING_FINAL_ACK, QUEUE_KEY.pack(ordinal), awaiting)
+        if ordinal > self.counters.message_ordinal:  # it was given in the circle before this one
+            self._awaited_ordinal = min(self._awaited_ordinal, ordinal)
+
+    def jump_message_ordinal(self, distance: int) -> None:
+        """Go on with MessageIDs so far ahead."""
+        ahead = self.counters.message_ordinal + distance
+        self.counters.message_ordinal = (ahead - 1) % _U32_MAX + 1
+        self._awaited_ordinal = 0
+
+    def _first_awaited(self, ordinal: int) -> int:
+        low = QUEUE_KEY.pack(ordinal)
+        rows = self.state.scan(Table.AWAITING_FINAL_ACK, low, b"\xff" * 5, 1)
+        return int(QUEUE_KEY.unpack(rows[0][0])[0]) if rows else _U32_MAX + 1
+
+    def next_queue_id(self) -> int:
+        """Return an id for a queue that is about to be made, which is counted.
+
+        They are given again, in circles, since they are part of every position's key.
+        """
+        counters = self.counters
+        counters.queue_count += 1
+        while True:
+            # At most QUEUES_MAX are in use, and none of them as long as this is the first circle.
+            counters.queue_id = counters.queue_id % QUEUE_ID_MAX + 1
+            if self.state.get(Table.QUEUE, QUEUE_KEY.pack(counters.queue_id)) is None:
+                return counters.queue_id
+
+    def next_sequential_id(self) -> int:
+        """Return the next SequentialID; 0, below every watermark, is never given."""
+        counters = self.counters
+        counters.sequential_id = counters.sequential_id % SEQUENTIAL_ID_MAX + 1
+        return counters.sequential_id

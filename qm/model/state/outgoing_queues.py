@@ -8,7 +8,7 @@ from qm.model.state.ledger import Ledger, QueueInHand
 from qm.model.state.registry import Registry, Route, outgoing_key
 from qm.model.state.tables import Table
 from qm.model.values.elements import OutgoingAdminState, QueueKind, QueueType
-from qm.model.values.limits import OUTGOING_QUEUES_MAX, QUEUES_MAX
+from qm.model.values.limits import OUTGOING_QUEUES_MAX, QUEUES_MAX, VERSION_OF_REFUSALS
 from qm.model.values.records import OutgoingPosition, OutgoingTransferInfo, Queue, QueueManager
 from qm.model.values.rows import POSITION_KEY, QUEUE_KEY, Position, PositionFlag
 from qm.names.capability import check_sendable
@@ -29,6 +29,7 @@ _SEQUENCE_KEY: Final = Struct(">cQ")
 _KEY: Final = Struct(">Q")
 _TAG_KEY: Final = Struct(">cI")
 _COUNT: Final = Struct("<I")
+_U32_MAX: Final = 0xFFFF_FFFF
 TAG_TRIES_MAX: Final = 4_096
 """Tags in use that are skipped for a free one; then a transaction's messages have none."""
 
@@ -90,13 +91,12 @@ class OutgoingQueues:
             or counters.outgoing_queue_count >= OUTGOING_QUEUES_MAX
         ):
             return Route.NOT_FOUND
-        counters.queue_id += 1
-        counters.queue_count += 1
+        queue_id = self._ledger.next_queue_id()
         counters.outgoing_queue_count += 1
         key = outgoing_key(name)
-        seed = manager.identifier + counters.queue_id.to_bytes(4, "big") + key
+        seed = manager.identifier + queue_id.to_bytes(4, "big") + key
         record = Queue(
-            queue_id=counters.queue_id,
+            queue_id=queue_id,
             identifier=sha256(seed).digest()[:_IDENTIFIER_BYTES],
             kind=QueueKind.OUTGOING,
             queue_type=QueueType.SYSTEM,
@@ -134,6 +134,9 @@ class OutgoingQueues:
         if sequence.sequence_identifier:
             state.delete(Table.SEQUENCE_OUT, sequence_key(sequence.sequence_identifier))
         counters.tx_ordinal += 1
+        if counters.tx_ordinal > _U32_MAX and self._ledger.behaviour >= VERSION_OF_REFUSALS:
+            # Ordinals are used up: TimeStamp counts on, so that the whole still rises.
+            counters.tx_time_stamp, counters.tx_ordinal = counters.tx_time_stamp + 1, 0
         sequence.sequence_identifier = self.newest_sequence
         sequence.next_number, sequence.last_acked_number = 1, 0
         state.put(

@@ -31,6 +31,8 @@ from qm.names.grammar import SystemQueue
 from qm.names.path_name import PathKind, PathName
 from qm.wire.structures.queue_name import QUEUE_TYPE_DIRECT, QUEUE_TYPE_PUBLIC, QueueHost
 
+PRIVATE_QUEUE_NUMBER_FIRST: Final = 16
+_U32_MAX: Final = 0xFFFF_FFFF
 ROUTES_IN_HAND_MAX: Final = 65_536
 """Wire destinations whose queue is remembered; a peer can send any number of names."""
 
@@ -100,6 +102,19 @@ class Registry:
         high = bytes((NameIndex.SUBQUEUE,)) + QUEUE_KEY.pack(queue_id + 1)
         rows = self._ledger.state.scan(Table.QUEUE_NAME, low, high, SUBQUEUES_PER_QUEUE_MAX)
         return [int(QUEUE_KEY.unpack(row)[0]) for _, row in rows]
+
+    def next_private_number(self) -> int:
+        """Return a number for a private queue that is about to be made; given again in circles."""
+        counters = self._ledger.counters
+        while True:
+            # At most QUEUES_MAX are in use, and none as long as this is the first circle.
+            following = counters.private_queue_number + 1
+            if following > _U32_MAX:
+                following = PRIVATE_QUEUE_NUMBER_FIRST
+            counters.private_queue_number = max(following, PRIVATE_QUEUE_NUMBER_FIRST)
+            key = QUEUE_KEY.pack(counters.private_queue_number)
+            if self.find(NameIndex.PRIVATE_NUMBER, key) == Route.NOT_FOUND:
+                return counters.private_queue_number
 
     # Names -------------------------------------------------------------------------------
 

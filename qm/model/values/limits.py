@@ -5,12 +5,16 @@ Changing a value changes what apply does: it needs a new apply version.
 
 from typing import Final
 
-APPLY_VERSION: Final = 3
+APPLY_VERSION: Final = 4
 """Newest behaviour of apply that this build knows."""
 VERSION_OF_BLAKE3: Final = 2
 """Apply version from which on the chain has entries' data hashed with BLAKE3 instead of SHA-256."""
 VERSION_OF_ENTRY_HASH: Final = 3
 """Apply version from which on stamps may say the hash of their entry."""
+VERSION_OF_REFUSALS: Final = 4
+"""Apply version from which on what is refused leaves nothing: a stream has no number and no rows
+before something of it is remembered, and numbers that come to their end are carried or given again
+only when they are free."""
 
 CLOCK_MAX_MS: Final = 0xFFFF_FFFF * 1000
 """Cluster time ends where the seconds of packets end: a later stamp counts as this one."""

@@ -41,19 +41,88 @@ CHAIN_ROW: Final = Struct(">Q32s")
 CHAIN_START: Final = bytes(32)
 """Before the first DATA entry."""
 
-HISTORY_KEY: Final = Struct(">III")
-"""stream id u32, SentTime u32, message ordinal >> HISTORY_BITS u32."""
 HISTORY_BITS: Final = 9
 """A history row is a bitmap of 2**9 ordinals: 64 bytes."""
 
-BUCKET_KEY: Final = Struct(">II")
-"""stream id u32, SentTime u32: prefix of the bucket's HISTORY rows."""
-BUCKET_RECORD_KEY: Final = Struct(">cII")
-"""0x01, stream id u32, SentTime u32."""
 BUCKET_BY_TIME_KEY: Final = Struct(">cQII")
-"""0x00, forget_at_ms u64, stream id u32, SentTime u32."""
-BUCKET_BY_SOURCE_KEY: Final = Struct(">cIQII")
-"""0x02, source id u32, forget_at_ms u64, stream id u32, SentTime u32."""
+"""0x00, forget_at_ms u64, 0, 0: where rows that are due from then on begin."""
+_U32: Final = Struct(">I")
+_U32_MAX: Final = 0xFFFF_FFFF
+_WIDE: Final = Struct(">IQ")
+_U32_PAIR: Final = Struct(">II")
+_U64: Final = Struct(">Q")
+
+
+def number_key(number: int) -> bytes:
+    """Return a number of 64 bits as part of a key, in order: u32, or 0xFFFFFFFF and u64.
+
+    Numbers of streams and sources were u32 once, and rows with such keys stay as they are.
+    """
+    return _U32.pack(number) if number < _U32_MAX else _WIDE.pack(_U32_MAX, number)
+
+
+def number_in(key: bytes, at: int = 0) -> tuple[int, int]:
+    """Return a number that `number_key` wrote at an offset, and where it ends."""
+    (number,) = _U32.unpack_from(key, at)
+    return (number, at + 4) if number < _U32_MAX else (_U64.unpack_from(key, at + 4)[0], at + 12)
+
+
+NUMBER_KEY_END: Final = b"\xff" * 13
+"""Above every `number_key`."""
+
+
+def history_key(stream_id: int, sent_time: int, high: int) -> bytes:
+    """Return the key of a HISTORY row: number of the stream, SentTime u32, message ordinal >>
+    HISTORY_BITS u32.
+    """
+    return number_key(stream_id) + _U32_PAIR.pack(sent_time, high)
+
+
+def bucket_rows(stream_id: int, sent_time: int) -> tuple[bytes, bytes]:
+    """Return between which keys the HISTORY rows of a bucket lie."""
+    prefix = number_key(stream_id) + _U32.pack(sent_time)
+    return prefix, prefix + b"\xff" * 5
+
+
+def high_of(row_key: bytes) -> int:
+    """Return message ordinal >> HISTORY_BITS of a HISTORY key."""
+    return int(_U32.unpack_from(row_key, len(row_key) - 4)[0])
+
+
+def bucket_record_key(stream_id: int, sent_time: int) -> bytes:
+    """Return the key of a HistoryBucket record: 0x01, number of the stream, SentTime u32."""
+    return b"\x01" + number_key(stream_id) + _U32.pack(sent_time)
+
+
+def bucket_by_time_key(forget_at_ms: int, stream_id: int, sent_time: int) -> bytes:
+    """Return 0x00, forget_at_ms u64, number of the stream, SentTime u32."""
+    key = number_key(stream_id) + _U32.pack(sent_time)
+    return b"\x00" + _U64.pack(forget_at_ms) + key
+
+
+def bucket_by_source_key(
+    source_id: int, forget_at_ms: int, stream_id: int, sent_time: int
+) -> bytes:
+    """Return 0x02, number of the source, forget_at_ms u64, number of the stream, SentTime u32."""
+    prefix = b"\x02" + number_key(source_id) + _U64.pack(forget_at_ms)
+    return prefix + number_key(stream_id) + _U32.pack(sent_time)
+
+
+def buckets_of_source(source_id: int, from_ms: int) -> tuple[bytes, bytes]:
+    """Return between which keys the buckets of a source lie that are not due before `from_ms`."""
+    prefix = b"\x02" + number_key(source_id)
+    return prefix + _U64.pack(from_ms), prefix + b"\xff" * 9
+
+
+def bucket_of(index_key: bytes) -> tuple[int, int, int]:
+    """Return forget_at_ms, stream and SentTime of a `bucket_by_time_key` or a
+    `bucket_by_source_key`.
+    """
+    at = 1 if index_key[:1] == b"\x00" else number_in(index_key, 1)[1]
+    (forget_at_ms,) = _U64.unpack_from(index_key, at)
+    stream_id, at = number_in(index_key, at + 8)
+    return forget_at_ms, stream_id, int(_U32.unpack_from(index_key, at)[0])
+
 
 SEQUENCE_IN_ROW: Final = Struct("<QIIQ")
 """SequenceIdentifier u64 (TimeStamp high), SequenceNumber u32, RejectCount u32,

@@ -36,6 +36,7 @@ from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Command, Stamp
 from qm.model.values.effects import Outcome
+from qm.model.values.limits import APPLY_VERSION
 from qm.model.values.rows import POSITION_KEY, Position, unpack_position
 from qm.observe.metrics import Metrics
 from qm.session import (
@@ -160,7 +161,7 @@ class Consensus:
     def apply(self, *payloads: bytes) -> list[Outcome]:
         """Commit one entry and apply it."""
         builder = BatchBuilder()
-        builder.add(encode_stamp(Stamp(self.now_ms, "n1")))
+        builder.add(encode_stamp(Stamp(self.now_ms, "n1", APPLY_VERSION)))
         for payload in payloads:
             builder.add(payload)
         self.entries.append(builder.build())

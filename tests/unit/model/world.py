@@ -17,6 +17,7 @@ from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Command, CommandBatch, EdgeBatch, Facts, Request, Stamp
 from qm.model.values.effects import Applied, EffectKind, Outcome
+from qm.model.values.limits import APPLY_VERSION
 from qm.model.values.records import Counters, Queue, SyntheticPacket, decode
 from qm.model.values.results import RequestResult, ResultRow
 from qm.model.values.rows import BODY_KEY, POSITION_KEY, QUEUE_KEY, Position, unpack_position
@@ -95,6 +96,7 @@ class World:
         self.index = 0
         self.now_ms = NOW_MS
         self.forgets = forgets
+        self.version = APPLY_VERSION
         self.settles = True
         """Whether rows are written back after every entry."""
         self.bodies: dict[tuple[int, int], bytes] = {}
@@ -110,7 +112,7 @@ class World:
     def apply(self, *batch: Command) -> Applied:
         """Apply one entry."""
         self.index += 1
-        entry = CommandBatch(self.index, Stamp(self.now_ms, "n1.1"), batch)
+        entry = CommandBatch(self.index, Stamp(self.now_ms, "n1.1", self.version), batch)
         applied = self.machine.apply(entry, settle=self.settles)
         if self.forgets:
             self.machine.forget()

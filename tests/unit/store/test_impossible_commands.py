@@ -20,6 +20,7 @@ from qm.model.values import commands
 from qm.model.values.columns import typecode_of
 from qm.model.values.commands import Command
 from qm.model.values.elements import QueueAccessType
+from qm.model.values.limits import APPLY_VERSION
 from qm.store.codec import UnknownCommand, decode_entry, encode_command, encode_stamp
 from qm.wire.errors import ProtocolError, ValueOutOfRange
 from qm.wire.packets.user_message import parse_user_message
@@ -301,7 +302,7 @@ class Replicas:
 
     def apply(self, *given: Command, now_ms: int = NOW_MS) -> None:
         builder = BatchBuilder()
-        builder.add(encode_stamp(commands.Stamp(now_ms, "n1.1")))
+        builder.add(encode_stamp(commands.Stamp(now_ms, "n1.1", APPLY_VERSION)))
         for command in given:
             builder.add(encode_command(command))
         self.index += 1

@@ -17,7 +17,7 @@ from qm.edge.outgoing.limits import (
 from qm.edge.outgoing.link.timers import TimerOwner, TimerQueue
 from qm.model.state.tables import State, Table
 from qm.model.values.effects import SequenceSeen
-from qm.model.values.rows import QUEUE_KEY, SEQUENCE_IN_ROW
+from qm.model.values.rows import SEQUENCE_IN_ROW, number_key
 from qm.session import OrderAckSchedule
 
 
@@ -53,7 +53,7 @@ class SendersSeen:
 
 def sequence_row(state: State, stream_id: int) -> bytes | None:
     """Return the SEQUENCE_IN row of a stream."""
-    return state.get(Table.SEQUENCE_IN, QUEUE_KEY.pack(stream_id))
+    return state.get(Table.SEQUENCE_IN, number_key(stream_id))
 
 
 class OrderAcks:

@@ -33,6 +33,7 @@ from qm.model.state.tables import BODY_ORDINAL_SYNTHETIC_FIRST, State, Table
 from qm.model.values import commands
 from qm.model.values.commands import Command, Stamp
 from qm.model.values.effects import Applied, Outcome
+from qm.model.values.limits import APPLY_VERSION
 from qm.model.values.records import SyntheticPacket, decode
 from qm.model.values.rows import BODY_KEY
 from qm.observe.metrics import Metrics
@@ -175,7 +176,7 @@ class Replicated(World):
     def decoded(self, payload: bytes) -> tuple[Command, ...]:
         """Return what a payload holds, its bodies kept."""
         builder = BatchBuilder()
-        builder.add(encode_stamp(Stamp(self.now_ms, "n1.1")))
+        builder.add(encode_stamp(Stamp(self.now_ms, "n1.1", APPLY_VERSION)))
         builder.add(payload)
         found = decode_entry(self.index + 1, builder.build()).commands
         for command in found:
