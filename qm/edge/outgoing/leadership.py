@@ -1,13 +1,14 @@
 """The sending side of one leadership: born with it, derived from rows, gone with it."""
 
 import asyncio
+from itertools import islice
 from typing import Final
 
 from qm.edge.outgoing import rows
 from qm.edge.outgoing.acks.order_acks import OrderAcks, SendersSeen, sequence_row
 from qm.edge.outgoing.acks.outbox import Outbox
 from qm.edge.outgoing.idle_queues import IdleQueues
-from qm.edge.outgoing.limits import QUEUES_PER_PAGE_MAX, SENDERS_MAX
+from qm.edge.outgoing.limits import QUEUES_PER_PAGE_MAX, SENDERS_MAX, SENDERS_PER_LOOK_MAX
 from qm.edge.outgoing.link.connections import Connections
 from qm.edge.outgoing.link.context import OutgoingContext
 from qm.edge.outgoing.queue import QueueSender
@@ -107,8 +108,13 @@ class Leading:
         return sender
 
     def _forget_idle(self) -> None:
-        for queue_id in [one for one, sender in self.queues.items() if sender.is_idle]:
-            self.queues.pop(queue_id).stop()
+        """Look at a few, next time at others."""
+        for queue_id in list(islice(self.queues, SENDERS_PER_LOOK_MAX)):
+            sender = self.queues.pop(queue_id)
+            if sender.is_idle:
+                sender.stop()
+            else:
+                self.queues[queue_id] = sender
 
     def _refresh(self, applied: Applied) -> None:
         """Tell each queue what of it came and went."""

@@ -40,6 +40,8 @@ IDLE_PAGE_S: Final = 1.0
 """Between pages of one look at all of them."""
 SENDERS_MAX: Final = 4_096
 """Outgoing queues kept in mind; beyond, those that have nothing to send are forgotten first."""
+SENDERS_PER_LOOK_MAX: Final = 16
+"""Of those, looked at for ones that can be forgotten when another comes."""
 QUEUES_PER_PAGE_MAX: Final = 256
 """Outgoing queues that one step of the scan at the begin of leadership looks at."""
 
@@ -55,6 +57,11 @@ PROPOSE_RETRY_S: Final = 0.2
 OUTBOX_PAGE_ROWS_MAX: Final = 512
 OUTBOX_PEERS_MAX: Final = 4_096
 """Peers with something owed that are kept in mind; the others' rows wait for a later look."""
+PEERS_PER_LOOK_MAX: Final = 16
+"""Peers that are looked at for one that can be forgotten: a new peer costs no more with many known
+than with few."""
+PEERS_SWEEP_S: Final = 2.0
+"""Between looks for peers that nothing is owed to any more."""
 OUTBOX_ROWS_PER_PEER_MAX: Final = 1_024
 """Rows of one peer kept in mind; the rest is read when these are done."""
 OUTBOX_IN_FLIGHT_MAX: Final = 64

@@ -30,6 +30,7 @@ class Arrival:
         "destination",
         "has_consequence",
         "head",
+        "is_homeless",
         "k",
         "message_id",
         "offset",
@@ -63,6 +64,8 @@ class Arrival:
         ) = self.head
         self.destination = peek_destination(command.packets, self.offset, self.head)
         self.has_consequence = False
+        self.is_homeless = False
+        """There is no such queue."""
         self._properties_at = 0
         self._message: UserMessage | None = None
         self._obligation: Obligation | None = None
@@ -149,8 +152,12 @@ class Arrival:
 
         Whoever merely names a source is told nothing that belongs to it (DESIGN section 7).
         """
-        facts, source = self.facts, self.source_queue_manager
-        return facts.peer_address if facts.peer_queue_manager == source else ""
+        return self.facts.peer_address if self.is_own else ""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether its own queue manager's session brought it."""
+        return self.facts.peer_queue_manager == self.source_queue_manager
 
     def seen(self) -> SequenceSeen:
         """Return where the order acks of its sequence go."""

@@ -23,7 +23,7 @@ from qm.model.state.registry import Registry
 from qm.model.values.commands import EdgeBatch, Facts, SignatureFact, TransferVerdict
 from qm.model.values.effects import EffectKind, Outcome
 from qm.model.values.elements import QueueKind, QueuePrivacyLevel
-from qm.model.values.limits import ALARM_STREAM_LIMIT, POSITIONS_PER_ENTRY_MAX
+from qm.model.values.limits import ALARM_STREAM_LIMIT, POSITIONS_PER_ENTRY_MAX, VERSION_OF_REFUSALS
 from qm.model.values.rows import PositionFlag
 from qm.wire.access_mask import QueueAccess
 from qm.wire.headers.base_header import FLAG_PR, FLAG_TR
@@ -113,6 +113,8 @@ class Arrivals:
             is_repeat = sequence == stream.sequence and number <= stream.number
             return TransferVerdict.DUPLICATE if is_repeat else TransferVerdict.OUT_OF_ORDER
         verdict = self._admit(arrival, True, policies)
+        if stream.stream_id < 0 and self._is_strange(arrival) and not arrival.has_consequence:
+            return verdict
         if verdict != TransferVerdict.CLOSE_SESSION:
             self.duplicates.advance(stream, sequence, number)
             if verdict != _ACCEPTED:
@@ -181,11 +183,12 @@ class Arrivals:
     ) -> int:
         """Return ACCEPTED after inserting, CLOSE_SESSION, IGNORED, or the class of a refusal."""
         queue_id = self._registry.wire(arrival.destination, arrival.queue_manager_address)
+        queue = self._ledger.queue(queue_id) if queue_id > 0 else None
+        arrival.is_homeless = queue is None
         lifetime_s = arrival.time_to_reach_queue
         age_s = self._ledger.now_ms // 1000 - arrival.sent_time
         if lifetime_s != TIME_INFINITE_S and age_s > lifetime_s:
             return self._refuse(arrival, MessageClass.NACK_REACH_QUEUE_TIMEOUT)
-        queue = self._ledger.queue(queue_id) if queue_id > 0 else None
         if queue is None:
             return self._refuse(arrival, MessageClass.NACK_BAD_DST_Q)
         fact = arrival.command.facts_of[arrival.k]
@@ -256,13 +259,22 @@ class Arrivals:
             self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
 
     def _refuse(self, arrival: Arrival, message_class: int) -> int:
-        """Say so to whoever asked to hear it; a transactional sender always gets a final ack."""
+        """Say so to whoever asked to hear it; a transactional sender always gets a final ack, but
+        for a message to no queue that another session than its own brought.
+        """
         if arrival.acknowledge_flags() & AcknowledgeFlags.NA:
-            arrival.has_consequence = True
-            self._acknowledgements.acknowledge(arrival.subject(), message_class)
-        if arrival.user_flags & FLAG_TH:
+            is_told = self._acknowledgements.acknowledge(arrival.subject(), message_class)
+            arrival.has_consequence = is_told or self._ledger.behaviour < VERSION_OF_REFUSALS
+        if arrival.user_flags & FLAG_TH and not self._is_strange(arrival):
             self._acknowledgements.finally_acknowledge(arrival.subject(), message_class)
         return int(message_class)
+
+    def _is_strange(self, arrival: Arrival) -> bool:
+        """Whether a message to no queue only names its source: then nothing is owed for it, and
+        nothing is remembered. Names are free, and so are GUIDs; a session of one's own is not.
+        """
+        is_strange = arrival.is_homeless and not arrival.is_own
+        return is_strange and self._ledger.behaviour >= VERSION_OF_REFUSALS
 
     def _keep_for_quota(self, arrival: Arrival, is_transactional: bool) -> None:
         """QB-A47: of a refused message with JN, keep the copy that 3.1.5.8.8 asks for."""

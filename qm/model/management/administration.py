@@ -38,7 +38,6 @@ from qm.wire.codes import ErrorCode
 from qm.wire.errors import ProtocolError
 
 MQ_OK: Final = 0
-"""Numbers below belong to system queues: order_queue$ is 4 ([MS-MQQB] 2.2.4)."""
 _BASE_PRIORITY: Final = "base_priority"
 _SECURITY: Final = "security"
 

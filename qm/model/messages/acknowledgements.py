@@ -71,8 +71,8 @@ class Acknowledgements:
             return bool(flags & (AcknowledgeFlags.NR if is_receive else AcknowledgeFlags.NA))
         return bool(flags & (AcknowledgeFlags.PR if is_receive else AcknowledgeFlags.PA))
 
-    def acknowledge(self, subject: Subject, message_class: int) -> None:
-        """Send an administration acknowledgement if one is wanted and possible.
+    def acknowledge(self, subject: Subject, message_class: int) -> bool:
+        """Send an administration acknowledgement if one is wanted and possible; return whether.
 
         An administration queue that cannot be opened for sending discards it (3.1.7.15).
         """
@@ -84,24 +84,24 @@ class Acknowledgements:
             or not self.is_wanted(obligation.acknowledgements, message_class)
             or (message_class in INSECURE_NACKS and not manager.send_insecure_nacks)
         ):
-            return
+            return False
         try:
             name = parse_format_name(obligation.administration_queue)
         except QueueNameError:
-            return
+            return False
         queue_id = self._registry.format_name(name)
         if queue_id == Route.ELSEWHERE:
             queue_id = self._outgoing.ensure(name)
         queue = self._ledger.queue(queue_id) if queue_id > 0 else None
         if queue is None or queue.record.transactional or queue.record.is_deleting:
-            return
+            return False
         if queue.record.kind not in (QueueKind.APPLICATION, QueueKind.OUTGOING):
-            return
+            return False
         packet = self._packet(name, subject, message_class, manager.identifier)
         if packet is None:
-            return
+            return False
         if self._enqueue.quota_status(queue, len(packet)) is not EnqueueStatus.OK:
-            return
+            return False
         has_body = message_class & 0x8000 and subject.body is not None
         index, ordinal = self._ledger.synthetic(packet, subject.body if has_body else None)
         flags = PositionFlag.SYSTEM | PositionFlag.FROM_THIS_MANAGER
@@ -124,6 +124,7 @@ class Acknowledgements:
         key, position = self._enqueue.insert(queue, message)
         if queue.record.kind is QueueKind.OUTGOING:
             self._outgoing.entered(queue, key, position)
+        return True
 
     def _packet(
         self, name: FormatName, subject: Subject, message_class: int, own: bytes

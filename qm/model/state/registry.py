@@ -32,6 +32,7 @@ from qm.names.path_name import PathKind, PathName
 from qm.wire.structures.queue_name import QUEUE_TYPE_DIRECT, QUEUE_TYPE_PUBLIC, QueueHost
 
 PRIVATE_QUEUE_NUMBER_FIRST: Final = 16
+"""Numbers below belong to system queues: order_queue$ is 4 ([MS-MQQB] 2.2.4)."""
 _U32_MAX: Final = 0xFFFF_FFFF
 ROUTES_IN_HAND_MAX: Final = 65_536
 """Wire destinations whose queue is remembered; a peer can send any number of names."""

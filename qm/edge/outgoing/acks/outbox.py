@@ -5,7 +5,9 @@ costs rows on disk until they are given up for their age.
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from typing_extensions import override
 
@@ -17,6 +19,8 @@ from qm.edge.outgoing.limits import (
     OUTBOX_PAGE_ROWS_MAX,
     OUTBOX_PEERS_MAX,
     OUTBOX_SWEEP_S,
+    PEERS_PER_LOOK_MAX,
+    PEERS_SWEEP_S,
 )
 from qm.edge.outgoing.link.connections import Connections
 from qm.edge.outgoing.link.context import OutgoingContext
@@ -27,6 +31,7 @@ from qm.model.values.commands import OutboxDone
 from qm.model.values.elements import OutboxKind
 from qm.model.values.records import OutboxRow, decode
 from qm.model.values.rows import OUTBOX_KEY
+from qm.wire.guid import Guid
 
 _FIRST_NUMBER = 1 << 32
 """Users of connections with smaller numbers are outgoing queues."""
@@ -42,7 +47,13 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         self._surroundings = surroundings
         self._connections = connections
         self._senders = senders
-        self._peers: dict[PeerName, PeerAcks] = {}
+        self._peers: OrderedDict[PeerName, PeerAcks] = OrderedDict()
+        """In the order in which they are to be looked at for one that can be forgotten."""
+        self._peers_of: dict[Guid, dict[PeerName, PeerAcks]] = {}
+        """The same, by GUID: one may have been seen at several addresses."""
+        self._row_counts: dict[int, int] = {}
+        """Number of a peer -> its rows in hand as of `_count`."""
+        self._row_count = 0
         self._next_number = _FIRST_NUMBER
         self._carried: dict[int, PeerAcks] = {}
         self._done = KeyBatch(surroundings.proposals, OutboxDone)
@@ -50,6 +61,7 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         """Where the next page begins; None: nothing is to be read."""
         self._is_reading = False
         self._sweep_at = surroundings.clock()
+        self._look_at = surroundings.clock()
         self._oldest = 0
         """No row lies before this id: scans across what is gone are slow."""
         self._has_forgotten = False
@@ -68,6 +80,7 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         for peer in self._peers.values():
             peer.stop()
         self._peers.clear()
+        self._peers_of.clear()
         self._surroundings.metrics.gauge("quorate_outbox_rows").set(0)
 
     # What is owed --------------------------------------------------------------------------
@@ -86,7 +99,8 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         seen = self._senders.place(stream_id)
         if seen is None:
             return
-        peer = self._peer(PeerName(seen.source_queue_manager, seen.address))
+        name = PeerName(seen.source_queue_manager, seen.address)
+        peer = self._peer(name) if self._has_place(name) else None
         if peer is not None:
             peer.owe_order_ack(stream_id, seen)
 
@@ -106,7 +120,7 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         guid = session.queue_manager
         if session.address == self._surroundings.destinations.address_of(guid):
             # The configuration says that it is there, wherever it was seen before.
-            return [peer for name, peer in self._peers.items() if name.guid == guid]
+            return list(self._peers_of.get(guid, {}).values())
         peer = self._peers.get(PeerName(guid, session.address))
         return [] if peer is None else [peer]
 
@@ -129,11 +143,11 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         self._carried.update(dict.fromkeys(outbox_ids, peer))
 
     @override
-    def done(self, outbox_ids: Sequence[int]) -> None:
+    def done(self, outbox_ids: Sequence[int], peer: PeerAcks) -> None:
         for outbox_id in outbox_ids:
             self._carried.pop(outbox_id, None)
         self._done.add(outbox_ids)
-        self._count()
+        self._count(peer)
 
     @override
     def wants_more(self, peer: PeerAcks) -> None:
@@ -145,14 +159,18 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
 
     @override
     def next_timer(self) -> float | None:
-        return None if self._is_stopped else self._sweep_at
+        return None if self._is_stopped else min(self._sweep_at, self._look_at)
 
     @override
     def handle_timer(self, now: float) -> None:
-        self._sweep_at = now + OUTBOX_SWEEP_S
-        self._give_up_old()
-        for name in [name for name, peer in self._peers.items() if peer.is_idle]:
-            self._peers.pop(name).stop()
+        if now >= self._look_at:
+            self._look_at = now + PEERS_SWEEP_S
+            for peer in self._next_peers():
+                if peer.is_idle:
+                    self._forget(peer)
+        if now >= self._sweep_at:
+            self._sweep_at = now + OUTBOX_SWEEP_S
+            self._give_up_old()
 
     # ---------------------------------------------------------------------------------------
 
@@ -182,13 +200,20 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
             if row.kind is not OutboxKind.FINAL_ACK or outbox_id in self._done:
                 continue
             name = PeerName(row.queue_manager, row.address)
+            if not self._has_place(name):
+                self._has_forgotten = True
+                continue
             peer = self._peer(name)
             if peer is not None:
                 peer.owe_row(outbox_id)
                 peers[name] = peer
         for peer in peers.values():
             peer.go_on()
-        self._count()
+            self._count(peer)
+
+    def _has_place(self, name: PeerName) -> bool:
+        """Whether anybody knows where that peer is; of who does not, nothing is kept in mind."""
+        return bool(name.address or self._surroundings.destinations.address_of(name.guid))
 
     def _peer(self, name: PeerName) -> PeerAcks | None:
         """Return a peer, None while there are too many: a later look finds its rows."""
@@ -198,18 +223,34 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
             peer = self._peers[name] = PeerAcks(
                 self._surroundings, self._connections, self, name, self._next_number
             )
+            self._peers_of.setdefault(name.guid, {})[name] = peer
         return peer
+
+    def _next_peers(self) -> list[PeerAcks]:
+        """Return a few peers, next time others."""
+        names = list(islice(self._peers, PEERS_PER_LOOK_MAX))
+        for name in names:
+            self._peers.move_to_end(name)
+        return [self._peers[name] for name in names]
+
+    def _forget(self, peer: PeerAcks) -> None:
+        del self._peers[peer.name]
+        of_guid = self._peers_of[peer.name.guid]
+        del of_guid[peer.name]
+        if not of_guid:
+            del self._peers_of[peer.name.guid]
+        peer.stop()
+        self._row_count -= self._row_counts.pop(peer.number, 0)
 
     def _make_room(self) -> bool:
         """Put a peer out of mind that is owed nothing, or is out of reach: a look finds it again.
 
         Whoever claims many GUIDs does not keep others from being told (DESIGN 1.7).
         """
-        for name, peer in self._peers.items():
+        for peer in self._next_peers():
             if peer.is_idle or peer.is_out_of_reach:
                 self._has_forgotten = self._has_forgotten or not peer.is_idle
-                del self._peers[name]
-                peer.stop()
+                self._forget(peer)
                 return True
         self._has_forgotten = True
         return False
@@ -232,6 +273,7 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
             peer = self._peers.get(PeerName(row.queue_manager, row.address))
             if peer is not None:
                 peer.give_up([int(outbox_id)])
+                self._count(peer)
         if old:
             around.lines.warning(
                 "acknowledgements_given_up",
@@ -245,6 +287,9 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
             self._has_forgotten = False
             self._read(self._oldest)
 
-    def _count(self) -> None:
-        rows = sum(peer.row_count for peer in self._peers.values())
-        self._surroundings.metrics.gauge("quorate_outbox_rows").set(rows)
+    def _count(self, peer: PeerAcks) -> None:
+        """The peer's rows in hand may be others now."""
+        if peer.name in self._peers:
+            self._row_count += peer.row_count - self._row_counts.get(peer.number, 0)
+            self._row_counts[peer.number] = peer.row_count
+        self._surroundings.metrics.gauge("quorate_outbox_rows").set(self._row_count)

@@ -60,7 +60,7 @@ class OutboxOwner(Protocol):
     def carried(self, outbox_ids: Sequence[int], peer: "PeerAcks") -> None:
         """These are on an edge's session; what becomes of them is to be told to `peer`."""
 
-    def done(self, outbox_ids: Sequence[int]) -> None:
+    def done(self, outbox_ids: Sequence[int], peer: "PeerAcks") -> None:
         """These reached their peer."""
 
     def wants_more(self, peer: "PeerAcks") -> None:
@@ -273,7 +273,7 @@ class PeerAcks(LinkOwner):
         for outbox_id in outbox_ids:
             del self._flight[outbox_id]
         if outbox_ids:
-            self._owner.done(outbox_ids)
+            self._owner.done(outbox_ids, self)
 
     # LinkOwner -----------------------------------------------------------------------------
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from qm.cluster.relay import SessionFacts
 from qm.edge.outgoing import limits
+from qm.edge.outgoing.acks import outbox as outbox_module
+from qm.edge.outgoing.acks.peer_acks import PeerAcks, PeerName
 from qm.model.state.tables import Table
-from qm.model.values.commands import Facts
+from qm.model.values.commands import Facts, TransferVerdict
 from qm.model.values.rows import OUTBOX_KEY
 from qm.wire.guid import GUID_NULL
 from qm.wire.message_class import MessageClass
@@ -155,7 +158,11 @@ def test_whoever_names_another_source_gets_nothing_in_its_place() -> None:
     async def scenario() -> None:
         async with one_peer(HOST, b"EVIL" * 4) as (peer, cluster):
             cluster.hub.session("n3", SessionFacts(7, b"EVIL" * 4, HOST, 2_000))
-            arrive(cluster, 1, seen=Facts(7, b"EVIL" * 4, HOST, ()))
+            cluster.world.create("plain")
+            seen = Facts(7, b"EVIL" * 4, HOST, ())
+            assert arrive(cluster, 1, to="absent", seen=seen) == MessageClass.NACK_BAD_DST_Q
+            assert not owed(cluster)
+            arrive(cluster, 1, to="plain", seen=seen)
             await settled()
             cluster.advance(20)
             await settled()
@@ -373,6 +380,72 @@ def test_peers_out_of_reach_keep_nobody_from_being_told(monkeypatch: pytest.Monk
                     cluster.advance(limits.OUTBOX_SWEEP_S)
                     await settled()
                 await until(lambda: late.final_acks)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("in_mind", [40, 400])
+def test_what_a_peer_costs_does_not_grow_with_those_that_are_known(
+    monkeypatch: pytest.MonkeyPatch, in_mind: int
+) -> None:
+    """Made-up GUIDs, all of them busy: the others' rows and order acks wait, and cost as before."""
+    looked_at = 0
+
+    def is_idle(_self: PeerAcks) -> bool:
+        nonlocal looked_at
+        looked_at += 1
+        return False
+
+    monkeypatch.setattr("qm.edge.outgoing.acks.outbox.OUTBOX_PEERS_MAX", in_mind)
+    monkeypatch.setattr(PeerAcks, "is_idle", property(is_idle))
+    monkeypatch.setattr(PeerAcks, "is_out_of_reach", False)
+    counted = PeerAcks.row_count
+
+    def row_count(self: PeerAcks) -> int:
+        nonlocal looked_at
+        looked_at += 1
+        return counted.__get__(self)
+
+    async def scenario() -> None:
+        nonlocal looked_at
+        async with SendingCluster(1801) as cluster:
+            cluster.world.create("orders", transactional=True)
+            cluster.world.create("plain")
+
+            def come(first: int, count: int) -> None:
+                for number in range(first, first + count):
+                    guid = number.to_bytes(16, "big")
+                    seen = Facts(number, guid, HOST, ())
+                    for to in ("orders", "plain"):
+                        arrive(cluster, 1, to=to, seen=seen, source_queue_manager=guid)
+
+            come(1, in_mind)
+            cluster.advance(0.51)
+            await settled()
+            monkeypatch.setattr(PeerAcks, "row_count", property(row_count))
+            looked_at = 0
+            come(in_mind + 1, 20)
+            cluster.advance(0.51)
+            await settled()
+            assert 0 < looked_at <= 20 * 4 * limits.PEERS_PER_LOOK_MAX
+
+    run(scenario())
+
+
+def test_of_a_sender_that_nobody_can_find_nothing_is_kept_in_mind() -> None:
+    async def scenario() -> None:
+        async with SendingCluster(1801) as cluster:
+            cluster.world.create("orders", transactional=True)
+            made: list[PeerName] = []
+            cluster.hub.session("n3", SESSION)
+            with mock.patch.object(outbox_module, "PeerAcks", side_effect=AssertionError(made)):
+                for number in range(1, 20):
+                    guid = number.to_bytes(16, "big")
+                    verdict = arrive(cluster, 1, to="orders", source_queue_manager=guid)
+                    assert verdict == TransferVerdict.ACCEPTED
+                cluster.advance(0.51)
+                await settled()
+            assert not cluster.hub.late
 
     run(scenario())
 

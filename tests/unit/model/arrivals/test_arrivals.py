@@ -138,6 +138,39 @@ def test_what_is_refused_unheard_leaves_nothing_behind(world: World) -> None:
     assert world.arrive(*both) == [DUPLICATE, MessageClass.NACK_BAD_DST_Q]
 
 
+LATE: dict[str, Any] = {"time_to_reach_queue": 5, "sent_time": NOW_S - 6}
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_of_messages_to_no_queue_nothing_is_owed_to_whom_they_only_name(
+    world: World, late: bool
+) -> None:
+    world.create("admin")
+    before = [row for row in world.state.rows() if row[0] != Table.META]
+    counters = world.counters()
+    asked = {"admin_queue": direct("admin"), **asking(AcknowledgeFlags.NA)}
+    for number in range(1, 20):
+        source = bytes([number]) * 16
+        more = {"source_queue_manager": source} | (LATE if late else asked)
+        raw = packet(1, to="absent", sequence=(9, 1, 0), final_ack=True, **more)
+        (verdict,), applied = world.arrive_applied(raw)
+        assert verdict == (
+            MessageClass.NACK_REACH_QUEUE_TIMEOUT if late else MessageClass.NACK_BAD_DST_Q
+        )
+        assert not applied.incoming_sequences
+        assert not applied.outbox_ids
+    assert [row for row in world.state.rows() if row[0] != Table.META] == before
+    assert world.counters() == counters
+
+
+def test_a_refusal_that_nobody_hears_of_is_not_remembered(world: World) -> None:
+    """Its sender asked to be told, and is not, since that would tell a stranger what exists."""
+    raw = packet(1, to="absent", admin_queue=direct("absent"), **asking(AcknowledgeFlags.NA))
+    before = [row for row in world.state.rows() if row[0] != Table.META]
+    assert world.arrive(raw, raw) == [MessageClass.NACK_BAD_DST_Q] * 2
+    assert [row for row in world.state.rows() if row[0] != Table.META] == before
+
+
 def test_what_a_full_queue_refuses_leaves_nothing_behind(world: World) -> None:
     """In the fast lane, too; a sender that gets one message in at last is remembered."""
     tight = world.create("tight", quota=1)
@@ -441,7 +474,8 @@ def test_every_transactional_arrival_makes_an_order_ack_due(world: World) -> Non
 
 def test_whoever_names_another_source_is_not_answered_in_its_place(world: World) -> None:
     stranger = Facts(1, b"S" * 16, "127.0.0.66", ())
-    _, applied = world.arrive_applied(packet(1, to="absent", sequence=(9, 1, 0)), facts=stranger)
+    world.create("plain")
+    _, applied = world.arrive_applied(packet(1, to="plain", sequence=(9, 1, 0)), facts=stranger)
     (seen,) = applied.incoming_sequences.values()
     assert seen.address == ""
     ((row, _),) = final_acks(world)
