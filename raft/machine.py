@@ -70,6 +70,11 @@ class SnapshotSource(Protocol):
     def size_bytes(self) -> int:
         """Return the length of the stream; the same on every call."""
 
+    def identity(self) -> bytes:
+        """Return what no stream of other bytes has, up to SNAPSHOT_IDENTITY_MAX_BYTES: a broken
+        transfer goes on only with the same stream.
+        """
+
     def read(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from `offset`; b"" only at the end.
 

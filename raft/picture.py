@@ -74,6 +74,10 @@ class _PictureSource:
         """Return the length of the stream."""
         return self._picture.meta.size_bytes
 
+    def identity(self) -> bytes:
+        """As SnapshotSource.identity."""
+        return self._picture.meta.identity
+
     def read(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from `offset`; b"" only at the end."""
         return self._picture.read(offset, length)

@@ -43,10 +43,10 @@ class SnapshotReceiver:
         """Take a chunk; return the offset wanted next (`meta.size_bytes`: it is whole).
 
         A chunk at another offset than the wanted one, or one that overruns the size, changes
-        nothing. A newer snapshot, or another one of the same index, or one from another sender
-        (whose bytes need not be the same) replaces what is held. `SNAPSHOT_REFUSED` answers one
-        that is older than what is on its way, and one that the disk has no space for: the
-        sender tries again later.
+        nothing. A newer snapshot, or another one of the same index, as its identity says, or one
+        from another sender, replaces what is held. `SNAPSHOT_REFUSED` answers one that is older
+        than what is on its way, and one that the disk has no space for: the sender tries again
+        later.
         """
         if self._meta is not None and meta.index < self._meta.index:
             return SNAPSHOT_REFUSED
@@ -67,7 +67,7 @@ class SnapshotReceiver:
             return self._sink
         self.abandon()
         sink = self._machine.receive_snapshot(meta)
-        # Bytes of an earlier life of this process may be there; `finish` proves them.
+        # Bytes of an earlier life of this process may be there, if they are of this very stream.
         if sink.offset() > meta.size_bytes:
             sink.abandon()
             sink = self._machine.receive_snapshot(meta)

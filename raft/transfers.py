@@ -96,6 +96,7 @@ class Transfers:
             self._core.term_at(index),
             self._core.configuration_at(index),
             source.size_bytes(),
+            source.identity(),
         )
         self._picture = Picture(meta, source, self._log.hold(index + 1))
         return self._picture

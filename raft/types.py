@@ -66,6 +66,8 @@ class SnapshotMeta(msgspec.Struct, frozen=True, gc=False):
     configuration: Configuration
     size_bytes: int
     """Of the stream that `SnapshotSource.read` serves."""
+    identity: bytes = b""
+    """Of that stream; b"" from a build that does not tell. Not in the log."""
 
 
 class Role(IntEnum):

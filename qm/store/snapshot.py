@@ -4,7 +4,9 @@ still in the log, as one stream with random access.
 Stream: magic, manifest length u32, manifest (msgpack), the files in its order, the bodies in its
 order. What the stream needs is pinned while it is served: hard links hold the files, a hold keeps
 the log. A received stream is believed when its rows give the digest that its manifest names, at
-the index that consensus expects; a body is checked against its position's checksum on each read.
+the index that consensus expects, and every body the checksum that its row names. Two streams of one
+state need not have the same bytes, so each has an identity, and only what was received of the same
+one is gone on with.
 """
 
 import os
@@ -23,7 +25,8 @@ from typing_extensions import override
 
 from qm.model.state.tables import Table
 from qm.store.bodies.blobs import FILE_KEY, FILE_NAME, FileUse, blob_files, moved_entry, pack_entry
-from qm.store.bodies.body_places import whole_entry
+from qm.store.bodies.body_places import BodyDamaged, whole_entry
+from qm.store.bodies.body_proof import prove_bodies
 from qm.store.codec import packet_spans
 from qm.store.database import DatabaseError
 from qm.store.digest import digest_bytes
@@ -31,12 +34,14 @@ from qm.store.effects.effects_log import Exported
 from qm.store.generation import BLOB_FOLDER, STATE_FOLDER, sync_tree
 from qm.store.liveness import ENTRY_KEY
 from qm.store.rocks import BLOCK_CACHE_BYTES, RocksState, open_database
+from raft.log.disk import DiskDirectory
 from raft.log.recovery import LogDamaged
 from raft.log_view import LogViewError
 from raft.machine import Hold, LogReader, SnapshotSource
 
 MAGIC: Final = b"QSNAP\x00\x00\x01"
 MANIFEST_MAX_BYTES: Final = 1 << 30
+IDENTITY_BYTES: Final = 16
 COPY_CACHE_BYTES: Final = 8 * 1024 * 1024
 _LENGTH: Final = Struct("<I")
 _COPY_BYTES: Final = 1 << 20
@@ -71,6 +76,7 @@ class Pinned:
         self.folder = folder
         self.log = log
         self.applied = state.applied
+        self.identity = os.urandom(IDENTITY_BYTES)
         self.hold: Hold | None = log.hold(log.retirable(0) + 1)
         try:
             folder.mkdir(parents=True)
@@ -143,6 +149,10 @@ class StoreSnapshot(SnapshotSource):
     @override
     def size_bytes(self) -> int:
         return self._ends[-1]
+
+    @override
+    def identity(self) -> bytes:
+        return self._pinned.identity
 
     @override
     def read(self, offset: int, length: int) -> bytes:
@@ -243,6 +253,10 @@ def _prove(stream: BinaryIO, target: Path, manifest: Manifest) -> None:
         )
         if not is_proven:
             raise SnapshotDamaged("the rows do not give the digest that the manifest names")
+        try:
+            prove_bodies(state, DiskDirectory(target).subdirectory(BLOB_FOLDER))
+        except BodyDamaged as error:
+            raise SnapshotDamaged(str(error)) from error
         _forget_kept(state, manifest.index)
         state.commit(manifest.index, manifest.term)
         state.flush()

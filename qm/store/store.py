@@ -294,7 +294,7 @@ class Store:
 
     def receive_snapshot(self, meta: SnapshotMeta) -> SnapshotSink:
         """Begin, or resume, receiving the snapshot that `meta` names."""
-        return _Sink(self, self._path / f"{_INCOMING}-{meta.index}-{meta.term}", meta)
+        return _Sink(self, self._path, meta)
 
     def install(self, stream: Path, meta: SnapshotMeta) -> None:
         """Replace the state by a received stream; raises SnapshotDamaged and changes nothing."""
@@ -495,12 +495,15 @@ class Store:
 class _Sink(SnapshotSink):
     """Takes a stream into a file; implements `raft.machine.SnapshotSink`."""
 
-    def __init__(self, store: Store, path: Path, meta: SnapshotMeta) -> None:
+    def __init__(self, store: Store, folder: Path, meta: SnapshotMeta) -> None:
+        """In `folder` may lie a part of the same stream, or of another one, which goes."""
         self._store = store
-        self._path = path
         self._meta = meta
-        for other in path.parent.glob(f"{_INCOMING}-*"):
-            if other != path:
+        name = f"{_INCOMING}-{meta.index}-{meta.term}-{meta.identity.hex()}"
+        self._path = path = folder / name
+        for other in folder.glob(f"{_INCOMING}-*"):
+            # A stream without identity cannot show that it is the same.
+            if other != path or not meta.identity:
                 other.unlink()
         path.touch()
         self._size = path.stat().st_size

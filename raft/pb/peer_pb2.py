@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12raft/pb/peer.proto\x12\x07raft.pb\"\x1a\n\x05\x46rame\x12\x11\n\tenvelopes\x18\x01 \x01(\x0c\"h\n\x0cSnapshotPart\x12\'\n\x05offer\x18\x01 \x01(\x0b\x32\x16.raft.pb.SnapshotOfferH\x00\x12\'\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x16.raft.pb.SnapshotChunkH\x00\x42\x06\n\x04part\"\x82\x01\n\rSnapshotOffer\x12\r\n\x05group\x18\x01 \x01(\r\x12\r\n\x05index\x18\x02 \x01(\x04\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\x0e\n\x06voters\x18\x04 \x03(\t\x12\x10\n\x08learners\x18\x05 \x03(\t\x12\x0f\n\x07retired\x18\x06 \x03(\t\x12\x12\n\nsize_bytes\x18\x07 \x01(\x04\"-\n\rSnapshotChunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"=\n\x10SnapshotProgress\x12\x15\n\rwanted_offset\x18\x01 \x01(\x04\x12\x12\n\nis_refused\x18\x02 \x01(\x08\x32|\n\x04Peer\x12.\n\x08\x45xchange\x12\x0e.raft.pb.Frame\x1a\x0e.raft.pb.Frame(\x01\x30\x01\x12\x44\n\x0cSendSnapshot\x12\x15.raft.pb.SnapshotPart\x1a\x19.raft.pb.SnapshotProgress(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12raft/pb/peer.proto\x12\x07raft.pb\"\x1a\n\x05\x46rame\x12\x11\n\tenvelopes\x18\x01 \x01(\x0c\"h\n\x0cSnapshotPart\x12\'\n\x05offer\x18\x01 \x01(\x0b\x32\x16.raft.pb.SnapshotOfferH\x00\x12\'\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x16.raft.pb.SnapshotChunkH\x00\x42\x06\n\x04part\"\x94\x01\n\rSnapshotOffer\x12\r\n\x05group\x18\x01 \x01(\r\x12\r\n\x05index\x18\x02 \x01(\x04\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\x0e\n\x06voters\x18\x04 \x03(\t\x12\x10\n\x08learners\x18\x05 \x03(\t\x12\x0f\n\x07retired\x18\x06 \x03(\t\x12\x12\n\nsize_bytes\x18\x07 \x01(\x04\x12\x10\n\x08identity\x18\x08 \x01(\x0c\"-\n\rSnapshotChunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"=\n\x10SnapshotProgress\x12\x15\n\rwanted_offset\x18\x01 \x01(\x04\x12\x12\n\nis_refused\x18\x02 \x01(\x08\x32|\n\x04Peer\x12.\n\x08\x45xchange\x12\x0e.raft.pb.Frame\x1a\x0e.raft.pb.Frame(\x01\x30\x01\x12\x44\n\x0cSendSnapshot\x12\x15.raft.pb.SnapshotPart\x1a\x19.raft.pb.SnapshotProgress(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,11 +36,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SNAPSHOTPART']._serialized_start=59
   _globals['_SNAPSHOTPART']._serialized_end=163
   _globals['_SNAPSHOTOFFER']._serialized_start=166
-  _globals['_SNAPSHOTOFFER']._serialized_end=296
-  _globals['_SNAPSHOTCHUNK']._serialized_start=298
-  _globals['_SNAPSHOTCHUNK']._serialized_end=343
-  _globals['_SNAPSHOTPROGRESS']._serialized_start=345
-  _globals['_SNAPSHOTPROGRESS']._serialized_end=406
-  _globals['_PEER']._serialized_start=408
-  _globals['_PEER']._serialized_end=532
+  _globals['_SNAPSHOTOFFER']._serialized_end=314
+  _globals['_SNAPSHOTCHUNK']._serialized_start=316
+  _globals['_SNAPSHOTCHUNK']._serialized_end=361
+  _globals['_SNAPSHOTPROGRESS']._serialized_start=363
+  _globals['_SNAPSHOTPROGRESS']._serialized_end=424
+  _globals['_PEER']._serialized_start=426
+  _globals['_PEER']._serialized_end=550
 # @@protoc_insertion_point(module_scope)

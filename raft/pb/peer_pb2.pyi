@@ -84,10 +84,15 @@ class SnapshotOffer(_message.Message):
     LEARNERS_FIELD_NUMBER: _builtins.int
     RETIRED_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
     group: _builtins.int
     index: _builtins.int
     term: _builtins.int
     size_bytes: _builtins.int
+    identity: _builtins.bytes
+    """Of the stream's bytes, up to 64 bytes: what was received before is gone on with only if it is
+    of a stream with the same one. Empty: not told.
+    """
     @_builtins.property
     def voters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -104,10 +109,11 @@ class SnapshotOffer(_message.Message):
         learners: _abc.Iterable[_builtins.str] | None = ...,
         retired: _abc.Iterable[_builtins.str] | None = ...,
         size_bytes: _builtins.int = ...,
+        identity: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "index", b"index", "learners", b"learners", "retired", b"retired", "size_bytes", b"size_bytes", "term", b"term", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "identity", b"identity", "index", b"index", "learners", b"learners", "retired", b"retired", "size_bytes", b"size_bytes", "term", b"term", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

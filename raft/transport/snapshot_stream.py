@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 SNAPSHOT_CHUNK_BYTES = 512 * 1024
 SNAPSHOT_CHUNKS_IN_FLIGHT = 8
+SNAPSHOT_IDENTITY_MAX_BYTES = 64
 SNAPSHOT_ATTEMPTS_MAX = 5
 """Streams that may break in a row without a byte of progress."""
 SNAPSHOT_RETRY_MS = 200
@@ -120,6 +121,7 @@ async def receive_snapshot(
         offer.term,
         Configuration(tuple(offer.voters), tuple(offer.learners), tuple(offer.retired)),
         offer.size_bytes,
+        offer.identity[:SNAPSHOT_IDENTITY_MAX_BYTES],
     )
     offset, data = 0, b""
     while True:
@@ -144,6 +146,7 @@ def _offer(group: GroupId, meta: SnapshotMeta) -> SnapshotOffer:
         learners=meta.configuration.learners,
         retired=meta.configuration.retired,
         size_bytes=meta.size_bytes,
+        identity=meta.identity,
     )
 
 

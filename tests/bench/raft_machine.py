@@ -94,6 +94,9 @@ class _Source:
     def size_bytes(self) -> int:
         return len(self._head) + os.fstat(self._fd).st_size
 
+    def identity(self) -> bytes:
+        return self._head[:64]
+
     def read(self, offset: int, length: int) -> bytes:
         if offset < len(self._head):
             return self._head[offset : offset + length]

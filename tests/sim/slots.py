@@ -270,6 +270,9 @@ class Source:
     def size_bytes(self) -> int:
         return len(self._stream)
 
+    def identity(self) -> bytes:
+        return zlib.crc32(self._stream).to_bytes(4, "big")
+
     def read(self, offset: int, length: int) -> bytes:
         assert not self.is_closed
         return self._stream[offset : offset + length]

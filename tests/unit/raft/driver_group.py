@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import threading
+import zlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,9 @@ class _Source:
 
     def size_bytes(self) -> int:
         return len(self._data)
+
+    def identity(self) -> bytes:
+        return zlib.crc32(self._data).to_bytes(4, "big")
 
     def read(self, offset: int, length: int) -> bytes:
         return self._data[offset : offset + length]

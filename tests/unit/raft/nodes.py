@@ -2,6 +2,7 @@
 
 import errno
 import json
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,6 +112,10 @@ class ListSource:
     def size_bytes(self) -> int:
         """Return the length."""
         return len(self.data)
+
+    def identity(self) -> bytes:
+        """Return what tells it from others."""
+        return zlib.crc32(self.data).to_bytes(4, "big")
 
     def read(self, offset: int, length: int) -> bytes:
         """Return bytes."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from raft.log.files import Directory, FatalDiskError
 from raft.log.log import Log, LogConfig
@@ -182,6 +183,15 @@ class TestReceiving:
         node.receiver.receive("n2.1", meta_of(100), 0, b"other bytes of the state")
         assert node.receive(100, sender="n3.1") == meta_of(100).size_bytes
         node.receiver.finish()
+
+    def test_another_stream_of_the_same_sender_begins_again(self, node: Node) -> None:
+        """It made its picture anew: index, term and size are the same, bytes need not be."""
+        first = structs.replace(meta_of(100), identity=b"first")
+        assert node.receiver.receive("n2.1", first, 0, state_bytes(100)[:40]) == 40
+        assert node.receiver.receive("n2.1", first, 40, b"") == 40
+        second = structs.replace(first, identity=b"second")
+        node.receiver.receive("n2.1", second, 40, b"x")
+        assert node.receiver.meta == second
 
     def test_what_was_held_of_another_size_is_forgotten(self, node: Node) -> None:
         data = state_bytes(100)

@@ -573,16 +573,16 @@ def filled(path: Path) -> tuple[Node, dict[int, bytes]]:
     return node, packets
 
 
-def meta_of(node: Node, size: int) -> SnapshotMeta:
+def meta_of(node: Node, size: int, identity: bytes = b"") -> SnapshotMeta:
     index = node.store.applied_index()
-    return SnapshotMeta(index, 1, Configuration(("n1.1",)), size)
+    return SnapshotMeta(index, 1, Configuration(("n1.1",)), size, identity)
 
 
 @pytest.mark.parametrize("chunk", [1000, 1 << 20])
 def test_a_snapshot_carries_rows_and_bodies_to_another_node(tmp_path: Path, chunk: int) -> None:
     node, packets = filled(tmp_path / "a")
     source = node.store.snapshot(node.store.applied_index())
-    meta = meta_of(node, source.size_bytes())
+    meta = meta_of(node, source.size_bytes(), source.identity())
     digest = node.store.applied.digest
     node.put([receive(22, 90)], [commands.Confirm("c", 500)])  # the sender goes on
     node.compact()
@@ -606,6 +606,65 @@ def test_a_snapshot_carries_rows_and_bodies_to_another_node(tmp_path: Path, chun
         assert other.store.bodies.read(place(result)) == packets[result.message_ordinal]
     other = other.reopen()
     assert other.store.bodies.read(place(results[-1])) == packets[120]
+    node.close()
+    other.close()
+
+
+def test_what_was_received_of_another_stream_is_not_gone_on_with(tmp_path: Path) -> None:
+    """The same index, term and size, from the same sender; its bodies moved in between."""
+    node, packets = filled(tmp_path / "a")
+    first = node.store.snapshot(node.store.applied_index())
+    meta = meta_of(node, first.size_bytes(), first.identity())
+    folder = tmp_path / "b"
+    receiver = Node(folder)
+    sink = receiver.store.receive_snapshot(meta)
+    while sink.offset() < meta.size_bytes - 2_000:
+        sink.write(first.read(sink.offset(), 1_000))
+    first.close()
+    receiver.close()
+    node.compact()
+    second = node.store.snapshot(node.store.applied_index())
+    assert second.identity() != first.identity()
+    other = Node(folder)
+    same = other.store.receive_snapshot(meta)
+    assert same.offset() == sink.offset(), "after a restart it goes on with the same stream"
+    for one in (meta_of(node, meta.size_bytes, second.identity()), meta_of(node, meta.size_bytes)):
+        again = other.store.receive_snapshot(one)
+        assert again.offset() == 0, "with no other, and with none that does not tell"
+        again.write(b"begun")
+    new = meta_of(node, second.size_bytes(), second.identity())
+    sink = other.store.receive_snapshot(new)
+    sink.write(second.read(0, new.size_bytes))
+    sink.finish()
+    second.close()
+    other.log.reset(new)
+    (applied,) = other.put([receive(22, 200)])
+    for result in received(applied):
+        assert other.store.bodies.read(place(result)) == packets[result.message_ordinal]
+    node.close()
+    other.close()
+
+
+def test_a_damaged_body_is_found_when_it_is_installed(tmp_path: Path) -> None:
+    """Of a message in a queue, of one that was received and not confirmed, in log and blob."""
+    node, packets = filled(tmp_path / "a")
+    source = node.store.snapshot(node.store.applied_index())
+    meta = meta_of(node, source.size_bytes(), source.identity())
+    stream = source.read(0, meta.size_bytes)
+    source.close()
+    other = Node(tmp_path / "b")
+    before = other.store.applied
+    for number in (1, 20, 70, 120):
+        at = stream.index(packets[number]) + len(packets[number]) - 7
+        sink = other.store.receive_snapshot(meta)
+        sink.write(stream[:at] + bytes([stream[at] ^ 1]) + stream[at + 1 :])
+        with pytest.raises(ValueError, match="does not match its checksum"):
+            sink.finish()
+        assert other.store.applied == before
+    sink = other.store.receive_snapshot(meta)
+    sink.write(stream)
+    sink.finish()
+    assert other.store.applied_index() == meta.index
     node.close()
     other.close()
 

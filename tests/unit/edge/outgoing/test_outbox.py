@@ -404,7 +404,8 @@ def test_what_a_peer_costs_does_not_grow_with_those_that_are_known(
     def row_count(self: PeerAcks) -> int:
         nonlocal looked_at
         looked_at += 1
-        return counted.__get__(self)
+        count: int = counted.__get__(self)
+        return count
 
     async def scenario() -> None:
         nonlocal looked_at

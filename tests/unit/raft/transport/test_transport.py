@@ -49,7 +49,7 @@ def append(sender: NodeId, to: NodeId, index: int, data: bytes) -> Envelope:
 
 
 def meta(size_bytes: int) -> SnapshotMeta:
-    return SnapshotMeta(900, 7, Configuration((A, B), (C,), ("a.0",)), size_bytes)
+    return SnapshotMeta(900, 7, Configuration((A, B), (C,), ("a.0",)), size_bytes, b"stream 1")
 
 
 @pytest.fixture(params=[MemoryWorld, GrpcWorld])

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import zlib
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -74,6 +75,9 @@ class Source:
 
     def size_bytes(self) -> int:
         return len(self._data)
+
+    def identity(self) -> bytes:
+        return zlib.crc32(self._data).to_bytes(4, "big")
 
     def read(self, offset: int, length: int) -> bytes:
         self.offsets.append(offset)
