@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Final
 
 from qm.edge.outgoing import rows
-from qm.edge.outgoing.acks.order_acks import OrderAcks, SendersSeen, sequence_row
+from qm.edge.outgoing.acks.order_acks import OrderAckIds, OrderAcks, SendersSeen, sequence_row
 from qm.edge.outgoing.acks.outbox import Outbox
 from qm.edge.outgoing.idle_queues import IdleQueues
 from qm.edge.outgoing.limits import QUEUES_PER_PAGE_MAX, SENDERS_MAX, SENDERS_PER_LOOK_MAX
@@ -40,7 +40,8 @@ class Leading:
         self.queues: Final[dict[int, QueueSender]] = {}
         """Those that have, or had in this leadership, something to send."""
         self.connections: Final = Connections(context)
-        self.outbox: Final = Outbox(context, self.connections, senders)
+        self._order_ack_ids = OrderAckIds(senders)
+        self.outbox: Final = Outbox(context, self.connections, senders, self._order_ack_ids)
         self._order_acks = OrderAcks(context.timers, context.clock, self.outbox.owe_order_ack)
         self._idle = IdleQueues(context)
         self._scanned_to: bytes | None = b""
@@ -67,8 +68,10 @@ class Leading:
 
     def on_applied(self, applied: Applied) -> None:
         """An entry was applied here."""
-        for stream_id in applied.incoming_sequences:
-            self._order_ack_due(stream_id)
+        if applied.incoming_sequences:
+            self._order_ack_ids.note(applied.incoming_sequences)
+            for stream_id in applied.incoming_sequences:
+                self._order_ack_due(stream_id)
         if applied.outbox_ids:
             self.outbox.on_rows(applied.outbox_ids)
         if applied.outgoing_queue_ids:

@@ -98,6 +98,8 @@ class OutgoingManager(ClusterListener, RelayHubEvents):
     def on_applied(self, applied: Applied) -> None:
         if applied.incoming_sequences:
             self._senders.note(applied.incoming_sequences)
+        if applied.order_ack_ordinals:
+            self._senders.reserve(applied.order_ack_ordinals)
         if self._leading is not None:
             self._leading.on_applied(applied)
         elif self._cluster.leadership.is_here:

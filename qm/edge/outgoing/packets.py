@@ -122,7 +122,7 @@ def order_ack_packet(
 ) -> bytes | None:
     """Return the OrderAck of an incoming sequence's row; None while nothing was accepted (QB-A9).
 
-    It is express and repeated at need (QB-A23), so its MessageID is the leader's own.
+    It is express and repeated at need (QB-A23), each time under another MessageID.
     """
     identifier, number, _, _ = SEQUENCE_IN_ROW.unpack(sequence_row)
     if not number:

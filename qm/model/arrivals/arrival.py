@@ -159,9 +159,11 @@ class Arrival:
         """Whether its own queue manager's session brought it."""
         return self.facts.peer_queue_manager == self.source_queue_manager
 
-    def seen(self) -> SequenceSeen:
-        """Return where the order acks of its sequence go."""
-        return SequenceSeen(self.source_queue_manager, self._return_address(), self._is_direct)
+    def seen(self, message_ordinal: int) -> SequenceSeen:
+        """Return where the order acks of its sequence go, the next one under that MessageID."""
+        return SequenceSeen(
+            self.source_queue_manager, self._return_address(), self._is_direct, message_ordinal
+        )
 
     def subject(self) -> Subject:
         """Return it as the subject of an acknowledgement."""

@@ -124,8 +124,14 @@ class Arrivals:
 
     def _owe_order_ack(self, stream: Stream, arrival: Arrival) -> None:
         """Have the sender told how far its sequence came; of what is not remembered, nothing."""
-        if stream.stream_id > 0:
-            self._ledger.applied.incoming_sequences[stream.stream_id] = arrival.seen()
+        if stream.stream_id < 0:
+            return
+        heard, ledger = self._ledger.applied.incoming_sequences, self._ledger
+        known = heard.get(stream.stream_id)
+        ordinal = known.message_ordinal if known is not None else 0
+        if not ordinal and ledger.behaviour >= VERSION_OF_REFUSALS:
+            ordinal = ledger.next_message_ordinal()
+        heard[stream.stream_id] = arrival.seen(ordinal)
 
     def _note_refusal(self, arrival: Arrival, verdict: int) -> None:
         command = arrival.command

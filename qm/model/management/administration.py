@@ -26,7 +26,13 @@ from qm.model.values.commands import (
 )
 from qm.model.values.effects import Outcome
 from qm.model.values.elements import OutgoingAdminState, QueueKind, QueuePrivacyLevel, QueueType
-from qm.model.values.limits import APPLY_VERSION, QUEUES_MAX, SUBQUEUES_PER_QUEUE_MAX
+from qm.model.values.limits import (
+    APPLY_VERSION,
+    ORDER_ACK_ORDINALS,
+    QUEUES_MAX,
+    SUBQUEUES_PER_QUEUE_MAX,
+    VERSION_OF_REFUSALS,
+)
 from qm.model.values.records import Queue, QueueManager
 from qm.model.values.rows import CHAIN_ROW, CHAIN_START
 from qm.names.direct import DirectName
@@ -153,6 +159,10 @@ class Administration:
         counters = self._ledger.counters
         if command.is_archived:
             self._begin_chain()
+        if self._ledger.behaviour >= VERSION_OF_REFUSALS:
+            self._ledger.applied.order_ack_ordinals = self._ledger.reserve_message_ordinals(
+                ORDER_ACK_ORDINALS
+            )
         counters.epoch += 1
         counters.leader_since_ms = counters.clock_ms
         return Outcome(MQ_OK, value=counters.epoch)

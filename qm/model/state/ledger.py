@@ -499,6 +499,14 @@ class Ledger:
         if ordinal > self.counters.message_ordinal:  # it was given in the circle before this one
             self._awaited_ordinal = min(self._awaited_ordinal, ordinal)
 
+    def reserve_message_ordinals(self, count: int) -> range:
+        """Return MessageIDs next to each other that nothing else is given."""
+        if self.counters.message_ordinal + count > _U32_MAX:
+            self.counters.message_ordinal = 0  # the next circle begins a little earlier
+        first = self.counters.message_ordinal + 1
+        self.jump_message_ordinal(count)
+        return range(first, first + count)
+
     def jump_message_ordinal(self, distance: int) -> None:
         """Go on with MessageIDs so far ahead."""
         ahead = self.counters.message_ordinal + distance

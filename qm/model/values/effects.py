@@ -163,6 +163,8 @@ class SequenceSeen(msgspec.Struct, frozen=True, gc=False):
     """Where the sender was seen, without port."""
     is_direct: bool
     """It sent to a direct name, and is answered by one."""
+    message_ordinal: int = 0
+    """MessageID for one order ack that answers this entry; 0: none was given."""
 
 
 class Outcome(msgspec.Struct, gc=False):
@@ -198,6 +200,8 @@ class Applied(msgspec.Struct, gc=False):
     [MS-MQQB 3.1.5.8.6]."""
     is_manager_changed: bool = False
     """An attribute of the queue manager changed: names, locks of outgoing queues, limits."""
+    order_ack_ordinals: range = range(0)
+    """MessageIDs for order acks that the leader which begins with this entry sends unasked."""
     removed_queue_names: dict[int, str] = {}
     """Queue id -> path name of queues that were removed; nobody finds them in the state later."""
     _joined: PositionEffects | None = None

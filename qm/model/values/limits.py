@@ -37,6 +37,9 @@ MEMBER_NAME_MAX_BYTES: Final = 255
 QUEUES_MAX: Final = 100_000
 OUTGOING_QUEUES_MAX: Final = 50_000
 """Of those, for other queue managers: a peer has one made by naming an administration queue."""
+ORDER_ACK_ORDINALS: Final = 65_536
+"""MessageIDs that a leader has for order acks that no entry asked for: one for each sequence that
+was heard of lately, when it begins."""
 ACKNOWLEDGEMENT_LIFETIME_S: Final = 4 * 24 * 3600
 """How long an administration acknowledgement is kept for a queue manager that is out of reach; on
 the wire its TimeToReachQueue is infinite [MS-MQQB 3.1.7.15]."""

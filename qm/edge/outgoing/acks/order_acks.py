@@ -5,7 +5,7 @@ a follower who becomes leader knows them. The schedules are the leader's, and be
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from typing_extensions import override
 
@@ -26,6 +26,12 @@ class SendersSeen:
 
     def __init__(self) -> None:
         self._seen: OrderedDict[int, SequenceSeen] = OrderedDict()
+        self.spare_ordinals: Iterator[int] = iter(())
+        """MessageIDs of the leader that was activated last, each to be taken once."""
+
+    def reserve(self, ordinals: range) -> None:
+        """A leader was activated, and was given these MessageIDs."""
+        self.spare_ordinals = iter(ordinals)
 
     def note(self, sequences: Mapping[int, SequenceSeen]) -> None:
         """These sequences were heard of in one entry."""
@@ -49,6 +55,32 @@ class SendersSeen:
                 break
             found.append(stream_id)
         return found
+
+
+class OrderAckIds:
+    """MessageIDs of this leadership's order acks: none is given twice, nor to anything else that
+    the queue manager sends ([MS-MQMQ] 2.2.19.2).
+
+    Apply gives one to each sequence that an entry is heard of. Those of entries from before this
+    leadership may have been used by another leader.
+    """
+
+    def __init__(self, senders: SendersSeen) -> None:
+        """To be made when the leader of this node is activated."""
+        self._spare = senders.spare_ordinals
+        self._given: OrderedDict[int, int] = OrderedDict()
+
+    def note(self, sequences: Mapping[int, SequenceSeen]) -> None:
+        """These sequences were heard of in an entry of this leadership."""
+        for stream_id, seen in sequences.items():
+            self._given[stream_id] = seen.message_ordinal
+            self._given.move_to_end(stream_id)
+        while len(self._given) > SEQUENCES_SEEN_MAX:
+            self._given.popitem(last=False)
+
+    def take(self, stream_id: int) -> int:
+        """Return a MessageID for an order ack of a sequence; 0 if there is none at present."""
+        return self._given.pop(stream_id, 0) or next(self._spare, 0)
 
 
 def sequence_row(state: State, stream_id: int) -> bytes | None:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing_extensions import override
 
 from qm.cluster.relay import RelayHubEvents, SessionFacts
-from qm.edge.outgoing.acks.order_acks import SendersSeen
+from qm.edge.outgoing.acks.order_acks import OrderAckIds, SendersSeen
 from qm.edge.outgoing.acks.peer_acks import OutboxOwner, PeerAcks, PeerName
 from qm.edge.outgoing.limits import (
     OUTBOX_AGE_MAX_MS,
@@ -42,11 +42,16 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
     """Knows the peers that something is owed to; the account of their rows (`OutboxOwner`)."""
 
     def __init__(
-        self, surroundings: OutgoingContext, connections: Connections, senders: SendersSeen
+        self,
+        surroundings: OutgoingContext,
+        connections: Connections,
+        senders: SendersSeen,
+        order_ack_ids: OrderAckIds,
     ) -> None:
         self._surroundings = surroundings
         self._connections = connections
         self._senders = senders
+        self._order_ack_ids = order_ack_ids
         self._peers: OrderedDict[PeerName, PeerAcks] = OrderedDict()
         """In the order in which they are to be looked at for one that can be forgotten."""
         self._peers_of: dict[Guid, dict[PeerName, PeerAcks]] = {}
@@ -221,7 +226,12 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         if peer is None and (len(self._peers) < OUTBOX_PEERS_MAX or self._make_room()):
             self._next_number += 1
             peer = self._peers[name] = PeerAcks(
-                self._surroundings, self._connections, self, name, self._next_number
+                self._surroundings,
+                self._connections,
+                self,
+                name,
+                self._next_number,
+                self._order_ack_ids,
             )
             self._peers_of.setdefault(name.guid, {})[name] = peer
         return peer

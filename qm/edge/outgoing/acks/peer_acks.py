@@ -15,7 +15,7 @@ import msgspec
 from typing_extensions import override
 
 from qm.cluster.relay import LatePackets
-from qm.edge.outgoing.acks.order_acks import sequence_row
+from qm.edge.outgoing.acks.order_acks import OrderAckIds, sequence_row
 from qm.edge.outgoing.limits import (
     ORDER_ACK_SESSIONS_MAX,
     ORDER_ACKS_PER_PEER_MAX,
@@ -77,6 +77,7 @@ class PeerAcks(LinkOwner):
         owner: OutboxOwner,
         name: PeerName,
         number: int,
+        order_ack_ids: OrderAckIds,
     ) -> None:
         self.name = name
         self.more_from: int | None = None
@@ -84,6 +85,7 @@ class PeerAcks(LinkOwner):
         self._context = context
         self._owner = owner
         self._number = number
+        self._order_ack_ids = order_ack_ids
         self._waiting: dict[int, None] = {}
         """Outbox ids, oldest first."""
         self._flight: dict[int, EdgeSession | None] = {}
@@ -254,12 +256,15 @@ class PeerAcks(LinkOwner):
         row = sequence_row(context.cluster.state, stream_id)
         if row is None:
             return None
-        self._order_ack_count = self._order_ack_count % 0xFFFF_FFFF + 1
+        message_ordinal = self._order_ack_ids.take(stream_id)
+        if not message_ordinal:
+            return None  # the sequence's next message brings one
+        self._order_ack_count += 1
         return order_ack_packet(
             context.own_guid,
             order_queue(self.name.guid, self.name.address, is_direct=seen.is_direct),
             row,
-            self._order_ack_count,
+            message_ordinal,
             context.utc_s(),
         )
 

@@ -485,6 +485,57 @@ def test_an_order_ack_follows_half_a_second_after_the_last_message() -> None:
     run(scenario())
 
 
+def test_no_two_order_acks_have_one_message_id() -> None:
+    """Nor any other message: of two peers, of two leaders, between final acks."""
+
+    async def scenario() -> None:
+        seen: list[int] = []
+        others_sent: set[int] = set()
+        async with SendingCluster(1801) as cluster:
+            world = cluster.world
+            world.create("orders", transactional=True)
+            world.create("plain")
+            others = [number.to_bytes(16, "big") for number in range(1, 4)]
+
+            def take_over(name: str) -> None:
+                cluster.lead(name)
+                cluster.hub.open.clear()
+                for number, guid in enumerate([PEER_GUID, *others]):
+                    cluster.hub.session("n3", SessionFacts(number, guid, HOST, 1_000))
+
+            async def told(count: int) -> None:
+                await until(lambda: len(cluster.hub.late_messages()) >= count)
+                messages = cluster.hub.late_messages()
+                for one in messages:
+                    ack, message_id = acknowledgment_in(one), one.user_header.message_id
+                    if isinstance(ack, OrderAck):
+                        seen.append(message_id)
+                    else:  # a final ack is the same message each time
+                        others_sent.add(message_id)
+                cluster.hub.answer(is_delivered=True)
+
+            for number in range(1, 4):
+                take_over("n2" if number == 2 else "n1")
+                await settled()
+                if number > 1:  # those that were heard of lately are told at once
+                    cluster.advance(0.51)
+                    await told(4)
+                for guid in (PEER_GUID, *others):
+                    facts = Facts(7, guid, HOST, ())
+                    arrive(cluster, number, to="orders", seen=facts, source_queue_manager=guid)
+                    arrive(cluster, number, to="plain", seen=facts, source_queue_manager=guid)
+                cluster.advance(0.51)
+                await told(8)
+                world.client(f"c{number}").send("DIRECT=TCP:127.0.0.1\\q")
+                others_sent.add(world.counters().message_ordinal)
+        assert len(seen) >= 20
+        assert len(others_sent) == 15
+        assert len(set(seen)) == len(seen)
+        assert others_sent.isdisjoint(seen)
+
+    run(scenario())
+
+
 def test_an_order_ack_leaves_over_every_open_session_of_the_peer() -> None:
     async def scenario() -> None:
         async with SendingCluster(1801) as cluster:

@@ -405,6 +405,8 @@ class SendingCluster:
         self.term += 1
         for node in self.nodes.values():
             node.hub.late.clear()
+        if name is not None:
+            self.world.one(commands.LeaderActivated(self.term, name, is_archived=False))
         for node in sorted(self.nodes.values(), key=lambda node: node.node == name):
             node.lead(Leadership(name, self.term, node.node == name))
 

@@ -465,9 +465,10 @@ def test_every_transactional_arrival_makes_an_order_ack_due(world: World) -> Non
     world.create("orders", transactional=True)
     _, taken = world.arrive_applied(packet(1, sequence=(9, 1, 0)))
     _, repeated = world.arrive_applied(packet(1, sequence=(9, 1, 0)))
-    assert taken.incoming_sequences == repeated.incoming_sequences
-    (seen,) = taken.incoming_sequences.values()
-    assert seen == SequenceSeen(PEER, PEER_ADDRESS, True)
+    assert taken.incoming_sequences.keys() == repeated.incoming_sequences.keys()
+    (seen,), (again,) = taken.incoming_sequences.values(), repeated.incoming_sequences.values()
+    assert seen == SequenceSeen(PEER, PEER_ADDRESS, True, 1)
+    assert again == SequenceSeen(PEER, PEER_ADDRESS, True, 2), "each has a MessageID of its own"
     _, plain = world.arrive_applied(packet(2))
     assert not plain.incoming_sequences
 
