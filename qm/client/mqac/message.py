@@ -438,8 +438,8 @@ class MSMQMessage:
             priority=values["Priority"],
             recoverable=values["Delivery"] == MQMSGDELIVERY.MQMSG_DELIVERY_RECOVERABLE,
             time_to_reach_queue_s=reach,
-            # AC-A23: infinite is the largest value, so the larger of both is the rule.
-            time_to_be_received_s=max(reach, receive) if receive != INFINITE_S else None,
+            # AC-A23: neither is raised to the other; whichever is over first ends the message.
+            time_to_be_received_s=receive if receive != INFINITE_S else None,
             correlation_id=values["CorrelationId"],
             application_tag=values["AppSpecific"] % (1 << 32),
             response_queue=values["ResponseQueue"],

@@ -15,7 +15,7 @@ from qm.names.format_name import FormatName
 from qm.session.outgoing import Numbers, own_packet
 from qm.wire.guid import GUID_NULL, Guid
 from qm.wire.headers.message_properties import MessagePropertiesHeader
-from qm.wire.headers.user_header import UserHeader
+from qm.wire.headers.user_header import FLAG_AH, UserHeader
 from qm.wire.packets.ack import (
     ORDER_QUEUE,
     FinalAck,
@@ -52,6 +52,7 @@ class Addressing:
         is_right = (
             head.queue_manager_address == self._address
             and peek_destination(packet, 0, head) == self._key
+            and not head.user_flags & FLAG_AH  # writing it anew leaves that out
         )
         if is_right and packet[_SOURCE] == self._own_guid:
             return packet

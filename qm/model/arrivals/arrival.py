@@ -14,8 +14,10 @@ from qm.wire.headers.security_header import FLAG_EB
 from qm.wire.headers.user_header import DM_RECOVERABLE, DM_SHIFT, FLAG_DM
 from qm.wire.packets.peek import Head, peek_destination, peek_head, properties_offset
 from qm.wire.packets.user_message import UserMessage, parse_user_message
+from qm.wire.structures.queue_name import QUEUE_TYPE_DIRECT
 
 _ANY_FLAGS: Final = 0x0F
+_HTTP: Final = "http".encode("utf-16-le")
 
 
 class Arrival:
@@ -153,6 +155,12 @@ class Arrival:
         Whoever merely names a source is told nothing that belongs to it (DESIGN section 7).
         """
         return self.facts.peer_address if self.is_own else ""
+
+    @property
+    def is_by_http(self) -> bool:
+        """Whether the destination is a direct name for HTTP."""
+        name = self.destination
+        return name[0] == QUEUE_TYPE_DIRECT and name[1:9].lower() == _HTTP
 
     @property
     def is_own(self) -> bool:

@@ -28,8 +28,8 @@ from qm.model.values.rows import PositionFlag
 from qm.wire.access_mask import QueueAccess
 from qm.wire.headers.base_header import FLAG_PR, FLAG_TR
 from qm.wire.headers.security_header import FLAG_EB
-from qm.wire.headers.user_header import FLAG_DM, FLAG_JN, FLAG_JP, FLAG_SH, FLAG_TH
-from qm.wire.limits import TIME_INFINITE_S
+from qm.wire.headers.user_header import FLAG_DM, FLAG_JN, FLAG_JP, FLAG_RC, FLAG_SH, FLAG_TH
+from qm.wire.limits import HOPS_MAX, TIME_INFINITE_S
 from qm.wire.message_class import (
     MESSAGE_CLASS_NEGATIVE_BIT,
     AcknowledgeFlags,
@@ -161,6 +161,8 @@ class Arrivals:
         queue = self._ledger.queue(queue_id) if queue_id > 0 else None
         if queue is None or queue.record.privacy_level is QueuePrivacyLevel.BODY:
             return None
+        if arrival.is_by_http:
+            return None
         if _policy(queue, arrival.facts, False) != _ACCEPTED or arrival.facts.was_encrypted:
             return None
         source = arrival.source_queue_manager
@@ -190,6 +192,9 @@ class Arrivals:
         """Return ACCEPTED after inserting, CLOSE_SESSION, IGNORED, or the class of a refusal."""
         queue_id = self._registry.wire(arrival.destination, arrival.queue_manager_address)
         queue = self._ledger.queue(queue_id) if queue_id > 0 else None
+        is_by_http = queue is not None and arrival.is_by_http
+        if is_by_http and self._ledger.behaviour >= VERSION_OF_REFUSALS:
+            queue = None  # such names lead here over HTTP alone
         arrival.is_homeless = queue is None
         lifetime_s = arrival.time_to_reach_queue
         age_s = self._ledger.now_ms // 1000 - arrival.sent_time
@@ -197,6 +202,9 @@ class Arrivals:
             return self._refuse(arrival, MessageClass.NACK_REACH_QUEUE_TIMEOUT)
         if queue is None:
             return self._refuse(arrival, MessageClass.NACK_BAD_DST_Q)
+        is_far = arrival.user_flags & FLAG_RC > HOPS_MAX
+        if is_far and self._ledger.behaviour >= VERSION_OF_REFUSALS:
+            return self._refuse(arrival, MessageClass.NACK_HOP_COUNT_EXCEEDED)
         fact = arrival.command.facts_of[arrival.k]
         key = (queue_id, fact, is_transactional)
         policy = policies.get(key)

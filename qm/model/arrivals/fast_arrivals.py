@@ -52,7 +52,7 @@ from qm.wire.headers.user_header import (
     QUEUE_TYPE_MASK,
 )
 from qm.wire.headers.user_header import FLAGS_OFFSET as USER_FLAGS_OFFSET
-from qm.wire.limits import TIME_INFINITE_S
+from qm.wire.limits import HOPS_MAX, TIME_INFINITE_S
 from qm.wire.packets.peek import HEAD, Head
 from qm.wire.structures.queue_name import (
     DIRECT_COUNT_SIZE_BYTES,
@@ -62,6 +62,9 @@ from qm.wire.structures.queue_name import (
 
 NOT_PLAIN: Final = FLAG_TH | FLAG_SH | QUEUE_TYPE_MASK << AQ_SHIFT
 """UserHeader.Flags of messages that are judged one by one."""
+FAR: Final = 0x1E
+"""UserHeader.Flags.RC of a message that passed HOPS_MAX + 1 or more: 30 and 31."""
+assert HOPS_MAX + 1 == FAR
 
 _REACH_AT: Final = PACKET_SIZE_OFFSET + 4
 """TimeToReachQueue; all offsets here count from a packet's start."""
@@ -244,6 +247,7 @@ class PlainRun:
             if (
                 life == TIME_INFINITE_S
                 and not flags & NOT_PLAIN
+                and flags & FAR != FAR
                 and not bits & FLAG_TR
                 and (reach == TIME_INFINITE_S or now_s - sent <= reach)
             ):

@@ -187,7 +187,10 @@ class Sending:
             )
         elif is_outgoing:
             self._outgoing.entered(queue, key, position)
-        elif position.deadline_ms and position.deadline_ms <= ledger.now_ms:
+        else:
+            self._endings.reached(queue, key, position)
+        is_here = command.transaction is None and not is_outgoing
+        if is_here and position.deadline_ms and position.deadline_ms <= ledger.now_ms:
             self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
         return key
 

@@ -339,5 +339,7 @@ class Transactions:
             self._outgoing.entered(queue, key, position)
             if tag:
                 self._outgoing.tag(queue.record.queue_id, key, tag)
-        elif position.deadline_ms and position.deadline_ms <= ledger.now_ms:
+            return
+        self._endings.reached(queue, key, position)
+        if position.deadline_ms and position.deadline_ms <= ledger.now_ms:
             self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)

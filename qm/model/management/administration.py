@@ -152,6 +152,7 @@ class Administration:
         if not counters.apply_version <= command.apply_version <= APPLY_VERSION:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         counters.apply_version = command.apply_version
+        self._ledger.version += 1
         return Outcome(MQ_OK)
 
     def apply_leader_activated(self, command: LeaderActivated) -> Outcome:

@@ -14,7 +14,7 @@ from qm.model.state.registry import Registry
 from qm.model.state.tables import Table
 from qm.model.values.effects import EffectKind
 from qm.model.values.elements import QueueKind
-from qm.model.values.limits import ALARM_JOURNAL_DROPPED
+from qm.model.values.limits import ALARM_JOURNAL_DROPPED, VERSION_OF_REFUSALS
 from qm.model.values.records import Obligation
 from qm.model.values.rows import POSITION_KEY, Position, PositionFlag
 from qm.wire.message_class import MessageClass
@@ -71,6 +71,19 @@ class Endings:
             row_key = POSITION_KEY.pack(queue.record.queue_id, key)
             self._ledger.state.delete(Table.LOCK, row_key)
         self._ledger.unlink(queue, key, position, EFFECT_OF_REASON[MessageClass(reason)], reason)
+
+    def reached(self, queue: QueueInHand, key: int, position: Position) -> None:
+        """A message of ours is in a queue of ours: its sender may have asked to hear that, as it
+        hears it of a queue elsewhere ([MS-MQMQ] 2.2.19.3 Flags.PA).
+        """
+        if (
+            position.flags & PositionFlag.HAS_OBLIGATION
+            and self._ledger.behaviour >= VERSION_OF_REFUSALS
+        ):
+            obligation = self._obligation(queue, key)
+            assert obligation is not None, "a position that owes something unknown"
+            subject = _subject(position, obligation)
+            self._acknowledgements.acknowledge(subject, MessageClass.ACK_REACH_QUEUE)
 
     def expire(self, queue: QueueInHand, key: int, position: Position) -> None:
         """Its deadline has passed: received too late, or on its way for too long.

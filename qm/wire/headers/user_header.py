@@ -33,6 +33,8 @@ FLAG_TH: Final = 0x0010_0000
 FLAG_MP: Final = 0x0020_0000
 FLAG_CQ: Final = 0x0040_0000
 FLAG_MQ: Final = 0x0080_0000
+FLAG_AH: Final = 0x0200_0000
+"""Arrived over HTTP: no packet over TCP 1801 has it."""
 FLAG_HH: Final = 0x1000_0000
 
 DM_SHIFT: Final = 5

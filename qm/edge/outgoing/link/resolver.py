@@ -13,7 +13,9 @@ from typing import Protocol
 from typing_extensions import override
 
 from qm.edge.outgoing.limits import RESOLVE_TIMEOUT_S, RESOLVING_MAX
+from qm.names.capability import check_transport
 from qm.names.direct import AnyDirectName
+from qm.names.errors import QueueNameError
 from qm.names.format_name import FormatName, PrivateName
 from qm.names.grammar import ip_literal
 from qm.names.guid import guid_text
@@ -69,6 +71,10 @@ class Destinations:
     async def next_hops(self, name: FormatName) -> list[NextHop]:
         """Return the next hops of a destination. Raises Unresolved."""
         if isinstance(name, AnyDirectName):
+            try:
+                check_transport(name)
+            except QueueNameError as error:
+                raise Unresolved(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, str(error)) from None
             return await self.hops_at(name.address.host)
         if isinstance(name, PrivateName):
             return await self.hops_of(name.guid, "")

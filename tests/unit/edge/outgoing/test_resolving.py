@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from qm.edge.outgoing.link.resolver import Destinations, SystemResolver, Unresolved
+from qm.edge.outgoing.packets import Addressing
 from qm.names.format_name import parse_format_name
 from qm.session import ConnectionStatus, NextHop
+from qm.wire.headers.base_header import BASE_HEADER_SIZE_BYTES
+from qm.wire.headers.user_header import FLAG_AH, FLAGS_OFFSET
 from tests.unit.edge.outgoing.world import PEER_GUID
+from tests.unit.model.world import OWN, packet
 
 
 def hops(text: str) -> list[NextHop]:
@@ -57,6 +61,10 @@ class Silent:
             lambda d: d.next_hops(parse_format_name("MULTICAST=234.1.1.1:8001")),
             ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE,
         ),
+        (
+            lambda d: d.next_hops(parse_format_name("DIRECT=http://127.0.0.1/msmq/q")),
+            ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE,
+        ),
     ],
 )
 def test_what_leads_nowhere_says_why(asked: Any, status: ConnectionStatus) -> None:
@@ -64,3 +72,15 @@ def test_what_leads_nowhere_says_why(asked: Any, status: ConnectionStatus) -> No
     with pytest.raises(Unresolved) as error:
         asyncio.run(found)
     assert error.value.status is status
+
+
+def test_no_packet_leaves_as_one_that_arrived_over_http() -> None:
+    """Flags.AH of a message that is returned, as an earlier receiver set it."""
+    to = parse_format_name("DIRECT=TCP:127.0.0.1\\q")
+    addressing = Addressing(to, OWN)
+    stored = bytearray(addressing.addressed(packet(1)))
+    assert addressing.addressed(bytes(stored)) == stored
+    at = BASE_HEADER_SIZE_BYTES + FLAGS_OFFSET
+    stored[at + 3] |= FLAG_AH >> 24
+    left = addressing.addressed(bytes(stored))
+    assert not int.from_bytes(left[at : at + 4], "little") & FLAG_AH
