@@ -19,6 +19,8 @@ DEADLINE_S: Final = 30.0
 """How long a call goes on over all nodes by default."""
 CALL_ID_KEY: Final = "quorate-call-id"
 """Metadata: by its value a node knows a call that is repeated (docs/api.md)."""
+SESSION_EPOCH_KEY: Final = "quorate-session-epoch"
+"""Metadata: as which opener of its session a client calls (docs/client.md)."""
 _PAUSE_FIRST_S: Final = 0.01
 _PAUSE_MAX_S: Final = 0.25
 _MESSAGE_MAX_BYTES: Final = 64 << 20
@@ -37,6 +39,11 @@ Request__contra = TypeVar("Request__contra", contravariant=True)
 Reply__co = TypeVar("Reply__co", covariant=True)
 _Q = TypeVar("_Q")
 _R = TypeVar("_R")
+
+
+def session_metadata(session_epoch: int) -> tuple[tuple[str, str], ...]:
+    """Return what says as which opener of its session a client calls."""
+    return ((SESSION_EPOCH_KEY, str(session_epoch)),) if session_epoch else ()
 
 
 class Tls(msgspec.Struct, frozen=True):
@@ -125,14 +132,16 @@ class Calls:
         *,
         wait_s: float = 0.0,
         deadline_s: float = DEADLINE_S,
+        session_epoch: int = 0,
     ) -> _R:
         """Make a call that is safe to repeat; `wait_s` is how long its answer may rightly take.
+        `session_epoch`: of the session that it is for.
 
         Raises ClientError; Unavailable when no node answered within `wait_s` + `deadline_s`.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + wait_s + deadline_s
-        metadata = ((CALL_ID_KEY, uuid4().hex),)
+        metadata = ((CALL_ID_KEY, uuid4().hex), *session_metadata(session_epoch))
         pause = _PAUSE_FIRST_S
         for attempt in range(1, 1 << 31):
             stubs = self.stubs()

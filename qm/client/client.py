@@ -219,7 +219,13 @@ class Client:
         await self.close(confirm=kind is None)
 
     async def _session(self, client_id: str) -> Session:
-        session = Session(self.wire, client_id, self._memory, lease_ms=round(self._lease_s * 1000))
+        session = Session(
+            self.wire,
+            client_id,
+            self._memory,
+            lease_ms=round(self._lease_s * 1000),
+            main=self._sessions.get(self.client_id),
+        )
         await session.open()
         self._sessions[client_id] = session
         return session

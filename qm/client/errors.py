@@ -10,6 +10,7 @@ from grpc_status import rpc_status
 from qm.wire.codes import ErrorCode, error_code_text
 
 _DOMAIN = "msmq"
+_OWN_DOMAIN, _FENCED = "quorate", "CLIENT_FENCED"
 _Code = grpc.StatusCode
 _ADVICE: Final[dict[int, str]] = {
     ErrorCode.MQ_ERROR_TRANSACTION_USAGE: "transactional queues take messages in transactions"
@@ -38,6 +39,13 @@ class MqError(ClientError):
     def name(self) -> str:
         """The code as the table prints it, such as MQ_ERROR_QUEUE_NOT_FOUND."""
         return error_code_text(self.code)
+
+
+class ClientFenced(ClientError):
+    """Another client opened the session under the same id: this one gets nothing of it any more.
+
+    The text names both addresses and times. Replicas of one program need ids of their own.
+    """
 
 
 class InvalidArgument(ClientError):
@@ -89,6 +97,8 @@ def error_of(failure: grpc.aio.AioRpcError) -> ClientError | None:
             hresult = int(info.metadata["code"], 16)
             is_transient = hresult == ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE
             return None if is_transient else MqError(hresult, text)
+        if info.domain == _OWN_DOMAIN and info.reason == _FENCED:
+            return ClientFenced(text)
         if detail.Is(bad.DESCRIPTOR) and detail.Unpack(bad) and bad.field_violations:
             return InvalidArgument(bad.field_violations[0].field, text)
     if code in (_Code.UNAVAILABLE, _Code.DEADLINE_EXCEEDED, _Code.CANCELLED):

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from typing import Final, TypeVar
+from uuid import uuid4
 
-from qm.client.calls import DEADLINE_S, Calls, Method, Stubs
-from qm.client.errors import MqError
+from qm.client.calls import DEADLINE_S, Calls, Method, Stubs, session_metadata
+from qm.client.errors import ClientFenced, MqError
 from qm.client.memory import Memory, Opened
 from qm.client.numbers import Numbers
 from qm.pb import data_pb2
@@ -16,13 +17,55 @@ _Q = TypeVar("_Q")
 _R = TypeVar("_R")
 
 
+class SessionWire:
+    """The wire as one session uses it: each call says as which opener it is made."""
+
+    def __init__(self, wire: Calls) -> None:
+        self._wire = wire
+        self.session_epoch = 0
+        """As of the last opening; 0 before it, and where the cluster does not tell."""
+        self.stubs = wire.stubs
+        self.leave = wire.leave
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """For calls that are not made by `call`."""
+        return session_metadata(self.session_epoch)
+
+    async def call(
+        self,
+        method: Callable[[Stubs], Method[_Q, _R]],
+        request: _Q,
+        *,
+        wait_s: float = 0.0,
+        deadline_s: float = DEADLINE_S,
+    ) -> _R:
+        """As Calls.call. Raises ClientFenced when another client has opened the session since."""
+        return await self._wire.call(
+            method,
+            request,
+            wait_s=wait_s,
+            deadline_s=deadline_s,
+            session_epoch=self.session_epoch,
+        )
+
+
 class Session:
     """One id at the cluster. Opened by `open`; every other call needs that."""
 
     def __init__(
-        self, wire: Calls, client_id: str, memory: Memory, *, lease_ms: int = LEASE_MS
+        self,
+        wire: Calls,
+        client_id: str,
+        memory: Memory,
+        *,
+        lease_ms: int = LEASE_MS,
+        main: "Session | None" = None,
     ) -> None:
-        self.wire = wire
+        """`main`: the session of the same client to which this one belongs."""
+        self.wire = SessionWire(wire)
+        self._instance = uuid4().bytes
+        self._main = main
         self.client_id = client_id
         self.memory = memory
         self.lease_ms = lease_ms
@@ -51,10 +94,15 @@ class Session:
 
     async def resume(self) -> data_pb2.OpenSessionReply:
         """Have the cluster know the session as open; its numbers and results go on."""
-        return await self.wire.call(
-            lambda stubs: stubs.data.OpenSession,
-            data_pb2.OpenSessionRequest(client_id=self.client_id, lease_ms=self.lease_ms),
+        request = data_pb2.OpenSessionRequest(
+            client_id=self.client_id, lease_ms=self.lease_ms, instance=self._instance
         )
+        if self._main is not None:
+            request.main_client_id = self._main.client_id
+            request.main_session_epoch = self._main.wire.session_epoch
+        reply = await self.wire.call(lambda stubs: stubs.data.OpenSession, request)
+        self.wire.session_epoch = reply.session_epoch
+        return reply
 
     def take_unread(self) -> list[tuple[int, int]]:
         """Return `unread` to whoever will ask for them now."""
@@ -72,6 +120,8 @@ class Session:
                 data_pb2.CloseSessionRequest(client_id=self.client_id),
                 deadline_s=deadline_s,
             )
+        except ClientFenced:
+            return  # it is another's, and so is what it holds
         except MqError as error:
             if error.code != ErrorCode.MQ_ERROR_STALE_HANDLE:
                 raise

@@ -6,6 +6,7 @@ nothing comes twice.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Final, TypeAlias
@@ -13,7 +14,7 @@ from typing import Final, TypeAlias
 from grpc import aio
 
 from qm.client.calls import ATTEMPT_S, DEADLINE_S, Stubs
-from qm.client.errors import Unavailable, error_of
+from qm.client.errors import ClientFenced, Unavailable, error_of
 from qm.client.message import ReceivedMessage, messages_of
 from qm.client.numbers import in_parts, runs
 from qm.client.reading import RECEIVE_MAX_COUNT, receive
@@ -117,6 +118,11 @@ class Stream:
         self._finish_held()
         self._session.unread += runs(sorted(message.number for message in self._ready))
         self._ready.clear()
+        with contextlib.suppress(ClientFenced):  # another client's then, as is what it reads
+            await self._give_back()
+        self._open.clear()
+
+    async def _give_back(self) -> None:
         for first, count in runs(sorted(self._open)):
             reply = await self._session.wire.call(
                 lambda stubs: stubs.data.Cancel,
@@ -129,7 +135,6 @@ class Stream:
             for number in range(first, first + count):
                 if number not in found:
                     self._session.numbers.finish(number)
-        self._open.clear()
 
     # ---------------------------------------------------------------------------------------
 
@@ -191,19 +196,20 @@ class Stream:
             confirm = data_pb2.ConfirmRequest(
                 client_id=session.client_id, confirmed_upto=confirmed_upto
             )
-            await stubs.data.Confirm(confirm, timeout=ATTEMPT_S)
+            await stubs.data.Confirm(confirm, timeout=ATTEMPT_S, metadata=session.wire.metadata)
             self._confirmed_sent = self._confirmed_known = confirmed_upto
         else:
             renew = data_pb2.RenewSessionRequest(
                 client_id=session.client_id, lease_ms=session.lease_ms
             )
-            await stubs.data.RenewSession(renew, timeout=ATTEMPT_S)
+            await stubs.data.RenewSession(renew, timeout=ATTEMPT_S, metadata=session.wire.metadata)
 
     async def _connected(self) -> _Call:
         if self._call is None:
             self._stubs = self._session.wire.stubs()
             # The stubs' type knows iterators of requests only.
-            self._call = self._stubs.data.StreamReceive()  # type: ignore[call-arg]
+            metadata = self._session.wire.metadata
+            self._call = self._stubs.data.StreamReceive(metadata=metadata)  # type: ignore[call-arg]
             assert self._call is not None
             self.opened_count += 1
             self._confirmed_sent = self._confirmed_known

@@ -62,10 +62,12 @@ class Request(_message.Message):
     NUMBER_FIELD_NUMBER: _builtins.int
     CONFIRMED_UPTO_FIELD_NUMBER: _builtins.int
     CONTROL_ID_FIELD_NUMBER: _builtins.int
+    SESSION_EPOCH_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     number: _builtins.int
     confirmed_upto: _builtins.int
     control_id: _builtins.bytes
+    session_epoch: _builtins.int
     def __init__(
         self,
         *,
@@ -73,10 +75,11 @@ class Request(_message.Message):
         number: _builtins.int = ...,
         confirmed_upto: _builtins.int = ...,
         control_id: _builtins.bytes = ...,
+        session_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "confirmed_upto", b"confirmed_upto", "control_id", b"control_id", "number", b"number"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "confirmed_upto", b"confirmed_upto", "control_id", b"control_id", "number", b"number", "session_epoch", b"session_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -267,6 +270,7 @@ class ReceiveRun(_message.Message):
     TRANSACTION_FIELD_NUMBER: _builtins.int
     IS_TWO_PHASE_FIELD_NUMBER: _builtins.int
     ALLOW_PEEK_WHEN_LOCKED_FIELD_NUMBER: _builtins.int
+    SESSION_EPOCH_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     handle: _builtins.int
     queue_id: _builtins.int
@@ -276,6 +280,7 @@ class ReceiveRun(_message.Message):
     transaction: _builtins.bytes
     is_two_phase: _builtins.bool
     allow_peek_when_locked: _builtins.bool
+    session_epoch: _builtins.int
     @_builtins.property
     def selector(self) -> Global___Selector: ...
     def __init__(
@@ -291,10 +296,11 @@ class ReceiveRun(_message.Message):
         transaction: _builtins.bytes | None = ...,
         is_two_phase: _builtins.bool = ...,
         allow_peek_when_locked: _builtins.bool = ...,
+        session_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "selector", b"selector", "transaction", b"transaction"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "allow_peek_when_locked", b"allow_peek_when_locked", "client_id", b"client_id", "confirmed_upto", b"confirmed_upto", "count", b"count", "first_request", b"first_request", "handle", b"handle", "is_two_phase", b"is_two_phase", "queue_id", b"queue_id", "selector", b"selector", "transaction", b"transaction"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_transaction", b"_transaction", "allow_peek_when_locked", b"allow_peek_when_locked", "client_id", b"client_id", "confirmed_upto", b"confirmed_upto", "count", b"count", "first_request", b"first_request", "handle", b"handle", "is_two_phase", b"is_two_phase", "queue_id", b"queue_id", "selector", b"selector", "session_epoch", b"session_epoch", "transaction", b"transaction"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__transaction: _TypeAlias = _typing.Literal["transaction"]  # noqa: Y015
     _WhichOneofArgType__transaction: _TypeAlias = _typing.Literal["_transaction", b"_transaction"]  # noqa: Y015
@@ -310,10 +316,12 @@ class CancelRequests(_message.Message):
     FIRST_REQUEST_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
+    SESSION_EPOCH_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     first_request: _builtins.int
     count: _builtins.int
     status: _builtins.int
+    session_epoch: _builtins.int
     def __init__(
         self,
         *,
@@ -321,10 +329,11 @@ class CancelRequests(_message.Message):
         first_request: _builtins.int = ...,
         count: _builtins.int = ...,
         status: _builtins.int = ...,
+        session_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "count", b"count", "first_request", b"first_request", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "count", b"count", "first_request", b"first_request", "session_epoch", b"session_epoch", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -336,17 +345,20 @@ class Confirm(_message.Message):
 
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     CONFIRMED_UPTO_FIELD_NUMBER: _builtins.int
+    SESSION_EPOCH_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     confirmed_upto: _builtins.int
+    session_epoch: _builtins.int
     def __init__(
         self,
         *,
         client_id: _builtins.str = ...,
         confirmed_upto: _builtins.int = ...,
+        session_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "confirmed_upto", b"confirmed_upto"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "confirmed_upto", b"confirmed_upto", "session_epoch", b"session_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -429,19 +441,32 @@ class OpenClient(_message.Message):
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     LEASE_MS_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    MAIN_CLIENT_ID_FIELD_NUMBER: _builtins.int
+    MAIN_SESSION_EPOCH_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     principal: _builtins.str
     lease_ms: _builtins.int
+    instance: _builtins.bytes
+    """Since version 4: who opens it, so that another one with the same id takes it over."""
+    address: _builtins.str
+    main_client_id: _builtins.str
+    main_session_epoch: _builtins.int
     def __init__(
         self,
         *,
         client_id: _builtins.str = ...,
         principal: _builtins.str = ...,
         lease_ms: _builtins.int = ...,
+        instance: _builtins.bytes = ...,
+        address: _builtins.str = ...,
+        main_client_id: _builtins.str = ...,
+        main_session_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "lease_ms", b"lease_ms", "principal", b"principal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "client_id", b"client_id", "instance", b"instance", "lease_ms", b"lease_ms", "main_client_id", b"main_client_id", "main_session_epoch", b"main_session_epoch", "principal", b"principal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -475,15 +500,18 @@ class CloseClient(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CLIENT_ID_FIELD_NUMBER: _builtins.int
+    SESSION_EPOCH_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
+    session_epoch: _builtins.int
     def __init__(
         self,
         *,
         client_id: _builtins.str = ...,
+        session_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "session_epoch", b"session_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -205,19 +205,34 @@ class OpenSessionRequest(_message.Message):
 
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     LEASE_MS_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    MAIN_CLIENT_ID_FIELD_NUMBER: _builtins.int
+    MAIN_SESSION_EPOCH_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     """1 to 128 bytes of UTF-8 without NUL. The same id resumes: numbers and results go on."""
     lease_ms: _builtins.int
     """Unset or 0: 60,000. At most 24 hours. Every call for the client renews it when half is over."""
+    instance: _builtins.bytes
+    """Up to 64 random bytes of this opener's own. Another opener of the same id takes the session
+    over, and every later call of this one fails with CLIENT_FENCED.
+    """
+    main_client_id: _builtins.str
+    """For a session that belongs to another one of the same opener: its id, and its session_epoch.
+    Who is fenced there is fenced here.
+    """
+    main_session_epoch: _builtins.int
     def __init__(
         self,
         *,
         client_id: _builtins.str = ...,
         lease_ms: _builtins.int = ...,
+        instance: _builtins.bytes = ...,
+        main_client_id: _builtins.str = ...,
+        main_session_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "lease_ms", b"lease_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "instance", b"instance", "lease_ms", b"lease_ms", "main_client_id", b"main_client_id", "main_session_epoch", b"main_session_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -234,6 +249,7 @@ class OpenSessionReply(_message.Message):
     QUEUE_MANAGER_FIELD_NUMBER: _builtins.int
     COMPUTER_NAME_FIELD_NUMBER: _builtins.int
     LEASE_MS_FIELD_NUMBER: _builtins.int
+    SESSION_EPOCH_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """The cluster's; it rises with every change of leader."""
     confirmed_upto: _builtins.int
@@ -243,6 +259,10 @@ class OpenSessionReply(_message.Message):
     queue_manager: _builtins.bytes
     computer_name: _builtins.str
     lease_ms: _builtins.int
+    session_epoch: _builtins.int
+    """Rises whenever another opener takes the session over. Calls say it in the metadata
+    `quorate-session-epoch`; without it they are not fenced. 0: this cluster does not tell yet.
+    """
     def __init__(
         self,
         *,
@@ -253,10 +273,11 @@ class OpenSessionReply(_message.Message):
         queue_manager: _builtins.bytes = ...,
         computer_name: _builtins.str = ...,
         lease_ms: _builtins.int = ...,
+        session_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["computer_name", b"computer_name", "confirmed_upto", b"confirmed_upto", "epoch", b"epoch", "highest_number", b"highest_number", "lease_ms", b"lease_ms", "node", b"node", "queue_manager", b"queue_manager"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["computer_name", b"computer_name", "confirmed_upto", b"confirmed_upto", "epoch", b"epoch", "highest_number", b"highest_number", "lease_ms", b"lease_ms", "node", b"node", "queue_manager", b"queue_manager", "session_epoch", b"session_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

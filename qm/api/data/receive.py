@@ -16,6 +16,7 @@ from qm.api.data.handles import Handles, OpenCursor
 from qm.api.data.send import checked_transaction
 from qm.api.data.sessions import Sessions
 from qm.api.data.waits import Reader, Waits
+from qm.api.gate.calls import session_epoch
 from qm.api.gate.errors import InvalidArgument, MsmqError, check
 from qm.api.gate.identity import Principal
 from qm.api.propose.proposer import Proposer
@@ -86,6 +87,7 @@ class Receiving:
             checked_transaction(request.transaction),
             request.is_two_phase,
             request.allow_peek_when_locked,
+            session_epoch=number.session_epoch,
         )
         if request.timeout_ms == 0 or selector.kind not in _WAITING_KINDS:
             results = await self._at_once(run)
@@ -136,6 +138,7 @@ class Receiving:
                     run.first_request + 1,
                     run.count - 1,
                     ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND,
+                    run.session_epoch,
                 ),
             )
         others: Sequence[RequestResult] = ()
@@ -191,6 +194,7 @@ class Receiving:
             request.first_number,
             count,
             ErrorCode.MQ_ERROR_OPERATION_CANCELLED,
+            session_epoch(),
         )
         (outcome,) = await self._proposer.repeat(command)
         results = _answered(outcome)
@@ -268,7 +272,7 @@ def _first_of(run: ReceiveRun) -> ReceiveRun:
 
 
 def _cancel(run: ReceiveRun, status: int) -> CancelRequests:
-    return CancelRequests(run.client_id, run.first_request, run.count, status)
+    return CancelRequests(run.client_id, run.first_request, run.count, status, run.session_epoch)
 
 
 def _answered(outcome: Outcome) -> Sequence[RequestResult]:

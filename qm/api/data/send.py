@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from qm.api.convert.names import settled
 from qm.api.convert.outcomes import sent
 from qm.api.convert.packets import PacketBuilder
@@ -50,7 +52,7 @@ class Sending:
         builder = PacketBuilder(self._cluster.view, self._cluster.now_ms(), transaction)
         commands = []
         for place, message in enumerate(request.messages):
-            number = Request(first.client_id, first.number + place, first.confirmed_upto)
+            number = replace(first, number=first.number + place)
             try:
                 commands.append(self._command(builder, message, number, who, transaction))
             except InvalidArgument as error:

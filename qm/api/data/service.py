@@ -9,7 +9,7 @@ from qm.api.data.handles import Handles
 from qm.api.data.peek import Peeking
 from qm.api.data.receive import Receiving
 from qm.api.data.send import Sending
-from qm.api.data.sessions import Sessions
+from qm.api.data.sessions import Sessions, host_of
 from qm.api.data.stream_receive import Streaming
 from qm.api.data.transactions import Transacting
 from qm.api.data.waits import Waits
@@ -59,7 +59,7 @@ class Data(data_pb2_grpc.DataServicer):
     async def OpenSession(
         self, request: pb.OpenSessionRequest, context: Context
     ) -> pb.OpenSessionReply:
-        return await self._sessions.open(request, caller())
+        return await self._sessions.open(request, caller(), host_of(context.peer()))
 
     @override
     async def RenewSession(

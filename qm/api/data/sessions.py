@@ -9,15 +9,23 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import unquote
 
 from qm.api.convert.outcomes import numbers_of
-from qm.api.gate.errors import InvalidArgument, MsmqError, check
+from qm.api.gate.calls import session_epoch
+from qm.api.gate.errors import ClientFenced, InvalidArgument, MsmqError, check
 from qm.api.gate.identity import Principal
 from qm.api.propose.proposer import Proposer
 from qm.cluster.cluster import Cluster, OutcomeUnknown, Unavailable
-from qm.model.clients.clients import CLIENT_ID_MAX_BYTES, LEASE_MAX_MS
-from qm.model.queries import ClientInfo, get_client
+from qm.model.clients.clients import (
+    ADDRESS_MAX_CHARS,
+    CLIENT_ID_MAX_BYTES,
+    INSTANCE_MAX_BYTES,
+    LEASE_MAX_MS,
+)
+from qm.model.queries import ClientInfo, get_client, get_client_holder
 from qm.model.values.commands import CloseClient, Confirm, OpenClient, RenewClients, Request
 from qm.pb import data_pb2
 from qm.wire.codes import ErrorCode
@@ -45,15 +53,25 @@ class Sessions:
     # The calls ---------------------------------------------------------------------------
 
     async def open(
-        self, request: data_pb2.OpenSessionRequest, who: Principal
+        self, request: data_pb2.OpenSessionRequest, who: Principal, address: str
     ) -> data_pb2.OpenSessionReply:
-        """Begin or resume a session."""
+        """Begin or resume a session; another instance takes it over. `address`: the caller's."""
+        if len(request.instance) > INSTANCE_MAX_BYTES:
+            raise InvalidArgument("instance", f"at most {INSTANCE_MAX_BYTES} bytes are allowed")
         client_id = checked_client_id(request.client_id)
         lease_ms = _checked_lease(request.lease_ms)
-        command = OpenClient(client_id, who.name, lease_ms)
+        command = OpenClient(
+            client_id,
+            who.name,
+            lease_ms,
+            request.instance,
+            address,
+            request.main_client_id and checked_client_id(request.main_client_id),
+            request.main_session_epoch,
+        )
         (outcome,) = await self._proposer.repeat(command)
         check(outcome.status)
-        epoch, confirmed_upto, highest_number = numbers_of(outcome)
+        epoch, confirmed_upto, highest_number, *session_epoch = numbers_of(outcome)
         if self._cluster.view.ledger.manager is None:
             await self._cluster.read_barrier()  # perhaps it was born a moment ago
         manager = self._cluster.view.ledger.manager
@@ -67,6 +85,7 @@ class Sessions:
             queue_manager=manager.identifier,
             computer_name=manager.computer_name,
             lease_ms=lease_ms,
+            session_epoch=session_epoch[0] if session_epoch else 0,
         )
 
     async def renew(self, client_id: str, lease_ms: int, who: Principal) -> None:
@@ -82,14 +101,14 @@ class Sessions:
     async def close(self, client_id: str, who: Principal) -> None:
         """End a session; one that has ended already is as good."""
         await self.owned(client_id, who)
-        (outcome,) = await self._proposer.repeat(CloseClient(client_id))
+        (outcome,) = await self._proposer.repeat(CloseClient(client_id, session_epoch()))
         if outcome.status != ErrorCode.MQ_ERROR_STALE_HANDLE:
             check(outcome.status)
 
     async def confirm(self, client_id: str, upto: int, who: Principal) -> None:
         """Commit that the client holds its results up to a number."""
         await self.admit(client_id, who)
-        (outcome,) = await self._proposer.repeat(Confirm(client_id, upto))
+        (outcome,) = await self._proposer.repeat(Confirm(client_id, upto, session_epoch()))
         check(outcome.status)
 
     # Admission ---------------------------------------------------------------------------
@@ -123,7 +142,22 @@ class Sessions:
                 ErrorCode.MQ_ERROR_ACCESS_DENIED,
                 f"the client id {client_id!r} is another principal's; choose another",
             )
+        self._check_holder(client_id)
         return client
+
+    def _check_holder(self, client_id: str) -> None:
+        """Raise ClientFenced if the caller is known to hold the session no more."""
+        epoch = session_epoch()
+        holder = get_client_holder(self._cluster.view, client_id) if epoch else None
+        if holder is not None and holder.session_epoch == epoch and holder.main_session_epoch:
+            client_id, epoch = holder.main_client_id, holder.main_session_epoch
+            holder = get_client_holder(self._cluster.view, client_id)
+        if holder is not None and holder.session_epoch > epoch:
+            raise ClientFenced(
+                f"client id {client_id!r} was opened by {_who(holder.address)} at"
+                f" {_when(holder.since_ms)}, after {_who(holder.before_address)} had opened it at"
+                f" {_when(holder.before_since_ms)}"
+            )
 
     async def numbered(
         self, request: data_pb2.RequestNumber, who: Principal, count: int = 1
@@ -137,7 +171,12 @@ class Sessions:
                 f"{request.confirmed_upto}, though number {request.number} is only now asked for",
             )
         await self.admit(request.client_id, who)
-        return Request(request.client_id, request.number, request.confirmed_upto)
+        return Request(
+            request.client_id,
+            request.number,
+            request.confirmed_upto,
+            session_epoch=session_epoch(),
+        )
 
     # Leases ------------------------------------------------------------------------------
 
@@ -192,6 +231,20 @@ class Sessions:
         """Renew no more."""
         if self._renewing is not None:
             self._renewing.cancel()
+
+
+def host_of(peer: str) -> str:
+    """Return the address in gRPC's name of a peer, such as `ipv4:10.0.0.1:5000`."""
+    kind, _, rest = unquote(peer).partition(":")
+    return rest.rpartition(":")[0].strip("[]")[:ADDRESS_MAX_CHARS] if kind[:2] == "ip" else ""
+
+
+def _who(address: str) -> str:
+    return address or "an address that is not known"
+
+
+def _when(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def checked_client_id(client_id: str) -> str:

@@ -15,6 +15,7 @@ from qm.api.data.credit import Credit
 from qm.api.data.handles import RECEIVING, Handles
 from qm.api.data.sessions import Sessions
 from qm.api.data.waits import Reader, Waits
+from qm.api.gate.calls import session_epoch
 from qm.api.gate.errors import InvalidArgument, MsmqError, TryAgain, check
 from qm.api.gate.identity import Principal
 from qm.api.propose.proposer import Proposer
@@ -50,6 +51,7 @@ class _Stream:
 
     def __init__(self, opened: data_pb2.StreamOpen, queue_id: int) -> None:
         self.client_id = opened.client_id
+        self.session_epoch = session_epoch()
         self.handle = opened.handle
         self.queue_id = queue_id
         self.is_two_phase = opened.is_two_phase
@@ -81,6 +83,7 @@ class _Stream:
             count,
             self.confirm_upto,
             is_two_phase=self.is_two_phase,
+            session_epoch=self.session_epoch,
         )
 
     def credit_changed(self) -> None:
@@ -230,7 +233,9 @@ class Streaming:
 
     async def _commit_confirm(self, stream: _Stream) -> None:
         upto = stream.confirm_upto
-        (outcome,) = await self._proposer.repeat(Confirm(stream.client_id, upto))
+        (outcome,) = await self._proposer.repeat(
+            Confirm(stream.client_id, upto, stream.session_epoch)
+        )
         check(outcome.status)
         stream.confirmed_upto = upto
 
@@ -253,7 +258,11 @@ class Streaming:
         while stream.credit.count:
             first, count = stream.credit.head(RUN_MAX)
             command = CancelRequests(
-                stream.client_id, first, count, ErrorCode.MQ_ERROR_OPERATION_CANCELLED
+                stream.client_id,
+                first,
+                count,
+                ErrorCode.MQ_ERROR_OPERATION_CANCELLED,
+                stream.session_epoch,
             )
             (outcome,) = await self._proposer.repeat(command)
             answers = answers_of(outcome)

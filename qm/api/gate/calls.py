@@ -23,6 +23,7 @@ from typing_extensions import override
 from qm.api.gate.errors import (
     ApiError,
     Damaged,
+    InvalidArgument,
     NotAuthenticated,
     NotPermitted,
     TryAgain,
@@ -42,6 +43,8 @@ DETAIL_MAX_CHARS: Final = 200
 """Of a request's field in an event."""
 _CALLER: ContextVar[Principal] = ContextVar("caller")
 _CALL_ID: ContextVar[Callable[[], str]] = ContextVar("call_id")
+SESSION_EPOCH_KEY: Final = "quorate-session-epoch"
+"""Metadata: as which opener of its session a client calls (docs/client.md)."""
 CALL_ID_KEY: Final = "quorate-call-id"
 """Metadata: a name that the caller gives a call, and uses again when it repeats the call."""
 CALL_ID_MAX_CHARS: Final = 64
@@ -50,6 +53,7 @@ _CANCELLED: Final = grpc.StatusCode.CANCELLED.name
 _CODE_NAMES: Final = {code.value[0]: code.name for code in grpc.StatusCode}
 
 Metadata: TypeAlias = Iterable[tuple[str, str | bytes]]
+_METADATA: ContextVar[Callable[[], Metadata | None]] = ContextVar("metadata")
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
@@ -62,6 +66,25 @@ def caller() -> Principal:
 def call_id() -> str:
     """Return the name of the call that is being served, the same when its caller repeats it."""
     return _CALL_ID.get()()
+
+
+def session_epoch() -> int:
+    """Return of which epoch the caller takes its session to be; 0: it does not say.
+
+    Raises InvalidArgument.
+    """
+    given = dict(_METADATA.get(_no_metadata)() or ()).get(SESSION_EPOCH_KEY, "0")
+    try:
+        epoch = int(given)
+    except ValueError:
+        epoch = -1
+    if not 0 <= epoch < 1 << 64:
+        raise InvalidArgument(SESSION_EPOCH_KEY, f"{str(given)[:32]!r} is no number of 64 bits")
+    return epoch
+
+
+def _no_metadata() -> None:
+    return None
 
 
 def begin_call(who: Principal, method: str, metadata: Callable[[], Metadata | None]) -> None:
@@ -78,6 +101,7 @@ def begin_call(who: Principal, method: str, metadata: Callable[[], Metadata | No
 
     _CALLER.set(who)
     _CALL_ID.set(name)
+    _METADATA.set(metadata)
 
 
 class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]

@@ -12,9 +12,14 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 from typing_extensions import override
 
+from qm.model.clients.clients import CLIENT_FENCED
 from qm.wire.codes import MQ_OK, ErrorCode, error_code_text
 
 ERROR_DOMAIN: Final = "msmq"
+OWN_DOMAIN: Final = "quorate"
+"""Of reasons that MSMQ has no code for."""
+FENCED_REASON: Final = "CLIENT_FENCED"
+_FENCED_ADVICE: Final = "replicas of one program need client ids of their own"
 
 _Code: Final = grpc.StatusCode
 
@@ -55,6 +60,21 @@ class MsmqError(ApiError):
                 metadata={"code": f"0x{self.hresult:08X}"},
             ),
         )
+
+
+class ClientFenced(ApiError):
+    """Another opener took the caller's session over."""
+
+    code = _Code.ABORTED
+
+    def __init__(self, text: str = "") -> None:
+        """`text`: who took it over from whom, and when."""
+        told = text or "another client opened the session under the same id"
+        super().__init__(f"{FENCED_REASON}: {told}; {_FENCED_ADVICE}")
+
+    @override
+    def _add_details(self, status: status_pb2.Status) -> None:
+        _pack(status, error_details_pb2.ErrorInfo(reason=FENCED_REASON, domain=OWN_DOMAIN))
 
 
 class InvalidArgument(ApiError):
@@ -130,6 +150,8 @@ class OutOfTime(ApiError):
 
 def check(hresult: int) -> None:
     """Raise MsmqError for a failure."""
+    if hresult == CLIENT_FENCED:
+        raise ClientFenced
     if hresult != MQ_OK and hresult & 0x8000_0000:
         raise MsmqError(hresult)
 

@@ -9,6 +9,8 @@ when the session ends, in that same apply.
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
 from qm.model.clients.control_requests import ControlResults
 from qm.model.messages.enqueue import Enqueue, NewMessage
 from qm.model.state.ledger import Ledger
@@ -28,8 +30,9 @@ from qm.model.values.limits import (
     POSITIONS_PER_ENTRY_MAX,
     UNCONFIRMED_PER_CLIENT_MAX_BYTES,
     UNCONFIRMED_RESULTS_PER_CLIENT_MAX,
+    VERSION_OF_REFUSALS,
 )
-from qm.model.values.records import Client
+from qm.model.values.records import Client, ClientHolder
 from qm.model.values.results import (
     RequestResult,
     ResultRow,
@@ -45,6 +48,11 @@ from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MessageClass
 
 MQ_OK: Final = 0
+CLIENT_FENCED: Final = 0xE00E_0001
+"""Of ours, as its customer bit says: another opener took the session over."""
+INSTANCE_MAX_BYTES: Final = 64
+ADDRESS_MAX_CHARS: Final = 64
+_HOLDER: Final = b"\x03"
 CLIENT_ID_MAX_BYTES: Final = 128
 CLIENTS_IN_HAND_MAX: Final = 4_096
 """Decoded records kept between runs of entries."""
@@ -55,6 +63,11 @@ _NUMBER_MAX: Final = (1 << 64) - 1
 def client_key(client_id: str) -> bytes:
     """Return the prefix of everything that belongs to a client; no id is a prefix of another."""
     return client_id.encode() + b"\0"
+
+
+def holder_key(client_id: str) -> bytes:
+    """Return the OPEN key of a client's ClientHolder record."""
+    return _HOLDER + client_key(client_id)
 
 
 def is_range(first: int, count: int) -> bool:
@@ -84,6 +97,7 @@ class Clients:
         self._control_results = ControlResults(ledger)
         self._enqueue = enqueue
         self._in_hand: dict[str, Client] = {}
+        self._holders: dict[str, ClientHolder | None] = {}
         self._dirty: dict[str, None] = {}
         self.on_close: list[Callable[[str], None]] = []
         """Who else settles what a closed client leaves behind: opens, reads, transactions."""
@@ -98,6 +112,8 @@ class Clients:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         if not 1 <= command.lease_ms <= LEASE_MAX_MS:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        if self.is_fenced(command.main_client_id, command.main_session_epoch):
+            return Outcome(CLIENT_FENCED)
         client = self.client(command.client_id)
         if client is None:
             if ledger.counters.client_count >= CLIENTS_MAX:
@@ -110,7 +126,54 @@ class Clients:
         client.is_open = True
         client.epoch = ledger.counters.epoch
         self._put_lease(command.client_id, client, LeaseKind.CLIENT, command.lease_ms)
-        return Outcome(MQ_OK, value=(client.epoch, client.confirmed_upto, client.highest_number))
+        numbers = (client.epoch, client.confirmed_upto, client.highest_number)
+        if ledger.behaviour < VERSION_OF_REFUSALS:
+            return Outcome(MQ_OK, value=numbers)
+        return Outcome(MQ_OK, value=(*numbers, self._hold(command)))
+
+    def _hold(self, command: OpenClient) -> int:
+        """Return the epoch of the opener's session, a higher one if it takes it over."""
+        if len(command.instance) > INSTANCE_MAX_BYTES or len(command.address) > ADDRESS_MAX_CHARS:
+            command = replace(command, instance=b"", address="")
+        holder = self.holder(command.client_id)
+        if holder is None and not command.instance:
+            return 0
+        if holder is not None and command.instance and holder.instance == command.instance:
+            return holder.session_epoch
+        main_id = command.main_client_id if command.main_client_id != command.client_id else ""
+        if len(main_id.encode()) > CLIENT_ID_MAX_BYTES:
+            main_id = ""
+        # Above all that were given before, also for an id that was forgotten meanwhile.
+        epoch = self._ledger.index
+        taken = ClientHolder(command.instance, epoch, command.address, self._ledger.now_ms)
+        taken.main_client_id, taken.main_session_epoch = main_id, command.main_session_epoch
+        if holder is not None:
+            taken.session_epoch = max(epoch, holder.session_epoch + 1)
+            taken.before_address, taken.before_since_ms = holder.address, holder.since_ms
+        self._holders[command.client_id] = taken
+        self._ledger.put_record(Table.OPEN, holder_key(command.client_id), taken)
+        return taken.session_epoch
+
+    def holder(self, client_id: str) -> ClientHolder | None:
+        """Return who opened a client's session last, None if that is not known."""
+        if client_id not in self._holders:
+            if len(self._holders) > CLIENTS_IN_HAND_MAX:
+                self._holders.clear()
+            key = holder_key(client_id)
+            self._holders[client_id] = self._ledger.record(Table.OPEN, key, ClientHolder)
+        return self._holders[client_id]
+
+    def is_fenced(self, client_id: str, session_epoch: int) -> bool:
+        """Whether somebody else opened the session since."""
+        if not session_epoch or self._ledger.behaviour < VERSION_OF_REFUSALS:
+            return False
+        holder = self.holder(client_id)
+        if holder is None:
+            return False
+        if holder.session_epoch != session_epoch:
+            return True
+        main = self.holder(holder.main_client_id) if holder.main_session_epoch else None
+        return main is not None and main.session_epoch != holder.main_session_epoch
 
     def apply_renew_clients(self, command: RenewClients) -> Outcome:
         """Keep sessions alive; those that have ended stay ended."""
@@ -145,6 +208,8 @@ class Clients:
 
     def apply_close_client(self, command: CloseClient) -> Outcome:
         """End a session now."""
+        if self.is_fenced(command.client_id, command.session_epoch):
+            return Outcome(CLIENT_FENCED)
         client = self.client(command.client_id)
         if client is None or not client.is_open:
             return Outcome(ErrorCode.MQ_ERROR_STALE_HANDLE)
@@ -177,6 +242,8 @@ class Clients:
             self._ledger.state.delete(Table.RESULT, key)
         self._delete_lease(client_id, client)
         self._ledger.state.delete(Table.CLIENT, prefix)
+        self._ledger.state.delete(Table.OPEN, holder_key(client_id))
+        self._holders.pop(client_id, None)
         self._in_hand.pop(client_id, None)
         self._dirty.pop(client_id, None)
         self._ledger.counters.client_count -= 1
@@ -207,6 +274,7 @@ class Clients:
         """Drop everything derived; only when all is settled."""
         assert not self._dirty, "clients that were not written back"
         self._in_hand.clear()
+        self._holders.clear()
 
     def _put_lease(self, client_id: str, client: Client, kind: LeaseKind, lease_ms: int) -> None:
         client.lease_ms = lease_ms
@@ -230,6 +298,8 @@ class Clients:
             if not request.control_id:
                 return work()
             return self._control_results.once(request.control_id, work)
+        if self.is_fenced(request.client_id, request.session_epoch):
+            return Outcome(CLIENT_FENCED)
         client = self.client(request.client_id)
         if client is None or not client.is_open:
             return Outcome(ErrorCode.MQ_ERROR_STALE_HANDLE)
@@ -320,6 +390,8 @@ class Clients:
 
     def apply_confirm(self, command: Confirm) -> Outcome:
         """The client holds every result up to here."""
+        if self.is_fenced(command.client_id, command.session_epoch):
+            return Outcome(CLIENT_FENCED)
         client = self.client(command.client_id)
         if client is None:
             return Outcome(ErrorCode.MQ_ERROR_STALE_HANDLE)
@@ -380,6 +452,8 @@ class Clients:
 
     def apply_cancel_requests(self, command: CancelRequests) -> Outcome:
         """Numbers without a result get `status`; the others keep what they got."""
+        if self.is_fenced(command.client_id, command.session_epoch):
+            return Outcome(CLIENT_FENCED)
         client = self.client(command.client_id)
         if client is None or not client.is_open:
             return Outcome(ErrorCode.MQ_ERROR_STALE_HANDLE)

@@ -7,7 +7,7 @@ committed result. A two-phase or transactional read locks and lends; a plain one
 
 from typing import Final
 
-from qm.model.clients.clients import Clients, client_key, is_range
+from qm.model.clients.clients import CLIENT_FENCED, Clients, client_key, is_range
 from qm.model.clients.fast_reads import read_plain
 from qm.model.clients.opens import READING, Opens
 from qm.model.clients.transactions import Transactions
@@ -66,6 +66,8 @@ class Reads:
         It is a list of RequestResult, or a ResultRow where plain positions were all there was. A
         client without room for results is told so, or it would wait for what is there.
         """
+        if self._clients.is_fenced(command.client_id, command.session_epoch):
+            return Outcome(CLIENT_FENCED)
         client = self._clients.client(command.client_id)
         if client is None or not client.is_open:
             return Outcome(ErrorCode.MQ_ERROR_STALE_HANDLE)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from qm.model.clients.clients import client_key
+from qm.model.clients.clients import client_key, holder_key
 from qm.model.clients.opens import OPEN_RECORD, OPEN_RECORD_KEY
 from qm.model.management.directory import DirectoryObject, Filter, SortKey
 from qm.model.management.members import META_MEMBER, META_MEMBER_END
@@ -15,6 +15,7 @@ from qm.model.values.elements import DirectoryObjectType, DirectoryOperationResu
 from qm.model.values.limits import MEMBERS_MAX
 from qm.model.values.records import (
     Client,
+    ClientHolder,
     Counters,
     MemberAddress,
     OpenQueueRow,
@@ -50,6 +51,12 @@ class ClientInfo(msgspec.Struct, frozen=True):
     highest_number: int
     unconfirmed_count: int
     unconfirmed_bytes: int
+
+
+def get_client_holder(view: View, client_id: str) -> ClientHolder | None:
+    """Return who opened a client's session last, None if that is not known."""
+    row = view.ledger.state.get(Table.OPEN, holder_key(client_id))
+    return None if row is None else decode(ClientHolder, row)
 
 
 class OpenInfo(msgspec.Struct, frozen=True):

@@ -329,6 +329,21 @@ class Client(Record):
     is_open: bool = True
 
 
+class ClientHolder(Record):
+    """Who opened a client's session last; a row of its own, as clients' rows are older."""
+
+    instance: bytes
+    session_epoch: int
+    address: str
+    """Where it called from."""
+    since_ms: int
+    before_address: str = ""
+    """Of whom it took the session over, "" if of nobody."""
+    before_since_ms: int = 0
+    main_client_id: str = ""
+    main_session_epoch: int = 0
+
+
 class ControlRequests(Record):
     """Which results of control requests are kept: places from `first` to before `following`."""
 

@@ -113,6 +113,8 @@ class ReceiveRun(Command, frozen=True, gc=False):
     is_two_phase: bool = False
     allow_peek_when_locked: bool = False
     """What a transaction locks stays visible to peeks ([MC-MQAC] 3.11.4.1.33)."""
+    session_epoch: int = 0
+    """As in Request."""
 
 
 @declared(weight=ValueOf("count"), since=1)
@@ -124,6 +126,8 @@ class CancelRequests(Command, frozen=True, gc=False):
     count: int
     status: int
     """MQ_ERROR code that a cancelled number answers."""
+    session_epoch: int = 0
+    """As in Request."""
 
 
 @declared(weight=Fixed(1), since=1)
@@ -132,6 +136,8 @@ class Confirm(Command, frozen=True, gc=False):
 
     client_id: str
     confirmed_upto: int
+    session_epoch: int = 0
+    """As in Request."""
 
 
 @declared(weight=Fixed(1), since=1)
@@ -165,6 +171,14 @@ class OpenClient(Command, frozen=True, gc=False):
     client_id: str
     principal: str
     lease_ms: int
+    instance: bytes = b""
+    """Random, of the opener; another one takes the session over. b"": an older client's."""
+    address: str = ""
+    """Where it calls from."""
+    main_client_id: str = ""
+    """Of another session of this opener, to which this one belongs; "" = of none."""
+    main_session_epoch: int = 0
+    """Of that session, as it was opened: an opener that is fenced there is fenced here."""
 
 
 @declared(weight=Fixed(1), since=1)
@@ -180,6 +194,8 @@ class CloseClient(Command, frozen=True, gc=False):
     """End a client's session: locks released, transactions aborted, results dead-lettered."""
 
     client_id: str
+    session_epoch: int = 0
+    """As in Request."""
 
 
 @declared(weight=Fixed(1), since=1)

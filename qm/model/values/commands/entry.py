@@ -30,6 +30,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     control_id: bytes = b""
     """Of a control request, which has no client: 16 bytes that name it among the last ones; a
     repeat returns the first result. b"": it is done each time."""
+    session_epoch: int = 0
+    """As OpenClient returned it to the client that asks; 0: it does not say."""
 
 
 class CommandBatch(msgspec.Struct, frozen=True, gc=False):

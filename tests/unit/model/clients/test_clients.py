@@ -5,14 +5,16 @@ from typing import Any
 import pytest
 
 from qm.model.clients import clients as clients_module
+from qm.model.clients.clients import CLIENT_FENCED
+from qm.model.queries import get_client_holder
 from qm.model.state.tables import Table
 from qm.model.values import commands
-from qm.model.values.commands import Request, Selector, SelectorKind
+from qm.model.values.commands import Command, Request, Selector, SelectorKind
 from qm.model.values.effects import EffectKind
 from qm.model.values.elements import QueueAccessType
 from qm.model.values.rows import ResultKind
 from qm.wire.codes import ErrorCode
-from tests.unit.model.world import NOW_MS, World, direct, effects, packet
+from tests.unit.model.world import HOST, NOW_MS, ClientInWorld, World, direct, effects, packet
 
 RECEIVE = QueueAccessType.RECEIVE_ACCESS
 ORDERS = "DIRECT=OS:vhost\\orders"
@@ -127,7 +129,7 @@ def test_a_client_resumes_with_its_id_and_no_other_principal_may(world: World) -
     stranger = world.one(commands.OpenClient("c", "somebody else", 1000))
     assert stranger.status == ErrorCode.MQ_ERROR_ACCESS_DENIED
     outcome = world.one(commands.OpenClient("c", "principal", 60_000))
-    assert outcome.value == (0, 0, results[-1].number)
+    assert outcome.value == (0, 0, results[-1].number, 0)
     assert client.receive(opened, 2, first=results[0].number) == results
 
 
@@ -403,3 +405,69 @@ def test_numbers_beyond_the_last_are_refused(world: World, first: int) -> None:
     refused = ErrorCode.MQ_ERROR_INVALID_PARAMETER
     assert client.receive_outcome(handle, 5, first=first).status == refused
     assert world.one(commands.CancelRequests("c", first, 5, 0)).status == refused
+
+
+# Two openers of one id -------------------------------------------------------------------------
+
+
+def opened(world: World, instance: bytes, address: str = "") -> int:
+    outcome = world.one(commands.OpenClient("c", "principal", 60_000, instance, address))
+    assert outcome.status == 0, hex(outcome.status)
+    assert isinstance(outcome.value, tuple)
+    return int(outcome.value[3])
+
+
+def test_a_second_opener_fences_every_command_of_the_first(world: World) -> None:
+    world.create("orders")
+    first = opened(world, b"one", "10.0.0.1")
+    assert opened(world, b"one") == first, "the same one resumes"
+    handle, queue_id = ClientInWorld(world, "c").open(f"DIRECT=OS:{HOST}\\orders", 0)
+    world.now_ms += 5
+    second = opened(world, b"two", "10.0.0.2")
+    assert second > first
+    fenced: list[Command] = [
+        commands.CloseQueue(commands.Request("c", 2, 0, session_epoch=first), handle),
+        commands.ReceiveRun("c", handle, queue_id, 2, 1, 0, session_epoch=first),
+        commands.CancelRequests("c", 2, 1, 0xC00E_001B, first),
+        commands.Confirm("c", 1, first),
+        commands.CloseClient("c", first),
+    ]
+    before = {row for row in world.state.rows() if row[0] != Table.META}
+    assert [world.one(command).status for command in fenced] == [CLIENT_FENCED] * len(fenced)
+    assert {row for row in world.state.rows() if row[0] != Table.META} == before
+    holder = get_client_holder(world.machine.view, "c")
+    assert holder is not None
+    assert (holder.address, holder.since_ms) == ("10.0.0.2", NOW_MS + 5)
+    assert (holder.before_address, holder.before_since_ms) == ("10.0.0.1", NOW_MS)
+    # Commands of the second one, and of clients that do not say, are done.
+    assert world.one(commands.Confirm("c", 1, second)).status == 0
+    assert world.one(commands.Confirm("c", 1)).status == 0
+    assert world.one(commands.CloseClient("c", second)).status == 0
+
+
+def test_a_session_that_belongs_to_another_is_fenced_with_it(world: World) -> None:
+    first = opened(world, b"one")
+    own = commands.OpenClient("c/q", "principal", 60_000, b"q", "", "c", first)
+    outcome = world.one(own)
+    assert isinstance(outcome.value, tuple)
+    assert world.one(commands.Confirm("c/q", 0, outcome.value[3])).status == 0
+    opened(world, b"two")
+    assert world.one(commands.Confirm("c/q", 0, outcome.value[3])).status == CLIENT_FENCED
+    assert world.one(own).status == CLIENT_FENCED
+
+
+def test_an_id_that_was_forgotten_begins_with_a_higher_epoch(world: World) -> None:
+    first = opened(world, b"one")
+    assert world.one(commands.CloseClient("c", first)).status == 0
+    world.tick(2 * 24 * 3600 * 1000)
+    assert get_client_holder(world.machine.view, "c") is None
+    assert opened(world, b"two") > first
+
+
+def test_before_its_version_nobody_is_fenced(world: World) -> None:
+    world.version = 3
+    outcome = world.one(commands.OpenClient("c", "principal", 60_000, b"one", "10.0.0.1"))
+    assert isinstance(outcome.value, tuple)
+    assert len(outcome.value) == 3
+    assert get_client_holder(world.machine.view, "c") is None
+    assert world.one(commands.Confirm("c", 0, 7)).status == 0
