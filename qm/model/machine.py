@@ -31,7 +31,7 @@ from qm.model.values.commands import DECLARATIONS, Command, CommandBatch, Declar
 from qm.model.values.effects import Applied, Outcome
 from qm.model.values.limits import APPLY_VERSION
 from qm.model.values.records import QueueManager
-from qm.model.values.rows import LeaseKind
+from qm.model.values.rows import LeaseKind, number_in
 
 Handler = Callable[[Any], Outcome]
 
@@ -91,6 +91,7 @@ class Machine:
             LeaseKind.CLIENT_FORGOTTEN: lambda key: clients.forget_client(key[:-1].decode()),
             LeaseKind.TRANSACTION: transactions.lease_due,
             LeaseKind.OUTCOME_FORGOTTEN: transactions.forget,
+            LeaseKind.SEQUENCE: lambda key: duplicates.sequence_due(number_in(key)[0]),
         }
         self.directory: Final = Directory(ledger)
         """Answers directory reads; on the leader, behind a read barrier."""

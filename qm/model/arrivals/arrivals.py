@@ -89,7 +89,9 @@ class Arrivals:
 
     def _judge(self, arrival: Arrival, policies: Policies) -> int:
         """Judge one packet by all rules; return its verdict."""
-        stream = self.duplicates.stream(arrival.source_queue_manager, arrival.destination)
+        stream = self.duplicates.stream(
+            arrival.source_queue_manager, arrival.destination, arrival.facts.peer_address
+        )
         if stream is None:
             self._ledger.applied.alarms.append(ALARM_STREAM_LIMIT)
             return TransferVerdict.CLOSE_SESSION
@@ -166,7 +168,7 @@ class Arrivals:
         if _policy(queue, arrival.facts, False) != _ACCEPTED or arrival.facts.was_encrypted:
             return None
         source = arrival.source_queue_manager
-        stream = self.duplicates.stream(source, arrival.destination)
+        stream = self.duplicates.stream(source, arrival.destination, arrival.facts.peer_address)
         if stream is None:
             return None
         return Lane(source, queue, self.duplicates.history(stream))

@@ -15,15 +15,19 @@ from qm.model.state.tables import Table
 from qm.model.values.limits import (
     ALARM_HISTORY_EVICTED,
     HISTORY_ROWS_PER_SOURCE_MAX,
+    SEQUENCE_KEPT_MS,
     SOURCES_MAX,
+    SOURCES_PER_ADDRESS_MAX,
+    STREAMS_PER_ADDRESS_MAX,
     STREAMS_PER_SOURCE_MAX,
     VERSION_OF_REFUSALS,
 )
-from qm.model.values.records import HistoryBucket, Restored, Source
+from qm.model.values.records import AddressUse, HistoryBucket, Restored, Source
 from qm.model.values.rows import (
     BUCKET_BY_TIME_KEY,
     HISTORY_BITS,
     SEQUENCE_IN_ROW,
+    LeaseKind,
     bucket_by_source_key,
     bucket_by_time_key,
     bucket_of,
@@ -50,6 +54,9 @@ _SOURCE_PREFIX: Final = b"\x00"
 _STREAM_PREFIX: Final = b"\x01"
 STREAM_NAME: Final = b"\x02"
 """Before the stream id, in the key of the row that names a stream."""
+_ADDRESS: Final = b"\x03"
+_STREAM_ADDRESS: Final = b"\x04"
+_SOURCE_ADDRESS: Final = b"\x05"
 META_RESTORED: Final = b"restored"
 """In META, once a StateRestored was applied."""
 
@@ -77,6 +84,8 @@ class Duplicates:
 
         From VERSION_OF_REFUSALS on such a stream has no number yet but one below 0, and no row.
         """
+        self._addresses: dict[int, str] = {}
+        """Where the sessions are that brought them."""
         self._made_count = 0
         """Streams that this entry made."""
         self._unnumbered_buckets: list[tuple[int, int]] = []
@@ -96,21 +105,22 @@ class Duplicates:
 
     # Streams -----------------------------------------------------------------------------
 
-    def stream(self, source_guid: bytes, wire_name: bytes) -> Stream | None:
+    def stream(self, source_guid: bytes, wire_name: bytes, address: str = "") -> Stream | None:
         """Return the stream of a source and a destination name as sent, made if new.
 
-        None: the source uses more names than STREAMS_PER_SOURCE_MAX, or is one too many.
+        `address`: of the session that brings it; a new one counts there. None: the source uses
+        more names than STREAMS_PER_SOURCE_MAX, or is one too many, of all or of this address.
         """
         key = (source_guid, wire_name)
         stream = self._streams.get(key)
         if stream is None:
-            stream = self._load_stream(source_guid, wire_name)
+            stream = self._load_stream(source_guid, wire_name, address)
             if stream is not None:
                 self._streams[key] = stream
                 self._streams_by_id[stream.stream_id] = stream
         return stream
 
-    def _load_stream(self, source_guid: bytes, wire_name: bytes) -> Stream | None:
+    def _load_stream(self, source_guid: bytes, wire_name: bytes, address: str) -> Stream | None:
         ledger = self._ledger
         key = _STREAM_PREFIX + source_guid + wire_name
         row = ledger.state.get(Table.STREAM, key)
@@ -118,6 +128,9 @@ class Duplicates:
             stream_id, _ = number_in(row)
             sequence = ledger.state.get(Table.SEQUENCE_IN, row)
             return Stream(source_guid, self._known_source(source_guid), stream_id, sequence)
+        is_counted = ledger.behaviour >= VERSION_OF_REFUSALS
+        if is_counted and not self._has_room(source_guid, address):
+            return None
         source = self._source(source_guid)
         if source is None or source.stream_count >= STREAMS_PER_SOURCE_MAX:
             return None
@@ -125,7 +138,8 @@ class Duplicates:
         self._made_count += 1
         stream = Stream(source_guid, source, -self._made_count, None)
         self._unused[stream.stream_id] = (source_guid, wire_name)
-        if self._ledger.behaviour < VERSION_OF_REFUSALS:
+        self._addresses[stream.stream_id] = address
+        if not is_counted:
             self._number(stream)
             self._unused[stream.stream_id] = (source_guid, wire_name)
         return stream
@@ -134,7 +148,9 @@ class Duplicates:
         """Give a stream its number, and its source, since something of it is remembered now."""
         ledger, unnumbered = self._ledger, stream.stream_id
         source_guid, wire_name = self._unused.pop(unnumbered)
+        address = self._addresses.pop(unnumbered)
         counters, source = ledger.counters, stream.source
+        is_new = source_guid in self._unnumbered_sources
         if source_guid in self._unnumbered_sources:
             del self._unnumbered_sources[source_guid]
             counters.source_count += 1
@@ -145,6 +161,12 @@ class Duplicates:
         row = number_key(stream.stream_id)
         ledger.state.put(Table.STREAM, _STREAM_PREFIX + source_guid + wire_name, row)
         ledger.state.put(Table.STREAM, STREAM_NAME + row, source_guid + wire_name)
+        if ledger.behaviour >= VERSION_OF_REFUSALS:
+            place = address.encode()
+            ledger.state.put(Table.STREAM, _STREAM_ADDRESS + row, place)
+            if is_new:
+                ledger.state.put(Table.STREAM, _SOURCE_ADDRESS + source_guid, place)
+            self._count_at(place, is_new, 1)
         self._dirty_sources[source_guid] = None
         if self._streams_by_id.pop(unnumbered, None) is not None:
             self._streams_by_id[stream.stream_id] = stream
@@ -153,6 +175,55 @@ class Duplicates:
         for key in [key for key in self._unnumbered_buckets if key[0] == unnumbered]:
             self._unnumbered_buckets.remove(key)
             self._buckets[stream.stream_id, key[1]] = self._buckets.pop(key)
+
+    def _use_at(self, address: bytes) -> AddressUse:
+        key = _ADDRESS + address
+        return self._ledger.record(Table.STREAM, key, AddressUse) or AddressUse()
+
+    def _has_room(self, source_guid: bytes, address: str) -> bool:
+        use = self._use_at(address.encode())
+        is_new = self._find_source(source_guid) is None
+        return use.stream_count < STREAMS_PER_ADDRESS_MAX and not (
+            is_new and use.source_count >= SOURCES_PER_ADDRESS_MAX
+        )
+
+    def _count_at(self, address: bytes, sources: int, streams: int) -> None:
+        use = self._use_at(address)
+        use.source_count += sources
+        use.stream_count += streams
+        if use.source_count or use.stream_count:
+            self._ledger.put_record(Table.STREAM, _ADDRESS + address, use)
+        else:
+            self._ledger.state.delete(Table.STREAM, _ADDRESS + address)
+
+    def _discharge(self, prefix_and_key: bytes, sources: int, streams: int) -> None:
+        """One less where it counts; those of before VERSION_OF_REFUSALS count nowhere."""
+        address = self._ledger.state.get(Table.STREAM, prefix_and_key)
+        if address is not None:
+            self._ledger.state.delete(Table.STREAM, prefix_and_key)
+            self._count_at(address, sources, streams)
+
+    def sequence_due(self, stream_id: int) -> None:
+        """Forget a sequence that was silent for SEQUENCE_KEPT_MS; else look again then."""
+        self.flush()
+        state, row_key = self._ledger.state, number_key(stream_id)
+        row = state.get(Table.SEQUENCE_IN, row_key)
+        if row is None:
+            return
+        end_ms = SEQUENCE_IN_ROW.unpack(row)[3] + SEQUENCE_KEPT_MS
+        if end_ms > self._ledger.now_ms:
+            self._ledger.put_lease(end_ms, LeaseKind.SEQUENCE, row_key)
+            return
+        state.delete(Table.SEQUENCE_IN, row_key)
+        stream = self._streams_by_id.pop(stream_id, None)
+        if stream is not None:
+            if stream.history is not None:
+                stream.history.leave()
+            name = state.get(Table.STREAM, STREAM_NAME + row_key)
+            assert name is not None, "a sequence of no stream"
+            del self._streams[name[:GUID_SIZE_BYTES], name[GUID_SIZE_BYTES:]]
+            self._ledger.version += 1
+        self._forget_stream(stream_id)
 
     def _used(self, stream: Stream) -> None:
         """Something of a stream is remembered."""
@@ -164,7 +235,7 @@ class Duplicates:
     def _forget_stream(self, stream_id: int) -> None:
         """Forget a stream of which nothing is remembered any more: its source may use others.
 
-        A sequence is remembered without bound in time (DESIGN section 4, Duplicates).
+        A sequence is remembered for as long as its sender is heard of (`sequence_due`).
         """
         state, row = self._ledger.state, number_key(stream_id)
         low = bucket_record_key(stream_id, 0)
@@ -193,8 +264,10 @@ class Duplicates:
         if stream_id > 0:
             state.delete(Table.STREAM, STREAM_NAME + number_key(stream_id))
             state.delete(Table.STREAM, _STREAM_PREFIX + source_guid + wire_name)
+            self._discharge(_STREAM_ADDRESS + number_key(stream_id), 0, -1)
         if not source.stream_count:
             state.delete(Table.STREAM, _SOURCE_PREFIX + source_guid)
+            self._discharge(_SOURCE_ADDRESS + source_guid, -1, 0)
             del self._sources[source_guid], self._dirty_sources[source_guid]
             self._ledger.counters.source_count -= 1
 
@@ -224,6 +297,10 @@ class Duplicates:
     def advance(self, stream: Stream, sequence: int, number: int) -> None:
         """A message of the sequence was accepted, or refused for good: its number is used."""
         self._used(stream)
+        is_first = not stream.last_access_ms
+        if is_first and self._ledger.behaviour >= VERSION_OF_REFUSALS:
+            due_ms = self._ledger.now_ms + SEQUENCE_KEPT_MS
+            self._ledger.put_lease(due_ms, LeaseKind.SEQUENCE, number_key(stream.stream_id))
         stream.sequence, stream.number, stream.rejects = sequence, number, 0
         stream.last_access_ms = self._ledger.now_ms
         self._dirty_sequences[stream.stream_id] = stream
@@ -425,6 +502,7 @@ class Duplicates:
         for stream_id, (source_guid, wire_name) in self._unused.items():
             self._drop_stream(source_guid, wire_name, stream_id)
         self._unused.clear()
+        self._addresses.clear()
         self._made_count = 0
         for key in self._unnumbered_buckets:
             del self._buckets[key]

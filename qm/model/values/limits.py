@@ -67,6 +67,13 @@ HISTORY_HORIZON_DEFAULT_MS: Final = 7 * 24 * 3600 * 1000
 ALARM_HISTORY_EVICTED: Final = "history_evicted"
 ALARM_JOURNAL_DROPPED: Final = "journal_copy_dropped"
 ALARM_STREAM_LIMIT: Final = "stream_limit"
-"""A source used more destination names than STREAMS_PER_SOURCE_MAX."""
+"""A source, or those of one address, used more destination names or GUIDs than they may."""
+SOURCES_PER_ADDRESS_MAX: Final = 4_096
+"""Queue managers that sessions from one address may have remembered; what one entry adds to them
+may go beyond it."""
+STREAMS_PER_ADDRESS_MAX: Final = 131_072
+"""Likewise, their destination names."""
+SEQUENCE_KEPT_MS: Final = 180 * 24 * 3600 * 1000
+"""An incoming sequence that was silent for so long is forgotten."""
 SOURCES_MAX: Final = 1_000_000
 """Queue managers whose messages are remembered."""

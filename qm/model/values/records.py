@@ -281,6 +281,13 @@ class Source(Record):
     stream_count: int = 0
 
 
+class AddressUse(Record):
+    """What is remembered of messages that sessions from one address brought."""
+
+    source_count: int = 0
+    stream_count: int = 0
+
+
 class HistoryBucket(Record):
     """The history of one stream and one second of SentTime."""
 

@@ -159,6 +159,8 @@ class LeaseKind(IntEnum):
     """The outcome is no longer remembered: transaction id."""
     CLOSING = 5
     """What a closed client left behind is being settled: client id."""
+    SEQUENCE = 6
+    """An incoming sequence may have been silent for too long: number of the stream."""
 
 
 class ResultKind(IntEnum):

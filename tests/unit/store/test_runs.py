@@ -44,6 +44,8 @@ class LogMaker:
         self.version = version
         self.entries: list[Entry] = []
         self.kinds: set[type] = set()
+        self.raised_in = 0
+        """Term in which the newest apply version comes into force, 0: in none."""
         self.term, self.now_ms, self.messages, self.requests = 1, NOW_MS, 0, 5
 
     def add(self, *batch: Command) -> None:
@@ -120,6 +122,9 @@ class LogMaker:
         """Append the entries of all terms."""
         for term in range(2, TERMS + 2):
             self.term = term
+            if term == self.raised_in:
+                self.version = APPLY_VERSION
+                self.add(commands.RaiseApplyVersion(self.version))
             archives = term >= TERM_OF_ARCHIVING
             self.add(commands.LeaderActivated(term, f"n{term % 3 + 1}", is_archived=archives))
             self.temporary(term)
@@ -134,9 +139,10 @@ class LogMaker:
 
 
 @cache
-def rich_log(version: int = APPLY_VERSION) -> tuple[Entry, ...]:
+def rich_log(version: int = APPLY_VERSION, raised_in: int = 0) -> tuple[Entry, ...]:
     """Return a log in which every kind of command stands, in several terms."""
     maker = LogMaker(SEED, version)
+    maker.raised_in = raised_in
     maker.begin()
     maker.terms()
     assert maker.kinds == set(DECLARATIONS), "a kind of command that is not tried"
@@ -172,10 +178,17 @@ class Replayed:
 
 
 @pytest.mark.parametrize("run", RUN_LENGTHS[1:])
-def test_any_length_of_runs_leaves_the_same(tmp_path: Path, run: int) -> None:
-    one = Replayed(tmp_path / "one", rich_log(), 1)
+@pytest.mark.parametrize(
+    ("version", "raised_in"), [(APPLY_VERSION, 0), (APPLY_VERSION - 1, 0), (APPLY_VERSION - 1, 4)]
+)
+def test_any_length_of_runs_leaves_the_same(
+    tmp_path: Path, run: int, version: int, raised_in: int
+) -> None:
+    """Under the newest apply version, the one before, and where it changes on the way."""
+    log = rich_log(version, raised_in)
+    one = Replayed(tmp_path / "one", log, 1)
     # Where this node leads, its outgoing queues read effects before they are kept.
-    many = Replayed(tmp_path / "many", rich_log(), run, reads_effects=True)
+    many = Replayed(tmp_path / "many", log, run, reads_effects=True)
     assert one.chain is not None
     assert many.chain == one.chain
     assert many.rows == one.rows

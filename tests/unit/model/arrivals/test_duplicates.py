@@ -11,7 +11,10 @@ from qm.model.arrivals.duplicates import Duplicates
 from qm.model.arrivals.incoming_streams import Stream
 from qm.model.state.ledger import Ledger
 from qm.model.state.tables import MemoryState, Table
-from qm.model.values.limits import ALARM_HISTORY_EVICTED, APPLY_VERSION
+from qm.model.values.commands import TransferVerdict
+from qm.model.values.limits import ALARM_HISTORY_EVICTED, APPLY_VERSION, SEQUENCE_KEPT_MS
+from tests.unit.model.world import World as ModelWorld
+from tests.unit.model.world import packet
 
 SOURCE, OTHER = b"S" * 16, b"T" * 16
 NAME = b"OS:host\\q"
@@ -296,3 +299,48 @@ def test_a_source_beyond_the_last_is_not_remembered(monkeypatch: pytest.MonkeyPa
     world.begin(T0_MS)
     assert world.duplicates.stream(SOURCE, NAME)
     assert world.duplicates.stream(OTHER, NAME) is None
+
+
+# Quotas of an address, and the end of a sequence ---------------------------------------------
+
+
+def test_strangers_at_one_address_lock_nobody_out_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SOURCES_PER_ADDRESS_MAX", 3)
+    monkeypatch.setattr(module, "STREAMS_PER_ADDRESS_MAX", 5)
+    world = World()
+
+    def made(source: int, name: bytes, address: str) -> bool:
+        world.begin(T0_MS)
+        stream = world.duplicates.stream(bytes([source]) * 16, name, address)
+        if stream is not None:
+            world.duplicates.advance(stream, 1, 1)
+        world.finish()
+        world.reopen()
+        return stream is not None
+
+    assert [made(n, b"q", "10.0.0.1") for n in range(5)] == [True, True, True, False, False]
+    assert made(9, b"q", "10.0.0.2"), "another address has its own quota"
+    assert made(0, b"r", "10.0.0.1")
+    assert made(0, b"s", "10.0.0.1")
+    assert not made(0, b"t", "10.0.0.1"), "streams have a quota, too"
+    assert made(0, b"q", "10.0.0.1"), "what is known goes on"
+
+
+def test_a_sequence_that_was_silent_for_long_is_forgotten() -> None:
+    machine = ModelWorld()
+    machine.create("exact", transactional=True)
+    before = {row[:2] for row in machine.state.rows()}
+    raw = packet(1, to="exact", sequence=(9, 1, 0))
+    assert machine.arrive(raw) == [TransferVerdict.ACCEPTED]
+    machine.tick(SEQUENCE_KEPT_MS // 2)
+    assert machine.arrive(raw) == [TransferVerdict.DUPLICATE], "which counts as a sign of life"
+    machine.tick(SEQUENCE_KEPT_MS // 2 + 1)
+    assert machine.arrive(raw) == [TransferVerdict.DUPLICATE]
+    machine.tick(SEQUENCE_KEPT_MS + 1)
+    left = {row[:2] for row in machine.state.rows()} - before
+    assert {table for table, _ in left} == {Table.POSITION}
+    assert machine.counters().source_count == 0
+    machine.machine.forget()
+    assert machine.arrive(packet(2, to="exact", sequence=(10, 1, 0))) == [TransferVerdict.ACCEPTED]
