@@ -92,10 +92,10 @@ class OrderAcks:
     """The schedules of all incoming sequences, at the leader."""
 
     def __init__(
-        self, alarms: TimerQueue, clock: Callable[[], float], owe: Callable[[int], None]
+        self, timers: TimerQueue, clock: Callable[[], float], owe: Callable[[int], None]
     ) -> None:
         """`owe`: sends the order ack of a stream."""
-        self._alarms = alarms
+        self._timers = timers
         self._clock = clock
         self._owe = owe
         self._scheduled: OrderedDict[int, _Scheduled] = OrderedDict()
@@ -115,7 +115,7 @@ class OrderAcks:
             self._owe(stream_id)
             return
         scheduled.schedule.received(now)
-        self._alarms.watch(scheduled)
+        self._timers.watch(scheduled)
 
     def due(self, stream_id: int) -> None:
         """A schedule fired."""
@@ -124,7 +124,7 @@ class OrderAcks:
     def _make_room(self) -> None:
         while len(self._scheduled) > SEQUENCES_SEEN_MAX:
             _, oldest = self._scheduled.popitem(last=False)
-            self._alarms.forget(oldest)
+            self._timers.forget(oldest)
 
 
 class _Scheduled(TimerOwner):

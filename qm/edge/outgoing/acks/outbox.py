@@ -43,12 +43,12 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
 
     def __init__(
         self,
-        surroundings: OutgoingContext,
+        context: OutgoingContext,
         connections: Connections,
         senders: SendersSeen,
         order_ack_ids: OrderAckIds,
     ) -> None:
-        self._surroundings = surroundings
+        self._context = context
         self._connections = connections
         self._senders = senders
         self._order_ack_ids = order_ack_ids
@@ -61,12 +61,12 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         self._row_count = 0
         self._next_number = _FIRST_NUMBER
         self._carried: dict[int, PeerAcks] = {}
-        self._done = KeyBatch(surroundings.proposals, OutboxDone)
+        self._done = KeyBatch(context.proposals, OutboxDone)
         self._read_from: int | None = None
         """Where the next page begins; None: nothing is to be read."""
         self._is_reading = False
-        self._sweep_at = surroundings.clock()
-        self._look_at = surroundings.clock()
+        self._sweep_at = context.clock()
+        self._look_at = context.clock()
         self._oldest = 0
         """No row lies before this id: scans across what is gone are slow."""
         self._has_forgotten = False
@@ -76,17 +76,17 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
     def start(self) -> None:
         """Read what is owed, and go on doing so."""
         self._read(0)
-        self._surroundings.timers.watch(self)
+        self._context.timers.watch(self)
 
     def stop(self) -> None:
         """Leadership is over."""
         self._is_stopped = True
-        self._surroundings.timers.forget(self)
+        self._context.timers.forget(self)
         for peer in self._peers.values():
             peer.stop()
         self._peers.clear()
         self._peers_of.clear()
-        self._surroundings.metrics.gauge("quorate_outbox_rows").set(0)
+        self._context.metrics.gauge("quorate_outbox_rows").set(0)
 
     # What is owed --------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         """An entry made these rows."""
         rows = []
         for outbox_id in outbox_ids:
-            row = self._surroundings.cluster.state.get(Table.OUTBOX, OUTBOX_KEY.pack(outbox_id))
+            row = self._context.cluster.state.get(Table.OUTBOX, OUTBOX_KEY.pack(outbox_id))
             if row is not None:
                 rows.append((outbox_id, row))
         self._admit(rows)
@@ -123,7 +123,7 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
     def _peers_at(self, session: SessionFacts) -> list[PeerAcks]:
         """Return the peers that a session may be of."""
         guid = session.queue_manager
-        if session.address == self._surroundings.destinations.address_of(guid):
+        if session.address == self._context.destinations.address_of(guid):
             # The configuration says that it is there, wherever it was seen before.
             return list(self._peers_of.get(guid, {}).values())
         peer = self._peers.get(PeerName(guid, session.address))
@@ -160,7 +160,7 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
             first, peer.more_from = peer.more_from, None
             self._read(first)
 
-    # Alarmed -------------------------------------------------------------------------------
+    # TimerOwner -------------------------------------------------------------------------------
 
     @override
     def next_timer(self) -> float | None:
@@ -190,7 +190,7 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         first, self._read_from = self._read_from, None
         if first is None or self._is_stopped:
             return
-        found = self._surroundings.cluster.state.scan(
+        found = self._context.cluster.state.scan(
             Table.OUTBOX, OUTBOX_KEY.pack(first), _END, OUTBOX_PAGE_ROWS_MAX
         )
         rows = [(int(OUTBOX_KEY.unpack(key)[0]), row) for key, row in found]
@@ -218,7 +218,7 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
 
     def _has_place(self, name: PeerName) -> bool:
         """Whether anybody knows where that peer is; of who does not, nothing is kept in mind."""
-        return bool(name.address or self._surroundings.destinations.address_of(name.guid))
+        return bool(name.address or self._context.destinations.address_of(name.guid))
 
     def _peer(self, name: PeerName) -> PeerAcks | None:
         """Return a peer, None while there are too many: a later look finds its rows."""
@@ -226,7 +226,7 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         if peer is None and (len(self._peers) < OUTBOX_PEERS_MAX or self._make_room()):
             self._next_number += 1
             peer = self._peers[name] = PeerAcks(
-                self._surroundings,
+                self._context,
                 self._connections,
                 self,
                 name,
@@ -267,7 +267,7 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
 
     def _give_up_old(self) -> None:
         """Give rows up whose sender cannot be waiting for them any more."""
-        around = self._surroundings
+        around = self._context
         oldest_ms = around.cluster.now_ms() - OUTBOX_AGE_MAX_MS
         first = OUTBOX_KEY.pack(self._oldest)
         found = around.cluster.state.scan(Table.OUTBOX, first, _END, OUTBOX_PAGE_ROWS_MAX)
@@ -302,4 +302,4 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         if peer.name in self._peers:
             self._row_count += peer.row_count - self._row_counts.get(peer.number, 0)
             self._row_counts[peer.number] = peer.row_count
-        self._surroundings.metrics.gauge("quorate_outbox_rows").set(self._row_count)
+        self._context.metrics.gauge("quorate_outbox_rows").set(self._row_count)
