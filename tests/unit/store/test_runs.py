@@ -1,7 +1,7 @@
 """State, digest, chain and effects follow from the entries, however many are applied at once."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -15,11 +15,13 @@ from qm.model.values.commands import DECLARATIONS, Command, Stamp
 from qm.model.values.elements import QueueAccessType
 from qm.model.values.limits import APPLY_VERSION
 from qm.store.codec import UnknownCommand, decode_entry, encode_command, encode_stamp
+from qm.store.database import DatabaseFull
 from qm.store.effects.effects_log import INDEX_END
 from qm.store.effects.effects_row import unpack_kept
 from raft.batch import BatchBuilder
 from raft.types import Entry, EntryKind
 from tests.unit.model.world import HOST, NOW_MS, packet, request
+from tests.unit.store.full_rocks import fill
 from tests.unit.store.test_audit import RECEIVE, create
 from tests.unit.store.test_impossible_commands import Maker
 from tests.unit.store.test_store import Node, arrivals, receive, setup_commands
@@ -149,25 +151,49 @@ def rich_log(version: int = APPLY_VERSION, raised_in: int = 0) -> tuple[Entry, .
     return tuple(maker.entries)
 
 
+def _lose_what_is_not_flushed(node: Node) -> None:
+    """Have the disk full for a moment, after which the state is opened again."""
+    fill(node.store)
+    with pytest.raises(DatabaseFull):
+        node.store.flush()
+    node.store.reopen()
+
+
 class Replayed:
     """What a replica has after a log."""
 
     def __init__(
-        self, path: Path, log: Sequence[Entry], run: int, *, reads_effects: bool = False
+        self,
+        path: Path,
+        log: Sequence[Entry],
+        run: int,
+        *,
+        reads_effects: bool = False,
+        flushes_after: Container[int] = (),
+        reopens_after: Container[int] = (),
     ) -> None:
+        """`flushes_after`, `reopens_after`: how many runs were applied when the state is flushed,
+        and when the disk has no space for that.
+        """
         node = Node(path, keeps_effects=True)
         node.log.append(None, log)
         sync = node.log.begin_sync()
         sync.run()
         node.log.end_sync(sync)
-        self.marks = []
-        for first in range(0, len(log), run):
+        marks: dict[tuple[int, int], bytes] = {}
+        for count, first in enumerate(range(0, len(log), run)):
+            if count in flushes_after:
+                node.store.flush()
+            if count in reopens_after:
+                _lose_what_is_not_flushed(node)
             for applied in node.store.apply(log[first : first + run]):
                 if reads_effects:
                     assert len(applied.effects.kinds) == applied.effect_count
-            self.marks += [(mark.number, mark.kept) for mark in node.store.marks]
+            for mark in node.store.marks:
+                assert marks.setdefault((mark.index, mark.number), mark.kept) == mark.kept
             node.store.marks.clear()
             node.store.settle()
+        self.marks = [*marks.items()]
         state = node.store.state
         self.digest = node.store.applied.digest
         self.chain = state.get(Table.META, b"chain")
@@ -197,6 +223,28 @@ def test_any_length_of_runs_leaves_the_same(
     assert [index for index, _ in many.effects] == [index for index, _ in one.effects]
     for mine, others in zip(many.effects, one.effects, strict=True):
         assert mine == others, f"entry {int.from_bytes(mine[0], 'big')}"
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_state_that_is_opened_again_on_the_way_is_the_same(tmp_path: Path, flushed: bool) -> None:
+    """It goes over entries of all terms anew, in other runs than before, or over some."""
+    log = rich_log()
+    one = Replayed(tmp_path / "one", log, 1)
+    runs = len(log) // 7
+    many = Replayed(
+        tmp_path / "many",
+        log,
+        7,
+        reads_effects=True,
+        flushes_after={runs // 4} if flushed else (),
+        reopens_after={runs // 2, runs // 2 + 1, runs - 1},
+    )
+    assert one.chain is not None
+    assert many.chain == one.chain
+    assert many.rows == one.rows
+    assert many.digest == one.digest
+    assert many.marks == one.marks
+    assert many.effects == one.effects
 
 
 def test_effects_name_queues_that_came_and_went(tmp_path: Path) -> None:
