@@ -222,7 +222,7 @@ class Replica(Generic[ResultT]):
         """Take a chunk; return the offset wanted next, as TransportEvents.on_snapshot_chunk."""
         if self._install is not None:
             return meta.size_bytes if meta == self._install.meta else SNAPSHOT_REFUSED
-        if not self._core.wants_snapshot(meta) or self._is_receiving_from_another(sender):
+        if not self._core.wants_snapshot(sender, meta) or self._is_receiving_from_another(sender):
             return SNAPSHOT_REFUSED
         wanted = self._receiver.receive(sender, meta, offset, chunk)
         if (sender, meta, wanted) != self._received:

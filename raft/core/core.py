@@ -21,6 +21,7 @@ from raft.log_view import LogView
 from raft.types import (
     Append,
     AppendReply,
+    Body,
     Configuration,
     Entry,
     Envelope,
@@ -49,6 +50,10 @@ TICK_MS = 5
 """The length of a tick that the defaults of `CoreConfig` assume."""
 
 __all__ = ["TICK_MS", "Busy", "Core", "CoreConfig", "Counters", "FollowerStatus", "NotLeader"]
+
+
+_FROM_LEADERS = Append | Heartbeat | InstallSnapshot | PreVote | Vote
+"""What leaders and candidates say; everything else is said in answer, or by a known leader."""
 
 
 class FollowerStatus(msgspec.Struct, frozen=True):
@@ -127,6 +132,8 @@ class Core:
             counters.malformed += 1
         elif self._is_from_retired(envelope.sender):
             counters.retired_sender += 1
+        elif not self._hears(envelope.sender, envelope.body):
+            counters.stranger += 1
         elif self._admit(envelope):
             self._dispatch(envelope)
             self._settle()
@@ -237,8 +244,14 @@ class Core:
         if self._leadership is not None:
             self._leadership.snapshot_done(to, is_whole=is_whole)
 
-    def wants_snapshot(self, meta: SnapshotMeta) -> bool:
-        """Return whether installing `meta` would bring this replica forward."""
+    def wants_snapshot(self, sender: NodeId, meta: SnapshotMeta) -> bool:
+        """Return whether a snapshot of `sender` is heard, and would bring this replica forward."""
+        if self._is_from_retired(sender):
+            self._state.counters.retired_sender += 1
+            return False
+        if not self._is_known(sender) and self._election.is_in_lease(sender):
+            self._state.counters.stranger += 1
+            return False
         return follower.wants_snapshot(self._state, meta)
 
     def begin_install(self, meta: SnapshotMeta) -> bool:
@@ -246,7 +259,7 @@ class Core:
 
         If so the log stands still until `end_install`.
         """
-        self._state.is_installing = self.wants_snapshot(meta)
+        self._state.is_installing = follower.wants_snapshot(self._state, meta)
         return self._state.is_installing
 
     def end_install(self, meta: SnapshotMeta | None) -> None:
@@ -450,6 +463,28 @@ class Core:
         members, commit = self._state.members, self._state.commit
         configuration = members.current if members.index <= commit else members.at(commit)
         return not is_member(configuration, sender) and is_retired(configuration, sender)
+
+    def _is_known(self, sender: NodeId) -> bool:
+        """Whether a configuration calls the sender a member: the one in force, or the last
+        committed one, since a removal may yet be undone. A replica that none names knows nobody,
+        so that everybody is.
+        """
+        state, members = self._state, self._state.members
+        if is_member(members.current, sender) or not state.is_named():
+            return True
+        return members.index > state.commit and is_member(members.at(state.commit), sender)
+
+    def _hears(self, sender: NodeId, body: Body) -> bool:
+        """Return whether a message may count, by its sender (raft/design.md, Membership).
+
+        A leader or candidate may be of a configuration that is not known here yet (thesis 4.1),
+        but not while a known leader lives; answers come from who was asked.
+        """
+        if self._is_known(sender):
+            return True
+        if isinstance(body, _FROM_LEADERS):
+            return not self._election.is_in_lease(sender)
+        return sender == self._state.leader and isinstance(body, TimeoutNow | ReadReply)
 
     def _admit(self, envelope: Envelope) -> bool:
         """Compare terms (Raft 5.1); return whether the message is for the current one."""

@@ -69,6 +69,8 @@ class Counters(msgspec.Struct):
     malformed: int = 0
     stale_term: int = 0
     retired_sender: int = 0
+    stranger: int = 0
+    """From who is no member: answers always, the rest while a leader is believed to live."""
     unexpected: int = 0
     """Fits no state: mostly late replies."""
     in_lease: int = 0

@@ -237,3 +237,81 @@ def test_any_sequence_of_input_is_survived(seed: int) -> None:
         assert b.core.commit >= commit
         assert b.core.commit <= b.core.last_index
         term, commit = b.core.term, b.core.commit
+
+
+STRANGER = "mallory.1"
+ANSWERS: list[Body] = [
+    AppendReply(9, False, 0, 0, 9),
+    HeartbeatReply(0, 9),
+    SnapshotReply(9, True),
+    PreVoteReply(True, False),
+    VoteReply(True),
+    ReadRequest(1),
+    ReadReply(1, 9),
+    TimeoutNow(),
+]
+ORDERS: list[Body] = [
+    Append(0, 0, 0, ()),
+    Append(0, 0, 1, (entry(1, 9),)),
+    Heartbeat(0, 0),
+    InstallSnapshot(META),
+    PreVote(99, 9, False),
+    Vote(99, 9, True),
+]
+
+
+@pytest.mark.parametrize("body", ANSWERS + ORDERS, ids=lambda body: type(body).__name__)
+@pytest.mark.parametrize("who", ["a", "b"])
+def test_a_stranger_is_not_heard_while_a_leader_lives(who: str, body: Body) -> None:
+    """Neither by the leader nor by its followers, whatever term it claims."""
+    group = Group("abc")
+    group.elect("a")
+    group.propose(b"x")
+    core = group.core(who)
+    before = state(core)
+    core.receive(Envelope(GROUP, STRANGER, f"{who}.1", core.term + 9, body))
+    assert state(core) == before
+    assert core.counters.stranger == 1
+    assert not core.has_ready()
+
+
+@pytest.mark.parametrize("body", ANSWERS, ids=lambda body: type(body).__name__)
+def test_a_stranger_answers_nobody(body: Body) -> None:
+    """Whoever was not asked has nothing to answer, with or without a leader."""
+    b = Member("b.1", ABC)
+    before = state(b.core)
+    b.core.receive(Envelope(GROUP, STRANGER, "b.1", 9, body))
+    assert state(b.core) == before
+    assert b.core.counters.stranger == 1
+
+
+def test_a_stranger_sends_no_snapshot_while_a_leader_lives() -> None:
+    """A snapshot is taken from any member in any term, and from nobody else."""
+    group = Group("abc")
+    group.elect("a")
+    meta = SnapshotMeta(99, 9, ABC, 10)
+    assert not group.core("b").wants_snapshot(STRANGER, meta)
+    assert group.core("b").counters.stranger == 1
+    assert group.core("b").wants_snapshot("c.1", meta)
+
+
+def test_a_leader_of_a_newer_configuration_is_heard_by_who_has_none() -> None:
+    """Thesis 4.1: who missed the entry that made its leader a member must follow it too."""
+    b = Member("b.1", ABC)
+    b.core.receive(Envelope(GROUP, "d.1", "b.1", 9, Heartbeat(0, 0)))
+    assert (b.core.term, b.core.leader) == (9, "d.1")
+    b.core.receive(Envelope(GROUP, "e.1", "b.1", 10, Heartbeat(0, 0)))
+    assert (b.core.term, b.core.leader) == (9, "d.1")
+    for _ in range(40):
+        b.core.tick(10)
+    b.core.receive(Envelope(GROUP, "e.1", "b.1", 100, Heartbeat(0, 0)))
+    assert b.core.leader == "e.1"
+
+
+def test_a_learner_that_knows_no_configuration_hears_whoever_leads() -> None:
+    """Its log is empty: the first leader tells it who is a member."""
+    d = Member("d.1", Configuration(()))
+    d.core.receive(Envelope(GROUP, "a.1", "d.1", 2, Heartbeat(0, 0)))
+    assert d.core.leader == "a.1"
+    d.core.receive(Envelope(GROUP, "b.1", "d.1", 3, Heartbeat(0, 0)))
+    assert d.core.leader == "b.1"

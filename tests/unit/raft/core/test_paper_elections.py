@@ -277,7 +277,7 @@ def test_different_timeouts_let_one_candidate_win() -> None:
     group = Group("abc")
     for jitter, name in enumerate("abc"):
         group[name].jitter = 20 * jitter
-        group[name].core.receive(envelope("x", name, 1, VoteReply(False)))
+        group[name].core.receive(envelope("a" if name == "c" else "c", name, 1, VoteReply(False)))
     group.elect("a")
     assert [group.core(name).role for name in "abc"] == [
         Role.LEADER,

@@ -181,7 +181,7 @@ def test_an_offer_of_what_is_known_is_answered_at_once() -> None:
     group.propose(b"x")
     b = group["b"]
     meta = SnapshotMeta(1, 1, ABC, 10)
-    assert not b.core.wants_snapshot(meta)
+    assert not b.core.wants_snapshot("a.1", meta)
     b.core.receive(envelope("a", "b", 1, InstallSnapshot(meta)))
     b.pump()
     assert bodies(b.take_outbox(), SnapshotReply) == [SnapshotReply(2, True)]
@@ -278,7 +278,7 @@ def test_a_new_member_is_filled_by_a_snapshot() -> None:
 def test_a_snapshot_that_calls_an_empty_log_a_voter_is_refused() -> None:
     """raft/design.md, Identity: whoever joins was a learner first."""
     wiped = Member("c.1", Configuration(()))
-    assert not wiped.core.wants_snapshot(SnapshotMeta(4, 2, ABC, 10))
+    assert not wiped.core.wants_snapshot("a.1", SnapshotMeta(4, 2, ABC, 10))
     assert wiped.core.counters.id_reused == 1
 
 
@@ -294,7 +294,7 @@ def test_a_snapshot_that_calls_an_empty_log_a_voter_is_refused() -> None:
 def test_a_hostile_configuration_is_not_installed(configuration: Configuration) -> None:
     """DESIGN 1.7."""
     b = Member("b.1", ABC)
-    assert not b.core.wants_snapshot(SnapshotMeta(4, 2, configuration, 10))
+    assert not b.core.wants_snapshot("a.1", SnapshotMeta(4, 2, configuration, 10))
     assert b.core.counters.malformed == 1
 
 
@@ -314,7 +314,7 @@ def test_a_leader_installs_nothing() -> None:
     """It has everything that is committed."""
     group = Group("abc")
     leader = group.elect("a")
-    assert not leader.wants_snapshot(SnapshotMeta(9, 1, ABC, 10))
+    assert not leader.wants_snapshot("b.1", SnapshotMeta(9, 1, ABC, 10))
 
 
 def test_a_conflict_below_the_leaders_log_ends_in_a_snapshot() -> None:
