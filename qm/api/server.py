@@ -1,7 +1,7 @@
 """The gRPC server of a node: control and data plane, health, reflection."""
 
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
 import grpc.aio
@@ -11,7 +11,7 @@ from grpc_reflection.v1alpha import reflection
 
 from qm.api.control.register import Control
 from qm.api.data.service import Data
-from qm.api.gate.calls import CallGate
+from qm.api.gate.calls import CallGate, Revocations
 from qm.api.gate.events import EventLog
 from qm.api.gate.operations import Operations
 from qm.cluster.cluster import Cluster
@@ -58,6 +58,13 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+class ServerIdentity(Revocations, Protocol):
+    """A server's certificates (`raft.transport.tls.TlsIdentity`)."""
+
+    def server_credentials(self) -> grpc.ServerCredentials:
+        """Return credentials that require a certificate of every caller."""
+
+
 class ApiServer:
     """The gRPC server of a node."""
 
@@ -69,22 +76,22 @@ class ApiServer:
         operations: Operations,
         metrics: Metrics,
         events: EventLog,
-        credentials: grpc.ServerCredentials | None = None,
+        identity: ServerIdentity | None = None,
     ) -> None:
-        """`credentials`: of a server that requires certificates; None with `is_insecure` only.
+        """`identity`: of a server that requires certificates; None with `is_insecure` only.
 
         Raises ValueError for an insecure server that is not on a loopback address.
         """
-        if config.is_insecure != (credentials is None):
-            raise ValueError("an API server has either credentials or the insecure mode")
+        if config.is_insecure != (identity is None):
+            raise ValueError("an API server has either certificates or the insecure mode")
         if config.is_insecure and not is_loopback(config.host):
             raise ValueError(
                 f"the insecure API may listen on loopback addresses only, not on {config.host!r}"
             )
         self.port = 0
         self._config = config
-        self._credentials = credentials
-        self._gate = CallGate(metrics, events, is_insecure=config.is_insecure)
+        self._credentials = None if identity is None else identity.server_credentials()
+        self._gate = CallGate(metrics, events, identity)
         self._data = Data(cluster, metrics)
         self._control = Control(cluster, membership, operations, events, self._data)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]

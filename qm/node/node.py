@@ -23,7 +23,9 @@ from qm.node.membership.status import inspect_reply
 from qm.node.relay.channels import Channels
 from qm.node.relay.server import Member, RelayServer
 from qm.node.replica.replicated_store import RAFT_FOLDER, ReplicatedStore, found
+from qm.node.roster import Roster
 from qm.node.service import Service, replicated_config
+from qm.node.tls import Identities
 from qm.node.upkeep.housekeeping import DiskWatch, refuse_small_disk
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
@@ -33,8 +35,6 @@ from raft.driver import end_process
 from raft.identity import Identity, IdentityRefused
 from raft.log.disk import DiskDirectory
 from raft.log.segment import is_disk_full
-from raft.transport.metrics import TransportMetrics
-from raft.transport.tls import TlsFiles, TlsIdentity
 from raft.types import Configuration
 
 logger = logging.getLogger(__name__)
@@ -57,13 +57,21 @@ class Node(Health):
         """Why it does not take part yet, while its disk is full."""
         self._adopting = asyncio.Lock()
         self._adoptions: set[asyncio.Task[None]] = set()
-        files = TlsFiles(config.tls.authority, config.tls.certificate, config.tls.key)
-        self._tls = tls = TlsIdentity(files, TransportMetrics())
+        self._tls = tls = Identities(config.tls)
+        self._roster = Roster(config.name, (member.name for member in config.members))
         self._addresses = AddressBook(config.members)
-        self._channels = Channels(tls, self._addresses.relay_of)
+        self._channels = Channels(tls.peers, self._addresses.relay_of)
         bind = config.bind or config.host
         listen = host_and_port(bind, config.raft.relay_port)
-        self._relay = RelayServer(listen, tls, self.metrics, self._inspect, self._adopt)
+        self._relay = RelayServer(
+            config.name,
+            listen,
+            tls.peers,
+            self._roster,
+            self.metrics,
+            self._inspect,
+            self._adopt,
+        )
         self._entry = Entry(config, self._begun_cluster)
         self._entering: asyncio.Task[None] | None = None
         http = config.http
@@ -151,6 +159,7 @@ class Node(Health):
                     self._addresses,
                     self._channels,
                     self._tls,
+                    self._roster,
                     disk,
                     self.metrics,
                     self._die,

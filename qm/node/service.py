@@ -28,6 +28,8 @@ from qm.node.membership.status import inspect_reply
 from qm.node.relay.channels import Channels
 from qm.node.replica.clock import ClusterClock
 from qm.node.replica.replicated_store import Hooks, ReplicatedConfig, ReplicatedStore
+from qm.node.roster import ASK_EVERY_S, Roster
+from qm.node.tls import Identities, certificate_files, peer_files
 from qm.node.upkeep import housekeeping
 from qm.node.upkeep.archive_source import Archiving
 from qm.node.upkeep.backup import Backups
@@ -44,7 +46,6 @@ from qm.store.audit import Mark, Proof
 from raft.identity import Identity, IdentityRefused
 from raft.step import Alarm, AlarmKind
 from raft.transport.grpc_transport import GrpcConfig, GrpcTransport
-from raft.transport.tls import TlsFiles, TlsIdentity
 from raft.transport.transport import TransportEvents
 
 logger = logging.getLogger(__name__)
@@ -63,7 +64,8 @@ class Service:
         identity: Identity,
         addresses: AddressBook,
         channels: Channels,
-        tls: TlsIdentity,
+        tls: Identities,
+        roster: Roster,
         disk: DiskWatch,
         metrics: Metrics,
         die: Callable[[str], None],
@@ -74,6 +76,7 @@ class Service:
         self._config = config
         self._identity = identity
         self._die = die
+        self._roster = roster
         self._metrics = metrics
         self._is_stopping = False
         self.disk: Final = disk
@@ -96,7 +99,7 @@ class Service:
         self._archiving = Archiving(
             config.archive, self.replicated, self.msmq, self._journal.alarm, metrics, self.members
         )
-        self._certificates = Certificates((config.tls.authority, config.tls.certificate), metrics)
+        self._certificates = Certificates(certificate_files(config.tls), metrics)
 
     def _open_replica(self, addresses: AddressBook, channels: Channels) -> ReplicatedStore:
         return ReplicatedStore(
@@ -105,7 +108,13 @@ class Service:
             addresses,
             channels,
             ClusterClock(time.monotonic_ns),
-            Hooks(lambda: self.disk.admits_messages, self._on_alarm, self._die, self.disk.full),
+            Hooks(
+                lambda: self.disk.admits_messages,
+                self._on_alarm,
+                self._roster.took,
+                self._die,
+                self.disk.full,
+            ),
         )
 
     def _new_auditor(self) -> Auditor:
@@ -142,7 +151,7 @@ class Service:
             self._config.data,
         )
 
-    def _new_api_server(self, tls: TlsIdentity) -> ApiServer:
+    def _new_api_server(self, tls: Identities) -> ApiServer:
         config, is_insecure = self._config, self._config.api.insecure
         return ApiServer(
             ApiConfig(
@@ -153,14 +162,19 @@ class Service:
             self.operations,
             self._metrics,
             self._events,
-            None if is_insecure else tls.server_credentials(),
+            None if is_insecure else tls.callers,
         )
 
     def _connect(self, events: TransportEvents) -> GrpcTransport:
-        config, tls = self._config, self._config.tls
+        config = self._config
         listen = host_and_port(config.bind or config.host, config.raft.port)
-        files = TlsFiles(tls.authority, tls.certificate, tls.key)
-        grpc_config = GrpcConfig(self._identity.cluster_id, self._identity.node_id, listen, files)
+        grpc_config = GrpcConfig(
+            self._identity.cluster_id,
+            self._identity.node_id,
+            listen,
+            peer_files(config.tls),
+            self._roster.admits,
+        )
         return GrpcTransport(grpc_config, events, random.Random(os.urandom(16)).randrange)
 
     def _on_alarm(self, alarm: Alarm) -> None:
@@ -227,6 +241,7 @@ class Service:
         begin("announcing", REFRESH_EVERY_S, self._announce)
         begin("draining", KEEP_FOLLOWING_EVERY_S, self._drain.keep_following)
         begin("audit proof", PROVE_EVERY_S, self._auditor.prove_marks, is_durable=True)
+        begin("roster", ASK_EVERY_S, self._look_for_members)
         begin("clock", WATCH_CLOCK_EVERY_S, self._timekeeper.watch)
         if self._archiving.archiver is not None:
             begin("archive", STEP_EVERY_S, self._archiving.archiver.step)
@@ -242,6 +257,10 @@ class Service:
         """Open the state again after it found no space, as soon as there is some."""
         if self.disk.has_room_to_reopen:
             await self.replicated.reopen_state()
+
+    async def _look_for_members(self) -> None:
+        commit = self.replicated.driver.status().commit
+        await self._roster.look(self._announcer.inspect, self._identity.cluster_id, commit)
 
     async def _announce(self) -> None:
         try:

@@ -84,6 +84,20 @@ class LimitedLog:
 
     def warning(self, kind: str, text: str, **fields: object) -> None:
         """Log `text` unless this kind of line appeared a moment ago."""
+        self._write(logging.WARNING, kind, text, None, fields)
+
+    def error(self, kind: str, text: str, error: BaseException, **fields: object) -> None:
+        """Likewise, with where the error came from."""
+        self._write(logging.ERROR, kind, text, error, fields)
+
+    def _write(
+        self,
+        level: int,
+        kind: str,
+        text: str,
+        error: BaseException | None,
+        fields: dict[str, object],
+    ) -> None:
         now = self._clock()
         due, held = self._kinds.pop(kind, (now, 0))
         if now < due:
@@ -94,4 +108,5 @@ class LimitedLog:
         self._kinds[kind] = now + REPEAT_AFTER_S, 0
         if held:
             fields["held_back"] = held
-        self._logger.warning("%s", text, extra={"fields": {"kind": kind, **fields}})
+        extra = {"fields": {"kind": kind, **fields}}
+        self._logger.log(level, "%s", text, exc_info=error, extra=extra)

@@ -1,13 +1,15 @@
 """The transport between processes: gRPC streams over mutual TLS (DESIGN section 3).
 
-Who a peer is comes from its certificate, never from what it says: a caller must name itself
-with a node id whose name stands in its certificate, and a dialed node must present one with
-the name that was dialed. What does not fit is refused and counted.
+Who a peer is comes from its certificate, never from what it says: a caller must have the role of a
+node and no other, name itself with a node id whose name is a DNS name of its certificate, and be a
+member as far as this node's owner knows; a dialed node must present the name that was dialed. What
+does not fit is refused and counted, before a byte of it is read.
 """
 
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,13 +17,15 @@ from typing import Any, NoReturn
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 from typing_extensions import override
 
 from raft.pb.peer_pb2 import SnapshotPart, SnapshotProgress
+from raft.transport.metrics import Every
 from raft.transport.peer import Stream
 from raft.transport.snapshot_stream import SnapshotCall, SnapshotService, receive_snapshot
 from raft.transport.stream_transport import StreamTransport
-from raft.transport.tls import SAN_PROPERTY, TlsFiles, TlsIdentity
+from raft.transport.tls import TlsFiles, TlsIdentity, peer_certificate
 from raft.transport.transport import TransportEvents, node_name
 from raft.transport.wire_format import FRAME_MAX_BYTES, NODE_ID_MAX_BYTES
 from raft.types import NodeId
@@ -43,6 +47,10 @@ KEEPALIVE_MS = 5_000
 """Between pings of an idle connection, and how long an answer may take."""
 CALLS_MAX = 256
 """Open at once; every one of them authenticated."""
+
+REFUSALS_LOGGED_EVERY_MS = 1_000
+"""At most one line in this time; the counters know of all."""
+_REVOKED = "the certificate was revoked"
 
 _COMMON_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_receive_message_length", FRAME_MAX_BYTES),
@@ -76,6 +84,8 @@ class GrpcConfig:
     listen: str
     """`host:port`; port 0 takes any, see `GrpcTransport.port`."""
     tls: TlsFiles
+    admits: Callable[[str], bool]
+    """Whether a node of this name may speak here, asked for each of its calls."""
 
 
 class GrpcTransport(StreamTransport):
@@ -88,8 +98,10 @@ class GrpcTransport(StreamTransport):
         super().__init__(config.cluster, config.node, events, random)
         self.port = 0
         self._listen_at = config.listen
+        self._admits = config.admits
         self._identity = TlsIdentity(config.tls, self.metrics)
         self._server: Any = None
+        self._refusals = Every(REFUSALS_LOGGED_EVERY_MS / 1000, time.monotonic)
 
     @override
     async def _listen(self) -> None:
@@ -98,7 +110,6 @@ class GrpcTransport(StreamTransport):
             "Exchange": grpc.stream_stream_rpc_method_handler(self._on_exchange),
             "SendSnapshot": grpc.stream_stream_rpc_method_handler(
                 self._on_snapshot,
-                request_deserializer=SnapshotPart.FromString,
                 response_serializer=SnapshotProgress.SerializeToString,
             ),
         }
@@ -185,39 +196,85 @@ class GrpcTransport(StreamTransport):
     # Calls from peers
 
     async def _on_exchange(self, _: Any, context: Any) -> None:
-        peer = await self._accept(context)
+        peer, certificate = await self._accept(context)
         task = asyncio.current_task()
         assert task is not None
         stream = Stream(_reader(context), context.write, task.cancel, is_dialed=False)
+        forget = self._identity.watch(certificate, task.cancel)
         try:
             await self._serve(peer, stream)
         except asyncio.CancelledError:
             # A cancelled handler alone would leave a caller that lives without an answer.
             task.uncancel()
+            if self._identity.is_revoked(certificate):
+                self.metrics.revoked_total += 1
+                await self._refuse(context, peer, _REVOKED)
             await context.abort(grpc.StatusCode.CANCELLED, "another stream took its place")
+        finally:
+            forget()
 
     async def _on_snapshot(self, _: Any, context: Any) -> None:
-        peer = await self._accept(context)
-        service = SnapshotService(_reader(context), context.write)
-        await receive_snapshot(service, peer, self._events, self.metrics.peer(peer))
+        peer, certificate = await self._accept(context)
+        task = asyncio.current_task()
+        assert task is not None
+        forget = self._identity.watch(certificate, task.cancel)
+        read = _reader(context)
 
-    async def _accept(self, context: Any) -> NodeId:
-        """Return who calls, or refuse the call and count it."""
+        async def read_part() -> SnapshotPart | None:
+            data = await read()
+            return None if data is None else SnapshotPart.FromString(data)
+
+        service = SnapshotService(read_part, context.write)
+        try:
+            await receive_snapshot(service, peer, self._events, self.metrics.peer(peer))
+        except DecodeError as error:
+            self.metrics.malformed_total += 1
+            await self._refuse(context, peer, str(error), grpc.StatusCode.INVALID_ARGUMENT)
+        finally:
+            forget()
+
+    async def _accept(self, context: Any) -> tuple[NodeId, bytes]:
+        """Return who calls and its certificate, or refuse the call and count it."""
         metadata = dict(context.invocation_metadata() or ())
         sender = str(metadata.get(METADATA_FROM, ""))
         name = node_name(sender)
-        names = context.auth_context().get(SAN_PROPERTY, ())
+        certificate = peer_certificate(context.auth_context())
+        if not certificate.is_peer or name not in certificate.dns_names:
+            self.metrics.forged_sender_total += 1
+            text = (
+                f"the certificate has roles {certificate.roles} and names {certificate.dns_names}"
+            )
+            await self._refuse(context, sender, text)
+        if len(sender) > NODE_ID_MAX_BYTES:
+            self.metrics.forged_sender_total += 1
+            await self._refuse(context, sender, "a node id is shorter")
+        if self._identity.is_revoked(certificate.pem):
+            self.metrics.revoked_total += 1
+            await self._refuse(context, sender, _REVOKED)
         if metadata.get(METADATA_CLUSTER) != self.cluster.hex():
             self.metrics.foreign_cluster_total += 1
-            await _refuse(context, sender, "this is another cluster")
-        if not name or name.encode() not in names or len(sender) > NODE_ID_MAX_BYTES:
-            self.metrics.forged_sender_total += 1
-            await _refuse(context, sender, f"the certificate names {names}")
+            await self._refuse(context, sender, "this is another cluster")
+        if not self._admits(name):
+            self.metrics.stranger_total += 1
+            await self._refuse(context, sender, f"{name} is no member, as far as this node knows")
         if metadata.get(METADATA_TO) != self.node:
             self.metrics.misdirected_total += 1
-            await _refuse(context, sender, f"this node is {self.node}")
+            await self._refuse(context, sender, f"this node is {self.node}")
         await context.send_initial_metadata(((METADATA_FROM, self.node),))
-        return sender
+        return sender, certificate.pem
+
+    async def _refuse(
+        self,
+        context: Any,
+        sender: str,
+        reason: str,
+        code: grpc.StatusCode = grpc.StatusCode.PERMISSION_DENIED,
+    ) -> NoReturn:
+        if self._refusals.is_due():
+            text = "refused a call of %.80r from %s: %s"
+            logger.warning(text, sender, context.peer(), reason)
+        await context.abort(code, reason)
+        raise AssertionError("abort raises")
 
 
 def _reader(call: Any) -> Callable[[], Awaitable[Any]]:
@@ -228,9 +285,3 @@ def _reader(call: Any) -> Callable[[], Awaitable[Any]]:
         return None if message is _EOF else message
 
     return read_or_none
-
-
-async def _refuse(context: Any, sender: str, reason: str) -> NoReturn:
-    logger.warning("refused a call of %r from %s: %s", sender, context.peer(), reason)
-    await context.abort(grpc.StatusCode.PERMISSION_DENIED, reason)
-    raise AssertionError("abort raises")

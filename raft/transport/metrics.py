@@ -4,6 +4,7 @@ Whoever exports them (Prometheus, a log line, a test) reads the attributes; thei
 the metric names without prefix. Everything is written from one thread.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from raft.types import NodeId
@@ -42,6 +43,10 @@ class TransportMetrics:
     foreign_cluster_total: int = 0
     forged_sender_total: int = 0
     """The sender of a call or frame is not a node that the certificate names."""
+    stranger_total: int = 0
+    """Calls of nodes that are no members, as far as this one knows."""
+    revoked_total: int = 0
+    """Calls and streams with a certificate that was taken back."""
     misdirected_total: int = 0
     """Meant for another node, or another incarnation of this one."""
     unknown_peer_total: int = 0
@@ -60,3 +65,21 @@ class DriverMetrics:
 
     syncs_total: int = 0
     entries_applied_total: int = 0
+
+
+class Every:
+    """A limit on lines that peers can cause at will."""
+
+    def __init__(self, period_s: float, clock: Callable[[], float]) -> None:
+        """`clock`: monotonic seconds."""
+        self._period_s = period_s
+        self._clock = clock
+        self._due = clock()
+
+    def is_due(self) -> bool:
+        """Whether a line may be written now; then none may for a period."""
+        now = self._clock()
+        if now < self._due:
+            return False
+        self._due = now + self._period_s
+        return True

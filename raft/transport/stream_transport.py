@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from raft.machine import SnapshotSource
-from raft.transport.metrics import TransportMetrics
+from raft.transport.metrics import Every, TransportMetrics
 from raft.transport.peer import Peer, Stream
 from raft.transport.snapshot_stream import SnapshotCall, SnapshotSender
 from raft.transport.transport import TransportEvents, node_name
@@ -15,6 +16,9 @@ from raft.transport.wire_format import FrameDecoder, FrameEncoder, FrameError, F
 from raft.types import Envelope, GroupId, NodeId, SnapshotMeta
 
 logger = logging.getLogger(__name__)
+
+FAULTS_LOGGED_EVERY_MS = 1_000
+"""At most one line in this time; the counters know of all."""
 
 
 class StreamTransport(ABC):
@@ -43,6 +47,7 @@ class StreamTransport(ABC):
         self._snapshots: dict[NodeId, asyncio.Task[None]] = {}
         self._is_started = False
         self._is_closed = False
+        self._faults = Every(FAULTS_LOGGED_EVERY_MS / 1000, time.monotonic)
 
     # For the subclass
 
@@ -176,7 +181,8 @@ class StreamTransport(ABC):
         return peer
 
     def _dial(self) -> None:
-        for node in self._addresses.keys() | self._peers.keys():
+        # In the order in which they were named: it decides who is connected first.
+        for node in dict.fromkeys((*self._addresses, *self._peers)):
             self._peer(node).dial(self._addresses.get(node, ""), self._random)
 
     def _count_fault(self, node: NodeId, error: FrameError) -> None:
@@ -186,7 +192,8 @@ class StreamTransport(ABC):
             self.metrics.forged_sender_total += 1
         else:
             self.metrics.malformed_total += 1
-        logger.warning("dropped a frame from %s: %s", node, error)
+        if self._faults.is_due():
+            logger.warning("dropped a frame from %s: %s", node, error)
 
     async def _run_snapshot(
         self,

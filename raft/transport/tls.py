@@ -2,17 +2,23 @@
 
 A node's name stands among its certificate's subject alternative names (DNS). Files may be
 replaced while the node runs: each handshake uses what is on disk, so a rotation needs no
-restart. Streams that are already open keep the certificate they began with.
+restart. Streams that are already open keep the certificate they began with, and end when it is
+revoked. A revoked certificate is refused call by call, since gRPC for Python has no lists of them.
 """
 
+import asyncio
 import logging
 import ssl
 import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from raft.transport.metrics import TransportMetrics
 
@@ -22,7 +28,18 @@ _KEPT: list[grpc.ServerCredentials] = []
 """One per server, for ever: a connection that arrives while its server is being freed still asks
 them for certificates, in a thread of gRPC's, and would crash the process."""
 
-SAN_PROPERTY = "x509_subject_alternative_name"
+PEER_ROLE = "quorate:role/node"
+"""The URI among a peer's alternative names that makes it one. It has no other role."""
+_ROLE_PREFIX = "quorate:role/"
+_DNS_PROPERTY = "peer_dns"
+_URI_PROPERTY = "peer_uri"
+_PEM_PROPERTY = "x509_pem_cert"
+REVOKED_LOOK_S = 1.0
+"""Between two looks at the list of revoked certificates."""
+PARSED_MAX = 1_024
+"""Certificates whose issuer and number are kept."""
+REVOCATIONS_MAX_BYTES = 16 << 20
+"""Of the file with the lists."""
 
 
 class TlsError(ValueError):
@@ -38,6 +55,43 @@ class TlsFiles:
     certificate: Path
     """This node's, followed by intermediate ones."""
     key: Path
+    revoked: Path | None = None
+    """Lists of what authorities took back (PEM, one CRL per authority); None: nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCertificate:
+    """What a call's certificate says of its holder."""
+
+    dns_names: tuple[str, ...]
+    roles: tuple[str, ...]
+    """URIs that give roles."""
+    pem: bytes
+
+    @property
+    def is_peer(self) -> bool:
+        """Whether it makes its holder a node, and nothing else."""
+        return self.roles == (PEER_ROLE,)
+
+
+def peer_certificate(properties: Mapping[str, Sequence[bytes]]) -> PeerCertificate:
+    """Read gRPC's authentication context. Kinds of alternative names are never mixed: an address
+    or a URI that looks like a node's name is none.
+    """
+    uris = _texts(properties, _URI_PROPERTY)
+    return PeerCertificate(
+        _texts(properties, _DNS_PROPERTY),
+        tuple(uri for uri in uris if uri.startswith(_ROLE_PREFIX)),
+        bytes(next(iter(properties.get(_PEM_PROPERTY, ())), b"")),
+    )
+
+
+def _texts(properties: Mapping[str, Sequence[bytes]], name: str) -> tuple[str, ...]:
+    return tuple(value.decode("utf-8", "replace") for value in properties.get(name, ()))
+
+
+_Serial = tuple[bytes, int]
+"""Issuer and number: what names a certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +99,7 @@ class _Material:
     authority: bytes
     certificate: bytes
     key: bytes
+    revoked: frozenset[_Serial]
 
 
 class TlsIdentity:
@@ -57,6 +112,10 @@ class TlsIdentity:
         self._lock = threading.Lock()  # gRPC asks from threads of its own
         self._stamp = self._stat()
         self._material = self._read()
+        self._looked_at = time.monotonic()
+        self._serials: dict[bytes, _Serial] = {}
+        self._watched: dict[object, tuple[bytes, Callable[[], object]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
         """Return credentials for one new channel."""
@@ -83,6 +142,56 @@ class TlsIdentity:
         _KEPT.append(credentials)
         return credentials
 
+    # Certificates that were taken back
+
+    def is_revoked(self, pem: bytes) -> bool:
+        """Return whether an authority took this certificate back, by what is on disk now."""
+        now = time.monotonic()
+        if now - self._looked_at >= REVOKED_LOOK_S:
+            self._looked_at = now
+            self._current()
+        revoked = self._material.revoked
+        return bool(revoked) and bool(pem) and self._serial(pem) in revoked
+
+    def _serial(self, pem: bytes) -> _Serial:
+        known = self._serials.get(pem)
+        if known is None:
+            if len(self._serials) >= PARSED_MAX:
+                self._serials.clear()
+            certificate = x509.load_pem_x509_certificate(pem)
+            known = (certificate.issuer.public_bytes(), certificate.serial_number)
+            self._serials[pem] = known
+        return known
+
+    def watch(self, pem: bytes, end: Callable[[], object]) -> Callable[[], None]:
+        """Have `end` called, once and in this loop, if a certificate in use is revoked; the result
+        ends that.
+        """
+        key = object()
+        self._watched[key] = pem, end
+        if self._timer is None:
+            self._look_later()
+
+        def forget() -> None:
+            self._watched.pop(key, None)
+
+        return forget
+
+    def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(REVOKED_LOOK_S, self._end_revoked)
+
+    def _end_revoked(self) -> None:
+        self._timer = None
+        for key, (pem, end) in list(self._watched.items()):
+            if self.is_revoked(pem):
+                del self._watched[key]
+                end()
+        if self._watched:
+            self._look_later()
+
+    # Files
+
     def _current(self) -> _Material:
         """Return what is on disk if it can be used, else what could be used last.
 
@@ -101,8 +210,10 @@ class TlsIdentity:
                 logger.warning("certificate files kept as they were: %s", error)
             return self._material
 
-    def _paths(self) -> tuple[Path, Path, Path]:
-        return self._files.authority, self._files.certificate, self._files.key
+    def _paths(self) -> tuple[Path, ...]:
+        files = self._files
+        known = files.authority, files.certificate, files.key
+        return known if files.revoked is None else (*known, files.revoked)
 
     def _stat(self) -> tuple[tuple[int, int, int], ...]:
         try:
@@ -116,12 +227,56 @@ class TlsIdentity:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.load_verify_locations(self._files.authority)
             context.load_cert_chain(self._files.certificate, self._files.key)
-            return _Material(*(path.read_bytes() for path in self._paths()))
+            files = self._files
+            authority = files.authority.read_bytes()
+            certificate, key = files.certificate.read_bytes(), files.key.read_bytes()
         except (OSError, ssl.SSLError) as error:
             names = ", ".join(map(str, self._paths()))
             raise TlsError(
                 f"no usable authority, certificate and key in {names}: {error}"
             ) from error
+        revoked: frozenset[_Serial] = frozenset()
+        if files.revoked is not None:
+            revoked = _read_revoked(files.revoked, authority)
+        return _Material(authority, certificate, key, revoked)
+
+
+_CRL_END = b"-----END X509 CRL-----"
+
+
+def _read_revoked(path: Path, authority: bytes) -> frozenset[_Serial]:
+    """Read lists that authorities of the file signed. Raises TlsError.
+
+    A list is used beyond the time at which the next one was due: a cluster must not stop because
+    nobody wrote one.
+    """
+    try:
+        if path.stat().st_size > REVOCATIONS_MAX_BYTES:
+            raise TlsError(f"{path} exceeds {REVOCATIONS_MAX_BYTES} bytes: remove expired entries")
+        parts = path.read_bytes().split(_CRL_END)[:-1]
+        signers = x509.load_pem_x509_certificates(authority)
+        revoked: set[_Serial] = set()
+        for part in parts:
+            found = x509.load_pem_x509_crl(part.strip() + b"\n" + _CRL_END + b"\n")
+            if not any(_has_signed(signer, found) for signer in signers):
+                # Of another authority: one file may serve callers' listeners and peers'.
+                continue
+            issuer = found.issuer.public_bytes()
+            revoked.update((issuer, each.serial_number) for each in found)
+    except (OSError, ValueError) as error:
+        if isinstance(error, TlsError):
+            raise
+        raise TlsError(f"no usable list of revoked certificates in {path}: {error}") from error
+    return frozenset(revoked)
+
+
+def _has_signed(signer: x509.Certificate, found: x509.CertificateRevocationList) -> bool:
+    if signer.subject != found.issuer:
+        return False
+    key = signer.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey):
+        return False
+    return found.is_signature_valid(key)
 
 
 def _server_configuration(material: _Material) -> grpc.ServerCertificateConfiguration:

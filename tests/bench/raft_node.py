@@ -76,7 +76,9 @@ class Node:
         def connect(events: TransportEvents) -> GrpcTransport:
             files = (Path(p) for p in (config.authority, config.certificate, config.key))
             own = config.addresses[config.node]
-            grpc_config = GrpcConfig(cluster, config.node, own, TlsFiles(*files))
+            names = {node.rpartition(".")[0] for node in config.addresses}
+            tls = TlsFiles(*files)
+            grpc_config = GrpcConfig(cluster, config.node, own, tls, names.__contains__)
             return GrpcTransport(grpc_config, events, chance.randrange)
 
         driver_config = DriverConfig(GROUP, batches_in_flight_max=config.batches_in_flight_max)

@@ -52,9 +52,12 @@ def test_compose_starts_three_nodes_that_find_each_other(tmp_path: Path) -> None
     script, chown, _ = script.replace("127.0.0.1", f"{network}.1").partition("chown")
     assert chown
     script = script.replace("/pki", str(tmp_path / "pki"))
+    script = script.replace("a=/authority", f"a={tmp_path / 'authority'}")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     for _ in range(2):  # a second start finds what the first one made
         subprocess.run(["sh", "-c", script], env=environment, check=True, timeout=120)
+    assert (tmp_path / "authority" / "authority.key").exists()
+    assert not list((tmp_path / "pki").rglob("authority.key"))  # which the nodes see
     with contextlib.ExitStack() as running:
         for name, service in services.items():
             # Containers have a network and folders of their own; these have an address.

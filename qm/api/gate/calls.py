@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from time import monotonic
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
 from uuid import uuid4
 
 import grpc
 import grpc.aio
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 from typing_extensions import override
@@ -55,6 +55,8 @@ _CODE_NAMES: Final = {code.value[0]: code.name for code in grpc.StatusCode}
 Metadata: TypeAlias = Iterable[tuple[str, str | bytes]]
 _METADATA: ContextVar[Callable[[], Metadata | None]] = ContextVar("metadata")
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Decode: TypeAlias = Callable[[bytes], Any]
+_REVOKED: Final = "the certificate was revoked"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
@@ -104,15 +106,25 @@ def begin_call(who: Principal, method: str, metadata: Callable[[], Metadata | No
     _METADATA.set(metadata)
 
 
+class Revocations(Protocol):
+    """Which certificates were taken back (`raft.transport.tls.TlsIdentity`)."""
+
+    def is_revoked(self, pem: bytes) -> bool:
+        """Return whether this one was."""
+
+    def watch(self, pem: bytes, end: Callable[[], object]) -> Callable[[], None]:
+        """Have `end` called if that happens from now on; the result ends that."""
+
+
 class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """The interceptor around all services."""
 
-    def __init__(self, metrics: Metrics, events: EventLog, *, is_insecure: bool) -> None:
-        """`is_insecure`: there are no certificates; every caller is an admin."""
+    def __init__(self, metrics: Metrics, events: EventLog, revocations: Revocations | None) -> None:
+        """`revocations` None: there are no certificates; every caller is an admin."""
         self._calls = metrics.counter("quorate_api_calls_total")
         self._seconds = metrics.histogram("quorate_api_seconds")
         self._events = events
-        self._is_insecure = is_insecure
+        self._revocations = revocations
         self._log = LimitedLog(logger, monotonic)
 
     @override
@@ -134,7 +146,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 if handler.request_streaming
                 else grpc.unary_stream_rpc_method_handler
             )
-            guarded: Any = self._streaming(method, rule, behaviour)
+            guarded: Any = self._streaming(method, rule, behaviour, handler.request_deserializer)
         else:
             behaviour = handler.stream_unary if handler.request_streaming else handler.unary_unary
             factory = (
@@ -142,39 +154,55 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 if handler.request_streaming
                 else grpc.unary_unary_rpc_method_handler
             )
-            guarded = self._single(method, rule, behaviour)
-        wrapped: Handler = factory(
-            guarded, handler.request_deserializer, handler.response_serializer
-        )
+            guarded = self._single(method, rule, behaviour, handler.request_deserializer)
+        # Bodies stay bytes until it is known who sends them.
+        wrapped: Handler = factory(guarded, None, handler.response_serializer)
         return wrapped
 
-    def _single(self, method: str, rule: Rule | None, behaviour: Any) -> Any:
-        async def call(request: Any, context: Context) -> Any:
-            async with self._guarded(method, rule, request, context):
+    def _single(self, method: str, rule: Rule | None, behaviour: Any, decode: Decode) -> Any:
+        async def call(body: Any, context: Context) -> Any:
+            async with self._guarded(method, rule, body, decode, context) as request:
                 return await behaviour(request, context)
 
         return call
 
-    def _streaming(self, method: str, rule: Rule | None, behaviour: Any) -> Any:
-        async def call(request: Any, context: Context) -> AsyncIterator[Any]:
-            async with self._guarded(method, rule, request, context):
-                async for answer in behaviour(request, context):
-                    yield answer
+    def _streaming(self, method: str, rule: Rule | None, behaviour: Any, decode: Decode) -> Any:
+        async def call(body: Any, context: Context) -> AsyncIterator[Any]:
+            with self._watched(context) as is_revoked:
+                async with self._guarded(
+                    method, rule, body, decode, context, is_revoked
+                ) as request:
+                    async for answer in behaviour(request, context):
+                        yield answer
 
         return call
 
     @asynccontextmanager
     async def _guarded(
-        self, method: str, rule: Rule | None, request: Any, context: Context
-    ) -> AsyncIterator[None]:
-        """Admit the caller; then count, time and record how the call ends, and say it in status."""
+        self,
+        method: str,
+        rule: Rule | None,
+        body: Any,
+        decode: Decode,
+        context: Context,
+        is_revoked: Callable[[], bool] = lambda: False,
+    ) -> AsyncIterator[Any]:
+        """Admit the caller, then decode and yield the request; count, time and record how the call
+        ends, and say it in status.
+
+        `is_revoked`: whether the call was cancelled because the certificate was revoked.
+        """
+        request = None
         with self._measured(method) as outcome:
             try:
                 self._admit(method, rule, context)
-                yield
-            except (asyncio.CancelledError, GeneratorExit):
+                request = _decoded(body, decode)
+                yield request
+            except (asyncio.CancelledError, GeneratorExit) as error:
                 # Its caller went away; what it asked for may be done all the same.
                 self._record(method, rule, request, outcome, None)
+                if is_revoked() and isinstance(error, asyncio.CancelledError):
+                    await _abort(context, NotAuthenticated(_REVOKED).status())
                 raise
             except Exception as error:
                 status = self._status(method, error)
@@ -182,6 +210,31 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 await _abort(context, status)
             outcome[0] = _OK
             self._record(method, rule, request, outcome, None)
+
+    @contextmanager
+    def _watched(self, context: Context) -> Iterator[Callable[[], bool]]:
+        """Cancel this task if its caller's certificate is revoked; yields whether that was done."""
+        revocations, task = self._revocations, asyncio.current_task()
+        if revocations is None or task is None:
+            yield lambda: False
+            return
+        pem = _pem(context)
+        ended: list[bool] = []
+
+        def end() -> None:
+            ended.append(True)
+            task.cancel()
+
+        def is_revoked() -> bool:
+            if ended:
+                task.uncancel()
+            return bool(ended)
+
+        forget = revocations.watch(pem, end)
+        try:
+            yield is_revoked
+        finally:
+            forget()
 
     @contextmanager
     def _measured(self, method: str) -> Iterator[list[str]]:
@@ -196,13 +249,15 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def _admit(self, method: str, rule: Rule | None, context: Context) -> None:
         """Find out who calls. Raises NotAuthenticated, NotPermitted."""
-        if self._is_insecure:
+        if self._revocations is None:
             principal = LOOPBACK
         else:
             try:
                 principal = authenticate(context.auth_context())  # type: ignore[arg-type]
             except Unauthenticated as error:
                 raise NotAuthenticated(str(error)) from None
+            if self._revocations.is_revoked(_pem(context)):
+                raise NotAuthenticated(_REVOKED)
         begin_call(principal, method, context.invocation_metadata)
         if rule is None or principal.role not in rule.roles:
             roles = "nobody" if rule is None else ", ".join(sorted(r.value for r in rule.roles))
@@ -226,7 +281,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             self._log.warning(error.code.name.lower(), str(error), method=method)
         if isinstance(error, ApiError):
             return error.status()
-        logger.error("%s failed", method, exc_info=error, extra={"fields": {"method": method}})
+        self._log.error("failed", f"{method} failed", error, method=method)
         return internal_status()
 
     def _record(
@@ -268,6 +323,28 @@ def _details(request: Any, code: str) -> dict[str, str]:
             elif isinstance(value, str | int | float):
                 details[field.name] = str(value)[:DETAIL_MAX_CHARS]
     return details
+
+
+def _pem(context: Context) -> bytes:
+    return bytes(next(iter(context.auth_context().get("x509_pem_cert", ())), b""))
+
+
+def _decoded(body: Any, decode: Decode) -> Any:
+    """Return a request of one message, or what decodes a stream of them.
+
+    Raises InvalidArgument.
+    """
+    if isinstance(body, bytes):
+        try:
+            return decode(body)
+        except DecodeError as error:
+            raise InvalidArgument("", f"the request cannot be decoded: {error}") from None
+    return _decoded_stream(body, decode)
+
+
+async def _decoded_stream(bodies: AsyncIterator[bytes], decode: Decode) -> AsyncIterator[Any]:
+    async for body in bodies:
+        yield _decoded(body, decode)
 
 
 async def _abort(context: Context, status: status_pb2.Status) -> NoReturn:

@@ -23,7 +23,8 @@ ADMINISTRATORS: Final[Sid] = sid_from_text("S-1-5-32-544")
 OPERATORS: Final[Sid] = sid_from_text("S-1-5-32-549")
 """BUILTIN\\Server Operators: what every operator is a member of."""
 _COMMON_NAME: Final = "x509_common_name"
-_ALTERNATIVE_NAMES: Final = "x509_subject_alternative_name"
+_URIS: Final = "peer_uri"
+"""Of alternative names the URIs alone: another kind that looks like a role is none."""
 _FOUR_U32: Final = Struct(">IIII")
 _RID_FIRST: Final = 1000
 """Relative ids below are well-known accounts, such as a domain's guest."""
@@ -86,7 +87,7 @@ def authenticate(properties: Mapping[str, Sequence[bytes]]) -> Principal:
     name = names[0].decode("utf-8", "replace") if len(names) == 1 else ""
     if not 1 <= len(name) <= PRINCIPAL_MAX_CHARS or not name.isprintable():
         raise Unauthenticated("the certificate has no common name: issue one with `qm pki issue`")
-    texts = [raw.decode("utf-8", "replace") for raw in properties.get(_ALTERNATIVE_NAMES, ())]
+    texts = [raw.decode("utf-8", "replace") for raw in properties.get(_URIS, ())]
     given = [text[len(ROLE_URI_PREFIX) :] for text in texts if text.startswith(ROLE_URI_PREFIX)]
     if len(given) != 1:
         raise Unauthenticated(

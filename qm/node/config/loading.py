@@ -114,6 +114,11 @@ def _at(config: NodeConfig, folder: Path) -> NodeConfig:
             authority=folder / tls.authority,
             certificate=folder / tls.certificate,
             key=folder / tls.key,
+            peer_authority=tls.peer_authority and folder / tls.peer_authority,
+            peer_certificate=tls.peer_certificate and folder / tls.peer_certificate,
+            peer_key=tls.peer_key and folder / tls.peer_key,
+            revoked=tls.revoked and folder / tls.revoked,
+            peer_revoked=tls.peer_revoked and folder / tls.peer_revoked,
         ),
         storage=replace(
             storage,
@@ -157,12 +162,27 @@ def _check(config: NodeConfig) -> None:
 
 def _check_files(config: NodeConfig) -> None:
     tls = config.tls
+    own = (tls.peer_authority, tls.peer_certificate, tls.peer_key)
+    if any(own) and not all(own):
+        raise ConfigError(
+            "`tls.peer_authority`, `tls.peer_certificate` and `tls.peer_key` go together: give all"
+            " three, or none"
+        )
+    if tls.peer_revoked and not all(own):
+        raise ConfigError(
+            "`tls.peer_revoked` is of `tls.peer_authority`, which is not given: `tls.revoked`"
+        )
     for key, path in (
         ("authority", tls.authority),
         ("certificate", tls.certificate),
         ("key", tls.key),
+        ("peer_authority", tls.peer_authority),
+        ("peer_certificate", tls.peer_certificate),
+        ("peer_key", tls.peer_key),
+        ("revoked", tls.revoked),
+        ("peer_revoked", tls.peer_revoked),
     ):
-        if not path.is_file():
+        if path is not None and not path.is_file():
             raise ConfigError(f"`tls.{key}`: there is no file {path}; `qm pki` makes it")
 
 

@@ -98,11 +98,23 @@ class TlsSection(Section, frozen=True, kw_only=True):
     """`[tls]`: PEM files of this node, read again when they change."""
 
     authority: Path
-    """Certificates that sign nodes and callers."""
+    """Certificates that sign callers, and nodes as callers know them."""
     certificate: Path
     """Of this node: carries its name, where it is reached, and the role "node"."""
     key: Path
     """Of the certificate."""
+    peer_authority: Path | None = None
+    """Certificates that sign nodes towards each other and nobody else, so that no caller's
+    certificate can pass for a node's; without it `authority` does both."""
+    peer_certificate: Path | None = None
+    """Of this node towards the others, with `peer_authority`."""
+    peer_key: Path | None = None
+    """Of that certificate."""
+    revoked: Path | None = None
+    """Lists of what the authorities in `authority` took back (`qm pki revoke`), one after the
+    other; without it none is revoked. Calls and streams that run end, too."""
+    peer_revoked: Path | None = None
+    """Likewise for `peer_authority`."""
 
 
 class StorageSection(Section, frozen=True, kw_only=True):

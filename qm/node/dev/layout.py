@@ -8,7 +8,13 @@ import msgspec
 
 from qm.api.gate.identity import Role
 from qm.node.config.schema import API_PORT, HTTP_PORT, MSMQ_PORT
-from qm.node.upkeep.pki import AUTHORITY_CERTIFICATE, create_authority, issue
+from qm.node.upkeep.pki import (
+    AUTHORITY_CERTIFICATE,
+    PEERS_FOLDER,
+    REVOKED_LIST,
+    create_authority,
+    issue,
+)
 
 NODES_MAX: Final = 9
 HOST_FIRST: Final = 11
@@ -26,7 +32,7 @@ data = "{name}"
 authority = "pki/{authority}"
 certificate = "pki/{name}.pem"
 key = "pki/{name}.key"
-
+{peers}
 [storage]
 cache_mb = 64
 reserve_mb = 64
@@ -35,6 +41,14 @@ sealing_key_file = "sealing.key"
 [raft]
 log_retain_mb = 256
 """
+_PEERS: Final = """\
+peer_authority = "pki/peers/{authority}"
+peer_certificate = "pki/peers/{name}.pem"
+peer_key = "pki/peers/{name}.key"
+revoked = "pki/{revoked}"
+peer_revoked = "pki/peers/{revoked}"
+"""
+"""Not in a folder that an older build made: all nodes of a cluster must trust the same."""
 _MEMBER: Final = """
 [[members]]
 name = "{name}"
@@ -116,8 +130,9 @@ class Layout(msgspec.Struct, frozen=True):
             return self.nodes()
         nodes = [DevNode(f"n{k + 1}", f"{network}.{HOST_FIRST + k}") for k in range(count)]
         create_authority(self.pki, "quorate dev authority")
+        create_authority(self.pki / PEERS_FOLDER, "quorate dev authority, nodes")
         for node in nodes:
-            issue(self.pki, node.name, Role.NODE, [node.host])
+            self._issue(node)
         for name, role in PRINCIPALS.items():
             issue(self.pki, name, role)
         for node in nodes:
@@ -128,11 +143,17 @@ class Layout(msgspec.Struct, frozen=True):
         """Make a configuration for one more node, which knows its seeds, and a certificate unless
         it was a member before.
         """
-        if not (self.pki / f"{node.name}.pem").exists():
-            issue(self.pki, node.name, Role.NODE, [node.host])
+        self._issue(node)
         self._configure(node, seeds)
 
+    def _issue(self, node: DevNode) -> None:
+        for folder in (self.pki, self.pki / PEERS_FOLDER):
+            if folder.exists() and not (folder / f"{node.name}.pem").exists():
+                issue(folder, node.name, Role.NODE, [node.host])
+
     def _configure(self, node: DevNode, members: Sequence[DevNode]) -> None:
-        text = _TEMPLATE.format(name=node.name, host=node.host, authority=AUTHORITY_CERTIFICATE)
+        files = {"name": node.name, "authority": AUTHORITY_CERTIFICATE, "revoked": REVOKED_LIST}
+        peers = _PEERS.format(**files) if (self.pki / PEERS_FOLDER).exists() else ""
+        text = _TEMPLATE.format(host=node.host, peers=peers, **files)
         known = (_MEMBER.format(name=member.name, host=member.host) for member in members)
         self.config(node.name).write_text(text + "".join(known))

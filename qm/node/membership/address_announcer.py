@@ -65,11 +65,11 @@ class Announcer:
             name_and_incarnation(node)[0] for node in configuration.voters + configuration.learners
         } - {name}
         claims = {self._addresses.replicated(name)}
-        for reply in await asyncio.gather(*map(self._inspect, others)):
+        for reply in await asyncio.gather(*map(self.inspect, others)):
             if reply.cluster == identity.cluster and name in reply.addresses:
                 claims.add(NodeAddress.decoded(reply.addresses[name]))
         for claim in claims - {None, self._own}:
-            reply = await self._inspect(name, claim)
+            reply = await self.inspect(name, claim)
             where = NodeAddress.decoded(reply.address)
             if where == self._own:  # an old address of this very process
                 continue
@@ -80,7 +80,7 @@ class Announcer:
                     " folder and join"
                 )
 
-    async def _inspect(self, name: str, at: NodeAddress | None = None) -> relay_pb2.InspectReply:
+    async def inspect(self, name: str, at: NodeAddress | None = None) -> relay_pb2.InspectReply:
         """Ask a node of itself; an empty answer from one that gives none."""
         try:
             stub = await self._channels.stub(name, at.relay if at is not None else None)

@@ -11,9 +11,10 @@ from qm.node.config.schema import MemberSection, NodeConfig
 from qm.node.membership.birth import create_sealing_key, provision, sealing_key
 from qm.node.membership.join import JoinRefused, Say, Steps
 from qm.node.relay.channels import Channels
+from qm.node.tls import peer_files
 from qm.store.sealing import SealingError
 from raft.transport.metrics import TransportMetrics
-from raft.transport.tls import TlsError, TlsFiles, TlsIdentity
+from raft.transport.tls import TlsError, TlsIdentity
 
 
 async def init_cluster(path: Path, computer_name: str, dns_name: str, say: Say) -> None:
@@ -79,11 +80,8 @@ def _load(path: Path) -> NodeConfig:
 @contextlib.asynccontextmanager
 async def open_steps(config: NodeConfig, say: Say) -> AsyncIterator[Steps]:
     """Yield the steps with a node's certificate and addresses. Raises JoinRefused."""
-    tls = config.tls
     try:
-        identity = TlsIdentity(
-            TlsFiles(tls.authority, tls.certificate, tls.key), TransportMetrics()
-        )
+        identity = TlsIdentity(peer_files(config.tls), TransportMetrics())
     except TlsError as error:
         raise JoinRefused(str(error)) from error
     own = MemberSection(

@@ -10,26 +10,28 @@ from typing import Any, Final, Protocol
 import grpc
 import grpc.aio
 import msgspec
+from google.protobuf.message import DecodeError
 from typing_extensions import override
 
-from qm.api.gate.identity import Role, role_uri
 from qm.api.gate.operations import Health
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.cluster.membership import ChangeRefused
 from qm.cluster.relay import LatePackets, RelayEvents, SessionFacts
 from qm.model.values.effects import Outcome
+from qm.node.peer_gate import PeerGate
 from qm.node.relay.channels import SERVER_OPTIONS, refuse
 from qm.node.relay.edge_stream import BROKEN
 from qm.node.relay.forwarding import NotTaken
 from qm.node.relay.frame_writer import FrameWriter
 from qm.node.relay.leader_stream import LeaderStream, LeaderStreams, StreamOver
 from qm.node.relay.outcome_codec import encode_outcome
+from qm.node.roster import Roster
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
 from qm.pb.relay_pb2_grpc import RelayServicer, add_RelayServicer_to_server
 from qm.store.codec import Inspected, UnknownCommand, inspect_foreign
-from raft.transport.tls import SAN_PROPERTY, TlsIdentity
+from raft.transport.tls import TlsIdentity, peer_certificate
 
 logger = logging.getLogger(__name__)
 
@@ -86,32 +88,44 @@ class RelayServer:
 
     def __init__(
         self,
+        own: str,
         listen: str,
         identity: TlsIdentity,
+        roster: Roster,
         metrics: Metrics,
         inspect: Callable[[], relay_pb2.InspectReply],
         adopt: Callable[[relay_pb2.AdoptRequest], Awaitable[None]],
     ) -> None:
-        """`adopt` raises ChangeRefused when this node belongs to a cluster already."""
+        """`own`: this node's name; `adopt` raises ChangeRefused when it belongs to a cluster."""
         self.member: Member | None = None
         """Set when this node belongs to a cluster."""
         self._listen = listen
         self._server: grpc.aio.Server | None = None
-        self._identity = identity
+        self.identity: Final = identity
+        self._roster = roster
         self.watch: Final = RelayWatch(metrics)
+        self._gate = PeerGate(
+            own, identity, roster, self.watch.refused, lambda: self.member is not None
+        )
         self.inspect: Final = inspect
         self.adopt: Final = adopt
 
     async def start(self) -> None:
         """Listen. Raises OSError."""
-        server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
+        server = grpc.aio.server(
+            interceptors=(self._gate,), options=SERVER_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX
+        )
         add_RelayServicer_to_server(_Service(self), server)
         try:
-            server.add_secure_port(self._listen, self._identity.server_credentials())
+            server.add_secure_port(self._listen, self.identity.server_credentials())
         except RuntimeError as error:
             raise OSError(f"cannot listen on {self._listen}: {error}") from error
         await server.start()
         self._server = server
+
+    def is_edge(self, name: str, names: Sequence[str]) -> bool:
+        """Return whether a caller whose certificate has `names` may speak as the edge `name`."""
+        return name in names and self._roster.is_member(name)
 
     async def stop(self) -> None:
         """End every call."""
@@ -133,36 +147,22 @@ class RelayWatch:
 
 
 class _Service(RelayServicer):
-    """Translates calls; refuses whoever is no node."""
+    """Translates calls of those whom the gate lets in."""
 
     def __init__(self, owner: RelayServer) -> None:
         self._owner = owner
 
-    async def _names(self, context: Any) -> tuple[str, ...]:
-        """Return the names in a caller's certificate, or refuse who is no node."""
-        names = tuple(name.decode() for name in context.auth_context().get(SAN_PROPERTY, ()))
-        if role_uri(Role.NODE) not in names:
-            text = "this endpoint is for nodes: the certificate lacks the role 'node'"
-            self._owner.watch.refused("role", text, context)
-            await refuse(context, grpc.StatusCode.PERMISSION_DENIED, text)
-        return names
-
-    async def _member(self, context: Any) -> Member:
-        """Return what the caller, a node, may ask for; or refuse."""
-        await self._names(context)
-        if self._owner.member is None:
-            await refuse(
-                context,
-                grpc.StatusCode.FAILED_PRECONDITION,
-                "this node belongs to no cluster yet: `qm cluster init` or `qm node join`",
-            )
+    @property
+    def _member(self) -> Member:
+        """What members may ask for; the gate lets nobody come here without."""
+        assert self._owner.member is not None
         return self._owner.member
 
     @override
     async def Propose(
         self, request: relay_pb2.ProposeRequest, context: Any
     ) -> relay_pb2.ProposeReply:
-        leader = (await self._member(context)).leader
+        leader = self._member.leader
         try:
             commands = [inspect_foreign(payload) for payload in request.payloads]
         except UnknownCommand as error:
@@ -176,7 +176,7 @@ class _Service(RelayServicer):
 
     @override
     async def Lead(self, request: relay_pb2.LeadRequest, context: Any) -> relay_pb2.LeadReply:
-        member = await self._member(context)
+        member = self._member
         try:
             await member.lead(request)
         except ChangeRefused as error:
@@ -189,12 +189,10 @@ class _Service(RelayServicer):
     async def Inspect(
         self, request: relay_pb2.InspectRequest, context: Any
     ) -> relay_pb2.InspectReply:
-        await self._names(context)
         return self._owner.inspect()
 
     @override
     async def Adopt(self, request: relay_pb2.AdoptRequest, context: Any) -> relay_pb2.AdoptReply:
-        await self._names(context)
         try:
             await self._owner.adopt(request)
         except ChangeRefused as error:
@@ -203,7 +201,7 @@ class _Service(RelayServicer):
 
     @override
     async def Drain(self, request: relay_pb2.DrainRequest, context: Any) -> relay_pb2.HealthReply:
-        operator = (await self._member(context)).operator
+        operator = self._member.operator
         try:
             await operator.drain_here(request.is_draining)
         except OSError as error:
@@ -219,24 +217,28 @@ class _Service(RelayServicer):
 
     @override
     async def Links(self, request: relay_pb2.LinksRequest, context: Any) -> relay_pb2.LinksReply:
-        return (await self._member(context)).operator.links_here(request)
+        return self._member.operator.links_here(request)
 
     @override
     async def Resend(self, request: relay_pb2.ResendRequest, context: Any) -> relay_pb2.ResendReply:
-        operator = (await self._member(context)).operator
+        operator = self._member.operator
         return relay_pb2.ResendReply(is_sending=operator.resend_here(request.queue_id))
 
     @override
     async def Exchange(self, _: Any, context: Any) -> None:  # type: ignore[override]
-        leader = (await self._member(context)).leader
-        names = await self._names(context)
-        frames = await context.read()
-        hello = None if frames is _EOF else frames.frames[0].hello
-        if hello is None or hello.edge not in names:
-            self._owner.watch.refused("name", f"the certificate names {names}", context)
-            await refuse(
-                context, grpc.StatusCode.PERMISSION_DENIED, f"the certificate names {names}"
-            )
+        leader = self._member.leader
+        certificate = peer_certificate(context.auth_context())
+        names = certificate.dns_names
+        try:
+            frames = _edge_frames(await context.read())
+        except DecodeError as error:
+            self._owner.watch.refused("malformed", str(error), context)
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        hello = None if frames is None or not frames.frames else frames.frames[0].hello
+        if frames is None or hello is None or not self._owner.is_edge(hello.edge, names):
+            text = f"{'' if hello is None else hello.edge!r} is no member that {names} names"
+            self._owner.watch.refused("name", text, context)
+            await refuse(context, grpc.StatusCode.PERMISSION_DENIED, text)
         if not await leader.comes_to_lead(hello.term):
             await refuse(
                 context,
@@ -246,7 +248,13 @@ class _Service(RelayServicer):
         stream = GrpcLeaderStream(
             context, leader.leader_streams, hello.edge, hello.term, self._owner.watch
         )
-        reason = await stream.run(frames)
+        forget = self._owner.identity.watch(
+            certificate.pem, lambda: stream.on_end("the certificate was revoked")
+        )
+        try:
+            reason = await stream.run(frames)
+        finally:
+            forget()
         await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, reason)
 
 
@@ -293,10 +301,10 @@ class GrpcLeaderStream(RelayEvents):
         try:
             for frame in list(frames.frames)[1:]:
                 _take(self._stream, frame)
-            while (frames := await self._context.read()) is not _EOF:
+            while (frames := _edge_frames(await self._context.read())) is not None:
                 for frame in frames.frames:
                     _take(self._stream, frame)
-        except StreamOver as error:
+        except (StreamOver, DecodeError) as error:
             self._watch.refused("rule", str(error), self._context)
             self.on_end(str(error))
         except BROKEN as error:
@@ -332,6 +340,11 @@ class GrpcLeaderStream(RelayEvents):
     def on_end(self, reason: str) -> None:
         if not self._over.done():
             self._over.set_result(reason)
+
+
+def _edge_frames(data: Any) -> relay_pb2.EdgeFrames | None:
+    """Return what was read; None at the end. Raises DecodeError."""
+    return None if data is _EOF else relay_pb2.EdgeFrames.FromString(data)
 
 
 def _payload_bytes(frame: relay_pb2.LeaderFrame) -> int:

@@ -93,6 +93,8 @@ class Hooks(msgspec.Struct, frozen=True):
     """Whether the disk has room for new messages; asked while this node leads."""
     on_alarm: Callable[[Alarm], None]
     """Consensus has something to tell an operator."""
+    on_members: Callable[[Configuration], None]
+    """A configuration is in force; called before anything is listened to as well."""
     die: Callable[[str], None] = end_process
     """Ends the process; must not return to serving."""
     give_up_reserve: Callable[[], None] = lambda: None
@@ -148,6 +150,7 @@ class ReplicatedStore(Cluster, DriverEvents):
         replica: Replica[Sequence[Outcome]] = Replica(
             config.replica_config(), directory, self._make_machine, _chance().randrange
         )
+        hooks.on_members(replica.status().configuration)
         self.driver: Final[Driver[Outcome]] = Driver(
             replica,
             connect,
@@ -462,6 +465,7 @@ class ReplicatedStore(Cluster, DriverEvents):
     @override
     def on_configuration(self, configuration: Configuration) -> None:
         self.configuration = configuration
+        self._hooks.on_members(configuration)
 
     @override
     def on_alarm(self, alarm: Alarm) -> None:

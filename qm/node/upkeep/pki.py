@@ -2,7 +2,8 @@
 
 A certificate names its holder by its common name and gives it one role, as a URI among its
 alternative names (`qm.api.gate.identity`). A node's has its name there as well, and where it is
-reached: the other nodes check the name, clients the address.
+reached: the other nodes check the name, clients the address. An authority in PEERS_FOLDER signs
+nodes towards each other alone, so that no caller's certificate opens what only nodes may do.
 """
 
 import os
@@ -25,6 +26,9 @@ CLOCK_SKEW: Final = timedelta(hours=1)
 """By which clocks may differ: a fresh certificate is valid since then."""
 AUTHORITY_CERTIFICATE: Final = "authority.pem"
 AUTHORITY_KEY: Final = "authority.key"
+PEERS_FOLDER: Final = "peers"
+"""Beneath the authority's folder: that of the nodes' own."""
+REVOKED_LIST: Final = "revoked.pem"
 
 
 class PkiRefused(Exception):
@@ -51,6 +55,7 @@ def create_authority(folder: Path, name: str, *, days: int = AUTHORITY_DAYS) -> 
     )
     _write_key(folder / AUTHORITY_KEY, key)
     _write(certificate_path, certificate.public_bytes(serialization.Encoding.PEM))
+    _write_revoked(folder, [])  # so that a node can read it from the first day
     return certificate_path
 
 
@@ -59,8 +64,11 @@ def issue(
 ) -> tuple[Path, Path]:
     """Make `name`.pem and `name`.key, signed by the folder's authority; return their paths.
 
-    `hosts`: DNS names and addresses under which a node is reached. Raises PkiRefused.
+    `hosts`: DNS names and addresses under which a node is reached; only nodes have any, since
+    whoever connects to a node believes who has its name. Raises PkiRefused.
     """
+    if hosts and role is not Role.NODE:
+        raise PkiRefused(f"only a node has hosts: issue {name!r} without, or as a node")
     certificate_path, key_path = folder / f"{name}.pem", folder / f"{name}.key"
     if certificate_path.exists():
         raise PkiRefused(f"{certificate_path} exists: renew it, or remove it first")
@@ -88,6 +96,57 @@ def renew(folder: Path, certificate_path: Path, *, days: int = CERTIFICATE_DAYS)
     certificate = _sign(folder, old.subject, public_key, names, days)
     _write(certificate_path, certificate)
     return _read_certificate(certificate_path).not_valid_after_utc
+
+
+def revoke(folder: Path, certificate_path: Path) -> Path:
+    """Add a certificate to the folder's list of revoked ones; return the list's path.
+
+    Nodes that have the list in `tls.revoked` or `tls.peer_revoked` refuse it from then on. Raises
+    PkiRefused.
+    """
+    certificate = _read_certificate(certificate_path)
+    authority = _read_certificate(folder / AUTHORITY_CERTIFICATE)
+    if certificate.issuer != authority.subject:
+        raise PkiRefused(f"{certificate_path} is of another authority: revoke it where that is")
+    known = _revoked(folder)
+    if all(one.serial_number != certificate.serial_number for one in known):
+        known.append(
+            x509.RevokedCertificateBuilder()
+            .serial_number(certificate.serial_number)
+            .revocation_date(datetime.now(UTC))
+            .build()
+        )
+    return _write_revoked(folder, known)
+
+
+def _revoked(folder: Path) -> list[x509.RevokedCertificate]:
+    path = folder / REVOKED_LIST
+    if not path.exists():
+        return []
+    try:
+        return list(x509.load_pem_x509_crl(path.read_bytes()))
+    except (OSError, ValueError) as error:
+        raise PkiRefused(f"cannot read the list of revoked certificates {path}: {error}") from error
+
+
+def _write_revoked(folder: Path, revoked: Iterable[x509.RevokedCertificate]) -> Path:
+    authority = _read_certificate(folder / AUTHORITY_CERTIFICATE)
+    key = _read_key(folder / AUTHORITY_KEY)
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(authority.subject)
+        .last_update(now)
+        .next_update(now + timedelta(days=CERTIFICATE_DAYS))
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
+        )
+    )
+    for one in revoked:
+        builder = builder.add_revoked_certificate(one)
+    path = folder / REVOKED_LIST
+    _write(path, builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    return path
 
 
 def ends_at(certificate_path: Path) -> datetime:

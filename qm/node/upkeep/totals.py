@@ -8,7 +8,15 @@ from qm.observe.metrics import Metrics
 from raft.driver import Driver
 from raft.transport.grpc_transport import GrpcTransport
 
-_DROPPED: Final = ("malformed", "foreign_cluster", "forged_sender", "misdirected", "unknown_peer")
+_DROPPED: Final = (
+    "malformed",
+    "foreign_cluster",
+    "forged_sender",
+    "stranger",
+    "revoked",
+    "misdirected",
+    "unknown_peer",
+)
 _FAILURES: Final = {
     "lost": "streams_lost_total",
     "dial": "dials_failed_total",

@@ -34,7 +34,7 @@ DENIED = grpc.StatusCode.PERMISSION_DENIED
 def names(common_name: str, *alternative: str) -> dict[str, list[bytes]]:
     return {
         "x509_common_name": [common_name.encode()],
-        "x509_subject_alternative_name": [name.encode() for name in alternative],
+        "peer_uri": [name.encode() for name in alternative],
     }
 
 
@@ -87,7 +87,7 @@ def test_an_insecure_server_is_refused_outside_of_loopback() -> None:
             node = (await made.leader()).node
             for config, reason in (
                 (ApiConfig("0.0.0.0", 0, is_insecure=True), "loopback"),
-                (ApiConfig("127.0.0.1", 0), "credentials"),
+                (ApiConfig("127.0.0.1", 0), "certificates"),
             ):
                 with pytest.raises(ValueError, match=reason):
                     ApiServer(

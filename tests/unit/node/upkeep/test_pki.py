@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 
 from qm.api.gate.identity import Role
-from qm.node.upkeep.pki import PkiRefused, create_authority, ends_at, issue, renew
+from qm.node.upkeep.pki import PkiRefused, create_authority, ends_at, issue, renew, revoke
 
 
 def names(path: Path) -> list[object]:
@@ -91,3 +91,27 @@ def test_an_ended_certificate_is_refused(tmp_path: Path) -> None:
     assert ends_at(certificate) <= datetime.now(UTC)
     with pytest.raises(ssl.SSLError, match="expired"):
         handshake(authority, certificate, key, "n1")
+
+
+def test_what_is_revoked_is_listed_for_good(tmp_path: Path) -> None:
+    create_authority(tmp_path, "test authority")
+    revoked = tmp_path / "revoked.pem"
+    assert list(x509.load_pem_x509_crl(revoked.read_bytes())) == []
+    first, _ = issue(tmp_path, "alice", Role.CLIENT)
+    second, _ = issue(tmp_path, "bob", Role.CLIENT)
+    for path in (first, second, first):
+        assert revoke(tmp_path, path) == revoked
+    listed = x509.load_pem_x509_crl(revoked.read_bytes())
+    serials = [
+        x509.load_pem_x509_certificate(path.read_bytes()).serial_number for path in (first, second)
+    ]
+    assert sorted(one.serial_number for one in listed) == sorted(serials)
+    create_authority(tmp_path / "other", "another authority")
+    with pytest.raises(PkiRefused, match="another authority"):
+        revoke(tmp_path / "other", first)
+
+
+def test_a_caller_cannot_be_reached_under_a_nodes_name(tmp_path: Path) -> None:
+    create_authority(tmp_path, "test authority")
+    with pytest.raises(PkiRefused, match="only a node"):
+        issue(tmp_path, "mallory", Role.CLIENT, ["n1"])

@@ -4,15 +4,19 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
+from cryptography import x509
 
 from raft.pb.peer_pb2 import DESCRIPTOR
 from raft.transport.grpc_transport import (
@@ -24,7 +28,7 @@ from raft.transport.grpc_transport import (
     GrpcTransport,
 )
 from raft.transport.metrics import TransportMetrics
-from raft.transport.tls import TlsError, TlsFiles, TlsIdentity
+from raft.transport.tls import PEER_ROLE, TlsError, TlsFiles, TlsIdentity
 from raft.transport.wire_format import FrameEncoder
 from raft.types import Envelope, Heartbeat, PeerState
 from tests.unit.raft.transport.authority import Authority
@@ -51,7 +55,9 @@ def forge(frame_sender: str) -> bytes:
 
 
 @asynccontextmanager
-async def raw_call(world: GrpcWorld, tls: TlsFiles | None, name: str = "a.1") -> AsyncIterator[Any]:
+async def raw_call(
+    world: GrpcWorld, tls: TlsFiles | None, name: str = "a.1", method: str = "Exchange"
+) -> AsyncIterator[Any]:
     """Call node B as a program that is no node."""
     credentials = grpc.ssl_channel_credentials(
         world.authority.file.read_bytes(),
@@ -62,20 +68,28 @@ async def raw_call(world: GrpcWorld, tls: TlsFiles | None, name: str = "a.1") ->
     channel: Any = grpc.aio.secure_channel(world.address(B), credentials, options=options)
     metadata = ((METADATA_CLUSTER, CLUSTER.hex()), (METADATA_FROM, name), (METADATA_TO, B))
     try:
-        yield channel.stream_stream(f"/{SERVICE}/Exchange", None, None)(metadata=metadata)
+        yield channel.stream_stream(f"/{SERVICE}/{method}", None, None)(metadata=metadata)
     finally:
         await channel.close(None)
 
 
 async def call_raw(
-    world: GrpcWorld, tls: TlsFiles | None, frames: list[bytes], name: str = "a.1"
+    world: GrpcWorld,
+    tls: TlsFiles | None,
+    frames: list[bytes],
+    name: str = "a.1",
+    method: str = "Exchange",
 ) -> grpc.StatusCode:
     """Send frames as a program that is no node; return how the call ended."""
-    async with raw_call(world, tls, name) as call:
+    async with raw_call(world, tls, name, method) as call:
         with contextlib.suppress(grpc.RpcError, grpc.aio.UsageError):
+            # A write into a call that ends meanwhile would hide the code that it ends with.
+            if METADATA_FROM not in await call.initial_metadata():
+                frames = []
             for frame in frames:
                 await call.write(frame)
-            await call.done_writing()
+            if METADATA_FROM in await call.initial_metadata():
+                await call.done_writing()
         code: grpc.StatusCode = await call.code()
         return code
 
@@ -131,6 +145,124 @@ def test_a_caller_must_name_itself_as_its_certificate_does(tmp_path: Path, name:
         assert code is grpc.StatusCode.PERMISSION_DENIED
         assert world.nodes[B].metrics.forged_sender_total == 1
         assert not b.envelopes
+
+    in_world(tmp_path, scenario)
+
+
+ADMIN = "quorate:role/admin"
+NO_PEERS: dict[str, tuple[Sequence[str], Sequence[x509.GeneralName]]] = {
+    "no role": ((), [x509.DNSName("a")]),
+    "a client": (("quorate:role/client",), [x509.DNSName("a")]),
+    "an admin": ((ADMIN,), [x509.DNSName("a")]),
+    "two roles": ((PEER_ROLE, ADMIN), [x509.DNSName("a")]),
+    "a role as a name": ((), [x509.DNSName("a"), x509.DNSName(PEER_ROLE)]),
+    "a name as a URI": ((PEER_ROLE, "a"), []),
+    "a name as an address of mail": ((PEER_ROLE,), [x509.RFC822Name("a")]),
+    "an address": ((PEER_ROLE,), [x509.IPAddress(ip_address("127.0.0.1"))]),
+    "a wildcard": ((PEER_ROLE,), [x509.DNSName("*")]),
+}
+
+
+@pytest.mark.parametrize("method", ["Exchange", "SendSnapshot"])
+@pytest.mark.parametrize("kind", NO_PEERS)
+def test_only_a_node_by_its_dns_name_may_speak(tmp_path: Path, kind: str, method: str) -> None:
+    """Neither a role's URI nor any other alternative name is a node's name."""
+    uris, names = NO_PEERS[kind]
+
+    async def scenario(world: GrpcWorld) -> None:
+        b = await world.add(B)
+        tls = world.authority.issue("a", uris=uris, names=names)
+        for name in ("a.1", "quorate:role/node.1", "127.0.0.1.1", "*.1"):
+            code = await call_raw(world, tls, [forge(A)], name, method)
+            assert code is grpc.StatusCode.PERMISSION_DENIED
+        metrics = world.nodes[B].metrics
+        assert metrics.forged_sender_total + metrics.stranger_total == 4
+        assert not b.envelopes
+        assert not b.states
+        assert not b.senders
+
+    in_world(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("method", ["Exchange", "SendSnapshot"])
+def test_a_node_that_is_no_member_may_not_speak(tmp_path: Path, method: str) -> None:
+    async def scenario(world: GrpcWorld) -> None:
+        b = await world.add(B)
+        tls = world.authority.issue("z")
+        code = await call_raw(world, tls, [forge("z.1")], "z.1", method)
+        assert code is grpc.StatusCode.PERMISSION_DENIED
+        assert world.nodes[B].metrics.stranger_total == 1
+        assert not b.envelopes
+        assert not b.states
+        world.members.add("z")
+        assert await call_raw(world, tls, [], "z.1", method) is grpc.StatusCode.OK
+
+    in_world(tmp_path, scenario)
+
+
+def test_an_expired_certificate_cannot_speak(tmp_path: Path) -> None:
+    async def scenario(world: GrpcWorld) -> None:
+        b = await world.add(B)
+        tls = world.authority.issue("a", until=timedelta(hours=-1))
+        assert await call_raw(world, tls, [forge(A)]) is grpc.StatusCode.UNAVAILABLE
+        assert not b.envelopes
+
+    in_world(tmp_path, scenario)
+
+
+def test_a_revoked_certificate_cannot_speak_and_its_streams_end(tmp_path: Path) -> None:
+    async def scenario(world: GrpcWorld) -> None:
+        world.revoked = tmp_path / "revoked.pem"
+        world.authority.revoke(world.revoked)
+        b = await world.add(B)
+        tls, other = world.authority.issue("a"), world.authority.issue("c")
+        async with raw_call(world, tls) as call, raw_call(world, other, "c.1") as standing:
+            await call.initial_metadata()
+            await standing.initial_metadata()
+            world.authority.revoke(world.revoked, tls)
+            assert await call.code() is grpc.StatusCode.PERMISSION_DENIED
+            assert "revoked" in await call.details()
+            for method in ("Exchange", "SendSnapshot"):
+                code = await call_raw(world, tls, [forge(A)], method=method)
+                assert code is grpc.StatusCode.PERMISSION_DENIED
+            assert not b.envelopes
+            await standing.write(FrameEncoder(CLUSTER, "c.1").encode([]))
+            assert not standing.done()
+            renewed = world.authority.issue("a", files="renewed")
+            assert await call_raw(world, renewed, []) is grpc.StatusCode.OK
+        assert world.nodes[B].metrics.revoked_total == 3
+
+    in_world(tmp_path, scenario)
+
+
+def test_a_list_of_revoked_certificates_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
+    """At the start it is an error; while a node runs the last good one counts."""
+    authority, revoked = Authority(tmp_path), tmp_path / "revoked.pem"
+    taken = authority.issue("a")
+    pem = taken.certificate.read_bytes()
+    files = replace(authority.issue("b"), revoked=revoked)
+    with pytest.raises(TlsError, match=r"revoked\.pem"):
+        TlsIdentity(files, TransportMetrics())
+    Authority(tmp_path / "foreign").revoke(revoked, taken)
+    assert not TlsIdentity(files, TransportMetrics()).is_revoked(pem)
+    authority.revoke(revoked, taken)
+    identity = TlsIdentity(files, TransportMetrics())
+    assert identity.is_revoked(pem)
+    revoked.write_bytes(b"-----BEGIN X509 CRL-----\nnonsense\n-----END X509 CRL-----\n")
+    identity.channel_credentials()
+    assert identity.is_revoked(pem)
+    with pytest.raises(TlsError, match=r"revoked\.pem"):
+        TlsIdentity(files, TransportMetrics())
+
+
+def test_a_malformed_snapshot_part_is_refused(tmp_path: Path) -> None:
+    async def scenario(world: GrpcWorld) -> None:
+        b = await world.add(B)
+        tls = world.authority.issue("a")
+        code = await call_raw(world, tls, [b"\xff" * 9], method="SendSnapshot")
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert world.nodes[B].metrics.malformed_total == 1
+        assert not b.senders
 
     in_world(tmp_path, scenario)
 
@@ -229,7 +361,7 @@ def test_an_address_in_use_is_an_error(tmp_path: Path) -> None:
         await world.add(B)
         tls = world.authority.issue("a")
         transport = GrpcTransport(
-            GrpcConfig(CLUSTER, A, world.address(B), tls), Recorder(), lambda n: 0
+            GrpcConfig(CLUSTER, A, world.address(B), tls, lambda _: True), Recorder(), lambda n: 0
         )
         with pytest.raises(OSError, match="cannot listen"):
             await transport.start()

@@ -5,6 +5,7 @@ import contextlib
 import random
 import zlib
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -152,6 +153,10 @@ class GrpcWorld:
 
     def __init__(self, folder: Path) -> None:
         self.authority = Authority(folder)
+        self.members = set("abcdefgh")
+        """Names of nodes that may speak."""
+        self.revoked: Path | None = None
+        """What new nodes read."""
         self.nodes: dict[NodeId, StreamTransport] = {}
         self.relays: dict[NodeId, Relay] = {}
 
@@ -167,7 +172,9 @@ class GrpcWorld:
         events = Recorder()
         name = named or node.rpartition(".")[0]
         tls = (authority or self.authority).issue(name, files=f"{node} as {name}")
-        config = GrpcConfig(cluster, node, "127.0.0.1:0", tls)
+        if self.revoked is not None:
+            tls = replace(tls, revoked=self.revoked)
+        config = GrpcConfig(cluster, node, "127.0.0.1:0", tls, lambda name: name in self.members)
         transport = GrpcTransport(config, events, random.Random(1).randrange)
         self.nodes[node] = transport
         for peer in (node, *knows):

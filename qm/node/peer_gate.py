@@ -1,0 +1,161 @@
+"""Who may ask what of a node's relay endpoint: decided before a request is decoded.
+
+A caller is a node by its certificate (role "node", which no other role is beside, not revoked), and
+a member by a DNS name in it. Some calls come from who is no member yet: see METHODS.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Any, Final, TypeAlias
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from qm.node.relay.channels import refuse
+from qm.node.roster import Roster
+from qm.pb import relay_pb2
+from raft.transport.tls import PeerCertificate, TlsIdentity, peer_certificate
+
+logger = logging.getLogger(__name__)
+
+
+class Right(Enum):
+    """What a caller must be."""
+
+    NODE = "a node of this cluster's authority"
+    FOUNDER = "this node itself, or one that its configuration names"
+    ENTRANT = "a member, or the node that the change is about"
+    MEMBER = "a member"
+
+
+METHODS: Final = {
+    "Inspect": Right.NODE,
+    "Adopt": Right.FOUNDER,
+    "Lead": Right.ENTRANT,
+    "Propose": Right.MEMBER,
+    "Drain": Right.MEMBER,
+    "Links": Right.MEMBER,
+    "Resend": Right.MEMBER,
+    "Exchange": Right.MEMBER,
+}
+"""Every method of the service."""
+Refused: TypeAlias = Callable[[str, str, Any], None]
+"""Hears a reason, a text and the call's context."""
+
+
+class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """See the module."""
+
+    def __init__(
+        self,
+        own: str,
+        identity: TlsIdentity,
+        roster: Roster,
+        refused: Refused,
+        has_cluster: Callable[[], bool],
+    ) -> None:
+        self._own = own
+        self._identity = identity
+        self._roster = roster
+        self._refused = refused
+        self._has_cluster = has_cluster
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """Return the method's handler with the gate around it."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None  # UNIMPLEMENTED
+        method: str = handler_call_details.method.rpartition("/")[2]
+        serializer = handler.response_serializer
+        if handler.request_streaming:
+            guarded: Any = self._streaming(method, handler)
+            return grpc.stream_stream_rpc_method_handler(guarded, None, serializer)
+        return grpc.unary_unary_rpc_method_handler(self._single(method, handler), None, serializer)
+
+    def _single(self, method: str, handler: Any) -> Any:
+        async def call(data: bytes, context: Any) -> Any:
+            certificate = await self._node(context)
+            await self._admit(method, certificate, context)
+            try:
+                request = handler.request_deserializer(data)
+            except DecodeError as error:
+                await self._refuse(
+                    context, "malformed", f"{method}: {error}", grpc.StatusCode.INVALID_ARGUMENT
+                )
+            if isinstance(request, relay_pb2.LeadRequest):
+                await self._admit_change(request, certificate, context)
+            try:
+                return await handler.unary_unary(request, context)
+            except grpc.aio.AbortError:
+                raise
+            except Exception as error:
+                logger.debug("%s failed", method, exc_info=error)
+                await self._refuse(
+                    context, "failed", f"{method} failed: {error!r}", grpc.StatusCode.INTERNAL
+                )
+
+        return call
+
+    def _streaming(self, method: str, handler: Any) -> Any:
+        async def call(frames: Any, context: Any) -> None:
+            certificate = await self._node(context)
+            await self._admit(method, certificate, context)
+            await handler.stream_stream(frames, context)
+
+        return call
+
+    async def _node(self, context: Any) -> PeerCertificate:
+        """Return the certificate of a caller that is a node, or refuse."""
+        certificate = peer_certificate(context.auth_context())
+        if not certificate.is_peer:
+            text = "this endpoint is for nodes: the certificate lacks the role 'node'"
+            await self._refuse(context, "role", text)
+        if self._identity.is_revoked(certificate.pem):
+            await self._refuse(context, "revoked", "the certificate was revoked")
+        return certificate
+
+    async def _admit(self, method: str, certificate: PeerCertificate, context: Any) -> None:
+        right = METHODS[method]
+        if right is Right.NODE:
+            return
+        names = certificate.dns_names
+        if right is Right.FOUNDER:
+            if not self._roster.seeds.isdisjoint(names) or self._own in names:
+                return
+        elif not self._has_cluster():
+            text = "this node belongs to no cluster yet: `qm cluster init` or `qm node join`"
+            await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, text)
+        elif right is Right.ENTRANT or any(map(self._roster.is_member, names)):
+            return
+        await self._refuse(
+            context, "stranger", f"{method} is for {right.value}: the certificate names {names}"
+        )
+
+    async def _admit_change(
+        self, request: relay_pb2.LeadRequest, certificate: PeerCertificate, context: Any
+    ) -> None:
+        """Let a node that is no member ask for its own entry alone."""
+        names = certificate.dns_names
+        if any(map(self._roster.is_member, names)):
+            return
+        change = request.change_members
+        is_own = request.WhichOneof("kind") == "change_members" and change.node in names
+        if not is_own:
+            text = f"Lead is for {Right.ENTRANT.value}: the certificate names {names}"
+            await self._refuse(context, "stranger", text)
+
+    async def _refuse(
+        self,
+        context: Any,
+        reason: str,
+        text: str,
+        code: grpc.StatusCode = grpc.StatusCode.PERMISSION_DENIED,
+    ) -> None:
+        self._refused(reason, text, context)
+        await refuse(context, code, text)
