@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 
+from raft.cancellation import raise_if_cancelled
 from raft.transport.eager import EagerCall
 from raft.transport.metrics import PeerMetrics
 from raft.transport.send_queue import SendQueue
@@ -189,7 +190,7 @@ class Peer:
                 self.metrics.envelopes_received_total += len(envelopes)
                 self._events.on_envelopes(envelopes)
         except (*BROKEN, asyncio.CancelledError) as error:
-            _raise_if_cancelled()
+            raise_if_cancelled()
             logger.debug("stream with %s ended: %r", self.node, error)
         finally:
             self._detach(stream)
@@ -251,7 +252,8 @@ class Peer:
                 async with self._connector.open_stream(self.node, address) as stream:
                     failures = 0
                     await self.serve(stream)
-            except BROKEN as error:
+            except (*BROKEN, asyncio.CancelledError) as error:
+                raise_if_cancelled()
                 failures += 1
                 self.metrics.dials_failed_total += 1
                 logger.debug("dialing %s at %s: %r", self.node, address, error)
@@ -303,13 +305,3 @@ class Peer:
         self._writing = None
         self._queue.clear()
         await asyncio.gather(*filter(None, tasks), return_exceptions=True)
-
-
-def _raise_if_cancelled() -> None:
-    """Go on raising CancelledError if this task was cancelled.
-
-    A gRPC call that was cancelled raises the same in whoever reads or writes it.
-    """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
+from raft.cancellation import raise_if_cancelled
 from raft.machine import SnapshotSource
 from raft.pb.peer_pb2 import SnapshotChunk, SnapshotOffer, SnapshotPart, SnapshotProgress
 from raft.transport.metrics import PeerMetrics
@@ -77,7 +78,8 @@ class SnapshotSender:
             try:
                 async with self._dial() as call:
                     return await self._transfer(call)
-            except BROKEN as error:
+            except (*BROKEN, asyncio.CancelledError) as error:
+                raise_if_cancelled()
                 logger.info("snapshot stream broke at byte %d: %r", self._progress_bytes, error)
             attempts = 0 if self._progress_bytes > before else attempts + 1
             await asyncio.sleep(SNAPSHOT_RETRY_MS / 1000)

@@ -9,6 +9,7 @@ from prometheus_client import Counter
 
 from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.observe.logs import LimitedLog
+from raft.cancellation import raise_if_cancelled
 from raft.driver import end_process
 from raft.log.files import FatalDiskError
 from raft.log.segment import is_disk_full
@@ -89,14 +90,16 @@ class Rounds:
                 if is_durable:
                     self._on_full()
                 await asyncio.sleep(PATIENCE_S)
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                # A call whose channel was closed under it raises what cancelling raises.
+                raise_if_cancelled()
                 if is_durable:
-                    raise
+                    raise RuntimeError("durable work broke off") from error
                 self._failed(name, error)
                 await asyncio.sleep(PATIENCE_S)
             await asyncio.sleep(period_s)
 
-    def _failed(self, name: str, error: Exception) -> None:
+    def _failed(self, name: str, error: BaseException) -> None:
         self._failures.labels(work=name).inc()
         self._log.warning(name, f"{name} failed and is tried again", error=repr(error))
 

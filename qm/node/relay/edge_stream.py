@@ -25,6 +25,7 @@ from qm.node.relay.leader_stream import LeaderStreams, StreamOver
 from qm.node.relay.outcome_codec import decode_outcome
 from qm.pb import relay_pb2
 from qm.store.codec import inspect
+from raft.cancellation import raise_if_cancelled
 
 if TYPE_CHECKING:
     from qm.pb.relay_pb2_grpc import RelayAsyncStub
@@ -227,8 +228,9 @@ class RemoteStream(RelayStream):
     async def _run(self, stub: Callable[[], Awaitable["RelayAsyncStub"]]) -> None:
         try:
             call = (await stub()).Exchange(None)
-        except Unreachable as error:
-            self.end(str(error))
+        except (Unreachable, *BROKEN, asyncio.CancelledError) as error:
+            raise_if_cancelled()
+            self.end(str(error) or repr(error))
             return
         writer = self._writer = FrameWriter(
             lambda frames: call.write(_together(frames)),
@@ -242,8 +244,10 @@ class RemoteStream(RelayStream):
             reason = await self._read_frames(call)
         except grpc.aio.AioRpcError as error:
             reason = f"{error.code().name}: {error.details()}"
-        except BROKEN as error:
-            reason = repr(error)
+        except (*BROKEN, asyncio.CancelledError) as error:
+            # Of the call, whose channel was closed, unless it is this task's own.
+            raise_if_cancelled()
+            reason = "the channel was closed" if not str(error) else repr(error)
         finally:
             writer.stop()
             call.cancel()

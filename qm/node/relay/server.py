@@ -31,6 +31,7 @@ from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
 from qm.pb.relay_pb2_grpc import RelayServicer, add_RelayServicer_to_server
 from qm.store.codec import Inspected, UnknownCommand, inspect_foreign
+from raft.cancellation import raise_if_cancelled
 from raft.transport.tls import TlsIdentity, peer_certificate
 
 logger = logging.getLogger(__name__)
@@ -307,7 +308,8 @@ class GrpcLeaderStream(RelayEvents):
         except (StreamOver, DecodeError) as error:
             self._watch.refused("rule", str(error), self._context)
             self.on_end(str(error))
-        except BROKEN as error:
+        except (*BROKEN, asyncio.CancelledError) as error:
+            raise_if_cancelled()
             self.on_end(repr(error))
 
     def _write(self, frame: relay_pb2.LeaderFrame) -> None:
