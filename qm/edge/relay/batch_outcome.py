@@ -55,7 +55,7 @@ def _settle_acks(ack_items: list[AckItem], index: int, *, is_complete: bool) -> 
 def _settle_some(runs: Sequence[PacketRun], index: int, verdicts: IntArray | None) -> None:
     """Settle runs of which something cannot be stored; None: nothing was."""
     upto: dict[Intake, int] = {}
-    refused: set[Intake] = set()
+    refused: dict[Intake, None] = {}  # in the order of their messages
     at = 0
     for run in runs:
         mine = () if verdicts is None else verdicts[at : at + run.count].tolist()
@@ -65,7 +65,7 @@ def _settle_some(runs: Sequence[PacketRun], index: int, verdicts: IntArray | Non
         stored = mine.index(_CLOSE) if _CLOSE in mine else len(mine)
         upto[run.intake] = run.last_position - run.count + stored
         if stored < run.count:
-            refused.add(run.intake)
+            refused[run.intake] = None
     for intake, position in upto.items():
         intake.settle(position, index)
     for intake in refused:

@@ -61,14 +61,16 @@ class Announcer:
         """
         name, identity = self._replicated.node, self._replicated.config
         configuration = self._replicated.configuration
-        others = {
-            name_and_incarnation(node)[0] for node in configuration.voters + configuration.learners
-        } - {name}
-        claims = {self._addresses.replicated(name)}
+        members = configuration.voters + configuration.learners
+        others = dict.fromkeys(name_and_incarnation(node)[0] for node in members)
+        others.pop(name, None)
+        claims = dict.fromkeys([self._addresses.replicated(name)])
         for reply in await asyncio.gather(*map(self.inspect, others)):
             if reply.cluster == identity.cluster and name in reply.addresses:
-                claims.add(NodeAddress.decoded(reply.addresses[name]))
-        for claim in claims - {None, self._own}:
+                claims[NodeAddress.decoded(reply.addresses[name])] = None
+        for claim in claims:
+            if claim in (None, self._own):
+                continue
             reply = await self.inspect(name, claim)
             where = NodeAddress.decoded(reply.address)
             if where == self._own:  # an old address of this very process

@@ -263,7 +263,9 @@ class Steps:
         end = asyncio.get_running_loop().time() + REACH_WAIT_S
         while True:
             errors: list[str] = []
-            for name in {*required, *(wanted or ())} - states.keys():
+            for name in dict.fromkeys((*required, *(wanted or ()))):
+                if name in states:
+                    continue
                 try:
                     states[name] = await self._inspect(name)
                 except JoinRefused as error:

@@ -170,7 +170,7 @@ class ReplicatedStore(Cluster, DriverEvents):
             lambda: not self.driver.has_entry_in_flight,
         )
         self._forwarder: Forwarder | None = None
-        self._streams: set[RemoteStream] = set()
+        self._streams: dict[RemoteStream, None] = {}
         self._state = ReadState(self._current_state)
         self._activation: asyncio.Task[None] | None = None
         self.apply_version = self.view.counters().apply_version
@@ -320,9 +320,9 @@ class ReplicatedStore(Cluster, DriverEvents):
             leadership.term,
             lambda: self._channels.stub(leader),
             events,
-            self._streams.discard,
+            lambda stream: self._streams.pop(stream, None),
         )
-        self._streams.add(stream)
+        self._streams[stream] = None
         return stream
 
     # The leader's side

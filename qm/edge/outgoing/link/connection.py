@@ -270,7 +270,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
     def _on_acks(self, event: AcksReceived) -> None:
         """Tell each user of its keys."""
         released, retained = _by_user(event.released), _by_user(event.retained)
-        for number in released.keys() | retained.keys():
+        for number in dict.fromkeys((*released, *retained)):
             user = self._users.get(number)
             if user is not None:
                 user.on_acknowledged(released.get(number, []), retained.get(number, []))

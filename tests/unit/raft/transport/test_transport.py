@@ -1,5 +1,8 @@
 """What every transport must do, over memory and over gRPC alike."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -327,3 +330,30 @@ class TestSnapshots:
             assert source.is_closed
 
         in_world(scenario)
+
+
+def test_peers_are_dialed_in_the_order_in_which_they_are_named(tmp_path: Path) -> None:
+    """Whatever the seed of this process's hashes: who is connected first may decide who leads."""
+    program = (
+        "import asyncio, pathlib, sys\n"
+        "from tests.unit.raft.transport.worlds import MemoryWorld, run\n"
+        "async def scenario():\n"
+        "    world = MemoryWorld(pathlib.Path(sys.argv[1]))\n"
+        "    await world.add('m.1', knows=[f'{name}.1' for name in 'qdzbxfhc'])\n"
+        "    print(*world.nodes['m.1'].metrics.peers)\n"
+        "    await world.close()\n"
+        "run(scenario())\n"
+    )
+    said = set()
+    for seed in ("1", "2", "3"):
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": seed,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path)],
+            capture_output=True, text=True, check=True, env=environment, timeout=60,
+        )  # fmt: skip
+        said.add(done.stdout.strip())
+    assert said == {"q.1 d.1 z.1 b.1 x.1 f.1 h.1 c.1"}
