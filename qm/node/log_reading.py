@@ -145,6 +145,19 @@ class NodeLog:
         except UnknownCommand as error:
             raise LogUnreadable(f"{self._folder}: {error}") from error
 
+    def data(self, index: int) -> bytes | None:
+        """Return the bytes of an entry; None if the log has not come so far. Raises Damage,
+        LogUnreadable if it was dropped.
+        """
+        if index > self.summary().last_index:
+            return None
+        try:
+            for entry in self._log.entries(index, index):
+                return entry.data
+        except LogDamaged as error:
+            raise self._damage(error) from None
+        raise LogUnreadable(f"{self._folder} holds no entry {index}")
+
     def close(self) -> None:
         """Close the files."""
         self._log.close()

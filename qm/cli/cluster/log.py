@@ -22,7 +22,7 @@ _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=Fal
 
 @click.group()
 def log() -> None:
-    """Read the replicated log of a node in its folder. Nothing is changed.
+    """Read the replicated log of a node in its folder. Nothing but `skip` changes anything.
 
     The node may run: what is read is what it had written then. It drops old segments when it needs
     their space; a copy of the folder stays as it is.
@@ -61,6 +61,29 @@ def verify(folder: Path, output: str) -> None:
             lambda: sum(len(each.commands) for each in opened.entries(1, found.last_index))
         )
     show_one(_summary(found) | {"commands": commands, "sound": True}, output)
+
+
+@log.command()
+@_FOLDER
+@click.argument("index", type=click.IntRange(1))
+@click.argument("sha256")
+def skip(folder: Path, index: int, sha256: str) -> None:
+    """Have a stopped node leave out the entry INDEX, which no build can read.
+
+    FOLDER is the node's data folder. The node's last line says INDEX and SHA256. Do it for every
+    node of the cluster before you start them again: a node that applies what others leave out
+    would differ from them, and is found and stopped. Exit code 1: it can be read, or it is another
+    entry.
+    """
+    from qm.node.skipping import SkippedEntries
+
+    with _opened(folder) as opened:
+        data = _guarded(lambda: opened.data(index))
+    try:
+        SkippedEntries(folder).add(index, data, sha256)
+    except (ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"entry {index} is left out from the next start on")
 
 
 def _opened(folder: Path) -> NodeLog:

@@ -42,6 +42,7 @@ from qm.node.replica.listeners import Listeners
 from qm.node.replica.quarantine import Quarantine
 from qm.node.replica.read_state import ReadState
 from qm.node.replica.state_machine import AppliedStore
+from qm.node.skipping import SkippedEntries
 from qm.store.bodies.body_places import BodyPlace, BodyPlaces, Packets
 from qm.store.codec import Inspected, encode_command, encode_stamp, inspect
 from qm.store.effects.chain import hashed
@@ -50,7 +51,7 @@ from raft.core.core import Busy, CoreConfig
 from raft.driver import Driver, DriverConfig, DriverEvents, Stopping, end_process
 from raft.log.disk import DiskDirectory
 from raft.machine import LogReader
-from raft.replica import Replica, ReplicaConfig
+from raft.replica import Replica, ReplicaConfig, StartRefused
 from raft.step import Alarm
 from raft.transport.transport import Transport, TransportEvents, node_name
 from raft.types import Configuration, NodeId, Role, SoftState
@@ -139,6 +140,10 @@ class ReplicatedStore(Cluster, DriverEvents):
         self.quarantine: Final = Quarantine(config.data, hooks.give_up_reserve)
         self.quarantine.check()
         self.quarantine.prepare()
+        try:
+            self._skipped = SkippedEntries(config.data)
+        except ValueError as error:
+            raise StartRefused(str(error)) from error
         self._name = node_name(config.node)
         self._channels = channels
         self._loop = asyncio.get_running_loop()
@@ -184,7 +189,12 @@ class ReplicatedStore(Cluster, DriverEvents):
             keeps_effects=self.config.keeps_effects,
         )
         self.machine = AppliedStore(
-            store, self._on_run, self._on_installed, self.quarantine.enter, self._hooks.die
+            store,
+            self._on_run,
+            self._on_installed,
+            self.quarantine.enter,
+            self._hooks.die,
+            self._skipped,
         )
         return self.machine
 

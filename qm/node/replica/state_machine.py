@@ -8,9 +8,11 @@ from typing_extensions import override
 
 from qm.model.values.effects import Applied, Outcome
 from qm.node.replica.snapshot_source import Pictures
+from qm.node.skipping import SkippedEntries, explained
 from qm.store.audit import Mark, MarkCopy
 from qm.store.bodies.blobs import BlobRemoval, BlobSync
 from qm.store.bodies.body_places import Bodies
+from qm.store.codec import UnknownCommand
 from qm.store.database import DatabaseFull
 from qm.store.snapshot import Pinned
 from qm.store.store import Diverged, Store
@@ -30,11 +32,12 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
         on_installed: Callable[[], None],
         on_diverged: Callable[[str], None],
         die: Callable[[str], None] = end_process,
+        skipped: SkippedEntries | None = None,
     ) -> None:
         """`on_applied` hears of every run of entries when it is in the state; `on_installed`
         of a snapshot that replaced the state, in whatever thread installs; `on_diverged` before
         the error of a state that is not the majority's ends this process. `die` ends it when the
-        disk failed under something else than consensus.
+        disk failed under something else than consensus. `skipped`: entries that do nothing.
         """
         self.store = store
         self._is_replaced = False
@@ -49,6 +52,7 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
         self._on_installed = on_installed
         self._on_diverged = on_diverged
         self._die = die
+        self._skipped = skipped
 
     @property
     def is_installing(self) -> bool:
@@ -78,8 +82,12 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
     def apply(self, entries: Sequence[Entry]) -> Sequence[Sequence[Outcome]]:
         """Raises DatabaseFull until the state was opened again."""
         self._check_open()
+        if self._skipped is not None:
+            entries = self._skipped.without(entries)
         try:
             run = self.store.apply(entries)
+        except UnknownCommand as error:
+            raise explained(entries, error) from error
         except Diverged as error:
             self._on_diverged(str(error))
             raise
