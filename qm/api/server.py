@@ -24,6 +24,11 @@ MESSAGE_MAX_BYTES: Final = 32 << 20
 CALLS_MAX: Final = 16_384
 """Open at once on a node, waits and streams included."""
 STREAMS_PER_CONNECTION_MAX: Final = 4_096
+CONNECTIONS_MAX: Final = 4_096
+"""Open at once, those in their handshake included."""
+HANDSHAKE_TIMEOUT_MS: Final = 5_000
+METADATA_MAX_BYTES: Final = 16_384
+"""Of a call's header, in which errors travel as well."""
 KEEPALIVE_MS: Final = 10_000
 """Between pings of an idle connection; a client that is gone frees its waits soon."""
 STOP_GRACE_S: Final = 2.0
@@ -36,6 +41,10 @@ _OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
+    ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
+    ("grpc.max_metadata_size", METADATA_MAX_BYTES),
+    ("grpc.absolute_max_metadata_size", METADATA_MAX_BYTES),
     ("grpc.so_reuseport", 0),  # a second process on the same port must fail, not share it
 )
 

@@ -15,7 +15,10 @@ from math import inf
 from typing import Final, Protocol
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from aiohttp.typedefs import Handler
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, generate_latest
+
+from qm.node.http_guard import HttpGuard
 
 HEADER_MAX_BYTES: Final = 8_190
 NO_LEADER_KEY: Final = "no_leader_max_s"
@@ -55,18 +58,31 @@ class HttpServer:
         health: Health,
         registry: CollectorRegistry,
         refresh: Callable[[], Awaitable[None]],
+        refused: Counter,
     ) -> None:
-        """`refresh` sets the gauges that are read from the state, before each exposition."""
+        """`refresh` sets the gauges that are read from the state, before each exposition;
+        `refused` counts connections by the reason for which they are closed.
+        """
         self._host = host
         self._port = port
         self._health = health
         self._registry = registry
         self._refresh = refresh
+        self._refused = refused
         self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         """Listen. Raises OSError."""
-        app = web.Application()
+        guard = HttpGuard(self._refused)
+
+        @web.middleware
+        async def timed(request: web.Request, handler: Handler) -> web.StreamResponse:
+            answer = await guard.during(request.transport, lambda: handler(request))
+            assert isinstance(answer, web.StreamResponse)
+            return answer
+
+        app = web.Application(middlewares=[timed])
         app.add_routes(
             [
                 web.get("/livez", self._live),
@@ -79,16 +95,23 @@ class HttpServer:
             app, access_log=None, max_field_size=HEADER_MAX_BYTES, max_line_size=HEADER_MAX_BYTES
         )
         await self._runner.setup()
-        await web.TCPSite(self._runner, self._host, self._port, reuse_port=False).start()
+        make = self._runner.server
+        assert make is not None
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: guard.protocol(make()), self._host, self._port, reuse_port=False
+        )
 
     @property
     def port(self) -> int:
         """What it listens on, once it does."""
-        assert self._runner is not None, "not started"
-        return int(self._runner.addresses[0][1])
+        assert self._server is not None, "not started"
+        return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Stop listening."""
+        if self._server is not None:
+            self._server.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -76,7 +76,12 @@ class Node(Health):
         self._entering: asyncio.Task[None] | None = None
         http = config.http
         self._http = HttpServer(
-            http.listen or bind, http.port, self, self.metrics.registry, self._refresh
+            http.listen or bind,
+            http.port,
+            self,
+            self.metrics.registry,
+            self._refresh,
+            self.metrics.counter("quorate_http_refused_total"),
         )
 
     @property

@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import uvloop
 
 from qm.node.config.loading import ConfigError, load
 from qm.node.config.schema import NodeConfig
+from qm.node.descriptors import raise_limit, sessions_allowed
 from qm.node.node import Node
 from qm.observe import logs
 from raft.driver import EXIT_STATUS_FATAL
@@ -41,6 +43,9 @@ def run(path: Path) -> int:
         return EXIT_STATUS_CONFIG
     logs.set_up(config.name, config.log.level)
     prepare()
+    sessions = sessions_allowed(config.msmq.sessions_max, raise_limit())
+    msmq = msgspec.structs.replace(config.msmq, sessions_max=sessions)
+    config = msgspec.structs.replace(config, msmq=msmq)
     return uvloop.run(_serve(config))
 
 

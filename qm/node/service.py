@@ -12,8 +12,10 @@ from qm.api.gate.events import EventLog
 from qm.api.server import ApiConfig, ApiServer
 from qm.archive.limits import STEP_EVERY_S
 from qm.edge.edge import NO_LEADER
+from qm.node import descriptors
 from qm.node.config.addresses import AddressBook, host_and_port
 from qm.node.config.schema import NodeConfig
+from qm.node.descriptors import Descriptors
 from qm.node.leader.audit_marks import Auditor
 from qm.node.leader.disk_failover import Yielding
 from qm.node.leader.kubernetes import LOOK_EVERY_S, LeaderLabel
@@ -99,6 +101,7 @@ class Service:
         self._archiving = Archiving(
             config.archive, self.replicated, self.msmq, self._journal.alarm, metrics, self.members
         )
+        self._descriptors = Descriptors(metrics)
         self._certificates = Certificates(certificate_files(config.tls), metrics)
 
     def _open_replica(self, addresses: AddressBook, channels: Channels) -> ReplicatedStore:
@@ -237,6 +240,7 @@ class Service:
         begin("flush", housekeeping.LOOK_EVERY_S, keeping.flush, is_durable=True)
         begin("bodies", housekeeping.MOVE_EVERY_S, keeping.move_ahead, is_durable=True)
         begin("blobs", housekeeping.SPARSE_EVERY_S, keeping.empty_sparse, is_durable=True)
+        begin("descriptors", descriptors.LOOK_EVERY_S, self._descriptors.look)
         begin("certificates", housekeeping.CERTIFICATES_EVERY_S, self._certificates.look)
         begin("announcing", REFRESH_EVERY_S, self._announce)
         begin("draining", KEEP_FOLLOWING_EVERY_S, self._drain.keep_following)

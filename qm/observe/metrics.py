@@ -103,6 +103,11 @@ TABLE: Final[tuple[Metric, ...]] = (
         "quorate_relay_refused_total", _COUNTER,
         "Calls between nodes, and relay lines, that this node refused or ended", ("reason",),
     ),
+    Metric(
+        "quorate_http_refused_total", _COUNTER,
+        "HTTP connections that this node closed, by reason", ("reason",),
+    ),
+    Metric("quorate_descriptors", _GAUGE, "File descriptors: open, and allowed", ("state",)),
     Metric("quorate_members", _GAUGE, "Members by state", ("state",)),
     Metric(
         "quorate_alarms_total", _COUNTER, "Alarms raised on this node", ("alarm",), values=ALARMS,

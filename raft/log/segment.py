@@ -30,12 +30,14 @@ _SUCCESSOR = struct.Struct("<QI")
 _SUCCESSOR_OFFSET = _HEADER.size + _CHECKSUM.size
 _SEGMENT_SUFFIX = ".segment"
 _SPARE_SUFFIX = ".spare"
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_MAY_PASS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Return whether an error says that space is lacking, which may pass."""
-    return error.errno in _DISK_FULL
+    """Return whether an error says that space is lacking, or descriptors to open a file: both may
+    pass, and neither is damage.
+    """
+    return error.errno in _MAY_PASS
 
 
 def segment_name(incarnation: int) -> str:

@@ -45,6 +45,10 @@ PROBE_TIMEOUT_MS = 250
 HANDSHAKE_TIMEOUT_MS = 5_000
 KEEPALIVE_MS = 5_000
 """Between pings of an idle connection, and how long an answer may take."""
+CONNECTIONS_MAX = 1_024
+"""Open at once, those in their handshake included."""
+METADATA_MAX_BYTES = 8_192
+"""Of a call's header."""
 CALLS_MAX = 256
 """Open at once; every one of them authenticated."""
 
@@ -69,6 +73,9 @@ _SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
     *_COMMON_OPTIONS,
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
+    ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
+    ("grpc.max_metadata_size", METADATA_MAX_BYTES),
+    ("grpc.absolute_max_metadata_size", METADATA_MAX_BYTES),
     ("grpc.so_reuseport", 0),  # a second process on the same port must fail, not share it
 )
 _EOF: object = grpc.aio.EOF  # type: ignore[attr-defined]

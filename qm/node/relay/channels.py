@@ -25,6 +25,10 @@ FRAME_BYTES_SOFT: Final = 1 << 20
 READY_TIMEOUT_MS: Final = 1_000
 """For a connection to another node to be there; it is usually open."""
 KEEPALIVE_MS: Final = 5_000
+CONNECTIONS_MAX: Final = 1_024
+"""That a node accepts at once, those in their handshake included."""
+METADATA_MAX_BYTES: Final = 8_192
+"""Of a call's header."""
 
 _COMMON_OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.max_receive_message_length", FRAME_MAX_BYTES),
@@ -36,6 +40,9 @@ SERVER_OPTIONS: Final = (
     *_COMMON_OPTIONS,
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
     ("grpc.server_handshake_timeout_ms", 5_000),
+    ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
+    ("grpc.max_metadata_size", METADATA_MAX_BYTES),
+    ("grpc.absolute_max_metadata_size", METADATA_MAX_BYTES),
     ("grpc.so_reuseport", 0),  # a second process on the same port must fail, not share it
 )
 _CHANNEL_OPTIONS: Final = (

@@ -1,12 +1,15 @@
 """Health over HTTP: the status codes that load balancers and probes act on."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
+from qm.node import http_guard
 from qm.node.http import HttpServer
+from qm.observe.metrics import Metrics
 
 HOST = "127.0.0.1"
 
@@ -42,9 +45,16 @@ async def nothing() -> None:
     """There are no gauges."""
 
 
+def server_of(node: Node) -> HttpServer:
+    metrics = Metrics(CollectorRegistry())
+    return HttpServer(
+        HOST, 0, node, metrics.registry, nothing, metrics.counter("quorate_http_refused_total")
+    )
+
+
 async def ask(node: Node, path: str) -> tuple[int, str]:
     """Ask a node's endpoint."""
-    server = HttpServer(HOST, 0, node, CollectorRegistry(), nothing)
+    server = server_of(node)
     await server.start()
     try:
         async with (
@@ -85,3 +95,103 @@ def test_an_answer_that_is_kept_back_says_whether_the_node_was_ready_at_any_time
 def test_a_query_that_says_no_time_is_refused(key: str, seconds: str) -> None:
     status, text = asyncio.run(ask(Node(), f"/readyz?{key}={seconds}"))
     assert (status, text) == (400, "no_leader_max_s, hold: seconds, 0 or more\n")
+
+
+async def half_sent(server: HttpServer, text: bytes, source: str = HOST) -> asyncio.StreamReader:
+    """Begin a request and stop there."""
+    reader, writer = await asyncio.open_connection(HOST, server.port, local_addr=(source, 0))
+    writer.write(text)
+    await writer.drain()
+    HELD.append(writer)
+    return reader
+
+
+HELD: list[asyncio.StreamWriter] = []
+
+
+async def is_closed(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await asyncio.wait_for(reader.read(), 10) == b""
+    except ConnectionError:
+        return True
+
+
+def in_server(body: Callable[[HttpServer], Awaitable[None]]) -> None:
+    async def scenario() -> None:
+        server = server_of(Node())
+        await server.start()
+        try:
+            await body(server)
+        finally:
+            for writer in HELD:
+                writer.close()
+            HELD.clear()
+            await server.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+async def livez(server: HttpServer) -> int:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{HOST}:{server.port}/livez") as response,
+    ):
+        return response.status
+
+
+@pytest.mark.parametrize("text", [b"", b"GET /livez HTTP/1.1\r\nX: "])
+def test_a_request_that_does_not_come_ends_its_connection(
+    text: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_guard, "HEADER_MAX_S", 0.2)
+
+    async def body(server: HttpServer) -> None:
+        assert await is_closed(await half_sent(server, text))
+
+    in_server(body)
+
+
+def test_a_connection_that_is_kept_has_the_same_time_for_its_next_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_guard, "HEADER_MAX_S", 0.3)
+
+    async def body(server: HttpServer) -> None:
+        request = b"GET /livez HTTP/1.1\r\nHost: n1\r\n\r\n"
+        reader = await half_sent(server, request)
+        for _ in range(3):
+            answer = await reader.readuntil(b"alive\n")
+            assert b"200 OK" in answer
+            await asyncio.sleep(0.15)
+            HELD[0].write(request)
+        await reader.readuntil(b"alive\n")
+        assert await is_closed(reader)
+
+    in_server(body)
+
+
+def test_half_sent_requests_take_only_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one address, and of all; whoever comes from elsewhere is answered meanwhile."""
+    monkeypatch.setattr(http_guard, "CONNECTIONS_PER_ADDRESS_MAX", 4)
+    monkeypatch.setattr(http_guard, "CONNECTIONS_MAX", 6)
+
+    async def body(server: HttpServer) -> None:
+        half = b"GET /livez HTTP/1.1\r\nX: "
+        of_one = [await half_sent(server, half, "127.0.0.9") for _ in range(5)]
+        assert await is_closed(of_one[-1])
+        assert await livez(server) == 200
+        others = [await half_sent(server, half, f"127.0.1.{k}") for k in range(1, 4)]
+        assert await is_closed(others[-1])
+        for writer in HELD:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+        while await livez_or_none(server) != 200:
+            pass
+
+    async def livez_or_none(server: HttpServer) -> int | None:
+        try:
+            return await livez(server)
+        except aiohttp.ClientError:
+            return None
+
+    in_server(body)

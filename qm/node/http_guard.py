@@ -1,0 +1,164 @@
+"""Connections of the HTTP endpoint: how many, how long, and for how long without a request.
+
+aiohttp waits for a request's header for ever. Here a connection that does not bring a whole request
+in HEADER_MAX_S, or whose answer is not taken in REQUEST_MAX_S, is closed.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+import prometheus_client
+
+from qm.observe.logs import LimitedLog
+
+logger = logging.getLogger(__name__)
+
+CONNECTIONS_MAX: Final = 512
+"""Open at once; the next one is closed."""
+CONNECTIONS_PER_ADDRESS_MAX: Final = 64
+"""Of these from one address: a load balancer, a scraper and probes need a few each."""
+HEADER_MAX_S: Final = 5.0
+"""From a connection's begin, or the end of an answer, to a whole request."""
+REQUEST_MAX_S: Final = 30.0
+"""For a request to be answered and the answer to be taken."""
+
+
+class Handler(Protocol):
+    """What serves one connection: aiohttp's."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """See asyncio.Protocol."""
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+
+    def eof_received(self) -> None:
+        """See asyncio.Protocol."""
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+
+
+class HttpGuard:
+    """Of one endpoint."""
+
+    def __init__(self, refused: prometheus_client.Counter) -> None:
+        """`refused`: labelled by reason."""
+        self._refused = refused
+        self._log = LimitedLog(logger, asyncio.get_running_loop().time)
+        self.connections: Final[dict[object, _Connection]] = {}
+        """By transport."""
+        self.addresses: Final[Counter[str]] = Counter()
+
+    def protocol(self, handler: Handler) -> asyncio.Protocol:
+        """Return what serves a connection that was just accepted."""
+        return _Connection(self, handler)
+
+    def admits(self, address: str) -> bool:
+        """Return whether one more connection from an address may stay; count one that may not."""
+        if len(self.connections) >= CONNECTIONS_MAX:
+            self.refuse("connections", address)
+            return False
+        if self.addresses[address] >= CONNECTIONS_PER_ADDRESS_MAX:
+            self.refuse("connections of one address", address)
+            return False
+        return True
+
+    def refuse(self, reason: str, address: str) -> None:
+        """A connection is closed."""
+        self._refused.labels(reason=reason).inc()
+        self._log.warning(reason, f"an HTTP connection is closed: {reason}", peer=address)
+
+    async def during(self, transport: object, answer: Callable[[], Awaitable[Any]]) -> Any:
+        """Answer a request that came over a transport."""
+        connection = self.connections.get(transport)
+        if connection is None:
+            return await answer()
+        connection.begin_answer()
+        try:
+            return await answer()
+        finally:
+            connection.end_answer()
+
+
+class _Connection(asyncio.Protocol):
+    """Passes everything on to a handler, and watches the time."""
+
+    def __init__(self, guard: HttpGuard, handler: Handler) -> None:
+        self._guard = guard
+        self._handler: Handler | None = handler
+        self._transport: asyncio.Transport | None = None
+        self._address = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        peer = transport.get_extra_info("peername")
+        self._address = str(peer[0]) if peer else ""
+        if not self._guard.admits(self._address):
+            self._handler = None
+            transport.abort()
+            return
+        self._transport = transport
+        self._guard.connections[transport] = self
+        self._guard.addresses[self._address] += 1
+        self._arm(HEADER_MAX_S, "no request")
+        if self._handler is not None:
+            self._handler.connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._guard.connections.pop(self._transport, None) is None:
+            return
+        self._guard.addresses[self._address] -= 1
+        if not self._guard.addresses[self._address]:
+            del self._guard.addresses[self._address]
+        if self._handler is not None:
+            self._handler.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._handler is not None:
+            self._handler.data_received(data)
+
+    def eof_received(self) -> None:
+        if self._handler is not None:
+            self._handler.eof_received()
+
+    def pause_writing(self) -> None:
+        if self._handler is not None:
+            self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._handler is not None:
+            self._handler.resume_writing()
+
+    def begin_answer(self) -> None:
+        self._arm(REQUEST_MAX_S, "no answer taken")
+
+    def end_answer(self) -> None:
+        # What was answered may still wait to be taken; the next request has its own time.
+        self._arm(REQUEST_MAX_S if self._is_writing() else HEADER_MAX_S, "no request")
+
+    def _is_writing(self) -> bool:
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+
+    def _arm(self, seconds: float, reason: str) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(seconds, self._out_of_time, reason)
+
+    def _out_of_time(self, reason: str) -> None:
+        if self._transport is not None:
+            self._guard.refuse(reason, self._address)
+            self._transport.abort()
