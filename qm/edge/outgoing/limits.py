@@ -15,7 +15,19 @@ CONNECTIONS_MAX: Final = 512
 TENURE_S: Final = 10.0
 """After that a busy one makes room too, so that all destinations have their turn."""
 CONNECTING_MAX: Final = 64
-"""Connection attempts under way at a time."""
+"""Connection attempts of outgoing queues under way at a time."""
+CONNECTING_DUES_MAX: Final = 32
+"""Of acknowledgements that peers are owed: their destinations are what peers say."""
+HANDSHAKE_PATIENCE_S: Final = 1.0
+"""For a peer that was reached to open its session, while others need the connection."""
+BACKOFF_AFTER_COUNT: Final = 3
+"""From so many failures in a row on an address is tried less often than its users ask,"""
+BACKOFF_FIRST_S: Final = 5.0
+"""by this at first,"""
+BACKOFF_MAX_S: Final = 300.0
+"""and this at most; a half to all of it, by chance, so that not all come at once."""
+ADDRESSES_KEPT_MAX: Final = 16_384
+"""Of which it is known whether they were reached; the oldest go first."""
 RESOLVING_MAX: Final = 4
 """Host names looked up at a time."""
 RESOLVE_TIMEOUT_S: Final = 10.0

@@ -149,7 +149,7 @@ class OutgoingManager(ClusterListener, RelayHubEvents):
             clock=self._clock,
             timers=self._timers,
             proposals=proposals,
-            destinations=Destinations(self._resolver, self._settings.peers),
+            destinations=Destinations(self._resolver, self._settings.peers, self._settings.rules),
             relay=self._relay,
             metrics=self._metrics,
             lines=self._lines,

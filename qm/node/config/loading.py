@@ -5,7 +5,7 @@ import tomllib
 import types
 from collections.abc import Mapping
 from difflib import get_close_matches
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Final, TypeVar, Union, get_args, get_origin
 
@@ -157,6 +157,12 @@ def _check(config: NodeConfig) -> None:
     for guid in config.peers:
         if guid_from_text(guid) is None:
             raise ConfigError(f"`peers`: {guid!r} is no GUID: write 8-4-4-4-12 hexadecimal digits")
+    for key, networks in (("allow", config.outgoing.allow), ("deny", config.outgoing.deny)):
+        for network in networks:
+            try:
+                ip_network(network)
+            except ValueError as error:
+                raise ConfigError(f"`outgoing.{key}`: {error}") from None
     _check_files(config)
 
 

@@ -63,6 +63,18 @@ class MsmqSection(Section, frozen=True, kw_only=True):
     """Host names and addresses under which peers may address this cluster, applied at its birth."""
 
 
+class OutgoingSection(Section, frozen=True, kw_only=True):
+    """`[outgoing]`: where this cluster connects to. Peers name destinations too, for
+    acknowledgements and responses.
+    """
+
+    allow: tuple[str, ...] = ()
+    """Networks that may be connected to although they are denied, such as `10.1.0.0/16`."""
+    deny: tuple[str, ...] = ()
+    """Networks that are not connected to, besides link-local, multicast and reserved ones, and
+    loopback unless this node serves MSMQ there. What `[peers]` names is always connected to."""
+
+
 class ApiSection(Section, frozen=True, kw_only=True):
     """`[api]`: gRPC control and data plane."""
 
@@ -228,6 +240,7 @@ class NodeConfig(Section, frozen=True, kw_only=True):
     peers: dict[str, str] = {}
     """GUID of a queue manager -> address at which it is answered (DESIGN section 7)."""
     msmq: MsmqSection = MsmqSection()
+    outgoing: OutgoingSection = OutgoingSection()
     api: ApiSection = ApiSection()
     raft: RaftSection = RaftSection()
     http: HttpSection = HttpSection()

@@ -2,11 +2,13 @@
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from typing import Final
 
 from qm.cluster.cluster import Cluster
 from qm.edge import Edge, EdgeSettings
 from qm.edge.outgoing import OutgoingManager, OutgoingSettings
+from qm.edge.outgoing.rules import rules_of
 from qm.names.guid import guid_from_text
 from qm.node.config.schema import NodeConfig
 from qm.observe.metrics import Metrics
@@ -44,16 +46,20 @@ class MsmqEndpoint:
         await edge.start()
         self.edge = edge
         self.outgoing = OutgoingManager(
-            self._cluster, self._outgoing_settings(), self._metrics, relay=edge.relay
+            self._cluster,
+            self._outgoing_settings(settings.addresses),
+            self._metrics,
+            relay=edge.relay,
         )
         self.outgoing.start()
 
-    def _outgoing_settings(self) -> OutgoingSettings:
+    def _outgoing_settings(self, own_addresses: Sequence[str]) -> OutgoingSettings:
         peers = {guid_from_text(text): host for text, host in self._config.peers.items()}
         return OutgoingSettings(
             source_address=self._config.msmq.source_address,
             port=self._config.msmq.port,
             peers={guid: host for guid, host in peers.items() if guid is not None},
+            rules=rules_of(self._config.outgoing.allow, self._config.outgoing.deny, own_addresses),
             session=self._session,
         )
 

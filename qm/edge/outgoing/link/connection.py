@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from qm.edge.batches import IntakeOwner
 from qm.edge.outgoing.limits import (
+    HANDSHAKE_PATIENCE_S,
     TENURE_S,
     TURN_MAX_BYTES,
     TURN_MESSAGES_MAX,
@@ -93,6 +94,11 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
     def remote_guid(self) -> Guid:
         """The peer's queue manager, zeros while unknown."""
         return self._session.remote_guid if self._session is not None else GUID_NULL
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether the peer was reached and does not open its session."""
+        is_opening = self._session is not None and not self.is_open
+        return is_opening and now - self._since >= HANDSHAKE_PATIENCE_S
 
     def may_retire(self, now: float) -> bool:
         """Whether it has had its time, though it is busy."""
@@ -180,6 +186,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         context = self._context
+        self._since = context.clock()
         self._session = Session(
             context.settings.session,
             Role.INITIATOR,

@@ -2,15 +2,27 @@
 
 import asyncio
 import errno
+import random
+from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
 
 from typing_extensions import override
 
-from qm.edge.outgoing.limits import CONNECT_TIMEOUT_S, CONNECTING_MAX, CONNECTIONS_MAX
+from qm.edge.outgoing.limits import (
+    ADDRESSES_KEPT_MAX,
+    BACKOFF_AFTER_COUNT,
+    BACKOFF_FIRST_S,
+    BACKOFF_MAX_S,
+    CONNECT_TIMEOUT_S,
+    CONNECTING_DUES_MAX,
+    CONNECTING_MAX,
+    CONNECTIONS_MAX,
+)
 from qm.edge.outgoing.link.connection import Connection, ConnectionOwner
 from qm.edge.outgoing.link.context import OutgoingContext
-from qm.edge.outgoing.link.user import User
+from qm.edge.outgoing.link.user import DUES_PRIORITY, User
+from qm.edge.outgoing.slots import Slots, Standing
 from qm.session import CloseReason, ConnectionStatus, NextHop
 from qm.wire.guid import GUID_NULL, Guid
 
@@ -27,11 +39,24 @@ _STATUS_OF_ERROR: Final = {
 class Connections(ConnectionOwner):
     """The connections of one leadership, by next hop."""
 
-    def __init__(self, context: OutgoingContext) -> None:
+    def __init__(
+        self, context: OutgoingContext, chance: Callable[[], float] = random.random
+    ) -> None:
+        """`chance`: 0 to 1, for jitter."""
         self._context = context
         self._connections: dict[tuple[str, Guid], Connection] = {}
-        self._gate = asyncio.Semaphore(CONNECTING_MAX)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._chance = chance
+        self._slots = {
+            is_due: Slots(count, self._open, self._given_up)
+            for is_due, count in ((False, CONNECTING_MAX), (True, CONNECTING_DUES_MAX))
+        }
+        self._reached: dict[str, None] = {}
+        self._failures: dict[str, tuple[int, float]] = {}
+        """Of an address in a row, and when it may be tried again."""
+        self._live: dict[Connection, None] = {}
+        """Those that connect or are connected; others wait for their turn."""
+        self._is_due: dict[Connection, bool] = {}
+        """Whether a connection was first asked for by what a peer is owed."""
 
     def acquire(self, hop: NextHop, user: User) -> None:
         """Let a user send over the connection to a hop, a new one if there is none.
@@ -45,26 +70,67 @@ class Connections(ConnectionOwner):
         if connection is not None:
             connection.join(user)
             return
-        if len(self._connections) >= CONNECTIONS_MAX and not self._make_room():
+        if self._is_left_alone(hop.address):
+            # The user's own retry timer goes on; no slot is taken and nothing is sent.
+            self._count("left_alone")
+            user.on_connect_failed(ConnectionStatus.SOCKET_CONNECT_FAILURE)
+            return
+        if len(self._live) >= CONNECTIONS_MAX and not self._make_room():
             self._count("limit")
             user.on_connect_failed(ConnectionStatus.CONNECTION_LIMIT_REACHED)
             return
         connection = self._connections[key] = Connection(self._context, self, hop)
         connection.join(user)
-        task = asyncio.get_running_loop().create_task(self._open(connection))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._is_due[connection] = user.priority >= DUES_PRIORITY
+        self._ask(connection)
+
+    def _ask(self, connection: Connection) -> None:
+        """Have a connection opened when it is its turn."""
+        address = connection.hop.address
+        standing = Standing.FRESH
+        if address in self._failures:
+            standing = Standing.FAILED
+        elif address in self._reached:
+            standing = Standing.REACHED
+        is_due = self._is_due.get(connection)
+        if is_due is not None:
+            self._slots[is_due].ask(connection, standing)
+
+    def _is_left_alone(self, address: str) -> bool:
+        """Whether an address failed again and again, and a moment ago."""
+        _, not_before = self._failures.get(address, (0, 0.0))
+        return self._context.clock() < not_before
+
+    def _note(self, address: str, *, is_reached: bool) -> None:
+        """Remember how an attempt ended."""
+        count, _ = self._failures.pop(address, (0, 0.0))
+        if is_reached:
+            self._reached[address] = None
+            if len(self._reached) > ADDRESSES_KEPT_MAX:
+                del self._reached[next(iter(self._reached))]
+            return
+        count += 1
+        wait_s = 0.0
+        if count >= BACKOFF_AFTER_COUNT:
+            doublings = min(count - BACKOFF_AFTER_COUNT, 16)
+            longest = min(BACKOFF_FIRST_S * 2**doublings, BACKOFF_MAX_S)
+            wait_s = longest * (0.5 + self._chance() / 2)
+        self._failures[address] = count, self._context.clock() + wait_s
+        if len(self._failures) > ADDRESSES_KEPT_MAX:
+            del self._failures[next(iter(self._failures))]
 
     @override
     def on_over(self, connection: Connection) -> None:
+        self._live.pop(connection, None)
+        self._is_due.pop(connection, None)
         key = connection.hop.address, connection.hop.qm_guid
         if self._connections.get(key) is connection:
             del self._connections[key]
 
     def stop(self) -> None:
         """Close all; users hear of it."""
-        for task in list(self._tasks):
-            task.cancel()
+        for slots in self._slots.values():
+            slots.stop()
         for connection in list(self._connections.values()):
             connection.close(CloseReason.STOPPED, "this node does not lead any more")
         self._connections.clear()
@@ -86,28 +152,48 @@ class Connections(ConnectionOwner):
                 return True
         now = self._context.clock()
         for connection in self._connections.values():
+            if connection.is_stuck(now):
+                connection.close(CloseReason.LIMIT, f"{CONNECTIONS_MAX} connections")
+                return True
+        for connection in self._connections.values():
             if connection.may_retire(now):
                 connection.retire()
                 break
         return False
 
     async def _open(self, connection: Connection) -> None:
-        context = self._context
-        async with self._gate:
-            try:
-                await asyncio.wait_for(
-                    asyncio.get_running_loop().create_connection(
-                        lambda: connection,
-                        connection.hop.address,
-                        context.settings.port,
-                        local_addr=self._local(connection.hop.address),
-                    ),
-                    CONNECT_TIMEOUT_S,
-                )
-            except OSError as error:
-                self._failed(connection, error)
-                return
+        context, address = self._context, connection.hop.address
+        if len(self._live) >= CONNECTIONS_MAX and not self._make_room():
+            self._count("limit")
+            connection.connect_failed(ConnectionStatus.CONNECTION_LIMIT_REACHED)
+            return
+        self._live[connection] = None
+        try:
+            await asyncio.wait_for(
+                asyncio.get_running_loop().create_connection(
+                    lambda: connection,
+                    address,
+                    context.settings.port,
+                    local_addr=self._local(address),
+                ),
+                CONNECT_TIMEOUT_S,
+            )
+        except OSError as error:
+            self._note(address, is_reached=False)
+            self._failed(connection, error)
+            return
+        except asyncio.CancelledError:
+            if not any(slots.was_pushed(connection) for slots in self._slots.values()):
+                raise
+            self._note(address, is_reached=False)
+            self._failed(connection, TimeoutError("no answer while others wait to connect"))
+            return
+        self._note(address, is_reached=True)
         self._count("connected")
+
+    def _given_up(self, connection: Connection) -> None:
+        self._count("limit")
+        connection.connect_failed(ConnectionStatus.CONNECTION_LIMIT_REACHED)
 
     def _failed(self, connection: Connection, error: OSError) -> None:
         number = error.errno or 0

@@ -9,6 +9,7 @@ from qm.cluster.cluster import Cluster
 from qm.edge.outgoing.link.resolver import Destinations
 from qm.edge.outgoing.link.timers import TimerQueue
 from qm.edge.outgoing.proposal_queue import ProposalQueue
+from qm.edge.outgoing.rules import EVERYWHERE, DestinationRules
 from qm.edge.relay.relay import Relay
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
@@ -29,6 +30,8 @@ class OutgoingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Another one only where a test says so."""
     peers: dict[Guid, str] = {}
     """Queue manager GUID -> host or address at which it is reached."""
+    rules: DestinationRules = EVERYWHERE
+    """Where to connect at all."""
     session: SessionConfig = ORDINARY
     """Checked."""
 

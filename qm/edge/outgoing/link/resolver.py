@@ -13,6 +13,7 @@ from typing import Protocol
 from typing_extensions import override
 
 from qm.edge.outgoing.limits import RESOLVE_TIMEOUT_S, RESOLVING_MAX
+from qm.edge.outgoing.rules import EVERYWHERE, DestinationRules
 from qm.names.capability import check_transport
 from qm.names.direct import AnyDirectName
 from qm.names.errors import QueueNameError
@@ -59,8 +60,16 @@ class SystemResolver(Resolver):
 class Destinations:
     """Finds the next hops of outgoing queues and of peers that something is owed to."""
 
-    def __init__(self, resolver: Resolver, peers: Mapping[Guid, str]) -> None:
-        """`peers`: queue manager GUID -> host name or address, from the configuration."""
+    def __init__(
+        self,
+        resolver: Resolver,
+        peers: Mapping[Guid, str],
+        rules: DestinationRules = EVERYWHERE,
+    ) -> None:
+        """`peers`: queue manager GUID -> host name or address, from the configuration, which may
+        be anywhere.
+        """
+        self._rules = rules
         self._resolver = resolver
         self._peers = peers
 
@@ -91,9 +100,11 @@ class Destinations:
                 ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE,
                 f"nobody knows where queue manager {guid_text(guid)} is: add it to [peers]",
             )
-        return await self.hops_at(host, guid)
+        return await self.hops_at(host, guid, is_named_here=guid in self._peers)
 
-    async def hops_at(self, host: str, guid: Guid = GUID_NULL) -> list[NextHop]:
+    async def hops_at(
+        self, host: str, guid: Guid = GUID_NULL, *, is_named_here: bool = False
+    ) -> list[NextHop]:
         """Return the next hops of a host. Raises Unresolved."""
         try:
             found = await self._resolver.addresses(host)
@@ -102,4 +113,13 @@ class Destinations:
             raise Unresolved(ConnectionStatus.DNS_FAILURE, text) from None
         if not found:
             raise Unresolved(ConnectionStatus.DNS_FAILURE, f"host {host!r} has no address")
+        if not is_named_here:
+            allowed = [address for address in found if not self._rules.denies(address)]
+            if not allowed:
+                raise Unresolved(
+                    ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE,
+                    f"nothing is sent to {host!r} ({', '.join(found)}): `outgoing.allow` in the"
+                    " configuration permits it",
+                )
+            found = allowed
         return [NextHop(address, host, guid) for address in found]

@@ -10,7 +10,9 @@ import pytest
 
 from qm.edge.outgoing.link.resolver import Destinations, SystemResolver, Unresolved
 from qm.edge.outgoing.packets import Addressing
+from qm.edge.outgoing.rules import rules_of
 from qm.names.format_name import parse_format_name
+from qm.names.guid import guid_text
 from qm.session import ConnectionStatus, NextHop
 from qm.wire.headers.base_header import BASE_HEADER_SIZE_BYTES
 from qm.wire.headers.user_header import FLAG_AH, FLAGS_OFFSET
@@ -84,3 +86,20 @@ def test_no_packet_leaves_as_one_that_arrived_over_http() -> None:
     stored[at + 3] |= FLAG_AH >> 24
     left = addressing.addressed(bytes(stored))
     assert not int.from_bytes(left[at : at + 4], "little") & FLAG_AH
+
+
+def test_a_peer_names_no_place_that_is_denied() -> None:
+    """But the configuration may: its peers are where it says."""
+    rules = rules_of([], [], ["192.0.2.9"])
+
+    async def ask(peers: dict[bytes, str], text: str) -> list[NextHop]:
+        destinations = Destinations(SystemResolver(), peers, rules)
+        return await destinations.next_hops(parse_format_name(text))
+
+    for text in ("DIRECT=TCP:127.0.0.1\\q", "DIRECT=OS:localhost\\q"):
+        with pytest.raises(Unresolved, match=r"outgoing\.allow") as error:
+            asyncio.run(ask({}, text))
+        assert error.value.status is ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE
+    private = f"PRIVATE={guid_text(PEER_GUID)}\\00000001"
+    (hop,) = asyncio.run(ask({PEER_GUID: "127.0.0.1"}, private))
+    assert hop.address == "127.0.0.1"

@@ -453,3 +453,29 @@ def test_outgoing_queues_that_are_not_used_any_more_are_removed() -> None:
             await until(lambda: len(peer.taken) == 8)
 
     run(scenario())
+
+
+def test_an_address_that_fails_again_and_again_is_left_alone_for_a_while() -> None:
+    async def scenario() -> None:
+        port = free_port(HOST)
+        async with SendingCluster(port) as cluster:
+            peer = Peer(HOST, port)
+            queue = cluster.send(peer.address, 1)
+
+            def ended(result: str) -> float:
+                return cluster.metric("quorate_outgoing_connects_total", result=result)
+
+            def tries() -> float:
+                return ended("failed") + ended("left_alone")
+
+            for number in range(1, 13):
+                await until(lambda number=number: tries() >= number)  # type: ignore[misc]
+                await cluster.retry(queue)
+            assert ended("left_alone") > 3
+            assert limits.BACKOFF_AFTER_COUNT <= ended("failed") < 9
+            async with peer:
+                cluster.advance(limits.BACKOFF_MAX_S)
+                await cluster.retry(queue)
+                await until(lambda: not cluster.waiting(queue))
+
+    run(scenario())
