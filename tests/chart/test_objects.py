@@ -200,6 +200,29 @@ def test_another_secret_of_the_nodes_rolls_the_pods() -> None:
     assert annotations()["checksum/secrets"] != annotations(archive=archive)["checksum/secrets"]
 
 
+def test_nodes_have_an_authority_of_their_own() -> None:
+    """From cert-manager or from a Secret; a list of revoked certificates beside it."""
+    objects = render(everything())
+    issuer = one(objects, "Certificate", "-peers")["spec"]["issuerRef"]["name"]
+    assert one(objects, "Issuer", issuer)["spec"] == {"ca": {"secretName": issuer}}
+    assert one(objects, "Certificate", issuer)["spec"]["isCA"]
+    peers = {"peers": {"enabled": True, "existingSecret": "p"}, "revokedSecret": "r"}
+    objects = render({"tls": {"existingSecret": "node-tls", **peers}})
+    spec = one(objects, "StatefulSet")["spec"]["template"]["spec"]
+    secrets = {v["name"]: v["secret"]["secretName"] for v in spec["volumes"] if "secret" in v}
+    assert (secrets["tls"], secrets["peers"], secrets["revoked"]) == ("node-tls", "p", "r")
+    text = one(objects, "ConfigMap")["data"]["node.toml"]
+    tls = tomllib.loads(text)["tls"]
+    mounts = {mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
+    assert {str(Path(path).parent) for path in tls.values()} <= mounts
+    assert set(tls) == {
+        *("authority", "certificate", "key", "revoked"),
+        *("peer_authority", "peer_certificate", "peer_key", "peer_revoked"),
+    }
+    text = one(render(TLS), "ConfigMap")["data"]["node.toml"]
+    assert set(tomllib.loads(text)["tls"]) == {"authority", "certificate", "key"}
+
+
 def test_secrets_that_are_given_are_not_made() -> None:
     given = {"sealing": {"existingSecret": "s"}, "identity": {"existingSecret": "i"}}
     objects = render({**TLS, **given})

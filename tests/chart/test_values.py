@@ -25,6 +25,8 @@ CHANGED: Object = {
     "leaderService.type": "LoadBalancer",
     "api.service.type": "LoadBalancer",
     "tls.certManager.enabled": False,
+    "networkPolicy.egress": [{"to": [{"ipBlock": {"cidr": "10.9.0.0/16"}}]}],
+    "networkPolicy.msmqTo": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
     "tls.certManager.duration": "4000h",
     "tls.certManager.renewBefore": "100h",
     "tls.certManager.issuerRef": {"name": "i", "kind": "Issuer", "group": "cert-manager.io"},
@@ -36,7 +38,7 @@ CHANGED: Object = {
     "storage.whenDeleted": "Delete",
     "storage.whenScaled": "Delete",
     "logLevel": "debug",
-    "networkPolicy.msmqFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
+    "networkPolicy.msmqFrom": [{"ipBlock": {"cidr": "172.16.0.0/12"}}],
     "networkPolicy.apiFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
     "networkPolicy.metricsFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
     "metrics.serviceMonitor.interval": "60s",
@@ -53,12 +55,21 @@ CHANGED: Object = {
 }
 """Where adding one, turning round or appending would not be valid."""
 _SECRETS: Object = {
-    "tls": {"certManager": {"enabled": False}, "existingSecret": "n", "adminSecret": "a"}
+    "tls": {
+        "certManager": {"enabled": False},
+        "existingSecret": "n",
+        "adminSecret": "a",
+        "peers": {"existingSecret": "p"},
+    }
 }
 WITH: dict[str, Object] = {
     "image.tag": {"image": {"digest": ""}},
     "storage.storageClass": {},
-    "tls.certManager.enabled": {"tls": {"existingSecret": "n", "adminSecret": "a"}},
+    "tls.certManager.enabled": {
+        "tls": {"existingSecret": "n", "adminSecret": "a", "peers": {"existingSecret": "p"}}
+    },
+    "tls.peers.existingSecret": _SECRETS,
+    "networkPolicy.egress": {"networkPolicy": {"msmqTo": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}},
     "tls.existingSecret": _SECRETS,
     "tls.adminSecret": _SECRETS,
 }

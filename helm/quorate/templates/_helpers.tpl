@@ -54,6 +54,15 @@ app.kubernetes.io/component: tool
 {{- end -}}
 {{- end -}}
 
+{{/* Secret of the nodes among themselves */}}
+{{- define "quorate.peersSecret" -}}
+{{- if .Values.tls.certManager.enabled -}}
+{{ include "quorate.fullname" . }}-peers-tls
+{{- else -}}
+{{ required "tls.peers.existingSecret is needed with tls.peers.enabled unless tls.certManager.enabled: make one with `qm pki init` and `qm pki issue`" .Values.tls.peers.existingSecret }}
+{{- end -}}
+{{- end -}}
+
 {{/* Secret of the release's jobs; empty: there is none */}}
 {{- define "quorate.adminSecret" -}}
 {{- if .Values.tls.certManager.enabled -}}
