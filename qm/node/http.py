@@ -18,7 +18,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, generate_latest
 
-from qm.node.http_guard import HttpGuard
+from qm.node.http_guard import HttpGuard, server_log
 
 HEADER_MAX_BYTES: Final = 8_190
 NO_LEADER_KEY: Final = "no_leader_max_s"
@@ -92,7 +92,11 @@ class HttpServer:
             ]
         )
         self._runner = web.AppRunner(
-            app, access_log=None, max_field_size=HEADER_MAX_BYTES, max_line_size=HEADER_MAX_BYTES
+            app,
+            access_log=None,
+            logger=server_log(asyncio.get_running_loop().time),
+            max_field_size=HEADER_MAX_BYTES,
+            max_line_size=HEADER_MAX_BYTES,
         )
         await self._runner.setup()
         make = self._runner.server

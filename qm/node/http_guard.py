@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 import prometheus_client
+from aiohttp.http_exceptions import HttpProcessingError
 
 from qm.observe.logs import LimitedLog
 
@@ -22,6 +23,8 @@ CONNECTIONS_PER_ADDRESS_MAX: Final = 64
 """Of these from one address: a load balancer, a scraper and probes need a few each."""
 HEADER_MAX_S: Final = 5.0
 """From a connection's begin, or the end of an answer, to a whole request."""
+ERROR_MAX_CHARS: Final = 200
+"""Of what a bad request was, in a line."""
 REQUEST_MAX_S: Final = 30.0
 """For a request to be answered and the answer to be taken."""
 
@@ -88,6 +91,33 @@ class HttpGuard:
             return await answer()
         finally:
             connection.end_answer()
+
+
+class ServerLog(logging.Handler):
+    """Takes what aiohttp logs: peers cause it at will, with a traceback for each bad request."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self._log = LimitedLog(logger, clock)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler.emit."""
+        error = record.exc_info[1] if record.exc_info else None
+        text = " ".join(record.getMessage().splitlines())
+        if error is None:
+            self._log.warning("http", text)
+        elif isinstance(error, HttpProcessingError):
+            lines = str(error).split()
+            self._log.warning("malformed", text, error=" ".join(lines)[:ERROR_MAX_CHARS])
+        else:
+            self._log.error("failed", text, error)
+
+
+def server_log(clock: Callable[[], float]) -> logging.Logger:
+    """Return a logger for aiohttp that writes at most one line of a kind in a while."""
+    made = logging.Logger("aiohttp.server", logging.WARNING)
+    made.addHandler(ServerLog(clock))
+    return made
 
 
 class _Connection(asyncio.Protocol):

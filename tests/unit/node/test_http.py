@@ -195,3 +195,27 @@ def test_half_sent_requests_take_only_so_many_connections(monkeypatch: pytest.Mo
             return None
 
     in_server(body)
+
+
+BAD_REQUESTS = (
+    b"\xff\xfe\r\n\r\n",
+    b"GET /livez HTTP/9.9\r\n\r\n",
+    b"GET " + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n",
+    b"GET /livez HTTP/1.1\r\nX: " + b"b" * 20_000 + b"\r\n\r\n",
+    b"POST /livez HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+)
+
+
+def test_bad_requests_are_answered_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Each would have written a traceback."""
+
+    async def body(server: HttpServer) -> None:
+        for request in BAD_REQUESTS * 3:
+            reader = await half_sent(server, request)
+            answer = await asyncio.wait_for(reader.read(64), 10)
+            assert b" 40" in answer
+        assert await livez(server) == 200
+
+    in_server(body)
+    lines = [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+    assert [line.exc_info for line in lines] == [None]
