@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import prometheus_client
 from aiohttp.http_exceptions import HttpProcessingError
@@ -131,7 +131,7 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         peer = transport.get_extra_info("peername")
         self._address = str(peer[0]) if peer else ""
         if not self._guard.admits(self._address):

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
+import uvloop
 from prometheus_client import CollectorRegistry
 
 from qm.node import http_guard
@@ -80,20 +81,20 @@ async def ask(node: Node, path: str) -> tuple[int, str]:
     ],
 )
 def test_three_endpoints_say_three_things(path: str, answer: tuple[int, str]) -> None:
-    assert asyncio.run(ask(Node(), path)) == answer
+    assert uvloop.run(ask(Node(), path)) == answer
 
 
 def test_an_answer_that_is_kept_back_says_whether_the_node_was_ready_at_any_time() -> None:
     node = Recovering()
-    assert asyncio.run(ask(node, "/readyz?no_leader_max_s=0")) == (503, "there is no leader\n")
-    answer = asyncio.run(ask(node, "/readyz?hold=0.3&no_leader_max_s=0"))
+    assert uvloop.run(ask(node, "/readyz?no_leader_max_s=0")) == (503, "there is no leader\n")
+    answer = uvloop.run(ask(node, "/readyz?hold=0.3&no_leader_max_s=0"))
     assert (answer, node.asked) == ((200, "ready\n"), 3)
 
 
 @pytest.mark.parametrize("key", ["hold", "no_leader_max_s"])
 @pytest.mark.parametrize("seconds", ["", "soon", "-1", "nan", "inf", "1e400"])
 def test_a_query_that_says_no_time_is_refused(key: str, seconds: str) -> None:
-    status, text = asyncio.run(ask(Node(), f"/readyz?{key}={seconds}"))
+    status, text = uvloop.run(ask(Node(), f"/readyz?{key}={seconds}"))
     assert (status, text) == (400, "no_leader_max_s, hold: seconds, 0 or more\n")
 
 
@@ -128,7 +129,7 @@ def in_server(body: Callable[[HttpServer], Awaitable[None]]) -> None:
             HELD.clear()
             await server.stop()
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    uvloop.run(asyncio.wait_for(scenario(), 60))  # the loop of a node
 
 
 async def livez(server: HttpServer) -> int:
