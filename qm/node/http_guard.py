@@ -1,7 +1,7 @@
 """Connections of the HTTP endpoint: how many, how long, and for how long without a request.
 
-aiohttp waits for a request's header for ever. Here a connection that does not bring a whole request
-in HEADER_MAX_S, or whose answer is not taken in REQUEST_MAX_S, is closed.
+aiohttp waits for a request's header without limit. Here a connection that does not bring a whole
+request in HEADER_MAX_S, or whose answer is not taken in REQUEST_MAX_S, is closed.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, cast
 
 import prometheus_client
 from aiohttp.http_exceptions import HttpProcessingError
+from typing_extensions import override
 
 from qm.observe.logs import LimitedLog
 
@@ -33,26 +34,26 @@ class Handler(Protocol):
     """What serves one connection: aiohttp's."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
+        """The connection is open."""
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """See asyncio.Protocol."""
+        """It is closed; `exc` None: in order."""
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
+        """The peer sent something."""
 
     def eof_received(self) -> None:
-        """See asyncio.Protocol."""
+        """The peer sends no more."""
 
     def pause_writing(self) -> None:
-        """See asyncio.Protocol."""
+        """Too much waits to be taken."""
 
     def resume_writing(self) -> None:
-        """See asyncio.Protocol."""
+        """It was taken."""
 
 
 class HttpGuard:
-    """Of one endpoint."""
+    """The limits of one endpoint, and what they refuse."""
 
     def __init__(self, refused: prometheus_client.Counter) -> None:
         """`refused`: labelled by reason."""
@@ -100,8 +101,8 @@ class ServerLog(logging.Handler):
         super().__init__()
         self._log = LimitedLog(logger, clock)
 
+    @override
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler.emit."""
         error = record.exc_info[1] if record.exc_info else None
         text = " ".join(record.getMessage().splitlines())
         if error is None:
@@ -130,6 +131,7 @@ class _Connection(asyncio.Protocol):
         self._address = ""
         self._timer: asyncio.TimerHandle | None = None
 
+    @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         peer = transport.get_extra_info("peername")
@@ -145,6 +147,7 @@ class _Connection(asyncio.Protocol):
         if self._handler is not None:
             self._handler.connection_made(transport)
 
+    @override
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -156,18 +159,22 @@ class _Connection(asyncio.Protocol):
         if self._handler is not None:
             self._handler.connection_lost(exc)
 
+    @override
     def data_received(self, data: bytes) -> None:
         if self._handler is not None:
             self._handler.data_received(data)
 
+    @override
     def eof_received(self) -> None:
         if self._handler is not None:
             self._handler.eof_received()
 
+    @override
     def pause_writing(self) -> None:
         if self._handler is not None:
             self._handler.pause_writing()
 
+    @override
     def resume_writing(self) -> None:
         if self._handler is not None:
             self._handler.resume_writing()

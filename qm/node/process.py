@@ -12,8 +12,8 @@ import uvloop
 
 from qm.node.config.loading import ConfigError, load
 from qm.node.config.schema import NodeConfig
-from qm.node.descriptors import raise_limit, sessions_allowed
 from qm.node.node import Node
+from qm.node.upkeep.descriptors import raise_limit, sessions_allowed
 from qm.observe import logs
 from raft.driver import EXIT_STATUS_FATAL
 from raft.identity import IdentityRefused

@@ -12,10 +12,9 @@ from qm.api.gate.events import EventLog
 from qm.api.server import ApiConfig, ApiServer
 from qm.archive.limits import STEP_EVERY_S
 from qm.edge.edge import NO_LEADER
-from qm.node import descriptors
 from qm.node.config.addresses import AddressBook, host_and_port
 from qm.node.config.schema import NodeConfig
-from qm.node.descriptors import Descriptors
+from qm.node.config.tls import Identities, certificate_files, peer_files
 from qm.node.leader.audit_marks import Auditor
 from qm.node.leader.disk_failover import Yielding
 from qm.node.leader.kubernetes import LOOK_EVERY_S, LeaderLabel
@@ -28,13 +27,13 @@ from qm.node.membership.address_announcer import REFRESH_EVERY_S, Announcer
 from qm.node.membership.members import Members
 from qm.node.membership.status import inspect_reply
 from qm.node.relay.channels import Channels
+from qm.node.relay.roster import ASK_EVERY_S, Roster
 from qm.node.replica.clock import ClusterClock
 from qm.node.replica.replicated_store import Hooks, ReplicatedConfig, ReplicatedStore
-from qm.node.roster import ASK_EVERY_S, Roster
-from qm.node.tls import Identities, certificate_files, peer_files
-from qm.node.upkeep import housekeeping
+from qm.node.upkeep import descriptors, housekeeping
 from qm.node.upkeep.archive_source import Archiving
 from qm.node.upkeep.backup import Backups
+from qm.node.upkeep.descriptors import Descriptors
 from qm.node.upkeep.diagnosis import Diagnosis
 from qm.node.upkeep.drain import Drain
 from qm.node.upkeep.event_journal import Journal

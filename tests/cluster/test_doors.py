@@ -21,7 +21,7 @@ from qm.api.gate.identity import Role
 from qm.api.gate.roles import PUBLIC_SERVICES, RULES
 from qm.node.config.addresses import host_and_port
 from qm.node.config.schema import API_PORT, RAFT_PORT, RELAY_PORT, NodeConfig
-from qm.node.peer_gate import METHODS
+from qm.node.relay.peer_gate import METHODS
 from qm.node.upkeep.pki import (
     AUTHORITY_CERTIFICATE,
     PEERS_FOLDER,

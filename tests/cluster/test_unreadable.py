@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from qm.cli.main import main
 from qm.model.values.commands import ClockTick
-from qm.node.skipping import entry_hash
+from qm.node.replica.skipped_entries import entry_hash
 from tests.cluster.harness import Harness, cluster, run, until
 
 GARBAGE = b"\x00\xde\xad\xbe\xef"

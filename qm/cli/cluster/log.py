@@ -75,7 +75,7 @@ def skip(folder: Path, index: int, sha256: str) -> None:
     would differ from them, and is found and stopped. Exit code 1: it can be read, or it is another
     entry.
     """
-    from qm.node.skipping import SkippedEntries
+    from qm.node.replica.skipped_entries import SkippedEntries
 
     with _opened(folder) as opened:
         data = _guarded(lambda: opened.data(index))

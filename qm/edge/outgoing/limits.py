@@ -16,7 +16,7 @@ TENURE_S: Final = 10.0
 """After that a busy one makes room too, so that all destinations have their turn."""
 CONNECTING_MAX: Final = 64
 """Connection attempts of outgoing queues under way at a time."""
-CONNECTING_DUES_MAX: Final = 32
+CONNECTING_ACKS_MAX: Final = 32
 """Of acknowledgements that peers are owed: their destinations are what peers say."""
 HANDSHAKE_PATIENCE_S: Final = 1.0
 """For a peer that was reached to open its session, while others need the connection."""

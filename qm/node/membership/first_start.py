@@ -8,10 +8,10 @@ from qm.model.values.commands import Provision
 from qm.node.config.addresses import AddressBook
 from qm.node.config.loading import ConfigError, load
 from qm.node.config.schema import MemberSection, NodeConfig
+from qm.node.config.tls import peer_files
 from qm.node.membership.birth import create_sealing_key, provision, sealing_key
 from qm.node.membership.join import JoinRefused, Say, Steps
 from qm.node.relay.channels import Channels
-from qm.node.tls import peer_files
 from qm.store.sealing import SealingError
 from raft.transport.metrics import TransportMetrics
 from raft.transport.tls import TlsError, TlsIdentity

@@ -18,14 +18,14 @@ from qm.cluster.cluster import OutcomeUnknown, Unavailable
 from qm.cluster.membership import ChangeRefused
 from qm.cluster.relay import LatePackets, RelayEvents, SessionFacts
 from qm.model.values.effects import Outcome
-from qm.node.peer_gate import PeerGate
 from qm.node.relay.channels import SERVER_OPTIONS, refuse
 from qm.node.relay.edge_stream import BROKEN
 from qm.node.relay.forwarding import NotTaken
 from qm.node.relay.frame_writer import FrameWriter
 from qm.node.relay.leader_stream import LeaderStream, LeaderStreams, StreamOver
 from qm.node.relay.outcome_codec import encode_outcome
-from qm.node.roster import Roster
+from qm.node.relay.peer_gate import PeerGate
+from qm.node.relay.roster import Roster
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2

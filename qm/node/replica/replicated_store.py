@@ -41,8 +41,8 @@ from qm.node.replica.entry_weight import Weights
 from qm.node.replica.listeners import Listeners
 from qm.node.replica.quarantine import Quarantine
 from qm.node.replica.read_state import ReadState
+from qm.node.replica.skipped_entries import SkippedEntries
 from qm.node.replica.state_machine import AppliedStore
-from qm.node.skipping import SkippedEntries
 from qm.store.bodies.body_places import BodyPlace, BodyPlaces, Packets
 from qm.store.codec import Inspected, encode_command, encode_stamp, inspect
 from qm.store.effects.chain import hashed

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing_extensions import override
 
 from qm.model.values.effects import Applied, Outcome
+from qm.node.replica.skipped_entries import SkippedEntries, explained
 from qm.node.replica.snapshot_source import Pictures
-from qm.node.skipping import SkippedEntries, explained
 from qm.store.audit import Mark, MarkCopy
 from qm.store.bodies.blobs import BlobRemoval, BlobSync
 from qm.store.bodies.body_places import Bodies
@@ -103,7 +103,7 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
 
     def _check_open(self) -> None:
         if self._is_reopened:
-            raise DatabaseFull("it is being opened again")
+            raise DatabaseFull("it is being opened again", self.store.lack)
 
     def flush(self) -> None:
         """Make the state durable; may run beside everything else."""

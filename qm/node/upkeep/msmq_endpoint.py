@@ -8,7 +8,7 @@ from typing import Final
 from qm.cluster.cluster import Cluster
 from qm.edge import Edge, EdgeSettings
 from qm.edge.outgoing import OutgoingManager, OutgoingSettings
-from qm.edge.outgoing.rules import rules_of
+from qm.edge.outgoing.link.destination_rules import rules_of
 from qm.names.guid import guid_from_text
 from qm.node.config.schema import NodeConfig
 from qm.observe.metrics import Metrics

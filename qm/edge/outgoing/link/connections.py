@@ -15,14 +15,14 @@ from qm.edge.outgoing.limits import (
     BACKOFF_FIRST_S,
     BACKOFF_MAX_S,
     CONNECT_TIMEOUT_S,
-    CONNECTING_DUES_MAX,
+    CONNECTING_ACKS_MAX,
     CONNECTING_MAX,
     CONNECTIONS_MAX,
 )
 from qm.edge.outgoing.link.connection import Connection, ConnectionOwner
 from qm.edge.outgoing.link.context import OutgoingContext
-from qm.edge.outgoing.link.user import DUES_PRIORITY, User
-from qm.edge.outgoing.slots import Slots, Standing
+from qm.edge.outgoing.link.slots import Slots, Standing
+from qm.edge.outgoing.link.user import ACKS_PRIORITY, User
 from qm.session import CloseReason, ConnectionStatus, NextHop
 from qm.wire.guid import GUID_NULL, Guid
 
@@ -48,7 +48,7 @@ class Connections(ConnectionOwner):
         self._chance = chance
         self._slots = {
             is_due: Slots(count, self._open, self._given_up)
-            for is_due, count in ((False, CONNECTING_MAX), (True, CONNECTING_DUES_MAX))
+            for is_due, count in ((False, CONNECTING_MAX), (True, CONNECTING_ACKS_MAX))
         }
         self._reached: dict[str, None] = {}
         self._failures: dict[str, tuple[int, float]] = {}
@@ -81,7 +81,7 @@ class Connections(ConnectionOwner):
             return
         connection = self._connections[key] = Connection(self._context, self, hop)
         connection.join(user)
-        self._is_due[connection] = user.priority >= DUES_PRIORITY
+        self._is_due[connection] = user.priority >= ACKS_PRIORITY
         self._ask(connection)
 
     def _ask(self, connection: Connection) -> None:

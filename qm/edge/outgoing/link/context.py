@@ -6,10 +6,10 @@ from typing import Final
 import msgspec
 
 from qm.cluster.cluster import Cluster
+from qm.edge.outgoing.link.destination_rules import EVERYWHERE, DestinationRules
 from qm.edge.outgoing.link.resolver import Destinations
 from qm.edge.outgoing.link.timers import TimerQueue
 from qm.edge.outgoing.proposal_queue import ProposalQueue
-from qm.edge.outgoing.rules import EVERYWHERE, DestinationRules
 from qm.edge.relay.relay import Relay
 from qm.observe.logs import LimitedLog
 from qm.observe.metrics import Metrics

@@ -13,7 +13,7 @@ from typing import Protocol
 from typing_extensions import override
 
 from qm.edge.outgoing.limits import RESOLVE_TIMEOUT_S, RESOLVING_MAX
-from qm.edge.outgoing.rules import EVERYWHERE, DestinationRules
+from qm.edge.outgoing.link.destination_rules import EVERYWHERE, DestinationRules
 from qm.names.capability import check_transport
 from qm.names.direct import AnyDirectName
 from qm.names.errors import QueueNameError

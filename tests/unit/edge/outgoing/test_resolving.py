@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from qm.edge.outgoing.link.destination_rules import rules_of
 from qm.edge.outgoing.link.resolver import Destinations, SystemResolver, Unresolved
 from qm.edge.outgoing.packets import Addressing
-from qm.edge.outgoing.rules import rules_of
 from qm.names.format_name import parse_format_name
 from qm.names.guid import guid_text
 from qm.session import ConnectionStatus, NextHop

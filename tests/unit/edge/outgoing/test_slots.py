@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from qm.edge.outgoing.limits import CONNECTING_MAX
-from qm.edge.outgoing.rules import EVERYWHERE, DestinationRules, rules_of
-from qm.edge.outgoing.slots import WAITING_MAX, Slots, Standing
+from qm.edge.outgoing.link.destination_rules import EVERYWHERE, DestinationRules, rules_of
+from qm.edge.outgoing.link.slots import WAITING_MAX, Slots, Standing
 from qm.node.config.loading import ConfigError, parse
 
 DEAD_COUNT = 10_000

@@ -6,16 +6,12 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from prometheus_client import CollectorRegistry
 from typing_extensions import override
 
 from qm.cluster.relay import LatePackets, RelayEvents
 from qm.model.values.effects import Outcome
-from qm.node.leader.periodic import Rounds
 from qm.node.relay.channels import Unreachable
 from qm.node.relay.edge_stream import RemoteStream
-from qm.observe.metrics import Metrics
-from qm.pb import relay_pb2
 from qm.pb.relay_pb2_grpc import RelayServicer, RelayStub, add_RelayServicer_to_server
 from tests.unit.raft.transport.worlds import run, until
 
@@ -116,19 +112,3 @@ def test_a_stream_that_is_closed_here_says_nothing() -> None:
         assert not events.ends
 
     run(with_leader(body))
-
-
-def test_a_round_whose_call_is_cancelled_under_it_is_repeated() -> None:
-    async def scenario() -> None:
-        failures = Metrics(CollectorRegistry()).counter("quorate_duties_failed_total")
-        rounds, tries = Rounds(failures), []
-
-        async def work() -> None:
-            tries.append(relay_pb2.InspectRequest())
-            raise asyncio.CancelledError
-
-        rounds.begin("asking", 0.001, work)
-        await until(lambda: len(tries) > 1)
-        await rounds.stop()
-
-    run(scenario())

@@ -4,9 +4,9 @@ import errno
 
 import pytest
 
-from qm.node import descriptors
-from qm.node.descriptors import RESERVE_COUNT, sessions_allowed
-from raft.log.segment import is_disk_full
+from qm.node.upkeep import descriptors
+from qm.node.upkeep.descriptors import RESERVE_COUNT, sessions_allowed
+from raft.log.segment import is_disk_full, may_pass
 
 
 def test_sessions_are_bounded_by_what_the_system_allows() -> None:
@@ -18,7 +18,9 @@ def test_sessions_are_bounded_by_what_the_system_allows() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-def test_a_lack_of_descriptors_is_no_damage(number: int) -> None:
-    """It passes; the log tries again, as on a full disk."""
-    assert is_disk_full(OSError(number, "no descriptors"))
-    assert not is_disk_full(OSError(errno.EIO, "damage"))
+def test_a_lack_of_descriptors_is_no_damage_and_no_full_disk(number: int) -> None:
+    """It passes; the log tries again, and no reserve is given up for it."""
+    lack = OSError(number, "no descriptors")
+    assert may_pass(lack)
+    assert not is_disk_full(lack)
+    assert not may_pass(OSError(errno.EIO, "damage"))

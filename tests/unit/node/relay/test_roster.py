@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from qm.node.roster import Roster
+from qm.node.relay.roster import Roster
 from qm.pb import relay_pb2
 from raft.types import Configuration
 

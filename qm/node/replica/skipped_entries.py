@@ -1,8 +1,8 @@
 """Entries that no build can read, left out by operators' decision, on every node the same.
 
-Nothing that cannot be read is proposed (`qm.store.codec.check_command`). Should such an entry be in
-the log all the same, every node ends when it comes to it, and says how to go on: with a build that
-reads it, or, if there is none, by `qm log skip` with its index and hash on all nodes. It then
+Nothing that cannot be read is proposed (`qm.store.codec.inspect_foreign`). Should such an entry be
+in the log all the same, every node ends when it comes to it, and says how to go on: with a build
+that reads it, or, if there is none, by `qm log skip` with its index and hash on all nodes. It then
 does nothing, on all of them alike.
 """
 
@@ -18,6 +18,7 @@ import msgspec
 
 from qm.model.values.commands import Stamp
 from qm.store.codec import UnknownCommand, decode_entry, encode_stamp
+from qm.store.generation import sync_folder
 from raft.batch import BatchBuilder
 from raft.types import Entry
 
@@ -68,11 +69,7 @@ class SkippedEntries:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self._path.parent)
 
     def without(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Return entries with those replaced that do nothing. Raises UnreadableEntry."""

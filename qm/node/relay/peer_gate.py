@@ -12,9 +12,10 @@ from typing import Any, Final, TypeAlias
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
+from typing_extensions import override
 
 from qm.node.relay.channels import refuse
-from qm.node.roster import Roster
+from qm.node.relay.roster import Roster
 from qm.pb import relay_pb2
 from raft.transport.tls import PeerCertificate, TlsIdentity, peer_certificate
 
@@ -46,7 +47,7 @@ Refused: TypeAlias = Callable[[str, str, Any], None]
 
 
 class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """See the module."""
+    """The interceptor around the relay service."""
 
     def __init__(
         self,
@@ -62,12 +63,12 @@ class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self._refused = refused
         self._has_cluster = has_cluster
 
+    @override
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Return the method's handler with the gate around it."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return None  # UNIMPLEMENTED
