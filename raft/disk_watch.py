@@ -2,6 +2,7 @@
 
 from enum import IntEnum
 
+from raft.log.segment import is_disk_full
 from raft.step import Alarm, AlarmKind
 
 FULL_RETRY_TICKS = 20
@@ -70,15 +71,19 @@ class DiskWatch:
         return self._is_short
 
     def note_full(self, work: Work, error: OSError, now: int) -> None:
-        """There was no space for `work`; it is tried again after FULL_RETRY_TICKS."""
+        """There was no space for `work`, or no descriptor; it is tried again after
+        FULL_RETRY_TICKS.
+        """
         self._retry_at = now + FULL_RETRY_TICKS
-        if not self._full:
-            self._alarms.tell(AlarmKind.DISK_FULL, str(error))
+        kind = AlarmKind.DISK_FULL if is_disk_full(error) else AlarmKind.DESCRIPTORS_SHORT
+        self._alarms.tell_once(kind, str(error))
         self._full.setdefault(work, now)
 
     def note_room(self, work: Work) -> None:
         """`work` was done."""
         if self._full.pop(work, None) is not None and not self._full:
+            self._alarms.forget(AlarmKind.DISK_FULL)
+            self._alarms.forget(AlarmKind.DESCRIPTORS_SHORT)
             self._alarms.tell(AlarmKind.DISK_ROOM, "there is space on the disk again")
 
     def note_short(self, is_short: bool) -> None:
@@ -87,7 +92,7 @@ class DiskWatch:
             return
         self._is_short = is_short
         if is_short:
-            text = "no space for the log's next segment: free some before this one is full"
+            text = "no space, or no descriptor, for the log's next segment: it is needed soon"
             self._alarms.tell(AlarmKind.DISK_SHORT, text)
         else:
             text = "there is space for the log's next segment again"

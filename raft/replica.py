@@ -18,7 +18,7 @@ from raft.disk_watch import Alarms, DiskWatch, Work
 from raft.log.files import Directory
 from raft.log.log import LogFull, Sync
 from raft.log.retention import Retention
-from raft.log.segment import is_disk_full
+from raft.log.segment import may_pass
 from raft.log_view import SyncToken
 from raft.machine import Hold, LogReader, StateMachine
 from raft.outbox import Outbox
@@ -347,7 +347,7 @@ class Replica(Generic[ResultT]):
         try:
             self._machine.settle()
         except OSError as error:
-            if not is_disk_full(error):
+            if not may_pass(error):
                 raise
             self._is_unsettled = True
             self._disk.note_full(Work.APPLY, error, self._now)
@@ -486,7 +486,7 @@ class Replica(Generic[ResultT]):
         try:
             results = iter(self._machine.apply(data) if data else ())
         except OSError as error:
-            if not is_disk_full(error):
+            if not may_pass(error):
                 raise
             self._disk.note_full(Work.APPLY, error, self._now)
             return ()
@@ -559,7 +559,7 @@ class Replica(Generic[ResultT]):
             self._log.compact(SnapshotMeta(index, term, configuration, 0))
         except OSError as error:
             # The log's disk, or the state machine's, which moves bodies out of what goes.
-            if not is_disk_full(error):
+            if not may_pass(error):
                 raise
             self._disk.note_full(Work.COMPACT, error, self._now)
             return

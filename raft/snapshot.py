@@ -13,7 +13,7 @@ from raft.log.checked_file import read_checked, remove_checked, replace_checked
 from raft.log.files import Directory
 from raft.log.log import Log
 from raft.log.record import decode_meta, encode_meta
-from raft.log.segment import is_disk_full
+from raft.log.segment import may_pass
 from raft.machine import SnapshotSink, StateMachine
 from raft.types import SNAPSHOT_REFUSED, NodeId, SnapshotMeta
 
@@ -56,7 +56,7 @@ class SnapshotReceiver:
             if offset == held and chunk and held + len(chunk) <= meta.size_bytes:
                 sink.write(chunk)
         except OSError as error:
-            if not is_disk_full(error):
+            if not may_pass(error):
                 raise
             return SNAPSHOT_REFUSED
         return sink.offset()
@@ -92,7 +92,7 @@ class SnapshotReceiver:
             _write_note(self._directory, self._meta)
             self._sink.finish()
         except (ValueError, OSError) as error:
-            if isinstance(error, OSError) and not is_disk_full(error):
+            if isinstance(error, OSError) and not may_pass(error):
                 raise
             self.abandon()
             remove_checked(self._directory, INSTALL_FILE)

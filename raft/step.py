@@ -55,6 +55,8 @@ class AlarmKind(IntEnum):
     """The disk did not write or sync for `stuck_ticks`; leadership was handed over."""
     DISK_SHORT = 6
     """There is no space for the log's next segment: writing goes on until this one is full."""
+    DESCRIPTORS_SHORT = 7
+    """Too many files are open for what must be written; DISK_ROOM follows it as well."""
 
 
 class Alarm(msgspec.Struct, frozen=True):

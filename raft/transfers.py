@@ -5,7 +5,7 @@ from typing import Any
 
 from raft.core.core import Core
 from raft.log.log import Log
-from raft.log.segment import is_disk_full
+from raft.log.segment import may_pass
 from raft.machine import StateMachine
 from raft.picture import Picture, SnapshotSend
 from raft.step import ReplicaConfig
@@ -82,7 +82,7 @@ class Transfers:
         try:
             made = self._machine.snapshot(self._machine.applied_index())
         except OSError as error:
-            if not is_disk_full(error):
+            if not may_pass(error):
                 raise
             made = None
         if made is None:

@@ -16,16 +16,16 @@ from typing_extensions import override
 from qm.cluster.membership import ChangeRefused
 from qm.node.config.addresses import AddressBook, address_of, host_and_port
 from qm.node.config.schema import NodeConfig
+from qm.node.config.tls import Identities
 from qm.node.http import Health, HttpServer
 from qm.node.membership import birth
 from qm.node.membership.automatic_entry import Entry
 from qm.node.membership.status import inspect_reply
 from qm.node.relay.channels import Channels
+from qm.node.relay.roster import Roster
 from qm.node.relay.server import Member, RelayServer
 from qm.node.replica.replicated_store import RAFT_FOLDER, ReplicatedStore, found
-from qm.node.roster import Roster
 from qm.node.service import Service, replicated_config
-from qm.node.tls import Identities
 from qm.node.upkeep.housekeeping import DiskWatch, refuse_small_disk
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
@@ -34,13 +34,13 @@ from raft import identity
 from raft.driver import end_process
 from raft.identity import Identity, IdentityRefused
 from raft.log.disk import DiskDirectory
-from raft.log.segment import is_disk_full
+from raft.log.segment import is_disk_full, may_pass
 from raft.types import Configuration
 
 logger = logging.getLogger(__name__)
 
 OPEN_AGAIN_AFTER_S: Final = 1.0
-"""On a full disk whose reserve is given up."""
+"""On a full disk whose reserve is given up, and without descriptors."""
 
 
 class Node(Health):
@@ -153,7 +153,9 @@ class Node(Health):
         self.service = service
 
     async def _opened(self, known: Identity) -> Service:
-        """Open log and state: on a full disk from the reserve, or when there is space."""
+        """Open log and state: on a full disk from the reserve, or when there is space for it, and
+        descriptors.
+        """
         config = self.config
         disk = DiskWatch(config.data, config.storage.reserve_mb << 20, self.metrics)
         while True:
@@ -170,15 +172,17 @@ class Node(Health):
                     self._die,
                 )
             except OSError as error:
-                if not is_disk_full(error):
+                if not may_pass(error):
                     raise
                 self._waits_for_space = (
-                    f"this node waits for space on its disk to open its log and state: {error}"
+                    "this node waits for space on its disk, or for descriptors, to open its log and"
+                    f" state: {error}"
                 )
                 logger.error("%s", self._waits_for_space)
-                pause_s = OPEN_AGAIN_AFTER_S if disk.level is DiskLevel.EXHAUSTED else 0.0
-                disk.full()
-                await asyncio.sleep(pause_s)
+                has_reserve = is_disk_full(error) and disk.level is not DiskLevel.EXHAUSTED
+                if has_reserve:
+                    disk.full()
+                await asyncio.sleep(0.0 if has_reserve else OPEN_AGAIN_AFTER_S)
             else:
                 self._waits_for_space = ""
                 return service

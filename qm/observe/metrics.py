@@ -46,9 +46,9 @@ SECONDS_BUCKETS: Final = (
 )  # fmt: skip
 
 ALARMS: Final = (
-    "archive_lag", "disk_exhausted", "disk_full", "disk_refusing", "disk_room", "disk_short",
-    "diverged", "history_evicted", "id_reused", "journal_copy_dropped", "retired", "snapshot_bad",
-    "stream_limit", "stuck",
+    "archive_lag", "descriptors_short", "disk_exhausted", "disk_full", "disk_refusing", "disk_room",
+    "disk_short", "diverged", "history_evicted", "id_reused", "journal_copy_dropped", "retired",
+    "snapshot_bad", "stream_limit", "stuck",
 )  # fmt: skip
 """What an operator must hear of; docs/runbook.md says what to do."""
 

@@ -20,6 +20,7 @@ _NO_SPACE: Final = (
     "Disk quota exceeded",
     "Max allowed space was reached",
 )
+_NO_DESCRIPTOR: Final = "Too many open files"
 _SYNCS: Final = ("While fdatasync", "While fsync", "While sync", "While range sync")
 _GONE: Final = ("No such file or directory",)
 _LOCKED: Final = ("lock hold by current process", "While lock file")
@@ -38,14 +39,15 @@ class DatabaseInUse(DatabaseError):
 
 
 class DatabaseFull(OSError):
-    """There is no space for what the database must write; `errno` is ENOSPC.
+    """There is no space for what the database must write (`errno` is ENOSPC), or no descriptor to
+    open its file with (EMFILE).
 
     After that it takes no write at all, whatever space comes back, until it is opened again. What
     was committed and not flushed is then gone, and comes again out of the log.
     """
 
-    def __init__(self, text: str) -> None:
-        super().__init__(errno.ENOSPC, f"the state cannot be written: {text}")
+    def __init__(self, text: str, number: int = errno.ENOSPC) -> None:
+        super().__init__(number, f"the state cannot be written: {text}")
 
 
 def database_error(error: Exception) -> Exception:
@@ -55,6 +57,8 @@ def database_error(error: Exception) -> Exception:
         if any(words in text for words in _SYNCS):
             return FatalDiskError(f"the state cannot be synced: {text}")
         return DatabaseFull(text)
+    if _NO_DESCRIPTOR in text:
+        return DatabaseFull(text, errno.EMFILE)
     if any(words in text for words in _LOCKED):
         return DatabaseInUse(text)
     if any(words in text for words in _GONE) or "Corruption" in text:
@@ -93,10 +97,14 @@ class Database:
         self._rocks = rocks
         self.is_refusing = False
         """It found no space for something, and takes no writes; see DatabaseFull."""
+        self.lack = errno.ENOSPC
+        """The `errno` of that."""
 
     def _error(self, error: Exception) -> Exception:
         named = database_error(error)
-        self.is_refusing = self.is_refusing or isinstance(named, DatabaseFull)
+        if isinstance(named, DatabaseFull):
+            self.is_refusing = True
+            self.lack = named.errno or errno.ENOSPC
         return named
 
     def get(self, key: bytes) -> bytes | None:

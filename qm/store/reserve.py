@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Final
 
 from raft.log.files import Directory
-from raft.log.segment import is_disk_full
+from raft.log.segment import may_pass
 
 RESERVE_DEFAULT_BYTES: Final = 256 * 1024 * 1024
 MARGIN_SHARE: Final = 1.0
@@ -55,7 +55,7 @@ class DiskReserve:
                 finally:
                     file.close()
             except OSError as error:
-                if not is_disk_full(error):
+                if not may_pass(error):
                     raise
                 # Somebody was quicker: what was allocated of it must not keep space from others.
                 if _NAME in self._directory.names():

@@ -354,6 +354,11 @@ class RocksState(State):
         """Whether the database takes no writes until it is opened again."""
         return self._database.is_refusing
 
+    @property
+    def lack(self) -> int:
+        """What the database lacked when it last refused one: `errno` of DatabaseFull."""
+        return self._database.lack
+
     def has_background_errors(self) -> bool:
         """Whether merging what was flushed failed, for which nobody waits."""
         return self._database.number(_BACKGROUND_ERRORS) > 0

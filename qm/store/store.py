@@ -330,13 +330,18 @@ class Store:
         return not self._is_open or self._state.is_refusing
 
     @property
+    def lack(self) -> int:
+        """What it lacked then: `errno` of DatabaseFull."""
+        return self._state.lack
+
+    @property
     def has_background_errors(self) -> bool:
         """Whether the database failed to merge what was flushed. It may go on by itself."""
         return self._is_open and self._state.has_background_errors()
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise DatabaseFull("it could not be opened again yet")
+            raise DatabaseFull("it could not be opened again yet", self.lack)
 
     def reopen(self) -> None:
         """Open the state again as it is on disk and bring it up to where it was, from the log.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from raft.log.files import Directory, File
-from raft.log.segment import Spare, is_disk_full
+from raft.log.segment import Spare, may_pass
 
 
 class Sync:
@@ -23,7 +23,8 @@ class Sync:
         self.position = position
         self.spare: Spare | None = None
         self.is_marked = False
-        self.is_disk_full = False
+        self.is_spare_missing = False
+        """There was no space for the next segment, or no descriptor."""
         self.has_run = False
         self.has_failed = False
         self._files = files
@@ -56,6 +57,6 @@ class Sync:
             if self._prepare is not None:
                 self.spare = self._prepare()
         except OSError as error:
-            if not is_disk_full(error):
+            if not may_pass(error):
                 raise
-            self.is_disk_full = self._prepare is not None
+            self.is_spare_missing = self._prepare is not None

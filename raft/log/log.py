@@ -6,7 +6,6 @@ the page cache; nothing is promised before a `Sync` that began afterwards was ru
 format and the rules of recovery are in docs/log.md.
 """
 
-import errno
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -28,6 +27,7 @@ from raft.log.segment import (
     is_disk_full,
     make_first_segment,
     make_spare,
+    may_pass,
     segment_numbers,
 )
 from raft.log.spares import SparePool
@@ -76,13 +76,15 @@ class LogConfig(msgspec.Struct, frozen=True):
 
 
 class LogFull(OSError):
-    """No space on the disk for these records; nothing was appended and the log is as before.
+    """No space on the disk for these records, or no descriptor to open their segment with; nothing
+    was appended and the log is as before. `errno` tells which.
 
-    Stop acknowledging, say so, and call again later: the same call succeeds once there is space.
+    Stop acknowledging, say so, and call again later: the same call succeeds once there is some.
     """
 
-    def __init__(self, text: str) -> None:
-        super().__init__(errno.ENOSPC, f"{text}; free space on the log's disk")
+    def __init__(self, text: str, cause: OSError) -> None:
+        what = "free space on the log's disk" if is_disk_full(cause) else "too many files are open"
+        super().__init__(cause.errno, f"{text}; {what}")
 
 
 class Log(LogReader):
@@ -361,8 +363,8 @@ class Log(LogReader):
             self._marked = self._marking
         if sync.spare is not None:
             self._spares.put(sync.spare)
-        if sync.spare is not None or sync.is_disk_full:
-            self._is_short_of_space = sync.is_disk_full
+        if sync.spare is not None or sync.is_spare_missing:
+            self._is_short_of_space = sync.is_spare_missing
         self._free_retired()
         self._is_marked = False
         return self._durable_index
@@ -575,4 +577,4 @@ def _disk_error(text: str, error: OSError) -> OSError:
     """Return the error of the log for one of the disk: LogFull or FatalDiskError."""
     if isinstance(error, FatalDiskError):
         return error
-    return LogFull(text) if is_disk_full(error) else FatalDiskError(f"{text}: {error}")
+    return LogFull(text, error) if may_pass(error) else FatalDiskError(f"{text}: {error}")

@@ -392,12 +392,14 @@ def _recover(files: dict[int, File], group: GroupId) -> Recovered:
 def recover(directory: Directory, incarnations: list[int], group: GroupId) -> Recovered:
     """Read the segments with these incarnations (ascending, at least one).
 
-    Changes nothing on disk. The files of `discarded` are closed. Raises LogDamaged.
+    Changes nothing on disk. The files of `discarded` are closed. Raises LogDamaged, OSError.
     """
-    files = {number: directory.open(segment_name(number)) for number in incarnations}
+    files: dict[int, File] = {}
     try:
+        for number in incarnations:
+            files[number] = directory.open(segment_name(number))
         recovered = _recover(files, group)
-    except LogDamaged:
+    except (OSError, LogDamaged):
         for file in files.values():
             file.close()
         raise

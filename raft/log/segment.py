@@ -30,14 +30,20 @@ _SUCCESSOR = struct.Struct("<QI")
 _SUCCESSOR_OFFSET = _HEADER.size + _CHECKSUM.size
 _SEGMENT_SUFFIX = ".segment"
 _SPARE_SUFFIX = ".spare"
-_MAY_PASS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Return whether an error says that space is lacking, or descriptors to open a file: both may
-    pass, and neither is damage.
+    """Return whether an error says that space is lacking: giving up a reserve may help."""
+    return error.errno in _NO_SPACE
+
+
+def may_pass(error: OSError) -> bool:
+    """Return whether an error says that space is lacking, or a descriptor to open a file with: then
+    nothing is damaged, and the same may succeed later.
     """
-    return error.errno in _MAY_PASS
+    return is_disk_full(error) or error.errno in _NO_DESCRIPTOR
 
 
 def segment_name(incarnation: int) -> str:

@@ -12,7 +12,7 @@ from qm.observe.logs import LimitedLog
 from raft.cancellation import raise_if_cancelled
 from raft.driver import end_process
 from raft.log.files import FatalDiskError
-from raft.log.segment import is_disk_full
+from raft.log.segment import is_disk_full, may_pass
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +49,9 @@ class Rounds:
     ) -> None:
         """Do `work` every `period_s` seconds, counted from its end.
 
-        `is_durable`: it writes what must outlive a crash. Then nothing but a lack of space is tried
-        again: any other error ends the process, since what is in memory may not be on the disk.
+        `is_durable`: it writes what must outlive a crash. Then nothing but a lack of space or of
+        descriptors is tried again: any other error ends the process, since what is in memory may
+        not be on the disk.
         """
         repeated = self._repeat(name, period_s, work, first_after_s, is_durable=is_durable)
         task = asyncio.create_task(repeated, name=name)
@@ -84,17 +85,19 @@ class Rounds:
             except FatalDiskError:
                 raise
             except OSError as error:
-                if is_durable and not is_disk_full(error):
+                if is_durable and not may_pass(error):
                     raise
                 self._failed(name, error)
-                if is_durable:
+                if is_durable and is_disk_full(error):
                     self._on_full()
                 await asyncio.sleep(PATIENCE_S)
             except (Exception, asyncio.CancelledError) as error:
                 # A call whose channel was closed under it raises what cancelling raises.
                 raise_if_cancelled()
-                if is_durable:
+                if is_durable and isinstance(error, asyncio.CancelledError):
                     raise RuntimeError("durable work broke off") from error
+                if is_durable:
+                    raise
                 self._failed(name, error)
                 await asyncio.sleep(PATIENCE_S)
             await asyncio.sleep(period_s)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from qm.store.generation import sync_folder
+from raft.log.segment import is_disk_full
 from raft.replica import StartRefused
 
 logger = logging.getLogger(__name__)
@@ -51,14 +52,16 @@ class Quarantine:
     def enter(self, text: str) -> None:
         """Keep this node down from its next start on. Never raises: the process is to end."""
         note = text.encode()[: TEXT_MAX_BYTES - 1] + b"\n"
-        for is_last in (False, True):
+        is_full = False
+        for _ in range(2):
             try:
-                if is_last:
+                if is_full:
                     self._give_up_reserve()
                 self._write(self._ready, note)
                 self._ready.rename(self._path)
                 sync_folder(self._data)
             except OSError as error:
+                is_full = is_disk_full(error)
                 logger.critical(
                     "%s cannot be written (%s): move %s away before this node starts again: %s",
                     self._path,

@@ -10,7 +10,7 @@ from typing import Final
 
 from qm.store.snapshot import Pinned, SourceUnreadable, StoreSnapshot
 from qm.store.store import Store
-from raft.log.segment import is_disk_full
+from raft.log.segment import may_pass
 
 logger = logging.getLogger(__name__)
 
@@ -46,9 +46,9 @@ class Pictures:
             making.drop()
 
 
-def _may_pass(error: Exception) -> bool:
+def _is_passing(error: Exception) -> bool:
     if isinstance(error, OSError):
-        return is_disk_full(error)
+        return may_pass(error)
     return isinstance(error, SourceUnreadable)
 
 
@@ -81,7 +81,7 @@ class _Making:
             logger.exception("a picture of the state for a follower could not be made")
             self.is_over = True
             self._pinned.close()
-            if not _may_pass(error):
+            if not _is_passing(error):
                 self._error = error  # for whoever asks, in the loop
         else:
             self._timer.start()

@@ -16,7 +16,7 @@ from qm.node.replica.replicated_store import ReplicatedStore
 from qm.observe.metrics import Metrics
 from qm.store.backup import BackupHead
 from qm.store.digest import digest_bytes
-from raft.log.segment import is_disk_full
+from raft.log.segment import may_pass
 from raft.machine import SnapshotSource
 
 logger = logging.getLogger(__name__)
@@ -54,9 +54,10 @@ class Backups:
                     yield part
             result = "done"
         except OSError as error:
-            if not is_disk_full(error):
+            if not may_pass(error):
                 raise
-            raise NotOffered(f"this node's disk is full: ask another node ({error})") from error
+            text = f"this node lacks space or descriptors: ask another node ({error})"
+            raise NotOffered(text) from error
         finally:
             self._is_running = False
             self._ended.labels(result=result).inc()

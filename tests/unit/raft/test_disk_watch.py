@@ -7,6 +7,7 @@ from raft.step import AlarmKind
 
 STUCK_TICKS = 200
 FULL = OSError(errno.ENOSPC, "full")
+NO_DESCRIPTOR = OSError(errno.EMFILE, "too many open files")
 
 
 def kinds(alarms: Alarms) -> list[AlarmKind]:
@@ -24,6 +25,21 @@ def test_a_full_disk_is_told_once_until_everything_found_space() -> None:
     watch.note_room(Work.APPLY)
     watch.note_room(Work.APPLY)
     assert (watch.is_full, kinds(alarms)) == (False, [AlarmKind.DISK_ROOM])
+
+
+def test_a_lack_of_descriptors_is_no_full_disk() -> None:
+    """The reserve is given up when a full disk is told; of that a later one is told as well."""
+    alarms = Alarms()
+    watch = DiskWatch(alarms, STUCK_TICKS)
+    watch.note_full(Work.WRITE, NO_DESCRIPTOR, 5)
+    watch.note_full(Work.WRITE, NO_DESCRIPTOR, 30)
+    assert kinds(alarms) == [AlarmKind.DESCRIPTORS_SHORT]
+    watch.note_full(Work.WRITE, FULL, 55)
+    watch.note_full(Work.WRITE, FULL, 80)
+    assert kinds(alarms) == [AlarmKind.DISK_FULL]
+    watch.note_room(Work.WRITE)
+    watch.note_full(Work.WRITE, NO_DESCRIPTOR, 90)
+    assert kinds(alarms) == [AlarmKind.DISK_ROOM, AlarmKind.DESCRIPTORS_SHORT]
 
 
 def test_a_try_is_put_off_and_may_be_had_at_once() -> None:

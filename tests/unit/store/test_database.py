@@ -16,7 +16,7 @@ from qm.store.database import (
 )
 from qm.store.rocks import RocksState, open_database
 from raft.log.files import FatalDiskError
-from raft.log.segment import is_disk_full
+from raft.log.segment import is_disk_full, may_pass
 
 LOW, HIGH = b"", b"\xff" * 9
 
@@ -78,6 +78,16 @@ def test_only_a_lack_of_space_may_pass() -> None:
     assert is_disk_full(full)
     assert isinstance(failed, OSError)
     assert failed.errno == errno.EIO
+
+
+@pytest.mark.parametrize("words", ["Too many open files", "Too many open files in system"])
+def test_a_lack_of_descriptors_is_neither_damage_nor_a_full_disk(words: str) -> None:
+    error = database_error(
+        Exception(f"IO error: While open a file for appending: /d/9.sst: {words}")
+    )
+    assert isinstance(error, DatabaseFull)
+    assert may_pass(error)
+    assert not is_disk_full(error)
 
 
 def test_a_scan_that_comes_upon_a_damaged_block_does_not_end_as_if_it_had_seen_all(

@@ -44,7 +44,7 @@ async def until(condition: Callable[[], object]) -> None:
     raise AssertionError("it did not come about")
 
 
-def run(error: Exception, *, is_durable: bool) -> Outcome:
+def run(error: BaseException, *, is_durable: bool) -> Outcome:
     """Repeat a work that fails at first; return when it was done, or ended the process."""
     outcome = Outcome()
 
@@ -73,6 +73,21 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_durable_work_waits_for_space_and_says_that_it_does(error: Exception) -> None:
     outcome = run(error, is_durable=True)
     assert (outcome.tries > 1, outcome.deaths, outcome.times_full) == (True, [], 1)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EMFILE, "descriptors"), DatabaseFull("descriptors", errno.ENFILE)]
+)
+def test_durable_work_waits_for_descriptors_and_keeps_the_reserve(error: Exception) -> None:
+    outcome = run(error, is_durable=True)
+    assert (outcome.tries > 1, outcome.deaths, outcome.times_full) == (True, [], 0)
+
+
+def test_work_whose_call_is_cancelled_under_it_is_repeated_unless_it_is_durable() -> None:
+    """A closed channel cancels its calls, not the task that reads them."""
+    outcome = run(asyncio.CancelledError(), is_durable=False)
+    assert (outcome.tries > 1, outcome.deaths) == (True, [])
+    assert run(asyncio.CancelledError(), is_durable=True).deaths
 
 
 @pytest.mark.parametrize(

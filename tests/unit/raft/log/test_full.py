@@ -1,13 +1,15 @@
 """Full disks, which pass, and failing ones, which do not."""
 
+import errno
 from random import Random
 
 import pytest
 
 from raft.log.files import FatalDiskError
 from raft.log.log import Log, LogConfig, LogFull
+from raft.log.segment import is_disk_full, may_pass
 from raft.types import Entry, EntryKind, HardState
-from tests.unit.raft.log.faults import Disk, Loss
+from tests.unit.raft.log.faults import Disk, FaultyFile, Loss
 from tests.unit.raft.log.model import READ_ALL, State, after_append, differences
 from tests.unit.raft.log.test_log import entries, meta, sync
 
@@ -127,6 +129,30 @@ class TestFullDisk:
         found = Log.open(disk.after_crash(Loss.NOTHING_SURVIVES, Random(0)).root, CONFIG)
         assert found.hard_state.term == term
 
+    def test_a_lack_of_descriptors_is_waited_out_and_is_no_full_disk(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Neither for a log that is written nor for one that is opened."""
+
+        def refused(name: str, *, create: bool = False) -> FaultyFile:
+            raise OSError(errno.EMFILE, "too many open files")
+
+        disk = Disk()
+        log = Log.open(disk.root, CONFIG)
+        log.append(HardState(1, None, 0), entries(1, 30))
+        sync(log)
+        with monkeypatch.context() as without:
+            without.setattr(disk.root, "open", refused)
+            last = fill(log)
+            with pytest.raises(LogFull, match="too many files are open") as caught:
+                log.append(None, entries(last + 1, last + 200))
+            assert not is_disk_full(caught.value)
+            with pytest.raises(OSError, match="too many open files") as found:
+                Log.open(disk.root, CONFIG)
+            assert may_pass(found.value)
+        log.append(None, entries(last + 1, last + 200))
+        assert sync(log) == last + 199
+
     def test_no_space_for_a_log_at_all(self) -> None:
         disk = Disk(capacity_bytes=SEGMENT_BYTES - 1)
         with pytest.raises(LogFull, match="first segment"):
@@ -216,7 +242,7 @@ class TestFailingDisk:
 
     def test_it_is_no_full_disk_to_wait_out(self) -> None:
         assert not isinstance(FatalDiskError("x"), LogFull)
-        assert FatalDiskError("x").errno != LogFull("x").errno
+        assert FatalDiskError("x").errno != LogFull("x", OSError(errno.ENOSPC, "full")).errno
 
     def test_opening_needs_a_disk_that_syncs(self) -> None:
         disk = Disk()
