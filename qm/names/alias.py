@@ -1,7 +1,7 @@
 """Which names mean this queue manager: its virtual name, short name, FQDN and addresses.
 
 Clients and peers may reach a cluster by any of them and by those of any node; all are local. A name
-that is not recognised would make the cluster send to itself through an outgoing queue.
+that is missing here would make the cluster send to itself through an outgoing queue.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class LocalAliases:
     def __init__(self, aliases: Iterable[str]) -> None:
         """Take computer names and IP literals (IPv6 with brackets or without).
 
-        A text that is neither raises `PathNameError`.
+        Any other text raises `PathNameError`.
         """
         keys = {LOCAL_COMPUTER}
         for alias in aliases:
@@ -37,7 +37,7 @@ class LocalAliases:
         return computer_key(computer) in self._keys
 
     def is_local_direct(self, name: AnyDirectName) -> bool:
-        """Tell whether a direct name points here; one over IPX never does."""
+        """Tell whether a direct name points here; a name over IPX never does."""
         address = name.address
         return not address.protocol.is_ipx and self.is_local_computer(address.host)
 

@@ -1,6 +1,6 @@
-"""What can be done with a name of each kind, decided from the name alone.
+"""What can be done with each kind of name, decided from the name alone.
 
-These functions know nothing of queues that exist; they say what no queue of that name could do.
+These functions do not know which queues exist; they tell what no queue of such a name could do.
 """
 
 from enum import IntEnum
@@ -25,7 +25,7 @@ class DirectoryUse(IntEnum):
     NONE = 0
     """Nothing: the name works in workgroup mode [MS-MQMQ 2.1.2]."""
     COMPUTER = 1
-    """Where the computer is, for routing; never the queue [MS-MQMQ 2.1.4]."""
+    """The location of the computer, for routing; never the queue [MS-MQMQ 2.1.4]."""
     OBJECT = 2
     """The object whose GUID the name holds: a queue [2.1.3] or a group [2.1.5]."""
 
@@ -33,8 +33,8 @@ class DirectoryUse(IntEnum):
 def directory_use(name: FormatName) -> DirectoryUse:
     """Return what the directory is needed for.
 
-    A multiple-element name needs what its neediest element needs: when the answer is not NONE it
-    cannot be used while the directory is out of reach [MS-MQMQ 2.1.7].
+    A multiple-element name needs the most that any of its elements needs: unless the answer is
+    NONE, it cannot be used while the directory is out of reach [MS-MQMQ 2.1.7].
     """
     match name:
         case MultipleElementName():
@@ -50,15 +50,15 @@ def directory_use(name: FormatName) -> DirectoryUse:
 def check_sendable(name: FormatName) -> None:
     """Raise `FormatNameError` 0xC00E0020 unless a message can be addressed to `name`.
 
-    Read-only queues and subqueues take no messages; and of the protocols a name can ask for,
-    Quorate speaks the binary one over TCP, for which IPX, HTTP and multicast names have no meaning.
+    Read-only queues and subqueues take no messages. Of the protocols that a name can ask for,
+    Quorate supports the binary one over TCP, which IPX, HTTP and multicast names do not use.
     """
     if isinstance(name, MultipleElementName):
         for element in name.elements:
             check_sendable(element)
         return
     if is_read_only(name):
-        raise unsupported_operation(f"{format_name_text(name)} is read-only: nobody can send to it")
+        raise unsupported_operation(f"{format_name_text(name)} is read-only: it cannot be sent to")
     if isinstance(name, DirectName):
         if name.subqueue is not None:
             raise unsupported_operation(
@@ -67,7 +67,7 @@ def check_sendable(name: FormatName) -> None:
         check_transport(name)
     if isinstance(name, MulticastName):
         raise unsupported_operation(
-            f"{format_name_text(name)} needs SRMP over PGM, which is not spoken here"
+            f"{format_name_text(name)} needs SRMP over PGM, which is not supported"
         )
 
 
@@ -76,11 +76,11 @@ def check_transport(name: DirectName | DirectSystemName) -> None:
     protocol = name.address.protocol
     if protocol.is_ipx:
         raise unsupported_operation(
-            f"{format_name_text(name)} needs SPX, which is not spoken here; "
+            f"{format_name_text(name)} needs SPX, which is not supported; "
             "use DIRECT=TCP: or DIRECT=OS:"
         )
     if protocol.is_http:
         raise unsupported_operation(
-            f"{format_name_text(name)} needs SRMP over {protocol.value}, which is not spoken here; "
+            f"{format_name_text(name)} needs SRMP over {protocol.value}, which is not supported; "
             f"use DIRECT=TCP: or DIRECT={DirectProtocol.OS.value}:"
         )

@@ -26,7 +26,7 @@ def path_of_direct(name: AnyDirectName) -> PathName:
 def direct_of_path(path: PathName) -> AnyDirectName:
     """Return the `DIRECT=OS:` name of a path name [MC-MQAC 3.10.6.1].
 
-    A system path name whose word is no system queue raises `PathNameError`.
+    A system path name whose word is not a system queue raises `PathNameError`.
     """
     address = DirectAddress(DirectProtocol.OS, path.computer)
     if path.kind is not PathKind.SYSTEM:
@@ -34,6 +34,6 @@ def direct_of_path(path: PathName) -> AnyDirectName:
         return DirectName(address, path.queue, private, path.subqueue, path.journal)
     if path.system_queue is None:
         raise illegal_path_name(
-            f"{path.queue!r} is no system queue; use JOURNAL, DEADLETTER or DEADXACT"
+            f"{path.queue!r} is not a system queue; use JOURNAL, DEADLETTER or DEADXACT"
         )
     return DirectSystemName(address, path.system_queue)

@@ -29,8 +29,8 @@ PORT_MAX: Final = 65535
 
 _VIRTUAL_DIRECTORY: Final = "msmq"
 _PORT_DIGITS: Final = re.compile(r"0*([0-9]{0,5})", re.ASCII)
-# Network and node of an IPX address. MS-MQMQ 2.1.2 writes a colon between them and MS-MQQB 2.2.4 a
-# period, one for the word IPX and one for SPX; both words and both signs are read (MQ-A35).
+# Network and node of an IPX address. MS-MQMQ 2.1.2 separates them by a colon and MS-MQQB 2.2.4 by a
+# period, one for the word IPX and one for SPX; both words and both separators are read (MQ-A35).
 _IPX: Final = re.compile(r"([0-9A-F]{1,8})[:.]([0-9A-F]{1,12})", re.ASCII | re.IGNORECASE)
 
 
@@ -67,7 +67,7 @@ class DirectAddress(msgspec.Struct, frozen=True, gc=False):
     port: int | None = None
     """HTTP and HTTPS only, 0 to 65535; None means the protocol's default."""
     separator: str = "\\"
-    r"""Stands before the queue name: `\`, or `/` where an HTTP name was received so (MQ-A30)."""
+    r"""Separator before the queue name: `\`, or `/` where an HTTP name was received so (MQ-A30)."""
 
     @property
     def effective_port(self) -> int | None:
@@ -116,7 +116,7 @@ def parse_direct_text(text: str) -> AnyDirectName:
         raise illegal_format_name(f"{excerpt(text)} has no protocol; write DIRECT=OS:computer\\q")
     protocol = _PROTOCOLS.get(word.upper())
     if protocol is None:
-        raise illegal_format_name(f"{excerpt(word)} is no protocol; use TCP, OS, HTTP or HTTPS")
+        raise illegal_format_name(f"{excerpt(word)} is not a protocol; use TCP, OS, HTTP or HTTPS")
     if protocol.is_http:
         address, tail = _split_http(protocol, rest)
     else:
@@ -135,7 +135,7 @@ def direct_text(name: AnyDirectName) -> str:
 
 
 def direct_key(name: AnyDirectName) -> str:
-    """Return the text under which two direct names of one queue by one protocol are equal.
+    """Return the text by which two direct names of one queue and one protocol compare equal.
 
     Without `DIRECT=`; slashes of HTTP names are folded to backslashes (MQ-A30).
     """
@@ -150,12 +150,12 @@ def _split_plain(protocol: DirectProtocol, rest: str) -> tuple[DirectAddress, st
     if protocol is DirectProtocol.TCP:
         if ip_literal(host) is None:
             raise illegal_format_name(
-                f"{excerpt(host)} is no IP address; use DIRECT=OS: for a computer name"
+                f"{excerpt(host)} is not an IP address; use DIRECT=OS: for a computer name"
             )
     elif protocol.is_ipx:
         if _IPX.fullmatch(host) is None:
             raise illegal_format_name(
-                f"{excerpt(host)} is no IPX address; write network:node in hexadecimal"
+                f"{excerpt(host)} is not an IPX address; write network:node in hexadecimal"
             )
     else:
         check_computer_name(host, illegal_format_name)
@@ -169,7 +169,7 @@ def _split_http(protocol: DirectProtocol, rest: str) -> tuple[DirectAddress, str
     directory = path[: len(_VIRTUAL_DIRECTORY)]
     separator = path[len(_VIRTUAL_DIRECTORY) : len(_VIRTUAL_DIRECTORY) + 1]
     if directory.lower() != _VIRTUAL_DIRECTORY or separator not in ("\\", "/"):
-        raise illegal_format_name(f"{excerpt(rest)} does not go on with /MSMQ and a queue name")
+        raise illegal_format_name(f"{excerpt(rest)} does not continue with /MSMQ and a queue name")
     host, port = _split_authority(authority)
     tail = path[len(_VIRTUAL_DIRECTORY) + 1 :]
     return DirectAddress(protocol, host, port, separator), tail
@@ -182,7 +182,7 @@ def _split_authority(authority: str) -> tuple[str, int | None]:
         host += bracket
         _, colon, digits = rest.partition(":")
         if ip_literal(host) is None or not (rest == "" or rest.startswith(":")):
-            raise illegal_format_name(f"{excerpt(authority)} is no IPv6 address in brackets")
+            raise illegal_format_name(f"{excerpt(authority)} is not an IPv6 address in brackets")
     else:
         host, colon, digits = authority.partition(":")
         check_computer_name(host, illegal_format_name)
@@ -191,7 +191,7 @@ def _split_authority(authority: str) -> tuple[str, int | None]:
     significant = _PORT_DIGITS.fullmatch(digits)
     port = PORT_MAX + 1 if significant is None else int(significant[1] or "0")
     if port > PORT_MAX:
-        raise illegal_format_name(f"{excerpt(digits)} is no port; use 0 to {PORT_MAX}")
+        raise illegal_format_name(f"{excerpt(digits)} is not a port; use 0 to {PORT_MAX}")
     return host, port
 
 
@@ -201,13 +201,13 @@ def _parse_tail(address: DirectAddress, tail: str) -> AnyDirectName:
         which = system_queue(tail[len(SYSTEM) + 1 :])
         if which is None:
             raise illegal_format_name(
-                f"{excerpt(tail)} names no system queue; use JOURNAL, DEADLETTER or DEADXACT"
+                f"{excerpt(tail)} is not a system queue; use JOURNAL, DEADLETTER or DEADXACT"
             )
         return DirectSystemName(address, which)
     private = folded.startswith(PRIVATE + address.separator)
     slashed = folded.startswith((f"{PRIVATE}/", f"{SYSTEM}/"))
     if address.protocol.is_http and slashed and not private:
-        # With slashes folded this would be the name of another queue.
+        # With its slashes folded, this would be the name of another queue.
         raise illegal_format_name(f"{excerpt(tail)} mixes slashes and backslashes")
     queue, subqueue, journal = split_queue(
         tail[len(PRIVATE) + 1 :] if private else tail, illegal_format_name, private=private

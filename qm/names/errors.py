@@ -1,4 +1,4 @@
-"""What a name that cannot be used ends in: one typed error with the MQ_ERROR code to answer.
+"""The typed errors for names that cannot be used, each with the MQ_ERROR code to answer.
 
 The codes are numbers here because names lie below the codec; `qm.wire.codes` holds the whole table.
 """
@@ -8,17 +8,17 @@ from typing import Final
 from typing_extensions import override
 
 MQ_ERROR_ILLEGAL_QUEUE_PATHNAME: Final = 0xC00E0014
-"""The text is no path name (MS-MQMQ 2.4)."""
+"""The text is not a path name (MS-MQMQ 2.4)."""
 MQ_ERROR_ILLEGAL_FORMATNAME: Final = 0xC00E001E
-"""The text is no format name."""
+"""The text is not a format name."""
 MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION: Final = 0xC00E0020
-"""The name is well formed, and what was asked for cannot be done with a name of its kind."""
+"""The name is well formed, but its kind does not support what was asked for."""
 
 EXCERPT_MAX_CHARS: Final = 64
 
 
 class QueueNameError(Exception):
-    """A name that cannot be used; `code` is the HRESULT and `reason` tells what to change."""
+    """A name that cannot be used; `code` is the HRESULT, `reason` says what to change."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(code, reason)
@@ -54,5 +54,5 @@ def unsupported_operation(reason: str) -> FormatNameError:
 
 
 def excerpt(text: str) -> str:
-    """Quote the start of a text that a stranger sent, so that an error stays short."""
+    """Quote the start of an untrusted text, so that an error stays short."""
     return repr(text[:EXCERPT_MAX_CHARS])

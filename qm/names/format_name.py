@@ -1,8 +1,8 @@
 r"""Format names [MS-MQMQ 2.1]: the texts by which applications and packets address queues.
 
-Printing gives a normal form: keywords in capitals, GUIDs in capitals, private numbers as eight
-digits; what names a computer or a queue keeps its letters. Identity is another matter: names that
-differ only in case or in the spelling of an address have one key.
+Printing gives a normal form: keywords and GUIDs in capitals, private numbers as eight digits; the
+names of computers and queues keep their case. Identity is separate: names that differ only in case
+or in the spelling of an address have one key.
 """
 
 import re
@@ -169,7 +169,7 @@ def format_name_text(name: FormatName) -> str:
 
 
 def format_name_key(name: FormatName) -> str:
-    """Return the text under which two format names of one queue and one kind are equal.
+    """Return the text by which two format names of one queue and one kind compare equal.
 
     Names of different kinds stay different even when they reach the same queue: each is an outgoing
     queue of its own [MS-MQMQ 1.1].

@@ -19,7 +19,7 @@ SUBQUEUE_NAME_MAX_CHARS: Final = 32
 IP_LITERAL_MAX_CHARS: Final = 45
 
 LOCAL_COMPUTER: Final = "."
-"""The computer part that means the computer that reads it (MS-MQQB, and every client)."""
+"""The computer part that stands for the computer that reads it (MS-MQQB, and every client)."""
 
 PRIVATE: Final = "private$"
 SYSTEM: Final = "system$"
@@ -27,8 +27,8 @@ JOURNAL: Final = "journal"
 # Words that a ";" may introduce and that therefore name no subqueue (MQ-A2).
 _NEVER_SUBQUEUE: Final = frozenset({"deadletter", "deadxact", "xactonly"})
 
-# 0x21-0x7E without backslash, slash, semicolon, comma and double quote: a comma would break
-# multiple-element names, the others would move the border between computer and queue.
+# 0x21-0x7E without backslash, slash, semicolon, comma and double quote: a comma would split
+# multiple-element names, the others would move the boundary between computer and queue.
 _COMPUTER: Final = re.compile(r"[!#-+\-.0-:<-\[\]-~]*")
 # 0x21-0x3A, 0x3C-0x5B, 0x5D-0x7F.
 _QUEUE_1_0: Final = re.compile(r"[!-:<-\[\]-\x7f]*")
@@ -36,7 +36,7 @@ _QUEUE_1_0: Final = re.compile(r"[!-:<-\[\]-\x7f]*")
 _QUEUE_2_0: Final = re.compile(r"[!#-*\--:<-\[\]-\x7f]*")
 
 Illegal = Callable[[str], QueueNameError]
-"""Makes the error that fits the name being read, from a reason."""
+"""Makes an error of the right type for the name being read, from a reason."""
 
 
 class NameVersion(IntEnum):
@@ -51,14 +51,14 @@ class NameVersion(IntEnum):
 
 
 class SystemQueue(Enum):
-    """The queues that every computer has of itself [MS-MQMQ 2.1.2, 2.2.11]."""
+    """The system queues of every computer [MS-MQMQ 2.1.2, 2.2.11]."""
 
     JOURNAL = "JOURNAL"
-    """Copies of messages that were delivered."""
+    """Copies of delivered messages."""
     DEADLETTER = "DEADLETTER"
-    """Messages that were not, non-transactional."""
+    """Undelivered non-transactional messages."""
     DEADXACT = "DEADXACT"
-    """Messages that were not, transactional."""
+    """Undelivered transactional messages."""
 
 
 _SYSTEM_QUEUES: Final = {member.value.lower(): member for member in SystemQueue}
@@ -86,7 +86,7 @@ def check_subqueue_name(text: str, illegal: Illegal) -> None:
     """Raise unless `text` can be the name of a subqueue."""
     _check(text, "subqueue name", SUBQUEUE_NAME_MAX_CHARS, _QUEUE_2_0, illegal)
     if text.lower() in _NEVER_SUBQUEUE or text.lower() == JOURNAL:
-        raise illegal(f"{text!r} is a suffix of its own and names no subqueue")
+        raise illegal(f"{text!r} is a reserved suffix and cannot name a subqueue")
 
 
 def split_queue(
@@ -94,7 +94,7 @@ def split_queue(
 ) -> tuple[str, str | None, bool]:
     """Split `queue[;subqueue]` or `queue;JOURNAL` into queue, subqueue and whether a journal.
 
-    The journal wins over a subqueue of that name, and one suffix is all there is (MQ-A2).
+    `;JOURNAL` takes precedence over a subqueue of that name; only one suffix is allowed (MQ-A2).
     """
     queue, semicolon, suffix = text.partition(";")
     check_queue_name(queue, illegal, version)
@@ -113,7 +113,7 @@ def split_queue(
 def ip_literal(text: str) -> IPv4Address | IPv6Address | None:
     """Return the address of an IP literal, in brackets or not; None for any other text.
 
-    A zone ("%eth0") is refused: it means something only on the computer that wrote it. An IPv6
+    A zone ("%eth0") is refused: it is meaningful only on the computer that wrote it. An IPv6
     address that maps an IPv4 one is that IPv4 address.
     """
     inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
@@ -132,16 +132,16 @@ def ip_literal(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def computer_key(text: str) -> str:
-    """Return the form under which two spellings of one computer name or address are equal.
+    """Return the form by which two spellings of one computer name or address compare equal.
 
-    Case and the dot that ends an absolute DNS name are no difference; addresses have one spelling.
+    Case and the final dot of an absolute DNS name make no difference; addresses have one spelling.
     """
     address = ip_literal(text)
     if address is not None:
         return str(address)
     name = text.lower()
     relative = name.removesuffix(".")
-    # ".." is not the local computer, and an address with a dot behind it is no address.
+    # ".." is not the local computer, and an address followed by a dot is not an address.
     if not relative or relative.endswith(".") or ip_literal(relative) is not None:
         return name
     return relative

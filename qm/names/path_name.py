@@ -91,12 +91,12 @@ def path_name_text(name: PathName, version: NameVersion = NameVersion.MSMQ_4_0) 
     """Print a path name; raise `PathNameError` for a value that no text of `version` gives."""
     text = f"{name.computer}\\{_tail(name)}"
     if parse_path_name(text, version) != name:
-        raise illegal_path_name(f"{excerpt(text)} reads back as another value than it was made of")
+        raise illegal_path_name(f"{excerpt(text)} reads back as a different value")
     return text
 
 
 def path_name_key(name: PathName) -> str:
-    """Return the text under which two path names of one queue are equal."""
+    """Return the text by which two path names of one queue compare equal."""
     return f"{computer_key(name.computer)}\\{_tail(name).lower()}"
 
 

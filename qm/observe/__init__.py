@@ -1,3 +1,3 @@
-"""What operators see of a process: the metric table, JSON logs, rate-limited log lines. May
+"""What operators see of a process: the table of metrics, JSON logs, rate-limited log lines. May
 import the pure layers.
 """

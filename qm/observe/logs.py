@@ -1,4 +1,4 @@
-"""Log lines: one JSON object each, with stable fields; and a limit on how often one repeats.
+"""Log lines: one JSON object each, with stable fields, and a limit on how often a line repeats.
 
 Fields: `time` (RFC 3339, UTC), `level`, `logger`, `message`, `node`, then whatever the line adds
 through `extra={"fields": {...}}`. Never bytes of a message, never a secret.
@@ -14,11 +14,12 @@ from typing import Final, TextIO
 from typing_extensions import override
 
 REPEAT_AFTER_S: Final = 10.0
-"""A rate-limited line appears at most once in this time; the next one says how many were held."""
+"""A rate-limited line appears at most once in this time; the next one says how many were held
+back."""
 LINES_KEPT_MAX: Final = 2_000
 LINE_KEPT_MAX_CHARS: Final = 4_096
 KEYS_MAX: Final = 1024
-"""Kinds of line that one limiter remembers; the oldest goes first."""
+"""Kinds of line that one limiter remembers; the oldest is dropped first."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -45,7 +46,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
-    """Writes lines, and keeps the last ones for `recent_lines`."""
+    """Writes lines and keeps the last ones for `recent_lines`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +60,7 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
 
 def recent_lines() -> list[str]:
-    """Return the last lines that were written, oldest first; none unless `set_up` was called."""
+    """Return the last lines written, oldest first; empty unless `set_up` was called."""
     handlers = logging.getLogger().handlers
     return [line for each in handlers if isinstance(each, _Stderr) for line in each.kept]
 
@@ -74,7 +75,7 @@ def set_up(node: str, level: str) -> None:
 
 
 class LimitedLog:
-    """Lines about what peers can cause at will: at most one per kind in REPEAT_AFTER_S."""
+    """Limits lines that peers can cause at will to one per kind in REPEAT_AFTER_S."""
 
     def __init__(self, logger: logging.Logger, clock: Callable[[], float]) -> None:
         """`clock`: monotonic seconds."""
@@ -83,11 +84,11 @@ class LimitedLog:
         self._kinds: dict[str, tuple[float, int]] = {}
 
     def warning(self, kind: str, text: str, **fields: object) -> None:
-        """Log `text` unless this kind of line appeared a moment ago."""
+        """Log `text` unless a line of this kind appeared within REPEAT_AFTER_S."""
         self._write(logging.WARNING, kind, text, None, fields)
 
     def error(self, kind: str, text: str, error: BaseException, **fields: object) -> None:
-        """Likewise, with where the error came from."""
+        """As `warning`, as an error with its traceback."""
         self._write(logging.ERROR, kind, text, error, fields)
 
     def _write(

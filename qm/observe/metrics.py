@@ -1,8 +1,8 @@
-"""Every metric of the product in one table; `Metrics` makes them real in one registry.
+"""Every metric of the product in one table; `Metrics` registers them in one registry.
 
-Names follow Prometheus: base units, `_total` for counters. A part of the product reaches a metric
-by its name here and nowhere else, so documentation, alerts and dashboards are checked against this
-table. Cost follows batches: call once per batch, never per message.
+Names follow Prometheus: base units, `_total` for counters. Code reaches a metric only by its name
+in this table, so documentation, alerts and dashboards are checked against it. Cost follows batches:
+call once per batch, never per message.
 """
 
 from enum import Enum
@@ -19,7 +19,7 @@ from prometheus_client import (
 
 
 class MetricKind(Enum):
-    """What Prometheus calls the type."""
+    """Prometheus types."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -38,7 +38,7 @@ class Metric(msgspec.Struct, frozen=True):
     buckets: tuple[float, ...] = ()
     """Upper bounds of a histogram."""
     values: tuple[str, ...] = ()
-    """Of its only label, where alerts ask whether one went up: these begin at 0, not unseen."""
+    """Values of its only label that start at 0, so that alerts see the first increase."""
 
 
 SECONDS_BUCKETS: Final = (
@@ -50,7 +50,7 @@ ALARMS: Final = (
     "disk_short", "diverged", "history_evicted", "id_reused", "journal_copy_dropped", "retired",
     "snapshot_bad", "stream_limit", "stuck",
 )  # fmt: skip
-"""What an operator must hear of; docs/runbook.md says what to do."""
+"""Conditions that an operator has to act on; docs/runbook.md says what to do."""
 
 _COUNTER, _GAUGE, _HISTOGRAM = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
 
@@ -96,12 +96,12 @@ TABLE: Final[tuple[Metric, ...]] = (
         ("peer", "direction"),
     ),
     Metric(
-        "quorate_raft_peer_failures_total", _COUNTER, "What went wrong with a node's connection",
+        "quorate_raft_peer_failures_total", _COUNTER, "Failures of the connection to a node",
         ("peer", "reason"),
     ),
     Metric(
         "quorate_relay_refused_total", _COUNTER,
-        "Calls between nodes, and relay lines, that this node refused or ended", ("reason",),
+        "Calls and relay streams between nodes that this node refused or ended", ("reason",),
     ),
     Metric(
         "quorate_http_refused_total", _COUNTER,
@@ -113,7 +113,7 @@ TABLE: Final[tuple[Metric, ...]] = (
         "quorate_alarms_total", _COUNTER, "Alarms raised on this node", ("alarm",), values=ALARMS,
     ),
     Metric("quorate_clock_offset_seconds", _GAUGE, "Wall clock minus cluster time"),
-    Metric("quorate_clock_steps_total", _COUNTER, "Times that the wall clock was set"),
+    Metric("quorate_clock_steps_total", _COUNTER, "Steps of the wall clock"),
     Metric(
         "quorate_audits_total", _COUNTER,
         "Audit marks that this node compared as leader: agreed, differ or incomplete", ("result",),
@@ -123,21 +123,21 @@ TABLE: Final[tuple[Metric, ...]] = (
         "quorate_archive_lag_entries", _GAUGE, "Log entries that this node has not exported yet",
     ),
     Metric(
-        "quorate_archive_lag_seconds", _GAUGE, "Since when entries wait to be exported",
+        "quorate_archive_lag_seconds", _GAUGE, "How long entries have been waiting for export",
     ),
     Metric("quorate_archive_ranges_total", _COUNTER, "Ranges exported to the archive"),
-    Metric("quorate_archive_checkpoints_total", _COUNTER, "Whole states put into the archive"),
+    Metric("quorate_archive_checkpoints_total", _COUNTER, "Checkpoints written to the archive"),
     Metric("quorate_archive_bytes_total", _COUNTER, "Bytes written to the archive"),
-    Metric("quorate_archive_failures_total", _COUNTER, "What kept exporting up", ("reason",)),
+    Metric("quorate_archive_failures_total", _COUNTER, "Failures of the export", ("reason",)),
     Metric(
         "quorate_archive_given_up_entries_total", _COUNTER,
         "Entries that left the log before this node exported them",
     ),
-    Metric("quorate_duties_failed_total", _COUNTER, "Rounds of own work that failed", ("work",)),
+    Metric("quorate_duties_failed_total", _COUNTER, "Failed background tasks", ("work",)),
     Metric("quorate_backups_total", _COUNTER, "Backups: done or broken_off", ("result",)),
     Metric("quorate_disk_free_bytes", _GAUGE, "Free space under the data folder"),
     Metric("quorate_log_bytes", _GAUGE, "Size of the replicated log on disk"),
-    Metric("quorate_certificate_expiry_seconds", _GAUGE, "Until a certificate ends", ("file",)),
+    Metric("quorate_certificate_expiry_seconds", _GAUGE, "Time to certificate expiry", ("file",)),
     # Queues
     Metric("quorate_queue_messages", _GAUGE, "Messages in a queue", ("queue",)),
     Metric("quorate_queue_bytes", _GAUGE, "Bytes in a queue", ("queue",)),
@@ -160,14 +160,14 @@ TABLE: Final[tuple[Metric, ...]] = (
     Metric("quorate_waiting_readers", _GAUGE, "Reads that wait for a message on this node"),
     Metric("quorate_client_sessions", _GAUGE, "Client sessions, open or remembered for repeats"),
 )  # fmt: skip
-"""Append rows with the code that fills them."""
+"""Add a row together with the code that fills it."""
 
 
 class Metrics:
-    """The table as live metrics of one registry."""
+    """The metrics of the table, live in one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        # A series beside each counter that tells when it began: it is in no table.
+        # Would add a series for the creation time of each counter, which is in no table.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry: Final = registry
         self._counters: dict[str, Counter] = {}

@@ -1,5 +1,5 @@
-"""Security descriptors and access; hashes, signatures and ciphers follow. Pure.
+"""Security descriptors and access checks; hashes, signatures and ciphers follow. Pure.
 
-`sid` and `descriptor` hold [MS-DTYP] 2.4 as bytes and values, `access` decides. May import
-`qm.wire` and `qm.names`.
+`sid` and `descriptor` hold [MS-DTYP] 2.4 as bytes and values, `access` decides on access. May
+import `qm.wire` and `qm.names`.
 """

@@ -1,4 +1,4 @@
-"""Who may do what ([MS-DTYP] 2.5.3.2, [MS-MQDMPR] 3.1.7.1.3.1). Masks: `qm.wire.access_mask`."""
+"""Access checks ([MS-DTYP] 2.5.3.2, [MS-MQDMPR] 3.1.7.1.3.1). Masks: `qm.wire.access_mask`."""
 
 from collections.abc import Collection
 from typing import Final
@@ -33,7 +33,7 @@ WRITE_MESSAGE: Final = 0x0000_0004
 
 
 def effective_sids(sids: tuple[Sid, ...]) -> frozenset[Sid]:
-    """Return what an identity stands for; no SID at all is the anonymous sender.
+    """Return the SIDs that an identity stands for; no SID at all is the anonymous sender.
 
     Everyone includes the anonymous sender here: a message without SecurityHeader is checked as
     S-1-1-0 and S-1-5-7 (QB-A28).
@@ -41,7 +41,7 @@ def effective_sids(sids: tuple[Sid, ...]) -> frozenset[Sid]:
     if not sids or sids == (ANONYMOUS,):
         return frozenset((EVERYONE, ANONYMOUS))
     if sids == (EVERYONE,):
-        # Senders known by queue manager alone are authorised as S-1-1-0, [MS-MQQB] 3.1.5.8.3.
+        # Senders known only by queue manager are authorised as S-1-1-0, [MS-MQQB] 3.1.5.8.3.
         return frozenset(sids)
     return frozenset((*sids, EVERYONE, AUTHENTICATED_USERS))
 
@@ -51,8 +51,8 @@ def is_granted(
 ) -> bool:
     """Whether every bit of `desired` is granted. No descriptor and a NULL DACL grant all.
 
-    Entries count in their order; one denied bit that is still wanted ends it. An entry of a kind
-    that we do not know and that could deny makes the answer no: nothing is granted unread.
+    Entries are evaluated in order; a denied bit that is still wanted ends the evaluation. An entry
+    of an unknown kind, which could deny, makes the answer no: nothing is granted past it.
     """
     if descriptor is None or descriptor.dacl is None:
         return True
@@ -91,7 +91,7 @@ def default_queue_descriptor(
     """Create Default Queue Security Descriptor ([MS-MQDMPR] 3.1.7.1.3.1).
 
     `owner` is the caller, used unless `supplied` names another. Members of the embedded realm
-    count as domain users; the guest and everybody else leave the queue open to everyone.
+    count as domain users; for the guest and all other callers the queue is open to everyone.
     """
     dacl = supplied.dacl if supplied is not None else None
     sacl = supplied.sacl if supplied is not None else None

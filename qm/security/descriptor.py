@@ -1,7 +1,7 @@
 """Security descriptors in self-relative form ([MS-DTYP] 2.4.4 to 2.4.6).
 
-Entries of a kind that we do not decide by are kept as bytes, so that a descriptor read from a
-client and written back is the same descriptor.
+Entries of kinds that access checks do not use are kept as bytes, so that a descriptor read from a
+client is written back unchanged.
 """
 
 from enum import IntFlag
@@ -31,7 +31,7 @@ ACE_ALLOWED: Final = 0x00
 ACE_DENIED: Final = 0x01
 ACE_AUDIT: Final = 0x02
 INHERIT_ONLY_ACE: Final = 0x08
-"""The entry is for children alone and takes no part in access to the object itself."""
+"""The entry applies to children only and not to access to the object itself."""
 
 
 class Control(IntFlag):
@@ -47,7 +47,7 @@ class Control(IntFlag):
 
 
 class Ace(msgspec.Struct, frozen=True, gc=False):
-    """One entry. `sid` is empty and `raw` the body for kinds that we only carry."""
+    """One entry. For kinds that are only carried along, `sid` is empty and `raw` is the body."""
 
     kind: int
     flags: int
