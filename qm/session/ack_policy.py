@@ -1,7 +1,7 @@
 """When received messages are acknowledged [MS-MQQB 3.1.5.8.7, 3.1.6.4, 3.1.7.11].
 
 An acknowledgement leaves on one of the occasions in design.md, alone or on a message that leaves
-anyway. What it says comes from `ReceiveCursors`, as of the moment at which it is written (QB-A50).
+anyway. Its contents come from `ReceiveCursors` at the moment at which it is written (QB-A50).
 """
 
 from math import inf
@@ -28,7 +28,7 @@ class AckPolicy:
         self._announced_window = config.window_size
 
     def arrived(self, kinds: bytes, now: float) -> None:
-        """Messages have arrived: start Session Ack Send, sooner for a recoverable one."""
+        """Messages have arrived: start Session Ack Send, shorter for a recoverable one."""
         timers = self._timers
         if not timers.is_recoverable_ack and kinds.count(KIND_EXPRESS) != len(kinds):
             timers.start_ack_send(now, is_recoverable=True)
@@ -47,7 +47,7 @@ class AckPolicy:
             self.is_due = True
 
     def paused(self) -> None:
-        """The outgoing queue is on hold: say so with a window of 1 [MS-MQQB 3.1.7.13]."""
+        """The outgoing queue is on hold: announce a window of 1 [MS-MQQB 3.1.7.13]."""
         self._timers.stop_ack_send()
         self.is_due = True
         self._announced_window = WINDOW_SIZE_MIN
@@ -65,10 +65,10 @@ class AckPolicy:
         return self._receiving.unacked > 0 and self._timers.is_piggyback_due(now)
 
     def take_headers(self, sent: int, sent_recoverable: int, now: float) -> list[SessionHeader]:
-        """Acknowledge what is durable, as of this moment [MS-MQQB 3.1.5.8.7, QB-A50].
+        """Acknowledge what is durable at this moment [MS-MQQB 3.1.5.8.7, QB-A50].
 
-        `sent` and `sent_recoverable` are what this side has sent, unwrapped. All of the headers
-        are to be written, in this order.
+        `sent` and `sent_recoverable` are what this side has sent, unwrapped. Write all of the
+        headers, in this order.
         """
         headers = list(
             self._receiving.session_headers(sent, sent_recoverable, self._announced_window)
@@ -77,7 +77,7 @@ class AckPolicy:
         self.is_due = False
         self._timers.stop_ack_send()
         if self._receiving.uncommitted:
-            # QB-A34: armed by the next receipt, or now if that has happened already.
+            # QB-A34: armed by the next receipt, or now if there has been one already.
             self._restart(now)
         return headers
 

@@ -1,4 +1,4 @@
-"""What a queue manager lays down for its sessions; one value, shared by all of them."""
+"""Settings of a queue manager's sessions; one value, shared by all of them."""
 
 from collections.abc import Callable
 

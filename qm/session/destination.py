@@ -1,4 +1,4 @@
-"""Whose a message is [MS-MQQB 3.1.5.8.5]."""
+"""Whether a message is for this queue manager [MS-MQQB 3.1.5.8.5]."""
 
 from qm.wire.guid import GUID_NULL, Guid
 from qm.wire.packets.ack import FinalAck, OrderAck, acknowledgment_in
@@ -13,7 +13,7 @@ def is_local(queue_manager_address: Guid, local_guid: Guid) -> bool:
 def local_acknowledgement(
     buffer: bytes | bytearray, at: int, stop: int, local_guid: Guid
 ) -> OrderAck | FinalAck | None:
-    """Return the OrderAck or FinalAck to this queue manager that a UserMessage is, or None.
+    """Return the OrderAck or FinalAck to this queue manager that a UserMessage is, else None.
 
     Raises ProtocolError for a malformed message.
     """

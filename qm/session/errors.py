@@ -1,4 +1,4 @@
-"""Errors of our own callers, and those that end a session without leaving it."""
+"""Misuse by our own callers, and faults of a peer, which end a session and never leave it."""
 
 from qm.session.events import CloseReason
 
@@ -8,7 +8,7 @@ class SessionMisuse(Exception):
 
 
 class PeerFault(Exception):
-    """What a peer sent ends the session; `Session.receive` makes `Closed` of it."""
+    """What a peer sent ends the session; `Session.receive` turns this into `Closed`."""
 
     def __init__(self, reason: CloseReason, detail: str) -> None:
         super().__init__(reason, detail)

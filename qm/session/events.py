@@ -15,7 +15,7 @@ from qm.wire.packets.ack import FinalAck, OrderAck
 
 
 class Blame(Enum):
-    """Whose doing the end of a session is; `PEER` is what counts against an address or GUID."""
+    """Who caused the end of a session; `PEER` counts against an address or GUID."""
 
     PEER = "peer"
     LOCAL = "local"
@@ -44,7 +44,7 @@ class CloseReason(Enum):
     INITIALIZATION_TIMEOUT = "initialization_timeout"
     """The handshake took too long [MS-MQQB 3.1.6.6]."""
     ACK_TIMEOUT = "ack_timeout"
-    """Messages await acknowledgement and nothing arrived for a period [MS-MQQB 3.1.6.3]."""
+    """Messages await acknowledgement and nothing arrived for a whole period [MS-MQQB 3.1.6.3]."""
     IDLE = "idle"
     """No UserMessage for a whole cleanup period [MS-MQQB 3.1.6.2]."""
     RECYCLED = "recycled"
@@ -108,9 +108,9 @@ class PacketsArrived(msgspec.Struct, frozen=True, gc=False):
     """A run of UserMessages as they stood in the stream.
 
     Packet k has position `first_position + k` and is `block[offsets[k]:offsets[k + 1]]`. Trailing
-    SessionHeaders are gone and Flags.SH is clear. The framing is checked, the headers inside are
-    not yet: code that peeks at them calls `Session.close(MALFORMED_PACKET, ...)` when that fails.
-    Facts of security join here, as columns beside `offsets` in what the edge sends (design.md).
+    SessionHeaders are removed and Flags.SH is clear. The framing is checked, the headers inside are
+    not: code that peeks at them calls `Session.close(MALFORMED_PACKET, ...)` when that fails. Facts
+    of security are added here, as columns beside `offsets` in what the edge sends (design.md).
     """
 
     first_position: int
@@ -160,11 +160,11 @@ class Closed(msgspec.Struct, frozen=True, gc=False):
     reason: CloseReason
     """Why, as a metric label."""
     blame: Blame
-    """Whose doing it is."""
+    """Who caused it."""
     detail: str
     """For the log: field, offset and rule; never bytes of a message."""
     unacknowledged: list[int]
-    """Tokens offered and not acknowledged, sent or not, in order; they are to be sent again."""
+    """Tokens offered and not acknowledged, sent or not, in order; send them again."""
 
 
 Event = (

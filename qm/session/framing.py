@@ -1,12 +1,12 @@
-"""From chunks of a stream to packets, without a value per message [MS-MQQB 3.1.5.1].
+"""Cuts chunks of a stream into packets, without a value per message [MS-MQQB 3.1.5.1].
 
 `Stream` keeps the bytes of the packet that is not complete yet. `message_run` walks over whole
 UserMessages and stops at everything that needs a closer look: another kind of packet, a trailing
-SessionHeader, an OrderAck or FinalAck, an error, the end. What a packet's start must look like is
-`packet_span`'s to say; the loop only recognizes the common case.
+SessionHeader, an OrderAck or FinalAck, an error, the end. `packet_span` decides whether a packet's
+start is valid; the loop only recognizes the common case.
 
-`qm.wire.Framer` serves readers who want each packet's fields. A session wants kinds instead, and
-refuses a message before OPEN by its first bytes rather than gathering it.
+`qm.wire.Framer` serves readers who need each packet's fields. A session needs only its kind, and
+before OPEN it refuses a message by its first bytes instead of gathering it.
 """
 
 from struct import Struct
@@ -41,8 +41,8 @@ from qm.wire.packets.ack import ORDER_QUEUE_ID
 from qm.wire.packets.patch import detach_session_header
 from qm.wire.structures.queue_name import QUEUE_TYPE_DIRECT, QueueHost
 
-# VersionNumber, Flags, Signature, PacketSize of BaseHeader, then UserHeader.Flags: what one look at
-# a message has to see. Reading it as one layout costs half of reading two.
+# VersionNumber, Flags, Signature, PacketSize of BaseHeader, then UserHeader.Flags: all that the
+# loop needs of a message. One combined layout takes half the time of two.
 _HEAD: Final = Struct(f"<BxHII{BASE_HEADER_SIZE_BYTES - 12 + FLAGS_OFFSET}xI")
 MESSAGE_HEAD: Final = _HEAD.unpack_from
 _SPECIAL: Final = FLAG_IN | FLAG_SH
@@ -53,7 +53,7 @@ KINDS: Final = {
     DM_RECOVERABLE << DM_SHIFT: KIND_RECOVERABLE,
     DM_RECOVERABLE << DM_SHIFT | FLAG_TH: KIND_TRANSACTIONAL,
 }
-"""Flags.DM and Flags.TH to KIND_*; what is missing is malformed (MS-MQMQ 2.2.19.2)."""
+"""Flags.DM and Flags.TH to KIND_*; other combinations are malformed (MS-MQMQ 2.2.19.2)."""
 
 _ORDER_QUEUE_TAIL: Final = "order_queue$\0".encode("utf-16-le")
 _U16: Final = Struct("<H")
@@ -65,7 +65,7 @@ class Stream:
     """The receive buffer: amortised O(bytes), never more than one incomplete packet and a chunk.
 
     A chunk that meets an empty buffer is read in place; only what is left over is kept. A chunk
-    that completes nothing is appended without being looked at, so 4 MiB in 64 KiB chunks are
+    that completes nothing is appended without being inspected, so 4 MiB in 64 KiB chunks are
     copied once, not 64 times.
     """
 
@@ -73,7 +73,7 @@ class Stream:
 
     def __init__(self) -> None:
         self._kept = bytearray()
-        # Bytes that must be there before looking again can find more.
+        # Bytes that must be there before another look can find more.
         self._wanted = 0
 
     @property
@@ -82,14 +82,14 @@ class Stream:
         return len(self._kept)
 
     def join(self, data: bytes) -> bytes | bytearray | None:
-        """Return the bytes to look at, or None when `data` completes nothing."""
+        """Return the bytes to inspect, or None when `data` completes nothing."""
         if not self._kept:
             return data
         self._kept += data
         return self._kept if len(self._kept) >= self._wanted else None
 
     def keep(self, buffer: bytes | bytearray, consumed: int, wanted: int) -> None:
-        """Drop `consumed` bytes of `buffer`; look again when `wanted` bytes are there."""
+        """Drop `consumed` bytes of `buffer`; inspect it again when `wanted` bytes are there."""
         if buffer is self._kept:
             del self._kept[:consumed]
         else:
@@ -104,7 +104,7 @@ class Stream:
 def message_run(
     buffer: bytes | bytearray, start: int, end: int, offsets: list[int], kinds: bytearray
 ) -> int:
-    """Walk over whole ordinary UserMessages from `start`; return where something else is.
+    """Walk over whole ordinary UserMessages from `start`; return where anything else begins.
 
     Appends each packet's end, relative to `start`, to `offsets` and its KIND_* to `kinds`.
     """
@@ -122,7 +122,7 @@ def message_run(
             or flags & _SPECIAL
             or not USER_PACKET_SIZE_MIN_BYTES <= size <= PACKET_SIZE_MAX_BYTES
             or kind is None
-            # Base flags of zero mark the acks; a transactional message has them too.
+            # The acks have base flags of zero; a transactional message can have them too.
             or (
                 not flags
                 and kind != KIND_TRANSACTIONAL
@@ -167,7 +167,7 @@ def split_session_header(
 
 
 def may_be_acknowledgement(buffer: bytes | bytearray, at: int) -> bool:
-    """Whether the message can be OrderAck or FinalAck; only its label and class say for sure.
+    """Whether the message can be OrderAck or FinalAck; only its label and class tell for sure.
 
     All bits of their BaseHeader.Flags are clear and they go to order_queue$ [MS-MQQB 3.1.5.1.1].
     """

@@ -36,9 +36,9 @@ class HandshakeStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     remote_guid: Guid
     """RemoteQMGuid from now on."""
     reply: bytes = b""
-    """To be written."""
+    """Bytes to write."""
     event: EstablishReceived | Established | None = None
-    """For the owner."""
+    """Event for the owner."""
     peer_window: int = WINDOW_SIZE_MIN
     """WindowSize of the peer, once it is known."""
     refusal: CloseReason | None = None
@@ -54,9 +54,9 @@ def read_packet(
     local_guid: Guid,
     remote_guid: Guid,
 ) -> HandshakeStep:
-    """Take the packet that `state` waits for: a buffer, where it starts and stops there.
+    """Process the packet that `state` waits for; `packet` is a buffer, its start and its end.
 
-    Timeouts that it agrees on go into `timers`. Raises PeerFault and ProtocolError.
+    Timeouts that it agrees on are stored in `timers`. Raises PeerFault and ProtocolError.
     """
     if state is SessionState.WAITING_EC_MSG:
         return _read_request(packet, config, local_guid)
@@ -210,7 +210,7 @@ def recoverable_ack_send_timeout_ms(time_stamp: int, now: float) -> int:
 def parameters(
     recoverable_ack_timeout_ms: int, ack_timeout_ms: int, config: SessionConfig
 ) -> bytes:
-    """Return a ConnectionParameters packet; request and response differ in nothing else."""
+    """Return a ConnectionParameters packet; request and response are otherwise the same."""
     return write_connection_parameters(
         ConnectionParameters(recoverable_ack_timeout_ms, ack_timeout_ms, config.window_size)
     )

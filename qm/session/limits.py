@@ -1,4 +1,4 @@
-"""Every bound that a peer can push on in a session, and the timers' defaults; the unit comes last.
+"""Every bound that a peer can reach in a session, and the timers' defaults; the unit comes last.
 
 Sections are those of MS-MQQB. Limits of single packets are in `qm.wire.limits`.
 """
@@ -9,15 +9,15 @@ from typing import Final
 # open at once, in either direction (QB-A7).
 SERIAL_SPAN_COUNT: Final = 0x1_0000
 OPEN_POSITIONS_MAX_COUNT: Final = 0x4000
-# An initiator stops sending here, drains and reconnects, so that its peer never sees a wrap
-# (QB-A7). The margin below 0xFFFF is the largest window.
+# An initiator stops sending at this count, drains and reconnects, so that its peer never sees a
+# wrap (QB-A7). The margin below 0xFFFF is the largest window.
 RECYCLE_AFTER_COUNT: Final = 0xFFFF - OPEN_POSITIONS_MAX_COUNT
 
 # The largest packet that a state before OPEN has a use for: EstablishConnection (2.2.3).
 HANDSHAKE_PACKET_MAX_BYTES: Final = 572
 
-# Arrivals handed out and not yet committed. Above, the session asks its edge to stop reading
-# (`Session.reading_paused`) until half of it is committed: the peer feels it in its TCP window.
+# Arrivals handed out and not yet committed. Above this the session asks its edge to stop reading
+# (`Session.reading_paused`) until half of it is committed; the peer's TCP window then closes.
 UNCOMMITTED_MAX_BYTES: Final = 0x0040_0000
 UNCOMMITTED_MAX_COUNT: Final = 0x1000
 # Soft bound of one `take_outgoing`; a single message may exceed it alone.
@@ -25,7 +25,7 @@ OUTGOING_CHUNK_MAX_BYTES: Final = 0x0004_0000
 
 # Pings that wait for their answer at one time (QB-A44).
 PINGS_OUTSTANDING_MAX_COUNT: Final = 0x1000
-# Entries of OutgoingQueue.ConnectionHistory that a link keeps; the oldest go first.
+# Entries of OutgoingQueue.ConnectionHistory that a link keeps; the oldest are dropped first.
 CONNECTION_HISTORY_MAX_COUNT: Final = 20
 # Addresses that one resolution may yield; further ones are ignored.
 NEXT_HOPS_MAX_COUNT: Final = 32
@@ -38,7 +38,7 @@ CLEANUP_TIMEOUT_MS: Final = 300_000
 RETRY_CONNECT_TIMEOUT_MS: Final = 5_000
 # 3.1.2.4 and 3.1.3.2, notes <46> and <51>.
 ACK_WAIT_TIMEOUT_MS: Final = 20_000
-# Under a steady load something is always in flight: then so many durable messages are enough for an
+# Under a steady load something is always in flight: this many durable messages then get an
 # acknowledgement of their own, where half a window would be more (QB-A33).
 ACKNOWLEDGED_AFTER_COUNT: Final = 8
 ACK_WAIT_FACTOR: Final = 1

@@ -1,8 +1,8 @@
 """From a queue with something to send to an open session [MS-MQQB 3.1.5.2, 3.1.5.9, 3.1.6.1].
 
 One link per outgoing queue, at the leader. It owns no socket and no `Session`: `next_action` says
-what to do next, and the methods take what came of it. While a connection exists its `Session` is
-told apart from others by the owner; the link only hears how it fares.
+what to do next, and the methods take the results. The owner knows which `Session` belongs to the
+current connection and reports its progress to the link.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ from qm.wire.guid import GUID_NULL, Guid
 
 
 class OutgoingState(Enum):
-    """OutgoingQueue.State [MS-MQDMPR 3.1.1.3], without Locked, which no link ever leaves."""
+    """OutgoingQueue.State [MS-MQDMPR 3.1.1.3], without Locked, a state that no link can leave."""
 
     INACTIVE = "Inactive"
     NEED_VALIDATION = "NeedValidation"
@@ -58,7 +58,7 @@ class ConnectionStatus(Enum):
     LOW_RESOURCE = "LowResource"
 
 
-# What a session that never opened is recorded as; anything else is UnknownFailure.
+# The status recorded for a session that never opened; other reasons are UnknownFailure.
 _STATUS_OF: Final = {
     CloseReason.REFUSED_BY_PEER: ConnectionStatus.CONNECTION_REFUSED,
     CloseReason.INITIALIZATION_TIMEOUT: ConnectionStatus.CONNECTION_NOT_READY,
@@ -99,16 +99,16 @@ class SendPing(msgspec.Struct, frozen=True, gc=False):
     """Ping the hop; answer with `ping_ended`."""
 
     hop: NextHop
-    """Whom."""
+    """The hop to ping."""
 
 
 class Connect(msgspec.Struct, frozen=True, gc=False):
     """Connect to the hop and start a `Session`; answer with `connected` or `connect_failed`."""
 
     hop: NextHop
-    """Whom; `qm_guid` is the session's `remote_guid`."""
+    """The hop to connect to; `qm_guid` is the session's `remote_guid`."""
     pinged: bool
-    """For the session: whether a ping came before."""
+    """Passed to the session: whether a ping came before."""
 
 
 Action = Resolve | SendPing | Connect
@@ -194,13 +194,13 @@ class OutgoingLink:
         """When `handle_timer` wants to be called."""
         return self._retry_at
 
-    # What the queue wants ------------------------------------------------------------------
+    # Requests of the queue ------------------------------------------------------------------
 
     def message_available(self) -> None:
         """The queue has a message [MS-MQQB 3.1.7.12, 3.1.4.1].
 
         QB-A35: connects whenever no session is open or opening, not only the first time. A link
-        that waits for its retry timer goes on waiting.
+        that waits for its retry timer keeps waiting.
         """
         if self._stage is _Stage.IDLE and not self._is_held:
             self._is_retry = False
@@ -219,13 +219,13 @@ class OutgoingLink:
         if has_backlog:
             self.message_available()
 
-    # What became of the actions ------------------------------------------------------------
+    # Results of the actions -----------------------------------------------------------------
 
     def resolved(self, hops: Sequence[NextHop]) -> None:
         """Take the next hops, best first; at least one [MS-MQQB 3.1.5.2.1]."""
         self._expect(_Stage.RESOLVING)
         if not hops:
-            raise SessionMisuse("no next hop: that is resolve_failed")
+            raise SessionMisuse("no next hop: call resolve_failed instead")
         self._hops = tuple(hops[:NEXT_HOPS_MAX_COUNT])
         self._hop_index = 0
         self._next_hops = tuple(formatted_address(hop.address) for hop in self._hops)
@@ -253,7 +253,7 @@ class OutgoingLink:
     def connect_failed(
         self, status: ConnectionStatus, error: int, now: float, utc_s: int, *, has_backlog: bool
     ) -> None:
-        """The transport connection did not come about."""
+        """The transport connection failed."""
         self._expect(_Stage.CONNECTING)
         self._record(status, error, utc_s)
         self._state = OutgoingState.DISCONNECTED
@@ -266,7 +266,7 @@ class OutgoingLink:
         self._state = OutgoingState.WAITING
         self._record(ConnectionStatus.IN_PROCESS, 0, utc_s)
 
-    # What the session says -----------------------------------------------------------------
+    # Events of the session ------------------------------------------------------------------
 
     def establish_received(self, utc_s: int) -> None:
         """`EstablishReceived` [MS-MQQB 3.1.5.3.2]."""
@@ -295,7 +295,7 @@ class OutgoingLink:
             self._record(status, ErrorCode.MQ_ERROR, utc_s)
         self._state = OutgoingState.DISCONNECTED
         if reason is CloseReason.RECYCLED and not self._is_held:
-            # QB-A7: nothing is wrong with the peer, so nothing waits.
+            # QB-A7: the peer did nothing wrong, so reconnect without a delay.
             self._connect(pinged=False)
             return
         self._wait(now, has_backlog=has_backlog and reason is not CloseReason.STOPPED)
@@ -339,7 +339,7 @@ class OutgoingLink:
         self._actions.append(Connect(self._hops[self._hop_index], pinged))
 
     def _wait(self, now: float, *, has_backlog: bool) -> None:
-        """Start Session Retry Connect if there is something to send, unless on hold."""
+        """Start Session Retry Connect if there is a backlog, unless on hold."""
         if has_backlog and not self._is_held:
             self._stage = _Stage.WAITING_RECONNECT
             self._retry_at = now + self._retry_period

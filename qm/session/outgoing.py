@@ -1,7 +1,8 @@
-"""The last touches before a stored packet leaves [MS-MQQB 3.1.7.1.1, 3.1.7.1.3].
+"""Final changes to a stored packet before it leaves [MS-MQQB 3.1.7.1.1, 3.1.7.1.3].
 
-Whatever is written here was committed before (QB-A1): the functions number nothing. They copy the
-packet once and build no value. SessionHeaders are attached by the session as it writes (QB-A50).
+Everything written here was committed before (QB-A1): these functions assign no numbers. They copy
+the packet once and build no value. SessionHeaders are attached by the session as it writes
+(QB-A50).
 """
 
 import msgspec
@@ -16,14 +17,14 @@ from qm.wire.structures.identifiers import TxSequenceId
 
 
 class Numbers(msgspec.Struct, frozen=True, gc=False):
-    """What TransactionHeader says of a message's place in its sequence."""
+    """What TransactionHeader says about a message's place in its sequence."""
 
     tx_sequence_id: TxSequenceId
     """The sequence."""
     tx_sequence_number: int
-    """Committed, the same each time."""
+    """Committed; the same for each sending."""
     previous_tx_sequence_number: int
-    """From `OutgoingTable.previous_numbers`, made anew for each sending."""
+    """From `OutgoingTable.previous_numbers`, computed anew for each sending."""
     transaction_id: int = 0
     """Flags.ID: 20 bits, shared by the messages of one transaction."""
     is_first: bool = False
@@ -38,8 +39,8 @@ def own_packet(
     """Return a message that originates here, ready to be offered.
 
     `sent_time_s`: cluster time at which the send was committed, seconds since 1970 UTC, the same
-    each time ([MS-MQMQ] 2.2.19.2). `numbers` go into the TransactionHeader of a
-    transactional message; one without that header is a `ValueOutOfRange`.
+    for each sending ([MS-MQMQ] 2.2.19.2). `numbers` go into the TransactionHeader of a
+    transactional message; without that header they are a `ValueOutOfRange`.
     """
     ready = bytearray(packet)
     patch_message_id(ready, 0, message_id)

@@ -1,9 +1,9 @@
 """OutgoingMessageTable: what is in flight and what may be deleted [MS-MQQB 3.1.1.3.1, 3.1.5.6].
 
 One table per outgoing queue, at the leader, filled from the replicated queue in its order and kept
-over sessions. It decides from the peer's acknowledgements which entries end; that they end is then
-committed by the owner. AwaitingAck, ReceivedSessionAck, ReceivedOrderAck and Transmitted are
-volatile: a new leader starts with a fresh table, and peers recognize what they get twice.
+across sessions. It decides from the peer's acknowledgements which entries end; the owner then
+commits that. AwaitingAck, ReceivedSessionAck, ReceivedOrderAck and Transmitted are volatile: a new
+leader starts with an empty table, and peers recognize duplicates.
 """
 
 from collections import deque
@@ -19,10 +19,10 @@ _AWAITING_ACK: Final = 1
 _SESSION_ACKED: Final = 2
 _ORDER_ACKED: Final = 4
 _TRANSMITTED: Final = 8
-# Transmitted before the sending that is under way.
+# Transmitted before the current sending.
 _RESENT: Final = 16
 _ENDED: Final = _SESSION_ACKED | _ORDER_ACKED
-# Above the attributes: the entry's priority.
+# The entry's priority is stored above the attribute bits.
 _PRIORITY_SHIFT: Final = 8
 _PRIORITIES: Final = 8
 _NO_SEQUENCE: Final = 0
@@ -32,7 +32,7 @@ class OrderAckEffect(msgspec.Struct, frozen=True, gc=False):
     """What an OrderAck changed in the table."""
 
     ended: list[int]
-    """Tokens that are acknowledged in both ways now, in order."""
+    """Tokens that are now acknowledged both ways, in order."""
     is_progress: bool
     """Whether any number was acknowledged for the first time."""
     unacked: int
@@ -45,7 +45,7 @@ _NO_EFFECT: Final = OrderAckEffect([], False, 0)
 class OutgoingTable:
     """The entries of one outgoing queue that are loaded for sending, in table order.
 
-    Those of a higher priority are sent before all others ([MS-MQDMPR] 3.1.7.3.9).
+    Entries of higher priority are sent first ([MS-MQDMPR] 3.1.7.3.9).
     """
 
     __slots__ = ("_highest_sent", "_last_ack", "_numbers", "_ready", "_sequence", "_state", "_tx")
@@ -53,9 +53,9 @@ class OutgoingTable:
     def __init__(self) -> None:
         # Token -> attributes, in table order.
         self._state: dict[int, int] = {}
-        # By priority: tokens that may be sent, in table order, and some that were removed since.
+        # By priority: tokens that may be sent, in table order; some may have been removed since.
         self._ready: list[deque[int]] = [deque() for _ in range(_PRIORITIES)]
-        # Transactional entries: token -> TxSequenceNumber and its inverse, rising.
+        # Transactional entries: token -> TxSequenceNumber and the inverse, in rising order.
         self._numbers: dict[int, int] = {}
         self._tx: dict[int, int] = {}
         self._sequence = _NO_SEQUENCE
@@ -70,12 +70,12 @@ class OutgoingTable:
 
     @property
     def waiting(self) -> int:
-        """How many entries may be sent now, at most."""
+        """An upper bound of the entries that may be sent now."""
         return min(sum(map(len, self._ready)), len(self._state))
 
     @property
     def next_priority(self) -> int:
-        """Message.Priority of what `dispatch` returns next; 0 when there is nothing."""
+        """Message.Priority of what `dispatch` returns next; 0 when it returns nothing."""
         return next((p for p in reversed(range(_PRIORITIES)) if self._ready[p]), 0)
 
     @property
@@ -99,7 +99,7 @@ class OutgoingTable:
         return [n for n in self._tx if self._last_ack < n <= self._highest_sent]
 
     def start_sequence(self, sequence_id: int) -> None:
-        """Make `sequence_id` (u64) the live TxSequenceID; LastAck begins anew (QB-A8)."""
+        """Make `sequence_id` (u64) the live TxSequenceID; LastAck starts again (QB-A8)."""
         if self._tx:
             raise SessionMisuse("the old sequence has entries: it ends when its table is empty")
         self._sequence = sequence_id
@@ -108,7 +108,7 @@ class OutgoingTable:
     def add(self, token: int, tx_number: int = 0, priority: int = 0) -> None:
         """Append an entry; `tx_number` is its committed TxSequenceNumber, 0 if it has none.
 
-        `priority` is its Message.Priority, 0 to 7; transactional entries are all of priority 0.
+        `priority` is its Message.Priority, 0 to 7; it is 0 for every transactional entry.
         """
         if token in self._state:
             raise SessionMisuse(f"token {token} is in the table already")
@@ -134,7 +134,7 @@ class OutgoingTable:
     def dispatch(self, limit: int) -> list[int]:
         """Return at most `limit` tokens of one priority to send now, in order, counted as sent.
 
-        What is in flight or session-acked is not among them (QB-A14).
+        Tokens in flight or session-acked are not among them (QB-A14).
         """
         tokens: list[int] = []
         state, numbers = self._state, self._numbers
@@ -159,9 +159,9 @@ class OutgoingTable:
         """Return PreviousTxSequenceNumber for transactional tokens just dispatched, in order.
 
         It names the entry before it in the table, 0 if there is none, and so bridges the gaps that
-        expired entries left; the first time it is number - 1 if that number is acknowledged
-        [MS-MQQB 3.1.7.1.3]. Numbers are committed long before the first byte here, so a gap can
-        exist at the first sending too.
+        expired entries left; for the first entry, sent for the first time, it is number - 1 if that
+        number is acknowledged [MS-MQQB 3.1.7.1.3]. Numbers are committed long before the first byte
+        leaves, so a gap can exist at the first sending too.
         """
         found: list[int] = []
         previous, wanted = 0, iter(tokens)
@@ -179,14 +179,14 @@ class OutgoingTable:
         return found
 
     def withdrawn(self, tokens: Iterable[int]) -> None:
-        """These were dispatched and have not left after all (a paused session's backlog)."""
+        """Undo the dispatch of tokens that have not left after all (a paused session's backlog)."""
         for token in tokens:
             if token in self._state:
                 self._state[token] &= ~_AWAITING_ACK
         self._rebuild()
 
     def session_acked(self, released: list[int], retained: list[int]) -> list[int]:
-        """Apply `AcksReceived`; return the tokens that end by it, in order."""
+        """Apply `AcksReceived`; return the tokens whose entries this ends, in order."""
         state = self._state
         ended = [token for token in released if token in state]
         for token in retained:
@@ -204,7 +204,7 @@ class OutgoingTable:
     def order_acked(self, sequence_id: int, number: int) -> OrderAckEffect:
         """Apply an OrderAck: cumulative, of the live sequence only (QB-A8).
 
-        A number that was never sent acknowledges nothing beyond what was.
+        A number that was never sent acknowledges only the numbers that were.
         """
         if sequence_id != self._sequence or not self._tx:
             return _NO_EFFECT

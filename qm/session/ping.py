@@ -1,6 +1,6 @@
-"""Would a session be accepted? Asked and answered by UDP [MS-MQQB 3.1.7.6 to 3.1.7.9].
+"""UDP pings: would a session be accepted? [MS-MQQB 3.1.7.6 to 3.1.7.9]
 
-Vista and later neither ask nor answer unless told to, so nothing may depend on an answer.
+Vista and later neither ask nor answer unless configured to, so nothing may depend on an answer.
 """
 
 from collections import deque
@@ -36,7 +36,7 @@ class PingResult(msgspec.Struct, frozen=True, gc=False):
 
 
 class PingRequester:
-    """The asking side: all pings of one queue manager.
+    """The requesting side: all pings of one queue manager.
 
     QB-A44: an answer counts for the request with its cookie, not only for the latest one, and
     PingCookie starts at 0 with the queue manager, not with each session.
@@ -50,7 +50,7 @@ class PingRequester:
         self._is_client_class = not is_server_class
         self._cookie = 0
         self._waiting: dict[int, float] = {}
-        # Deadlines rise with the cookies, so the oldest is always in front.
+        # Deadlines rise with the cookies, so the oldest is always at the front.
         self._queue: deque[int] = deque()
 
     def send(self, now: float) -> tuple[int, bytes]:
@@ -80,7 +80,7 @@ class PingRequester:
         return self._waiting[self._queue[0]] if self._queue else None
 
     def handle_timer(self, now: float) -> list[PingResult]:
-        """Return the pings whose second has passed."""
+        """Return the pings that have timed out."""
         results = []
         while (due := self.next_timer()) is not None and now >= due:
             cookie = self._queue.popleft()
@@ -90,7 +90,7 @@ class PingRequester:
 
 
 def answer_ping(datagram: bytes, local_guid: Guid, *, is_accepting: bool) -> bytes | None:
-    """Return the response to a request, None when the datagram is none [MS-MQQB 3.1.7.7].
+    """Return the response to a request; None when the datagram is not one [MS-MQQB 3.1.7.7].
 
     `is_accepting`: whether a session from this initiator would be accepted at this moment. Send the
     response to exactly the address and port that the request came from [MS-MQQB 2.1.2].
@@ -109,7 +109,7 @@ def answer_ping(datagram: bytes, local_guid: Guid, *, is_accepting: bool) -> byt
 
 
 def _read(datagram: bytes) -> Ping | None:
-    """A datagram of another size or signature is ignored without a word [MS-MQQB 2.2.7]."""
+    """A datagram of another size or signature is silently ignored [MS-MQQB 2.2.7]."""
     if len(datagram) != PING_SIZE_BYTES:
         return None
     try:

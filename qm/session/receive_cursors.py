@@ -1,8 +1,8 @@
-"""What arrived, what of it is committed, what of that is acknowledged [MS-MQQB 3.1.1.4, 3.1.5.8].
+"""Counts of what has arrived, been committed and been acknowledged [MS-MQQB 3.1.1.4, 3.1.5.8].
 
-Three cursors, each a count of UserMessages since the session began and none behind the next:
-acked <= durable <= wire. Each has a twin that counts recoverable messages only. They do not wrap;
-`session_headers` brings them to u16 (QB-A7).
+Three cursors, each a count of UserMessages since the session began: acked <= durable <= wire. Each
+has a twin that counts recoverable messages only. They do not wrap; `session_headers` reduces them
+to u16 (QB-A7).
 """
 
 from collections import deque
@@ -59,7 +59,7 @@ class ReceiveCursors:
         return self.wire - self.durable
 
     def is_above(self, max_bytes: int, max_count: int) -> bool:
-        """Whether more is uncommitted than these bounds."""
+        """Whether the uncommitted arrivals exceed either bound."""
         return self.uncommitted_bytes > max_bytes or self.wire - self.durable > max_count
 
     def arrived(self, kinds: bytes, size_bytes: int) -> int:

@@ -1,6 +1,6 @@
 """The two timers of transactional messages, which outlive sessions [MS-MQQB 3.1.2.6, 3.1.2.7].
 
-Both are kept by the leader, one per sequence, and restart empty after a change of leader.
+Both are kept by the leader, one per sequence, and start empty after a change of leader.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ def resend_timer_table(
     long_s: int = limits.RESEND_TIMEOUT_LONG_S,
     final_s: int = limits.RESEND_TIMEOUT_FINAL_S,
 ) -> tuple[int, ...]:
-    """Return ResendTimerTable in seconds [MS-MQQB 3.1.3.1]: three, three, three and the last."""
+    """Return ResendTimerTable in seconds [MS-MQQB 3.1.3.1]: all but the last three times each."""
     return (
         *(short_s,) * _PER_CLASS,
         *(medium_s,) * _PER_CLASS,
@@ -101,8 +101,8 @@ class ResendSchedule:
 class OrderAckSchedule:
     """Order Ack Send Timer of one incoming sequence [MS-MQQB 3.1.1.6.2].
 
-    A run of messages keeps pushing the acknowledgement back, but not further than ten seconds
-    behind the last one.
+    Arriving messages keep postponing the acknowledgement, but to at most ten seconds after the
+    previous one.
     """
 
     __slots__ = ("_due", "_last_sent")

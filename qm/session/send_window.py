@@ -1,11 +1,11 @@
-"""What was offered, what is in flight, what the peer has acknowledged [MS-MQQB 3.1.5.5, 3.1.7.1].
+"""Messages offered, in flight and acknowledged by the peer [MS-MQQB 3.1.5.5, 3.1.7.1].
 
-Positions of messages in flight follow each other, so the table of them is a queue: its head is the
-oldest position that the peer has not acknowledged. Nothing that was not sent on this session is in
-it, which is what makes the rules of 3.1.5.5.1 to 3.1.5.5.3 safe (QB-A5).
+Positions of messages in flight are consecutive, so their table is a queue: its head is the oldest
+position that the peer has not acknowledged. It holds only what was sent on this session, which
+makes the rules of 3.1.5.5.1 to 3.1.5.5.3 safe (QB-A5).
 
 What was offered together is kept together as a run, and so is what left together: an
-acknowledgement then costs one step per run, unless a run is mixed.
+acknowledgement then costs one step per run, unless a run mixes kinds.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ _U16: Final = SERIAL_SPAN_COUNT - 1
 
 
 class FalseAcknowledgement(Exception):
-    """The peer acknowledges what was not sent to it; the text says which number."""
+    """The peer acknowledges what was not sent to it; the text names the number."""
 
 
 class SendWindow:
@@ -98,7 +98,7 @@ class SendWindow:
 
     @property
     def head_packet(self) -> bytes:
-        """The packet that leaves next; ask only while something is queued."""
+        """The packet that leaves next; call it only while something is queued."""
         return self._queue[0][1][self._queue_at]
 
     def offer(self, tokens: Sequence[int], packets: Sequence[bytes]) -> None:
@@ -126,7 +126,7 @@ class SendWindow:
 
         The last message may exceed the budget; the packets are appended to `out`.
         """
-        # A peer that never says "persisted" stops being sent to before it costs memory.
+        # Messages that a peer never reports as persisted are bounded before they cost memory.
         room = min(window - self.in_flight, OPEN_POSITIONS_MAX_COUNT - len(self._unpersisted))
         size = 0
         while self._queue and room > 0 and size < budget_bytes:
@@ -150,7 +150,7 @@ class SendWindow:
     def acknowledge(self, header: SessionHeader) -> tuple[list[int], list[int]]:
         """Apply AckSequenceNumber, base and flags; return released and retained tokens.
 
-        Steps 3.1.5.5.1 to 3.1.5.5.3. Raises `FalseAcknowledgement` before anything changed.
+        Implements 3.1.5.5.1 to 3.1.5.5.3. Raises `FalseAcknowledgement` before anything changes.
         """
         covered = self._covered(header.ack_sequence_number)
         self._note_persisted(header)
@@ -198,7 +198,7 @@ class SendWindow:
     def _settle(
         self, tokens: list[int], kinds: bytes, released: list[int], retained: list[int]
     ) -> None:
-        """Sort messages that AckSequenceNumber has just covered."""
+        """Sort the messages that AckSequenceNumber has just covered into released and retained."""
         count, number = len(kinds), self.acked_recoverable
         transactional = kinds.count(KIND_TRANSACTIONAL)
         recoverable = count - kinds.count(KIND_EXPRESS)
@@ -234,7 +234,7 @@ class SendWindow:
             return ahead
         behind = SERIAL_SPAN_COUNT - ahead
         if behind <= min(self.acked, OPEN_POSITIONS_MAX_COUNT):
-            # A header that was filled in before the last one; it says nothing new (QB-A50).
+            # A header that was filled in before the last one carries nothing new (QB-A50).
             return 0
         raise FalseAcknowledgement(
             f"AckSequenceNumber {ack_sequence_number}, but {self.sent & _U16} messages were sent"
@@ -243,7 +243,7 @@ class SendWindow:
     def _note_persisted(self, header: SessionHeader) -> None:
         """Remember which recoverables the header says are persisted.
 
-        Everything up to a base that is not 0 is, as 3.1.5.5.3 has it; bit k names base + k
+        Base 0 says nothing; any other covers everything up to it (3.1.5.5.3). Bit k names base + k
         (QB-A6).
         """
         wire_base, flags = header.recoverable_msg_ack_seq_number, header.recoverable_msg_ack_flags
@@ -269,7 +269,7 @@ class SendWindow:
         self._persisted = upto
 
     def _release_late(self, released: list[int]) -> None:
-        """Release what AckSequenceNumber covered earlier and flags name only now."""
+        """Release what AckSequenceNumber covered earlier and the flags name only now."""
         unpersisted = self._unpersisted
         if next(reversed(unpersisted)) <= self._persisted:
             released += unpersisted.values()

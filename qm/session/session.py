@@ -1,7 +1,7 @@
 """One transport connection between two queue managers [MS-MQQB 3.1]. See design.md.
 
-Calls never raise for what a peer sends; they raise `SessionMisuse` for what only our own code can
-do wrong. Each may produce events and bytes to write: drain `next_event` and `take_outgoing` after.
+Calls never raise for what a peer sends; they raise `SessionMisuse` for errors of our own code. Each
+may produce events and bytes to write: drain `next_event` and `take_outgoing` afterwards.
 """
 
 from collections import deque
@@ -84,8 +84,9 @@ class Session:
     ) -> None:
         """Begin a session on a connection that has just opened [MS-MQQB 3.1.3.2].
 
-        `local_guid` is our queue manager's. An initiator says whom it expects with `remote_guid`
-        (zeros for a direct name) and whether it `pinged` before; its request is the first output.
+        `local_guid` is our queue manager's. An initiator passes the GUID that it expects as
+        `remote_guid` (zeros for a direct name) and whether it `pinged` before; its request is the
+        first output.
         """
         self._config = config
         self._role = role
@@ -108,7 +109,7 @@ class Session:
                 handshake.establish_request(config, local_guid, remote_guid, pinged=pinged, now=now)
             )
 
-    # What the owner may ask ----------------------------------------------------------------
+    # Queries of the owner -------------------------------------------------------------------
 
     @property
     def state(self) -> SessionState:
@@ -127,7 +128,7 @@ class Session:
 
     @property
     def room(self) -> int:
-        """How many more messages `offer` should bring now."""
+        """How many more messages may be offered now."""
         if self._state is not SessionState.OPEN:
             return 0
         return max(0, self._send_limit - self._sending.queued)
@@ -177,15 +178,15 @@ class Session:
 
     @property
     def _is_recycling(self) -> bool:
-        """Whether the counters come close to their wrap, and it is ours to reconnect (QB-A7)."""
+        """Whether the counters are close to wrapping and it is our side that reconnects (QB-A7)."""
         return self._role is Role.INITIATOR and (
             self._sending.sent >= RECYCLE_AFTER_COUNT or self._receiving.wire >= RECYCLE_AFTER_COUNT
         )
 
-    # The four verbs ------------------------------------------------------------------------
+    # Input and output -----------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take bytes from the transport, cut anywhere."""
+        """Take bytes from the transport, split anywhere."""
         if self._is_closed or not data:
             return
         buffer = self._stream.join(data)
@@ -206,8 +207,8 @@ class Session:
     def take_outgoing(self, now: float) -> bytes:
         """Return bytes to write, b"" when there is nothing to write now.
 
-        Counters and acknowledgements are filled in here, so write what is returned in this order.
-        One call returns about OUTGOING_CHUNK_MAX_BYTES at most: ask again when the transport can
+        Counters and acknowledgements are filled in here, so write the results in this order.
+        One call returns about OUTGOING_CHUNK_MAX_BYTES at most: call again when the transport can
         take more.
         """
         out, self._replies = self._replies, []
@@ -223,7 +224,7 @@ class Session:
         return out[0] if len(out) == 1 else b"".join(out)
 
     def next_event(self) -> Event | None:
-        """Return the oldest event that was not returned yet, or None."""
+        """Return the oldest event not returned yet, or None."""
         return self._events.popleft() if self._events else None
 
     def next_timer(self) -> float | None:
@@ -231,7 +232,7 @@ class Session:
         return self._timers.next()
 
     def handle_timer(self, now: float) -> None:
-        """Let every timer fire that is due; calling early does nothing."""
+        """Fire every timer that is due; calling early does nothing."""
         timers = self._timers
         if now >= timers.initialization_at:
             self._end(CloseReason.INITIALIZATION_TIMEOUT, f"in {self._state.value}")
@@ -242,7 +243,7 @@ class Session:
         if now >= timers.ack_send_at:
             self._acks.ack_send_expired(now)
 
-    # What the owner decides ----------------------------------------------------------------
+    # Decisions of the owner -----------------------------------------------------------------
 
     def commit(self, upto: int) -> None:
         """Say that every arrival up to position `upto` has its verdict, durably.
@@ -307,7 +308,7 @@ class Session:
             if span is None:
                 return at, BASE_HEADER_SIZE_BYTES
             if self._state is not SessionState.OPEN and not buffer[at + FLAGS_OFFSET] & FLAG_IN:
-                # Refused by its first 16 bytes: nothing is kept for it.
+                # Refused by its first 16 bytes, so nothing is buffered for it.
                 raise self._unexpected(PacketKind.MESSAGE)
             if end - at < span:
                 return at, span
@@ -380,7 +381,7 @@ class Session:
         self._events.append(PacketsArrived(first, block, offsets, kinds))
 
     def _count(self, kinds: bytes, size_bytes: int, now: float) -> int:
-        """Count arrivals [MS-MQQB 3.1.5.8.2] and see to the timers; return the first position."""
+        """Count arrivals [MS-MQQB 3.1.5.8.2] and update the timers; return the first position."""
         first = self._receiving.arrived(kinds, size_bytes)
         self._received_ack = True
         self._session_active = True
@@ -456,7 +457,7 @@ class Session:
             self._end(CloseReason.RECYCLED, f"after {self._sending.sent} messages")
 
     def _end(self, reason: CloseReason, detail: str) -> None:
-        """Closing a Session [MS-MQQB 3.1.5.9]: stop all timers, say it once."""
+        """Closing a Session [MS-MQQB 3.1.5.9]: stop all timers, report it once."""
         if self._is_closed:
             return
         self._state = SessionState.CLOSED

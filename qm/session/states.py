@@ -1,4 +1,4 @@
-"""Which packet may come in which state: everything that affects transitions lives here.
+"""Which packet may come in which state: the complete table of transitions.
 
 Theory of operation
 1. One `Session` is one transport connection; it starts in the state of its role and ends in CLOSED.

@@ -1,6 +1,6 @@
-"""The four timers that live and die with a session [MS-MQQB 3.1.2.1, 3.1.2.2, 3.1.2.4, 3.1.2.5].
+"""The four timers of a session [MS-MQQB 3.1.2.1, 3.1.2.2, 3.1.2.4, 3.1.2.5].
 
-A timer is a deadline in monotonic seconds; infinity is "stopped". What expiry means is decided in
+A timer is a deadline in monotonic seconds; infinity means stopped. What expiry means is decided in
 `qm.session.session`.
 """
 
@@ -66,7 +66,7 @@ class Timers:
         self.initialization_at = self.cleanup_at = self.ack_wait_at = self.ack_send_at = inf
 
     def start_cleanup(self, now: float) -> None:
-        """Begin another cleanup period."""
+        """Start another cleanup period."""
         self.cleanup_at = now + self._cleanup_period
 
     def start_ack_wait(self, now: float) -> None:
