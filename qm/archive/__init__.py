@@ -1,4 +1,4 @@
-"""What committed entries did, exported as Parquet for audit and compaction (design.md). May import
+"""Export of what committed entries did as Parquet, for audit and compaction (design.md). May import
 `qm.store` and below.
 """
 
@@ -6,6 +6,6 @@ import os
 from typing import Final
 
 ALLOCATOR_KEEPS_MS: Final = "60000"
-"""Arrow's allocator gives memory back to the system soon after it was freed, and ranges would fault
-it in again: up to a third of the CPU of an export. It reads this when pyarrow is loaded."""
+"""Arrow's allocator returns freed memory to the system soon, and ranges would fault it in again: up
+to a third of the CPU of an export. Arrow reads this setting when pyarrow is loaded."""
 os.environ.setdefault("MIMALLOC_PURGE_DELAY", ALLOCATOR_KEEPS_MS)

@@ -1,8 +1,8 @@
-"""Exports what this node applied, range by range, and never makes the node wait (design.md).
+"""Exports what this node applied, range by range, without making the node wait (design.md).
 
-One round at a time runs in the node's loop and decides; reading, packing and writing are a worker
-thread's. The rows of a range are dropped, and the log is let go, only when its manifest is
-durable. When the archive lags by more than is held for it, the oldest entries are given up.
+One round at a time runs in the node's loop and decides; a worker thread reads, packs and writes.
+The rows of a range are deleted, and its log is released, only when its manifest is durable. When
+the archive lags by more than the hold allows, the oldest entries are given up.
 """
 
 import asyncio
@@ -53,38 +53,39 @@ ALARM_LAG: Final = "archive_lag"
 _Done = TypeVar("_Done")
 AskOthers = Callable[[], Awaitable[Mapping[str, Span]]]
 _GIVEN_UP_TO: Final = 0.9
-"""Of what is held, so that giving up is done now and then and not for every entry."""
+"""Share of the hold that is kept when giving up, so that it happens rarely, not at every entry."""
 
 
 class ArchiverConfig(msgspec.Struct, frozen=True):
-    """What to export, and where to."""
+    """What to export, and where."""
 
     url: str
     policy: Policy
     range_entries: int
-    """A range is closed when it has so many entries,"""
+    """A range closes at this number of entries,"""
     range_bytes: int
-    """or so many bytes of them,"""
+    """or at this many bytes of them,"""
     range_s: float
-    """or when its first entry is so old."""
+    """or when its first entry reaches this age, in seconds."""
     hold_bytes: int
-    """Of the log, kept for entries that are not exported yet."""
+    """Bytes of log kept for entries that are not exported yet."""
     checkpoint_bytes: int = 0
-    """Of entries between two checkpoints; 0: none is written."""
+    """Bytes of entries between two checkpoints; 0 writes none."""
     busy_wait_s: float = 0.0
-    """How much later than that while the node is busy, at most."""
+    """Longest additional wait while the node is busy, in seconds."""
     has_data_once: bool = False
-    """With policy FULL, entries' data are in the range of one node, if others are there in time;
-    False: of every node."""
+    """With policy FULL: True puts entries' data into the ranges of one node, if it is in time;
+    False into those of every node.
+    """
 
 
 async def _nobody() -> Mapping[str, Span]:
-    """Of others nothing is known."""
+    """Report nothing about other nodes."""
     return {}
 
 
 class Archiver:
-    """One node's. Made and used in one loop; `step` is to be called again and again."""
+    """The archiver of one node. Created and used in one loop; call `step` repeatedly."""
 
     def __init__(
         self,
@@ -98,10 +99,10 @@ class Archiver:
         ask_others: AskOthers = _nobody,
         wanted_s: Callable[[], float] = core_wanted_s,
     ) -> None:
-        """`take_acks`: the acknowledgements that this node's edge sent since it was asked last;
-        `on_alarm`: name and text of what an operator must hear; `turn`: see CheckpointTurns and
-        DataTurns; `ask_others`: their `data_span`, of those members that answer; `wanted_s`: see
-        Quiet.
+        """`take_acks`: the acknowledgements that this node's edge sent since the last call;
+        `on_alarm`: takes name and text of a condition that an operator must act on; `turn`: see
+        CheckpointTurns and DataTurns; `ask_others`: returns `data_span` of the members that answer;
+        `wanted_s`: see LoadGate.
         """
         self._config = config
         self._identity = identity
@@ -114,16 +115,16 @@ class Archiver:
         self._keeper: EffectsLog | None = None
         self._hold: LogHold | None = None
         self._exported_total = 0
-        """KeptEntry.total_bytes where the archive ends."""
+        """EffectsRow.total_bytes where the archive ends."""
         self._behind_since = self._loop.time()
         self._reports: dict[int, MarkReport] = {}
         self._waiting_marks: dict[int, float] = {}
-        """Indexes of audit marks without report, since when."""
+        """Indexes of audit marks without a report, and since when they wait."""
         self._acks: deque[AckRow] = deque(maxlen=ACK_MARKS_WAITING_MAX)
         self._retry_at = 0.0
         self._retry_s = RETRY_MIN_S
         self._is_stopping = False
-        # Always the same one: each thread has a heap of its own, with fresh pages to be faulted in.
+        # Always the same thread: each one has its own heap, whose fresh pages must be faulted in.
         self._thread = ThreadPoolExecutor(1, "archive")
         self._work: asyncio.Future[Any] | None = None
         is_full = config.policy is Policy.FULL
@@ -148,24 +149,25 @@ class Archiver:
 
     @property
     def data_span(self) -> Span | None:
-        """What this node wrote of entries' data lately, durably; for the others."""
+        """The entries whose data this node last wrote durably, for the other nodes."""
         return self._data.own
 
-    # What the node tells
+    # Calls of the node
 
     def report(self, index: int, report: MarkReport) -> None:
-        """This node proved its state at the audit mark with that index."""
+        """Take this node's report of its state at the audit mark with that index."""
         self._waiting_marks.pop(index, None)
         self._reports[index] = report
 
     def begin(self) -> None:
-        """Hold the log before anything of it is dropped; before the node takes part."""
+        """Hold the log before any of it is dropped; call before the node takes part."""
         self._look()
 
     async def stop(self) -> None:
-        """Finish the file at hand and no more; a range without manifest is written again.
+        """Finish the current file only; a range without a manifest is written again.
 
-        A thread that the archive keeps longer than STOP_WAIT_S ends by itself: neither rows nor
+        A thread that the archive blocks for more than STOP_WAIT_S ends by itself: neither rows nor
+        log are read once the node has closed them.
         log are read once the node has closed them.
         """
         self._is_stopping = True
@@ -177,7 +179,7 @@ class Archiver:
     # A round
 
     async def step(self) -> None:
-        """Export all ranges that are due. Nothing of the archive's troubles is raised."""
+        """Export all ranges that are due. Errors of the archive are not raised."""
         keeper = self._look()
         if keeper is None:
             return
@@ -196,11 +198,11 @@ class Archiver:
             return
         except DestinationError as error:
             self._failed("destination", str(error))
-            self._destination = None  # it may have a part, or all, of what failed
+            self._destination = None  # it may have some or all of what failed
         except LogGone as error:
             if self._source.keeper() is keeper:
                 self._failed("log_gone", str(error))
-                self._keeper = None  # the next round looks where the log begins
+                self._keeper = None  # the next round finds out where the log begins
         except (OSError, ValueError) as error:
             self._failed("unreadable", f"the log or the state cannot be read: {error}")
         else:
@@ -213,14 +215,14 @@ class Archiver:
         self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
 
     def _look(self) -> EffectsLog | None:
-        """Return who keeps rows; hold the log for them."""
+        """Return the keeper of the rows; hold the log for it."""
         keeper = self._source.keeper()
         if keeper is None or keeper is self._keeper:
             return keeper
         self._let_go()
         self._waiting_marks.clear()
         self._reports.clear()
-        self._destination = None  # to be asked again how far this node's ranges go
+        self._destination = None  # asked again how far this node's ranges go
         while True:
             row = self._source.next_row(keeper.exported.upto)
             try:
@@ -231,7 +233,7 @@ class Archiver:
                 self._give_up(keeper, [row[0]])
         if row is None:
             self._exported_total = keeper.total_bytes
-            if keeper.exported.upto < keeper.newest_index:  # nobody archived until now
+            if keeper.exported.upto < keeper.newest_index:  # nothing was archived until now
                 keeper.move(structs.replace(keeper.exported, upto=keeper.newest_index), [])
         else:
             self._exported_total = total_bytes_of(row[1]) - place_of(*row)[1]
@@ -262,7 +264,7 @@ class Archiver:
     # Exporting
 
     async def _export_due(self, keeper: EffectsLog) -> bool:
-        """Export a range if one is due; return whether another may be."""
+        """Export a range if one is due; return whether another may be due."""
         if self._destination is None:
             self._destination = await self._resume(keeper)
         self._take_marks(keeper)
@@ -291,13 +293,13 @@ class Archiver:
         began = self._loop.time()
         done = await self._in_thread(export.run)
         if done is None or self._source.keeper() is not keeper:
-            return False  # a snapshot came between: its successor begins behind it
+            return False  # a snapshot was installed: the next range begins after it
         await self._take(keeper, done, began)
         return True
 
     async def _with_data_or_without(self, keeper: EffectsLog, upto: int) -> tuple[int, Policy]:
-        """Return how far to export, and what of the entries: nothing as long as another node, whose
-        turn it is, may yet have them.
+        """Return how far to export, and with which policy: nothing yet while another node, whose
+        turn it is, may still export the data.
         """
         turns, policy = self._data, self._config.policy
         if policy is not Policy.FULL or turns.is_first:
@@ -320,7 +322,7 @@ class Archiver:
     async def _in_thread(self, work: Callable[[], _Done]) -> _Done:
         """Run in a thread that outlives a cancelled round, so that `stop` can wait for it.
 
-        Raises ExportStopped once it did.
+        Raises ExportStopped once the archiver is stopping.
         """
         if self._is_stopping:
             raise ExportStopped
@@ -330,7 +332,7 @@ class Archiver:
         return await asyncio.shield(future)
 
     async def _take(self, keeper: EffectsLog, done: RangeDone, began: float) -> None:
-        """The range is in the archive: let its rows and its log go."""
+        """Delete the rows and release the log of a range that is in the archive."""
         manifest = done.manifest
         keeper.move(done.exported, done.indexes)
         self._exported_total = done.total_bytes
@@ -347,7 +349,7 @@ class Archiver:
         await asyncio.sleep(0)
 
     async def _checkpoint_if_due(self, keeper: EffectsLog) -> None:
-        """Write the whole state, too, unless another node has, or it is too large."""
+        """Write the whole state too, unless another node has done so or it is too large."""
         destination, turns = self._destination, self._turns
         if (
             destination is None
@@ -384,7 +386,7 @@ class Archiver:
             held.release()
 
     async def _resume(self, keeper: EffectsLog) -> Destination:
-        """Ask the archive how far this node's ranges go; drop the rows that it has."""
+        """Ask the archive how far this node's ranges go; delete the rows that it has."""
         identity, known = self._identity, keeper.exported
 
         def ask() -> tuple[Destination, Exported]:
@@ -406,7 +408,7 @@ class Archiver:
     async def _rows_from(
         self, keeper: EffectsLog, above: int
     ) -> AsyncIterator[list[tuple[int, bytes]]]:
-        """Yield rows in order, some at a time. Raises LogGone when the state was replaced."""
+        """Yield rows in order, in chunks. Raises LogGone when the state was replaced."""
         while True:
             rows = await self._in_thread(partial(self._source.rows, above, ROWS_PER_READ))
             if self._source.keeper() is not keeper:
@@ -416,7 +418,7 @@ class Archiver:
             yield rows
             above = rows[-1][0]
 
-    # When
+    # Timing
 
     def _take_marks(self, keeper: EffectsLog) -> None:
         now = self._loop.time()
@@ -429,7 +431,7 @@ class Archiver:
                 del self._waiting_marks[index]
 
     def _upto(self, keeper: EffectsLog) -> int:
-        """Return the last entry that may be exported: what a mark reports belongs beside it."""
+        """Return the last entry that may be exported: a mark's report belongs in its range."""
         if self._waiting_marks:
             return min(keeper.newest_index, min(self._waiting_marks) - 1)
         return keeper.newest_index
@@ -447,7 +449,7 @@ class Archiver:
     # Giving up
 
     async def _keep_within_hold(self, keeper: EffectsLog) -> None:
-        """Give up the oldest entries when the archive lags by more than is held for it."""
+        """Give up the oldest entries when the archive lags by more than the hold allows."""
         if keeper.total_bytes - self._exported_total <= self._config.hold_bytes:
             return
         target = keeper.total_bytes - int(self._config.hold_bytes * _GIVEN_UP_TO)
@@ -473,6 +475,6 @@ class Archiver:
 
 
 def _retrieve(future: "asyncio.Future[Any]") -> None:
-    """Whoever waited for it may be gone."""
+    """Retrieve the exception, in case the caller that waited for it is gone."""
     if not future.cancelled():
         future.exception()

@@ -1,28 +1,28 @@
-"""Whose range has the data of entries: one node's is enough (design.md, Data once)."""
+"""Which node's range has the data of entries: one is enough (design.md, Data once)."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """Indexes, both ends included, whose entries lie in one node's ranges with their data."""
+    """Indexes, both ends included, whose entries are in one node's ranges with their data."""
 
     first: int
     last: int
 
 
 class DataTurns:
-    """Whether this node's next range has data, or waits for another's. Used in the archiver's loop.
+    """Whether this node's next range has data or waits for another's. Used in the archiver's loop.
 
-    What nodes say of their ranges stays true, so it is remembered while this process runs.
+    What nodes say about their ranges stays true, so it is remembered while this process runs.
     """
 
     def __init__(
         self, turn: Callable[[], int], wait_s: float, held_max: int, *, is_once: bool
     ) -> None:
-        """`turn`: how many members write data sooner than this node, and so how often it waits
-        `wait_s`, unless it holds more than `held_max` bytes; `is_once`: False, every node writes
-        all.
+        """`turn`: how many members write data before this node, and so how many times it waits
+        `wait_s`, unless it holds more than `held_max` bytes; `is_once`: False if every node writes
+        all data.
         """
         self._turn = turn
         self._wait_s = wait_s
@@ -31,15 +31,15 @@ class DataTurns:
         self._others: dict[str, Span] = {}
         self._waits_since: float | None = None
         self.own: Span | None = None
-        """The last ranges with data that this node wrote, as far as they have no gap."""
+        """This node's last ranges with data, as far back as they have no gap."""
 
     @property
     def is_first(self) -> bool:
-        """Whether this node waits for none."""
+        """Whether this node waits for no other."""
         return not self._is_once or self._turn() == 0
 
     def heard(self, others: Mapping[str, Span]) -> None:
-        """Take what others say."""
+        """Take the spans of the other nodes."""
         self._others |= others
 
     def wrote(self, first: int, last: int) -> None:
@@ -48,8 +48,8 @@ class DataTurns:
         self.own = Span(own.first if own is not None and own.last + 1 == first else first, last)
 
     def covered(self, index: int) -> int:
-        """Return up to where others have the entries from an index on, `index` - 1 if not even
-        that one.
+        """Return the last entry that others have, without a gap from `index` on; `index` - 1 if
+        they do not have `index`.
         """
         upto = index - 1
         while True:
@@ -60,11 +60,11 @@ class DataTurns:
             upto = farthest
 
     def is_over(self, now: float, held_bytes: int) -> bool:
-        """Whether this node has waited enough, or holds too much, and writes data itself."""
+        """Whether this node waited long enough, or holds too much, and writes the data itself."""
         if self._waits_since is None:
             self._waits_since = now
         return now - self._waits_since >= self._turn() * self._wait_s or held_bytes > self._held_max
 
     def went_on(self) -> None:
-        """Another node has what this one waited for."""
+        """Another node wrote what this one waited for."""
         self._waits_since = None

@@ -1,8 +1,8 @@
-"""Checkpoints: whole states that nodes put into the archive now and then.
+"""Checkpoints: whole states that nodes occasionally put into the archive.
 
-A replay is sequential; between two checkpoints it can be done apart from all others, and the one
-that ends at a checkpoint proves it (spark/design.md). They are claims of the node that wrote them,
-and nothing is lost without them.
+A replay is sequential, but the stretches between checkpoints can be replayed independently, and the
+one that ends at a checkpoint proves it (spark/design.md). Checkpoints are claims of the node that
+wrote them, and nothing is lost without them.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,35 +28,35 @@ _READ_BYTES: Final = 1 << 20
 
 
 class CheckpointError(ValueError):
-    """The bytes are no checkpoint that this build understands."""
+    """The bytes are not a checkpoint that this build understands."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What `checkpoint.json` says; it is written last, a checkpoint exists when it does."""
+    """Contents of `checkpoint.json`, which is written last: with it the checkpoint exists."""
 
     schema: int
     cluster: str
     """Hexadecimal."""
     node: str
-    """name.incarnation of who wrote it."""
+    """name.incarnation of the writer."""
     group: int
     index: int
-    """Of the last entry that the state contains."""
+    """Index of the last entry that the state contains."""
     term: int
     digest: str
-    """Of the state, hexadecimal."""
+    """Digest of the state, hexadecimal."""
     stream_bytes: int
     stream_sha256: str = ""
-    """Hexadecimal, in schema 1;"""
+    """Hexadecimal, schema 1 only."""
     stream_blake3: str = ""
-    """in later ones."""
+    """Hexadecimal, later schemas."""
 
 
 _DECODER: Final = msgspec.json.Decoder(Checkpoint)
 
 
 def decode_checkpoint(data: bytes) -> Checkpoint:
-    """Return a file's checkpoint. Raises CheckpointError."""
+    """Decode `checkpoint.json`. Raises CheckpointError."""
     try:
         return _DECODER.decode(data)
     except msgspec.DecodeError as error:
@@ -69,13 +69,13 @@ def checkpoint_folder(cluster: str, index: int, node: str) -> str:
 
 
 def folder_index(name: str) -> int | None:
-    """Return the index of a checkpoint's folder name, None for a name that is none."""
+    """Return the index in a checkpoint's folder name; None for any other name."""
     digits, separator, _ = name.partition("-")
     return int(digits) if separator and digits.isdecimal() else None
 
 
 def find_newest(destination: Destination, identity: Identity) -> Checkpoint | None:
-    """Return the newest checkpoint of any node; remove what this one left unfinished.
+    """Return the newest checkpoint of any node; remove what this node left unfinished.
 
     Raises DestinationError.
     """
@@ -89,12 +89,12 @@ def find_newest(destination: Destination, identity: Identity) -> Checkpoint | No
         try:
             return decode_checkpoint(data)
         except CheckpointError:
-            continue  # whoever replays says what is wrong with it
+            continue  # the replay reports what is wrong with it
     return None
 
 
 class CheckpointExport:
-    """One checkpoint. `run` once, in a worker thread."""
+    """Export of one checkpoint. Call `run` once, in a worker thread."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class CheckpointExport:
         log_bytes: int,
         is_stopping: Callable[[], bool],
     ) -> None:
-        """`log_bytes`: of entries since the last one; a state that is large against them is not
-        written.
+        """`log_bytes`: size of the entries since the last checkpoint; a state that is large
+        compared with them is not written.
         """
         self._pinned = pinned
         self._identity = identity
@@ -114,10 +114,10 @@ class CheckpointExport:
         self._is_stopping = is_stopping
         self._blake3 = blake3()
         self.stream_bytes = 0
-        """Of the state, once it is known."""
+        """Size of the state, once it is known."""
 
     def run(self) -> Checkpoint | None:
-        """Write it; None when the state is too large. Lets go of what is pinned.
+        """Write it; None when the state is too large. Releases the pinned state.
 
         Raises DestinationError, OSError, ExportStopped.
         """
@@ -164,29 +164,29 @@ class CheckpointExport:
 
 
 class CheckpointTurns:
-    """When this node writes one. Made and used in the archiver's loop."""
+    """When this node writes a checkpoint. Created and used in the archiver's loop."""
 
     def __init__(self, wanted_bytes: int, turn: Callable[[], int]) -> None:
-        """`wanted_bytes`: of log between two of them, 0 for none at all; `turn`: how many members
-        write one sooner than this node.
+        """`wanted_bytes`: log between two checkpoints, 0 for no checkpoints; `turn`: how many
+        members write one before this node.
         """
         self._wanted_bytes = wanted_bytes
         self._turn = turn
         self._state_bytes = 0
         self._since = 0
         self._newest = 0
-        """Index of the newest that is known."""
+        """Index of the newest known checkpoint."""
 
     def begin(self, total_bytes: int) -> None:
-        """The count of kept bytes begins anew there."""
+        """Start counting kept bytes at `total_bytes`."""
         self._since = total_bytes
 
     def log_bytes(self, total_bytes: int) -> int:
-        """Return what was kept since the last one."""
+        """Return the bytes kept since the last checkpoint."""
         return total_bytes - self._since
 
     def is_due(self, total_bytes: int, *, is_busy: bool = False) -> bool:
-        """Whether it is this node's turn, if nobody was faster; a busy one takes it later."""
+        """Whether it is this node's turn, unless another was faster; a busy node goes later."""
         if not self._wanted_bytes:
             return False
         wanted = max(self._wanted_bytes, LOG_PER_STATE * self._state_bytes)
@@ -194,14 +194,14 @@ class CheckpointTurns:
         return self.log_bytes(total_bytes) >= wanted + wanted * self._turn() // 2
 
     def heard(self, newest: Checkpoint | None, total_bytes: int) -> bool:
-        """Take what is in the archive; return whether somebody was faster."""
+        """Take the newest checkpoint of the archive; return whether another node was faster."""
         if newest is None or newest.index <= self._newest:
             return False
         self.wrote(newest, total_bytes)
         return True
 
     def wrote(self, checkpoint: Checkpoint, total_bytes: int) -> None:
-        """Count from here."""
+        """Count from this checkpoint on."""
         self._newest, self._state_bytes = checkpoint.index, checkpoint.stream_bytes
         self._since = total_bytes
 

@@ -1,7 +1,7 @@
-"""Rows of a range gathered in columns, and turned into Arrow tables a row group at a time.
+"""Rows of a range collected in columns and turned into Arrow tables, one row group at a time.
 
-What effects have in packed columns stays packed: bytes are appended per entry and handed to Arrow
-as buffers, so that nothing here is done per message but for transactional ones.
+Packed columns of effects stay packed: bytes are appended per entry and passed to Arrow as buffers,
+so that only transactional messages cost work per message.
 """
 
 from array import array
@@ -22,14 +22,14 @@ from qm.store.effects.chain import chained
 from qm.store.effects.effects_row import EffectsRow
 
 _NAMES: Final = pa.array(["", *(kind.name.lower() for kind in EffectKind)])
-"""By value of EffectKind, which count from 1."""
+"""Names by value of EffectKind, which starts at 1."""
 assert [kind.value for kind in EffectKind] == list(range(1, len(EffectKind) + 1))
 _ORDINALS: Final = array("i", range(4_096)).tobytes()
 _ORDINAL_BYTES: Final = 4
 _GUID: Final = pa.binary(16)
 _HASH: Final = pa.binary(32)
 Sparse = dict[int, Any]
-"""Values by row; other rows have none."""
+"""Values by row; the other rows have none."""
 
 
 class MarkReport(msgspec.Struct, frozen=True, gc=False):
@@ -37,7 +37,7 @@ class MarkReport(msgspec.Struct, frozen=True, gc=False):
 
     number: int
     digest: bytes
-    """Of its state, 16 bytes."""
+    """Digest of its state, 16 bytes."""
     queues: Sequence[QueueContents]
 
 
@@ -48,8 +48,8 @@ class EntryColumns:
         self._group = group
         self._rows: list[tuple[Any, ...]] = []
         self._data = memoryview(bytearray())
-        """Of the rows, one behind the other. It is used again and again: fresh memory for as much
-        costs more than copying it."""
+        """The data of the rows, one after the other. The buffer is reused: allocating this much
+        memory costs more than copying it."""
         self._data_bytes = 0
 
     @property
@@ -69,7 +69,7 @@ class EntryColumns:
         facts: EntryFacts | None,
         report: MarkReport | None,
     ) -> bytes:
-        """Append an entry; return the chain's value behind it."""
+        """Append an entry; return the chain value after it."""
         chain = chained(kept.chain_before, kept.index, kept.term, kept.data_hash)
         self._rows.append(
             (
@@ -103,7 +103,7 @@ class EntryColumns:
         self._data_bytes = end
 
     def take(self) -> pa.Table:
-        """Return what was gathered so far, valid until the next `add`, and begin anew."""
+        """Return what was collected so far, valid until the next `add`, and start again."""
         schema = SCHEMAS[Part.ENTRIES]
         columns = dict(zip(_ENTRY_COLUMNS, zip(*self._rows, strict=True), strict=True))
         arrays = {
@@ -132,7 +132,7 @@ class OperationColumns:
     def _clear(self) -> None:
         self._rows = 0
         self._entries: list[tuple[int, int, int, int]] = []
-        """index, term, time, and the number of operations up to it, of entries that had any."""
+        """index, term, time and the number of operations up to it, for entries that had any."""
         self._packed: dict[str, list[memoryview]] = {name: [] for name in _PACKED}
         self._ordinals: list[bytes] = []
         self._queue_names: dict[int, str] = {}
@@ -177,7 +177,7 @@ class OperationColumns:
             sparse["sender_previous"][first + k] = sender.previous
 
     def take(self) -> pa.Table:
-        """Return what was gathered so far, and begin anew."""
+        """Return what was collected so far, and start again."""
         rows = self._rows
         indexes, terms, times, ends = zip(*self._entries, strict=True)
         packed = {name: _packed(parts, _PACKED[name], rows) for name, parts in self._packed.items()}
@@ -221,7 +221,7 @@ _PACKED: Final = {
     "body_indexes": pa.int64(),
     "body_ordinals": pa.uint16(),
 }
-"""Of a KeptEntry; 64-bit ones as the archive has them, in two's complement."""
+"""Columns of an EffectsRow; the archive has 64-bit values in two's complement."""
 _SPARSE: Final = {
     "sender_sequence_id": pa.int64(),
     "sender_sequence": pa.int64(),

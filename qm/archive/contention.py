@@ -1,4 +1,4 @@
-"""How much of a core a thread wants, which is more than it gets where others want it, too."""
+"""How much of a core a thread demands, which is more than it gets when others compete for it."""
 
 import time
 from pathlib import Path
@@ -9,8 +9,8 @@ _SCHEDSTAT: Final = Path("/proc/thread-self/schedstat")
 
 
 def core_wanted_s() -> float:
-    """Return how long this thread has run or waited for a core; where the kernel does not tell how
-    long it waited, CPU time alone.
+    """Return the seconds that this thread has run or waited for a core; CPU time alone where the
+    kernel does not report how long it waited.
     """
     try:
         _, waited_ns, _ = map(int, _SCHEDSTAT.read_bytes().split())

@@ -1,7 +1,7 @@
-"""Where a node's archive is: whole files under one URL, each there completely or not at all.
+"""Where a node's archive is: whole files under one URL, each present completely or not at all.
 
-On a disk a file gets its name by a rename after it was synced; object stores show an object when
-all of it was put; what else pyarrow or fsspec reach is written beside the name and moved.
+On a disk a file gets its name by a rename after a sync; object stores show an object once all of it
+was uploaded; on other systems that pyarrow or fsspec reach it is written beside the name and moved.
 """
 
 import os
@@ -23,36 +23,36 @@ class DestinationError(Exception):
 
 
 class Output(Protocol):
-    """A file in the making."""
+    """A file being written."""
 
     def write(self, data: bytes | memoryview) -> object:
         """Append. Raises DestinationError."""
 
 
 class Destination(Protocol):
-    """Paths are relative to the URL and use "/". Everything raises DestinationError."""
+    """Paths are relative to the URL and use "/". Every method raises DestinationError."""
 
     def write(self, path: str, data: bytes | memoryview) -> None:
-        """Make a file, or put another in its place; durable on return."""
+        """Create or replace a file; durable on return."""
 
     def create(self, path: str) -> AbstractContextManager[Output]:
-        """Likewise, a piece at a time: the file is there, and durable, when the context is left.
+        """The same in pieces: the file exists, and is durable, when the context is left.
 
-        Left by an exception there is none, or, in an object store, one that is cut off.
+        When it is left by an exception, there is no file or, in an object store, a truncated one.
         """
 
     def read(self, path: str) -> bytes | None:
-        """Return a file, None when there is none."""
+        """Return a file's contents, None when it does not exist."""
 
     def folders(self, path: str) -> list[str]:
-        """Return the names of the folders in a folder, sorted; none when it is not there."""
+        """Return the names of the folders in a folder, sorted; none when it does not exist."""
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder with all in it, if it is there."""
+        """Remove a folder with everything in it, if it exists."""
 
 
 def open_destination(url: str) -> Destination:
-    """Return the folder, or what pyarrow or fsspec make of a URL. Raises DestinationError."""
+    """Return the destination at a path or URL. Raises DestinationError."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return FolderDestination(Path(url))
@@ -62,7 +62,7 @@ def open_destination(url: str) -> Destination:
 
 
 def file_system(url: str) -> tuple[fs.FileSystem, str]:
-    """Return what pyarrow or fsspec make of a URL, and where in it its root is.
+    """Return the file system of a URL, from pyarrow or fsspec, and the root path within it.
 
     Raises DestinationError.
     """
@@ -90,7 +90,7 @@ def _by_fsspec(url: str, refusal: Exception) -> tuple[fs.FileSystem, str]:
 
 @contextmanager
 def _naming(target: object) -> Iterator[None]:
-    """Say of which file it is what goes wrong."""
+    """Name the file in the errors raised inside."""
     try:
         yield
     except (ArrowException, OSError) as error:
@@ -113,7 +113,7 @@ class _Output(Output):
 
 
 class FolderDestination(Destination):
-    """A folder on a disk of this machine, or mounted there."""
+    """A folder on a disk of this machine, or one mounted there."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -139,7 +139,7 @@ class FolderDestination(Destination):
                 temporary.replace(target)
                 _sync_folder(target.parent)
         finally:
-            with suppress(OSError):  # what is still buffered belongs to no file
+            with suppress(OSError):  # whatever is still buffered belongs to no file
                 file.close()
 
     @override
@@ -174,7 +174,7 @@ class FolderDestination(Destination):
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder and what it lies in, so that they are still there after a power loss."""
+    """Create a folder and its parents so that they survive a power loss."""
     missing = []
     while not folder.is_dir():
         missing.append(folder)
@@ -194,7 +194,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 class RemoteDestination(Destination):
-    """What pyarrow can reach."""
+    """A file system that pyarrow can reach."""
 
     def __init__(self, files: fs.FileSystem, root: str) -> None:
         self._files = files

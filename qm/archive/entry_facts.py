@@ -1,7 +1,7 @@
-"""What an entry's own bytes say of its effects: transactions, senders' sequences, digests.
+"""What an entry's own bytes say about its effects: transactions, senders' sequences, digests.
 
-Decoding costs per command and per message, so it is done away from apply, and only for entries of
-which the kept row says that they need it, or for digests of bodies.
+Decoding costs per command and per message, so it is done outside apply, and only for entries whose
+kept row says that they need it, or for digests of bodies.
 """
 
 from bisect import bisect_right
@@ -26,17 +26,17 @@ _PRIVATE_ID: Final = Struct("<I")
 
 
 class Sender(msgspec.Struct, frozen=True, gc=False):
-    """What a transactional packet says of its stream."""
+    """What a transactional packet says about its stream."""
 
     destination: str
-    """As on the wire: equal texts are equal names byte for byte."""
+    """As on the wire: equal texts mean names that are equal byte for byte."""
     sequence_id: int
     sequence: int
     previous: int
 
 
 class EntryFacts(msgspec.Struct, frozen=True, gc=False):
-    """Columns by ordinal of the effect; absent where there is nothing to say."""
+    """Columns by ordinal of the effect; absent where there is nothing to report."""
 
     transactions: dict[int, bytes]
     senders: dict[int, Sender]
@@ -45,7 +45,7 @@ class EntryFacts(msgspec.Struct, frozen=True, gc=False):
 
 
 def entry_facts(kept: EffectsRow, data: bytes) -> EntryFacts:
-    """Return what an entry says of its effects. Raises UnknownCommand."""
+    """Return what an entry says about its effects. Raises UnknownCommand."""
     batch = decode_entry(kept.index, data)
     marks = [command.number for command in batch.commands if isinstance(command, AuditMark)]
     facts = EntryFacts({}, {}, marks[-1] if marks else None)
@@ -80,7 +80,7 @@ def _edge_batches(batch: CommandBatch) -> tuple[list[int], list[EdgeBatch]]:
 
 
 def _sender(command: EdgeBatch, ordinal: int) -> Sender | None:
-    """Return what a packet says of its stream; None for one of a client, or of no stream."""
+    """Return what a packet says about its stream; None if it is a client's or has no stream."""
     k = ordinal - command.first_ordinal
     if k >= len(command.offsets) - 1:
         return None
@@ -93,8 +93,8 @@ def _sender(command: EdgeBatch, ordinal: int) -> Sender | None:
 
 
 def destination_text(key: bytes) -> str:
-    """Return a key of `qm.wire.packets.peek.peek_destination` as text; other keys have other
-    texts.
+    """Return a key of `qm.wire.packets.peek.peek_destination` as text; different keys give
+    different texts.
     """
     queue_type, name = key[0], key[1:]
     if queue_type == QUEUE_TYPE_DIRECT:
@@ -108,7 +108,7 @@ def destination_text(key: bytes) -> str:
 
 
 def body_digests(kept: EffectsRow, data: bytes) -> dict[int, bytes]:
-    """Return SHA-256 of the packet behind each effect whose packet lies in this entry."""
+    """Return SHA-256 of the packet behind each effect whose packet is in this entry."""
     spans: Sequence[tuple[int, int]] = packet_spans(kept.index, data)
     digests: dict[int, bytes] = {}
     found: dict[int, bytes] = {}

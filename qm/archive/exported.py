@@ -1,4 +1,4 @@
-"""What of this node is in the archive already: the destination itself says so after a crash."""
+"""What the archive already has of this node: after a crash the destination itself says so."""
 
 from qm.archive.destination import Destination, DestinationError
 from qm.archive.manifest import (
@@ -15,9 +15,9 @@ from qm.store.effects.effects_log import Exported
 def find_exported(destination: Destination, identity: Identity, known: Exported) -> Exported:
     """Return how far this node's ranges go, at least as far as `known`.
 
-    A crash came between the manifest of the last range and the row that says so, or a power loss
-    took the row away. Folders above `known` that no manifest makes a range are removed: they may
-    have another end than the range that will begin there. Raises DestinationError.
+    A crash may come between the manifest of the last range and the row that records it, or a power
+    loss may take the row away. Folders above `known` without a manifest are removed: they may end
+    elsewhere than the range that will begin there. Raises DestinationError.
     """
     folder = node_folder(identity.cluster, identity.node)
     found = known

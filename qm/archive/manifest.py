@@ -10,7 +10,7 @@ _INDEX_DIGITS: Final = 20
 
 
 class ManifestError(ValueError):
-    """The bytes are no manifest that this build understands."""
+    """The bytes are not a manifest that this build understands."""
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
@@ -22,9 +22,9 @@ class ManifestFile(msgspec.Struct, frozen=True):
     size_bytes: int
     rows: int
     sha256: str = ""
-    """Hexadecimal, of files of schemas 1 and 2;"""
+    """Hexadecimal, schemas 1 and 2 only."""
     blake3: str = ""
-    """of later ones."""
+    """Hexadecimal, later schemas."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -38,31 +38,31 @@ class Manifest(msgspec.Struct, frozen=True):
     group: int
     first: int
     last: int
-    """Both ends belong to the range."""
+    """Included in the range, as `first` is."""
     previous_index: int
-    """Of the last DATA entry before the range, 0 if there is none."""
+    """Index of the last DATA entry before the range, 0 if there is none."""
     chain_before: str
     chain_after: str
-    """Hexadecimal; equal for a range without DATA entries."""
+    """Hexadecimal; the same as `chain_before` for a range without DATA entries."""
     files: tuple[ManifestFile, ...]
     is_gap_before: bool = False
-    """The entries before `first` left the log before they were exported."""
+    """Whether entries before `first` left the log before they were exported."""
     restored_at: int = 0
     """Index of the snapshot that this node installed before the range, 0 for none."""
     has_data: bool = True
-    """Of its entries; unknown in schemas 1 and 2."""
+    """Whether the range has its entries' data; always true in schemas 1 and 2."""
 
 
 _DECODER: Final = msgspec.json.Decoder(Manifest)
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """Return the file's bytes."""
+    """Return the contents of `manifest.json`."""
     return msgspec.json.format(msgspec.json.encode(manifest))
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """Return a file's manifest. Raises ManifestError."""
+    """Decode `manifest.json`. Raises ManifestError."""
     try:
         return _DECODER.decode(data)
     except msgspec.DecodeError as error:
@@ -70,7 +70,7 @@ def decode_manifest(data: bytes) -> Manifest:
 
 
 def range_folder(cluster: str, node: str, first: int, last: int) -> str:
-    """Return a range's folder within the archive; sorting names sorts indexes."""
+    """Return a range's folder within the archive; names sort as indexes do."""
     digits = _INDEX_DIGITS
     return f"{node_folder(cluster, node)}/{first:0{digits}}-{last:0{digits}}"
 
@@ -81,7 +81,7 @@ def node_folder(cluster: str, node: str) -> str:
 
 
 def folder_indexes(name: str) -> tuple[int, int] | None:
-    """Return (first, last) of a range's folder name, None for a name that is none."""
+    """Return (first, last) from a range's folder name; None for any other name."""
     first, _, last = name.partition("-")
     if not (first.isdecimal() and last.isdecimal()):
         return None

@@ -1,7 +1,7 @@
 """Writes one range: its Parquet files, then its manifest, which makes it exist.
 
-Runs in a worker thread. The same entries give the same names, so that what a crash left unnamed is
-written over; nothing else of this node's folder is touched.
+Runs in a worker thread. The same entries give the same names, so that files without a manifest are
+overwritten after a crash; nothing else in this node's folder is touched.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -48,35 +48,35 @@ _DICTIONARY_COLUMNS: Final = {
     Part.QUEUES: ["group", "index", "audit_mark", "queue"],
     Part.ACKS: ["group", "edge"],
 }  # fmt: skip
-"""Whose values repeat; looking for repetitions in the others costs CPU for nothing."""
+"""Columns whose values repeat; looking for repetitions in the others only costs CPU."""
 _COUNTING_COLUMNS: Final = ["ordinal", "lookup_identifier", "message_ordinal", "body_ordinal"]
-"""Of operations. Most values are one more than the one before, which is what is written of them."""
+"""Columns of operations whose values mostly rise by one; only the differences are written."""
 _COMPRESSION: Final = "snappy"
-"""zstd takes three times the CPU to halve bodies, and finds little more in the rest (design.md)."""
+"""zstd halves bodies for three times the CPU, and gains little on the rest (design.md)."""
 _OPTIONS: Final[dict[Part, dict[str, Any]]] = {
-    # A page for each 1 MiB of entries: with one for each entry, as with one for a whole row group,
-    # Arrow takes up to 1.8 times the CPU.
+    # One page per 1 MiB of entries: with one per entry, or one per row group, Arrow takes up to 1.8
+    # times the CPU.
     Part.ENTRIES: {"write_batch_size": 8, "data_page_size": 1 << 20},
     Part.OPERATIONS: {"column_encoding": dict.fromkeys(_COUNTING_COLUMNS, "DELTA_BINARY_PACKED")},
 }
 _BUFFERED_BYTES: Final = 1 << 20
 _STATISTICS: Final = ["index", "previous_index", "time_ms", "depends_on_index"]
-"""Columns by whose bounds a reader leaves row groups out."""
+"""Columns by whose bounds a reader skips row groups."""
 
 
 class Policy(Enum):
-    """What of messages' bodies goes into the archive."""
+    """How much of messages' bodies goes into the archive."""
 
     NONE = "none"
-    """Nothing: each entry's hash vouches for them."""
+    """Nothing: only each entry's hash, which covers them."""
     DIGEST = "digest"
     """A SHA-256 of each packet."""
     FULL = "full"
-    """The entries themselves, of one node at least: what compaction and restoring need."""
+    """The entries themselves, from at least one node: needed for compaction and restore."""
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Whose archive it is."""
+    """Which cluster, node and group an archive belongs to."""
 
     cluster: str
     """Hexadecimal."""
@@ -85,7 +85,7 @@ class Identity(msgspec.Struct, frozen=True):
     group: int
 
     def metadata(self) -> dict[bytes, bytes]:
-        """Return what each file says of itself."""
+        """Return the Parquet metadata of every file."""
         return {
             METADATA_SCHEMA: str(SCHEMA_VERSION).encode(),
             METADATA_CLUSTER: self.cluster.encode(),
@@ -105,10 +105,10 @@ class RangePlan(msgspec.Struct, frozen=True):
     upto: int
     entries_max: int
     bytes_max: int
-    """Of entries' data."""
+    """Bytes of entries' data."""
     policy: Policy
     reports: dict[int, MarkReport]
-    """By index of the audit mark."""
+    """Reports by index of the audit mark."""
     acks: Sequence[AckRow]
 
 
@@ -119,17 +119,17 @@ class RangeDone(msgspec.Struct, frozen=True):
     exported: Exported
     indexes: list[int]
     total_bytes: int
-    """KeptEntry.total_bytes of the last entry."""
+    """EffectsRow.total_bytes of the last entry."""
     operations: int
     written_bytes: int
 
 
 class ExportStopped(Exception):
-    """The node stops: nothing was named in a manifest."""
+    """The node is stopping: no manifest was written."""
 
 
 class RangeExport:
-    """One range. `run` once."""
+    """Export of one range. Call `run` once."""
 
     def __init__(
         self,
@@ -186,8 +186,8 @@ class RangeExport:
         return RangeDone(manifest, exported, indexes, total_bytes, self._operations, written)
 
     def _write(self, indexes: Sequence[int]) -> tuple[bytes, int, tuple[ManifestFile, ...]]:
-        """Write the parts; they have their names when `_files` is left. Return the chain's value
-        and KeptEntry.total_bytes at the end, and what the manifest says of them.
+        """Write the parts, which get their names when `_files` is closed. Return the chain value
+        and EffectsRow.total_bytes at the end, and the files for the manifest.
         """
         chain, total_bytes = b"", 0
         for index, row in self._rows():
@@ -204,7 +204,7 @@ class RangeExport:
         return chain, total_bytes, files
 
     def _rows(self) -> Iterable[tuple[int, bytes]]:
-        """Yield indexes and rows of the range; it ends at a limit, or where the chain is broken."""
+        """Yield indexes and rows of the range, up to a limit or a break in the chain."""
         plan, index = self._plan, self._plan.after.upto
         left_entries, left_bytes = plan.entries_max, plan.bytes_max
         previous: int | None = None
@@ -250,7 +250,7 @@ class RangeExport:
         return chain
 
     def _flush(self) -> None:
-        """Write what is left, and a file of each of both parts even without rows."""
+        """Write what is left, and one file of each of both parts even without rows."""
         for part, columns in ((Part.ENTRIES, self._entries), (Part.OPERATIONS, self._effects)):
             file = self._part(part)
             if not columns.is_empty:
@@ -289,7 +289,7 @@ class RangeExport:
 
 
 class _Hashed:
-    """What Parquet is written to: a file for pyarrow, which is hashed on the way."""
+    """The file that pyarrow writes to, hashed on the way."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -306,21 +306,21 @@ class _Hashed:
         return self.size_bytes
 
     def flush(self) -> None:
-        """Whoever names the file does."""
+        """Do nothing: flushing is done when the file gets its name."""
 
     def close(self) -> None:
         self.closed = True
 
 
 class _PartFile:
-    """A Parquet file in the making."""
+    """A Parquet file being written."""
 
     def __init__(self, part: Part, name: str, output: Output, metadata: dict[bytes, bytes]) -> None:
         self._part = part
         self._name = name
         self._sink = _Hashed(output)
         self._rows = 0
-        # Each call into Python takes the interpreter's lock away from the loop.
+        # Each call into Python takes the interpreter lock away from the loop.
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, "w"), _BUFFERED_BYTES)
         self._writer = pq.ParquetWriter(
             self._stream,
@@ -328,7 +328,7 @@ class _PartFile:
             compression=_COMPRESSION,
             use_dictionary=_DICTIONARY_COLUMNS[part],
             write_statistics=[name for name in SCHEMAS[part].names if name in _STATISTICS],
-            store_schema=False,  # it is that of the file; TABLES is nobody else's business
+            store_schema=False,  # the file has its own; TABLES is internal
             **_OPTIONS.get(part, {}),
         )
         self._writer.add_key_value_metadata(metadata)
@@ -339,8 +339,8 @@ class _PartFile:
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
 
     def abandon(self) -> None:
-        """Let go of the writer, unless it is finished, while there still is a file: it would write
-        its end whenever it is collected.
+        """Close an unfinished writer while its file still exists: it would write the file's end
+        when it is garbage-collected.
         """
         with suppress(DestinationError):
             self._close()
@@ -352,7 +352,7 @@ class _PartFile:
             self._stream.close()
 
     def finish(self) -> ManifestFile:
-        """Write its end; return what a manifest says of it."""
+        """Write the file's end; return its row in the manifest."""
         self._close()
         sink = self._sink
         return ManifestFile(

@@ -1,6 +1,6 @@
 """Columns of the archive's tables, version 3 (design.md, Schema).
 
-Columns are only ever appended, nullable, under a new version; readers take older ones.
+Columns are only ever appended, nullable, under a new version; readers accept older ones.
 """
 
 from enum import Enum
@@ -102,7 +102,7 @@ SCHEMAS: Final[dict[Part, pa.Schema]] = {
 }
 
 _DICTIONARIES: Final = {"operation": pa.uint8(), "queue": pa.int32()}
-"""Of operations, with the type of their places: Arrow writes them without looking at the texts."""
+"""Dictionary columns of operations, with index types: Arrow need not look at the texts."""
 TABLES: Final[dict[Part, pa.Schema]] = {
     **SCHEMAS,
     Part.OPERATIONS: pa.schema(
@@ -114,13 +114,13 @@ TABLES: Final[dict[Part, pa.Schema]] = {
         ]
     ),
 }
-"""What is handed to Arrow. Files are the same as with SCHEMAS."""
+"""Schemas of the tables passed to Arrow. The files are the same as with SCHEMAS."""
 
 ADDED: Final[dict[Part, dict[str, int]]] = {
     Part.OPERATIONS: {"body_ordinal": 2},
     Part.ENTRIES: {"data_blake3": 3},
 }
-"""Columns that versions before this one lack; who reads older files finds null there."""
+"""Columns by the version that added them; a reader of older files finds null there."""
 
 
 def columns_of(part: Part, version: int) -> list[str]:

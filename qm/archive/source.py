@@ -14,7 +14,7 @@ class LogHold(Protocol):
     """Keeps entries of the log readable."""
 
     def release(self) -> None:
-        """Let them go."""
+        """Release them."""
 
 
 class StateStream(Protocol):
@@ -28,49 +28,49 @@ class StateStream(Protocol):
 
 
 class PinnedState(Protocol):
-    """A state as it was at one entry, kept by whatever it needs; in a thread but for its making."""
+    """The state at one entry, kept readable. Create it in the loop; use it in a thread."""
 
     @property
     def applied(self) -> AppliedPoint:
-        """Which entry that is, and the digest there."""
+        """Return that entry and the digest there."""
 
     def source(self) -> StateStream:
-        """Return its stream. Once."""
+        """Return its stream. Call once."""
 
     def close(self) -> None:
-        """Let go of everything, the stream included. Repeating it does nothing."""
+        """Release everything, the stream included. Repeating it does nothing."""
 
 
 class ArchiveSource(Protocol):
-    """Kept rows and the log of one node. In the node's loop but for what says otherwise."""
+    """Kept rows and the log of one node. Call in the node's loop, except where noted."""
 
     def keeper(self) -> EffectsLog | None:
-        """Return who keeps rows now; None while a snapshot replaces the state, another one after
-        that.
+        """Return the current keeper of rows; None while a snapshot replaces the state, and a
+        different one afterwards.
         """
 
     def hold(self, index: int) -> LogHold:
         """Keep an entry and all later ones in the log. Raises LogGone."""
 
     def next_row(self, above: int) -> tuple[int, bytes] | None:
-        """Return (index, kept row) of the next entry, in the loop; None when there is none."""
+        """Return (index, kept row) of the next entry, None when there is none. Call in the loop."""
 
     def rows(self, above: int, limit: int) -> list[tuple[int, bytes]]:
-        """Return (index, kept row) of the next entries, in a thread: it may wait for the disk.
+        """Return (index, kept row) of the next entries. Call in a thread: it may wait for the disk.
 
         Raises LogGone when the state was replaced or closed.
         """
 
     def flush(self) -> None:
-        """Have the state on disk, in a thread, so that `pin` is done at once.
+        """Write the state to disk, in a thread, so that `pin` is immediate.
 
         Raises LogGone when it was closed.
         """
 
     def pin(self) -> PinnedState:
-        """Keep the state as it is now, in the loop."""
+        """Keep the state as it is now. Call in the loop."""
 
     def entry(self, index: int) -> bytes | memoryview:
         """Return an entry's data, from any thread while it is held. Raises LogGone, and OSError
-        when the disk gives back other bytes.
+        when the disk returns different bytes.
         """
