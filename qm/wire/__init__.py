@@ -1,24 +1,24 @@
 """MSMQ packets: bytes to values and back (MS-MQMQ 2.2, MS-MQQB 2.2). Pure; may import
 `qm.names`.
 
-Three doors:
+Three interfaces:
 
 - **Values.** `parse_packet` and `write_packet`, and one `parse_*`/`write_*` pair per structure in
   its own module. `parse_x(buffer, offset, end)` returns the value and the next offset; `end` is at
-  most `len(buffer)`. Values are frozen. What a packet says twice (a flag and the header that it
-  announces) a value says once.
-- **Streams.** `Framer.feed` cuts a TCP stream into runs of whole packets, with the fixed fields of
-  each.
+  most `len(buffer)`. Values are frozen. What a packet states twice (a flag and the header that it
+  announces) a value states once.
+- **Streams.** `Framer.feed` splits a TCP stream into runs of whole packets, with the fixed fields
+  of each.
 - **Raw packets.** `qm.wire.packets.peek` reads and `qm.wire.packets.patch` writes single fields in
   place.
 
-Rules that hold everywhere:
+Rules for all of them:
 
-- Any bytes end in a value, in "more is needed" (None), or in one `ProtocolError`; what our own
-  caller got wrong is `ValueOutOfRange`.
+- Any bytes give a value, "more is needed" (None), or one `ProtocolError`; errors of our own callers
+  are `ValueOutOfRange`.
 - `write` accepts exactly the values that `parse` can return. Rules that bind senders only are in
   `qm.wire.packets.sender_rules`.
-- A reserved field that may hold anything is kept; a bit that should be sent clear is not.
+- A reserved field that may hold anything is kept; a bit that should be sent clear is not kept.
 """
 
 from qm.wire.bounds import Buffer

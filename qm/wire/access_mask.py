@@ -63,7 +63,7 @@ class QueueAccess(IntFlag):
     TAKE_QUEUE_OWNERSHIP = 0x0008_0000
 
     RECEIVE_MESSAGE = DELETE_MESSAGE | PEEK_MESSAGE
-    # A journal has no peek bit of its own: the queue's serves both.
+    # A journal has no peek bit of its own; the queue's bit covers both.
     RECEIVE_JOURNAL_MESSAGE = DELETE_JOURNAL_MESSAGE | PEEK_MESSAGE
     QUEUE_GENERIC_READ = (
         GET_QUEUE_PROPERTIES | GET_QUEUE_PERMISSIONS | RECEIVE_MESSAGE | RECEIVE_JOURNAL_MESSAGE
@@ -156,7 +156,7 @@ class ConnectedNetworkAccess(IntFlag):
 
 
 class GenericMapping(msgspec.Struct, frozen=True, gc=False):
-    """What the generic rights mean for one kind of object; u32 masks, 0 where the text has none."""
+    """What the generic rights mean for one kind of object: u32 masks, 0 where none is specified."""
 
     read: int
     write: int

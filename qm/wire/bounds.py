@@ -1,10 +1,10 @@
-"""Reading inside bounds: what a buffer is, where an aligned field ends, what "too short" says."""
+"""Reading within bounds: the type of buffers, alignment, and the error for truncated fields."""
 
 from qm.wire.errors import ProtocolError
 from qm.wire.limits import HEADER_ALIGNMENT_BYTES
 
 Buffer = bytes | bytearray | memoryview
-"""What `parse_*` functions read; never written, never kept."""
+"""What `parse_*` functions read; they neither change nor keep it."""
 
 
 def aligned(length: int) -> int:
@@ -19,7 +19,7 @@ def truncated(offset: int, size: int, end: int, field: str, section: str) -> Pro
 
 
 def take(buffer: Buffer, start: int, stop: int) -> bytes:
-    """Return `buffer[start:stop]` as bytes of its own, copied once whatever the buffer is."""
+    """Return `buffer[start:stop]` as separate bytes, copied once whatever the buffer is."""
     return (
         buffer[start:stop] if isinstance(buffer, bytes) else bytes(memoryview(buffer)[start:stop])
     )

@@ -17,9 +17,9 @@ CUSTOMER_BIT: Final = 0x2000_0000
 
 
 class ErrorCode(IntEnum):
-    """All 145 codes of the table under the names it prints; those left out are unassigned."""
+    """All 145 codes of the table under its names; unassigned numbers are left out."""
 
-    # Informational: the call completed, with a remark.
+    # Informational: the call completed with a remark.
     MQ_INFORMATION_PROPERTY = 0x400E_0001
     MQ_INFORMATION_ILLEGAL_PROPERTY = 0x400E_0002
     MQ_INFORMATION_PROPERTY_IGNORED = 0x400E_0003
@@ -109,7 +109,7 @@ class ErrorCode(IntEnum):
     MQ_ERROR_OBJECT_SERVER_NOT_AVAILABLE = 0xC00E_004A
     MQ_ERROR_QUEUE_NOT_AVAILABLE = 0xC00E_004B
 
-    # Transactions, handles gone stale, contexts.
+    # Transactions, stale handles, contexts.
     MQ_ERROR_DTC_CONNECT = 0xC00E_004C
     MQ_ERROR_TRANSACTION_IMPORT = 0xC00E_004E
     MQ_ERROR_TRANSACTION_USAGE = 0xC00E_0050
@@ -137,7 +137,7 @@ class ErrorCode(IntEnum):
     MQ_ERROR_DEPEND_WKS_LICENSE_OVERFLOW = 0xC00E_0067
     MQ_CORRUPTED_QUEUE_WAS_DELETED = 0xC00E_0068
 
-    # What a computer cannot do or does not have.
+    # What a computer does not support or have.
     MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE = 0xC00E_0069
     MQ_ERROR_UNSUPPORTED_OPERATION = 0xC00E_006A
     MQ_ERROR_ENCRYPTION_PROVIDER_NOT_SUPPORTED = 0xC00E_006B
@@ -173,7 +173,7 @@ class ErrorCode(IntEnum):
     MQ_ERROR_CANNOT_LOAD_MQAD = 0xC00E_0085
     MQ_ERROR_CANNOT_LOAD_MQDSSRV = 0xC00E_0086
 
-    # Messages, properties and callers that do not fit.
+    # Mismatched messages, properties and callers.
     MQ_ERROR_PROPERTIES_CONFLICT = 0xC00E_0087
     MQ_ERROR_MESSAGE_NOT_FOUND = 0xC00E_0088
     MQ_ERROR_CANT_RESOLVE_SITES = 0xC00E_0089
@@ -204,12 +204,12 @@ class ErrorCode(IntEnum):
 
     @property
     def is_information(self) -> bool:
-        """Tell whether the call completed, with a remark (0x400Exxxx)."""
+        """Tell whether the call completed with a remark (0x400Exxxx)."""
         return not self & SEVERITY_BIT
 
 
 def facility(code: int) -> int:
-    """Return the 11 bits that say where an HRESULT comes from."""
+    """Return the 11 bits that identify the origin of an HRESULT."""
     return code >> 16 & 0x7FF
 
 
@@ -219,7 +219,7 @@ def is_failure(code: int) -> bool:
 
 
 def is_vendor_code(code: int) -> bool:
-    """Tell whether an HRESULT is a vendor's own, which no table of Microsoft's will ever hold."""
+    """Tell whether an HRESULT is a vendor's own, which no Microsoft table will ever contain."""
     return bool(code & CUSTOMER_BIT)
 
 

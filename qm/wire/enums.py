@@ -88,7 +88,7 @@ class VarType(IntEnum):
 
 
 class SecurityInformation(IntFlag):
-    """*_SECURITY_INFORMATION [MS-MQMQ 2.2.3]: the parts of a security descriptor that are meant."""
+    """*_SECURITY_INFORMATION [MS-MQMQ 2.2.3]: which parts of a security descriptor are meant."""
 
     OWNER = 0x0000_0001
     GROUP = 0x0000_0002

@@ -1,22 +1,22 @@
-"""The two errors of the codec, told apart by blame.
+"""The two errors of the codec, distinguished by whose fault they are.
 
-Bytes from a peer raise only `ProtocolError`; a value that has no encoding, handed over by our own
-code, raises `ValueOutOfRange`. "Not enough bytes yet" is neither: it is the value None.
+Bytes from a peer raise only `ProtocolError`; a value without an encoding, passed by our own code,
+raises `ValueOutOfRange`. "Not enough bytes yet" is neither: it is the value None.
 """
 
 from typing_extensions import override
 
 
 class ProtocolError(Exception):
-    """The peer broke the protocol: its bytes have no reading, and its session ends."""
+    """The peer broke the protocol: its bytes cannot be read, and its session ends."""
 
     def __init__(self, offset: int, field: str, section: str, reason: str) -> None:
-        """Say where and why.
+        """Describe where the error is, and why.
 
         `offset`: bytes from the start of the packet, or of the buffer where no packet begins.
         `field`: the specification's name, outermost structure first ("UserHeader.Flags.DQ").
         `section`: document and section ("MS-MQMQ 2.2.19.2").
-        `reason`: what was found, against what is allowed.
+        `reason`: what was found, compared with what is allowed.
         """
         super().__init__(offset, field, section, reason)
         self.offset = offset

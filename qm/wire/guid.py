@@ -1,7 +1,7 @@
-"""GUIDs as they cross the wire: 16 raw bytes in packet order (MS-DTYP 2.3.4.2, MS-MQMQ 2.2.18.1.1).
+"""GUIDs on the wire: 16 raw bytes in packet order (MS-DTYP 2.3.4.2, MS-MQMQ 2.2.18.1.1).
 
-The codec never swaps them: Data1..Data3 are little-endian in the bytes and only text shows them
-as numbers. Section 4 of MS-MQQB prints its GUIDs fully reversed; the bytes are what counts.
+The codec never swaps them: Data1..Data3 are little-endian in the bytes, and only text shows them as
+numbers. Section 4 of MS-MQQB prints its GUIDs fully reversed; the bytes are what counts.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Every bound that a peer can push on, and the protocol's defaults; the unit comes last.
+"""Every bound that a peer can reach, and the protocol's defaults; the unit comes last.
 
 Sections are those of MS-MQMQ and MS-MQQB.
 """
@@ -24,9 +24,9 @@ HEADER_ALIGNMENT_BYTES: Final = 4
 U16_MAX: Final = 0xFFFF
 U32_MAX: Final = 0xFFFF_FFFF
 
-# MS-MQMQ 2.2.19.1 and 2.2.19.2: TimeToReachQueue and TimeToBeReceived without end.
+# MS-MQMQ 2.2.19.1 and 2.2.19.2: infinite TimeToReachQueue and TimeToBeReceived.
 TIME_INFINITE_S: Final = 0xFFFF_FFFF
-# MS-MQMQ 2.2.19.1: BaseHeader.Flags.PR of a message whose sender says nothing else.
+# MS-MQMQ 2.2.19.1: BaseHeader.Flags.PR of a message whose sender sets no priority.
 PRIORITY_DEFAULT: Final = 3
 # MS-MQMQ 2.2.19.2: routing servers a packet may have passed (UserHeader.Flags.RC, MQ-A32).
 HOPS_MAX: Final = 0x1D
@@ -46,8 +46,8 @@ SENDER_CERT_MAX_BYTES: Final = 0xFFFF
 
 # MS-MQMQ 2.2.20.2: HeaderSize of an empty list.
 MQF_ADDRESS_HEADER_MIN_BYTES: Final = 12
-# Elements of one list of a multiple-element format name. The specification leaves it to PacketSize,
-# which would let 4 MiB of 4-byte elements become a million values.
+# Elements of one list of a multiple-element format name. The specification limits it by PacketSize
+# only, which would turn 4 MiB of 4-byte elements into a million values.
 MQF_ELEMENTS_MAX: Final = 4096
 
 # MS-MQQB 2.2.2.1, in milliseconds; outside the range the session ends (QB-A45).

@@ -1,7 +1,7 @@
 """Message class identifiers [MS-MQMQ 2.2.18.1.6]: the values, and what their bits mean.
 
-A message class travels as a plain 16-bit integer, because an application may choose its own; the
-functions here take any integer in 0..0xFFFF and never raise.
+A message class travels as a plain 16-bit integer, because applications may choose their own; the
+functions here accept any integer in 0..0xFFFF and never raise.
 """
 
 from enum import Enum, IntEnum, IntFlag
@@ -25,7 +25,7 @@ class MessageClass(IntEnum):
     ACK_REACH_QUEUE = 0x0002
     ORDER_ACK = 0x00FF
     ACK_RECEIVE = 0x4000
-    # The original message did not get into its destination queue.
+    # The original message did not reach its destination queue.
     NACK_BAD_DST_Q = 0x8000
     NACK_DELETED = 0x8001
     NACK_REACH_QUEUE_TIMEOUT = 0x8002
@@ -37,7 +37,7 @@ class MessageClass(IntEnum):
     NACK_NOT_TRANSACTIONAL_Q = 0x8009
     NACK_NOT_TRANSACTIONAL_MSG = 0x800A
     NACK_UNSUPPORTED_CRYPTO_PROVIDER = 0x800B
-    # It was in the queue, and no application took it.
+    # It was in the queue, but no application received it.
     NACK_Q_DELETED = 0xC000
     NACK_Q_PURGED = 0xC001
     NACK_RECEIVE_TIMEOUT = 0xC002
@@ -59,7 +59,7 @@ class MessageClassRole(Enum):
     ORDER = "order"
     """From the final destination's queue manager to the original sender's (order_queue$)."""
     ADMINISTRATION = "administration"
-    """Tells the sender's administration queue what became of its message."""
+    """Tells the sender's administration queue the outcome for its message."""
     UNDEFINED = "undefined"
     """Neither in the table nor built from the bits of a custom class."""
 
@@ -86,7 +86,7 @@ _DEFINED: Final = {member.value: member for member in MessageClass}
 
 
 def message_class_role(value: int) -> MessageClassRole:
-    """Say who makes messages of class `value`."""
+    """Return who makes messages of class `value`."""
     defined = _DEFINED.get(value)
     if defined is not None:
         return _ROLE_OF_POSITIVE.get(defined, MessageClassRole.ADMINISTRATION)
@@ -138,7 +138,7 @@ def expiry_class(*, reached_queue: bool) -> MessageClass:
 def transaction_mismatch_class(
     *, message_transactional: bool, queue_transactional: bool
 ) -> MessageClass | None:
-    """Return the class that refuses a message whose kind is not its queue's; None if they agree."""
+    """Return the class that refuses a message whose kind does not match its queue; else None."""
     if message_transactional == queue_transactional:
         return None
     if message_transactional:

@@ -1,4 +1,4 @@
-"""Writing fixed fields: what does not fit is our caller's fault and is said so."""
+"""Writing fixed fields; a value that does not fit is reported as an error of our caller."""
 
 from struct import Struct, error
 

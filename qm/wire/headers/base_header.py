@@ -36,12 +36,12 @@ BASE_HEADER_SIZE_BYTES: Final = _LAYOUT.size
 
 
 class BaseHeader(msgspec.Struct, frozen=True, gc=False):
-    """Identifies a packet and says how long it is; reserved flag bits are ignored."""
+    """Identifies a packet and gives its length; reserved flag bits are ignored."""
 
     packet_size: int
     """Bytes of the packet, without the SessionHeader that follows a UserMessage (MQ-A5)."""
     time_to_reach_queue: int = TIME_INFINITE_S
-    """Seconds to reach the destination queue manager; 0xFFFFFFFF is without end."""
+    """Seconds to reach the destination queue manager; 0xFFFFFFFF is infinite."""
     priority: int = PRIORITY_DEFAULT
     """Flags.PR, 0..7; 7 is read first."""
     is_internal: bool = False
@@ -51,13 +51,13 @@ class BaseHeader(msgspec.Struct, frozen=True, gc=False):
     has_debug_header: bool = False
     """Flags.DH."""
     is_traced: bool = False
-    """Flags.TR: report messages are wanted; needs the DebugHeader that says where to."""
+    """Flags.TR: report messages are wanted; needs a DebugHeader, which names their queue."""
     reserved: int = 0
-    """Any byte; senders may put anything here."""
+    """Any value is accepted."""
 
 
 def parse_base_header(buffer: Buffer, offset: int, end: int) -> tuple[BaseHeader, int]:
-    """Read and check 16 bytes; the packet that they announce may lie beyond `end`."""
+    """Read and check 16 bytes; the packet itself may extend beyond `end`."""
     after = offset + BASE_HEADER_SIZE_BYTES
     if after > end:
         raise truncated(offset, BASE_HEADER_SIZE_BYTES, end, "BaseHeader", SECTION)
@@ -133,8 +133,8 @@ def write_base_header(header: BaseHeader) -> bytes:
 def packet_span(buffer: Buffer, offset: int, end: int) -> int | None:
     """Return how many bytes the packet at `offset` occupies in a stream.
 
-    None means that fewer than the 16 bytes that say it are there. An announced size that no packet
-    of its kind can have is an error at once, so that nothing is buffered for it.
+    None means that fewer than the 16 bytes that determine it are there. A size that no packet of
+    its kind can have is an error at once, so that nothing is buffered for it.
     """
     if end - offset < BASE_HEADER_SIZE_BYTES:
         return None
@@ -153,7 +153,7 @@ def packet_span(buffer: Buffer, offset: int, end: int) -> int | None:
             f"{packet_size} bytes; this kind of packet has {smallest} to {largest}",
         )
     # QB-A17: a UserMessage's SessionHeader follows its PacketSize bytes. In a SessionAck it is part
-    # of them (36), but the size that the words of MS-MQMQ give (20) is accepted.
+    # of them (36), but the size that the wording of MS-MQMQ gives (20) is accepted.
     if flags & FLAG_SH and (not flags & FLAG_IN or packet_size == PACKET_SIZE_MIN_BYTES):
         return int(packet_size) + SESSION_HEADER_SIZE_BYTES
     return int(packet_size)

@@ -23,7 +23,7 @@ class DebugHeader(msgspec.Struct, frozen=True, gc=False):
     """Unused flags and the reserved field are ignored."""
 
     queue_identifier: Guid | None = None
-    """The public report queue, 16 raw bytes; None says that there is none (Flags.QT 0)."""
+    """The public report queue, 16 raw bytes; None: there is none (Flags.QT 0)."""
 
 
 def parse_debug_header(buffer: Buffer, offset: int, end: int) -> tuple[DebugHeader, int]:
@@ -36,7 +36,7 @@ def parse_debug_header(buffer: Buffer, offset: int, end: int) -> tuple[DebugHead
     if queue_type == QT_NONE:
         return DebugHeader(), after
     if queue_type != QT_PUBLIC:
-        # MQ-A12: nobody knows how long the header would be.
+        # MQ-A12: the length of the header would be unknown.
         raise ProtocolError(
             offset, "DebugHeader.Flags.QT", SECTION, f"{queue_type}, only 0 and 1 exist"
         )

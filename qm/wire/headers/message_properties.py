@@ -33,7 +33,7 @@ class MessagePropertiesHeader(msgspec.Struct, frozen=True, gc=False):
     label: str | None = None
     """At most 249 WCHARs; None is a LabelLength of 0, "" one of 1 (the NUL)."""
     message_class: int = MessageClass.NORMAL
-    """u16; `qm.wire.message_class` says what it means."""
+    """u16; see `qm.wire.message_class`."""
     flags: int = 0
     """The acknowledgments wanted, bits of `AcknowledgeFlags`, 0..0x0F."""
     correlation_id: bytes = bytes(CORRELATION_ID_SIZE_BYTES)
@@ -45,7 +45,7 @@ class MessagePropertiesHeader(msgspec.Struct, frozen=True, gc=False):
     allocation_surplus_bytes: int = 0
     """AllocationBodySize less MessageSize (MQ-A11)."""
     privacy_level: int = 0
-    """0 clear, 1 40-bit, 3 128-bit, 5 AES; another value is for the decrypting side to refuse."""
+    """0 clear, 1 40-bit, 3 128-bit, 5 AES; the decrypting side refuses any other value."""
     hash_algorithm: int = HASH_ALGORITHM_DEFAULT
     """Hash of the signature, if there is one; SHA-512 by default."""
     encryption_algorithm: int = ENCRYPTION_ALGORITHM_DEFAULT
@@ -60,7 +60,7 @@ def parse_message_properties_header(
     """Read and check the header; the next offset is 4-aligned from `offset`.
 
     MQ-A11: the body takes MessageSize bytes. `is_laid_out_by_allocation` reads the other layout, in
-    which the body's room is AllocationBodySize.
+    which the space for the body is AllocationBodySize.
     """
     position = offset + _LAYOUT.size
     if position > end:
@@ -117,7 +117,7 @@ def write_message_properties_header(header: MessagePropertiesHeader) -> bytes:
 
 
 def message_properties_parts(header: MessagePropertiesHeader) -> tuple[bytes, ...]:
-    """Return what `write_message_properties_header` joins, so that a body is copied only once."""
+    """Return what `write_message_properties_header` joins, so that the body is copied only once."""
     label = b""
     if header.label is not None:
         label = write_wide_text(header.label, "MessagePropertiesHeader.Label", SECTION)
@@ -159,7 +159,7 @@ def message_properties_parts(header: MessagePropertiesHeader) -> tuple[bytes, ..
 def _misfit(
     offset: int, end: int, label_length: int, message_size: int, allocation: int, extension: int
 ) -> ProtocolError:
-    """Say which of the sizes cannot be."""
+    """Return an error that names the impossible size."""
     extension_start = offset + _LAYOUT.size + label_length * WCHAR_SIZE_BYTES
     extension_room = max(end - extension_start, 0)
     if label_length > LABEL_LENGTH_MAX_CHARS:

@@ -89,7 +89,7 @@ def parse_multi_queue_format_header(
 
 
 def write_multi_queue_format_header(header: MultiQueueFormatHeader) -> bytes:
-    """Return the four parts, each padded to 4 bytes with zeros and counted so (MQ-A14)."""
+    """Return the four parts, each padded to 4 bytes with zeros that its size counts (MQ-A14)."""
     signature = pack_fields(
         _SIGNATURE,
         "MQFSignatureHeader",
@@ -124,7 +124,7 @@ def _parse_address(
             SECTION_ADDRESS,
             f"0x{found_id:04X} instead of 0x{header_id:04X}",
         )
-    # MQ-A14: the size counts the padding or not; what follows stands on the boundary behind it.
+    # MQ-A14: the size may or may not count the padding; what follows is on the next boundary.
     after = offset + aligned(size)
     if size < MQF_ADDRESS_HEADER_MIN_BYTES or after > end:
         raise ProtocolError(
@@ -156,7 +156,7 @@ def _parse_elements(
 ) -> tuple[tuple[FormatNameElement, ...], int]:
     """Read `count` elements of the list whose header starts at `header`."""
     position = header + _ADDRESS.size
-    # Direct names carry no length. One pass over WCHARs keeps the search for their NULs linear.
+    # Direct names have no length. One pass over WCHARs keeps the search for their NULs linear.
     units = array("H")
     units.frombytes(memoryview(buffer)[position : stop - (stop - position) % WCHAR_SIZE_BYTES])
     first = position
@@ -235,7 +235,7 @@ def _write_address(elements: tuple[FormatNameElement, ...], header_id: int) -> b
         format_type, body = _write_element(element)
         names += _FORMAT_TYPE.pack(format_type)
         if format_type != FORMAT_TYPE_DIRECT:
-            # The list starts on a boundary itself, so its own length tells the padding.
+            # The list itself starts on a boundary, so its own length gives the padding.
             names += bytes(aligned(len(names)) - len(names))
         names += body
     names += bytes(aligned(len(names)) - len(names))

@@ -1,6 +1,6 @@
 """SecurityHeader: sender, keys and signature of a message [MS-MQMQ 2.2.20.6].
 
-Only the layout is known here; what the bytes mean is for qm/security.
+This module knows only the layout; qm/security interprets the bytes.
 """
 
 from struct import Struct
@@ -33,8 +33,8 @@ _ITEMS: Final = ("SecurityID", "EncryptionKey", "Signature", "SenderCert", "Prov
 class SecurityHeader(msgspec.Struct, frozen=True, gc=False):
     """At least one item has bytes.
 
-    Sizes alone say what is present (MQ-A8, MQ-A34). AU and AS are zero when sent; they, AI and the
-    unused bits are ignored when read.
+    Only the sizes tell what is present (MQ-A8, MQ-A34). AU and AS are zero when sent; they, AI and
+    the unused bits are ignored when read.
     """
 
     sender_id_type: int = SENDER_ID_NONE
@@ -104,7 +104,7 @@ def write_security_header(header: SecurityHeader) -> bytes:
         _check_sizes(0, header.sender_id_type, [len(item) for item in items])
     except ProtocolError as misfit:
         raise ValueOutOfRange(misfit.field, misfit.section, misfit.reason) from None
-    # MQ-A8: AI marks authentication data; a sender id alone does not set it.
+    # MQ-A8: AI marks authentication data; a sender id by itself does not set it.
     has_authentication = header.encryption_key or header.signature or header.sender_cert
     flags = (
         header.sender_id_type

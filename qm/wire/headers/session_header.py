@@ -32,7 +32,7 @@ class SessionHeader(msgspec.Struct, frozen=True, gc=False):
     window_size: int = WINDOW_SIZE_DEFAULT
     """Unacknowledged messages that this side allows, 1..0xFFFF."""
     reserved: int = 0
-    """Any u16; senders may put anything here."""
+    """Any u16 is accepted."""
 
     def acknowledged_recoverable_numbers(self) -> tuple[int, ...]:
         """Return the recoverable numbers that base and flags name, in order."""

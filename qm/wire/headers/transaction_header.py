@@ -21,7 +21,7 @@ FLAG_FM: Final = 0x0000_0004
 FLAG_LM: Final = 0x0000_0008
 ID_SHIFT: Final = 4
 
-# Where TxSequenceID, TxSequenceNumber and PreviousTxSequenceNumber stand, for peek and patch.
+# Offsets of TxSequenceID, TxSequenceNumber and PreviousTxSequenceNumber, for peek and patch.
 SEQUENCE_OFFSET: Final = 4
 SEQUENCE: Final = Struct("<QII")
 
@@ -47,7 +47,7 @@ class TransactionHeader(msgspec.Struct, frozen=True, gc=False):
     is_last: bool = False
     """Flags.LM: the last message of its transaction."""
     connector_qm_guid: Guid | None = None
-    """Flags.CG: an application's GUID that nobody here interprets."""
+    """Flags.CG: a GUID of the application, not interpreted here."""
 
 
 def parse_transaction_header(

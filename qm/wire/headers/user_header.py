@@ -45,7 +45,7 @@ QUEUE_TYPE_MASK: Final = 7
 DM_RECOVERABLE: Final = 1
 _HOPS_FIELD_MAX: Final = FLAG_RC
 
-# Offsets inside the header, for those who read or patch single fields.
+# Offsets inside the header, for reading or patching single fields.
 SENT_TIME_OFFSET: Final = 36
 MESSAGE_ID_OFFSET: Final = 40
 FLAGS_OFFSET: Final = 44
@@ -63,8 +63,8 @@ _RQ_TYPES: Final = frozenset(range(QUEUE_TYPE_MASK + 1))
 class UserHeader(msgspec.Struct, frozen=True, gc=False):
     """Source, destination and options of a message.
 
-    The flags that say which headers a packet has (SH, TH, MQ, HH) belong to the packet and are not
-    kept here. Reserved bits and AH, which no sender sets, are ignored.
+    The flags for the headers of the packet (SH, TH, MQ, HH) belong to the packet and are not kept
+    here. Reserved bits and AH, which no sender sets, are ignored.
     """
 
     source_queue_manager: Guid
@@ -74,7 +74,7 @@ class UserHeader(msgspec.Struct, frozen=True, gc=False):
     queue_manager_address: Guid = GUID_NULL
     """The destination's queue manager, 16 raw bytes; zeros for a direct name."""
     time_to_be_received: int = TIME_INFINITE_S
-    """Seconds of life; 0xFFFFFFFF is without end."""
+    """Seconds to live; 0xFFFFFFFF is infinite."""
     sent_time: int = 0
     """When the message was sent, seconds since 1970 UTC, by the sender's clock."""
     message_id: int = 0
@@ -84,21 +84,22 @@ class UserHeader(msgspec.Struct, frozen=True, gc=False):
     response_queue: QueueName | None = None
     """Flags.RQ: where answers go."""
     connector_type: Guid | None = None
-    """Flags.CQ: an application's GUID that nobody here interprets."""
+    """Flags.CQ: a GUID of the application, not interpreted here."""
     hop_count: int = 0
-    """Flags.RC: routing servers passed, 0..31 on the wire, more than 29 is too many."""
+    """Flags.RC: routing servers passed, 0..31 on the wire; more than 29 is too many."""
     is_recoverable: bool = False
     """Flags.DM: recoverable (1) rather than express (0)."""
     has_negative_journaling: bool = False
-    """Flags.JN: the sender keeps a copy of what could not be delivered."""
+    """Flags.JN: the sender keeps a copy of undelivered messages."""
     has_positive_journaling: bool = False
-    """Flags.JP: the sender keeps a copy of what was delivered."""
+    """Flags.JP: the sender keeps a copy of delivered messages."""
 
     @property
     def has_too_many_hops(self) -> bool:
         """Whether the hop count is beyond the legal range.
 
-        MQ-A32: such a message is refused with a class, so the codec must be able to read it.
+        MQ-A32: such a message is refused with a message class, so the codec must be able to read
+        it.
         """
         return self.hop_count > HOPS_MAX
 

@@ -1,3 +1,3 @@
-"""Whole packets: parsed, written, framed, peeked into, patched, judged, described. May import
+"""Whole packets: parsing, writing, framing, peeking, patching, checking, describing. May import
 `headers` and `structures`.
 """

@@ -3,8 +3,8 @@
 Sections: OrderAck [MS-MQQB 2.2.4], FinalAck [2.2.5].
 
 On the wire each is a message to the private queue order_queue$ with a fixed label and a body of 36
-bytes; section 3.1.5.1.1 tells them from other messages. Whether that queue is the local one is for
-the reader to decide: a router passes them on.
+bytes, by which section 3.1.5.1.1 recognizes them. Whether that queue is the local one is for the
+reader to decide: a router forwards them.
 """
 
 from struct import Struct
@@ -59,20 +59,20 @@ _ORDER_BODY_RESERVED: Final = bytes(16)
 
 
 class SequenceAck(msgspec.Struct, frozen=True, gc=False):
-    """What both acknowledgments of a sequence say; other header fields are ignored."""
+    """The common content of both acknowledgments of a sequence; other header fields are ignored."""
 
     source_queue_manager: Guid
-    """The queue manager that acknowledges, 16 raw bytes."""
+    """The acknowledging queue manager, 16 raw bytes."""
     queue_manager_address: Guid
-    """The queue manager that is told, 16 raw bytes; zeros for a direct destination."""
+    """The queue manager that is informed, 16 raw bytes; zeros for a direct destination."""
     destination_queue: QueueName
     """`ORDER_QUEUE`, or `order_queue_at` an address."""
     sent_time: int
     """Seconds since 1970 UTC."""
     message_id: int
-    """Of this packet, u32."""
+    """MessageID of this packet, u32."""
     tx_sequence_id: TxSequenceId
-    """The sequence that is acknowledged, or that of the message."""
+    """The acknowledged sequence, or that of the message."""
     tx_sequence_number: int
     """The acknowledged number, or that of the message, 1..0xFFFFFFFF."""
     tx_previous_sequence_number: int
@@ -87,16 +87,16 @@ class OrderAck(SequenceAck, frozen=True, gc=False):
     hop_count: int = 0
     """Routing servers passed."""
     is_recoverable: bool = False
-    """QB-A23: sent express, read either way."""
+    """QB-A23: clear when sent; either value is accepted."""
     base_reserved: int = 0
     """BaseHeader.Reserved, any byte."""
 
 
 class FinalAck(SequenceAck, frozen=True, gc=False):
-    """Tells the sender what became of one message."""
+    """Tells the sender the outcome for one message."""
 
     message_class: int
-    """What became of it, 0x4000..0xFFFF (QB-A40: the full set of classes)."""
+    """The outcome, 0x4000..0xFFFF (QB-A40: the full set of classes)."""
     acknowledged_source: Guid
     """SourceGUID: the message's source queue manager, 16 raw bytes."""
     acknowledged_message_id: int
@@ -125,7 +125,7 @@ def is_order_queue(name: QueueName | None) -> bool:
 def acknowledgment_in(message: UserMessage) -> OrderAck | FinalAck | None:
     """Return the acknowledgment that a message is, or None (MS-MQQB 3.1.5.1.1).
 
-    Raises `ProtocolError` when it is one and its body has no reading.
+    Raises `ProtocolError` when it is one and its body cannot be read.
     """
     properties = message.properties
     if (
@@ -251,7 +251,7 @@ def _parse_body(message: UserMessage, section: str) -> tuple[int, int, int, int,
 
 
 def _properties_offset(message: UserMessage) -> int:
-    """Return where MessagePropertiesHeader starts in the packet that was read: for errors only."""
+    """Return the offset of MessagePropertiesHeader in the packet that was read; for errors only."""
     bare = msgspec.structs.replace(
         message, debug=None, soap=None, multi_queue_format=None, session=None, is_traced=False
     )

@@ -1,9 +1,9 @@
-"""A packet in words: every field with its place, its meaning and its section, for people.
+"""A packet as readable text: every field with its place, its meaning and its section.
 
 `describe_packet` and `describe_ping` never raise. The codec decides what is an error; what is legal
-but odd (reserved bits that are set, an acknowledgment asked for without a queue to send it to) is a
-note. Of a packet that has an error, everything in front of it is described, the fixed part of the
-broken header included.
+but unusual (reserved bits that are set, an acknowledgment requested without a queue to send it to)
+is a note. If a packet has an error, everything before it is described, including the fixed part of
+the broken header.
 """
 
 from collections.abc import Iterator
@@ -53,16 +53,16 @@ UNKNOWN_KIND: Final = "unknown"
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A header, a field of it, or bits of a field."""
+    """A header, one of its fields, or bits of a field."""
 
     name: str
-    """The specification's name, without that of the node around it."""
+    """The specification's name, without that of the enclosing node."""
     offset: int
-    """Bytes from the packet's start; bits have that of their field."""
+    """Bytes from the packet's start; bits have the offset of their field."""
     size: int
     """Bytes; 0 for bits of a field."""
     value: int | str | bytes | None = None
-    """The field as the wire has it, a GUID as raw bytes; None for a structure."""
+    """The field as on the wire, a GUID as raw bytes; None for a structure."""
     text: str = ""
     """What the value means, where that is not obvious."""
     section: str = ""
@@ -71,17 +71,17 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Description(msgspec.Struct, frozen=True):
-    """All that can be said about the bytes of one packet."""
+    """Everything known about the bytes of one packet."""
 
     kind: str
     """EstablishConnection, ConnectionParameters, SessionAck, UserMessage, OrderAck, FinalAck, Ping;
     `UNKNOWN_KIND` when the error comes before the kind is known."""
     size: int
-    """Bytes that were given."""
+    """Bytes passed in."""
     nodes: tuple[Node, ...]
     """Headers in wire order."""
     notes: tuple[str, ...]
-    """Oddities that are no errors."""
+    """Oddities that are not errors."""
     error: ProtocolError | None
     """Why the codec refuses the packet."""
 
@@ -126,7 +126,7 @@ def describe_ping(datagram: bytes) -> Description:
 
 
 class _Scribe:
-    """Walks a packet and writes down what it passes; `at` is the next byte."""
+    """Walks through a packet and records its fields; `at` is the next byte."""
 
     def __init__(self, packet: bytes) -> None:
         self.packet = packet
@@ -140,7 +140,7 @@ class _Scribe:
 
     @contextmanager
     def structure(self, name: str, section: str, text: str = "") -> Iterator[None]:
-        """Everything written inside becomes a child of one node, also when an error ends it."""
+        """Make everything recorded inside a child of one node, even if an error ends it."""
         around, start = self.nodes, self.at
         self.nodes = []
         try:
@@ -151,17 +151,17 @@ class _Scribe:
             self.nodes = around
 
     def item(self, name: str, size: int, value: str | bytes, text: str = "") -> None:
-        """One field of variable size."""
+        """Record one field of variable size."""
         if size:
             self.nodes.append(Node(name, self.at, size, value, text))
             self.at += size
 
     def padding_to(self, after: int) -> None:
-        """The bytes between the last field and `after`."""
+        """Record the bytes between the last field and `after`."""
         self.item("padding", after - self.at, self.packet[self.at : after])
 
     def fixed(self, layout: Layout) -> None:
-        """The fields of a layout, as many as are there."""
+        """Record the fields of a layout, as many as are present."""
         for field in layout.fields:
             if self.at + field.size > self.end:
                 return
@@ -191,7 +191,7 @@ class _Scribe:
         self.nodes.append(Node(field.name, self.at, field.size, value, said, "", tuple(bits)))
 
     def base_header(self) -> str:
-        """BaseHeader and InternalHeader; return the kind as far as they tell."""
+        """Record BaseHeader and InternalHeader; return the kind as far as they determine it."""
         with self.structure(layouts.BASE.name, layouts.BASE.section):
             self.fixed(layouts.BASE)
             parse_base_header(self.packet, 0, self.end)
@@ -202,7 +202,7 @@ class _Scribe:
         return _INTERNAL_KINDS.get(self.values.get("InternalHeader.Flags.PT", 0), UNKNOWN_KIND)
 
     def rest(self, kind: str) -> None:
-        """The headers behind the first."""
+        """Record the headers after the first."""
         if kind == "UserMessage":
             self._message()
         elif kind in _INTERNAL_LAYOUTS:
@@ -285,7 +285,7 @@ class _Scribe:
             self.at = after
 
     def _properties_and_tail(self) -> None:
-        """MessagePropertiesHeader and what follows, in the layout that the codec finds."""
+        """Record MessagePropertiesHeader and what follows, in the layout that the codec finds."""
         has_debug = bool(self.values["BaseHeader.Flags.DH"])
         has_soap = bool(self.values["UserHeader.Flags.HH"])
         has_lists = bool(self.values["UserHeader.Flags.MQ"])
@@ -362,7 +362,7 @@ class _Scribe:
             self.fixed(_FIXED_NAMES[type(element)])
 
     def acknowledgment_body(self, kind: str) -> None:
-        """Put the fields of an acknowledgment's body under MessageBody."""
+        """Record the fields of an acknowledgment's body under MessageBody."""
         layout = _ACK_BODIES.get(kind)
         if layout is None:
             return
@@ -382,8 +382,9 @@ def _tail_layout(
 ) -> tuple[bool, bool]:
     """Find the layout that ends where the packet does.
 
-    Whether the body's room is AllocationBodySize (MQ-A11), and whether MultiQueueFormatHeader comes
-    before SoapHeader (MQ-A37). Document order by MessageSize when none fits.
+    Returns whether the space for the body is AllocationBodySize (MQ-A11), and whether
+    MultiQueueFormatHeader comes before SoapHeader (MQ-A37). If none fits, MessageSize and document
+    order are assumed.
     """
     for by_allocation in (False, True):
         for are_swapped in (False, True) if has_soap and has_lists else (False,):
@@ -407,7 +408,7 @@ def _tail_layout(
 
 
 def _wide_size(text: str | None) -> int:
-    """Bytes of a text on the wire with its NUL; nothing for no text."""
+    """Return the bytes of a text on the wire with its NUL; 0 for no text."""
     if text is None:
         return 0
     return len(text.encode("utf-16-le", "surrogatepass")) + WCHAR_SIZE_BYTES
@@ -418,7 +419,7 @@ def _starts_soap_body(packet: bytes, at: int) -> bool:
 
 
 def _queue_text(queue: QueueName | FormatNameElement) -> tuple[str, str]:
-    """A queue name as a format name, as far as it is one by itself, and its section."""
+    """Return a queue name as a format name, as far as it is one by itself, and its section."""
     match queue:
         case DirectQueueFormatName():
             return f"DIRECT={queue.direct_format_name}", "MS-MQMQ 2.2.18.1.5.2"
@@ -447,7 +448,7 @@ def _provider_text(data: bytes) -> str:
 
 
 def _note_oddities(scribe: _Scribe, kind: str) -> None:
-    """What the codec accepts, but a reader should see."""
+    """Note what the codec accepts, but a reader should see."""
     values, note = scribe.values, scribe.notes.append
     size = values["BaseHeader.PacketSize"]
     if kind == "SessionAck":
@@ -456,7 +457,7 @@ def _note_oddities(scribe: _Scribe, kind: str) -> None:
     elif values["BaseHeader.Flags.SH"]:
         note("the SessionHeader lies behind the PacketSize bytes (QB-A17)")
     if kind != "UserMessage" and values["BaseHeader.TimeToReachQueue"] != TIME_INFINITE_S:
-        note("BaseHeader.TimeToReachQueue is finite in a packet that is no UserMessage")
+        note("BaseHeader.TimeToReachQueue is finite in a packet that is not a UserMessage")
     if kind == "EstablishConnection":
         padding = scribe.raw["EstablishConnectionHeader.Padding"]
         if padding.strip(b"\x5a"):

@@ -1,9 +1,9 @@
-"""A byte stream cut into packets: `Framer` for a session's TCP stream, `frame_packet` for a buffer.
+"""Splits bytes into packets: `Framer` for a session's TCP stream, `frame_packet` for a buffer.
 
-The stream is read where it lies: a chunk's whole packets stay in the chunk, and only a packet that
-spans chunks is gathered, its bytes copied once into a buffer of its own. Each `feed` costs its own
-bytes and a constant, so the work is linear however the stream is cut, and the packets, the error
-and its offset are the same for one chunk and for single bytes.
+The stream is read in place: a chunk's whole packets stay in the chunk, and only a packet that spans
+chunks is collected, its bytes copied once into a buffer of its own. Each `feed` costs its own bytes
+plus a constant, so the work is linear however the stream is split, and the packets, the error and
+its offset are the same for one chunk and for single bytes.
 """
 
 import msgspec
@@ -26,25 +26,25 @@ _NOT_PLAIN = FLAG_IN | FLAG_SH
 
 
 class Frames(msgspec.Struct, frozen=True, gc=False):
-    """Whole packets that stand one behind the other in one buffer.
+    """Consecutive whole packets in one buffer.
 
     Packet k is `buffer[offsets[k]:offsets[k + 1]]`, and all together they are
     `buffer[offsets[0]:offsets[-1]]`: one copy moves a run of packets into a batch.
     """
 
     buffer: Buffer
-    """The chunk that was fed, or the framer's own gathering of one packet, handed over."""
+    """The chunk that was fed, or the buffer in which the framer collected one packet."""
     offsets: list[int]
     """Where each packet starts, and where the last one ends: one more than there are packets."""
     heads: list[HeadFields | None]
     """The fixed fields of each user packet; None for an internal packet.
 
-    `Head(*fields)` names them, which costs about as much as framing the packet did.
+    `Head(*fields)` names them, at about the cost of framing the packet.
     """
 
 
 def frame_packet(buffer: Buffer, offset: int, end: int) -> int | None:
-    """Return the offset behind the packet at `offset`, None when it needs more than `end` gives.
+    """Return the offset behind the packet at `offset`, None when it extends beyond `end`.
 
     A UserMessage's SessionHeader is part of what the packet occupies (QB-A17). Raises
     `ProtocolError`, counted from the packet's start, when its first 16 bytes are not a packet's.
@@ -57,24 +57,24 @@ def frame_packet(buffer: Buffer, offset: int, end: int) -> int | None:
 
 
 class Framer:
-    """Cuts one stream into packets; holds at most one unfinished packet."""
+    """Splits one stream into packets; holds at most one unfinished packet."""
 
     def __init__(self) -> None:
         self._partial = bytearray()
         self.error: ProtocolError | None = None
-        """Why the stream has no further reading; the packets returned before are whole."""
+        """Why the rest of the stream cannot be read; the packets returned before are whole."""
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes held of a packet that is not whole: above zero at a stream's end, it was cut."""
+        """Bytes held of an incomplete packet; above zero at a stream's end, the stream was cut."""
         return len(self._partial)
 
     def feed(self, chunk: Buffer) -> list[Frames]:
         """Take the next bytes of the stream and return the packets that they complete, in order.
 
-        The frames refer to `chunk`, which must stay unchanged until they are used; nothing of it
-        is kept otherwise. Whoever feeds looks at `error` afterwards: it is set, and all later calls
-        raise it, when the bytes behind the last returned packet cannot be one.
+        The frames refer to `chunk`, which must stay unchanged until they are used; nothing else of
+        it is kept. Check `error` afterwards: it is set, and raised by all later calls, when the
+        bytes behind the last returned packet cannot be one.
         """
         if self.error is not None:
             raise self.error
@@ -83,7 +83,7 @@ class Framer:
             position = self._complete(chunk, frames) if self._partial else 0
             if position < len(chunk):
                 position = _scan(chunk, position, frames)
-                # Fewer bytes than a header, or the start of a packet whose header is in order.
+                # Fewer bytes than a header, or the start of a packet with a valid header.
                 self._partial += memoryview(chunk)[position:]
         except ProtocolError as error:
             self._partial = bytearray()
@@ -91,7 +91,7 @@ class Framer:
         return frames
 
     def _complete(self, chunk: Buffer, frames: list[Frames]) -> int:
-        """Add to the unfinished packet what the chunk has of it; return how many bytes that is."""
+        """Complete the unfinished packet from the chunk; return how many bytes were used."""
         view = memoryview(chunk)
         partial = self._partial
         position = 0
@@ -115,7 +115,7 @@ def _scan(buffer: Buffer, start: int, frames: list[Frames]) -> int:
     """Append the whole packets from `start` on as one `Frames`; return where they end.
 
     The loop is the hot path: one unpack gives both what framing checks and what `Frames.heads`
-    promises. It runs over messages without SessionHeader; all else takes the careful way.
+    promises. It handles messages without SessionHeader; everything else takes the slow path.
     """
     unpack_from = HEAD.unpack_from
     end = len(buffer)
@@ -148,7 +148,7 @@ def _scan(buffer: Buffer, start: int, frames: list[Frames]) -> int:
                 add_head(head)
             add_offset(after)
             position = after
-        # What is left is shorter than a message, but may hold internal packets.
+        # The rest is shorter than a message, but may contain internal packets.
         while (framed := frame_packet(buffer, position, end)) is not None:
             add_head(None)
             add_offset(framed)

@@ -1,7 +1,7 @@
-"""The fields in the fixed part of each header, and what their values mean, for `describe`.
+"""The fields in the fixed part of each header, and the meaning of their values, for `describe`.
 
-The tables follow the documents' field lists. They decide nothing: the codec alone says whether a
-value is legal, and the tests hold both against a decoder of their own.
+The tables follow the documents' field lists. They decide nothing: only the codec knows whether a
+value is legal, and the tests check both against a separate decoder.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class Field(msgspec.Struct, frozen=True):
     """Bytes."""
     say: Callable[[int], str] | None = None
     bits: tuple[Bits, ...] = ()
-    """With bits, all others of the field are reserved."""
+    """If there are any, all other bits of the field are reserved."""
     is_raw: bool = False
     """Bytes rather than a number."""
     is_reserved: bool = False

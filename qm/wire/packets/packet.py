@@ -1,4 +1,4 @@
-"""Any packet of a session: bytes to the value that it is, and back [MS-MQQB 3.1.5.1.1]."""
+"""Any packet of a session: bytes to its value, and back [MS-MQQB 3.1.5.1.1]."""
 
 from enum import Enum
 from typing import Final
@@ -32,7 +32,7 @@ Packet = EstablishConnection | ConnectionParameters | SessionAck | OrderAck | Fi
 
 
 class PacketKind(Enum):
-    """What the headers say about a packet before the rest is read."""
+    """What the first headers tell about a packet."""
 
     ESTABLISH_CONNECTION = "EstablishConnection"
     CONNECTION_PARAMETERS = "ConnectionParameters"
@@ -42,7 +42,7 @@ class PacketKind(Enum):
 
 
 def packet_kind(buffer: Buffer, offset: int, end: int) -> PacketKind:
-    """Read as much of the packet at `offset` as tells its kind; the rest is not checked."""
+    """Read as much of the packet at `offset` as determines its kind; the rest is not checked."""
     at = offset + FLAGS_OFFSET
     if at < end and not buffer[at] & FLAG_IN:
         return PacketKind.MESSAGE
@@ -58,12 +58,12 @@ def parse_packet(buffer: Buffer, offset: int, end: int) -> tuple[Packet, int]:
     """Read and check the packet at `offset`; errors count their offset from there.
 
     The next offset is behind a UserMessage's SessionHeader (QB-A17). `end` is at most
-    `len(buffer)`; a packet that goes beyond it is an error: a `Framer` knows when it is whole.
+    `len(buffer)`; a packet that extends beyond it is an error: use a `Framer` to wait for it.
     """
     kind = packet_kind(buffer, offset, end)
     if kind is PacketKind.MESSAGE:
         message, after = parse_user_message(buffer, offset, end)
-        # QB-A39: all that is neither OrderAck nor FinalAck is a message, whatever its class.
+        # QB-A39: everything that is neither OrderAck nor FinalAck is a message, whatever its class.
         return acknowledgment_in(message) or message, after
     if kind is PacketKind.SESSION_ACK:
         return parse_session_ack(buffer, offset, end)

@@ -1,6 +1,6 @@
-"""The hot path's writing door: single fields of a raw packet, in place, without building a value.
+"""Writing for the hot path: single fields of a raw packet, in place, without building a value.
 
-Every function takes a writable buffer and the offset of a checked user packet in it. What is too
+Every function takes a writable buffer and the offset of a checked user packet in it. A value too
 wide for its field is a `ValueOutOfRange`, and then nothing was written.
 """
 
@@ -84,7 +84,7 @@ def patch_transaction(
 
 
 def attach_session_header(packet: bytearray, header: SessionHeader) -> None:
-    """Put a SessionHeader behind the one packet that `packet` holds, or replace the one it has.
+    """Append a SessionHeader to the one packet that `packet` holds, or replace its present one.
 
     PacketSize does not count it (QB-A17), so only Flags.SH changes.
     """
@@ -94,7 +94,7 @@ def attach_session_header(packet: bytearray, header: SessionHeader) -> None:
 
 
 def detach_session_header(packet: bytearray) -> None:
-    """Take the SessionHeader off the one packet that `packet` holds, if it has one."""
+    """Remove the SessionHeader of the one packet that `packet` holds, if it has one."""
     del packet[_packet_size(packet) :]
     packet[FLAGS_OFFSET] &= ~FLAG_SH
 

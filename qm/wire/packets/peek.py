@@ -1,7 +1,7 @@
-"""The hot path's reading door: what routing, duplicates and expiry need, out of a raw packet.
+"""Reading for the hot path: what routing, duplicates and expiry need, from a raw packet.
 
-Nothing here builds a value or checks structure beyond the fixed bytes that it reads; a packet whose
-names are peeked at was framed, and whoever lets it into the log has parsed it once.
+Nothing here builds a value or checks structure beyond the fixed bytes that it reads. A packet whose
+names are read was framed, and parsed once before it entered the log.
 """
 
 from struct import Struct
@@ -35,7 +35,7 @@ from qm.wire.structures.queue_name import (
 from qm.wire.structures.wide_text import WCHAR_SIZE_BYTES
 
 HEAD: Final = Struct("<BxHIII16s16sIIIIH")
-"""Reads `HeadFields` at a user packet's start; every user packet is long enough for it."""
+"""Reads `HeadFields` at a user packet's start; every user packet is long enough."""
 
 HeadFields = tuple[int, int, int, int, int, Guid, Guid, int, int, int, int, int]
 """What `HEAD` unpacks: the fields of a `Head`, without their names."""
@@ -51,18 +51,18 @@ class Head(NamedTuple):
     packet_size: int
     """Bytes, without a SessionHeader behind them."""
     time_to_reach_queue: int
-    """Seconds; 0xFFFFFFFF is without end."""
+    """Seconds; 0xFFFFFFFF is infinite."""
     source_queue_manager: Guid
     queue_manager_address: Guid
     time_to_be_received: int
-    """Seconds; 0xFFFFFFFF is without end."""
+    """Seconds; 0xFFFFFFFF is infinite."""
     sent_time: int
     """Seconds since 1970 UTC."""
     message_id: int
     user_flags: int
     """UserHeader.Flags."""
     direct_name_bytes: int
-    """The two bytes behind the fixed ones: the name's byte count when the destination is direct."""
+    """The two bytes after the fixed ones: the name's byte count when the destination is direct."""
 
 
 assert len(HEAD.unpack(bytes(HEAD.size))) == len(Head._fields)
@@ -75,7 +75,7 @@ _TYPE_BYTES: Final = tuple(bytes([queue_type]) for queue_type in range(QUEUE_TYP
 
 def peek_head(buffer: Buffer, offset: int) -> Head:
     """Return the fixed fields of the framed user packet at `offset`."""
-    # Head._make does the same and counts the fields anew each time, which doubles the cost.
+    # Head._make does the same but counts the fields each time, which doubles the cost.
     return tuple.__new__(Head, HEAD.unpack_from(buffer, offset))
 
 
@@ -98,8 +98,8 @@ def peek_destination(buffer: Buffer, offset: int, head: Head) -> bytes:
     """Return a key of the destination: one byte for its type, then its name as on the wire.
 
     A private queue's name is its queue manager's GUID and its id, a public one's its GUID, a direct
-    one's the text in WCHARs without NUL. Equal keys are equal names byte for byte; names that
-    differ in letter case only have different keys.
+    one's the text in WCHARs without NUL. Equal keys mean names that are equal byte for byte; names
+    that differ only in letter case have different keys.
     """
     queue_type = head.user_flags >> DQ_SHIFT & QUEUE_TYPE_MASK
     prefix = _TYPE_BYTES[queue_type]
@@ -116,7 +116,7 @@ def peek_destination(buffer: Buffer, offset: int, head: Head) -> bytes:
 
 
 def expiry_time(head: Head) -> int | None:
-    """Return when the packet is too late for its destination, seconds since 1970 UTC; None: never.
+    """Return when the packet expires on its way, seconds since 1970 UTC; None: never.
 
     The packet is expired once the time is greater (MS-MQMQ 2.2.19.1); a SentTime in the future
     only moves that moment (MQ-A28).
@@ -126,7 +126,7 @@ def expiry_time(head: Head) -> int | None:
 
 
 def transaction_header_offset(buffer: Buffer, offset: int, head: Head) -> int:
-    """Return where the TransactionHeader of a checked packet starts, counted as `offset` is.
+    """Return the offset of a checked packet's TransactionHeader, from the same origin as `offset`.
 
     Raises `ValueOutOfRange` when the packet has none.
     """
@@ -149,7 +149,7 @@ def peek_transaction(buffer: Buffer, offset: int, head: Head) -> tuple[int, int,
 
 
 def properties_offset(buffer: Buffer, offset: int, head: Head) -> int:
-    """Return where the MessagePropertiesHeader of a checked packet starts, as `offset` counts."""
+    """Return the offset of a checked packet's MessagePropertiesHeader, as above."""
     flags = head.user_flags
     position = _user_header_end(buffer, offset, flags)
     if flags & FLAG_TH:

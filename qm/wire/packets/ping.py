@@ -36,7 +36,7 @@ class Ping(msgspec.Struct, frozen=True, gc=False):
 
 
 def parse_ping(buffer: Buffer, offset: int, end: int) -> tuple[Ping, int]:
-    """Read and check 24 bytes; a datagram that is longer is for the caller to refuse."""
+    """Read and check 24 bytes; refusing a longer datagram is left to the caller."""
     after = offset + _LAYOUT.size
     if after > end:
         raise truncated(offset, _LAYOUT.size, end, "Ping", SECTION)

@@ -1,4 +1,4 @@
-"""Report messages: where a traced message was received and sent [MS-MQQB 3.1.5.8.9, 3.1.7.1.7].
+"""Report messages: where a traced message was received or sent [MS-MQQB 3.1.5.8.9, 3.1.7.1.7].
 
 The functions write label and body; the owner sends them as an express message of class REPORT to
 the public queue that DebugHeader names, and drops them when that queue cannot be opened.
@@ -43,7 +43,7 @@ class Report(msgspec.Struct, frozen=True, gc=False):
     destination: PublicQueueFormatName
     """DebugHeader.QueueIdentifier."""
     label: str
-    """Without the NUL that the codec adds."""
+    """Label without the NUL that the codec adds."""
     body: bytes
     """UTF-16LE text."""
     message_class: int = MessageClass.REPORT
@@ -70,7 +70,7 @@ def sent_report(message: Traced, queue: Guid, now_utc_s: int, next_hop: str) -> 
 
 
 def _label(message: Traced, now_utc_s: int) -> str:
-    """Both reports say "received by" and the source queue manager, as the grammar has it."""
+    """Both reports say "received by" and the source queue manager, as the grammar requires."""
     source = guid_text(message.source_queue_manager)
     at = datetime.fromtimestamp(now_utc_s, UTC)
     half = "AM" if at.hour < _NOON_HOURS else "PM"

@@ -1,7 +1,7 @@
-"""What a message of our own must keep to, and a peer's need not.
+"""Rules for messages that we originate; those of peers may break them.
 
-These rules of MS-MQMQ bind senders and change nothing in the layout, so the codec reads a message
-that breaks them. Whoever originates a message calls `check_sender_rules` before it is written.
+These rules of MS-MQMQ bind senders and do not affect the layout, so the codec reads a message that
+breaks them. Code that originates a message calls `check_sender_rules` before writing it.
 """
 
 from typing import Final
@@ -57,7 +57,7 @@ def _check_destination(header: UserHeader) -> None:
 
 
 def _check_admin_queue(header: UserHeader, acknowledge_flags: int) -> None:
-    # MQ-A6: a peer may ask for acknowledgments and name no queue for them; it gets none.
+    # MQ-A6: a peer may ask for acknowledgments without naming a queue for them; it gets none.
     if bool(acknowledge_flags) != (header.admin_queue is not None):
         raise ValueOutOfRange(
             "UserHeader.AdminQueue",

@@ -1,10 +1,10 @@
-"""Is a packet sound? Asked of every UserMessage before it may enter the log.
+"""Check that a packet is sound, made for every UserMessage before it may enter the log.
 
-A packet is sound exactly when `parse_user_message` reads it. Parsing costs ten times what the rest
-of an arrival does, so common packets are judged by their shape: UserHeader from its Flags to the
-end of the names decides alone whether that header is right, and senders repeat it from message to
-message. What varies (sequence numbers, sizes, label) is checked each time, unless even that is as
-in the packet before; whatever has a rarer header goes through the parser.
+A packet is sound exactly when `parse_user_message` reads it. Parsing costs ten times as much as the
+rest of an arrival, so common packets are judged by their shape: the bytes of UserHeader from its
+Flags to the end of the names alone decide whether that header is valid, and senders repeat them
+from message to message. What varies (sequence numbers, sizes, label) is checked each time, unless
+it equals the previous packet's; packets with rarer headers go through the parser.
 """
 
 from struct import Struct
@@ -38,9 +38,9 @@ from qm.wire.structures.queue_name import QUEUE_TYPE_DIRECT, queue_name_size
 from qm.wire.structures.wide_text import WCHAR_SIZE_BYTES
 
 SHAPES_MAX: Final = 1_024
-"""Shapes that one judge remembers; then it begins anew."""
+"""Shapes that one judge remembers before it starts again."""
 SHAPE_MAX_BYTES: Final = 1_024
-"""A longer one is not remembered."""
+"""Longer shapes are not remembered."""
 
 _SHAPE_AT: Final = BASE_HEADER_SIZE_BYTES + FLAGS_OFFSET
 _BASE_END: Final = 4
@@ -65,7 +65,7 @@ class PacketJudge:
 
     def __init__(self) -> None:
         self._shapes: set[bytes] = set()
-        # Of the last sound packet that was not transactional: its size, the start of its
+        # From the last sound packet that was not transactional: its size, the start of its
         # BaseHeader, and everything from UserHeader.Flags to the end of the label.
         self._size = 0
         self._base = self._repeated = b""
@@ -74,16 +74,16 @@ class PacketJudge:
     def judge(self, block: bytes, start: int, stop: int) -> UserMessage | None:
         """Return None for a sound packet without security headers.
 
-        `block[start:stop]` was framed: BaseHeader is right, PacketSize is `stop - start`, and no
-        SessionHeader follows. A packet that had to be parsed is returned; every packet with a
-        SecurityHeader is. Raises ProtocolError, offsets counted from the packet's start.
+        `block[start:stop]` was framed: BaseHeader is valid, PacketSize is `stop - start`, and no
+        SessionHeader follows. A packet that had to be parsed is returned, as is every packet with a
+        SecurityHeader. Raises ProtocolError, offsets counted from the packet's start.
         """
         if (
             stop - start == self._size
             and block[start + _SHAPE_AT : start + self._repeated_end] == self._repeated
             and block[start : start + _BASE_END] == self._base
         ):
-            return None  # what differs may have any value
+            return None  # the differing fields may have any value
         base_flags, flags, count = _GLANCE(block, start)
         if base_flags & ~FLAG_PR or flags & _RARE:
             return self._parse(block, start, stop)
@@ -121,8 +121,8 @@ def _names_end(block: bytes, start: int, stop: int, flags: int) -> int:
 
 
 def _label_end(block: bytes, at: int, stop: int, flags: int) -> int:
-    """Return where the label ends if all behind the names is right and ends where the packet
-    does, else 0.
+    """Return where the label ends if everything after the names is valid and ends where the
+    packet does, else 0.
     """
     if flags & FLAG_TH:
         if at + TRANSACTION_HEADER_MIN_BYTES > stop:
@@ -146,7 +146,7 @@ def _label_end(block: bytes, at: int, stop: int, flags: int) -> int:
 
 
 def _is_wide_text(data: bytes) -> bool:
-    """Whether the only NUL is the last WCHAR. Any other 16-bit unit may stand in a text."""
+    """Whether the only NUL is the last WCHAR. A text may have any other 16-bit unit."""
     at = data.find(_NUL)
     while at % WCHAR_SIZE_BYTES:  # a NUL across two WCHARs, or none: -1 is odd
         if at < 0:

@@ -72,13 +72,13 @@ class UserMessage(msgspec.Struct, frozen=True, gc=False):
     soap: SoapHeader | None = None
     multi_queue_format: MultiQueueFormatHeader | None = None
     session: SessionHeader | None = None
-    """Rides behind the packet's PacketSize bytes (QB-A17)."""
+    """Follows the packet's PacketSize bytes (QB-A17)."""
     priority: int = PRIORITY_DEFAULT
     """0..7; always 0 in a transactional message (MQ-A27)."""
     time_to_reach_queue: int = TIME_INFINITE_S
-    """Seconds to reach the destination queue manager; 0xFFFFFFFF is without end."""
+    """Seconds to reach the destination queue manager; 0xFFFFFFFF is infinite."""
     is_traced: bool = False
-    """Report messages are wanted; needs `debug`."""
+    """Whether report messages are wanted; needs `debug`."""
     base_reserved: int = 0
     """BaseHeader.Reserved, any byte."""
 
@@ -126,7 +126,7 @@ def _parse(buffer: Buffer, offset: int, end: int) -> tuple[UserMessage, int]:
         soap,
         multi_queue_format,
         session,
-        # MQ-A27: what a sender says about a transactional message's priority is ignored.
+        # MQ-A27: the priority that a sender gives a transactional message is ignored.
         0 if transaction is not None else base.priority,
         base.time_to_reach_queue,
         base.is_traced,
@@ -136,14 +136,14 @@ def _parse(buffer: Buffer, offset: int, end: int) -> tuple[UserMessage, int]:
 
 
 def _parse_tail(buffer: Buffer, offset: int, stop: int, base: BaseHeader, flags: int) -> _Tail:
-    """Read MessagePropertiesHeader and all behind it, which must end where the packet ends."""
+    """Read MessagePropertiesHeader and everything after it, up to the packet's end."""
     properties, position = parse_message_properties_header(buffer, offset, stop)
     if position == stop and not base.has_debug_header and not flags & (FLAG_HH | FLAG_MQ):
         return properties, None, None, None
     try:
         return properties, *_parse_behind_body(buffer, position, stop, base, flags)
     except ProtocolError as error:
-        # MQ-A11: AllocationBodySize is the body's room only if that alone makes the headers fit.
+        # MQ-A11: the body takes AllocationBodySize only if nothing else makes the headers fit.
         if not properties.allocation_surplus_bytes:
             raise
         try:
@@ -180,7 +180,7 @@ def _parse_behind_body(
 def _parse_soap_and_lists(
     buffer: Buffer, offset: int, stop: int
 ) -> tuple[SoapHeader, MultiQueueFormatHeader, int]:
-    """MQ-A37: document order first; the other order when only that can be read."""
+    """MQ-A37: document order first; the other order only when that one cannot be read."""
     try:
         soap, position = parse_soap_header(buffer, offset, stop)
         lists, position = parse_multi_queue_format_header(buffer, position, stop)
@@ -194,7 +194,7 @@ def _parse_soap_and_lists(
 
 
 def write_user_message(message: UserMessage) -> bytes:
-    """Return the packet, and behind it the SessionHeader if there is one."""
+    """Return the packet, followed by the SessionHeader if there is one."""
     if message.transaction is not None and message.priority:
         raise ValueOutOfRange(
             "BaseHeader.Flags.PR", SECTION, f"{message.priority} in a transactional message"

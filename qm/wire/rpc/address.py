@@ -1,7 +1,7 @@
 """Transport addresses: TA_ADDRESS [MS-MQMQ 2.2.4], its bodies, and MULTICAST_ID [2.2.10].
 
-The order of an IPv4 address's octets is not specified; they stand as in the dotted text, first
-octet first, in both structures, while ports are little-endian integers (MQ-A4).
+The order of an IPv4 address's octets is not specified; in both structures they are in the order of
+the dotted text, while ports are little-endian integers (MQ-A4).
 """
 
 from struct import Struct, error
@@ -29,7 +29,7 @@ IPX_ADDRESS_SIZE_BYTES: Final = IPX_NETNUM_SIZE_BYTES + IPX_NODENUM_SIZE_BYTES
 MULTICAST_ID_SIZE_BYTES: Final = _MULTICAST_ID.size
 
 QM_ADDRESSES_MAX: Final = 1024
-"""Addresses of one queue manager in PROPID_QM_ADDRESS; the specification has no number."""
+"""Addresses of one queue manager in PROPID_QM_ADDRESS; no number is specified."""
 
 
 class IpAddress(msgspec.Struct, frozen=True, gc=False):
@@ -42,7 +42,7 @@ class IpAddress(msgspec.Struct, frozen=True, gc=False):
 
 
 class IpxAddress(msgspec.Struct, frozen=True, gc=False):
-    """A Novell address [MS-MQMQ 2.2.4.2]; Quorate reads it and connects to none."""
+    """A Novell address [MS-MQMQ 2.2.4.2]; Quorate reads it but never connects to it."""
 
     netnum: bytes
     """The network, four bytes."""
@@ -99,7 +99,7 @@ def parse_ta_address(buffer: Buffer, offset: int, end: int) -> tuple[TaAddress, 
     length, number = _HEAD.unpack_from(buffer, offset)
     if number not in _SIZE_OF_TYPE:
         raise ProtocolError(
-            offset + 2, "TA_ADDRESS.AddressType", _SECTION, f"0x{number:04X} is no address type"
+            offset + 2, "TA_ADDRESS.AddressType", _SECTION, f"0x{number:04X} is not an address type"
         )
     address_type = AddressType(number)
     if length != _SIZE_OF_TYPE[address_type]:

@@ -2,10 +2,10 @@
 
 On the wire these are NDR pointers with a count beside them [MS-MQMQ 2.2.15, 2.2.16]; the pointed-to
 data follows elsewhere in an RPC stub. Quorate has no RPC interface. Its storage form keeps the
-count and puts the elements right behind it, little-endian and without padding:
+count and puts the elements directly after it, little-endian and without padding:
 
     array    u32 number of elements, the elements
-    string   u32 number of WCHARs with the NUL, the WCHARs; 0 and nothing else is not a string
+    string   u32 number of WCHARs with the NUL, the WCHARs; a count of 0 is not a string
 """
 
 from struct import Struct

@@ -1,9 +1,9 @@
 """Property identifiers [MS-MQMQ 2.3]: one enumeration per kind of object.
 
 A PROPID is a u32 and its value a PROPVARIANT. Numbers 1 to 27 mean one thing for a queue manager
-and another for a queue (2.3.11, 2.3.12), so a number alone never names a property: the enumeration
-says which kind of object is meant. Members leave out the prefix that `spec_name` puts back, and
-stand in the order of the specification, where property k of a kind is in subsection k.
+and another for a queue (2.3.11, 2.3.12), so a number alone never identifies a property: the
+enumeration gives the kind of object. Members leave out the prefix that `spec_name` adds, and are in
+the order of the specification, where property k of a kind is in subsection k.
 """
 
 from enum import Enum
@@ -17,7 +17,7 @@ from qm.wire.limits import U16_MAX, U32_MAX
 
 
 class Choices(msgspec.Struct, frozen=True, gc=False):
-    """The only legal values, under their names."""
+    """The only legal values, by name."""
 
     named: tuple[tuple[str, int | str], ...]
 
@@ -34,40 +34,40 @@ class Range(msgspec.Struct, frozen=True, gc=False):
     low: int
     high: int
     unit: str = ""
-    """"KB", "s" or nothing."""
+    """"KB", "s" or empty."""
 
 
 class Form(msgspec.Struct, frozen=True, gc=False):
-    """A grammar or layout that the value follows; of each element, where the value is an array."""
+    """A grammar or layout of the value, or of each element where the value is an array."""
 
     name: str
     max_chars: int | None = None
 
 
 class Columns(msgspec.Struct, frozen=True, gc=False):
-    """Arrays of equal length in a VECTOR_VARIANT, one slot of each per entry."""
+    """Arrays of equal length in a VECTOR_VARIANT, with one slot of each per entry."""
 
     vartypes: tuple[VarType, ...]
 
 
 class Reserved(msgspec.Struct, frozen=True, gc=False):
-    """Undefined, and never interpreted."""
+    """Undefined and never interpreted."""
 
 
 Valid = Choices | Bits | Range | Form | Columns | Reserved
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """What the table says about one property."""
+    """The table's data about one property."""
 
     number: int
     """The PROPID, u32; unique within a kind of object."""
     vartype: VarType
     """Type of the PROPVARIANT."""
     valid: Valid | None = None
-    """What limits the value beyond its type; None for nothing."""
+    """Limits of the value beyond its type; None for no limits."""
     default: int | str | None = None
-    """Value of an object that was given none; None where the text names none or "unset"."""
+    """Default value; None where the specification names none or "unset"."""
     since: int = 1
     """First product version that has the property."""
 
@@ -81,13 +81,13 @@ class Property(Enum):
 
     @override
     def __init_subclass__(cls, *, prefix: str, section: str) -> None:
-        """Remember the prefix of the names and the section of the kind."""
+        """Store the prefix of the names and the section of the kind."""
         cls._prefix = prefix
         cls._section = section
 
     @property
     def number(self) -> int:
-        """The PROPID, which names the property only together with its enumeration."""
+        """The PROPID, which identifies the property only together with its enumeration."""
         row: Row = self.value
         return row.number
 
@@ -364,7 +364,7 @@ class ComputerProperty(Property, prefix="PROPID_COM_", section="2.3.10"):
 
 
 class MachineManagementProperty(Property, prefix="PROPID_MGMT_MSMQ_", section="2.3.11"):
-    """PROPID_MGMT_MSMQ_* [MS-MQMQ 2.3.11]: what a queue manager reports of itself."""
+    """PROPID_MGMT_MSMQ_* [MS-MQMQ 2.3.11]: what a queue manager reports about itself."""
 
     ACTIVEQUEUES = Row(1, VarType.VECTOR_LPWSTR, Form("format name (2.1.2, 2.1.3, 2.1.4, 2.1.6)"))
     PRIVATEQ = Row(2, VarType.VECTOR_LPWSTR, Form("QueuePathName (private)"))
@@ -384,7 +384,7 @@ class MachineManagementProperty(Property, prefix="PROPID_MGMT_MSMQ_", section="2
 
 
 class QueueManagementProperty(Property, prefix="PROPID_MGMT_QUEUE_", section="2.3.12"):
-    """PROPID_MGMT_QUEUE_* [MS-MQMQ 2.3.12]: what a queue manager reports of a queue."""
+    """PROPID_MGMT_QUEUE_* [MS-MQMQ 2.3.12]: what a queue manager reports about a queue."""
 
     PATHNAME = Row(1, VarType.LPWSTR, Form("QueuePathName (2.1.1)"))
     FORMATNAME = Row(2, VarType.LPWSTR, Form("format name (2.1)"))
@@ -530,5 +530,5 @@ def property_by_number(kind: type[Property], number: int) -> Property | None:
 
 
 def property_by_name(spec_name: str) -> Property | None:
-    """Return the property that the specification calls so, such as PROPID_Q_LABEL."""
+    """Return the property with this name in the specification, such as PROPID_Q_LABEL."""
     return _BY_NAME.get(spec_name)

@@ -1,8 +1,8 @@
 r"""QUEUE_FORMAT [MS-MQMQ 2.2.7] with DL_ID [2.2.9]; OBJECTID and MULTICAST_ID are elsewhere.
 
-On the wire of an RPC call a QUEUE_FORMAT is NDR: the 4 bytes below, the union's discriminant again,
-and pointers for its strings. Quorate has no RPC interface, so these bytes are its storage form and
-go to no peer:
+In an RPC call a QUEUE_FORMAT is NDR: the 4 bytes below, the union's discriminant again, and
+pointers for its strings. Quorate has no RPC interface, so these bytes are its storage form and are
+not sent to peers:
 
     u8 m_qft, u8 m_SuffixAndFlags, u16 m_reserved     as in the section, little-endian
     then the union's arm, unpadded:
@@ -61,7 +61,7 @@ SUFFIX_MASK: Final = 0x0F
 FLAGS_MASK: Final = 0xF0
 DIRECT_TEXT_MAX_CHARS: Final = FORMAT_NAME_MAX_CHARS + 1
 DOMAIN_TEXT_MAX_CHARS: Final = DOMAIN_MAX_CHARS + 1
-"""Both with their NUL."""
+"""Both include the NUL."""
 
 
 class DlId(msgspec.Struct, frozen=True, gc=False):
@@ -89,8 +89,8 @@ class QueueFormat(msgspec.Struct, frozen=True, gc=False):
 
 
 _ALL: Final = frozenset(QueueFormatType)
-# Beyond the section, JOURNAL is refused for UNKNOWN and SUBQUEUE and DEADLETTER for all but the
-# types that name a computer: no format name says such a thing.
+# Beyond the section, JOURNAL is refused for UNKNOWN and SUBQUEUE, and DEADLETTER for all but the
+# types that name a computer: no format name expresses these.
 _TYPES_OF_SUFFIX: Final[dict[int, frozenset[QueueFormatType]]] = {
     QueueSuffixType.NONE: _ALL - {QueueFormatType.MACHINE},
     QueueSuffixType.JOURNAL: frozenset(
@@ -113,7 +113,7 @@ _FLAGS_OF_SUFFIX: Final[dict[int, frozenset[int]]] = {
     QueueSuffixType.JOURNAL: _SYSTEM,
     QueueSuffixType.DEADLETTER: _SYSTEM,
     QueueSuffixType.DEADXACT: _SYSTEM,
-    # The section leaves the flags of XACTONLY open: written as NOT_SYSTEM, read as either.
+    # The section does not specify the flags of XACTONLY: written as NOT_SYSTEM, read as either.
     QueueSuffixType.XACTONLY: _NOT_SYSTEM | _SYSTEM,
     QueueSuffixType.SUBQUEUE: _NOT_SYSTEM,
 }
@@ -138,7 +138,7 @@ def parse_queue_format(buffer: Buffer, offset: int, end: int) -> tuple[QueueForm
     number, suffix_and_flags, _ = _HEAD.unpack_from(buffer, offset)
     if number not in _ALL:
         raise ProtocolError(
-            offset, "QUEUE_FORMAT.m_qft", "MS-MQMQ 2.2.6", f"{number} is no QUEUE_FORMAT_TYPE"
+            offset, "QUEUE_FORMAT.m_qft", "MS-MQMQ 2.2.6", f"{number} is not a QUEUE_FORMAT_TYPE"
         )
     suffix_number = suffix_and_flags & SUFFIX_MASK
     flags = suffix_and_flags & FLAGS_MASK
@@ -240,7 +240,7 @@ def name_of_queue_format(queue_format: QueueFormat) -> SingleFormatName | None:
             raise illegal_format_name(
                 f"a {type(identifier).__name__} identifies no queue of type {format_type.name}"
             )
-    # Whatever has no text is no format name: a GUID of another size, a port above 65535.
+    # What has no text is not a format name: a GUID of another size, a port above 65535.
     format_name_text(name)
     return name
 
@@ -248,14 +248,14 @@ def name_of_queue_format(queue_format: QueueFormat) -> SingleFormatName | None:
 def _direct_name(
     text: str, format_type: QueueFormatType, suffix: QueueSuffixType
 ) -> DirectName | DirectSystemName:
-    """Join a direct string and its suffix, which the string may hold already (MQ-A3)."""
+    """Join a direct string and its suffix, which the string may include already (MQ-A3)."""
     if suffix in _SYSTEM_QUEUE_OF_SUFFIX:
         ending = f";{_SYSTEM_QUEUE_OF_SUFFIX[suffix].value}"
         if not text.upper().endswith(ending):
             text += ending
     name = parse_direct_format_name(text)
     implied = queue_format_of_name(name)
-    # The section allows NONE for a subqueue's type too: there the string says it all.
+    # The section allows NONE for a subqueue's type too: there the string is complete.
     agrees = suffix is implied.suffix or (
         suffix is QueueSuffixType.NONE and format_type is QueueFormatType.SUBQUEUE
     )

@@ -1,8 +1,8 @@
 """PROPVARIANT [MS-MQMQ 2.2.13], counted arrays [2.2.16], VARIANT_BOOL [2.2.14] and BLOB [2.2.15].
 
-On the wire of an RPC call a PROPVARIANT is NDR: the 8 bytes below, the union's discriminant again,
-and pointers for CLSID, LPWSTR, BLOB and every array. Quorate has no RPC interface, so these bytes
-are its storage form and go to no peer:
+In an RPC call a PROPVARIANT is NDR: the 8 bytes below, the union's discriminant again, and pointers
+for CLSID, LPWSTR, BLOB and every array. Quorate has no RPC interface, so these bytes are its
+storage form and are not sent to peers:
 
     u16 vt, u8 wReserved1, u8 wReserved2, u32 wReserved3    as in the section, little-endian
     then the union's arm, unpadded:
@@ -39,10 +39,10 @@ VARIANT_TRUE: Final = b"\xff\xff"
 VARIANT_FALSE: Final = b"\x00\x00"
 
 VARIANT_ELEMENTS_MAX: Final = 0x1_0000
-"""Array elements in one PROPVARIANT, those of nested ones included and the bytes of a CAUB not;
-the specification has no number, and each element costs many times its bytes in memory."""
+"""Array elements in one PROPVARIANT, including those of nested ones but not the bytes of a CAUB; no
+number is specified, and each element costs many times its bytes in memory."""
 VARIANT_DEPTH_MAX: Final = 8
-"""PROPVARIANTs inside each other; the properties of MS-MQMQ need 3."""
+"""Nesting depth of PROPVARIANTs; the properties of MS-MQMQ need 3."""
 
 VariantValue = (
     bool
@@ -68,7 +68,7 @@ class PropVariant(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Scope:
-    """What one PROPVARIANT, with all inside it, has used of its limits."""
+    """Usage of the limits by one PROPVARIANT, with everything inside it."""
 
     __slots__ = ("depth", "elements")
 
@@ -80,7 +80,7 @@ class _Scope:
 class _Arm(Protocol):
     """One arm of the union: how its value is read and written.
 
-    A value is whatever the arm says; `write` refuses any other with `ValueOutOfRange`.
+    Each arm has values of its own; `write` refuses any other with `ValueOutOfRange`.
     """
 
     def parse(self, buffer: Buffer, offset: int, end: int, scope: _Scope) -> tuple[Any, int]: ...
@@ -119,7 +119,7 @@ def _parse(buffer: Buffer, offset: int, end: int, scope: _Scope) -> tuple[PropVa
     arm = _ARMS.get(number)
     if arm is None:
         raise ProtocolError(
-            offset, "PROPVARIANT.vt", _SECTION_TYPES, f"0x{number:04X} is no type of a PROPVARIANT"
+            offset, "PROPVARIANT.vt", _SECTION_TYPES, f"0x{number:04X} is not a PROPVARIANT type"
         )
     if scope.depth == VARIANT_DEPTH_MAX:
         raise ProtocolError(
@@ -135,7 +135,7 @@ def _write(variant: PropVariant, scope: _Scope) -> bytes:
     arm = _ARMS.get(variant.vartype)
     if arm is None:
         raise ValueOutOfRange(
-            "PROPVARIANT.vt", _SECTION_TYPES, f"0x{variant.vartype:04X} is no type of its own"
+            "PROPVARIANT.vt", _SECTION_TYPES, f"0x{variant.vartype:04X} is not a type of its own"
         )
     if scope.depth == VARIANT_DEPTH_MAX:
         raise ValueOutOfRange("PROPVARIANT", _SECTION, f"nested deeper than {VARIANT_DEPTH_MAX}")
@@ -146,7 +146,7 @@ def _write(variant: PropVariant, scope: _Scope) -> bytes:
 
 
 def _mismatch(field: str, section: str, value: object) -> ValueOutOfRange:
-    return ValueOutOfRange(field, section, f"a {type(value).__name__} is no value of this type")
+    return ValueOutOfRange(field, section, f"a {type(value).__name__} is not a value of this type")
 
 
 class _Nothing:
@@ -238,7 +238,7 @@ class _Text:
 
 
 class _Array:
-    """What all counted arrays share: a count that is charged to the limits."""
+    """Common part of the counted arrays: a count that is charged to the limits."""
 
     def __init__(self, field: str, section: str, element_size: int) -> None:
         self._field = field
@@ -330,7 +330,7 @@ class _Nested:
         return _write(value, scope)
 
 
-# Every arm of tag_inner_PROPVARIANT; what is not here is no type of a PROPVARIANT.
+# Every arm of tag_inner_PROPVARIANT; other types are not PROPVARIANT types.
 _ARMS: Final[dict[int, _Arm]] = {
     VarType.EMPTY: _Nothing(),
     VarType.NULL: _Nothing(),

@@ -29,7 +29,7 @@ XACTUOW_SIZE_BYTES: Final = GUID_SIZE_BYTES
 
 
 class MessageIdentifier(msgspec.Struct, frozen=True, gc=False):
-    """Names one message of one queue manager, for all time [MS-MQMQ 2.2.18.1.3]."""
+    """Identifies one message of one queue manager permanently [MS-MQMQ 2.2.18.1.3]."""
 
     queue_manager_guid: Guid
     """The sender's queue manager, 16 raw bytes."""
@@ -47,10 +47,10 @@ class ObjectId(msgspec.Struct, frozen=True, gc=False):
 
 
 class TxSequenceId(msgspec.Struct, frozen=True, gc=False, order=True, kw_only=True):
-    """Names a sequence of transactional messages of one queue manager [MS-MQMQ 2.2.18.1.2].
+    """Identifies a sequence of transactional messages of a queue manager [MS-MQMQ 2.2.18.1.2].
 
     Sequences compare as unsigned 64-bit integers with `time_stamp` as the high half: it is declared
-    first, and keyword arguments keep anyone from relying on that order.
+    first, and keyword arguments keep callers from relying on that order.
     """
 
     time_stamp: int
@@ -80,7 +80,7 @@ class SequenceInfo(msgspec.Struct, frozen=True, gc=False):
 
 
 class XactUow(msgspec.Struct, frozen=True, gc=False):
-    """XACTUOW: names a transactional unit of work [MS-MQMQ 2.2.18.1.8]."""
+    """XACTUOW: identifies a transactional unit of work [MS-MQMQ 2.2.18.1.8]."""
 
     rgb: Guid
     """16 raw bytes of a GUID."""
@@ -157,7 +157,7 @@ def write_xactuow(unit_of_work: XactUow) -> bytes:
 
 
 def _after(offset: int, end: int, size: int, field: str, section: str) -> int:
-    """Return the offset behind `size` bytes, or raise when they are not all there."""
+    """Return the offset behind `size` bytes, or raise when some are missing."""
     after = offset + size
     if after > end:
         raise truncated(offset, size, end, field, section)

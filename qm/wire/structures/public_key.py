@@ -2,7 +2,7 @@
 
 MQDSPUBLICKEY [MS-MQMQ 2.2.1] and MQDSPUBLICKEYS [2.2.2] are how a directory publishes a queue
 manager's keys; PUBLICKEYBLOB [MS-MQQB 2.4.1] is one key in them; SIMPLEBLOB [2.4.2] is a session
-key encrypted with it, in SecurityHeader.EncryptionKey. Nothing is computed with them here.
+key encrypted with it, in SecurityHeader.EncryptionKey. This module only encodes them.
 """
 
 from struct import Struct, error
@@ -31,11 +31,11 @@ _SIMPLE_PREFIX: Final = bytes.fromhex("01020000")
 _KEY_EXCHANGE: Final = bytes.fromhex("00A40000")
 
 PUBLIC_KEYS_MAX: Final = 256
-"""Keys in one MQDSPUBLICKEYS; the specification has no number, queue managers publish up to 3."""
+"""Keys in one MQDSPUBLICKEYS; no number is specified, queue managers publish up to 3."""
 PROVIDER_NAME_MAX_CHARS: Final = 256
 """Provider name with its NUL; the longest known has 53."""
 MODULUS_MAX_BITS: Final = 16384
-"""RSA modulus; the specification has no number."""
+"""RSA modulus; no number is specified."""
 MODULUS_MAX_BYTES: Final = MODULUS_MAX_BITS // 8
 
 
@@ -73,7 +73,7 @@ class SimpleBlob(msgspec.Struct, frozen=True, gc=False):
 
 
 def parse_public_key_blob(buffer: Buffer, offset: int, end: int) -> tuple[PublicKeyBlob, int]:
-    """Read a PUBLICKEYBLOB, whose bitLen says where it ends."""
+    """Read a PUBLICKEYBLOB, whose end follows from its bitLen."""
     field = "PUBLICKEYBLOB"
     start = offset + _PUBLIC_BLOB.size
     if start > end:
@@ -85,7 +85,7 @@ def parse_public_key_blob(buffer: Buffer, offset: int, end: int) -> tuple[Public
         )
     if algorithm not in (PublicKeyAlgorithm.RSA_KEYX, PublicKeyAlgorithm.RSA_SIGN):
         raise ProtocolError(
-            offset + 4, f"{field}.aiKeyAlg", _SECTION_PUBLIC, f"0x{algorithm:08X} is no RSA key"
+            offset + 4, f"{field}.aiKeyAlg", _SECTION_PUBLIC, f"0x{algorithm:08X} is not an RSA key"
         )
     if not 0 < bits <= MODULUS_MAX_BITS:
         raise ProtocolError(
@@ -168,7 +168,7 @@ def write_mqds_public_key(public_key: MqdsPublicKey) -> bytes:
 def parse_mqds_public_keys(
     buffer: Buffer, offset: int, end: int
 ) -> tuple[tuple[MqdsPublicKey, ...], int]:
-    """Read an MQDSPUBLICKEYS, whose ulLen says where it ends."""
+    """Read an MQDSPUBLICKEYS, whose end follows from its ulLen."""
     start = offset + _KEYS.size
     if start > end:
         raise truncated(offset, _KEYS.size, end, "MQDSPUBLICKEYS", _SECTION_KEYS)

@@ -31,7 +31,7 @@ _PRIVATE_ID: Final = Struct("<I")
 _GUID_PRIVATE_ID: Final = Struct("<16sI")
 _COUNT: Final = Struct("<H")
 DIRECT_COUNT_SIZE_BYTES: Final = _COUNT.size
-"""Of the byte count before a direct name's text."""
+"""Size of the byte count before a direct name's text."""
 _SECTION_PRIVATE_ID: Final = "MS-MQMQ 2.2.18.1.5.1"
 _SECTION_DIRECT: Final = "MS-MQMQ 2.2.18.1.5.2"
 _SECTION_PUBLIC: Final = "MS-MQMQ 2.2.18.1.7.1"
