@@ -1,3 +1,3 @@
 """PySpark jobs over the archived log: audit, compaction, restore (DESIGN section 5). May import
-`qm.archive` and what of `qm.store` reads its formats.
+`qm.archive` and the parts of `qm.store` that read its formats.
 """

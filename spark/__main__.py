@@ -1,4 +1,4 @@
-"""`python -m spark`, and the file that `spark-submit` is given."""
+"""`python -m spark`, and the file to pass to `spark-submit`."""
 
 from spark.main import main
 

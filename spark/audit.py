@@ -1,4 +1,4 @@
-"""The audit job: what the archive holds above the last audit, judged and written down."""
+"""The audit job: checks what the archive holds above the last audit and writes the result."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -57,13 +57,13 @@ class AuditOptions:
     hashes_files: bool = True
     """Read every file once more to compare its bytes with its manifest."""
     replays: bool = True
-    """Replay the log from the newest base on, and compare the state with what nodes told."""
+    """Replay the log from the newest base on, and compare the state with what nodes reported."""
 
 
 def run_audit(spark: SparkSession, store: ArchiveStore, options: AuditOptions) -> Summary:
     """Audit what is new; return what was found. Raises NoArchive.
 
-    Repeating it after it was killed gives the same: the folder without `audited.json` is replaced.
+    Repeating a killed run gives the same result: a folder without `audited.json` is replaced.
     """
     before = last_audited(store, options.cluster)
     low = before.last if before is not None else 0
@@ -116,11 +116,11 @@ def _stage(spark: SparkSession, name: str) -> None:
 
 @dataclass(frozen=True)
 class _Replays:
-    """What replaying found."""
+    """The results of replays."""
 
     of_groups: dict[int, Replayed] = field(default_factory=dict)
     problems: list[FileProblem] = field(default_factory=list)
-    """Of checkpoints of the entries that are audited now."""
+    """Problems of checkpoints within the entries that are audited now."""
 
 
 @contextmanager
@@ -135,7 +135,7 @@ def _replaying(
     *,
     is_wanted: bool,
 ) -> Iterator[Callable[[], _Replays]]:
-    """Replay while other jobs run; give what waits for its end."""
+    """Replay while other jobs run; yield a function that waits for the end."""
     if not is_wanted:
         yield _Replays
         return
@@ -155,7 +155,7 @@ def _replays(
     low: int,
     upto: int,
 ) -> _Replays:
-    """Replay each group as far as its last mark in (low, upto]; without marks it proves nothing."""
+    """Replay each group up to its last mark in (low, upto]; without marks it proves nothing."""
     _stage(spark, "replay")
     lasts: dict[int, int] = {}
     for manifest, end in ends_of_files(spark, store, ranges, low, upto):
@@ -216,9 +216,9 @@ def _told(
     audit: Audit,
     ranges: Ranges,
 ) -> dict[str, Any]:
-    """Write findings and what is carried on, and return what the summary says of the tables.
+    """Write findings and carried tables, and return the summary's data about the tables.
 
-    All at one time: while one is planned or ends, tasks of another run.
+    All run at the same time: while one is planned or ends, tasks of another run.
     """
 
     def findings() -> None:
@@ -250,7 +250,7 @@ def _write_digests(
     tables: Tables,
     replays: _Replays,
 ) -> None:
-    """Add what the replays found."""
+    """Add the findings of the replays."""
     if replays.problems:
         found = problem_rows(spark, replays.problems)
         found.write.mode("append").parquet(store.spark_path(f"{folder}/findings"))

@@ -1,9 +1,9 @@
 """The compaction job: an old base and the log behind it become a new base.
 
-What was consumed or replaced is gone; every high-water mark, unexpired history and open obligation
-is a row of the state, and so is kept. A new base is believed when it was built twice: from the old
-base and the log, and from its own file; and where nodes told their digest at its index, theirs is a
-third witness. Only then anything old may be dropped.
+What was consumed or replaced is left out; every high-water mark, unexpired history and open
+obligation is a row of the state, and so is kept. A new base is trusted when it was built twice,
+from the old base and the log and from its own file; if nodes reported their digest at its index,
+that is a third witness. Only then may anything old be dropped.
 """
 
 import logging
@@ -53,33 +53,33 @@ class CompactOptions:
     cluster: str
     upto: int | None = None
     """Highest index; None = the last audit mark that most nodes exported, or else the last entry
-    that they did.
+    that they exported.
     """
     hashes_files: bool = True
     """Read every file once more to compare its bytes with its manifest."""
     drops_old: bool = False
-    """Remove older bases, and the ranges that the new one stands for as far as they were audited.
+    """Remove older bases, and the ranges that the new base replaces, as far as they were audited.
     """
 
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compaction did."""
+    """The result of a compaction."""
 
     cluster: str
     built_from: int
-    """Index of the base before it, 0: from the first entry on."""
+    """Index of the base before it; 0: from the first entry on."""
     index: int
-    """Of the new base; `built_from` when there was nothing to compact."""
+    """Index of the new base; `built_from` when there was nothing to compact."""
     entries: int = 0
     data_bytes: int = 0
-    """Of the entries that were replayed."""
+    """Size of the replayed entries."""
     messages: int = 0
-    """That the new base holds."""
+    """Messages in the new base."""
     replay_cpu_s: float = 0.0
     stream_bytes: int = 0
     digest: str = ""
     told_by: list[str] = []
-    """Nodes that told the same digest at this index."""
+    """Nodes that reported the same digest at this index."""
     folder: str = ""
     problems: list[str] = []
     """Why there is no new base, or which files could not be used."""
@@ -88,23 +88,23 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_refused(self) -> bool:
-        """Whether there was something to compact and it could not be."""
+        """Whether there was something to compact but it failed."""
         return bool(self.problems) and not self.folder
 
 
 @dataclass(frozen=True)
 class _End:
-    """Where a new base will stand."""
+    """Where a new base will end."""
 
     index: int
     told: dict[str, str]
-    """Node -> digest, hexadecimal, when it is an audit mark."""
+    """Node -> digest, hexadecimal, when it is at an audit mark."""
 
 
 def run_compaction(spark: SparkSession, store: ArchiveStore, options: CompactOptions) -> Compacted:
-    """Make a new base of what is new. Raises NoArchive.
+    """Make a new base from what is new. Raises NoArchive.
 
-    Repeating it after it was killed gives the same: a folder without `base.json` is replaced.
+    Repeating a killed run gives the same result: a folder without `base.json` is replaced.
     """
     _stage(spark, "find ranges")
     bases, base_problems = find_bases(store, options.cluster)
@@ -148,7 +148,7 @@ def _made_of_whole_files(
     options: CompactOptions,
     found: _Found,
 ) -> Compacted:
-    """Make a base while files are hashed; once more if some are not what they were."""
+    """Make a base while files are hashed; repeat it if some differ from their manifests."""
     ranges, low = found.ranges, found.low
     end = _end(spark, store, ranges, low, options.upto)
     if end is None:
@@ -176,7 +176,7 @@ def _altered(spark: SparkSession, store: ArchiveStore, ranges: Ranges) -> list[F
 def _end(
     spark: SparkSession, store: ArchiveStore, ranges: Ranges, low: int, upto: int | None
 ) -> _End | None:
-    """Return where the new base will stand; None when there is nothing to compact."""
+    """Return where the new base will end; None when there is nothing to compact."""
     highest = ranges.majority_last() if upto is None else upto
     found = ends_of_files(spark, store, ranges, low, highest)
     ends = [(manifest, end) for manifest, end in found if manifest.group == GROUP]
@@ -190,7 +190,7 @@ def _end(
 
 @dataclass(frozen=True)
 class _Built:
-    """A state that was built twice, or why it was not."""
+    """A state that was built twice, or why that failed."""
 
     built_from: int
     folder: str
@@ -200,9 +200,9 @@ class _Built:
 
 
 def _built(spark: SparkSession, store: ArchiveStore, found: _Found, end: _End) -> _Built:
-    """Write the state at the end, from the old base and the log, and build it again from that."""
+    """Write the state at the end, from the old base and the log, and rebuild it from that."""
     built, at = _built_once(spark, store, found, end, found.checkpoints)
-    if built.problem and at:  # rows prove themselves where pieces meet, bodies do not
+    if built.problem and at:  # joints of pieces prove rows, but not bodies
         found.ranges.problems += [problem_of(one, f"was used: {built.problem}") for one in at]
         built, _ = _built_once(spark, store, found, end, ())
     return built
@@ -215,7 +215,7 @@ def _built_once(
     end: _End,
     checkpoints: Sequence[Checkpoint],
 ) -> tuple[_Built, Sequence[Checkpoint]]:
-    """Return also the checkpoints that were used."""
+    """Also return the checkpoints that were used."""
     folder = base_folder(found.cluster, end.index)
     store.remove_folder(folder)
     _stage(spark, "replay")
@@ -243,7 +243,7 @@ def _built_once(
 
 
 def _finished(store: ArchiveStore, end: _End, built: _Built) -> Compacted:
-    """Have the base exist if it is to be believed."""
+    """Publish the base if it can be trusted."""
     base, replayed, folder = built.base, built.replayed, built.folder
     if built.problem:
         store.remove_folder(folder)
@@ -279,7 +279,7 @@ def _problem_of_built(built: Replayed, end: _End) -> str:
     if others:
         return (
             f"at entry {end.index} the log gives a state that {', '.join(others)} did not have:"
-            " see what `qm audit run` says of it"
+            " see the findings of `qm audit run`"
         )
     return ""
 
@@ -309,7 +309,7 @@ def _base_of(cluster: str, low: int, built: Replayed) -> Base:
 
 
 def _backup_of(base: Base, built: Replayed) -> Backup:
-    """Return what makes the base a backup, from which a cluster can be restored."""
+    """Return the description that makes the base a backup, from which a cluster can be restored."""
     head = BackupHead(
         cluster=base.cluster,
         index=base.index,
@@ -329,9 +329,9 @@ def _encoded(value: msgspec.Struct) -> bytes:
 
 
 def _drop_old(store: ArchiveStore, bases: list[Base], done: Compacted) -> list[str]:
-    """Remove what the new base stands for; return the folders.
+    """Remove what the new base replaces; return the folders.
 
-    What says that a folder is whole goes first, so that none is ever half there.
+    The file that marks a folder as complete is removed first, so that none is ever left half there.
     """
     dropped = []
     for base in bases:

@@ -1,4 +1,4 @@
-"""The Spark session of a job, and the names under which its stages are seen."""
+"""The Spark session of a job, and the names that its stages show."""
 
 import logging
 import os
@@ -17,15 +17,15 @@ logger = logging.getLogger(__name__)
 EMBEDDED_MEMORY_MIB: Final = 1024
 """Heap of a Spark that runs within the job's own process."""
 PARTITION_ROWS: Final = 250_000
-"""Of one copy of the operations: some 50 MB in memory, whatever they compress to."""
+"""Rows of one copy of the operations: some 50 MB in memory, regardless of compression."""
 PARTITIONS_MIN: Final = 2
 PARTITIONS_MAX: Final = 20_000
 POOL_PROPERTY: Final = "spark.scheduler.pool"
-"""Of a thread: jobs of different pools share the slots, whichever came first."""
+"""Property of a thread: jobs in different pools share the slots, whichever came first."""
 
 
 class SparkFailed(Exception):
-    """A job broke off: Spark's own trouble, or a bug. Running it again does no harm."""
+    """A job was aborted by an error of Spark or a bug. Running it again does no harm."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Engine:
     """Where a job runs."""
 
     master: str | None = None
-    """Such as local[2]; None: spark-submit's, which also sets memory."""
+    """For example local[2]; None: spark-submit's, which also sets the memory."""
     memory_mib: int = EMBEDDED_MEMORY_MIB
     event_log: str | None = None
     """Folder for Spark's own event log, which holds the peak memory of every stage."""
@@ -41,7 +41,7 @@ class Engine:
 
 @contextmanager
 def session(engine: Engine) -> Iterator[SparkSession]:
-    """Give a session and stop it afterwards. Raises SparkFailed for what happens within it."""
+    """Yield a session and stop it afterwards. Raises SparkFailed for errors within it."""
     builder = (
         SparkSession.builder.appName("quorate")
         .config("spark.sql.session.timeZone", "UTC")
@@ -50,7 +50,7 @@ def session(engine: Engine) -> Iterator[SparkSession]:
         .config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
     )
     if engine.master:
-        # Tasks need this interpreter's packages; Spark takes it from nowhere else.
+        # Tasks need this interpreter's packages, and Spark finds it in no other way.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = (
             builder.master(engine.master)
@@ -77,23 +77,23 @@ def session(engine: Engine) -> Iterator[SparkSession]:
         yield spark
     except (Py4JError, PySparkException) as error:
         raise SparkFailed(
-            f"Spark broke off: {str(error).partition(chr(10))[0]}; with more memory"
-            " (--memory-mib) or disk it may go through; a run that broke off leaves nothing"
+            f"Spark broke off: {str(error).partition(chr(10))[0]}; more memory"
+            " (--memory-mib) or disk may help; an aborted run leaves nothing"
         ) from error
     finally:
         spark.stop()
 
 
 def size_shuffles(spark: SparkSession, rows: int) -> None:
-    """Have as many partitions as a table of so many rows needs, and no more.
+    """Use as many partitions as a table of this many rows needs, and no more.
 
-    Spark joins small partitions by itself but never splits its 200, and each of them costs a task.
+    Spark merges small partitions by itself but never splits its 200, and each of them costs a task.
     """
     partitions = min(max(-(-rows // PARTITION_ROWS), PARTITIONS_MIN), PARTITIONS_MAX)
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
 
 
 def stage(spark: SparkSession, job: str, name: str) -> None:
-    """Name what follows, in the job's log and in Spark's own progress and UI."""
+    """Name the following steps, in the job's log and in Spark's own progress and UI."""
     spark.sparkContext.setJobDescription(f"quorate {job}: {name}")
     logger.info("%s: %s", job, name)

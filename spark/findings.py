@@ -1,4 +1,4 @@
-"""What an audit finds: rows with evidence, one shape for all rules."""
+"""Findings of an audit: rows with evidence, in one shape for all rules."""
 
 from typing import Final
 

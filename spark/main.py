@@ -2,7 +2,7 @@
 
 Exit status of `audit`: 0 nothing found, 1 findings, 2 the archive, or a part of it, cannot be
 used. Of `compact`: 0 done, or nothing to do; 1 done without files that cannot be used; 2 refused.
-Of both: 3 Spark broke off.
+Of both: 3 Spark was aborted.
 """
 
 import logging
@@ -27,7 +27,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def audit_exit_code(summary: Summary) -> int:
-    """Return what a program that audited says of it."""
+    """Return the exit code for a summary of an audit."""
     if summary.is_damaged:
         return EXIT_DAMAGED
     return EXIT_FINDINGS if summary.findings_total else 0
@@ -36,7 +36,7 @@ def audit_exit_code(summary: Summary) -> int:
 def audit_archive(
     url: str, cluster: str | None, upto: int | None, engine: Engine, **options: bool
 ) -> Summary:
-    """Audit an archive with a Spark of its own. Raises NoArchive, ValueError."""
+    """Audit an archive with an embedded Spark. Raises NoArchive, ValueError."""
     store = ArchiveStore(url)
     wanted = AuditOptions(cluster or only_cluster(store), upto, **options)
     with session(engine) as spark:
@@ -44,7 +44,7 @@ def audit_archive(
 
 
 def compaction_exit_code(done: Compacted) -> int:
-    """Return what a program that compacted says of it."""
+    """Return the exit code for the result of a compaction."""
     if done.is_refused:
         return EXIT_DAMAGED
     return EXIT_FINDINGS if done.problems else 0
@@ -53,7 +53,7 @@ def compaction_exit_code(done: Compacted) -> int:
 def compact_archive(
     url: str, cluster: str | None, upto: int | None, engine: Engine, **options: bool
 ) -> Compacted:
-    """Compact an archive with a Spark of its own. Raises NoArchive, ValueError."""
+    """Compact an archive with an embedded Spark. Raises NoArchive, ValueError."""
     store = ArchiveStore(url)
     wanted = CompactOptions(cluster or only_cluster(store), upto, **options)
     with session(engine) as spark:
@@ -69,7 +69,7 @@ def _job_options(command: _Command) -> _Command:
             show_default=True,
             help="Heap of an embedded Spark.",
         ),
-        click.option("--master", help="Such as local[2]; default: spark-submit's."),
+        click.option("--master", help="For example local[2]; default: spark-submit's."),
         click.option("--upto", type=int, help="Highest index."),
         click.option("--cluster", help="Hexadecimal id; needed when there are several."),
         click.option("--archive", "url", required=True, help="Folder or URL of the archive."),
@@ -114,7 +114,7 @@ def audit(
 @main.command()
 @_job_options
 @click.option("--hash-files/--no-hash-files", default=True, help="Compare files with manifests.")
-@click.option("--drop-old", is_flag=True, help="Remove what the new base stands for.")
+@click.option("--drop-old", is_flag=True, help="Remove what the new base replaces.")
 def compact(
     url: str,
     cluster: str | None,
@@ -125,7 +125,7 @@ def compact(
     hash_files: bool,
     drop_old: bool,
 ) -> None:
-    """Make a new base of what is new in an archive; print what was done as JSON."""
+    """Make a new base from what is new in an archive; print the result as JSON."""
     engine = Engine(master, memory_mib, event_log)
     try:
         done = compact_archive(

@@ -1,4 +1,4 @@
-"""From the usable files of an archive to tables; nothing is read before a rule asks for it."""
+"""Turns the usable files of an archive into tables; nothing is read before a rule asks for it."""
 
 from collections.abc import Iterable
 
@@ -52,7 +52,8 @@ def read_tables(
 def _to_be_judged(base_index: int, upto: int) -> Column:
     """Return which ack marks belong to (base_index, upto].
 
-    One that left late is in a range behind its entry, and judged where that range begins.
+    A mark that was exported late is in a range after its entry, and is judged where that range
+    begins.
     """
     index, begins = F.col("depends_on_index"), F.col("range_first")
     is_late = (index <= base_index) & (begins > base_index)
@@ -65,7 +66,7 @@ def _files_of(ranges: Ranges, part: Part, pieces: list[Piece]) -> list[tuple[Man
 
 
 def _within(spark: SparkSession, frame: DataFrame, pieces: list[Piece]) -> DataFrame:
-    """Return those rows that pieces take from their ranges."""
+    """Return the rows that pieces take from their ranges."""
     rows = [(p.manifest.group, p.manifest.node, p.manifest.first, p.low, p.high) for p in pieces]
     places = F.broadcast(spark.createDataFrame(rows, _PLACES))
     joined = frame.join(places, ["group", "node", "range_first"])
@@ -77,7 +78,7 @@ def _read(
 ) -> DataFrame:
     """Read a part's files, with the `file` that each row comes from.
 
-    Columns that older files lack are null there.
+    Columns that older files lack are null.
     """
     paths = [store.spark_path(path) for _, path in files]
     empty = spark.createDataFrame(SCHEMAS[part].empty_table())

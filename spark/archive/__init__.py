@@ -1,3 +1,3 @@
-"""What an archive holds: ranges, files, bases, tables, and how it stands. May import
+"""Contents of an archive: ranges, files, bases, tables, and its state. May import
 `spark.findings`.
 """

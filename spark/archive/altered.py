@@ -1,7 +1,7 @@
-"""What has other bytes than is said beside it: files, and entries' data.
+"""Files and entries' data whose bytes differ from the hashes recorded beside them.
 
-Spark has no BLAKE3, and bodies have no business in the JVM: tasks of Python read files themselves,
-and give away only what they found.
+Spark has no BLAKE3, and bodies should not enter the JVM: Python tasks read the files themselves and
+return only what they found.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -25,7 +25,7 @@ from spark.archive.store import ArchiveStore
 
 TASKS_MAX: Final = 1_000
 TASK_BYTES: Final = 64 << 20
-"""Of files that one task reads and hashes: most files are small."""
+"""Size of the files that one task reads and hashes: most files are small."""
 _READ_BYTES: Final = 4 << 20
 _READ_ROWS: Final = 64
 _COLUMNS: Final = ("group", "index", "term", "data", "data_sha256", "data_blake3")
@@ -39,22 +39,22 @@ ALTERED: Final = T.StructType(
         T.StructField("hash_found", T.BinaryType(), False),
     ]
 )
-"""Entries whose data have another hash than the one that stands beside them."""
+"""Entries whose data do not match the hash beside them."""
 
 
 class _File(NamedTuple):
     path: str
     node: str
     blake3: str
-    """Hexadecimal, of all its bytes; "" in the ranges of older releases,"""
+    """Hexadecimal, of the whole file; "" in the ranges of older releases,"""
     sha256: str
-    """which name this one."""
+    """which record this one."""
 
 
 def altered_files(
     spark: SparkSession, store: ArchiveStore, ranges: Ranges, parts: Collection[Part] = tuple(Part)
 ) -> list[FileProblem]:
-    """Find files whose bytes are not those that their manifests name."""
+    """Find files whose bytes do not match their manifests."""
     manifests = {path: manifest for part in parts for manifest, path in ranges.files[part]}
     altered = _files(spark, ranges, parts).filter(partial(_is_altered, store.url))
     return [
@@ -64,13 +64,13 @@ def altered_files(
 
 
 def altered_entries(spark: SparkSession, store: ArchiveStore, ranges: Ranges) -> DataFrame:
-    """Return ALTERED, of all usable files."""
+    """Return ALTERED for all usable files."""
     files = _files(spark, ranges, [Part.ENTRIES])
     return spark.createDataFrame(files.flatMap(partial(_altered_in, store.url)), ALTERED)
 
 
 def _files(spark: SparkSession, ranges: Ranges, parts: Collection[Part]) -> "RDD[_File]":
-    """Return the usable files of these parts, as many together as make a task worth its while."""
+    """Return the usable files of these parts, grouped so that each task is worth its overhead."""
     files, size_bytes = [], 0
     for part in parts:
         for manifest, path in ranges.files[part]:
@@ -112,7 +112,7 @@ def _altered_in(url: str, file: _File) -> Iterator[tuple[Any, ...]]:
 
 
 def altered_rows(node: str, entries: pa.RecordBatch | pa.Table) -> Iterable[tuple[Any, ...]]:
-    """Return rows of ALTERED. Entries without data, of another policy, cannot be judged."""
+    """Return rows of ALTERED. Entries without data, from another policy, cannot be judged."""
     names = entries.schema.names
     none = pa.nulls(len(entries))
     columns = [entries[name] if name in names else none for name in _COLUMNS]

@@ -1,7 +1,7 @@
-"""Bases: whole states that stand for everything of the log up to an index (qm/archive/design.md).
+"""Bases: whole states that replace the log up to an index (qm/archive/design.md).
 
-A base is a folder with the stream of `qm.store.snapshot` and what names it. `base.json` is written
-last: a base exists when it does.
+A base is a folder with a stream of `qm.store.snapshot` and its description. `base.json` is written
+last: with it the base exists.
 """
 
 from typing import Final
@@ -18,23 +18,23 @@ _DIGITS: Final = 20
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True):
-    """What `base.json` says."""
+    """Contents of `base.json`."""
 
     schema: int
     cluster: str
     """Hexadecimal."""
     group: int
     index: int
-    """Of the last entry that it contains."""
+    """Index of the last entry that it contains."""
     term: int
     chain: str
-    """The chain's value at that entry, hexadecimal: the next entry names it."""
+    """The chain value at that entry, hexadecimal; the next entry names it."""
     digest: str
-    """Of the state, hexadecimal, as nodes tell it at audit marks."""
+    """Digest of the state, hexadecimal, as nodes report it at audit marks."""
     built_from: int
-    """Index of the base before it, 0: from the first entry on."""
+    """Index of the base before it; 0: from the first entry on."""
     messages: int
-    """In queues."""
+    """Messages in queues."""
     stream_bytes: int
     stream_sha256: str
 

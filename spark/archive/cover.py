@@ -1,6 +1,6 @@
-"""Which ranges to take each entry from: replicas' exports overlap, and one copy is enough.
+"""Which range to take each entry from: replicas' exports overlap, and one copy is enough.
 
-Ranges are few and known to the driver, so that no table is ever grouped to find this out.
+Ranges are few and known to the driver, so no table needs to be grouped for this.
 """
 
 from collections.abc import Iterable
@@ -11,15 +11,15 @@ from qm.archive.manifest import Manifest
 
 @dataclass(frozen=True)
 class Piece:
-    """The indexes that are taken from one range; pieces of a group do not overlap."""
+    """The indexes taken from one range; the pieces of a group do not overlap."""
 
     manifest: Manifest
     low: int
     high: int
-    """Both ends belong to it."""
+    """Included in the piece, as `low` is."""
 
     def is_whole(self, after: int, upto: int) -> bool:
-        """Return whether it is all that its range holds of (after, upto]."""
+        """Return whether it is everything that its range holds of (after, upto]."""
         manifest = self.manifest
         return self.low <= max(manifest.first, after + 1) and self.high >= min(manifest.last, upto)
 
@@ -27,8 +27,8 @@ class Piece:
 def cover(manifests: Iterable[Manifest], after: int, upto: int) -> list[Piece]:
     """Return pieces for (after, upto] of every group, lowest first.
 
-    One node's ranges follow one another as long as they do without a gap, so that nearly all pieces
-    are whole files. Where every node has a hole, so has what is returned.
+    One node's ranges are used in sequence as long as they have no gap, so that nearly all pieces
+    are whole files. A gap that every node has is a gap in the result.
     """
     by_group: dict[int, list[Manifest]] = {}
     for manifest in manifests:
@@ -41,7 +41,7 @@ def cover(manifests: Iterable[Manifest], after: int, upto: int) -> list[Piece]:
 def _of_group(manifests: list[Manifest], after: int, upto: int) -> list[Piece]:
     ordered = sorted(manifests, key=lambda m: (m.first, m.node))
     farthest: dict[str, Manifest] = {}
-    """By node, of those ranges that join what is covered."""
+    """By node: the range that extends what is covered."""
     pieces: list[Piece] = []
     reached, at = after, 0
     while reached < upto:
@@ -62,7 +62,7 @@ def _of_group(manifests: list[Manifest], after: int, upto: int) -> list[Piece]:
 
 
 def _next(farthest: dict[str, Manifest], pieces: list[Piece]) -> Manifest | None:
-    """Return the next range: of the node before, else the one that reaches farthest."""
+    """Return the next range: of the previous node, else the one that reaches farthest."""
     if not farthest:
         return None
     if pieces:

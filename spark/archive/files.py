@@ -1,4 +1,4 @@
-"""Whether a range and its files prove themselves, as far as manifest and footers show."""
+"""Checks a range and its files, as far as manifest and footers allow."""
 
 from dataclasses import dataclass
 
@@ -39,10 +39,10 @@ class FileProblem:
 
 @dataclass(frozen=True)
 class JudgedRange:
-    """What can be used of a range."""
+    """The usable parts of a range."""
 
     manifest: Manifest | None
-    """None: nothing can, or nothing is wanted."""
+    """None: nothing is usable, or nothing is wanted."""
     files: tuple[tuple[Part, str], ...] = ()
     problems: tuple[FileProblem, ...] = ()
 
@@ -53,15 +53,15 @@ def folder_of(manifest: Manifest) -> str:
 
 
 def reaches_above(path: str, index: int) -> bool:
-    """Return whether the range of a manifest may reach above an index, as its folder's name says:
-    of an old archive most need not be opened.
+    """Return whether the range of a manifest may reach above an index, by its folder's name: most
+    ranges of an old archive need not be opened.
     """
     indexes = folder_indexes(path.split("/")[-2])
     return indexes is None or indexes[1] > index
 
 
 def judge_range(store: ArchiveStore, cluster: str, above: int, path: str) -> JudgedRange:
-    """Return what can be used of the range of a manifest; nothing if it does not reach above."""
+    """Return the usable parts of the range of a manifest; none if it does not reach above."""
     try:
         manifest = decode_manifest(store.read(path))
     except (ManifestError, OSError) as error:
@@ -89,17 +89,17 @@ def _range_problem(manifest: Manifest, cluster: str, path: str) -> str:
     if not 1 <= manifest.schema <= SCHEMA_VERSION:
         return f"has schema {manifest.schema}, this job knows up to {SCHEMA_VERSION}"
     if path != f"{folder_of(manifest)}/{MANIFEST_NAME}":
-        return f"lies here, but belongs to {folder_of(manifest)}"
+        return f"is in this folder, but belongs to {folder_of(manifest)}"
     return ""
 
 
 def problem_of(path: str, manifest: Manifest, detail: str) -> FileProblem:
-    """Return what is wrong with a range or a file of it."""
+    """Return a problem of a range or of one of its files."""
     return FileProblem(path, detail, manifest.group, manifest.node, manifest.first, manifest.last)
 
 
 def _file_problem(store: ArchiveStore, path: str, manifest: Manifest, file: ManifestFile) -> str:
-    """Say what is wrong with a file, as far as its length and footer show; "" for nothing."""
+    """Return what is wrong with a file, by its length and footer; "" for nothing."""
     size = store.size_bytes(path)
     if size is None:
         return "is missing"
@@ -112,12 +112,12 @@ def _file_problem(store: ArchiveStore, path: str, manifest: Manifest, file: Mani
     try:
         schema = pq.read_schema(store.open(path))
     except (OSError, pa.ArrowInvalid) as error:
-        return f"is no Parquet file: {error}"
+        return f"is not a Parquet file: {error}"
     return _foreign(schema, manifest) or _drifted(schema, part, manifest.schema)
 
 
 def _foreign(schema: pa.Schema, manifest: Manifest) -> str:
-    """Say whose file it is if it is another's."""
+    """Return whose file it is if it belongs elsewhere."""
     metadata = schema.metadata or {}
     for name, wanted in ((METADATA_CLUSTER, manifest.cluster), (METADATA_NODE, manifest.node)):
         found = metadata.get(name, b"").decode(errors="replace")
@@ -127,7 +127,7 @@ def _foreign(schema: pa.Schema, manifest: Manifest) -> str:
 
 
 def _drifted(schema: pa.Schema, part: Part, version: int) -> str:
-    """Say in what columns differ from those of the version; more of them do no harm."""
+    """Return how columns differ from those of the version; additional ones do no harm."""
     missing = [name for name in columns_of(part, version) if name not in schema.names]
     if missing:
         return f"lacks the columns {', '.join(missing)}"

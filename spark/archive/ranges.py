@@ -1,4 +1,4 @@
-"""Which ranges an archive holds, which of their files can be used, and which cannot and why."""
+"""Which ranges an archive holds, which of their files can be used, and why others cannot."""
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -37,7 +37,7 @@ class Ranges:
             self.files[part].append((judged.manifest, path))
 
     def above(self, index: int) -> "Ranges":
-        """Return what reaches above an index."""
+        """Return the ranges that reach above an index."""
         higher = Ranges()
         higher.manifests = [manifest for manifest in self.manifests if manifest.last > index]
         for part, files in self.files.items():
@@ -51,14 +51,14 @@ class Ranges:
         return frozenset(name for name, since in ADDED.get(part, {}).items() if since > oldest)
 
     def rows_of_one_copy(self, part: Part) -> int:
-        """Return how many rows manifests say that a part has, of the node that has most."""
+        """Return the number of rows of a part by the manifests, for the node that has most."""
         rows: Counter[str] = Counter()
         for manifest in self.manifests:
             rows[manifest.node] += sum(f.rows for f in manifest.files if f.part == part.value)
         return max(rows.values(), default=0)
 
     def whole_manifests(self) -> list[Manifest]:
-        """Return the manifests of ranges of whose entries and operations no file is missing."""
+        """Return the manifests of ranges with all files of their entries and operations."""
         usable = {path for files in self.files.values() for _, path in files}
         return [
             manifest
@@ -75,7 +75,7 @@ class Ranges:
         return [path for _, paths in self._covering(group, after, upto) for path in paths]
 
     def entry_bytes(self, group: int, after: int, upto: int) -> Callable[[int], float]:
-        """Return how many bytes of these files lie below an index of theirs, about."""
+        """Return a function that estimates how many bytes of these files are below an index."""
         ends: list[int] = [after]
         totals: list[int] = [0]
         for piece, _ in self._covering(group, after, upto):
@@ -107,14 +107,14 @@ class Ranges:
         ]
 
     def leave_out(self, problems: list[FileProblem]) -> None:
-        """Use these files no more."""
+        """Stop using these files."""
         self.problems += problems
         bad = {problem.path for problem in problems}
         for part, files in self.files.items():
             self.files[part] = [(manifest, path) for manifest, path in files if path not in bad]
 
     def majority_last(self) -> int:
-        """Return the index up to which most nodes exported: there replicas can be compared."""
+        """Return the index up to which most nodes exported: up to it replicas can be compared."""
         lasts: dict[str, int] = {}
         for manifest in self.manifests:
             lasts[manifest.node] = max(manifest.last, lasts.get(manifest.node, 0))
@@ -124,7 +124,7 @@ class Ranges:
 
 
 def _with_data_first(manifests: list[Manifest], after: int, upto: int) -> list[Piece]:
-    """Return pieces of ranges that have their entries' data, and of others where there is none."""
+    """Return pieces of ranges that have their entries' data, and of others where none has."""
     pieces: list[Piece] = []
     reached = after
     for piece in cover([m for m in manifests if m.has_data], after, upto):
@@ -137,7 +137,7 @@ def _with_data_first(manifests: list[Manifest], after: int, upto: int) -> list[P
 _JUDGED_PARTS: Final = frozenset({Part.ENTRIES.value, Part.OPERATIONS.value})
 MANIFESTS_MAX: Final = 4_000_000
 READERS: Final = 32
-"""Manifests and footers that are read at one time: an object store answers slowly."""
+"""Manifests and footers read at the same time, since an object store answers slowly."""
 
 
 def find_ranges(store: ArchiveStore, cluster: str, above: int) -> Ranges:

@@ -1,4 +1,4 @@
-"""How an archive stands, from its small files alone: no Spark is needed."""
+"""The state of an archive, from its small files alone: no Spark is needed."""
 
 import msgspec
 
@@ -27,12 +27,12 @@ class Standing(msgspec.Struct, frozen=True):
     exported: dict[str, Exports]
     """By node (name.incarnation)."""
     audited: int
-    """Highest index that was audited, 0: none was."""
+    """Highest audited index; 0: none."""
     audits: int
     findings: int
-    """Of the newest audit."""
+    """Number of findings of the newest audit."""
     bases: list[int]
-    """Their indexes."""
+    """Indexes of the bases."""
     problems: list[str]
 
 
@@ -51,7 +51,7 @@ def only_cluster(store: ArchiveStore) -> str:
 
 
 def audits(store: ArchiveStore, cluster: str | None = None) -> list[Audited]:
-    """Return the whole audits of a cluster, oldest first. Raises NoArchive."""
+    """Return the complete audits of a cluster, oldest first. Raises NoArchive."""
     named = cluster or only_cluster(store)
     found = [
         msgspec.json.decode(store.read(path), type=Audited)
@@ -61,12 +61,12 @@ def audits(store: ArchiveStore, cluster: str | None = None) -> list[Audited]:
 
 
 def last_audited(store: ArchiveStore, cluster: str) -> Audited | None:
-    """Return the newest whole audit of a cluster."""
+    """Return the newest complete audit of a cluster."""
     return max(audits(store, cluster), key=lambda audited: audited.last, default=None)
 
 
 def standing(store: ArchiveStore, cluster: str | None = None) -> Standing:
-    """Return how an archive stands. Raises NoArchive."""
+    """Return the state of an archive. Raises NoArchive."""
     named = cluster or only_cluster(store)
     exported: dict[str, Exports] = {}
     problems: list[str] = []

@@ -7,9 +7,9 @@ from pyarrow import fs
 from qm.archive.destination import DestinationError, file_system, open_destination
 
 _SPARK_SCHEMES: Final = {"s3": "s3a", "gs": "gs", "abfs": "abfs", "file": "file"}
-"""Spark's names of the file systems that pyarrow calls otherwise."""
+"""Spark's names of file systems that pyarrow names differently."""
 _BUCKETS: Final = frozenset({"s3", "gs"})
-"""Whose root is a bucket and a folder, whatever else the URL says."""
+"""Schemes whose root is a bucket and a folder, whatever else the URL contains."""
 
 
 class ArchiveStore:
@@ -25,13 +25,13 @@ class ArchiveStore:
                 self._files, self._root = fs.LocalFileSystem(), self.url
         except DestinationError as error:
             raise ValueError(
-                f"{url!r} is no archive that this machine can reach: {error}"
+                f"{url!r} is not an archive that this machine can reach: {error}"
             ) from error
 
     def spark_path(self, path: str) -> str:
-        """Return a path as Spark's readers and writers want it.
+        """Return a path in the form that Spark's readers and writers expect.
 
-        What else an object store's URL says, server and credentials, Spark's own settings say.
+        Spark takes an object store's server and credentials from its settings, not from the URL.
         """
         scheme, separator, rest = self.url.partition("://")
         if not separator:
@@ -46,13 +46,13 @@ class ArchiveStore:
         return sorted(info.path[len(self._root) :].lstrip("/") for info in found)
 
     def folders(self, folder: str) -> list[str]:
-        """Return the names of the folders in a folder, sorted; none when it is not there."""
+        """Return the names of the folders in a folder, sorted; none when it does not exist."""
         selector = fs.FileSelector(self._full(folder), allow_not_found=True)
         found = self._files.get_file_info(selector)
         return sorted(info.base_name for info in found if info.type is fs.FileType.Directory)
 
     def size_bytes(self, path: str) -> int | None:
-        """Return a file's length, None when there is none."""
+        """Return a file's length, None when it does not exist."""
         info = self._files.get_file_info(self._full(path))
         return None if info.type is not fs.FileType.File else int(info.size)
 
@@ -67,30 +67,30 @@ class ArchiveStore:
         return self._files.open_input_file(self._full(path))
 
     def open_input(self, path: str) -> BinaryIO:
-        """Return a file to be read from its beginning. Raises OSError."""
+        """Return a file for reading from its beginning. Raises OSError."""
         stream: BinaryIO = self._files.open_input_stream(self._full(path))
         return stream
 
     def open_output(self, path: str) -> BinaryIO:
-        """Return a new file to be written; it replaces an old one. Raises OSError."""
+        """Return a new file for writing; it replaces an old one. Raises OSError."""
         self._files.create_dir(self._full(path).rpartition("/")[0], recursive=True)
         stream: BinaryIO = self._files.open_output_stream(self._full(path))
         return stream
 
     def write(self, path: str, data: bytes) -> None:
-        """Make a small file, or put another in its place, whole or not at all. Raises OSError."""
+        """Create or replace a small file, completely or not at all. Raises OSError."""
         try:
             open_destination(self.url).write(path, data)
         except DestinationError as error:
             raise OSError(str(error)) from error
 
     def remove(self, path: str) -> None:
-        """Remove a file if there is one."""
+        """Remove a file if it exists."""
         if self.size_bytes(path) is not None:
             self._files.delete_file(self._full(path))
 
     def remove_folder(self, folder: str) -> None:
-        """Remove a folder if there is one."""
+        """Remove a folder if it exists."""
         if self._files.get_file_info(self._full(folder)).type is fs.FileType.Directory:
             self._files.delete_dir(self._full(folder))
 

@@ -1,4 +1,4 @@
-"""What an audit says of itself: JSON, and where the last one ended."""
+"""The summary of an audit as JSON, and where the last audit ended."""
 
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ UNUSABLE_RULES: Final = ("file_unusable", "base_broken")
 
 
 class Audited(msgspec.Struct, frozen=True):
-    """Written last: this audit is whole."""
+    """Written last: with it the audit is complete."""
 
     cluster: str
     first: int
@@ -30,11 +30,11 @@ class ReplaySaid(msgspec.Struct, frozen=True):
 
     group: int
     index: int
-    """Last entry that was applied."""
+    """Index of the last applied entry."""
     marks: int
-    """Audit marks that it passed."""
+    """Number of audit marks passed."""
     digest: str
-    """Of the state there, hexadecimal."""
+    """Digest of the state there, hexadecimal."""
     problem: str
     """Why it went no further; "" when it reached the last mark."""
     is_damage: bool
@@ -55,7 +55,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     flow: list[dict[str, Any]] = []
     """Per queue: messages by operation."""
     ages: list[dict[str, Any]] = []
-    """Per queue: p50_s, p99_s, max_s of what was received."""
+    """Per queue: p50_s, p99_s, max_s of received messages."""
     dead_letters: list[dict[str, Any]] = []
     time_line: list[dict[str, Any]] = []
     replays: list[ReplaySaid] = []
@@ -69,15 +69,15 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def findings_total(self) -> int:
-        """Findings of all rules."""
+        """Number of findings of all rules."""
         return sum(self.findings_by_rule.values())
 
     @classmethod
     def nothing(cls, cluster: str, base: int) -> "Summary":
-        """Return what an audit says that has nothing new to judge."""
+        """Return the summary of an audit that has nothing new to judge."""
         return cls(cluster=cluster, first=base + 1, last=base)
 
 
 def read_summary(store: ArchiveStore, audited: Audited) -> Summary:
-    """Return what an audit said. Raises OSError, ValueError."""
+    """Return the summary of an audit. Raises OSError, ValueError."""
     return msgspec.json.decode(store.read(f"{audited.folder}/{SUMMARY_NAME}"), type=Summary)

@@ -1,4 +1,4 @@
-"""Checkpoints of an archive (qm.archive.checkpoints), as places where a replay can begin."""
+"""Checkpoints of an archive (qm.archive.checkpoints), as starting points of a replay."""
 
 from qm.archive.checkpoints import (
     CHECKPOINT_NAME,
@@ -23,7 +23,7 @@ def folder_of(checkpoint: Checkpoint) -> str:
 
 
 def start_of(checkpoint: Checkpoint) -> Start:
-    """Return where a replay from a checkpoint begins."""
+    """Return the start of a replay from a checkpoint."""
     return Start(
         path=f"{folder_of(checkpoint)}/{STATE_FILE}",
         index=checkpoint.index,

@@ -1,8 +1,8 @@
-"""Where a replay is cut into pieces, so that they keep all slots busy until the end.
+"""Where to cut a replay into pieces, so that all slots stay busy until the end.
 
-Nodes write checkpoints when their states allow it: of the log between two, one stretch may have
-twice as much as another. More pieces than slots even that out, but each costs the state that it
-begins with.
+Nodes write checkpoints when their states allow it, so one stretch of log between two may be twice
+as long as another. More pieces than slots compensate for that, but each costs loading the state
+that it begins with.
 """
 
 from bisect import bisect_left
@@ -14,25 +14,25 @@ from typing import Final
 from qm.archive.checkpoints import Checkpoint
 
 PIECES_PER_SLOT: Final = 4
-"""At most."""
+"""Maximum."""
 STATE_PER_LOG: Final = 8
-"""Bytes of a state that are loaded in the time in which one of log is replayed."""
+"""Bytes of state that load in the time in which one byte of log is replayed."""
 _JOINS_TRIED: Final = 8
-"""Pairs of neighbours, the shortest ones."""
+"""Pairs of neighbours that are tried, the shortest ones."""
 
 
 class Cutting:
-    """The log up to an index, to be replayed on some slots. Costs are in bytes of log."""
+    """Divides the log up to an index among some slots. Costs are in bytes of log."""
 
     def __init__(self, bytes_upto: Callable[[int], float], upto: int, slots: int) -> None:
-        """`bytes_upto`: of log from where the replay begins, up to an index."""
+        """`bytes_upto`: bytes of log from the start of the replay up to an index."""
         self._bytes_upto = bytes_upto
         self._total = bytes_upto(upto)
         self._slots = slots
 
     def choose(self, inside: Sequence[Checkpoint]) -> list[Checkpoint]:
-        """Return at which of the checkpoints, ascending, to cut so that all is done soonest, as far
-        as a greedy search finds; of equals, the fewest.
+        """Return the checkpoints, ascending, at which to cut to finish soonest, as far as a greedy
+        search finds them; of equals, the fewest.
         """
         chosen = self._spread(inside) if self._slots > 1 else []
         span = self.span(chosen)
@@ -49,7 +49,7 @@ class Cutting:
         return chosen
 
     def span(self, cuts: Sequence[Checkpoint]) -> float:
-        """Return what the slot costs that is done last, if each takes the longest piece left."""
+        """Return the cost of the slot that finishes last, if each takes the longest piece left."""
         costs = self._costs(cuts)
         busy = [0.0] * self._slots
         for k in self.order(cuts):
@@ -57,7 +57,7 @@ class Cutting:
         return max(busy)
 
     def order(self, cuts: Sequence[Checkpoint]) -> list[int]:
-        """Return the numbers of the pieces, longest first: so they should begin."""
+        """Return the numbers of the pieces in the order in which to start them: longest first."""
         costs = self._costs(cuts)
         return sorted(range(len(costs)), key=lambda k: -costs[k])
 
@@ -70,7 +70,7 @@ class Cutting:
         ]
 
     def _spread(self, inside: Sequence[Checkpoint]) -> list[Checkpoint]:
-        """Return all, or as many as may be considered, of pieces about as long as each other."""
+        """Return all, or the permitted number, of checkpoints with pieces of similar length."""
         most = self._slots * PIECES_PER_SLOT
         if len(inside) < most:
             return list(inside)

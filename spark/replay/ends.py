@@ -1,6 +1,6 @@
-"""Where each file of entries ends: tasks read three narrow columns of it, without Spark's SQL.
+"""Where each file of entries ends: tasks read three narrow columns, without Spark SQL.
 
-Planning, compiling and warming up a query cost more than these columns of a thousand files do.
+Planning, compiling and warming up a query costs more than these columns of a thousand files.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,13 +25,13 @@ _COLUMNS: Final = ("index", "audit_mark", "digest")
 
 
 class FileEnd(msgspec.Struct, frozen=True):
-    """The end of a file, as far as its entries are asked for."""
+    """The end of a file, within the requested entries."""
 
     path: str
     last: int = 0
-    """Index of its last entry, 0: it has none."""
+    """Index of its last entry; 0: it has none."""
     mark: int = 0
-    """Index of the last audit mark of which its node told the digest."""
+    """Index of the last audit mark at which its node reported the digest."""
     digest: str = ""
     """That digest, hexadecimal."""
     problem: str = ""
@@ -41,9 +41,9 @@ class FileEnd(msgspec.Struct, frozen=True):
 def ends_of_files(
     spark: SparkSession, store: ArchiveStore, ranges: Ranges, after: int, upto: int
 ) -> list[tuple[Manifest, FileEnd]]:
-    """Return the end of each file of entries of (after, upto] that has any.
+    """Return the end of each file with entries of (after, upto].
 
-    Those that cannot be read are problems of `ranges` from then on.
+    Files that cannot be read become problems of `ranges`.
     """
     manifests = {path: manifest for manifest, path in ranges.files[Part.ENTRIES]}
     if not manifests:

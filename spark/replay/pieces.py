@@ -1,7 +1,7 @@
-"""One replay in several pieces side by side, each from a checkpoint to the next (design.md).
+"""One replay in several parallel pieces, each from a checkpoint to the next (design.md).
 
-A checkpoint is what one node says of its state. It is believed when the piece before it ends with
-the same digest; if one is not, all is replayed once more, in one piece.
+A checkpoint is one node's claim about its state. It is trusted when the piece before it ends with
+the same digest; if one is not, everything is replayed again in one piece.
 """
 
 import logging
@@ -25,13 +25,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Pieces:
-    """What came of a replay."""
+    """The result of a replay."""
 
     replayed: Replayed
     at: Sequence[Checkpoint] = ()
-    """Where it was cut."""
+    """Checkpoints at which it was cut."""
     problems: Sequence[FileProblem] = ()
-    """Checkpoints that the log does not bear out."""
+    """Checkpoints that the log does not confirm."""
 
 
 def replay_in_pieces(
@@ -41,7 +41,7 @@ def replay_in_pieces(
     checkpoints: Sequence[Checkpoint],
     slots: int,
 ) -> Pieces:
-    """Replay on so many slots. `plan`: the whole, without files."""
+    """Replay on this many slots. `plan`: the whole, without files."""
     low = plan.start.index if plan.start is not None else 0
     inside = {
         one.index: one
@@ -63,13 +63,13 @@ def replay_in_pieces(
 
 
 def _run(spark: SparkSession, plans: Sequence[ReplayPlan], order: Sequence[int]) -> list[Replayed]:
-    """Replay in that order; return what came of them in theirs."""
+    """Replay in the given order; return the results in the order of the plans."""
     results = zip(order, run_replays(spark, [plans[k] for k in order]), strict=True)
     return [replayed for _, replayed in sorted(results, key=itemgetter(0))]
 
 
 def _cut(plan: ReplayPlan, ranges: Ranges, at: Sequence[Checkpoint]) -> list[ReplayPlan]:
-    """Return a plan for each piece; what the whole leaves behind, the last one does."""
+    """Return a plan for each piece; the last one produces the output of the whole."""
     starts = [plan.start, *map(start_of, at)]
     ends = [*(one.index for one in at), plan.upto]
     last = len(ends) - 1
@@ -87,7 +87,7 @@ def _cut(plan: ReplayPlan, ranges: Ranges, at: Sequence[Checkpoint]) -> list[Rep
 
 
 def _refuted(at: Sequence[Checkpoint], results: Sequence[Replayed]) -> list[FileProblem]:
-    """Return what is wrong with the first checkpoint that the log does not bear out."""
+    """Return the problem of the first checkpoint that the log does not confirm."""
     for checkpoint, (before, behind) in zip(at, pairwise(results), strict=True):
         if before.problem:
             return []  # as it is in one piece
@@ -103,7 +103,7 @@ def _refuted(at: Sequence[Checkpoint], results: Sequence[Replayed]) -> list[File
 
 
 def _joined(results: Sequence[Replayed]) -> Replayed:
-    """Return the pieces as one, as far as the first that could not go on."""
+    """Return the pieces as one, up to the first that could not continue."""
     ended = next((k for k, one in enumerate(results) if one.problem), len(results) - 1)
     pieces = results[: ended + 1]
     return structs.replace(

@@ -1,6 +1,6 @@
 """Replay of the log in one task: the only place where the code that applied entries runs again.
 
-Everything else of the jobs speaks of effects. The task reads the entries itself, file by file, so
+Everything else in the jobs works on effects. The task reads the entries itself, file by file, so
 that bodies never go through a shuffle or the JVM; its memory does not grow with the archive.
 """
 
@@ -32,7 +32,7 @@ from spark.archive.store import ArchiveStore
 from spark.engine import POOL_PROPERTY
 
 APPLIED_BYTES: Final = 4 << 20
-"""Of entries in one call of apply, beyond which it is made."""
+"""Bytes of entries after which they are applied in one call."""
 APPLIED_ENTRIES: Final = 64
 _ROWS_READ: Final = 64
 _COPIED_BYTES: Final = 4 << 20
@@ -45,22 +45,22 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """A whole state from which a replay begins."""
 
     path: str
-    """Of its stream, within the archive."""
+    """Path of its stream within the archive."""
     index: int
-    """Of the last entry that it contains."""
+    """Index of the last entry that it contains."""
     term: int
     digest: str
-    """Hexadecimal, as is the stream's."""
+    """Hexadecimal, as are the hashes of the stream."""
     stream_sha256: str = ""
-    """Of a base, or a checkpoint of an older release;"""
+    """Of a base, or a checkpoint of an older release."""
     stream_blake3: str = ""
-    """of another checkpoint."""
+    """Of any other checkpoint."""
     chain: str = ""
-    """Hexadecimal; "": whatever the state says."""
+    """Hexadecimal; "": accept the state's own."""
 
     @classmethod
     def of_base(cls, base: Base) -> "Start":
-        """Return a base as such."""
+        """Return the start of a replay from a base."""
         return cls(
             path=f"{base_folder(base.cluster, base.index)}/{STATE_FILE}",
             index=base.index,
@@ -75,24 +75,24 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What to replay."""
 
     url: str
-    """Of the archive."""
+    """URL of the archive."""
     group: int
     start: Start | None
-    """None: an empty state."""
+    """None: start from an empty state."""
     files: list[str] = []
-    """Of entries, in the order of their indexes; several may hold the same ones."""
+    """Files of entries, in the order of their indexes; several may hold the same ones."""
     upto: int = 0
     output: str = ""
-    """Folder for the stream of the state at the end; "": it is not written."""
+    """Folder for the stream of the final state; "": it is not written."""
     is_verified: bool = False
-    """Read the bodies of all messages, and count them."""
+    """Whether to read and count the bodies of all messages."""
 
 
 class Replayed(msgspec.Struct, kw_only=True):
-    """What came of it."""
+    """The result of a replay."""
 
     index: int = 0
-    """Of the last entry that was applied."""
+    """Index of the last applied entry."""
     term: int = 0
     chain: str = ""
     digest: str = ""
@@ -100,25 +100,25 @@ class Replayed(msgspec.Struct, kw_only=True):
     data_bytes: int = 0
     marks: list[ReplayedMark] = []
     problem: str = ""
-    """Why it ended early, with file and entry; "" when it went as far as was asked."""
+    """Why it ended early, with file and entry; "" when it was completed."""
     is_damage: bool = False
-    """The problem is one of the archive, not of what it was never meant to hold."""
+    """Whether the problem is damage to the archive, not something that it never contained."""
     is_of_start: bool = False
-    """It is one of the state that the replay began with."""
+    """Whether the problem is in the state that the replay began with."""
     state_version: int = 0
     time_ms: int = 0
     """Cluster time of the state, UTC."""
     messages: int = 0
-    """In queues, where they were read."""
+    """Messages in queues, if they were read."""
     cpu_s: float = 0.0
-    """Of this process, all threads: what reading, applying and writing cost."""
+    """CPU time of this process, all threads: the cost of reading, applying and writing."""
     stream_bytes: int = 0
     stream_sha256: str = ""
 
 
 def run_replays(spark: SparkSession, plans: Sequence[ReplayPlan]) -> list[Replayed]:
-    """Replay each plan in one task of Spark, wherever it runs, as soon as a slot is free: they take
-    long.
+    """Replay each plan in one task of Spark, on any executor, as soon as a slot is free: they are
+    slow.
     """
     context = spark.sparkContext
     asked = context.parallelize([msgspec.json.encode(plan) for plan in plans], len(plans))
@@ -147,7 +147,7 @@ def replay(plan: ReplayPlan) -> Replayed:
 
 
 class _Stopped(Exception):
-    """The replay cannot go on."""
+    """The replay cannot continue."""
 
     def __init__(self, text: str, *, is_damage: bool = True) -> None:
         super().__init__(text)
@@ -166,10 +166,10 @@ class _Run:
         self._waiting: list[tuple[int, int, bytes]] = []
         self._waiting_bytes = 0
         self._last = 0
-        """Index of the last entry that was read."""
+        """Index of the last entry read."""
 
     def done(self) -> Replayed:
-        """Go as far as possible; say how far, and why no further."""
+        """Replay as far as possible; return how far, and why no further."""
         replayed = Replay(self._folder / "store")
         try:
             self._go(replayed)
@@ -183,7 +183,8 @@ class _Run:
         except Exception as error:
             if self._plan.start is None:
                 raise
-            # Entries meet a state that may never have been theirs: whatever that does, it is named.
+            # Entries may be applied to a state that is not theirs: any error that causes is
+            # reported.
             self._stopped(f"{self._plan.start.path}: {error!r}", is_damage=True)
             self._result.is_of_start = True
         finally:
@@ -221,7 +222,7 @@ class _Run:
         self._result.is_of_start = False
 
     def _fetched(self, start: Start, to: Path) -> str:
-        """Copy a state from the archive; return the hash of it, hexadecimal."""
+        """Copy a state from the archive; return its hash, hexadecimal."""
         digest = blake3() if start.stream_blake3 else sha256()
         try:
             with self._store.open_input(start.path) as source, to.open("wb") as target:
@@ -261,7 +262,7 @@ class _Run:
         chain: bytes,
         data_blake3: bytes | None,
     ) -> None:
-        """Take the next entry if it is one that is wanted and joins what was read before."""
+        """Take the next entry if it is wanted and follows the ones read before."""
         if index <= self._last or index > self._plan.upto:
             return
         if previous != self._last or chain_before != self._chain:
@@ -330,7 +331,7 @@ def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
 
 
 def marks_of(replayed: Replayed, group: int) -> list[dict[str, Any]]:
-    """Return rows (group, index, audit_mark, replayed): the digests that the marks should have."""
+    """Return rows (group, index, audit_mark, replayed): the digests expected at the marks."""
     return [
         {"group": group, "index": mark.index, "audit_mark": mark.number, "replayed": mark.digest}
         for mark in replayed.marks

@@ -1,1 +1,1 @@
-"""What an audit says: tallies, flow, metrics, a page. May import `spark.archive`."""
+"""Output of an audit: tallies, flow, metrics, a page. May import `spark.archive`."""

@@ -1,4 +1,4 @@
-"""What went through each queue: arrivals, receives, ages, dead letters by reason."""
+"""The traffic of each queue: arrivals, receives, ages, dead letters by reason."""
 
 from typing import Final
 
@@ -8,14 +8,14 @@ from pyspark.sql import functions as F
 from spark.archive.tables import Tables
 
 AGE_ACCURACY: Final = 1_000
-"""Of percentiles: right to a thousandth of the messages. Merging finer ones took a task of its own
+"""Accuracy of percentiles: a thousandth of the messages. Merging finer ones took a separate task
 12 s at ten million operations."""
 
 
 def flow_by_minute(tables: Tables) -> DataFrame:
     """Return (queue, operation, reason, minute_ms, messages, bytes); minutes of cluster time.
 
-    What follows is made of it: operations are read once.
+    The other tables are made from it, so that operations are read once.
     """
     minute = (F.floor(F.col("time_ms") / 60_000) * 60_000).alias("minute_ms")
     return tables.one_copy_of_operations.groupBy("queue", "operation", "reason", minute).agg(

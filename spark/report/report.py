@@ -31,7 +31,7 @@ def report_html(summary: Summary) -> str:
 
 
 def _time_line(rows: list[dict[str, Any]]) -> str:
-    """Return an SVG: a line for each operation, minutes of cluster time below."""
+    """Return an SVG with a line for each operation over minutes of cluster time."""
     figure = Figure(figsize=(10, 3))
     axes = figure.add_subplot()
     for operation in sorted({row["operation"] for row in rows}):

@@ -1,4 +1,4 @@
-"""From the tables of an audit to its summary: everything that is collected here is bounded."""
+"""Collects the summary from the tables of an audit; everything collected here is bounded."""
 
 from typing import Any, Final
 
@@ -13,18 +13,18 @@ EVIDENCE_ROWS_MAX: Final = 200
 QUEUES_MAX: Final = 1000
 """Queues in the report, busiest first."""
 FLOW_ROWS_MAX: Final = 20 * QUEUES_MAX
-"""Of (queue, operation, reason), busiest first."""
+"""Rows of (queue, operation, reason) in the report, busiest first."""
 MINUTES_MAX: Final = 10_080
-"""Of the time line: a week."""
+"""Minutes in the time line: a week."""
 
 
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
-    """Return a small frame."""
+    """Return the rows of a small frame."""
     return [row.asDict() for row in frame.collect()]
 
 
 def counted(tables: Tables) -> dict[str, Any]:
-    """Return `entries` and `operations`, each once however many nodes exported it."""
+    """Return `entries` and `operations`, each counted once however many nodes exported it."""
     (row,) = tables.one_copy_of_entries.agg(
         F.count("*").alias("entries"),
         F.coalesce(F.sum("operations"), F.lit(0)).alias("operations"),

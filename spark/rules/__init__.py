@@ -1,4 +1,4 @@
-"""Audit rules: each module is about one promise; each function returns findings. May import
+"""Audit rules: each module checks one promise; each function returns findings. May import
 `spark.archive` and `spark.findings`.
 """
 
@@ -15,7 +15,7 @@ from spark.rules.carry import Carried
 
 @dataclass(frozen=True)
 class Audit:
-    """What all rules found, and what the next audit goes on from."""
+    """The findings of all rules, and what the next audit continues from."""
 
     findings: DataFrame
     carried: Carried
@@ -24,7 +24,7 @@ class Audit:
 
 
 def all_findings(tables: Tables, carried: Carried, bases: DataFrame) -> Audit:
-    """Apply every rule but that on the replay, which takes its time (`digests.not_reproduced`).
+    """Apply every rule except the slow one about the replay (`digests.not_reproduced`).
 
     `bases`: (group, index, chain) of the bases in the archive.
     """

@@ -8,7 +8,7 @@ from spark.findings import findings
 
 
 def early_acknowledgements(tables: Tables) -> DataFrame:
-    """Find acknowledgements that depend on an entry beyond what their edge knew committed."""
+    """Find acknowledgements that depend on an entry beyond what their edge knew was committed."""
     early = tables.acks.where("depends_on_index > commit_index_known")
     return findings(
         early,

@@ -1,4 +1,4 @@
-"""What an audit must remember of the past, so that the next one goes on from there."""
+"""What an audit must remember of the past, so that the next one continues from there."""
 
 from dataclasses import dataclass
 
@@ -44,10 +44,10 @@ ENDS = T.StructType(
 
 @dataclass(frozen=True)
 class Carried:
-    """Tables that one audit hands to the next."""
+    """Tables that one audit passes to the next."""
 
     stays: DataFrame
-    """Open stays: what is still in a queue."""
+    """Open stays: the messages still in a queue."""
     streams: DataFrame
     """The last acceptance of each stream."""
     ends: DataFrame
@@ -55,5 +55,5 @@ class Carried:
 
 
 def nothing_carried(spark: SparkSession) -> Carried:
-    """Return what the first audit begins with."""
+    """Return what the first audit starts with."""
     return Carried(*(spark.createDataFrame([], schema) for schema in (STAYS, STREAMS, ENDS)))

@@ -1,4 +1,4 @@
-"""The log is whole: no entry edited, missing, or exported twice by one node."""
+"""The log is intact: no entry edited, missing, or exported twice by one node."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -15,8 +15,8 @@ def _u64(column: str) -> Column:
 def proven(entries: DataFrame) -> DataFrame:
     """Return entries without their data, with what the rest of the row proves.
 
-    `data_hash`: BLAKE3, or SHA-256 of entries from before there was that; `recomputed`: the chain's
-    value that it gives.
+    `data_hash`: BLAKE3, or SHA-256 for entries of older releases; `recomputed`: the chain value
+    that it gives.
     """
     hashed = entries.withColumn("data_hash", F.coalesce("data_blake3", "data_sha256"))
     chain = F.sha2(F.concat("chain_before", _u64("index"), _u64("term"), F.col("data_hash")), 256)
@@ -26,13 +26,13 @@ def proven(entries: DataFrame) -> DataFrame:
 
 
 def edited_entries(tables: Tables) -> DataFrame:
-    """Find entries whose chain value is not what their rows give, or with other data than their
-    rows say.
+    """Find entries whose chain value does not follow from their rows, or whose data differ from
+    their rows.
     """
     edited = findings(
         tables.entries.where("not (recomputed <=> chain)"),
         "entry_edited",
-        "the entry is not what the chain says that it was",
+        "the entry is not what its chain value says",
         subject=F.lit("entry"),
         evidence=["term", "data_hash", "chain_before", "chain", "recomputed"],
         node="node",
@@ -40,7 +40,7 @@ def edited_entries(tables: Tables) -> DataFrame:
     altered = findings(
         tables.altered_entries,
         "entry_edited",
-        "the entry's data are not those that the hash beside them is of",
+        "the entry's data do not match the hash beside them",
         subject=F.lit("entry"),
         evidence=["term", "data_hash", "hash_found"],
         node="node",
@@ -52,7 +52,7 @@ def broken_links(tables: Tables, ends: DataFrame) -> DataFrame:
     """Find entries whose predecessor is missing, or ended with another chain value.
 
     `ends`: (group, index, chain) at which the last audit ended. A predecessor below the indexes
-    under audit that no audit saw cannot be judged: nothing is said of it.
+    under audit that no audit saw cannot be judged and gives no finding.
     """
     entries = tables.one_copy_of_entries
     before = (
@@ -84,7 +84,7 @@ def broken_links(tables: Tables, ends: DataFrame) -> DataFrame:
 
 
 def broken_bases(tables: Tables, bases: DataFrame) -> DataFrame:
-    """Find bases that the log does not go on from: the entry behind names another chain value.
+    """Find bases that the log does not continue: the next entry names another chain value.
 
     `bases`: (group, index, chain), whose `index` is of a DATA entry.
     """
@@ -97,7 +97,7 @@ def broken_bases(tables: Tables, bases: DataFrame) -> DataFrame:
     return findings(
         behind.where("chain_before != chain_of_base"),
         "base_broken",
-        "the entry behind the base does not continue its chain",
+        "the entry after the base does not continue its chain",
         subject=F.concat(F.lit("base "), F.col("base")),
         evidence=["base", "chain_of_base", "chain_before"],
         node="node",

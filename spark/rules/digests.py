@@ -1,4 +1,4 @@
-"""The log itself gives the state: a replay has the digests that nodes told at audit marks."""
+"""The log gives the state: a replay has the digests that nodes reported at audit marks."""
 
 from typing import Final
 
@@ -21,9 +21,9 @@ REPLAYED: Final = T.StructType(
 
 
 def not_reproduced(tables: Tables, replayed: DataFrame) -> DataFrame:
-    """Find nodes that told another digest at a mark than a replay of the log has there.
+    """Find nodes that reported another digest at a mark than a replay of the log gives.
 
-    `replayed`: REPLAYED. Of marks that no replay passed nothing is said.
+    `replayed`: REPLAYED. Marks that no replay passed give no finding.
     """
     told = tables.entries.where("digest is not null").join(
         F.broadcast(replayed), ["group", "index", "audit_mark"]

@@ -15,7 +15,7 @@ _QUEUE: Final = ["group", "queue_id"]
 
 
 def contents(stays: DataFrame, marks: DataFrame) -> DataFrame:
-    """Return (group, queue_id, mark_index, found_messages, found_bytes) as operations give it.
+    """Return (group, queue_id, mark_index, found_messages, found_bytes) according to operations.
 
     `marks`: (group, mark_index). There is a row for each mark and each queue that was ever used.
     """
@@ -44,7 +44,7 @@ def contents(stays: DataFrame, marks: DataFrame) -> DataFrame:
 
 
 def wrong_contents(tables: Tables, stays: DataFrame) -> DataFrame:
-    """Find queues that hold something else at a mark than their operations left in them."""
+    """Find queues whose contents at a mark differ from what their operations left in them."""
     told = ["messages", "bytes"]
     reported = (
         tables.queues.withColumnRenamed("index", "mark_index")
@@ -59,7 +59,7 @@ def wrong_contents(tables: Tables, stays: DataFrame) -> DataFrame:
     return findings(
         joined.where("messages != found_messages or bytes != found_bytes"),
         "contents_differ",
-        "a queue holds something else than its operations left in it",
+        "a queue's contents differ from what its operations left in it",
         subject=F.col("queue"),
         evidence=["audit_mark", "messages", "found_messages", "bytes", "found_bytes", "nodes"],
         index="mark_index",

@@ -23,7 +23,7 @@ def different_entries(tables: Tables) -> DataFrame:
 
 
 def effects_of_copies(tables: Tables) -> DataFrame:
-    """Return (*COPY, rows, effects): of each node's copy of an entry, how many operations it has
+    """Return (*COPY, rows, effects): for each node's copy of an entry, its number of operations
     and a hash over them.
     """
     left_out = _NOT_EFFECTS | tables.incomparable
@@ -41,16 +41,16 @@ def different_effects(copies: DataFrame) -> DataFrame:
     return findings(
         _differing(copies, F.xxhash64("rows", "effects"), told),
         "effects_differ",
-        "nodes say that this entry had different effects",
+        "nodes report different effects of this entry",
         subject=F.lit("entry"),
         evidence=["nodes"],
     )
 
 
 def _differing(copies: DataFrame, content: Column, told: Column) -> DataFrame:
-    """Return (group, index, nodes) where copies have different contents, with what each `told`.
+    """Return (group, index, nodes) where copies differ, with what each node `told`.
 
-    What differs is found by hashes before anything is collected: nearly always it is nothing.
+    Differences are found by hashes before anything is collected; nearly always there are none.
     """
     by_entry = copies.withColumn("content", content).groupBy(*_ENTRY)
     bounds = by_entry.agg(F.min("content").alias("low"), F.max("content").alias("high"))
@@ -60,7 +60,7 @@ def _differing(copies: DataFrame, content: Column, told: Column) -> DataFrame:
 
 
 def missing_effects(tables: Tables, copies: DataFrame) -> DataFrame:
-    """Find entries that say how many operations they had, and have another number of rows.
+    """Find entries whose number of rows differs from the number of operations that they state.
 
     `copies`: effects_of_copies.
     """
@@ -68,7 +68,7 @@ def missing_effects(tables: Tables, copies: DataFrame) -> DataFrame:
     return findings(
         joined.where("operations != rows"),
         "operations_missing",
-        "an entry has another number of operations than it says",
+        "an entry has a different number of operations than it states",
         subject=F.lit("entry"),
         evidence=["operations", "rows"],
         node="node",

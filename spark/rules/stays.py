@@ -17,20 +17,20 @@ ENDS: Final = (
     "rolled_back", "failed",
 )  # fmt: skip
 STAY_KEY: Final = ["lookup_identifier", "queue_id", "group"]
-"""Rows are sorted by it: what tells most of them apart comes first."""
+"""Sort order of the rows: the most selective column comes first."""
 _ORDER: Final = ["index", "ordinal"]
 STAY: Final = [*STAY_KEY, "queue", *_ORDER, "operation", "size_bytes", "transaction", "time_ms"]
-"""Columns of an open stay, as carried on."""
+"""Columns of an open stay, as carried over."""
 
 
 def steps(tables: Tables, open_stays: DataFrame) -> DataFrame:
-    """Return the operations that begin or end stays, each with what the one before it was.
+    """Return the operations that begin or end stays, each with the operation before it.
 
-    `open_stays`: (*STAY) that the last audit left open. `arrived` after `pending` is one beginning:
-    the transaction committed. It has the transaction of what was pending. Added are
-    `before`: the operation before it of its key; `begun_ms`: when the first of its key happened;
-    `sign`: by how much messages in the queue became more; and what the rules below look for, so
-    that they pass over all other rows unread: `is_suspect`, `is_outcome`, `is_last_begin`.
+    `open_stays`: (*STAY) left open by the last audit. `arrived` after `pending` is one beginning:
+    the transaction committed. It has the transaction of the pending operation. Added columns:
+    `before`: the operation before it with its key; `begun_ms`: when the first with its key
+    happened; `sign`: the change in the number of messages in the queue; and flags for the rules
+    below, so that they skip all other rows unread: `is_suspect`, `is_outcome`, `is_last_begin`.
     """
     columns = [*STAY, "reason"]
     carried = open_stays.withColumn("reason", F.lit(0))
@@ -59,7 +59,7 @@ def steps(tables: Tables, open_stays: DataFrame) -> DataFrame:
 def wrong_steps(tables: Tables, stays: DataFrame) -> DataFrame:
     """Find messages that begin twice, end twice, or end without having begun.
 
-    What began below the indexes under audit, and no audit saw begin, may end.
+    A stay may end that began below the indexes under audit and that no audit saw begin.
     """
     first = tables.entries.groupBy("group").agg(F.min("previous_index").alias("before_everything"))
     saw_all = F.lit(tables.base_index > 0) | (F.col("before_everything") == 0)
@@ -74,6 +74,6 @@ def wrong_steps(tables: Tables, stays: DataFrame) -> DataFrame:
 
 
 def left_open(stays: DataFrame) -> DataFrame:
-    """Return the stays that are open at the end, to be carried on: what is still there."""
+    """Return the stays that are open at the end, to be carried over: messages still there."""
     still = stays.where("is_last_begin")
     return still.withColumn("time_ms", F.col("begun_ms")).select(*STAY)

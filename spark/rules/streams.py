@@ -1,6 +1,6 @@
 """Transactional streams are in order: per source and destination, prev <= last accepted < number.
 
-Numbers may have gaps: what expired at the sender leaves one, and `prev` bridges it.
+Numbers may have gaps: a message that expired at the sender leaves one, and `prev` bridges it.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from spark.rules.stays import STAY_KEY
 STREAM: Final = ["group", "source_queue_manager", "destination"]
 _ORDER: Final = ["index", "ordinal"]
 _TAKEN: Final = ("arrived", "pending", "refused")
-"""What is refused for good is part of its sequence: it is not sent again."""
+"""A permanently refused message is part of its sequence: it is not sent again."""
 _NUMBERS: Final = ["sender_sequence_id", "sender_sequence", "sender_previous"]
 
 
@@ -24,15 +24,15 @@ def acceptances(tables: Tables) -> DataFrame:
     begun = tables.one_copy_of_operations.where(
         F.col("sender_sequence").isNotNull() & F.col("operation").isin(*_TAKEN)
     )
-    # A commit makes `arrived` of what was `pending`: the first of both is the acceptance.
-    # Of what was refused no two are one message: it has no place in a queue.
+    # A commit turns `pending` into `arrived`: the first of the two is the acceptance.
+    # Refused operations are never the same message twice: they have no place in a queue.
     own = F.when(F.col("operation") == "refused", F.struct(*_ORDER))
     by_message = Window.partitionBy(*STAY_KEY, own).orderBy(*_ORDER)
     return begun.withColumn("n", F.row_number().over(by_message)).where("n = 1")
 
 
 def accepted(first: DataFrame, lasts: DataFrame) -> DataFrame:
-    """Return what each stream accepted, in order, behind what earlier audits saw last.
+    """Return what each stream accepted, in order, after what earlier audits saw last.
 
     `first`: acceptances; `lasts`: the rows that `last_of_each` returned then.
     """
@@ -67,7 +67,7 @@ def disordered(streams: DataFrame) -> DataFrame:
 
 
 def last_of_each(streams: DataFrame) -> DataFrame:
-    """Return each stream's last acceptance, to be carried on."""
+    """Return each stream's last acceptance, to be carried over."""
     by_stream = Window.partitionBy(*STREAM).orderBy(F.desc("index"), F.desc("ordinal"))
     ranked = streams.withColumn("n", F.row_number().over(by_stream))
     return ranked.where("n = 1").select(*STREAM, *_ORDER, *_NUMBERS)

@@ -7,8 +7,8 @@ from spark.findings import findings
 
 
 def half_transactions(stays: DataFrame) -> DataFrame:
-    """Find transactions of which a part committed and another was rolled back, or that ended in
-    more than one entry.
+    """Find transactions that were partly committed and partly rolled back, or that ended in more
+    than one entry.
     """
     counted = (
         stays.where("is_outcome")
@@ -26,7 +26,7 @@ def half_transactions(stays: DataFrame) -> DataFrame:
     return findings(
         counted.where("outcomes > 1 or entries > 1"),
         "transaction_half",
-        "a transaction did not end as one",
+        "a transaction did not end atomically",
         subject=F.hex("transaction"),
         evidence=["outcomes", "entries", "messages"],
     )
