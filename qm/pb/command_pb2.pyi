@@ -4,7 +4,7 @@ isort:skip_file
 Commands of the replicated state machine. Field names are those of qm.model.values.commands.
 
 A command is one payload of a raft.batch: u32 length of the header, the header (message
-Command), then the blob: raw packets, which no layer touches. The first payload of an entry
+Command), then the blob: raw packets, which no layer changes. The first payload of an entry
 is a Stamp. Fields are only ever added; an op or version that a node does not know stops it.
 """
 
@@ -35,8 +35,8 @@ class Stamp(_message.Message):
     node: _builtins.str
     version: _builtins.int
     entry_hash: _builtins.bytes
-    """BLAKE3 of the entry's data with zeros in place of this; empty: none. Since version 3. The last
-    field, so that it ends the stamp.
+    """BLAKE3 of the entry's data with zeros in place of this field; empty: none. Since version 3.
+    It is the last field, so that it ends the stamp.
     """
     def __init__(
         self,
@@ -194,7 +194,7 @@ class Target(_message.Message):
     CHECKSUM_FIELD_NUMBER: _builtins.int
     format_name: _builtins.str
     packet_bytes: _builtins.int
-    """Of its packet; the packets lie one behind the other in the order of the targets."""
+    """Size of its packet; the packets are concatenated in the order of the targets."""
     checksum: _builtins.int
     def __init__(
         self,
@@ -1057,7 +1057,7 @@ Global___TransferAcked: _TypeAlias = TransferAcked  # noqa: Y015
 
 @_typing.final
 class OrderAcked(_message.Message):
-    """Columns of packed little-endian u64, of one length each."""
+    """Columns of packed little-endian u64, all of the same length."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

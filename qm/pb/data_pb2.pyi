@@ -8,14 +8,14 @@ answered once: its first result is kept until the client confirms it, and a repe
 the same number, to any node, at any later time, returns that result. So a call that failed with
 UNAVAILABLE or DEADLINE_EXCEEDED is repeated with the same number and the same content.
 
-Numbers start at 1 and are given out by the client in rising order. `confirmed_upto` says that
+Numbers start at 1 and are assigned by the client in rising order. `confirmed_upto` says that
 the client holds the results of all numbers up to it; the cluster then forgets them. A client
 that keeps long waits or streams beside other calls opens a session for each, since
 confirmation is one number.
 
 Errors: the gRPC status, and in its details (google.rpc.ErrorInfo, domain "msmq") the reason:
 the name of the MQ_ERROR code, and its value under metadata "code" as 0xXXXXXXXX. An argument
-that is wrong in itself is INVALID_ARGUMENT with google.rpc.BadRequest naming the field.
+that is invalid by itself is INVALID_ARGUMENT with google.rpc.BadRequest naming the field.
 
 GUIDs are 16 raw bytes as in packets; message identifiers are 20: GUID, then ordinal (u32,
 little-endian). Times are UTC.
@@ -104,7 +104,7 @@ class _SelectorKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Selector
     DESCRIPTOR: _descriptor.EnumDescriptor
     FIRST: _SelectorKind.ValueType  # 0
     AFTER: _SelectorKind.ValueType  # 1
-    """The next one behind lookup_identifier, which need not exist; waits."""
+    """The next one after lookup_identifier, which need not exist; waits."""
     EXACT: _SelectorKind.ValueType  # 2
     """By lookup identifier; these never wait."""
     SEEK_PREVIOUS: _SelectorKind.ValueType  # 3
@@ -115,7 +115,7 @@ class SelectorKind(_SelectorKind, metaclass=_SelectorKindEnumTypeWrapper): ...
 
 FIRST: SelectorKind.ValueType  # 0
 AFTER: SelectorKind.ValueType  # 1
-"""The next one behind lookup_identifier, which need not exist; waits."""
+"""The next one after lookup_identifier, which need not exist; waits."""
 EXACT: SelectorKind.ValueType  # 2
 """By lookup identifier; these never wait."""
 SEEK_PREVIOUS: SelectorKind.ValueType  # 3
@@ -172,7 +172,7 @@ Global___CursorAction: _TypeAlias = CursorAction  # noqa: Y015
 
 @_typing.final
 class RequestNumber(_message.Message):
-    """Names a numbered request."""
+    """Identifies a numbered request."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -209,9 +209,9 @@ class OpenSessionRequest(_message.Message):
     MAIN_CLIENT_ID_FIELD_NUMBER: _builtins.int
     MAIN_SESSION_EPOCH_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
-    """1 to 128 bytes of UTF-8 without NUL. The same id resumes: numbers and results go on."""
+    """1 to 128 bytes of UTF-8 without NUL. The same id resumes: numbers and results continue."""
     lease_ms: _builtins.int
-    """Unset or 0: 60,000. At most 24 hours. Every call for the client renews it when half is over."""
+    """Unset or 0: 60,000. At most 24 hours. Calls for the client renew it once half of it is over."""
     instance: _builtins.bytes
     """Up to 64 random bytes of this opener's own. Another opener of the same id takes the session
     over, and every later call of this one fails with CLIENT_FENCED.
@@ -254,7 +254,7 @@ class OpenSessionReply(_message.Message):
     """The cluster's; it rises with every change of leader."""
     confirmed_upto: _builtins.int
     highest_number: _builtins.int
-    """The highest number with a result; a client without memory of its own goes on above it."""
+    """The highest number with a result; a client without a memory of its own continues above it."""
     node: _builtins.str
     queue_manager: _builtins.bytes
     computer_name: _builtins.str
@@ -490,8 +490,8 @@ Global___CloseQueueReply: _TypeAlias = CloseQueueReply  # noqa: Y015
 
 @_typing.final
 class Properties(_message.Message):
-    """Attributes of a message ([MS-MQDMPR] 3.1.1.12). Of a message to send, 1 to 27; those above are
-    the queue manager's, and set on messages that are returned.
+    """Attributes of a message ([MS-MQDMPR] 3.1.1.12). Fields 1 to 27 may be set on a message to send;
+    higher ones are the queue manager's, and set on messages that are returned.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -563,9 +563,9 @@ class Properties(_message.Message):
     8 negative receive.
     """
     dead_letter: _builtins.bool
-    """A copy in the dead-letter queue if it is not delivered."""
+    """Keep a copy in the dead-letter queue if it is not delivered."""
     journal: _builtins.bool
-    """A copy in the journal when it has left."""
+    """Keep a copy in the journal when it has left."""
     extension: _builtins.bytes
     trace: _builtins.bool
     tracing_queue: _builtins.bytes
@@ -684,8 +684,8 @@ class OutgoingMessage(_message.Message):
     PACKET_FIELD_NUMBER: _builtins.int
     APPLICATION_DEAD_LETTER_QUEUE_FIELD_NUMBER: _builtins.int
     packet: _builtins.bytes
-    """A whole UserMessage packet, for who has one: its MessageID, source and SentTime are
-    replaced, everything else is kept.
+    """A whole UserMessage packet, for callers that have one: its MessageID, source and SentTime
+    are replaced, everything else is kept.
     """
     application_dead_letter_queue: _builtins.str
     """Format name of the application's dead-letter queue; "": the system's."""
@@ -721,7 +721,7 @@ class SendRequest(_message.Message):
     MESSAGES_FIELD_NUMBER: _builtins.int
     TRANSACTION_FIELD_NUMBER: _builtins.int
     transaction: _builtins.bytes
-    """16 bytes; empty: each message on its own."""
+    """16 bytes; empty: each message by itself."""
     @_builtins.property
     def request(self) -> Global___RequestNumber:
         """Message k has number request.number + k."""
@@ -854,7 +854,7 @@ class MessageBatch(_message.Message):
     FLAGS_FIELD_NUMBER: _builtins.int
     PROPERTIES_FIELD_NUMBER: _builtins.int
     packets: _builtins.bytes
-    """Back to back."""
+    """Concatenated."""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """n + 1: packet k is packets[offsets[k]:offsets[k + 1]]. Empty where the view leaves them out."""
@@ -873,7 +873,7 @@ class MessageBatch(_message.Message):
 
     @_builtins.property
     def message_classes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Class of the queue manager's own verdict (why a dead letter is one), 0: the packet's own."""
+        """Class of the queue manager's own verdict (why it is a dead letter), 0: the packet's own."""
 
     @_builtins.property
     def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -918,16 +918,16 @@ class ReceiveRequest(_message.Message):
     ALLOW_PEEK_WHEN_LOCKED_FIELD_NUMBER: _builtins.int
     handle: _builtins.int
     cursor: _builtins.int
-    """Instead of a selector: what the cursor points at."""
+    """Instead of a selector: the message that the cursor points at."""
     timeout_ms: _builtins.int
-    """0: answer at once. 0xFFFFFFFF: wait without end."""
+    """0: answer at once. 0xFFFFFFFF: wait without limit."""
     count: _builtins.int
-    """Numbers request.number ... + count - 1, at most; 0 means 1. It takes what is there, or else
-    waits for one message.
+    """At most the numbers request.number ... + count - 1; 0 means 1. Takes the messages present, or
+    else waits for one message.
     """
     transaction: _builtins.bytes
     is_two_phase: _builtins.bool
-    """Lock and lend; `Complete` decides. A transaction wins over it."""
+    """Lock and lend; `Complete` decides. A transaction takes precedence."""
     view: Global___View.ValueType
     allow_peek_when_locked: _builtins.bool
     """What the transaction locks stays visible to peeks until its outcome."""
@@ -969,7 +969,7 @@ class ReceiveReply(_message.Message):
     STATUS_FIELD_NUMBER: _builtins.int
     ASK_AGAIN_FROM_FIELD_NUMBER: _builtins.int
     status: _builtins.int
-    """Why there are not more: MQ_OK, MQ_ERROR_IO_TIMEOUT, MQ_ERROR_MESSAGE_NOT_FOUND,
+    """Why there are no more: MQ_OK, MQ_ERROR_IO_TIMEOUT, MQ_ERROR_MESSAGE_NOT_FOUND,
     MQ_ERROR_OPERATION_CANCELLED, MQ_ERROR_MESSAGE_ALREADY_RECEIVED, ...
     """
     ask_again_from: _builtins.int
@@ -1009,7 +1009,7 @@ class PeekRequest(_message.Message):
     action: Global___CursorAction.ValueType
     timeout_ms: _builtins.int
     count: _builtins.int
-    """At most; 0 means 1. Several come in order, from the selector on; FIRST and AFTER alone."""
+    """Maximum; 0 means 1. Several come in order, from the selector on; FIRST and AFTER only."""
     view: Global___View.ValueType
     @_builtins.property
     def selector(self) -> Global___Selector: ...
@@ -1089,7 +1089,7 @@ class CancelReply(_message.Message):
     RECEIVED_NUMBERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def received_numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Those that found a message before they were cancelled; ask for it with the same numbers."""
+        """Numbers that found a message before they were cancelled; fetch it with the same numbers."""
 
     def __init__(
         self,
@@ -1117,17 +1117,17 @@ class CompleteRequest(_message.Message):
         ACCEPT: CompleteRequest._Decision.ValueType  # 0
         """It is received."""
         RETURN: CompleteRequest._Decision.ValueType  # 1
-        """It goes back to its place."""
+        """It returns to its place."""
         REJECT: CompleteRequest._Decision.ValueType  # 2
-        """It is refused for good: gone, with the negative acknowledgement that it asked for."""
+        """It is rejected permanently: removed, with the negative acknowledgement that it asked for."""
 
     class Decision(_Decision, metaclass=_DecisionEnumTypeWrapper): ...
     ACCEPT: CompleteRequest.Decision.ValueType  # 0
     """It is received."""
     RETURN: CompleteRequest.Decision.ValueType  # 1
-    """It goes back to its place."""
+    """It returns to its place."""
     REJECT: CompleteRequest.Decision.ValueType  # 2
-    """It is refused for good: gone, with the negative acknowledgement that it asked for."""
+    """It is rejected permanently: removed, with the negative acknowledgement that it asked for."""
 
     REQUEST_FIELD_NUMBER: _builtins.int
     QUEUE_ID_FIELD_NUMBER: _builtins.int
@@ -1266,7 +1266,7 @@ class StreamOpen(_message.Message):
     handle: _builtins.int
     is_two_phase: _builtins.bool
     commit_confirms: _builtins.bool
-    """Every StreamConfirm is committed, and then answered by StreamReply.confirmed_upto; otherwise
+    """Every StreamConfirm is committed, then answered by StreamReply.confirmed_upto; otherwise
     confirmations travel with the next credit.
     """
     view: Global___View.ValueType
@@ -1290,7 +1290,7 @@ Global___StreamOpen: _TypeAlias = StreamOpen  # noqa: Y015
 @_typing.final
 class StreamCredit(_message.Message):
     """Request numbers first_number ... + count - 1: each receives one message. A client that resumes
-    after a failure grants again every number that it had granted and holds no result of.
+    after a failure grants again every granted number of which it holds no result.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1334,8 +1334,8 @@ Global___StreamConfirm: _TypeAlias = StreamConfirm  # noqa: Y015
 
 @_typing.final
 class StreamReply(_message.Message):
-    """When the client has closed its side, every number without a message is cancelled, what was found
-    before is sent, and the stream ends.
+    """When the client has closed its side, every number without a message is cancelled, messages found
+    before are sent, and the stream ends.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1346,7 +1346,7 @@ class StreamReply(_message.Message):
     confirmed_upto: _builtins.int
     @_builtins.property
     def messages(self) -> Global___MessageBatch:
-        """Empty when only a confirmation is told."""
+        """Empty when only a confirmation is reported."""
 
     @_builtins.property
     def cancelled(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamCredit]:

@@ -8,14 +8,14 @@ answered once: its first result is kept until the client confirms it, and a repe
 the same number, to any node, at any later time, returns that result. So a call that failed with
 UNAVAILABLE or DEADLINE_EXCEEDED is repeated with the same number and the same content.
 
-Numbers start at 1 and are given out by the client in rising order. `confirmed_upto` says that
+Numbers start at 1 and are assigned by the client in rising order. `confirmed_upto` says that
 the client holds the results of all numbers up to it; the cluster then forgets them. A client
 that keeps long waits or streams beside other calls opens a session for each, since
 confirmation is one number.
 
 Errors: the gRPC status, and in its details (google.rpc.ErrorInfo, domain "msmq") the reason:
 the name of the MQ_ERROR code, and its value under metadata "code" as 0xXXXXXXXX. An argument
-that is wrong in itself is INVALID_ARGUMENT with google.rpc.BadRequest naming the field.
+that is invalid by itself is INVALID_ARGUMENT with google.rpc.BadRequest naming the field.
 
 GUIDs are 16 raw bytes as in packets; message identifiers are 20: GUID, then ordinal (u32,
 little-endian). Times are UTC.
@@ -65,14 +65,14 @@ class DataStub:
     Receive: _grpc.UnaryUnaryMultiCallable[_data_pb2.ReceiveRequest, _data_pb2.ReceiveReply]
     Peek: _grpc.UnaryUnaryMultiCallable[_data_pb2.PeekRequest, _data_pb2.PeekReply]
     Cancel: _grpc.UnaryUnaryMultiCallable[_data_pb2.CancelRequest, _data_pb2.CancelReply]
-    """Ends numbers that wait, whichever node they wait at."""
+    """Cancels waiting numbers, whichever node they wait at."""
     Complete: _grpc.UnaryUnaryMultiCallable[_data_pb2.CompleteRequest, _data_pb2.CompleteReply]
     """Second phase of a two-phase receive."""
     Move: _grpc.UnaryUnaryMultiCallable[_data_pb2.MoveRequest, _data_pb2.MoveReply]
     StreamReceive: _grpc.StreamStreamMultiCallable[_data_pb2.StreamRequest, _data_pb2.StreamReply]
     """Continuous receiving by credit. The first frame is `open`."""
     CreateCursor: _grpc.UnaryUnaryMultiCallable[_data_pb2.CreateCursorRequest, _data_pb2.CreateCursorReply]
-    """Cursors live at the node that made them; a client that loses that node makes another and
+    """Cursors exist on the node that created them; a client that loses that node creates another and
     positions it by lookup identifier.
     """
     CloseCursor: _grpc.UnaryUnaryMultiCallable[_data_pb2.CloseCursorRequest, _data_pb2.CloseCursorReply]
@@ -101,14 +101,14 @@ class DataAsyncStub(DataStub):
     Receive: _aio.UnaryUnaryMultiCallable[_data_pb2.ReceiveRequest, _data_pb2.ReceiveReply]  # type: ignore[assignment]
     Peek: _aio.UnaryUnaryMultiCallable[_data_pb2.PeekRequest, _data_pb2.PeekReply]  # type: ignore[assignment]
     Cancel: _aio.UnaryUnaryMultiCallable[_data_pb2.CancelRequest, _data_pb2.CancelReply]  # type: ignore[assignment]
-    """Ends numbers that wait, whichever node they wait at."""
+    """Cancels waiting numbers, whichever node they wait at."""
     Complete: _aio.UnaryUnaryMultiCallable[_data_pb2.CompleteRequest, _data_pb2.CompleteReply]  # type: ignore[assignment]
     """Second phase of a two-phase receive."""
     Move: _aio.UnaryUnaryMultiCallable[_data_pb2.MoveRequest, _data_pb2.MoveReply]  # type: ignore[assignment]
     StreamReceive: _aio.StreamStreamMultiCallable[_data_pb2.StreamRequest, _data_pb2.StreamReply]  # type: ignore[assignment]
     """Continuous receiving by credit. The first frame is `open`."""
     CreateCursor: _aio.UnaryUnaryMultiCallable[_data_pb2.CreateCursorRequest, _data_pb2.CreateCursorReply]  # type: ignore[assignment]
-    """Cursors live at the node that made them; a client that loses that node makes another and
+    """Cursors exist on the node that created them; a client that loses that node creates another and
     positions it by lookup identifier.
     """
     CloseCursor: _aio.UnaryUnaryMultiCallable[_data_pb2.CloseCursorRequest, _data_pb2.CloseCursorReply]  # type: ignore[assignment]
@@ -194,7 +194,7 @@ class DataServicer(metaclass=_abc_1.ABCMeta):
         request: _data_pb2.CancelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_data_pb2.CancelReply, _abc.Awaitable[_data_pb2.CancelReply]]:
-        """Ends numbers that wait, whichever node they wait at."""
+        """Cancels waiting numbers, whichever node they wait at."""
 
     @_abc_1.abstractmethod
     def Complete(
@@ -225,7 +225,7 @@ class DataServicer(metaclass=_abc_1.ABCMeta):
         request: _data_pb2.CreateCursorRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_data_pb2.CreateCursorReply, _abc.Awaitable[_data_pb2.CreateCursorReply]]:
-        """Cursors live at the node that made them; a client that loses that node makes another and
+        """Cursors exist on the node that created them; a client that loses that node creates another and
         positions it by lookup identifier.
         """
 
