@@ -1,13 +1,13 @@
-"""Writes a large archive as real nodes would, for `make bench-spark`.
+"""Write a large archive as real nodes would, for `make bench-spark`.
 
     python -m tests.bench.archive_writer FOLDER --operations 1000000
 
 Entries are applied by the real store, and exported by the real archiver's code under the names of
-three nodes; there is no network and no consensus. One message in five is of a transactional stream.
-Prints JSON; the same operations, seed and pieces give the same archive.
+three nodes; there is no network and no consensus. One message in five belongs to a transactional
+stream. Prints JSON; the same operations, seed and pieces give the same archive.
 
-With `--piece-s` it stops after about so many seconds, with status 75, and goes on from there when
-it is called again: FOLDER.writing holds the node and how far it came.
+With `--piece-s` it stops after about that many seconds, with status 75, and continues from there
+when it is called again: FOLDER.writing holds the node and how far it came.
 """
 
 import argparse
@@ -320,7 +320,7 @@ def write_archive(
     seed: int = 1,
     piece_s: float = math.inf,
 ) -> dict[str, float | int | str] | None:
-    """Write an archive of about so many operations per node below `root`; return figures, or None
+    """Write an archive of about this many operations per node below `root`; return figures, or None
     when the piece is over before that.
     """
     began = time.perf_counter()

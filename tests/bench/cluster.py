@@ -1,9 +1,9 @@
 """The whole cluster under load, beside its peers: `python -m tests.bench.cluster`.
 
 Three node processes on loopback as `qm dev up` runs them: mutual TLS, fsync on a quorum before any
-acknowledgement. Load comes from processes of their own. Every round measures us and each peer in
+acknowledgement. Load comes from separate processes. Every round measures us and each peer in
 turn; ratios are taken within a round, and every figure is the median of the rounds. The many
-queues come last: what they hold stays, and the nodes go on moving it out of their logs for a while.
+queues come last: what they hold stays, and the nodes keep moving it out of their logs for a while.
 Prints JSON and writes it to build/bench.json. docs/performance.md says what the keys mean and where
 the time goes.
 """
@@ -70,7 +70,7 @@ class Load:
         self._process.stdin.flush()
 
     def pause(self) -> None:
-        """Stop it where it is; what it has in flight goes on."""
+        """Stop sending; what is in flight continues."""
         self._process.send_signal(signal.SIGSTOP)
         self._paused_at = time.monotonic()
 

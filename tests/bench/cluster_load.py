@@ -134,7 +134,7 @@ class GatedStream(RecordedStream):
 
 
 def percentile_ms(values_s: Sequence[float], share: float) -> float:
-    """Of seconds in ascending order."""
+    """Return a percentile in milliseconds of seconds in ascending order."""
     return values_s[min(len(values_s) - 1, int(share * len(values_s)))] * 1e3 if values_s else 0.0
 
 

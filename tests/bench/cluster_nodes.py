@@ -40,7 +40,7 @@ def resident_mib(pid: int) -> float:
 
 
 class Nodes:
-    """A cluster in a folder of its own, with mutual TLS, as long as the context lasts."""
+    """A cluster in its own folder, with mutual TLS, for the duration of the context."""
 
     def __init__(self, folder: Path, network: str) -> None:
         self.layout = Layout(folder)
@@ -80,7 +80,7 @@ class Nodes:
         return found
 
     def cpu_s(self) -> float:
-        """Of all nodes."""
+        """CPU time of all nodes."""
         return cpu_s([self.pid(node) for node in self.nodes])
 
     def leader(self) -> DevNode:
@@ -116,7 +116,7 @@ class Nodes:
 
     @property
     def tls(self) -> Tls:
-        """Of an administrator."""
+        """TLS files of an administrator."""
         pki = self.layout.pki
         return Tls(pki / "authority.pem", pki / "admin.pem", pki / "admin.key")
 

@@ -1,13 +1,13 @@
 """How long senders wait when the leader fails: `python -m tests.bench.failover`.
 
 Clusters of three node processes with different backlogs are up at once, and rounds go through them
-in turn, so that a noisy machine is noisy for all. With RabbitMQ and NATS JetStream, where they are
-installed, the leader of their queue is killed as well. Prints JSON and merges it into
+in turn, so that noise of the machine affects all alike. With RabbitMQ and NATS JetStream, where
+they are installed, the leader of their queue is killed as well. Prints JSON and merges it into
 build/drills.json: an entry like a scenario's for each kind of round, and ratios.
 
 Clusters and rounds are kept in build/failover, and no round is measured twice: `--seconds` begins
-no round after that time, and another call goes on with what is left (0 makes the clusters alone).
-`--fresh` begins anew.
+no round after that time, and another call continues with the rest (0 only makes the clusters).
+`--fresh` starts from scratch.
 """
 
 import argparse

@@ -160,7 +160,7 @@ class Probed:
                 strike = lambda: self.target.partition([leader], others)  # noqa: E731
             case _:
                 strike = lambda: self._transfer(others[turn % 2])  # noqa: E731
-        # Nobody is struck by a transfer: the sender is in turn at the leader, the heir, the other.
+        # A transfer kills no node: the sender is in turn at the leader, its successor, the other.
         safe = [leader, *others] if what is Happening.TRANSFER else others
         return await self._gap_ms(strike, self._hosts(safe[turn % len(safe)]), QUIET_S)
 
@@ -214,7 +214,7 @@ class Probed:
                 HistoryEvent(time.monotonic_ns(), "runner", EventKind.FAULT, detail="fault")
             )
             await strike()
-            # The messages that leave from now on are acknowledged by whoever leads then.
+            # The messages that leave from now on are acknowledged by the leader at that time.
             await self._advance(sender, sender.sent + 1)
             await asyncio.sleep(QUIET_S)
         finally:
@@ -238,7 +238,7 @@ class Probed:
             await asyncio.sleep(PROBE_EVERY_S)
 
     async def _advance(self, sender: RecordingSender, count: int) -> None:
-        """Wait until so many messages of a sender are acknowledged."""
+        """Wait until this many messages of a sender are acknowledged."""
         async with asyncio.timeout(GAP_WAIT_S):
             while sender.acknowledged < count:
                 await asyncio.sleep(PROBE_EVERY_S)

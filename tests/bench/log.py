@@ -1,6 +1,6 @@
 """The log alone against its disk: `python -m tests.bench.log`, JSON to build/bench-log.json.
 
-Two loops take turns, step by step, on one folder, so that whatever else the machine does hits both:
+Two loops take turns, step by step, on one folder, so that other load on the machine affects both:
 
 - the log appends one entry of the batch size and syncs, in segments that are recycled;
 - the bare loop writes the same bytes with one pwrite and one fdatasync, into as
@@ -36,7 +36,7 @@ MEMBERS = Configuration(("n1.1",))
 
 
 class LogLoop:
-    """Appends and syncs; compacts behind itself, so that segments are recycled or not."""
+    """Appends, syncs and compacts, so that segments are recycled or not."""
 
     def __init__(self, path: Path, *, is_recycling: bool) -> None:
         recycled = SEGMENTS - 1 if is_recycling else 0

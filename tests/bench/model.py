@@ -3,7 +3,7 @@
 Entries are encoded before the clock starts and then applied as consensus would: decoded, applied,
 committed to RocksDB; at least half of their bytes are moved out of the log once. The state is not
 empty: a quarter of the messages is queued before. Rates are per second of this process's CPU, all
-of its threads together, since RocksDB compacts in threads of its own.
+of its threads together, since RocksDB compacts in its own threads.
 
 Keys without a prefix are the bar's case: 100 queues, 8 priorities, packets from 100 bytes to 64 KiB
 of 1 KiB on average, batches of 64. `even_` has packets of 1 KiB, `single_` one queue, one priority
@@ -219,7 +219,7 @@ def _node_for_deep(path: Path) -> tuple[Node, Load]:
 
 def _ratios(full: Load, empty: Load, rounds: int = 7, messages: int = 100_000) -> dict[str, float]:
     """Return the rate of one node over the other's, of messages in and out per CPU second of all
-    threads, flushed as a node does. They take turns, so that what else the machine does hits both.
+    threads, flushed as a node does. They take turns, so that other load affects both.
 
     Merging all that is queued is seldom and takes seconds: the median round has none of it, and
     `mean` has whatever fell into these rounds.
@@ -279,7 +279,7 @@ def _rss_bytes() -> int:
 
 
 def deep_apart(path: Path, messages: int) -> dict[str, float]:
-    """Run `deep` in a process of its own, in a memory cgroup where that may be made."""
+    """Run `deep` in a separate process, in a memory cgroup where permitted."""
     with memory_group(DEEP_MEMORY_BYTES) as group:
         output = path.with_suffix(".json")
         command = [sys.executable, "-m", "tests.bench.model", "--only-deep", str(path), str(output)]

@@ -106,7 +106,7 @@ class Node:
         self.sync()
 
     def moved_bytes(self) -> int:
-        """Of the blob files."""
+        """Size of the blob files, in bytes."""
         return sum(file.stat().st_size for file in self.path.glob("store/*/blobs/blob-*"))
 
     def reset_clock(self) -> None:

@@ -49,7 +49,7 @@ class NodeProcess:
                 self._ready.set_result(None)
                 continue
             future = self._answers.pop(answer.get("number"), None)
-            if future is not None and not future.done():  # else nobody waits any more
+            if future is not None and not future.done():  # else the caller has stopped waiting
                 future.set_result(answer)
         for future in self._answers.values():
             if not future.done():

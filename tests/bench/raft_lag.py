@@ -64,7 +64,7 @@ async def snapshot(folder: Path) -> dict[str, float]:
 
 
 def disk_write_mb_per_s(folder: Path, size_bytes: int) -> float:
-    """Write a file and sync it once, as whoever receives a snapshot must."""
+    """Write a file and sync it once, as the receiver of a snapshot must."""
     block = os.urandom(MIB)
     path = folder / "written"
     started = time.perf_counter()

@@ -232,7 +232,7 @@ class Node:
 
 
 async def serve(config: NodeConfig) -> None:
-    """Obey until told to stop."""
+    """Execute commands until one says stop."""
     node = Node(config)
     prepare()
     await node.driver.start()

@@ -85,7 +85,7 @@ def opened(role: Role) -> Session:
 
 
 def receiving(one: bytes, chunk_bytes: int) -> Work:
-    """An edge: read a chunk, hand out, hear of the commit, write the acknowledgement."""
+    """An edge: read a chunk, hand out, learn of the commit, write the acknowledgement."""
     stream = one * STREAM_PACKETS
     chunks = [stream[at : at + chunk_bytes] for at in range(0, len(stream), chunk_bytes)]
 

@@ -9,10 +9,10 @@ Python; on two cores it has two of both. They are measured in turn within each r
 is the median of the rounds. Both sizes have the same small heap; the peak is the highest execution
 memory of any task, from Spark's event log.
 
-What was measured is kept in build/bench-spark/<operations>/taken.jsonl as soon as it is known, and
-not measured again: a run that was stopped goes on where it ended. With `--piece-s` it begins no
+Measurements are kept in build/bench-spark/<operations>/taken.jsonl as soon as they are known, and
+not repeated: a stopped run continues where it ended. With `--piece-s` it starts no
 further job after so many seconds and exits with status 75: call it again until it does not.
-`--fresh` begins anew. Prints JSON and writes it to build/bench-spark.json.
+`--fresh` starts from scratch. Prints JSON and writes it to build/bench-spark.json.
 """
 
 import argparse

@@ -110,7 +110,7 @@ class HarnessNode:
             await self.service.msmq.stop()
 
     async def kill(self) -> None:
-        """End it as a crash would: nothing is finished, handed over or told."""
+        """End it as a crash would: nothing is finished, handed over or announced."""
         assert self.node is not None
         node, self.node = self.node, None
         await node.abort()
@@ -288,7 +288,7 @@ async def make_queue_manager(harness: Harness) -> None:
 
 
 def free_network() -> str:
-    """Return the first three numbers of loopback addresses that nobody listens on."""
+    """Return the first three numbers of loopback addresses that nothing listens on."""
     while True:
         network = f"127.{random.randrange(16, 250)}.{random.randrange(250)}"
         with socket.socket() as probe:

@@ -35,7 +35,7 @@ class Archived:
         return rows
 
     def rows_with_data(self) -> Rows:
-        """Of each entry one row, in order, of whichever node has it with its data."""
+        """One row per entry, in order, from any node that has it with its data."""
         rows = {
             row["index"]: row
             for node in NODES

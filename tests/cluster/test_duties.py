@@ -100,7 +100,7 @@ def test_cluster_time_reaches_the_state_while_nothing_happens() -> None:
 
 
 async def digests_of(node: HarnessNode, mark: int) -> dict[str, bytes]:
-    """Return what the members told of a mark, once all have."""
+    """Return the members' reports on a mark, once all have reported."""
     members = node.service.members
     for _ in range(2_000):
         replies = await members.inspect_all()

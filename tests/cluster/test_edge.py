@@ -78,7 +78,7 @@ class Peer(asyncio.Protocol):
         self._attend()
 
     async def has(self, count: int) -> None:
-        """Wait until so many are acknowledged."""
+        """Wait until this many are acknowledged."""
         await until(lambda: len(self.acked) >= count, lambda: (len(self.acked), self.closed))
 
     def _attend(self) -> None:
@@ -189,7 +189,7 @@ def test_a_peer_whose_node_dies_goes_on_at_another() -> None:
 
 
 def test_acknowledgements_follow_a_peer_that_left_a_session_half_open() -> None:
-    """Its old node holds the session still; whoever leads sends to where the peer is now."""
+    """Its old node still holds the session; the leader sends to where the peer is now."""
 
     async def scenario() -> None:
         async with cluster(3) as nodes:

@@ -1,4 +1,4 @@
-"""Two processes with one identity: whoever comes second finds the first and refuses."""
+"""Two processes with one identity: the second one finds the first and refuses."""
 
 import asyncio
 import contextlib
@@ -64,7 +64,7 @@ async def refused(path: Path) -> str:
 
 
 def elsewhere(nodes: Harness, name: str, *, deaths: list[str]) -> HarnessNode:
-    """Return a node like one of the cluster's, with an address and a folder of its own."""
+    """Return a node like one of the cluster's, with its own address and folder."""
     config = nodes[name].config
     return HarnessNode(
         msgspec.structs.replace(

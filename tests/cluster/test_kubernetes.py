@@ -25,7 +25,7 @@ ROLES = ("leader", "follower")
 
 
 class ApiServer:
-    """Takes patches of pods' labels from whoever has the token."""
+    """Accepts patches of pods' labels from any holder of the token."""
 
     def __init__(self, folder: Path) -> None:
         create_authority(folder, "kubernetes")

@@ -53,7 +53,7 @@ def test_members_come_go_and_come_back_without_their_disk(tmp_path: Path) -> Non
             await qm(nodes, "cluster", "replace", lost.name, "--host", host, "--yes")
             assert (await members(nodes))[lost.name] == "learner"
             await lost.start()
-            # Nobody can know that the second incarnation never ran.
+            # It cannot be known that the second incarnation never ran.
             assert await join(lost) == f"{lost.name}.3"
             await qm(nodes, "cluster", "promote", lost.name)
             await until(lambda: nodes.serving() is not None, nodes.serving)

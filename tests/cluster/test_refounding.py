@@ -29,7 +29,7 @@ SENT, TAKEN = 200, 30
 
 
 async def qm(nodes: Harness, *arguments: str, exit_code: int = 0) -> Any:
-    """Run `qm` as an admin, beside the nodes; return what it prints as JSON."""
+    """Run `qm` as an admin while the nodes run; return its JSON output."""
     files = nodes.certificate("admin")
     environment = {
         "QM_ENDPOINT": ",".join(f"{node.host}:{API_PORT}" for node in nodes.nodes.values()),

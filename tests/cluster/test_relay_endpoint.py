@@ -25,7 +25,7 @@ TICK = encode_command(ClockTick(1))
 
 @contextlib.asynccontextmanager
 async def caller(node: HarnessNode, files: TlsFiles) -> AsyncIterator[Any]:
-    """A stub of a node's relay endpoint, with somebody's certificate."""
+    """A stub of a node's relay endpoint, with a given certificate."""
     address = host_and_port(node.host, node.config.raft.relay_port)
     channels = Channels(TlsIdentity(files, TransportMetrics()), lambda _: address)
     try:

@@ -1,4 +1,4 @@
-"""The cluster's face: proposals, reads and relay streams, whoever leads."""
+"""The cluster's interface: proposals, reads and relay streams, whichever node leads."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ PEER = bytes(range(16))
 
 
 class Edge:
-    """What an edge hears of its stream."""
+    """Records what an edge learns of its stream."""
 
     def __init__(self) -> None:
         self.outcomes: list[int] = []
@@ -59,7 +59,7 @@ class Dispatcher:
 
 
 class Listener:
-    """What a part of a node hears of the state."""
+    """Records what a part of a node learns of the state."""
 
     def __init__(self) -> None:
         self.indexes: list[int] = []

@@ -1,4 +1,4 @@
-"""Two clusters, each a queue manager to the other: messages go over TCP 1801, whoever dies."""
+"""Two clusters, each a queue manager to the other: messages go over TCP 1801, any node may die."""
 
 from qm.api.gate.identity import Role
 from qm.client.calls import Tls

@@ -11,11 +11,11 @@ Legend of the transcript: virtual microseconds, event, fields.
                                 is stopped
     pause freeze                SIGSTOP for so many microseconds; of a leader that is cut off too
     cut clog reset lose repeat  directions cut until a time; one held up until a time; a connection
-                                broken; a frame lost; an old frame delivered once more
-    peer                        a process hears what its connection to a peer has become
-    fill room wipe corrupt      a disk has so much room; has room again; is emptied; a bit of a file
-                                is flipped at an offset
-    refused                     an administrator's or operator's wish was turned down (why)
+                                broken; a frame lost; an old frame delivered again
+    peer                        a process learns the state of its connection to a peer
+    fill room wipe corrupt      a disk has only this room; has room again; is emptied; a bit in a
+                                file is flipped at an offset
+    refused                     an administrator's or operator's request was refused (why)
     change transfer             an administrator changes the members; moves the leadership
     send recv                   an envelope leaves (sender, receiver, term, body); a frame arrives
                                 (receiver, from where, envelopes)
@@ -24,9 +24,9 @@ Legend of the transcript: virtual microseconds, event, fields.
     propose done lost read      operations enter at a process; are acknowledged (index); are known
                                 never to happen; a key is read (index of the state seen)
     sync                        a background sync has finished (id, disk sequence it covers)
-    snapshot                    a snapshot begins its way (from, to, index, bytes); ends (whole?)
+    snapshot                    a snapshot starts (from, to, index, bytes); ends (complete?)
     alarm                       a replica calls its operator
-    stranger                    an envelope that is none of this group's business is delivered
+    stranger                    an envelope that does not concern this group is delivered
     settle settled calm         faults stop; everyone has caught up; only resets from now on
 """
 

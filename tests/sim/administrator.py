@@ -145,5 +145,5 @@ class Administrator:
 
 
 def ignore(index: int) -> None:
-    """Nobody asks at which index a change stands."""
+    """The index of a change is never asked for."""
     del index

@@ -331,7 +331,7 @@ class Checker:
     def _was_never_told(self, host: "Host", entry: Entry) -> bool:
         """Return whether an entry was only ever in the cache of a single voter, and lost there.
 
-        Such a voter may lead the same term again: it asks nobody for the vote that it forgot,
+        Such a voter may lead the same term again: it needs no vote but the one it forgot,
         and sends no entry before one of its term is durable (raft/design.md).
         """
         configuration = host.configuration
@@ -376,7 +376,7 @@ class Checker:
         """Whether an acknowledgement that was made in `term`, and left only now, was true then.
 
         A newer leader may have replaced the entry meanwhile. The late answer is harmless: it
-        completes no majority, since whoever made that leader had the entry in its log.
+        completes no majority, since the voters that elected that leader had the entry.
         """
         if not index or self._has_on_disk(host, shadow, index):
             return True
@@ -514,7 +514,7 @@ class Checker:
     # Clients
 
     def acknowledged(self, index: int, term: int, result: tuple[Result, ...]) -> None:
-        """A client is told that its operations are done."""
+        """A client learns that its operations are done."""
         model = self.model
         if index > model.index or model.terms[index] != term or model.results[index] != result:
             raise Violation(f"acknowledged {result} at {index}, term {term}: not committed so")

@@ -152,7 +152,7 @@ class Clients:
         self._end(numbers, Outcome.LOST)
 
     def unknown(self, numbers: tuple[int, ...]) -> None:
-        """Nobody can say any more what became of these operations."""
+        """The outcome of these operations can no longer be known."""
         self._end(numbers, Outcome.UNKNOWN)
 
     def _end(self, numbers: tuple[int, ...], outcome: Outcome) -> None:

@@ -1,4 +1,4 @@
-"""A disk that behaves as badly as POSIX allows, behind the faces of `raft.log.files`.
+"""A disk that behaves as badly as POSIX allows, behind the interfaces of `raft.log.files`.
 
 What a process reads is the page cache: every write is visible at once. What a power cut leaves
 is another matter:
@@ -167,7 +167,7 @@ class SimDisk:
             first = -offset % self.sector_bytes
             cuts = range(first, len(data), self.sector_bytes)
             if self.chance.random() < 0.5:
-                cuts = cuts[:EARLY_SECTORS]  # what rules the entries behind it is written first
+                cuts = cuts[:EARLY_SECTORS]  # what governs the entries after it is written first
             kept = self.chance.choice(cuts) if cuts else 0
             if kept:
                 put(inode.synced, offset, data[:kept])
@@ -227,7 +227,7 @@ class SimDisk:
         )
 
     def fill(self, free_bytes: int) -> None:
-        """Leave no more room than this."""
+        """Limit the remaining space to this."""
         self.capacity_bytes = self.used_bytes() + free_bytes
 
     def make_room(self) -> None:

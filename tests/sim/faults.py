@@ -45,7 +45,7 @@ FREE_WHEN_FULL_MAX_BYTES = 6_000
 
 
 def majority(voters: int) -> int:
-    """Return how many of so many voters are a majority."""
+    """Return how many of this many voters are a majority."""
     return voters // 2 + 1
 
 
@@ -130,7 +130,7 @@ class Faults:
         return True
 
     def _freeze(self) -> bool:
-        """The leader stands still, and wakes up cut off: it has missed its own deposition."""
+        """The leader is frozen and wakes up cut off: it has missed that it was deposed."""
         host = self._leader()
         if host is None:
             return False
@@ -183,7 +183,7 @@ class Faults:
         return True
 
     def _stranger(self) -> bool:
-        """A leader of a foreign group, a leader of another node, or a candidate that nobody
+        """A leader of a foreign group, a leader of another node, or a candidate that no member
         knows (removed long ago, say) and whose log is short.
         """
         host = self._one_running()
@@ -223,7 +223,7 @@ class Faults:
             self.impaired.discard(host.node)  # the bit that flipped was of no use
 
     def died(self, host: "Host") -> None:
-        """A process ended by itself; somebody will start it again."""
+        """A process ended by itself; it will be started again."""
         self.crashes += 1
         self._restart_soon(host)
 
@@ -233,7 +233,7 @@ class Faults:
             self._kill()
 
     def repair_everything(self) -> None:
-        """From now on nothing goes wrong; what lies still starts again."""
+        """From now on there are no faults; stopped processes start again."""
         self.is_off = True
         for host in self.world.hosts.values():
             host.disk.make_room()
@@ -242,7 +242,7 @@ class Faults:
             if host.is_paused:
                 host.pause_ends()
             if host.is_running and host.node in self.impaired:
-                host.kill()  # a scrub would find what nobody has read yet
+                host.kill()  # a scrub would find what has not been read yet
             if not host.is_running:
                 self._restart(host)
             else:
@@ -354,7 +354,7 @@ class Faults:
         self.lose(host)
 
     def found_damage(self, host: "Host", error: BaseException) -> None:
-        """A running process read back something else than was written."""
+        """A running process read back other bytes than were written."""
         if host.node not in self.impaired:
             raise Violation(f"{host.node} finds damage on an unharmed disk: {error}")
 

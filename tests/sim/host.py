@@ -489,7 +489,7 @@ class Host:
                 serve()
 
     def _forget_proposals(self, restored_index: int) -> None:
-        """A snapshot stands in the place of entries that might have been proposed here."""
+        """A snapshot replaces entries that might have been proposed here."""
         for index in [index for index in self._proposals if index <= restored_index]:
             self.world.clients.unknown(self._proposals.pop(index)[1])
 

@@ -1,4 +1,4 @@
-"""An account of every message, kept from the committed entries and held against the rows.
+"""An account of every message, kept from the committed entries and compared with the rows.
 
 It knows what clients and peers were told (accepted, received, committed) and follows every
 residence of a message from one queue to the next by the effects that apply states. After each
@@ -69,7 +69,7 @@ Residence = tuple[int, int]
 
 
 class Life(Enum):
-    """Where a message stands."""
+    """Where a message is."""
 
     PENDING = "pending"
     """Sent in a transaction that is not decided."""
@@ -142,7 +142,7 @@ class Account:
         self._hold_against_rows()
         self._all_or_nothing()
 
-    # What was told ------------------------------------------------------------------------
+    # What was reported ------------------------------------------------------------------------
 
     def _arrivals(self, command: EdgeBatch, verdicts: tuple[int, ...]) -> None:
         data = bytes(command.packets)
@@ -254,7 +254,7 @@ class Account:
         self._residences[place] = (ident, False)
 
     def _is_acknowledgement(self, place: Residence, ident: Ident) -> bool:
-        """Acknowledgements have a queue of their own, and nobody sends there."""
+        """Acknowledgements have their own queue, to which no actor sends."""
         return ident[0] == OWN and find_by_format_name(self._view, ACKS).queue_id == place[0]
 
     def _is_copy_somewhere(self, ident: Ident) -> bool:

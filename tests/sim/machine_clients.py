@@ -1,9 +1,9 @@
 """Users of the simulated queue manager: clients with numbered requests, a peer that sends over the
 network, and an administrator.
 
-Each is a script: it yields commands and gets their answers. What runs it repeats a command, under
-the same numbers, until somebody answers, through crashes and changes of leader, and holds the
-answers of all attempts against each other.
+Each is a script: it yields commands and gets their answers. Its runner repeats a command, under
+the same numbers, until it is answered, through crashes and changes of leader, and compares the
+answers of all attempts with each other.
 """
 
 import random
@@ -103,7 +103,7 @@ class QueueClients(Clients):
     # Asking -------------------------------------------------------------------------------
 
     def _try(self, actor: Actor, of_round: int) -> None:
-        """Propose what the actor asks, and plan to do so again if nobody answers."""
+        """Propose what the actor asks, and plan to do so again without an answer."""
         if actor.round != of_round:
             return
         wait_us = self.chance.randint(RETRY_MAX_US // 2, 4 * RETRY_MAX_US)
@@ -247,7 +247,7 @@ class Client:
         return Request(self.client_id, first, self._confirmed)
 
     def run(self) -> Script:
-        """Live for ever."""
+        """Live forever."""
         yield from self._open()
         while True:
             do: Callable[[], Asking] = self._chance.choice(
@@ -410,7 +410,7 @@ class Peer:
         self._old: list[tuple[int, bytes]] = []
 
     def run(self) -> Script:
-        """Send for ever; what is not acknowledged is sent again before anything new."""
+        """Send forever; what is not acknowledged is sent again before anything new."""
         while True:
             for _ in range(self._chance.randint(0, 4)):
                 self._waiting.append(self._message())
@@ -473,7 +473,7 @@ class Administration:
         self._told = 0
 
     def run(self) -> Script:
-        """Work for ever."""
+        """Work forever."""
         yield setup_commands()
         self._users.is_ready = True
         while True:

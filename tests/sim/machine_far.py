@@ -1,8 +1,8 @@
 """Where the simulated queue manager's messages go: another queue manager, and the leader's sending
-side between both, which a change of leader starts anew.
+side between both, which a change of leader restarts.
 
 The far side judges transactional messages as the specification says ([MS-MQQB] 3.1.5.8.6), so that
-a number that is used twice, or out of its order, is refused for ever and found.
+a number that is used twice, or out of its order, is refused permanently and found.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Sending:
         self.far = Far()
 
     def run(self) -> Script:
-        """Send for ever."""
+        """Send forever."""
         while True:
             machine = self._users.some_machine()
             queues = [] if machine is None else list_outgoing_queues(machine.machine.view).items

@@ -1,7 +1,7 @@
 """The product's state machine in the simulator: `qm.model.Machine` over rows in memory.
 
 Entries are real ones (`qm.store.codec`); slots and snapshots carry the rows and the bodies that
-rows refer to; the digest is the product's, kept along the way and computed anew from what a disk
+rows refer to; the digest is the product's, kept along the way and recomputed from what a disk
 or a snapshot brings.
 """
 
@@ -100,7 +100,7 @@ class SummedState(MemoryState):
 
 
 def spans(batch: CommandBatch) -> dict[tuple[int, int], Place]:
-    """Return where each body of an entry lies, by (index, ordinal)."""
+    """Return where each body of an entry is, by (index, ordinal)."""
     found: dict[tuple[int, int], Place] = {}
 
     def add(ordinal: int, offset: int, length: int, checksum: int) -> None:

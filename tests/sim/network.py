@@ -1,6 +1,6 @@
 """The network between simulated machines: slow, lossy, repeating, reordering, and cut at times.
 
-Each ordered pair of machines has a connection of its own, as with a real transport: a process
+Each ordered pair of machines has its own connection, as with a real transport: a process
 dials its peers, and what it sends travels on the connections that it dialled. A frame may be
 lost, late, doubled or overtaken; nothing is forged. Cuts may be one-way and last at least the
 minimum stability time of the seed, so that both sides of a split have time to do harm.
@@ -150,7 +150,7 @@ class Network:
             self.world.deliver(source, target, frame)
 
     def repeat_an_old_frame(self) -> None:
-        """Deliver a frame of long ago once more."""
+        """Deliver an old frame again."""
         if self.remembered:
             source, target, frame = self.chance.choice(self.remembered)
             self.world.say("repeat", source, target)
@@ -267,7 +267,7 @@ class Network:
 
 
 class Transfer:
-    """A snapshot on its way, chunk by chunk, on a stream of its own that may break and resume."""
+    """A snapshot on its way, chunk by chunk, on its own stream, which may break and resume."""
 
     def __init__(self, network: Network, host: "Host", send: SnapshotSend) -> None:
         self.network = network

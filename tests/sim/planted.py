@@ -7,7 +7,7 @@ Patch = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Mutant:
-    """A bug, as somebody might write it."""
+    """A plausible bug."""
 
     name: str
     rule: str

@@ -33,7 +33,7 @@ class BodyDamaged(Exception):
 
 
 class Body(Protocol):
-    """Bytes that lie in an entry, or beside the state once the log may drop them."""
+    """Bytes in an entry, or beside the state once the log may drop them."""
 
     index: int
     offset: int
@@ -144,7 +144,7 @@ class SlottedMachine(ABC, Generic[StateT]):
         """Nothing is put off but writing, which `_faults` say when to do."""
 
     def snapshot(self, meta_index: int) -> tuple[int, "Source"] | None:
-        """Begin a picture when it is asked for first, and give it to whoever asks again."""
+        """Begin a picture at the first request, and return it to later ones."""
         assert meta_index == self._state.applied, (meta_index, self._state.applied)
         made, self._picture = self._picture, None
         if made is None:
@@ -201,7 +201,7 @@ class SlottedMachine(ABC, Generic[StateT]):
         try:
             self._slots[slot].pwrite(header + encoded, 0)
         except OSError:
-            return  # full: the durable slot stands, and the log keeps what is above it
+            return  # full: the durable slot remains, and the log keeps what is above it
         self._unwritten = 0
         if is_durable:
             self._slots[slot].fdatasync()

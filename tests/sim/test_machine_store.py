@@ -1,4 +1,4 @@
-"""What a simulated cluster committed, applied once more by the real store on a real disk: in other
+"""What a simulated cluster committed, applied again by the real store on a real disk: in other
 runs of entries, across restarts, compactions and a snapshot, the digests are the same.
 """
 

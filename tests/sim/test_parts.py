@@ -64,7 +64,7 @@ def test_an_operation_that_is_committed_twice_is_a_finding() -> None:
 
 
 def state_of(case: Case, peer: str) -> PeerState:
-    """What n1 was told of its connection."""
+    """What n1 learned about its connection."""
     return case.world.checker.shadow("n1.1").told[peer][0]
 
 

@@ -131,7 +131,7 @@ class World:
             host.deliver(frame)
 
     def tell_peer(self, source: str, target: str, state: PeerState) -> None:
-        """A process hears of its connection to another machine."""
+        """Tell a process the state of its connection to another machine."""
         host = self.hosts[source]
         if host.is_running:
             peer = self.hosts[target].node

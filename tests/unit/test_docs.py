@@ -74,7 +74,7 @@ def test_the_picture_of_the_house_is_current() -> None:
 
 
 def is_apart(folder: Path) -> bool:
-    """Whether a package is named as a whole: it is generated, or has a design page of its own."""
+    """Whether a package is named as a whole: it is generated, or has its own design page."""
     return folder.name == "pb" or (folder / "design.md").exists()
 
 
@@ -97,7 +97,7 @@ def nearest_page(module: Path) -> Path:
 
 
 def named_in_tables(text: str) -> list[str]:
-    """What stands in the first column of the tables whose first heading is "module"."""
+    """The first column of the tables whose first heading is "module"."""
     named: list[str] = []
     is_inside = False
     for line in text.splitlines():

@@ -77,7 +77,7 @@ def lines_matching(pattern: re.Pattern[str], names: list[str]) -> list[str]:
 
 
 def imported_names(tree: ast.AST) -> dict[str, str]:
-    """Local name to dotted origin, for every import statement."""
+    """Return local name to dotted origin, for every import statement."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -143,7 +143,7 @@ def test_pure_layers_reach_for_nothing() -> None:
 
 
 def test_the_unit_of_a_limit_comes_last() -> None:
-    """`BATCH_MAX_BYTES`; what is counted may stand before instead: `QUEUES_MAX`."""
+    """`BATCH_MAX_BYTES`; the counted thing may come first instead: `QUEUES_MAX`."""
     names = {
         (name, node.id)
         for name in PYTHON
@@ -154,7 +154,7 @@ def test_the_unit_of_a_limit_comes_last() -> None:
 
 
 def test_docstrings_say_what_they_mean() -> None:
-    """An inherited method is marked `@override`; its text stands where it is declared."""
+    """An inherited method is marked `@override`; its text is where it is declared."""
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     pointing = [
         f"{name}:{getattr(node, 'lineno', 1)}"

@@ -20,9 +20,9 @@ def longest_gap_ms(
     confirmations: Callable[[float], int],
     strike: Callable[[], None],
 ) -> float:
-    """Publish one message after the other, strike, and go on until confirmations come again.
+    """Publish one message after the other, strike, and continue until confirmations come again.
 
-    `confirmations` waits for at most so many seconds and returns how many came. Messages are
+    `confirmations` waits for at most this many seconds and returns how many came. Messages are
     outstanding all the time. Raises TimeoutError.
     """
     start = published_at = time.perf_counter()

@@ -137,7 +137,7 @@ class JetStream:
             return subprocess.Popen([self._program, "-c", str(config)], stdout=log, stderr=log)
 
     def _ask(self, verb: str, content: dict[str, Any] | None) -> dict[str, Any]:
-        """Ask the stream API; {"error": ...} if nobody answers."""
+        """Ask the stream API; {"error": ...} without an answer."""
         body = b"" if content is None else json.dumps(content).encode()
         self._socket.sendall(b"PUB $JS.API.STREAM.%b.Q api %d\r\n" % (verb.encode(), len(body)))
         self._socket.sendall(body + _END)

@@ -85,7 +85,7 @@ def test_events_are_kept_up_to_a_number_and_followed() -> None:
 
 
 class ScriptedCluster:
-    """Answers proposals as told; what it does not say is done."""
+    """Answers proposals as configured; others succeed."""
 
     def __init__(self, *errors: Exception | None) -> None:
         self._errors = list(errors)
@@ -236,7 +236,7 @@ def test_a_document_reads_back_and_says_where_it_is_wrong() -> None:
 
 
 def test_texts_that_protobuf_cannot_carry_are_shown_all_the_same() -> None:
-    """A label is any 16-bit units; whoever sends half a pair must not make it unreadable."""
+    """A label is any 16-bit units; half a surrogate pair must not make it unreadable."""
     raw = packet(1, properties={"label": "a\ud800z"})
     assert properties_of(raw, 1, 2, with_body=True).label == "a\ufffdz"
     whole = packet(1, properties={"label": "\U0001f600"})

@@ -1,6 +1,6 @@
 """A control call that is repeated under its name, at another node, is done once: all of them.
 
-Between a call and its repeat somebody else undoes what it did, where that can be: it stays undone.
+Between a call and its repeat another caller undoes it, where possible: it stays undone.
 """
 
 import secrets
@@ -245,7 +245,7 @@ async def closing_a_client(both: Both) -> None:
 
 
 async def importing(both: Both) -> None:
-    """What is left to do is done, and nothing again that somebody has changed meanwhile."""
+    """What is left to do is done, but nothing that another caller has changed meanwhile."""
     exported = await both.here.definitions.Export(pb.ExportRequest())
     name = pb.QueueName(name=ORDERS)
     await both.here.queues.SetQueue(labelled(name, "another"))

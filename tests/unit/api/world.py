@@ -190,7 +190,7 @@ class Client:
 async def eventually(
     look: Callable[[], Awaitable[T]], is_so: Callable[[T], object], wait_s: float = WAIT_S
 ) -> T:
-    """Look again until it is so; fail with what was seen last."""
+    """Poll until it holds; fail with what was seen last."""
     loop = asyncio.get_running_loop()
     end = loop.time() + wait_s
     while not is_so(seen := await look()):

@@ -1,4 +1,4 @@
-"""When ranges are written, what is held for them, and what is told when they are not."""
+"""When ranges are written, what is held for them, and what is reported otherwise."""
 
 import asyncio
 import random

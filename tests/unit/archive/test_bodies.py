@@ -45,7 +45,7 @@ def export(
 
 
 def exported(root: Path) -> list[tuple[int, bool]]:
-    """Return the indexes of entries, and whether their data are beside them."""
+    """Return the indexes of entries, and whether they have their data."""
     if not root.exists():
         return []
     for manifest, _ in ranges(root):

@@ -145,7 +145,7 @@ def test_nodes_take_turns_and_one_is_enough(tmp_path: Path) -> None:
 def test_a_state_that_cannot_be_read_is_tried_again(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ranges go on meanwhile."""
+    """Ranges continue meanwhile."""
     root, told = tmp_path / "archive", Told()
     passing(node, 1, 120)
 

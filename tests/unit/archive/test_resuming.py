@@ -1,4 +1,4 @@
-"""Whatever ends an export, and wherever: each entry is in the archive once."""
+"""However and wherever an export ends, each entry is in the archive once."""
 
 import shutil
 from pathlib import Path

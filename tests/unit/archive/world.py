@@ -76,7 +76,7 @@ class StoreSource:
 
 
 class Told:
-    """What an archiver tells and is told."""
+    """Calls from and to an archiver."""
 
     def __init__(self) -> None:
         self.alarms: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""Captures: streams put back in order, gaps told, link layers, damage."""
+"""Captures: streams put back in order, gaps reported, link layers, damage."""
 
 from __future__ import annotations
 

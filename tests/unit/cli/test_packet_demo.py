@@ -1,4 +1,4 @@
-"""`qm packet demo`: the specification's frames, told truly."""
+"""`qm packet demo`: the specification's frames, described correctly."""
 
 from __future__ import annotations
 

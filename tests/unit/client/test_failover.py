@@ -254,7 +254,7 @@ async def test_a_stream_leaves_a_node_that_hangs(made: Clients) -> None:
 
 @scenario()
 async def test_a_stream_whose_read_and_question_fail_leaves_no_error_behind(made: Clients) -> None:
-    """The caller hears of one of them; asyncio must not report the other as missed."""
+    """The caller gets one of them; asyncio must not report the other as missed."""
     reported: list[str] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: reported.append(context["message"]))

@@ -1,4 +1,4 @@
-"""A real node in a thread of its own, for callers that have no event loop or one of their own."""
+"""A real node in its own thread, for callers with no event loop or with their own."""
 
 from __future__ import annotations
 

@@ -129,6 +129,6 @@ async def abandon(client: Client) -> None:
 
 
 async def turns(count: int) -> None:
-    """Let the loop go round so many times."""
+    """Let the loop run this many times."""
     for _ in range(count):
         await asyncio.sleep(0)

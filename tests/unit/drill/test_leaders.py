@@ -67,6 +67,6 @@ def test_a_leader_that_died_and_leads_again_was_elected_again() -> None:
 
 
 async def asked(node: Node) -> None:
-    """Wait until it is asked once more."""
+    """Wait until it is asked again."""
     node.asked.clear()
     await asyncio.wait_for(node.asked.wait(), WAIT_S)

@@ -1,4 +1,4 @@
-"""The crash points of guide 6.4 that lie at the edge: the peer comes back and sends again."""
+"""The crash points of guide 6.4 at the edge: the peer returns and sends again."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.unit.edge.world import (
 
 
 async def unanswered(w: World, *, batches: int) -> None:
-    """Wait until so many batches are on their way."""
+    """Wait until this many batches are on their way."""
     streams = w.consensus.streams
     await until(lambda: sum(len(s.sent) for s in streams) == batches, lambda: w.consensus.batches)
 
@@ -222,7 +222,7 @@ def test_a_queue_manager_that_is_taken_offline_receives_from_nobody() -> None:
 
 @pytest.mark.parametrize("is_long", [False, True], ids=["for a moment", "for long"])
 def test_a_node_cut_off_from_the_leader(is_long: bool) -> None:
-    """Its stream stays open; sessions do not stay for ever."""
+    """Its stream stays open; sessions do not stay forever."""
 
     async def scenario() -> None:
         async with world(no_leader_max_s=0.1 if is_long else 30.0) as w:

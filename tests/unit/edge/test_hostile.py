@@ -121,7 +121,7 @@ def test_a_refused_handshake_is_answered(request_: EstablishConnection, reason: 
 def test_in_the_middle_of_a_session(
     data: bytes, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What lies before it is delivered; what comes behind it is not."""
+    """What comes before it is delivered; what comes after it is not."""
 
     async def scenario() -> None:
         async with world() as w:
@@ -217,7 +217,7 @@ def test_an_order_ack_beyond_what_was_sent_settles_what_was_sent_only(
             assert w.metric(name, verdict="acknowledgement_never_sent") == 1
             (line,) = lines_of(caplog, "never_sent")
             assert line["acknowledgement"] == f"OrderAck: sequence {sequence:#x} up to 99"
-            # What is acknowledged once more is no forgery: acknowledgements may be lost.
+            # A repeated acknowledgement is not a forgery: acknowledgements may be lost.
             peer.send(order_ack_of(sequence, 2), first_token=3)
             await peer.acknowledged(1, 2, 3)
 
@@ -251,7 +251,7 @@ def test_fuzzed_streams_harm_nobody() -> None:
             assert honest.closed is None
             kept = [number for number in w.consensus.ids(queue) if number >= 1_000_000]
             assert kept == sent
-            w.consensus.messages(queue)  # whatever was stored can be read
+            w.consensus.messages(queue)  # everything stored can be read
 
     run(scenario())
 

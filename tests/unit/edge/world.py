@@ -200,7 +200,7 @@ class Consensus:
             stream.events.on_end("the leader is gone")
 
     def lose_contact(self) -> None:
-        """This node does not hear of the leader any more; its stream just stands still."""
+        """This node no longer hears of the leader; its stream just stalls."""
         self.is_working = False
         self.leader = None
         self._tell()
@@ -395,7 +395,7 @@ class World:
         return raw
 
     async def closed(self, reason: str, count: int = 1, pause_s: float = 0.002) -> None:
-        """Wait until so many sessions were closed for a reason."""
+        """Wait until this many sessions were closed for a reason."""
         name = "quorate_sessions_closed_total"
         await until(
             lambda: self.metric(name, reason=reason) == count,
@@ -422,7 +422,7 @@ class World:
 
 
 def make_edge(consensus: Consensus, registry: CollectorRegistry, **settings: Any) -> Edge:
-    """Return the edge of node n1, on a loopback address and a port of its own."""
+    """Return the edge of node n1, on its own loopback address and port."""
     values: dict[str, Any] = {"addresses": (ADDRESS,), "port": 0, "ping_port": 0} | settings
     return Edge(Face(consensus, "n1"), EdgeSettings(**values), Metrics(registry))
 

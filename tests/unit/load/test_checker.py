@@ -282,7 +282,7 @@ def test_a_verdict_survives_its_files(story: Story, tmp_path: Path) -> None:
 
 
 class Watched(Story):
-    """A queue from which nobody takes anything; message n lies at place n."""
+    """A queue from which nothing is received; message n is at place n."""
 
     def mark(self, *names: str) -> None:
         for name in names:

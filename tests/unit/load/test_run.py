@@ -72,7 +72,7 @@ async def test_a_run_over_the_death_of_the_leader_holds_every_kind_of_reader(
         kinds = {event.kind for event in events}
         assert {EventKind.RETURNED, EventKind.ABORTED, EventKind.COMMITTED} <= kinds
         looks = {(e.client, e.kind) for e in events if e.kind in LOOKS}
-        # Each has a client of its own: a count that fails over takes no peeks with it.
+        # Each has its own client: a count that fails over does not affect peeks.
         assert len(looks) == len({client for client, _ in looks}) == 3 * len(LOOKS)
         marks = [e.message for e in events if e.kind is EventKind.REMAINING]
         assert len(marks) == verdict.remaining > 0

@@ -1,4 +1,4 @@
-"""The machine beside the reference, over random command sequences.
+"""The machine against the reference, over random command sequences.
 
 `MODEL_SEQUENCES` sets how many (200 here; `make model-check` runs 10,000).
 """

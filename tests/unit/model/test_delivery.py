@@ -316,7 +316,7 @@ def test_what_is_on_its_way_for_too_long_is_nacked_and_dead_lettered(
     sender.tick(59_999)
     assert len(sender.keys()) == 1 + is_transactional
     sender.tick(1)
-    # What its peer has seen is left to whoever would send it again.
+    # What its peer has seen is left to the node that would send it again.
     assert len(sender.keys()) == is_transactional
     which = (
         "system_transactional_deadletter_queue" if is_transactional else "system_deadletter_queue"
@@ -414,7 +414,7 @@ def test_destinations_that_peers_name_are_bounded_and_leave_room_for_queues(
         assert world.arrive(asking) == [TransferVerdict.ACCEPTED]
     assert world.counters().outgoing_queue_count == 2
     world.create("more")
-    # What nobody fetches is given up, and its queue may be removed.
+    # What is never fetched is given up, and its queue may be removed.
     waiting = [queue for queue in range(1, 20) if _is_outgoing(world, queue)]
     assert [len(world.positions(queue)) for queue in waiting] == [1, 1]
     world.tick(ACKNOWLEDGEMENT_LIFETIME_S * 1000)

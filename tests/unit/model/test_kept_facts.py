@@ -1,4 +1,4 @@
-"""What rows keep of a message beside its packet: when it arrived, and why it is a dead letter."""
+"""What rows keep of a message besides its packet: when it arrived, and why it is a dead letter."""
 
 import pytest
 

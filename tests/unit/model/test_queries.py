@@ -39,7 +39,7 @@ def world() -> World:
 
 @pytest.fixture(params=["machine", "bare state"])
 def look(request: pytest.FixtureRequest) -> Looker:
-    """Return how a test gets its view, anew after each entry."""
+    """Return how a test gets its view, a new one after each entry."""
     if request.param == "machine":
         return lambda world: world.machine.view
     return lambda world: View.of(world.state)
@@ -411,7 +411,7 @@ def test_a_page_looks_at_a_bounded_number_of_rows(
 
 @pytest.mark.parametrize("number", [-(10**30), -1, 0, 1 << 32, (1 << 64) - 1, 10**30])
 def test_numbers_that_nothing_has(world: World, look: Looker, number: int) -> None:
-    """Whoever asks may ask anything."""
+    """Callers may ask anything."""
     view = look(world)
     transaction = world.client().begin("t")
     for ask in (queries.queue_statistics, queries.queue_properties, queries.outgoing_queue):

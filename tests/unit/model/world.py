@@ -119,7 +119,7 @@ class World:
         return applied
 
     def one(self, command: Command) -> Outcome:
-        """Apply one command in an entry of its own."""
+        """Apply one command in its own entry."""
         (outcome,) = self.apply(command).outcomes
         return outcome
 
@@ -225,7 +225,7 @@ class World:
         return {POSITION_KEY.unpack(key)[1]: unpack_position(row) for key, row in rows}
 
     def message(self, position: Position) -> UserMessage:
-        """Return the packet that a position stands for."""
+        """Return the packet at a position."""
         place = (position.body_index, position.body_ordinal)
         if position.body_ordinal >= BODY_ORDINAL_SYNTHETIC_FIRST:
             row = self.state.get(Table.SYNTHETIC, BODY_KEY.pack(*place))

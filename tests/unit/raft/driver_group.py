@@ -163,7 +163,9 @@ class FaultyFile:
 
 
 class Member:
-    """One driver and what it told its owner. The machine outlives a restart, as if durable."""
+    """One driver and what it reported to its owner. The machine outlives a restart, as if it were
+    durable.
+    """
 
     def __init__(self, group: "Group", node: NodeId, options: dict[str, Any]) -> None:
         self.group = group
@@ -232,7 +234,7 @@ class Group:
     """Members `a.1`, `b.1`, ... and the network between them."""
 
     def __init__(self, path: Path, *, eager: NodeId = "", **options: Any) -> None:
-        """`eager` campaigns soon, whatever the options say."""
+        """`eager` campaigns soon, regardless of the options."""
         self.path = path
         self.eager = eager
         self.options = options

@@ -23,7 +23,7 @@ CHUNK_BYTES = 16
 
 
 class ListMachine:
-    """Keeps (index, data) of everything applied; durable when told."""
+    """Keeps (index, data) of everything applied; durable on request."""
 
     def __init__(self, path: Path, reader: LogReader) -> None:
         self._path = path
@@ -171,15 +171,15 @@ class FullDirectory:
         return FullFile(self._inner.open(name, create=create), self.full, self._short)
 
     def names(self) -> list[str]:
-        """As the folder."""
+        """Forward to the folder."""
         return self._inner.names()
 
     def rename(self, old: str, new: str) -> None:
-        """As the folder."""
+        """Forward to the folder."""
         self._inner.rename(old, new)
 
     def unlink(self, name: str) -> None:
-        """As the folder."""
+        """Forward to the folder."""
         self._inner.unlink(name)
 
     def subdirectory(self, name: str) -> "FullDirectory":
@@ -187,7 +187,7 @@ class FullDirectory:
         return FullDirectory(self._inner.subdirectory(name), self.full, self._short)
 
     def sync(self) -> None:
-        """As the folder."""
+        """Forward to the folder."""
         self._inner.sync()
 
     def free_bytes(self) -> int:
@@ -208,7 +208,7 @@ class FullFile:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     def pread(self, length: int, offset: int) -> bytes:
-        """As the file."""
+        """Forward to the file."""
         return self._inner.pread(length, offset)
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
@@ -222,11 +222,11 @@ class FullFile:
         self._inner.pwritev(buffers, offset)
 
     def write_out(self) -> None:
-        """As the file."""
+        """Forward to the file."""
         self._inner.write_out()
 
     def fdatasync(self) -> None:
-        """As the file."""
+        """Forward to the file."""
         self._inner.fdatasync()
 
     def allocate(self, length: int) -> None:
@@ -235,11 +235,11 @@ class FullFile:
         self._inner.allocate(length)
 
     def size(self) -> int:
-        """As the file."""
+        """Forward to the file."""
         return self._inner.size()
 
     def close(self) -> None:
-        """As the file."""
+        """Forward to the file."""
         self._inner.close()
 
 
@@ -319,7 +319,7 @@ class Node:
         raise AssertionError(f"{self.node} does not come to rest")
 
     def step(self) -> Step[str]:
-        """One poll, its sync and install at once unless told otherwise."""
+        """One poll, its sync and install at once unless requested otherwise."""
         messages = self.replica.outgoing()
         step = self.replica.poll()
         step = msgspec.structs.replace(step, messages=messages + step.messages)

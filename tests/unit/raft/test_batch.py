@@ -59,7 +59,7 @@ def test_views_are_taken_and_given() -> None:
 
 
 def test_a_builder_is_empty_after_building() -> None:
-    """And counts from 0 again."""
+    """It counts from 0 again."""
     builder = BatchBuilder()
     builder.add(b"abc")
     assert (len(builder), builder.size_bytes) == (1, 3)
@@ -70,7 +70,7 @@ def test_a_builder_is_empty_after_building() -> None:
 
 
 def test_a_prologue_stands_before_the_payloads() -> None:
-    """Also when it is empty; without one nothing does."""
+    """An empty one does too; without one nothing comes before them."""
     for prologue in (b"stamp", b""):
         builder = BatchBuilder()
         builder.add(b"abc")
@@ -141,13 +141,13 @@ def test_a_damaged_batch_raises_or_stays_within_itself(
     ],
 )
 def test_hostile_headers_raise_one_error(header: bytes) -> None:
-    """Of `locate` as well."""
+    """The same holds for `locate`."""
     with pytest.raises(BatchError):
         locate(header, 1)
 
 
 def test_a_header_that_is_cut_has_no_total() -> None:
-    """Of a batch with payloads."""
+    """The batch has payloads."""
     header = build([b"a", b"b"])
     with pytest.raises(BatchError):
         total_bytes(header[:12])

@@ -249,7 +249,7 @@ class TestLeaderChanges:
             await old.start()
             assert await group.agree() == ["before", "after"]
 
-        # Without evidence nobody would campaign before the test's time is over.
+        # Without evidence no node would campaign before the test's time is over.
         in_group(tmp_path, scenario, eager="a.1", core=NO_TIMEOUTS)
 
     def test_transfer(self, tmp_path: Path) -> None:

@@ -310,7 +310,7 @@ def test_waiting_ends_only_for_terms_that_ended() -> None:
 
 
 def test_who_was_cancelled_before_and_lives_on_is_told_apart() -> None:
-    """Cancelling another caller breaks the future that both share; this one goes on waiting."""
+    """Cancelling another caller breaks the future that both share; this one keeps waiting."""
 
     async def scenario() -> None:
         callers, log = Callers(), Log()

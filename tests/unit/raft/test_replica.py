@@ -30,7 +30,7 @@ ABC = Configuration(("a.1", "b.1", "c.1"))
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Three founders; nobody leads yet."""
+    """Three founders; none leads yet."""
     made = Cluster(tmp_path)
     yield made
     made.close()
@@ -113,7 +113,7 @@ def test_a_state_that_does_not_fit_the_log_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_proposal_is_applied_everywhere(cluster: Cluster) -> None:
-    """And its result is found by index and term."""
+    """Its result is found by index and term."""
     leader = cluster.elect("a")
     index = cluster.propose("hello")
     assert [node.machine.data() for node in cluster.nodes.values()] == [["hello"]] * 3
@@ -221,7 +221,7 @@ def test_what_comes_during_a_sync_waits_for_the_next(cluster: Cluster) -> None:
 
 
 def test_promises_wait_for_the_sync_that_covers_them(cluster: Cluster) -> None:
-    """Also when there is nothing new to write: the entries may still be on their way."""
+    """They wait even if there is nothing new to write: the entries may still be on their way."""
     cluster.elect("a")
     b = cluster["b"]
     b.auto_sync = False
@@ -263,7 +263,7 @@ def test_a_truncation_during_a_sync_is_not_made_durable_by_it(cluster: Cluster) 
 
 
 def test_a_sync_is_reported_once(cluster: Cluster) -> None:
-    """And only the one that is outstanding."""
+    """Only the outstanding one is reported."""
     leader = cluster.elect("a")
     leader.auto_sync = False
     leader.replica.propose(b"x")
@@ -436,7 +436,7 @@ def test_a_cancelled_read_is_not_served(cluster: Cluster) -> None:
 
 
 def test_a_node_joins_and_votes(cluster: Cluster) -> None:
-    """Learner, then voter; every change of the configuration is told."""
+    """Learner, then voter; every change of the configuration is reported."""
     leader = cluster.elect("a")
     cluster.propose("x")
     joiner = cluster.join("d.1")
@@ -566,7 +566,7 @@ def test_retrying_by_hand_is_allowed(cluster: Cluster) -> None:
 
 
 def test_a_state_machine_without_space_is_called_again(cluster: Cluster) -> None:
-    """It applied nothing; the log goes on, a leader hands over after a second."""
+    """It applied nothing; the log continues, a leader hands over after a second."""
     leader = cluster.elect("a")
     cluster.propose("one")
     leader.machine.is_full = True
@@ -702,7 +702,7 @@ def test_the_log_is_kept_for_followers_then_given_up(tmp_path: Path) -> None:
 
 
 def test_a_hold_keeps_the_log(tmp_path: Path) -> None:
-    """DESIGN 3, Bodies: whoever still needs bytes of it says so."""
+    """DESIGN 3, Bodies: a machine that still needs bytes of it says so."""
     cluster = Cluster(tmp_path, "a", segment_bytes=4096, log_retain_bytes=0)
     leader = cluster.elect("a")
     for _ in range(30):

@@ -5,7 +5,7 @@ from raft.types import Envelope, ReadRequest
 
 
 def message(number: int) -> Envelope:
-    """A message that can be told from others."""
+    """A message that is distinguishable from others."""
     return Envelope(1, "a.1", "b.1", 1, ReadRequest(number))
 
 

@@ -116,7 +116,7 @@ def next_send(cluster: Cluster, ticks: int = 200) -> SnapshotSend | None:
 
 def test_a_transfer_outlives_the_leadership_that_began_it(cluster: Cluster) -> None:
     """Found by simulator seed 903: a second transfer ended the first one, whose end was taken
-    for its own, so that a third was begun, for ever.
+    for its own, so that a third was begun, and so on forever.
     """
     a, c = cluster["a"], cluster["c"]
     send = next_send(cluster)
@@ -200,7 +200,7 @@ def test_a_broken_transfer_resumes_in_the_same_picture(cluster: Cluster) -> None
 
 
 def test_nothing_is_applied_while_a_snapshot_is_installed(cluster: Cluster) -> None:
-    """Installing may run in a thread for long; the replica goes on speaking."""
+    """Installing may take long in a thread; the replica keeps sending."""
     c = cluster["c"]
     c.auto_install = False
     cluster.cut.clear()
@@ -233,7 +233,7 @@ def test_a_damaged_snapshot_is_reported_and_sent_again(cluster: Cluster) -> None
 
 
 def test_what_is_not_needed_is_refused(cluster: Cluster) -> None:
-    """Of a prefix that is here, of a hostile configuration, older than the one on its way."""
+    """Refused: a prefix that is here, a hostile configuration, one older than that on its way."""
     a, b = cluster["a"], cluster["b"]
     configuration = a.configurations[-1]
     assert b.replica.snapshot_chunk("a.1", SnapshotMeta(5, 2, configuration, 9), 0, b"") == (
@@ -248,7 +248,7 @@ def test_what_is_not_needed_is_refused(cluster: Cluster) -> None:
 
 
 def test_two_senders_do_not_undo_each_others_work(cluster: Cluster) -> None:
-    """Found by simulator seed 903: a leader and its predecessor sent in turns, for ever."""
+    """Found by simulator seed 903: a leader and its predecessor sent in turns, forever."""
     a, b, c = (cluster[name] for name in "abc")
     mine = SnapshotMeta(25, 2, a.configurations[-1], 100)
     assert c.replica.snapshot_chunk("b.1", mine, 0, b"12") == 2

@@ -66,7 +66,7 @@ class Machine:
 
 
 class Sink:
-    """Keeps the bytes in a file of its own; the name says which snapshot they are of."""
+    """Keeps the bytes in their own file; its name identifies the snapshot."""
 
     def __init__(self, machine: Machine, meta: SnapshotMeta) -> None:
         self.machine = machine

@@ -230,7 +230,7 @@ def test_acknowledgements_overtake_messages_that_wait_for_the_window() -> None:
     driven.feed(message(1), message(2))
     driven.session.commit(2)
     (data,) = [driven.session.take_outgoing(driven.now)]
-    # The SessionAck stands in front and counts what stands before it: nothing.
+    # The SessionAck comes first and counts what comes before it: nothing.
     assert data[:2] == write_packet(ack(0))[:2]
     assert data[20:36] == bytes(write_packet(ack(2, 1, 0b11)))[20:36]
     assert len(data) == 36 + len(messages(1, 1)[0])

@@ -238,7 +238,7 @@ class World:
         return self.a.session is not None and self.b.session is not None
 
     def connect(self, *, is_whole: bool = True) -> None:
-        """Make a fresh connection, and unless told otherwise let the handshake pass."""
+        """Make a fresh connection, and unless requested otherwise let the handshake pass."""
         for node in self.nodes:
             node.disconnect()
         self.b.connect(Role.ACCEPTOR)

@@ -1,4 +1,4 @@
-"""Whatever byte of whatever row changes behind a node's back, its next mark finds it."""
+"""Any byte of any row that changes unnoticed is found by the node's next mark."""
 
 import random
 from array import array
@@ -115,7 +115,7 @@ def test_any_byte_of_any_table(node: Node, table: Table) -> None:
         flipped = bytes(row)
         database.delete(key)
         database.put(flipped[: len(key)], flipped[len(key) :])
-        # The mark's own entry writes some rows anew, and so heals them.
+        # The mark's own entry rewrites some rows, and so heals them.
         is_anew, is_key_whole = key in WRITTEN_ANEW, flipped.startswith(key)
         is_healed = is_sound(node, 2000 + k) and is_anew and is_key_whole
         assert is_healed or not is_sound(node, 2500 + k), f"{key.hex()} became {flipped.hex()}"

@@ -1,4 +1,4 @@
-"""A backup is believed when it proves itself, and says which file does not."""
+"""A backup is accepted when its checks pass; otherwise the failing file is named."""
 
 import hashlib
 import json
@@ -99,7 +99,7 @@ def test_a_changed_byte_is_found(folder: Path, part: int) -> None:
 
 
 def test_a_changed_body_is_found_without_its_hash(folder: Path) -> None:
-    """Also by whoever makes the hash fit: positions carry a checksum of their own."""
+    """Even with a matching hash: positions have their own checksum."""
     path = folder / STATE_FILE
     data = bytearray(path.read_bytes())
     data[-10] ^= 1

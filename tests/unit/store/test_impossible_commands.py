@@ -1,6 +1,6 @@
-"""Whatever lies in an entry that decodes, apply answers it: never an exception, always the same.
+"""Whatever a decodable entry contains, apply answers it: never an exception, always the same.
 
-An exception in apply would stop every node at the same entry, for ever.
+An exception in apply would stop every node at the same entry, forever.
 """
 
 import os
@@ -161,7 +161,7 @@ class Maker:
             try:
                 return self.changed(self.sound_packet(chance, names))
             except ValueOutOfRange:
-                continue  # not every name can stand everywhere
+                continue  # not every name can be used everywhere
         raise AssertionError("no packet that can be written")
 
     def changed(self, raw: bytes) -> bytes:
@@ -234,7 +234,7 @@ class Maker:
         return kind(**{one.name: self.field(one.name, one.type) for one in fields})
 
     def send(self) -> Command:
-        """Return a Send whose packets are where it says, whatever they are."""
+        """Return a Send whose packets are where it says, whatever they contain."""
         chance = self.chance
         copies = [
             (self.text(), self.packet() if chance.random() < 0.8 else self.blob())

@@ -185,7 +185,7 @@ def test_a_row_says_what_apply_said(node: Node) -> None:
 
 
 def test_a_row_of_runs_says_what_apply_said(node: Node) -> None:
-    """Those lie there as keys and rows; in an entry with something else before them, too."""
+    """They are there as keys and rows, also in an entry with something else before them."""
     count = 24
     several: list[Command] = [
         arrivals(*(packet(n) for n in range(1, 2 * count + 1))),
@@ -298,7 +298,7 @@ def test_a_refused_transactional_message_has_an_effect(node: Node) -> None:
 
 
 def test_what_one_row_tells_of_many_is_what_their_own_rows_tell(node: Node) -> None:
-    """Alike stretches of several lengths and sizes, and what stands before, between and behind."""
+    """Equal stretches of several lengths and sizes, and what is before, between and after them."""
     stretches: tuple[tuple[int, dict[str, Any]], ...] = (
         (1, {"priority": 1}), (20, {"priority": 3}), (2, {"body": b"other"}), (300, {}),
         (40, {"priority": 7, "body": b"longer than others"}), (3, {"to": "kept"}), (90, {}),

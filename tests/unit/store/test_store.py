@@ -376,7 +376,7 @@ def test_sparse_blob_files_are_emptied(node: Node, monkeypatch: pytest.MonkeyPat
 def test_dropping_entries_whose_bodies_are_durable_elsewhere_flushes_and_removes_nothing(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both take a disk tens of milliseconds, and the loop waits for whoever drops entries."""
+    """Both take a disk tens of milliseconds, and the loop waits while entries are dropped."""
     monkeypatch.setattr(blobs_module, "BLOB_FILE_BYTES", 20_000)
     for n in range(1, 201, 10):
         node.put([arrivals(*(packet(k, body=bytes(2_000)) for k in range(n, n + 10)))])
@@ -561,7 +561,7 @@ def test_a_row_that_was_changed_behind_our_back_is_found(node: Node) -> None:
 
 
 def filled(path: Path) -> tuple[Node, dict[int, bytes]]:
-    """Return a node whose bodies lie in blob files and in the log."""
+    """Return a node whose bodies are in blob files and in the log."""
     node = Node(path)
     node.put(setup_commands())
     packets = {n: packet(n, body=n.to_bytes(4, "big") * 300) for n in range(1, 121)}
@@ -584,13 +584,13 @@ def test_a_snapshot_carries_rows_and_bodies_to_another_node(tmp_path: Path, chun
     source = node.store.snapshot(node.store.applied_index())
     meta = meta_of(node, source.size_bytes(), source.identity())
     digest = node.store.applied.digest
-    node.put([receive(22, 90)], [commands.Confirm("c", 500)])  # the sender goes on
+    node.put([receive(22, 90)], [commands.Confirm("c", 500)])  # the sender continues
     node.compact()
     other = Node(tmp_path / "b")
     sink = other.store.receive_snapshot(meta)
     while sink.offset() < meta.size_bytes:
         if sink.offset() > meta.size_bytes // 2:
-            sink = other.store.receive_snapshot(meta)  # a transfer that broke goes on
+            sink = other.store.receive_snapshot(meta)  # a broken transfer continues
         sink.write(source.read(sink.offset(), chunk))
     assert source.read(meta.size_bytes, chunk) == b""
     sink.finish()

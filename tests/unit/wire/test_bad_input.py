@@ -66,7 +66,7 @@ def test_a_datagram_is_a_ping_or_an_error(raw: bytes) -> None:
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(raw=_damaged(), start=st.integers(1, 50))
 def test_offsets_count_from_the_packet(raw: bytes, start: int) -> None:
-    """The same error, wherever in a buffer the packet stands; and the kind never needs more."""
+    """The same error, wherever in a buffer the packet is; and the kind never needs more."""
     found = []
     for buffer, offset in ((raw, 0), (b"\xaa" * start + raw, start)):
         for read in (parse_packet, packet_kind):

@@ -108,7 +108,7 @@ def test_keys_tell_destinations_apart() -> None:
 
 
 def test_a_key_never_reaches_beyond_its_packet() -> None:
-    """A count that lies is for the parser to refuse; the key stays inside the packet."""
+    """A false count is for the parser to refuse; the key stays inside the packet."""
     for count in (0, 1, 0xFFFF):
         packet = bytearray(raw.message(raw.user(raw.MP | raw.DQ_DIRECT, raw.direct("OS:h\\q"))))
         packet += raw.properties()

@@ -1,4 +1,4 @@
-"""Where the properties of a raw packet stand, held against the full parse."""
+"""Where the properties of a raw packet are, compared with the full parse."""
 
 from hypothesis import given
 

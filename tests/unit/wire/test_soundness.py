@@ -1,4 +1,4 @@
-"""A glance at a packet says what the parser says, whatever was seen before."""
+"""The quick check of a packet agrees with the parser, whatever was seen before."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ def test_an_old_leader_that_does_not_know_it_yet_sends_nothing_new_under_old_num
             peer.is_order_acking = False
             queue = cluster.send(peer.address, 2, is_transactional=True)
             await until(lambda: len(peer.taken) == 2)
-            # Both believe that they lead; only committed numbers ever leave.
+            # Both think that they lead; only committed numbers ever leave.
             new = cluster.nodes["n2"]
             new.lead(type(new.leadership)("n2", 9, True))
             cluster.send(peer.address, 2, is_transactional=True)

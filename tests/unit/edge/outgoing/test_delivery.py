@@ -257,7 +257,7 @@ def test_a_paused_queue_sends_nothing_until_it_is_resumed() -> None:
             report = cluster.manager.report(queue)
             assert report is not None
             assert report.state is OutgoingState.ON_HOLD
-            # A new leader heeds it too, from its first moment on.
+            # A new leader respects it too, from the start.
             cluster.lead("n2")
             await settled()
             assert cluster.waiting(queue) == 5

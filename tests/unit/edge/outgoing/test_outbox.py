@@ -1,4 +1,4 @@
-"""Final acks and order acks reach the queue manager that they are owed to, and nobody else."""
+"""Final acks and order acks reach the queue manager that they are owed to, and no other."""
 
 from __future__ import annotations
 

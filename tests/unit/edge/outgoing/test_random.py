@@ -1,4 +1,4 @@
-"""Whatever happens, in any order: each message arrives once, transactional ones in order."""
+"""Random events in any order: each message arrives once, transactional ones in order."""
 
 from __future__ import annotations
 

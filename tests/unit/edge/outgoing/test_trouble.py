@@ -1,4 +1,4 @@
-"""Peers that refuse, lie, break off or cannot be found; each has its reason, and others go on."""
+"""Peers that refuse, lie, break off or cannot be found; each has its reason, others continue."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def test_what_peers_send_back_arrives_like_everything_else() -> None:
             cluster.world.is_committing.set()
             await until(lambda: connection.released == [1])
             assert cluster.waiting(orders) == 1
-            # What is unsound ends the session, and what lies before it has arrived.
+            # A malformed packet ends the session; everything before it has arrived.
             good = packet(2, to="orders", source_queue_manager=PEER_GUID)
             bad = bytearray(packet(3, to="orders", source_queue_manager=PEER_GUID))
             bad[-60:-56] = b"\xff\xff\xff\x7f"

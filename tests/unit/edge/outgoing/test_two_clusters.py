@@ -60,7 +60,7 @@ class Application:
         return outcome.value
 
     async def send(self, destination: str, number: int, **fields: Any) -> None:
-        """Send a message of its own transaction that asks for its end to be journaled."""
+        """Send a message in its own transaction that asks for its end to be journaled."""
         transaction = (number + 1).to_bytes(16, "big")
         raw = packet(
             0, body=b"%d" % number, sequence=(1, 1, 0),
@@ -154,7 +154,7 @@ def test_transactional_messages_cross_once_and_in_order_while_leaders_of_both_si
             for node in receiving.up:
                 assert bodies(node, orders) == list(range(MESSAGES))
 
-            # Each end is told to the sender, which keeps what it sent until then.
+            # Each outcome is reported to the sender, which keeps what it sent until then.
             assert await receiver.receive_all("DIRECT=OS:quorate\\orders", orders) == MESSAGES
             node = sending.up[0]
             journal = manager(node).system_journal_queue
@@ -193,7 +193,7 @@ def test_what_the_other_side_refuses_purges_or_misses_is_a_dead_letter_and_is_re
             await sender.send(f"{host}\\orders", 1, **asking)
             await until(lambda: len(positions(there, orders)) == 1)
             await receiver.call(commands.PurgeQueue(Request("", 1, 0), orders, ()))
-            # Nobody listens there, and the message cannot wait.
+            # Nothing listens there, and the message cannot wait.
             nowhere = there.host.rpartition(".")[0] + ".99"
             await sender.send(f"DIRECT=TCP:{nowhere}\\q", 2, time_to_reach_queue=1, **asking)
 
@@ -220,7 +220,7 @@ def test_what_the_other_side_refuses_purges_or_misses_is_a_dead_letter_and_is_re
                     for one in messages(here, administration)
                 }
 
-            # A stranger is not told that a queue does not exist.
+            # An unknown sender does not learn that a queue does not exist.
             expected.discard((0, MessageClass.NACK_BAD_DST_Q))
             await until(lambda: reports() == expected, reports)
 

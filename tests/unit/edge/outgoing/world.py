@@ -68,7 +68,7 @@ TRANSACTIONAL = (1, 1, 0)
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
-    """Run a scenario in a loop of its own."""
+    """Run a scenario in its own event loop."""
 
     async def bounded() -> None:
         async with asyncio.timeout(60):

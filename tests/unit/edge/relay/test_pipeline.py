@@ -23,7 +23,7 @@ from raft.batch import BatchBuilder
 
 
 class Session:
-    """As much of a intake as a batch looks at."""
+    """As much of an intake as a batch uses."""
 
     def __init__(self, number: int = 1) -> None:
         self.facts = MessageFacts(number, bytes(16), "127.0.0.1")
@@ -156,7 +156,7 @@ def test_acknowledgements_of_one_kind_travel_together() -> None:
 
 
 def test_what_comes_while_an_entry_is_in_flight_gathers() -> None:
-    """A batch each would be in the same entry; only what is worth an entry beside it goes."""
+    """Separate batches would be in the same entry; only what is worth another entry goes."""
     pipeline, session = Pipeline(), Session()
     for _ in range(13):
         pipeline.add(session.run([10]), 0.0)

@@ -125,7 +125,7 @@ def test_no_such_queue(world: World, name: str) -> None:
 
 
 def test_what_is_refused_unheard_leaves_nothing_behind(world: World) -> None:
-    """Whoever sends to names that do not exist must not fill the state."""
+    """A sender to names that do not exist must not fill the state."""
     world.create("orders")
     before = [row for row in world.state.rows() if row[0] != Table.META]
     for number in range(20):

@@ -57,7 +57,7 @@ class World:
         return stream
 
     def take(self, source: bytes, name: bytes, sent: int, ordinal: int, now_ms: int) -> bool:
-        """One message in an entry of its own; whether it was new."""
+        """Apply one message in its own entry; return whether it was new."""
         self.begin(now_ms)
         stream = self.stream(source, name)
         history = self.duplicates.history(stream)

@@ -62,7 +62,7 @@ def test_no_tick_looks_at_a_time_that_was_settled(
 
 
 def test_what_is_late_when_it_comes_is_found_all_the_same() -> None:
-    """Its deadline lies before everything that is left to settle."""
+    """Its deadline is before everything that is left to settle."""
     world = World()
     orders = world.create("orders", transactional=True)
     client = world.client(lease_ms=3600_000)

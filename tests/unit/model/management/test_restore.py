@@ -1,4 +1,4 @@
-"""A restored state gives nothing out twice, and goes on with senders that are ahead of it."""
+"""A restored state assigns nothing twice, and continues with senders that are ahead of it."""
 
 from array import array
 

@@ -58,7 +58,7 @@ def test_a_peek_past_locked_positions_begins_at_the_head(
     assert found(world, queue, FIRST) == keys[3]
     lows = looked_from(world, monkeypatch)
     assert found(world, queue, FIRST) == keys[3]
-    # A cursor that stands where everything was received goes on from the head, too.
+    # A cursor behind which everything was received also continues from the head.
     stale = Selector(SelectorKind.AFTER, keys[0] - 900)
     assert found(world, queue, stale) == keys[3]
     assert found(world, queue, Selector(SelectorKind.AFTER, keys[4])) == keys[5]
@@ -66,7 +66,7 @@ def test_a_peek_past_locked_positions_begins_at_the_head(
 
 
 def test_what_is_moved_before_the_head_is_found() -> None:
-    """It keeps its key, which may lie before everything that the queue has seen."""
+    """It keeps its key, which may be before everything that the queue has seen."""
     world = World()
     queue, other = world.create("orders"), world.create("other")
     world.arrive(packet(1, to="other"), packet(2), packet(3))

@@ -39,7 +39,7 @@ def test_paths_start_at_the_file_and_the_rest_has_defaults(tmp_path: Path) -> No
 
 
 def insert(line: str, *, into: str = "") -> str:
-    """Return the sound text with one more line at the top, or in a section of its own."""
+    """Return the sound text with one more line at the top, or in its own section."""
     return f"{SOUND}\n[{into}]\n{line}\n" if into else f"{line}\n{SOUND}"
 
 

@@ -17,7 +17,7 @@ HOUR_MS = 3_600_000
 
 
 class Members(Peers):
-    """Answers of the members, in turn; the last one for ever."""
+    """Answers of the members, in turn; the last one repeated."""
 
     def __init__(self, *answers: Sequence[int]) -> None:
         self.answers = list(answers)

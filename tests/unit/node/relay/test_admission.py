@@ -1,4 +1,4 @@
-"""New messages are told from everything else by an encoded command's op."""
+"""An encoded command's op distinguishes new messages from everything else."""
 
 from array import array
 

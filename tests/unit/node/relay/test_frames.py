@@ -7,7 +7,7 @@ from qm.node.relay.frame_writer import FrameWriter
 
 
 class Wire:
-    """Writes that end when told to."""
+    """Writes that end on request."""
 
     def __init__(self) -> None:
         self.messages: list[list[str]] = []

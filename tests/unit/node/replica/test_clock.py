@@ -1,4 +1,4 @@
-"""Cluster time under clocks that step, drift and stand still (DESIGN section 4, Time)."""
+"""Cluster time under clocks that step, drift and stop (DESIGN section 4, Time)."""
 
 from hypothesis import given
 from hypothesis import strategies as st

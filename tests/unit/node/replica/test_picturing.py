@@ -1,4 +1,4 @@
-"""Pictures for followers are made beside the loop, and let go when nobody takes them."""
+"""Pictures for followers are made outside the loop, and released when not fetched."""
 
 import time
 from collections.abc import Callable, Iterator

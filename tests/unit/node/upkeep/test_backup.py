@@ -1,4 +1,4 @@
-"""One backup at a time, and none that pins a node's disk because nobody reads it."""
+"""One backup at a time, and none that pins a node's disk because it is not read."""
 
 import pytest
 

@@ -270,7 +270,7 @@ class Group:
         self.drops = lambda envelope: False
 
     def elect(self, name: str) -> Core:
-        """Let a member win an election: nobody hears a leader, its own timer runs out first."""
+        """Let a member win an election: none hears a leader, and its timer runs out first."""
         member = self[name]
         others = [other for other in self.members.values() if other is not member]
         for _ in range(ELECTION_TICKS):

@@ -50,7 +50,7 @@ def test_foreign_groups_are_dropped() -> None:
 
 @pytest.mark.parametrize(("sender", "to"), [("a.1", "c.1"), ("b.1", "b.1"), ("a.1", "b.2")])
 def test_misaddressed_envelopes_are_dropped(sender: str, to: str) -> None:
-    """For another node, another incarnation, or from itself."""
+    """Envelopes for another node, another incarnation, or from itself."""
     b = Member("b.1", ABC)
     before = state(b.core)
     b.core.receive(Envelope(GROUP, sender, to, 5, Heartbeat(0, 0)))
@@ -130,7 +130,7 @@ def test_a_leader_believes_no_impossible_answers() -> None:
 
 
 def test_a_second_leader_of_one_term_is_not_believed() -> None:
-    """Election safety (Raft 5.2): there is none, so somebody lies."""
+    """Election safety (Raft 5.2): there is none, so a member is faulty."""
     group = Group("abc")
     group.elect("a")
     for name in "ab":
@@ -166,7 +166,7 @@ def test_answers_to_nobody_are_counted() -> None:
 
 
 def test_a_stale_leader_is_told() -> None:
-    """Whoever lives in an older term hears of the newer one."""
+    """A sender in an older term learns of the newer one."""
     b = Member("b.1", ABC)
     b.core.receive(envelope("a", "b", 5, Heartbeat(0, 0)))
     b.pump()

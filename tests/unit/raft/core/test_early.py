@@ -10,7 +10,7 @@ EARLY_WINDOW_TICKS = 10
 
 
 def dead_leader(voters: str = "abc") -> Group:
-    """A group whose leader `a` was killed; nobody has noticed."""
+    """A group whose leader `a` was killed; no member has noticed."""
     group = Group(voters)
     group.elect("a")
     group.propose(b"x")
@@ -72,7 +72,7 @@ def test_a_denial_is_looked_at_again_when_the_voter_notices(state: PeerState) ->
 
 
 def test_after_the_window_the_denial_stands() -> None:
-    """The asker is told; a voter that notices later has forgotten the question."""
+    """The asker gets an answer; a voter that notices later has forgotten the question."""
     group = dead_leader()
     group.lose("a", "b")
     group.settle()
@@ -98,7 +98,7 @@ def test_the_survivors_wait_by_rank() -> None:
 
 
 def test_a_voter_that_is_down_has_no_rank() -> None:
-    """Its turn would be a wait for nobody."""
+    """Its turn would only be a wait."""
     group = dead_leader("abcde")
     group.isolate("b")
     group.lose("b", "c", "d", "e")
@@ -175,7 +175,7 @@ def test_a_leader_that_speaks_later_lives() -> None:
 
 
 def test_a_leader_that_comes_back_in_time_is_no_dead_one() -> None:
-    """A connection that stands again ends the countdown."""
+    """A connection that is back ends the countdown."""
     group = Group("abc")
     group.elect("a")
     group.lose("a", "c")

@@ -99,7 +99,7 @@ def test_appends_are_cut_at_their_size_but_never_empty() -> None:
 
 
 def test_a_backlog_is_sent_in_portions_per_ready() -> None:
-    """Nobody waits behind a follower that reads a long log from disk; nothing is forgotten."""
+    """No other waits for a follower that reads a long log from disk; nothing is forgotten."""
     group = Group("abc", append_bytes_max=10, inflight_messages_max=1000)
     leader = group.elect("a")
     a = group["a"]
@@ -149,7 +149,7 @@ def test_a_late_refusal_does_not_move_a_probe() -> None:
 
 
 def test_a_heartbeat_answer_lets_a_probe_be_repeated() -> None:
-    """Otherwise a lost probe would stall its follower for ever."""
+    """Otherwise a lost probe would stall its follower forever."""
     group = Group("abc")
     group.drops = lambda e: isinstance(e.body, Append)
     group.elect("a")
@@ -223,7 +223,7 @@ def test_a_proposal_has_a_size_limit() -> None:
 
 
 def test_the_backlog_of_proposals_is_bounded() -> None:
-    """Without a quorum a leader does not collect for ever; room returns with apply."""
+    """Without a quorum a leader does not collect forever; room returns with apply."""
     group = Group("abc", backlog_bytes_max=100)
     leader = group.elect("a")
     group.isolate("a")

@@ -32,13 +32,13 @@ def written(*terms: int, base: tuple[int, int] = (0, 0)) -> tuple[LogEnd, Memory
     ],
 )
 def test_the_common_place(index: int, term: int, expected: tuple[int, int]) -> None:
-    """The last place whose term may stand in a log of that term."""
+    """The last place whose term may be in a log of that term."""
     end, _ = written(1, 1, 2, 2, 3)
     assert end.common_place(index, term) == expected
 
 
 def test_the_search_stops_at_the_beginning_of_the_log() -> None:
-    """What lies below is committed; the base itself is still known."""
+    """Everything below is committed; the base itself is still known."""
     end, _ = written(3, 3, base=(10, 2))
     assert end.common_place(12, 2) == (10, 2)
     assert end.common_place(12, 1) == (9, 0)
@@ -88,7 +88,7 @@ def test_recent_entries_stay_in_memory_within_limits() -> None:
 
 
 def test_what_was_not_written_is_handed_out_again() -> None:
-    """Also when it was too large for the cache, and when a part was replaced meanwhile."""
+    """It also holds if it was too large for the cache, or a part was replaced meanwhile."""
     log = MemoryLog()
     end = LogEnd(log, 100)
     entries = tuple(entry(index, 1, bytes(90)) for index in range(1, 5))

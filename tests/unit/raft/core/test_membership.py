@@ -291,7 +291,7 @@ def test_a_learner_that_does_not_know_it_is_one_is_not_promoted() -> None:
 
 
 def test_a_change_that_would_lose_the_majority_is_refused() -> None:
-    """Of the voters after it, a majority must answer now."""
+    """A majority of the voters after it must answer now."""
     group = Group("abc")
     leader = group.elect("a")
     group.isolate("c")
@@ -334,7 +334,7 @@ def test_a_removed_leader_leads_until_it_is_committed_and_hands_over() -> None:
 
 
 def test_a_removed_leader_that_crashed_brings_its_removal_about() -> None:
-    """Thesis 4.2.2, figure 4.6: nobody else may lead, since its log is the longest."""
+    """Thesis 4.2.2, figure 4.6: no other may lead, since its log is the longest."""
     group = Group("ab")
     group.elect("a")
     group.isolate("a")
@@ -384,7 +384,7 @@ def test_removing_a_voter_may_commit_what_waited() -> None:
 
 
 def test_a_retired_id_is_not_heard() -> None:
-    """DESIGN 3, Identity: once that is committed, whoever wears it."""
+    """DESIGN 3, Identity: once that is committed, whichever node uses it."""
     group = Group("abc")
     leader = group.elect("a")
     leader.change_members(RemoveMember("c.1"))
@@ -409,7 +409,7 @@ def test_a_removed_node_that_was_not_told_disturbs_nobody() -> None:
 
 
 def test_a_new_log_under_a_voters_id_is_found_out() -> None:
-    """raft/design.md, Identity: whoever joins is a learner first, so this id had a log."""
+    """raft/design.md, Identity: a joining node is a learner first, so this id had a log."""
     wiped = Member("c.1", Configuration(()))
     data = encode_configuration(ABC)
     founding = Entry(1, 1, EntryKind.CONFIG, data)

@@ -142,7 +142,7 @@ def test_a_campaign_raises_the_term_votes_for_itself_and_asks_all() -> None:
 
 
 def test_votes_are_asked_for_only_after_the_own_vote_is_durable() -> None:
-    """Raft figure 2: persistent state is on stable storage before anybody hears of it."""
+    """Raft figure 2: persistent state is on stable storage before other servers learn of it."""
     _, a = in_role(Role.PRE_CANDIDATE)
     a.auto_sync = False
     a.core.receive(envelope("b", "a", a.core.term + 1, PreVoteReply(True, False)))
@@ -259,7 +259,7 @@ def test_election_timeouts_are_random() -> None:
 
 
 def test_a_campaign_that_fails_is_repeated_sooner_then_slower() -> None:
-    """Raft 5.2: a split vote times out and starts anew; the interval doubles to the normal."""
+    """Raft 5.2: a split vote times out and is repeated; the interval doubles to the normal."""
     b = Member("b.1", ABC, jitter=0)
     intervals = []
     for _ in range(5):
@@ -448,7 +448,7 @@ def test_a_leader_with_a_majority_stays() -> None:
 
 
 def test_a_stuck_greater_term_is_freed() -> None:
-    """A candidate that cannot win refuses the leader by its greater term: the leader hears of
+    """A candidate that cannot win refuses the leader by its greater term: the leader learns of
     it, steps down, and the group elects in a term that all accept.
     """
     group = Group("abc")
@@ -493,7 +493,7 @@ def test_a_replica_that_no_configuration_names_does_not_vote() -> None:
 
 
 def test_a_single_voter_leads_at_once() -> None:
-    """Raft 5.2: a majority of one needs nobody else, and no timeout."""
+    """Raft 5.2: a majority of one needs no other vote, and no timeout."""
     group = Group("a")
     group.tick(2)
     assert group.core("a").role is Role.LEADER
@@ -501,7 +501,7 @@ def test_a_single_voter_leads_at_once() -> None:
 
 
 def test_a_single_voter_sends_nothing_before_its_vote_is_durable() -> None:
-    """Raft 5.2: else, after a crash, it could win the same term again and fill it anew."""
+    """Raft 5.2: else, after a crash, it could win the same term again and refill it."""
     group = Group("a", learners="b")
     a = group["a"]
     a.auto_sync = False
@@ -582,7 +582,7 @@ def test_a_node_of_a_smaller_term_completes_an_election() -> None:
 
 
 def test_a_leader_and_a_candidate_ignore_an_order_to_campaign() -> None:
-    """TimeoutNow is for followers: a leader goes on leading, a campaign goes on."""
+    """TimeoutNow is for followers: a leader keeps leading, a campaign continues."""
     for role in (Role.LEADER, Role.PRE_CANDIDATE):
         _, a = in_role(role)
         term = a.core.term

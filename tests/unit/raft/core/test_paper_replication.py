@@ -231,7 +231,7 @@ def test_the_consistency_check(prev_index: int, prev_term: int, is_rejected: boo
 def test_a_conflict_is_overwritten_and_a_prefix_is_kept(
     prev: tuple[int, int], sent: list[tuple[int, int]], result: list[int]
 ) -> None:
-    """Raft 5.3: delete a conflicting entry and all behind it; never what merely is not sent."""
+    """Raft 5.3: delete a conflicting entry and all after it; never entries merely not sent."""
     b = follower(1, 2)
     entries = tuple(entry(index, term) for index, term in sent)
     tell(b, 4, Append(*prev, 0, entries))
@@ -248,7 +248,7 @@ def test_a_late_duplicate_erases_nothing() -> None:
 
 
 def test_what_is_committed_is_never_truncated() -> None:
-    """Raft 5.4.3: leader completeness; a message that says otherwise is not believed."""
+    """Raft 5.4.3: leader completeness; a message that says otherwise is ignored."""
     b = follower()
     tell(b, 1, Append(0, 0, 2, log_of(1, 1, 1)))
     tell(b, 2, Append(0, 0, 0, (entry(1, 2), entry(2, 2))))

@@ -41,7 +41,7 @@ def test_where_a_vote_stands(voters: list[str], votes: dict[str, bool]) -> None:
 
 @given(st.integers(1, 50))
 def test_two_majorities_share_a_voter(voters: int) -> None:
-    """And a smaller number need not."""
+    """A smaller number need not share one."""
     assert 2 * majority(voters) > voters
     assert 2 * (majority(voters) - 1) <= voters
 

@@ -43,7 +43,7 @@ class Chaos:
         self.is_calm = False
 
     def run(self) -> None:
-        """Trouble, then calm."""
+        """Faults, then calm."""
         for _ in range(STEPS):
             self.step()
             self.check()

@@ -44,7 +44,7 @@ def test_the_first_entry_of_a_tick_goes_to_all() -> None:
 
 
 def test_the_rear_gets_the_entries_of_a_tick_in_one_append() -> None:
-    """And news of the commit index with them."""
+    """It learns of the commit index with them."""
     group = warm()
     fed(group, b"0")
     at_once = fed(group, b"1", b"2", b"3")

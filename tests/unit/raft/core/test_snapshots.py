@@ -77,7 +77,7 @@ def test_a_follower_that_is_too_far_behind_gets_a_snapshot() -> None:
 
 
 def test_the_replica_is_asked_once() -> None:
-    """Not at every Ready, and not for who does not answer."""
+    """It is not asked at every Ready, nor for followers that do not answer."""
     group = far_behind()
     group.propose(b"x")
     group.tick(ELECTION_TICKS)
@@ -100,7 +100,7 @@ def test_nothing_else_is_sent_meanwhile() -> None:
 
 
 def test_a_failed_transfer_is_tried_again_after_a_pause() -> None:
-    """Not at once: what broke it may last."""
+    """A retry at once could meet the same fault."""
     group = far_behind()
     leader = group["a"]
     leader.core.offer_snapshot("c.1", leader.snapshot_meta())
@@ -158,7 +158,7 @@ def test_a_follower_that_crashed_while_installing_is_asked_at_once() -> None:
 
 
 def test_a_request_that_the_replica_forgets_is_repeated() -> None:
-    """As a transfer that takes too long."""
+    """It is treated as a transfer that takes too long."""
     group = far_behind(snapshot_wait_ticks=200)
     group.tick(210)
     assert group["a"].wanted == ["c.1", "c.1"]
@@ -188,7 +188,7 @@ def test_an_offer_of_what_is_known_is_answered_at_once() -> None:
 
 
 def test_a_log_that_reaches_the_snapshot_is_kept() -> None:
-    """Raft 7: what lies behind it was perhaps acknowledged and must not be dropped."""
+    """Raft 7: what comes after it was perhaps acknowledged and must not be dropped."""
     b = Member("b.1", ABC, entries=log_of(1, 1, 1, 1))
     meta = SnapshotMeta(3, 1, ABC, 10)
     assert not b.core.begin_install(meta)
@@ -226,7 +226,7 @@ def test_the_log_stands_still_while_a_snapshot_is_installed() -> None:
 
 
 def test_the_answer_to_a_snapshot_waits_for_the_log() -> None:
-    """Installed means durable: the log must have restarted behind it."""
+    """Installed means durable: the log must have restarted after it."""
     group = far_behind()
     transfer(group, "c")
     ready = group.core("c").ready()
@@ -276,7 +276,7 @@ def test_a_new_member_is_filled_by_a_snapshot() -> None:
 
 
 def test_a_snapshot_that_calls_an_empty_log_a_voter_is_refused() -> None:
-    """raft/design.md, Identity: whoever joins was a learner first."""
+    """raft/design.md, Identity: a joining node was a learner first."""
     wiped = Member("c.1", Configuration(()))
     assert not wiped.core.wants_snapshot("a.1", SnapshotMeta(4, 2, ABC, 10))
     assert wiped.core.counters.id_reused == 1
@@ -299,7 +299,7 @@ def test_a_hostile_configuration_is_not_installed(configuration: Configuration) 
 
 
 def test_a_snapshot_from_a_former_leader_is_as_good() -> None:
-    """It is a committed prefix, whoever sends it; the answer goes to who leads now."""
+    """It is a committed prefix, whichever node sends it; the answer goes to the current leader."""
     group = far_behind()
     meta = group["a"].snapshot_meta()
     group["b"].compact(8)

@@ -50,7 +50,7 @@ def test_no_proposals_meanwhile() -> None:
 
 
 def test_a_transfer_ends_after_an_election_timeout() -> None:
-    """Thesis 3.10: then the leader goes on as if nothing had been."""
+    """Thesis 3.10: then the leader continues as if nothing had happened."""
     group = Group("abc")
     leader = group.elect("a")
     group.isolate("b")
@@ -118,7 +118,7 @@ def test_who_does_not_answer_cannot_take_over() -> None:
 
 
 def test_only_the_leader_transfers() -> None:
-    """And the error names it."""
+    """The error names the leader."""
     group = Group("abc")
     group.elect("a")
     with pytest.raises(NotLeader, match=r"a\.1"):
@@ -137,7 +137,7 @@ def test_an_order_from_anybody_else_is_dropped() -> None:
 
 
 def test_the_campaign_of_a_transfer_says_so() -> None:
-    """Voters in the lease of the old leader must let it pass; nobody else may say so by chance."""
+    """Voters in the lease of the old leader must let it pass; no other message may do so."""
     group = Group("abc")
     leader = group.elect("a")
     leader.transfer("b.1")
@@ -172,7 +172,7 @@ def test_a_removed_heir_ends_the_transfer() -> None:
 
 
 def test_resigning_hands_over_to_who_knows_most() -> None:
-    """And needs no timeout of anybody."""
+    """It needs no timeout."""
     group = Group("abc")
     leader = group.elect("a")
     group.drops = lambda e: e.to == "b.1" and isinstance(e.body, Append)

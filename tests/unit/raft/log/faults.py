@@ -88,7 +88,7 @@ class Inode:
 
 
 def overwrite(target: bytearray, offset: int, data: bytes) -> None:
-    """Write into a bytearray, with zeros in a gap behind its end."""
+    """Write into a bytearray, with zeros in a gap after its end."""
     if len(target) < offset:
         target.extend(bytes(offset - len(target)))
     target[offset : offset + len(data)] = data

@@ -54,7 +54,7 @@ def after_reset(state: State, meta: SnapshotMeta) -> State:
 
 
 def differences(log: Log, state: State) -> list[str]:
-    """In what a log differs from a state; it may have dropped what the meta stands for."""
+    """How a log differs from a state; it may have dropped what the meta replaces."""
     found = []
     first, last = log.first_index(), log.last_index()
     if log.hard_state != state.hard_state:

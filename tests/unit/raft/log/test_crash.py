@@ -1,5 +1,5 @@
-"""Power cuts at every boundary of a run: what was synced is found, and nothing else than a prefix
-of what was written behind it, however the disk tore and reordered the rest.
+"""Power cuts at every boundary of a run: what was synced is found, and nothing but a prefix
+of what was written after it, however the disk tore and reordered the rest.
 """
 
 from collections.abc import Callable

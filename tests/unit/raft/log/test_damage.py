@@ -74,7 +74,7 @@ def data_length(record: bytes) -> int:
 
 @pytest.mark.parametrize("last", [8, 40])
 def test_each_byte_of_a_synced_log_is_refused_when_it_flips(last: int) -> None:
-    """Or it is of no account: padding, and the note that the rest is synced."""
+    """Harmless flips are accepted: padding, and the note that the rest is synced."""
     disk = Disk()
     filled(disk, last)
     state = State(HardState(1, "n1.1", 0), entries=entries(1, last + 1, size=50))
@@ -143,7 +143,7 @@ def test_the_place_of_damage_names_the_entry() -> None:
     with pytest.raises(LogDamaged) as caught:
         Log.open(disk.root, CONFIG)
     assert (caught.value.file, caught.value.offset) == (name, offset)
-    # Before it stand the entries of segment 1, a hard state and two entries.
+    # Before it are the entries of segment 1, a hard state and two entries.
     assert caught.value.index == first + 3
     assert "rejoin under the next incarnation" in str(caught.value)
 
@@ -257,7 +257,7 @@ def _operations_of_a_sync(config: LogConfig) -> int:
 
 
 def test_a_full_disk_puts_off_the_name_of_the_newest_segment() -> None:
-    """Whatever is durable is acknowledged all the same, and a later sync makes up for it."""
+    """What is durable is acknowledged anyway, and a later sync makes up for it."""
     disk = Disk()
     log = Log.open(disk.root, CONFIG)
     log.append(None, entries(1, 111, size=50))
@@ -368,7 +368,7 @@ def test_a_body_that_imitates_records_proves_nothing() -> None:
 
 
 def test_stale_records_of_a_recycled_segment_are_never_found() -> None:
-    """All records have one size, so that those of the former life stand where new ones would."""
+    """All records have one size, so that those of the former life are where new ones would be."""
     disk = Disk()
     log = Log.open(disk.root, CONFIG)
     last = 0

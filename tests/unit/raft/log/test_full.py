@@ -181,7 +181,7 @@ class TestFullDisk:
             log.append(HardState(2, "n2.1", 7), entries(20, 200, term=2))
         disk.write_budget_bytes = None
         assert differences(log, state) == []
-        # After a crash a part of it may be there: it was asked for, and nobody was told.
+        # After a crash a part of it may be there: it was requested but not acknowledged.
         batch = (HardState(2, "n2.1", 7), entries(20, 200, term=2))
         found = Log.open(disk.after_crash(Loss.EVERYTHING_SURVIVES, Random(0)).root, CONFIG)
         states = [state, *after_append(state, *batch)]

@@ -40,7 +40,7 @@ def log(directory: Directory) -> Iterator[Log]:
 
 
 def entries(low: int, high: int, term: int = 1, size: int = 100) -> tuple[Entry, ...]:
-    """Entries from `low` to below `high`, each with data of its own."""
+    """Entries from `low` to below `high`, each with its own data."""
     return tuple(
         Entry(index, term, EntryKind.DATA, (b"%d.%d " % (index, term)).ljust(size, b"."))
         for index in range(low, high)
@@ -287,7 +287,7 @@ class TestSync:
         assert disk.syncs - before == 10
 
     def test_the_disk_begins_before_a_thread_waits_for_it_once_for_each_sync(self) -> None:
-        """More would fill the queue of a disk that is stuck, and stop whoever writes."""
+        """More would fill the queue of a stuck disk, and stop the writer."""
         disk = Disk()
         log = Log.open(disk.root, LogConfig(group=1, salt=1))
         log.append(None, entries(1, 3))

@@ -1,4 +1,4 @@
-"""A log against a plain list: whatever is asked of it, in any order, with crashes in between."""
+"""A log against a plain list: any calls, in any order, with crashes in between."""
 
 from random import Random
 

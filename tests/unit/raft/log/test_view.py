@@ -1,4 +1,4 @@
-"""The log on disk and the one in memory answer alike to whoever reads them through `LogView`."""
+"""The log on disk and the one in memory give the same answers through `LogView`."""
 
 from collections.abc import Callable
 

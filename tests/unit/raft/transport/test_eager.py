@@ -1,4 +1,4 @@
-"""A call that begins at once goes on in the loop and tells its end there, once."""
+"""A call that begins at once continues in the loop and reports its end there, once."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

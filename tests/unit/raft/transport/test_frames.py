@@ -18,7 +18,7 @@ A, B, C = "a.1", "b.1", "c.1"
 
 
 class Wires(StreamTransport):
-    """Streams to whoever is dialed. Each write is noted and lasts until it is let go."""
+    """Streams to any dialed peer. Each write is recorded and lasts until it is released."""
 
     def __init__(self, events: Recorder) -> None:
         super().__init__(CLUSTER, A, events, lambda n: 0)

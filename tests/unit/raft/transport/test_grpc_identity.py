@@ -314,7 +314,7 @@ def test_rotated_files_are_used_by_the_next_handshake(tmp_path: Path) -> None:
         a = await world.add(A, knows=[B])
         b = await world.add(B, knows=[A])
         await until(partial(are_connected, world, A, B))
-        # A new authority for everything: whoever still used an old file could not connect.
+        # A new authority for everything: a node with an old file could not connect.
         renewed = Authority(tmp_path / "renewed")
         world.authority.file.write_bytes(renewed.file.read_bytes())
         for node, name in ((A, "a"), (B, "b")):
@@ -371,7 +371,7 @@ def test_an_address_in_use_is_an_error(tmp_path: Path) -> None:
 
 
 def watch_a_peer_end(folder: Path) -> None:
-    """For a process of its own."""
+    """Runs in a separate process."""
 
     async def scenario(world: GrpcWorld) -> None:
         a, _ = await world.add(A, knows=[B]), await world.add(B)

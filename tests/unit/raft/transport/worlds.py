@@ -36,7 +36,7 @@ async def until(condition: Callable[[], object], what: Callable[[], object] = st
 
 
 class Recorder:
-    """What one node's owner was told; receives snapshots into memory."""
+    """Records calls to one node's owner; receives snapshots into memory."""
 
     def __init__(self) -> None:
         self.envelopes: list[Envelope] = []
@@ -105,7 +105,7 @@ class World(Protocol):
         """Break what connects two living nodes."""
 
     async def stop(self, node: NodeId) -> None:
-        """End a node; nobody listens at its address then."""
+        """End a node; nothing listens at its address then."""
 
     async def close(self) -> None:
         """End everything."""
@@ -206,7 +206,7 @@ class GrpcWorld:
 
 
 class Relay:
-    """Forwards TCP on a port of its own; the port stays the same when reopened."""
+    """Forwards TCP on its own port, which stays the same when reopened."""
 
     def __init__(self) -> None:
         self.port = 0

@@ -8,7 +8,7 @@ from tests.unit.raft.core.scripts.interaction import rewritten, scripts
 
 
 def main() -> int:
-    """Return how many scripts print something else than they say."""
+    """Return how many scripts do not print what they should."""
     differ = 0
     for path in scripts():
         before = path.read_text()

@@ -209,7 +209,7 @@ class Interaction:
     # Inputs
 
     def do_tick(self, words: list[str]) -> list[str]:
-        """Tick COUNT NAME...: time passes, nobody speaks."""
+        """Tick COUNT NAME...: time passes, no messages are sent."""
         for _ in range(int(words[0])):
             for name in words[1:]:
                 self._member(name).core.tick()
