@@ -55,7 +55,7 @@ class AuditOptions:
     upto: int | None = None
     """Highest index; None = as far as most nodes exported."""
     hashes_files: bool = True
-    """Read every file once more to compare its bytes with its manifest."""
+    """Read every file again to compare its bytes with its manifest."""
     replays: bool = True
     """Replay the log from the newest base on, and compare the state with what nodes reported."""
 

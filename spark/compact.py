@@ -1,4 +1,4 @@
-"""The compaction job: an old base and the log behind it become a new base.
+"""The compaction job: an old base and the log after it become a new base.
 
 What was consumed or replaced is left out; every high-water mark, unexpired history and open
 obligation is a row of the state, and so is kept. A new base is trusted when it was built twice,
@@ -56,7 +56,7 @@ class CompactOptions:
     that they exported.
     """
     hashes_files: bool = True
-    """Read every file once more to compare its bytes with its manifest."""
+    """Read every file again to compare its bytes with its manifest."""
     drops_old: bool = False
     """Remove older bases, and the ranges that the new base replaces, as far as they were audited.
     """

@@ -2,7 +2,7 @@
 
 Exit status of `audit`: 0 nothing found, 1 findings, 2 the archive, or a part of it, cannot be
 used. Of `compact`: 0 done, or nothing to do; 1 done without files that cannot be used; 2 refused.
-Of both: 3 Spark was aborted.
+Both: 3 Spark was aborted.
 """
 
 import logging
