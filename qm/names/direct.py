@@ -62,7 +62,7 @@ class DirectAddress(msgspec.Struct, frozen=True, gc=False):
     protocol: DirectProtocol
     """How to connect."""
     host: str
-    """TCP: an IP literal. OS, HTTP, HTTPS: a computer name or IP literal; IPv6 stands in brackets
+    """TCP: an IP literal. OS, HTTP, HTTPS: a computer name or IP literal; IPv6 is in brackets
     for HTTP. IPX, SPX: network and node in hexadecimal."""
     port: int | None = None
     """HTTP and HTTPS only, 0 to 65535; None means the protocol's default."""
@@ -176,7 +176,7 @@ def _split_http(protocol: DirectProtocol, rest: str) -> tuple[DirectAddress, str
 
 
 def _split_authority(authority: str) -> tuple[str, int | None]:
-    """Split `host[:port]`; an IPv6 host stands in brackets."""
+    """Split `host[:port]`; an IPv6 host is in brackets."""
     if authority.startswith("["):
         host, bracket, rest = authority.partition("]")
         host += bracket

@@ -1,6 +1,6 @@
 """The typed errors for names that cannot be used, each with the MQ_ERROR code to answer.
 
-The codes are numbers here because names lie below the codec; `qm.wire.codes` holds the whole table.
+The codes are numbers here because names are below the codec; `qm.wire.codes` has the whole table.
 """
 
 from typing import Final

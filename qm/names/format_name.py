@@ -182,7 +182,7 @@ def format_name_key(name: FormatName) -> str:
 
 
 def is_read_only(name: FormatName) -> bool:
-    """Tell whether the name is of a journal or dead-letter queue, which nobody can send to."""
+    """Tell whether the name is of a journal or dead-letter queue, which cannot be sent to."""
     match name:
         case MachineName() | DirectSystemName():
             return True
@@ -198,7 +198,7 @@ def _element(name: SingleFormatName) -> SingleFormatName:
     """Return `name` if it may be an element of a multiple-element name [MS-MQMQ 2.1.7]."""
     if is_read_only(name):
         raise illegal_format_name(
-            f"{_print_single(name)} is a read-only queue and no element of a multiple-element name"
+            f"{_print_single(name)} is a read-only queue, not an element of a multiple-element name"
         )
     return name
 
@@ -220,7 +220,7 @@ def _check_text(text: str) -> None:
             f"a format name of {len(text)} characters; {FORMAT_NAME_MAX_CHARS} are allowed"
         )
     if not text.isascii():
-        raise illegal_format_name(f"{excerpt(text)} holds characters outside ASCII")
+        raise illegal_format_name(f"{excerpt(text)} contains characters outside ASCII")
 
 
 def _parse_public(text: str) -> PublicName:

@@ -129,7 +129,7 @@ def _sid_at(data: bytes | bytearray | memoryview, at: int, end: int, field: str)
 
 def _check_place(at: int, end: int, field: str) -> None:
     if at < _HEADER.size or at >= end:
-        raise ProtocolError(at, field, _SECTION, f"offset {at} lies outside of {end} bytes")
+        raise ProtocolError(at, field, _SECTION, f"offset {at} is outside of {end} bytes")
 
 
 def _acl_at(data: bytes | bytearray | memoryview, at: int, end: int, field: str) -> Acl | None:

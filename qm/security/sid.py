@@ -28,7 +28,7 @@ _DOMAIN_SUB_AUTHORITIES: Final = 5
 def parse_sid(
     buffer: bytes | bytearray | memoryview, offset: int, end: int, field: str
 ) -> tuple[Sid, int]:
-    """Return the SID at `offset` and the offset behind it."""
+    """Return the SID at `offset` and the offset after it."""
     if end - offset < SID_SIZE_MIN_BYTES:
         raise ProtocolError(offset, field, _SECTION, f"{end - offset} bytes left; a SID has 8")
     revision, count = buffer[offset], buffer[offset + 1]

@@ -295,12 +295,12 @@ def _within(packets: list[bytes], budget_bytes: int) -> tuple[list[bytes], int]:
 
 def _not_sendable(token: int) -> SessionMisuse:
     return SessionMisuse(
-        f"message {token}: not a UserMessage of its own length without SessionHeader"
+        f"message {token}: not a UserMessage of exactly its own length without SessionHeader"
     )
 
 
 def with_session_header(packet: bytes, header: SessionHeader) -> bytes:
-    """Return the message with Flags.SH and the header behind its last byte (QB-A17)."""
+    """Return the message with Flags.SH and the header after its last byte (QB-A17)."""
     carrier = bytearray(packet)
     attach_session_header(carrier, header)
     return bytes(carrier)

@@ -10,7 +10,7 @@ Theory of operation
    CLOSED from every state.
 4. The table does not know which side we are: the initial state already says it.
 5. OrderAck and FinalAck are UserMessages to the session (they take a position), so they share
-   the kind MESSAGE here and are told apart only where they are handed out.
+   the kind MESSAGE here and are distinguished only where they are handed out.
 """
 
 from enum import Enum

@@ -83,7 +83,7 @@ class Timers:
         self.ack_send_at = now + self.ack_send_period
 
     def stop_ack_send(self) -> None:
-        """Stop Session Ack Send; the next recoverable message starts it anew."""
+        """Stop Session Ack Send; the next recoverable message restarts it."""
         self.ack_send_at = inf
         self.is_recoverable_ack = False
 

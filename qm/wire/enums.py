@@ -24,7 +24,7 @@ class QueueFormatType(IntEnum):
 
 
 class QueueSuffixType(IntEnum):
-    """QUEUE_SUFFIX_TYPE_* [MS-MQMQ 2.2.11]: the part of a name behind the semicolon."""
+    """QUEUE_SUFFIX_TYPE_* [MS-MQMQ 2.2.11]: the part of a name after the semicolon."""
 
     NONE = 0
     JOURNAL = 1

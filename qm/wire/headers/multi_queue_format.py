@@ -146,7 +146,7 @@ def _parse_address(
             position,
             "MQFAddressHeader.FormatNameList",
             SECTION_ADDRESS,
-            f"{after - position} bytes behind the last of {count} elements",
+            f"{after - position} bytes after the last of {count} elements",
         )
     return elements, after
 

@@ -324,7 +324,7 @@ class _Scribe:
             self.fixed(layouts.SOAP_HEADER)
             header, after = parse_soap_header(self.packet, start, self.end)
             self.item("Header", _wide_size(header.header), header.header or "")
-            # MQ-A13: the padding stands between the halves or only behind both.
+            # MQ-A13: the padding is between the halves, or only after both.
             if not _starts_soap_body(self.packet, self.at):
                 self.padding_to(aligned(self.at))
             self.fixed(layouts.SOAP_BODY)
@@ -455,7 +455,7 @@ def _note_oddities(scribe: _Scribe, kind: str) -> None:
         counted = "leaves out" if size == PACKET_SIZE_MIN_BYTES else "counts"
         note(f"BaseHeader.PacketSize {counted} the SessionHeader (QB-A17)")
     elif values["BaseHeader.Flags.SH"]:
-        note("the SessionHeader lies behind the PacketSize bytes (QB-A17)")
+        note("the SessionHeader follows the PacketSize bytes (QB-A17)")
     if kind != "UserMessage" and values["BaseHeader.TimeToReachQueue"] != TIME_INFINITE_S:
         note("BaseHeader.TimeToReachQueue is finite in a packet that is not a UserMessage")
     if kind == "EstablishConnection":

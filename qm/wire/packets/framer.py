@@ -44,7 +44,7 @@ class Frames(msgspec.Struct, frozen=True, gc=False):
 
 
 def frame_packet(buffer: Buffer, offset: int, end: int) -> int | None:
-    """Return the offset behind the packet at `offset`, None when it extends beyond `end`.
+    """Return the offset after the packet at `offset`, None when it extends beyond `end`.
 
     A UserMessage's SessionHeader is part of what the packet occupies (QB-A17). Raises
     `ProtocolError`, counted from the packet's start, when its first 16 bytes are not a packet's.
@@ -74,7 +74,7 @@ class Framer:
 
         The frames refer to `chunk`, which must stay unchanged until they are used; nothing else of
         it is kept. Check `error` afterwards: it is set, and raised by all later calls, when the
-        bytes behind the last returned packet cannot be one.
+        bytes after the last returned packet cannot be one.
         """
         if self.error is not None:
             raise self.error

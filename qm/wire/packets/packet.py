@@ -57,7 +57,7 @@ def packet_kind(buffer: Buffer, offset: int, end: int) -> PacketKind:
 def parse_packet(buffer: Buffer, offset: int, end: int) -> tuple[Packet, int]:
     """Read and check the packet at `offset`; errors count their offset from there.
 
-    The next offset is behind a UserMessage's SessionHeader (QB-A17). `end` is at most
+    The next offset is after a UserMessage's SessionHeader (QB-A17). `end` is at most
     `len(buffer)`; a packet that extends beyond it is an error: use a `Framer` to wait for it.
     """
     kind = packet_kind(buffer, offset, end)

@@ -49,7 +49,7 @@ class Head(NamedTuple):
     """BaseHeader.Flags."""
     signature: int
     packet_size: int
-    """Bytes, without a SessionHeader behind them."""
+    """Bytes, without a SessionHeader after them."""
     time_to_reach_queue: int
     """Seconds; 0xFFFFFFFF is infinite."""
     source_queue_manager: Guid

@@ -1,6 +1,6 @@
 """UserMessage: the packet that carries one whole message [MS-MQMQ 2.2.20].
 
-Headers stand in document order, each on a 4-byte boundary of the packet.
+Headers are in document order, each on a 4-byte boundary of the packet.
 """
 
 from typing import Final
@@ -115,7 +115,7 @@ def _parse(buffer: Buffer, offset: int, end: int) -> tuple[UserMessage, int]:
         security, position = parse_security_header(buffer, position, stop)
     properties, debug, soap, multi_queue_format = _parse_tail(buffer, position, stop, base, flags)
     if base.has_session_header:
-        # MQ-A5: the header lies behind the packet's PacketSize bytes.
+        # MQ-A5: the header follows the packet's PacketSize bytes.
         session, _ = parse_session_header(buffer, stop, after)
     message = UserMessage(
         user_header,
@@ -172,7 +172,7 @@ def _parse_behind_body(
             position,
             "BaseHeader.PacketSize",
             SECTION,
-            f"{stop - position} bytes behind the last header",
+            f"{stop - position} bytes after the last header",
         )
     return debug, soap, multi_queue_format
 

@@ -135,7 +135,7 @@ def _write(variant: PropVariant, scope: _Scope) -> bytes:
     arm = _ARMS.get(variant.vartype)
     if arm is None:
         raise ValueOutOfRange(
-            "PROPVARIANT.vt", _SECTION_TYPES, f"0x{variant.vartype:04X} is not a type of its own"
+            "PROPVARIANT.vt", _SECTION_TYPES, f"0x{variant.vartype:04X} is not a type by itself"
         )
     if scope.depth == VARIANT_DEPTH_MAX:
         raise ValueOutOfRange("PROPVARIANT", _SECTION, f"nested deeper than {VARIANT_DEPTH_MAX}")

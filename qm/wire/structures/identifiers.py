@@ -4,7 +4,7 @@ Sections: MessageIdentifier [MS-MQMQ 2.2.18.1.3], OBJECTID [2.2.8], TxSequenceID
 SEQUENCE_INFO [2.2.5], XACTUOW [2.2.18.1.8]. All little-endian; GUIDs are raw packet bytes.
 
 `parse_*` take a buffer, an offset and the end that bounds it (at most `len(buffer)`), and return
-the value and the offset behind it; too few bytes are a `ProtocolError`. `write_*` return bytes.
+the value and the offset after it; too few bytes are a `ProtocolError`. `write_*` return bytes.
 """
 
 from struct import Struct, error
@@ -157,7 +157,7 @@ def write_xactuow(unit_of_work: XactUow) -> bytes:
 
 
 def _after(offset: int, end: int, size: int, field: str, section: str) -> int:
-    """Return the offset behind `size` bytes, or raise when some are missing."""
+    """Return the offset after `size` bytes, or raise when some are missing."""
     after = offset + size
     if after > end:
         raise truncated(offset, size, end, field, section)

@@ -150,7 +150,7 @@ def parse_mqds_public_key(buffer: Buffer, offset: int, end: int) -> tuple[MqdsPu
     key, key_stop = parse_public_key_blob(buffer, key_start, stop)
     if key_stop != stop:
         raise ProtocolError(
-            key_stop, "MQDSPUBLICKEY.aBuf", _SECTION_KEY, f"{stop - key_stop} bytes behind the key"
+            key_stop, "MQDSPUBLICKEY.aBuf", _SECTION_KEY, f"{stop - key_stop} bytes after the key"
         )
     return MqdsPublicKey(ProviderType(provider_type), name, key), stop
 
@@ -195,7 +195,7 @@ def parse_mqds_public_keys(
         keys.append(key)
     if at != stop:
         raise ProtocolError(
-            at, "MQDSPUBLICKEYS.ulLen", _SECTION_KEYS, f"{stop - at} bytes behind the last key"
+            at, "MQDSPUBLICKEYS.ulLen", _SECTION_KEYS, f"{stop - at} bytes after the last key"
         )
     return tuple(keys), stop
 

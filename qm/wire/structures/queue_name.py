@@ -97,7 +97,7 @@ QueueName = (
 def parse_queue_name(
     buffer: Buffer, offset: int, end: int, queue_type: int, field: str
 ) -> tuple[QueueName | None, int]:
-    """Read the name that a queue type of 0..7 announces, and the padding behind it.
+    """Read the name that a queue type of 0..7 announces, and the padding after it.
 
     `offset` is 4-aligned from the start of the header; `field` names the header's field
     ("UserHeader.AdminQueue") for errors. Which types a field may have is for the header to check.

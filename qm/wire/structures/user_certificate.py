@@ -19,9 +19,9 @@ _SECTION_CERTIFICATE: Final = "MS-MQMQ 2.2.22"
 
 DIGEST_SIZE_BYTES: Final = 16
 USER_CERTIFICATES_MAX: Final = 1024
-"""Certificates of one user; the specification has no number."""
+"""Certificates of one user; no number is specified."""
 USER_CERTIFICATE_MAX_BYTES: Final = PACKET_SIZE_MAX_BYTES
-"""One encoded certificate; it has to fit a packet that it is to sign."""
+"""One encoded certificate; it must fit into a packet that it signs."""
 
 
 class UserCertificate(msgspec.Struct, frozen=True, gc=False):
@@ -30,18 +30,18 @@ class UserCertificate(msgspec.Struct, frozen=True, gc=False):
     digest: bytes
     """MD5 of `certificate`, 16 bytes; `certificate_digest` computes it."""
     identifier: Guid
-    """Given by whoever registered the certificate, 16 raw bytes."""
+    """Assigned at registration of the certificate, 16 raw bytes."""
     certificate: bytes
     """X.509, as encoded."""
 
 
 def certificate_digest(certificate: bytes) -> bytes:
-    """Return the 16 bytes by which users' certificates are looked up; no proof of anything."""
+    """Return the 16 bytes by which users' certificates are looked up; it proves nothing."""
     return md5(certificate, usedforsecurity=False).digest()
 
 
 def parse_user_certificate(buffer: Buffer, offset: int, end: int) -> tuple[UserCertificate, int]:
-    """Read one MQUSERSIGNCERT; whether its digest is right is the reader's to check."""
+    """Read one MQUSERSIGNCERT; checking its digest is left to the reader."""
     start = offset + _HEAD.size
     if start > end:
         raise truncated(offset, _HEAD.size, end, "MQUSERSIGNCERT", _SECTION_CERTIFICATE)
