@@ -154,7 +154,7 @@ class Traffic:
             Template(queue, body_bytes, is_transactional=queue >= first) for queue in range(QUEUES)
         ]
         self._held: deque[tuple[int, int]] = deque()
-        """(queue, messages) of batches that nobody received yet, oldest first."""
+        """(queue, messages) of batches not received yet, oldest first."""
         self.sent = self.received = 0
         self._requests = QUEUES
 

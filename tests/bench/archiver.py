@@ -41,8 +41,8 @@ TURN_S: Final = 0.5
 """A machine that is shared may give half as much CPU in one second as in the next, and both sides
 are to have the same of it."""
 DRAIN_S: Final = 0.1
-"""Between turns, for what is in flight. That is nobody's time, so rates are a little too high, on
-both sides alike."""
+"""Between turns, for what is in flight. That time counts for neither side, so both rates are a
+little too high."""
 REST_S: Final = 4.0
 """After each run, on both sides: what is due is exported then, if not before."""
 NETWORKS: Final = ("127.0.21", "127.0.22")

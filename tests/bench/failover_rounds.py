@@ -22,7 +22,7 @@ class Judged(msgspec.Struct, frozen=True):
     """What one call did to one cluster, and what became of the probes: a line."""
 
     backlog: int | None
-    """None: a peer's, which nobody judges."""
+    """None: a peer's, which is not judged."""
     gaps: tuple[Gap, ...]
     build: str
     lost: int = 0

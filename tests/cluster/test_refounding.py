@@ -24,7 +24,7 @@ from tests.cluster.test_automatic import automatic, settle
 
 ORDERS = ".\\private$\\orders"
 FAR = "DIRECT=TCP:127.255.255.1\\private$\\far"
-"""Where nobody is."""
+"""An address that no node has."""
 SENT, TAKEN = 200, 30
 
 

@@ -107,7 +107,7 @@ class Model:
         self.operations: dict[int, int] = {}
         """Operation to index."""
         self.expected: dict[int, bytes] = {}
-        """Digests found on a disk before anybody reported their entries as applied."""
+        """Digests found on a disk before any node reported their entries as applied."""
 
     def apply(self, entry: Entry, observer_term: int) -> None:
         """Take the next committed entry."""

@@ -20,7 +20,7 @@ class Outcome(Enum):
 
     OPEN = "open"
     REFUSED = "refused"
-    """Nobody took it: it never happened."""
+    """No process took it: it never happened."""
     LOST = "lost"
     """Another entry was committed in its place: it never happens."""
     UNKNOWN = "unknown"

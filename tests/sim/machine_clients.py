@@ -70,7 +70,7 @@ class QueueClients(Clients):
     def __init__(self, world: "World", chance: random.Random, faults: ClientFaults) -> None:
         super().__init__(world, chance, faults)
         self.leapt_ms = 0
-        """Time in which nobody did anything: deadlines, leases and memories end."""
+        """Time without any activity: deadlines, leases and memories end."""
         self.is_ready = False
         """The queues exist."""
         self.received: dict[Ident, str] = {}

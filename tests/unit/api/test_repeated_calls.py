@@ -306,7 +306,7 @@ CASES: Final[tuple[Case, ...]] = (
     *(importing, members, leadership, repeatable, setting_an_access_list),
 )
 STREAMS: Final = {"node/CreateBackup"}
-"""Whoever repeats one begins again; nothing was changed."""
+"""A caller that repeats one begins again; nothing was changed."""
 
 
 @pytest.mark.timeout(120)

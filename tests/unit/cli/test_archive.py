@@ -100,4 +100,4 @@ def test_an_archive_that_is_none_is_named(tmp_path: Path) -> None:
     failed = qm("audit", "status", "--archive", str(tmp_path), exit_code=EXIT_DAMAGED)
     assert "holds none" in failed.output
     failed = qm("audit", "status", "--archive", "nowhere://x/y", exit_code=EXIT_DAMAGED)
-    assert "no archive that this machine can reach" in failed.output
+    assert "not an archive that this machine can reach" in failed.output

@@ -89,7 +89,7 @@ def test_a_plain_message_has_no_notes() -> None:
         (write_packet(message(body_type=8)), "BodyType 8 is in no table"),
         (write_packet(message(allocation_surplus_bytes=4)), "larger than MessageSize (MQ-A11)"),
         (write_packet(message(message_class=0x0200)), "MessageClass is neither"),
-        (write_packet(message(session=SessionHeader())), "behind the PacketSize bytes (QB-A17)"),
+        (write_packet(message(session=SessionHeader())), "follows the PacketSize bytes (QB-A17)"),
         (patched(write_packet(PLAIN), 2, "<H", 0x8003), "BaseHeader.Flags: reserved bits 0x8000"),
         (patched(write_packet(PLAIN), 60, "<I", 0x02201C00), "AH is set, which no sender does"),
         (patched(write_packet(PLAIN), 60, "<I", 0x01201C00), "reserved bits 0x01000000"),

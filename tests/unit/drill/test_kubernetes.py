@@ -1,4 +1,4 @@
-"""Credentials for Kubernetes, and what the command refuses before it asks anybody."""
+"""Credentials for Kubernetes, and what the command refuses before any request."""
 
 import base64
 from pathlib import Path

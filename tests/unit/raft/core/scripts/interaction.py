@@ -7,7 +7,7 @@
 
 Commands act on a group of cores (tests.unit.raft.core.group); `settle` runs it until nothing moves,
 the others do one thing. `python -m tests.unit.raft.core.scripts --rewrite-scripts` writes the
-transcripts anew, for review in the diff.
+transcripts again, for review in the diff.
 """
 
 import shlex
