@@ -1,10 +1,10 @@
 #!/bin/sh
-# On each machine, as root, from a copy of the source tree: user, program, configuration, unit.
+# On each machine, as root, from a copy of the source tree: sets up user, program, configuration and unit.
 #
 #   deploy/bare/install.sh /path/to/n1.tar
 #
-# Needs Python 3.11 or newer with its module venv. A second run upgrades the program and leaves the rest; restart nodes
-# one at a time then, each when `qm cluster can-stop NAME` says yes.
+# Needs Python 3.11 or newer with its module venv. A second run upgrades the program and leaves the rest; then restart
+# nodes one at a time, each when `qm cluster can-stop NAME` says yes.
 set -eu
 
 archive=${1:?usage: install.sh NAME.tar}

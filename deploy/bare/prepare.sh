@@ -1,5 +1,5 @@
 #!/bin/sh
-# On the operator's machine: what each node of a cluster needs below /etc/quorate, and nothing of the others'.
+# On the operator's machine: prepares what each node of a cluster needs below /etc/quorate, without the others' files.
 #
 #   prepare.sh FOLDER n1=10.0.0.1 n2=10.0.0.2 n3=10.0.0.3
 #
@@ -73,4 +73,4 @@ done
 mkdir -p "$folder/admin"
 test -f "$pki/admin.pem" || qm pki issue admin --folder "$pki" --role admin
 cp "$pki/authority.pem" "$pki/admin.pem" "$pki/admin.key" "$folder/admin/"
-echo "bring FOLDER/NAME.tar to its machine and run install.sh there"
+echo "copy FOLDER/NAME.tar to its machine and run install.sh there"

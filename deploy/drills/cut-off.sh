@@ -1,6 +1,6 @@
 #!/bin/sh
-# Drops every packet from the addresses given, instead of those given before; nothing any more without one.
-# SSH (port 22) is let through, so that a drill on a cut off machine can heal it. IPv4.
+# Drops every packet from the given addresses, replacing those given before; without arguments drops nothing.
+# SSH (port 22) is let through, so that a drill can heal a machine that is cut off. IPv4.
 set -eu
 nft -f - <<RULES
 table inet quorate_drill {}

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What a container with Spark runs: `driver` and `executor` as Spark on Kubernetes asks for them, with what it gives
-# them in the environment; anything else as it stands.
+# Entry point of a container with Spark: `driver` and `executor` as Spark on Kubernetes starts them, with the settings
+# that it passes in the environment; any other command unchanged.
 set -eu
 
 case ${1:-} in
@@ -12,7 +12,7 @@ driver)
         "$@"
     ;;
 executor)
-    # Options of Java come one by one: SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, ...
+    # Java options come one by one: SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, ...
     set --
     number=0
     while eval "option=\${SPARK_JAVA_OPT_$number:-}" && [ -n "$option" ]; do

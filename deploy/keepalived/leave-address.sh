@@ -1,4 +1,4 @@
 #!/bin/sh
-# Ends this machine's connections at an address that has moved away. Their peers' packets go to the new holder, which
-# resets the peers' side; here they would seem open until a time-out, and take acknowledgements that nobody receives.
+# Closes this machine's connections at an address that has moved away. Their peers' packets go to the new holder, which
+# resets the peers' side; here they would seem open until a timeout, and acknowledgements sent on them would be lost.
 exec ss --kill --no-header state connected src "$1" >/dev/null

@@ -22,7 +22,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
-{{/* of a pod that calls the cluster, and that nobody calls */}}
+{{/* labels of a pod that calls the cluster and accepts no calls */}}
 {{- define "quorate.toolLabels" -}}
 {{ include "quorate.labels" . }}
 app.kubernetes.io/component: tool
@@ -80,7 +80,7 @@ app.kubernetes.io/component: tool
 {{ .Values.identity.existingSecret | default (printf "%s-identity" (include "quorate.fullname" .)) }}
 {{- end -}}
 
-{{/* what Secrets hold that nodes read at the start only, and that others make */}}
+{{/* contents of Secrets that nodes read only at start and that are created elsewhere */}}
 {{- define "quorate.suppliedSecrets" -}}
 {{- range $name := compact (list .Values.archive.credentialsSecret .Values.sealing.existingSecret) -}}
 {{ $name }}: {{ get (lookup "v1" "Secret" $.Release.Namespace $name) "data" | toJson }}
@@ -109,7 +109,7 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{/* host of the member with an ordinal: argument (list root ordinal) */}}
+{{/* host of a member by its ordinal: argument (list root ordinal) */}}
 {{- define "quorate.host" -}}
 {{- $root := index . 0 -}}
 {{ include "quorate.fullname" $root }}-{{ index . 1 }}.{{ include "quorate.headless" $root }}.{{ $root.Release.Namespace }}.svc.{{ $root.Values.clusterDomain }}
