@@ -1,5 +1,5 @@
 # Quorate: every target does its own set-up; only Python 3.11+ and make are assumed.
-# Distributions build theirs with profile-guided optimisation: a node on it takes 7 % less processor time.
+# Distributions build Python with profile-guided optimisation: a node takes 7 % less CPU time on it.
 PYTHON ?= $(shell for each in /usr/bin/python3.11 python3.11 /usr/bin/python3 python3; do \
 	$$each -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$each && break; done)
 VENV := .venv
@@ -41,28 +41,28 @@ $(CHART): requirements-chart.lock $(DEV)
 	$(PIP) install --require-hashes -r requirements-chart.lock
 	@touch $@
 
-setup: $(DEV)  ## virtual environment with everything the tests need
+setup: $(DEV)  ## create the virtual environment with everything the tests need
 
-demo: $(RUNTIME)  ## three nodes, real MSMQ bytes, the leader killed, a verdict; in two minutes
+demo: $(RUNTIME)  ## run three nodes, send real MSMQ packets, kill the leader, print a verdict; in two minutes
 	@$(BIN)/python -m qm demo
 
-test: setup lint type proto-check conformance unit  ## everything CI checks (under 15 minutes on 2 cores)
+test: setup lint type proto-check conformance unit  ## run everything CI checks (under 15 minutes on 2 cores)
 
 fmt: setup  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lint: setup  ## style, import contracts, choices
+lint: setup  ## check style, import contracts, choices
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/shellcheck .ci/run deploy/*/*.sh tests/*.sh
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.conformance.choices
 
-house: setup  ## how the code is laid out: modules per folder, circles, longest parts, copies, legs of a message
+house: setup  ## report the code's layout: modules per folder, import cycles, longest parts, duplicates, legs of a message
 	$(BIN)/python -m tests.house --list
 
-type: setup  ## strict type check
+type: setup  ## check types strictly
 	$(BIN)/mypy
 
 proto: setup  ## generate the protobuf and gRPC code from proto/
@@ -71,10 +71,10 @@ proto: setup  ## generate the protobuf and gRPC code from proto/
 proto-check: setup  ## fail if generated code is not current
 	$(BIN)/python -m tests.proto_check
 
-unit: setup  ## all tests but the slow suites
+unit: setup  ## run all tests but the slow suites
 	$(BIN)/python -m pytest -q --ignore=tests/chart --ignore=tests/drills --ignore=tests/spark
 
-# Wants other versions of what the product uses: an environment of its own.
+# Needs other versions of the product's dependencies, so it gets its own environment.
 CHECKOV := build/checkov/.installed
 $(CHECKOV): | $(VENV)/bin/python
 	$(PYTHON) -m venv build/checkov
@@ -85,10 +85,10 @@ test-chart: $(CHART) $(CHECKOV)  ## render the Helm chart and check its objects,
 	$(BIN)/yamllint -s -c helm/.yamllint helm/quorate/values.yaml helm/quorate/examples helm/quorate/files tests/chart
 	$(BIN)/python -m pytest -q tests/chart
 
-test-image: $(CHART)  ## build the image twice, compare every byte, start it as the compose file says (root, buildah, debootstrap)
+test-image: $(CHART)  ## build the image twice, compare every byte, start it as in the compose file (root, buildah, debootstrap)
 	$(BIN)/python -m tests.image
 
-test-image-spark: $(SPARK) $(CHART)  ## build the image of audits and run it: as a job, as Spark's driver and executor (as test-image)
+test-image-spark: $(SPARK) $(CHART)  ## build the audit image and run it as a job, and as Spark's driver and executor (needs as test-image)
 	$(BIN)/python -m tests.image.spark
 
 # An S3-compatible server, likewise.
@@ -98,92 +98,92 @@ $(MOTO): | $(VENV)/bin/python
 	build/moto/bin/python -m pip --disable-pip-version-check --quiet install 'moto[s3,server]==5.2.5'
 	@touch $@
 
-test-spark: $(SPARK) $(MOTO)  ## the data pipeline's jobs on an embedded Spark (Java 17), archives on disk and behind S3
+test-spark: $(SPARK) $(MOTO)  ## test the data pipeline's jobs on an embedded Spark (Java 17), archives on disk and behind S3
 	$(BIN)/python -m pytest -q --timeout 900 tests/spark
 
 ROUNDS ?= 1
 SEED_FIRST ?= 1
 TARGET ?= $(if $(filter 0,$(shell id -u)),netns,dev)
 .PHONY: drills soak bench-failover drill-mutants
-drills: setup  ## every failover drill ROUNDS= times (as root on network namespaces), then the gaps
+drills: setup  ## run every failover drill ROUNDS= times (as root on network namespaces), then measure the gaps
 	rm -f build/drills.json
 	$(BIN)/python -m qm drill run --target $(TARGET) --rounds $(ROUNDS) --seed $(SEED_FIRST)
 	$(BIN)/python -m tests.bench.failover --fresh
 
 MINUTES ?= 60
-soak: setup  ## random drills on one cluster under load for MINUTES=, from SEED_FIRST=
+soak: setup  ## run random drills on one cluster under load for MINUTES=, from SEED_FIRST=
 	$(BIN)/python -m qm drill soak --target $(TARGET) --minutes $(MINUTES) --seed $(SEED_FIRST)
 
-bench-failover: setup  ## how long senders wait when the leader fails, beside peers; goes on where it was stopped
+bench-failover: setup  ## measure how long senders wait when the leader fails, compared with peers; continues where it was stopped
 	$(BIN)/python -m tests.bench.failover
 
-drill-mutants: setup  ## planted bugs that drills must find, ROUNDS= times each (root: some need the network cut)
+drill-mutants: setup  ## check that drills find planted bugs, ROUNDS= times each (root: some need the network cut)
 	$(BIN)/python -m tests.drills.mutants --rounds $(ROUNDS)
 
-test-hosts: setup  ## keepalived and HAProxy of deploy/ on network namespaces (root, keepalived, haproxy, nft)
+test-hosts: setup  ## test keepalived and HAProxy of deploy/ on network namespaces (root, keepalived, haproxy, nft)
 	$(BIN)/python -m pytest -q tests/drills
 
 architecture: setup  ## draw docs/architecture.svg from the imports
 	$(BIN)/python -m tests.architecture
 
-conformance: setup  ## the ledger of catalogue rows: covered, not applicable, later, open
+conformance: setup  ## print the ledger of catalogue rows: covered, not applicable, later, open
 	$(BIN)/python -m tests.conformance.ledger
 
 conformance-mutants: setup  ## break the code behind sampled rows; their claims must fail
 	$(BIN)/python -m tests.conformance.mutants $(if $(SEED),--seed $(SEED)) $(if $(ROWS),--rows $(ROWS))
 
 FUZZ_SECONDS ?= 60
-fuzz: setup  ## coverage-guided fuzzing of the wire codec (FUZZ_SECONDS=)
+fuzz: setup  ## fuzz the wire codec, guided by coverage (FUZZ_SECONDS=)
 	test -x $(VENV)-fuzz/bin/python || $(PYTHON) -m venv $(VENV)-fuzz
 	$(VENV)-fuzz/bin/python -m pip --disable-pip-version-check --quiet install 'atheris>=3,<4' -r requirements.lock
 	$(VENV)-fuzz/bin/python -m tests.fuzz.wire -max_total_time=$(FUZZ_SECONDS)
 
 SEEDS ?= 0:2000
 STEPS ?= 2000
-sim: setup  ## the Raft simulator over many seeds (SEEDS=first:end, STEPS=, MACHINE=model)
+sim: setup  ## run the Raft simulator over many seeds (SEEDS=first:end, STEPS=, MACHINE=model)
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --steps $(STEPS) $(if $(MACHINE),--machine $(MACHINE)) --json
 
-mutants: setup  ## planted consensus bugs that the simulator must find
+mutants: setup  ## check that the simulator finds planted consensus bugs
 	$(BIN)/python -m tests.sim.mutants
 
-baseline: setup  ## the scenarios of docs/raftos.md, on stock raftos and on our core
+baseline: setup  ## run the scenarios of docs/raftos.md on stock raftos and on our core
 	$(BIN)/python -m tests.baseline
 
 SEQUENCES ?= 10000
-model-check: setup  ## the state machine against its reference over random command sequences
+model-check: setup  ## compare the state machine with its reference over random command sequences
 	MODEL_SEQUENCES=$(SEQUENCES) $(BIN)/python -m pytest -q --timeout 3600 tests/unit/model/test_against_reference.py
 
-bench: setup  ## three nodes under load, beside RabbitMQ and NATS JetStream where they are installed
+bench: setup  ## benchmark three nodes, and RabbitMQ and NATS JetStream where they are installed
 	$(BIN)/python -m tests.bench.cluster
 
-bench-wire: setup  ## speed of the wire codec
+bench-wire: setup  ## benchmark the wire codec
 	$(BIN)/python -m tests.bench.wire
 
-bench-session: setup  ## speed of the session machine
+bench-session: setup  ## benchmark the session machine
 	$(BIN)/python -m tests.bench.session
 
-bench-edge: setup  ## speed of the MSMQ endpoint of a node, and what idle sessions cost
+bench-edge: setup  ## benchmark a node's MSMQ endpoint, and the cost of idle sessions
 	$(BIN)/python -m tests.bench.edge
 
-bench-api: setup  ## speed of the data plane over gRPC: three nodes as processes
+bench-api: setup  ## benchmark the data plane over gRPC: three nodes as processes
 	$(BIN)/python -m tests.bench.api
 
-bench-log: setup  ## the log against a bare pwrite and fdatasync loop
+bench-log: setup  ## benchmark the log against a bare pwrite and fdatasync loop
 	$(BIN)/python -m tests.bench.log
 
-bench-raft: setup  ## three processes: rates, latency, gaps after kill and pause
+bench-raft: setup  ## benchmark consensus on three processes: rates, latency, gaps after kill and pause
 	$(BIN)/python -m tests.bench.raft
 
-bench-spark: $(SPARK)  ## audit and compaction of 1 and 10 million operations, and what archiving costs nodes
+bench-spark: $(SPARK)  ## benchmark audit and compaction of 1 and 10 million operations, and the cost of archiving
 	$(BIN)/python -m tests.bench.spark
 
-bench-model: setup  ## apply through the real store; DEEP= queued messages (10,000,000)
+bench-model: setup  ## benchmark apply through the real store; DEEP= queued messages (10,000,000)
 	$(BIN)/python -m tests.bench.model $(if $(DEEP),--deep $(DEEP))
 
-deps-system:  ## install what Debian must provide for the complete tests (root), or say how
+deps-system:  ## install the Debian packages that the complete tests need (root), or say how
 	@tests/deps-system.sh
 
-lock: | $(VENV)/bin/python  ## renew the lock files
+lock: | $(VENV)/bin/python  ## update the lock files
 	$(PIP) install 'pip-tools>=7.5,<8'
 	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -o requirements.lock pyproject.toml
 	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -c requirements.lock --extra dev -o requirements-dev.lock pyproject.toml
