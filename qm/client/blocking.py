@@ -1,7 +1,7 @@
 """The client for programs without an event loop: the same calls, each waiting for its answer.
 
-One loop in a thread of its own carries all calls of a client; methods may be called from any
-thread. A call that is interrupted (KeyboardInterrupt) is cancelled and can be asked again.
+One event loop in a separate thread makes all calls of a client; methods may be called from any
+thread. A call that is interrupted (KeyboardInterrupt) is cancelled and can be repeated.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _R = TypeVar("_R")
 
 
 class LoopThread:
-    """An event loop in a thread of its own."""
+    """An event loop that runs in a separate thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -33,7 +33,7 @@ class LoopThread:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine there and return its result."""
+        """Run a coroutine in the loop and return its result."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -42,7 +42,7 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """End the loop and its thread."""
+        """Stop the loop and its thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -53,8 +53,9 @@ class LoopThread:
 
 
 class BlockingClient:
-    """`qm.client.client.Client` for programs without an event loop. Opened by its construction;
-    use it as a context.
+    """`qm.client.client.Client` for programs without an event loop.
+
+    The constructor opens it; use it as a context manager.
     """
 
     def __init__(
@@ -76,12 +77,12 @@ class BlockingClient:
 
     @property
     def client(self) -> Client:
-        """The client behind it; its coroutines belong to another thread (`run`)."""
+        """The underlying client; its coroutines belong to another thread (`run`)."""
         return self._client
 
     @property
     def computer_name(self) -> str:
-        """The cluster's."""
+        """The cluster's computer name."""
         return self._client.computer_name
 
     @property
@@ -90,7 +91,7 @@ class BlockingClient:
         return self._client.recovered
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine of the client behind it and return its result."""
+        """Run a coroutine of the underlying client and return its result."""
         return self._thread.call(work)
 
     def call(
@@ -161,11 +162,11 @@ class BlockingQueue:
     def __init__(self, client: BlockingClient, queue: Queue) -> None:
         self._client = client
         self.queue = queue
-        """The queue behind it."""
+        """The underlying queue."""
 
     @property
     def name(self) -> str:
-        """Its format name."""
+        """The queue's format name."""
         return self.queue.name
 
     def receive(
@@ -179,33 +180,33 @@ class BlockingQueue:
         return self._client.run(self.queue.receive_many(count, timeout_s))
 
     def receive_two_phase(self, timeout_s: float = FOREVER_S) -> ReceivedMessage | None:
-        """Borrow the next message: it is locked until `accept`, `give_back` or `reject`."""
+        """Read and lock the next message until `accept`, `give_back` or `reject`."""
         return self._client.run(self.queue.receive_two_phase(timeout_s))
 
     def accept(self, message: ReceivedMessage) -> None:
-        """A borrowed message is done."""
+        """Accept a locked message: it is removed from the queue."""
         self._client.run(self.queue.accept(message))
 
     def give_back(self, message: ReceivedMessage) -> None:
-        """A borrowed message goes back to its place."""
+        """Return a locked message to its place."""
         self._client.run(self.queue.give_back(message))
 
     def reject(self, message: ReceivedMessage) -> None:
-        """A borrowed message is refused for good: dead letter and negative acknowledgment, as its
-        sender asked for.
+        """Reject a locked message for good, with dead letter and negative acknowledgment as its
+        sender requested.
         """
         self._client.run(self.queue.reject(message))
 
     def peek(
         self, timeout_s: float = 0.0, *, selection: Selection = FIRST
     ) -> ReceivedMessage | None:
-        """Look at the next message; None if there is none within `timeout_s`."""
+        """Peek at the next message; None if there is none within `timeout_s`."""
         return self._client.run(self.queue.peek(timeout_s, selection=selection))
 
     def peek_many(
         self, count: int, timeout_s: float = 0.0, *, selection: Selection = FIRST
     ) -> list[ReceivedMessage]:
-        """Look at most at `count` messages, and at most at 1,024, from the selection on."""
+        """Peek at up to `count` messages, at most 1,024, starting at the selection."""
         return self._client.run(self.queue.peek_many(count, timeout_s, selection=selection))
 
     def move(self, message: ReceivedMessage, target: "BlockingQueue") -> int:
@@ -213,7 +214,7 @@ class BlockingQueue:
         return self._client.run(self.queue.move(message, target.queue))
 
     def close(self) -> None:
-        """Close a queue; what was received from it is confirmed."""
+        """Close the queue and confirm the messages received from it."""
         self._client.run(self._client.client.close_queue(self.queue))
 
 
@@ -223,7 +224,7 @@ class BlockingTransaction:
     def __init__(self, client: BlockingClient, transaction: Transaction) -> None:
         self._client = client
         self.transaction = transaction
-        """The transaction behind it."""
+        """The underlying transaction."""
 
     def send(self, queue: str | Sequence[str], *messages: Message) -> list[Sent]:
         """Send messages, each to one queue or several, that appear when the transaction commits."""
@@ -237,7 +238,7 @@ class BlockingTransaction:
         selection: Selection = FIRST,
         allow_peek: bool = False,
     ) -> ReceivedMessage | None:
-        """Take a message that is gone when the transaction commits, and back when it aborts."""
+        """Take a message; a commit removes it, an abort returns it to its queue."""
         source = queue.queue if isinstance(queue, BlockingQueue) else queue
         return self._client.run(
             self.transaction.receive(source, timeout_s, selection=selection, allow_peek=allow_peek)
@@ -248,5 +249,5 @@ class BlockingTransaction:
         self._client.run(self.transaction.commit())
 
     def abort(self) -> None:
-        """Undo it all."""
+        """Abort: undo everything that the transaction did."""
         self._client.run(self.transaction.abort())

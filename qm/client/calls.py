@@ -1,4 +1,4 @@
-"""Calls to a cluster of which any node answers: tries one after another until one does."""
+"""Calls that any node of a cluster can answer: tries one node after another until one does."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,7 +16,7 @@ from qm.pb import control_pb2_grpc, data_pb2_grpc
 ATTEMPT_S: Final = 5.0
 """How long one node may take, beyond the wait that the call itself asks for."""
 DEADLINE_S: Final = 30.0
-"""How long a call goes on over all nodes by default."""
+"""How long a call is tried on all nodes by default."""
 CALL_ID_KEY: Final = "quorate-call-id"
 """Metadata: by its value a node knows a call that is repeated (docs/api.md)."""
 SESSION_EPOCH_KEY: Final = "quorate-session-epoch"
@@ -27,7 +27,7 @@ _MESSAGE_MAX_BYTES: Final = 64 << 20
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", _MESSAGE_MAX_BYTES),
     ("grpc.max_send_message_length", _MESSAGE_MAX_BYTES),
-    # A node that hangs, or is gone without a word, is noticed by calls that wait.
+    # Lets waiting calls notice a node that hangs or has vanished.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.initial_reconnect_backoff_ms", 50),
@@ -52,10 +52,10 @@ class Tls(msgspec.Struct, frozen=True):
     authority: Path
     """Certificates that sign the cluster's nodes."""
     certificate: Path
-    """Whoever holds it is the caller; its role says what it may do."""
+    """Identifies the caller; its role says what the caller may do."""
     key: Path
     server_name: str = ""
-    """Expected in the nodes' certificates instead of the endpoints' hosts."""
+    """Name expected in the nodes' certificates instead of the endpoints' hosts."""
 
     def credentials(self) -> grpc.ChannelCredentials:
         """Read the files. Raises OSError."""
@@ -75,11 +75,11 @@ class Method(Protocol[Request__contra, Reply__co]):
         timeout: float | None = None,
         metadata: Sequence[tuple[str, str]] | None = None,
     ) -> Awaitable[Reply__co]:
-        """Begin the call."""
+        """Start the call."""
 
 
 class Stubs:
-    """Every service over one channel."""
+    """Stubs of every service over one channel."""
 
     def __init__(self, channel: aio.Channel) -> None:
         self.channel = channel
@@ -94,11 +94,11 @@ class Stubs:
 
 
 class Calls:
-    """Channels to the nodes of a cluster; stays with a node for as long as it answers."""
+    """Channels to the nodes of a cluster; keeps using a node as long as it answers."""
 
     def __init__(self, endpoints: Sequence[str], tls: Tls | None = None) -> None:
         """`endpoints`: host:port of the nodes' APIs, any number of them. Without `tls` a node
-        answers on loopback alone, and only where its configuration says so.
+        answers only on loopback, and only if its configuration allows it.
         """
         if not endpoints:
             raise ValueError("no endpoints: name at least one node as host:port")
@@ -121,7 +121,7 @@ class Calls:
         return stubs
 
     def leave(self, stubs: Stubs) -> None:
-        """Ask another node first from now on, unless that has been done for `stubs` already."""
+        """Ask another node first from now on, unless that was already done for `stubs`."""
         if self._stubs.get(self._at) is stubs:
             self._at = (self._at + 1) % len(self.endpoints)
 

@@ -1,4 +1,4 @@
-"""The asyncio client: sessions, queues and transactions of one application at a cluster."""
+"""The asyncio client: one application's sessions, queues and transactions at a cluster."""
 
 import asyncio
 import contextlib
@@ -28,11 +28,11 @@ CLIENT_ID_MAX_BYTES: Final = 100
 """Sessions of one client add a suffix to its id."""
 TRANSACTION_TIMEOUT_S: Final = 60.0
 GOODBYE_DEADLINE_S: Final = 2.0
-"""How long a client that ends for an error tries to say so."""
+"""How long a client that ends because of an error tries to close its sessions."""
 
 
 class Access(IntEnum):
-    """What a queue is opened for ([MS-MQDMPR] 3.1.1.17.3); sending needs no opening."""
+    """What a queue is opened for ([MS-MQDMPR] 3.1.1.17.3); sending needs no open queue."""
 
     RECEIVE = data_pb2.RECEIVE_ACCESS
     SEND = data_pb2.SEND_ACCESS
@@ -43,7 +43,7 @@ class Access(IntEnum):
 
 
 class RecoveredSend(msgspec.Struct, frozen=True):
-    """A send that an earlier process began: it has happened, once, or it failed with `error`."""
+    """A send that an earlier process began: it took effect once, or failed with `error`."""
 
     number: int
     targets: tuple[str, ...]
@@ -53,11 +53,11 @@ class RecoveredSend(msgspec.Struct, frozen=True):
 
 
 class Client:
-    """Use it as a context, or call `open` and `close`.
+    """Use it as a context manager, or call `open` and `close`.
 
-    With a `client_id` of its own and a `memory` file, a process that was killed goes on where it
-    was: sends under way are completed, and messages whose receipt was not confirmed come again
-    under the same numbers.
+    With a `client_id` and a `memory` file, a process that was killed resumes where it was: sends in
+    progress are completed, and messages whose receipt was not confirmed are delivered again with
+    the same numbers.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class Client:
         memory: Path | None = None,
         lease_s: float = LEASE_MS / 1000,
     ) -> None:
-        """`endpoints`: host:port of the nodes; the first that answers is stayed with.
+        """`endpoints`: host:port of the nodes; the client stays with the first that answers.
 
-        After `lease_s` without a sign of life the cluster releases what this client holds.
+        After `lease_s` without contact the cluster releases what this client holds.
         """
         if len(client_id.encode()) > CLIENT_ID_MAX_BYTES:
             raise ValueError(f"client id {client_id!r} has more than {CLIENT_ID_MAX_BYTES} bytes")
@@ -88,16 +88,16 @@ class Client:
 
     @property
     def main(self) -> Session:
-        """The session of sends."""
+        """The session used for sends."""
         return self._sessions[self.client_id]
 
     @property
     def computer_name(self) -> str:
-        """The cluster's, as format names and path names have it."""
+        """The cluster's computer name, as in format names and path names."""
         return self.main.computer_name
 
     async def open(self) -> None:
-        """Open the session, and complete what an earlier process of this client left undone."""
+        """Open the session, and complete what an earlier process of this client left unfinished."""
         try:
             session = await self._session(self.client_id)
             session.take_unread()
@@ -112,8 +112,8 @@ class Client:
     async def close(self, *, confirm: bool = True) -> None:
         """End all sessions.
 
-        Without `confirm`, a client with an id of its own leaves them to be resumed: what it
-        received and did not confirm comes again.
+        Without `confirm`, a client with an id leaves them to be resumed: what it received and did
+        not confirm is delivered again.
         """
         if self._renewing is not None:
             self._renewing.cancel()
@@ -127,7 +127,7 @@ class Client:
                 for session in sessions:
                     await session.close()
             elif is_anonymous:
-                # Nobody can resume them; if the cluster does not hear of it, their leases end them.
+                # They cannot be resumed; if the cluster is not told, their leases end them.
                 with contextlib.suppress(ClientError):
                     for session in sessions:
                         await session.close(deadline_s=GOODBYE_DEADLINE_S)
@@ -151,8 +151,8 @@ class Client:
         """Open a queue, by format name or path name, in a session of its own.
 
         The same queue opened again by the same client is one more reader of it. `exclusive`:
-        nobody else may read it meanwhile; read it either in transactions or outside of them, if
-        its messages are to survive a restart of this client. Raises ClientError.
+        no other client may read it meanwhile; to have its messages survive a restart of this
+        client, read it either in transactions or outside of them. Raises ClientError.
         """
         name = self.format_name(queue)
         share_mode = data_pb2.DENY_RECEIVE if exclusive else data_pb2.DENY_NONE
@@ -169,7 +169,7 @@ class Client:
         return Queue(session, opened)
 
     async def close_queue(self, queue: Queue) -> None:
-        """Close a queue; what was received from it is confirmed."""
+        """Close a queue and confirm the messages received from it."""
         self._sessions.pop(queue.session.client_id, None)
         for session in self._idle:
             await session.close_shared(queue.name)
@@ -181,7 +181,8 @@ class Client:
         """Send messages in order to a queue, or each to several queues.
 
         When it returns, they are on the disks of a quorum. Raises ClientError; after Unavailable
-        they may have been sent, and a client with a memory completes it when it opens again.
+        they may have been sent, and a client with a memory completes the send when it is opened
+        again.
         """
         queues = [queue] if isinstance(queue, str) else queue
         return await send(self.main, [self.format_name(each) for each in queues], messages)
@@ -201,7 +202,7 @@ class Client:
         return session
 
     def give_back(self, session: Session) -> None:
-        """A transaction has ended."""
+        """Take back the session of a transaction that has ended."""
         self._idle.append(session)
 
     # ---------------------------------------------------------------------------------------
@@ -238,7 +239,7 @@ class Client:
         return name
 
     async def _settle_transaction(self, session: Session) -> None:
-        """Abort what an earlier process left open; its reads were borrowed, and are not ours."""
+        """Abort the transaction that an earlier process left open; its reads are returned."""
         transaction = self._memory.transaction(session.client_id)
         if not transaction:
             return
@@ -270,13 +271,13 @@ class Client:
                 try:
                     await session.renew()
                 except ClientError as error:
-                    # A session that has ended says so to whoever uses it next.
+                    # The next call on a session that has ended fails and says so.
                     if getattr(error, "code", None) == ErrorCode.MQ_ERROR_STALE_HANDLE:
                         self._sessions.pop(client_id, None)
 
 
 def _finish_all(session: Session) -> None:
-    """Confirm every number so far: nothing that came before is asked for again."""
+    """Confirm every number so far: earlier results are not requested again."""
     numbers = session.numbers
     if numbers.open_count:
         numbers.finish(numbers.confirmed_upto + 1, numbers.open_count)

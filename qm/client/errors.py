@@ -1,4 +1,4 @@
-"""What a call can end with, other than its answer."""
+"""The errors that a call can raise."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -20,11 +20,11 @@ _ADVICE: Final[dict[int, str]] = {
     ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES: "a quota is reached: receive messages or raise it",
     ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION: "queues of this kind are not for that",
 }
-"""Of refusals that come as a status, without the server's own words."""
+"""Texts for refusals that arrive as a status without a message from the server."""
 
 
 class ClientError(Exception):
-    """Base of what this package raises."""
+    """Base class of this package's errors."""
 
 
 class MqError(ClientError):
@@ -33,7 +33,7 @@ class MqError(ClientError):
     def __init__(self, code: int, text: str = "") -> None:
         super().__init__(text or error_code_text(code))
         self.code = code
-        """An `ErrorCode` where the table has it, else the bare number."""
+        """An `ErrorCode` if the table has it, otherwise the bare number."""
 
     @property
     def name(self) -> str:
@@ -49,12 +49,12 @@ class ClientFenced(ClientError):
 
 
 class InvalidArgument(ClientError):
-    """A field of the request is wrong in itself."""
+    """A field of the request is invalid in itself."""
 
     def __init__(self, field: str, text: str) -> None:
         super().__init__(text)
         self.field = field
-        """Its path in the request, "" if the server does not say."""
+        """The field's path in the request, "" if the server does not say."""
 
 
 class NotAllowed(ClientError):
@@ -62,18 +62,18 @@ class NotAllowed(ClientError):
 
 
 class Unavailable(ClientError):
-    """No node answered in time. What was asked for may have happened or may happen yet: the same
-    numbered request, repeated later, tells.
+    """No node answered in time. The request may have taken effect or may still do so: repeat it
+    later with the same number to find out.
     """
 
 
 class CallFailed(ClientError):
-    """Any other status: a fault of the cluster, or a call that it does not offer."""
+    """Any other status: an error in the cluster, or a call that it does not offer."""
 
     def __init__(self, status: str, text: str) -> None:
         super().__init__(f"{status}: {text}")
         self.status = status
-        """The gRPC status' name."""
+        """Name of the gRPC status."""
 
 
 def check_status(code: int) -> None:
@@ -83,13 +83,13 @@ def check_status(code: int) -> None:
 
 
 def status_text(code: int) -> str:
-    """Return a refusal's name, and what to do about it if that is known."""
+    """Return a refusal's name, and advice if there is any."""
     name, advice = error_code_text(code), _ADVICE.get(code, "")
     return f"{name}: {advice}" if advice else name
 
 
 def error_of(failure: grpc.aio.AioRpcError) -> ClientError | None:
-    """Return what a failed call means, None if another node, or time, may help."""
+    """Return the error that a failed call means, None if a retry may help."""
     code, text = failure.code(), failure.details() or ""
     for detail in _details(failure):
         info, bad = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
@@ -114,14 +114,14 @@ def error_of(failure: grpc.aio.AioRpcError) -> ClientError | None:
 
 def _details(failure: grpc.aio.AioRpcError) -> Iterable:  # type: ignore[type-arg]
     try:
-        # It is not a Call, but has what is read of one.
+        # It is not a Call, but has the attributes that are read.
         status = rpc_status.from_call(failure)  # type: ignore[arg-type]
     except ValueError:
-        # Two statuses that contradict each other: the outer one is what counts.
+        # Two statuses that contradict each other: the outer one counts.
         return ()
     return status.details if status is not None else ()
 
 
 _KNOWN = frozenset(ErrorCode)
 _BROKEN_OFF = "Internal error from Core"
-"""What grpc.aio calls a stream whose peer vanished while it was written to."""
+"""Details that grpc.aio gives when a stream's peer vanished during a write."""

@@ -1,9 +1,9 @@
-"""What a client remembers over its own restart, in a small file that its owner names.
+"""What a client remembers across its own restart, in a small file that the application names.
 
-The cluster keeps the numbers and their results; a client that comes back under its id needs to know
-only which queues it has open, since exclusive ones cannot be opened twice, and which sends were
-under way. Both are written before the call that they are about. Without a file the client forgets:
-opens that are left behind end with their session's lease.
+The cluster keeps the numbers and their results; a client that returns with its id needs to know
+only which queues it has open, since exclusive ones cannot be opened twice, and which sends were in
+progress. Both are written before the call that they describe. Without a file the client forgets:
+queues left open are closed when their session's lease ends.
 """
 
 import base64
@@ -16,7 +16,7 @@ from qm.client.errors import ClientError
 
 
 class MemoryDamaged(ClientError):
-    """The file is none of ours; the text says where it is."""
+    """The file is not a client memory; the text gives its path."""
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -26,11 +26,11 @@ class Opened(msgspec.Struct, frozen=True):
     access: int
     share_mode: int
     number: int
-    """Of its OpenQueue request."""
+    """Number of its OpenQueue request."""
     handle: int = 0
     queue_id: int = 0
     is_transactional: bool = False
-    """What follows `number` is 0 until the answer came."""
+    """The fields after `number` are 0 until the response has arrived."""
 
 
 class _Session(msgspec.Struct):
@@ -45,7 +45,7 @@ class _Content(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Memory:
-    """Holds it all; keeps it in a file if there is one."""
+    """Holds the client's memory, in a file if there is one."""
 
     def __init__(self, path: Path | None = None) -> None:
         """Read the file if it exists. Raises MemoryDamaged, OSError."""
@@ -59,7 +59,7 @@ class Memory:
 
     @property
     def is_kept(self) -> bool:
-        """Whether anything outlives this process."""
+        """Whether the memory outlives this process."""
         return self._path is not None
 
     def opened(self, session: str) -> list[Opened]:
@@ -67,24 +67,24 @@ class Memory:
         return list(self._session(session).opened)
 
     def set_opened(self, session: str, opened: list[Opened]) -> None:
-        """Replace them."""
+        """Replace the queues that a session has open."""
         if opened != self._session(session).opened:
             self._session(session).opened = list(opened)
             self._write()
 
     def sends(self, session: str) -> dict[int, bytes]:
-        """Return encoded SendRequests that were under way, by their first number."""
+        """Return encoded SendRequests that were in progress, by their first number."""
         sends = self._session(session).sends
         return {number: base64.b64decode(sends[number]) for number in sorted(sends)}
 
     def begin_send(self, session: str, number: int, request: bytes) -> None:
-        """A send is about to be asked for."""
+        """Record a send that is about to be requested."""
         if self.is_kept:
             self._session(session).sends[number] = base64.b64encode(request).decode()
             self._write()
 
     def end_send(self, session: str, number: int) -> None:
-        """Its result is known."""
+        """Forget a send whose result is known."""
         if self._session(session).sends.pop(number, None) is not None:
             self._write()
 
@@ -93,13 +93,13 @@ class Memory:
         return bytes.fromhex(self._session(session).transaction)
 
     def set_transaction(self, session: str, identifier: bytes) -> None:
-        """A transaction is about to begin there."""
+        """Record a transaction that is about to begin in a queue's session."""
         if self.is_kept:
             self._session(session).transaction = identifier.hex()
             self._write()
 
     def forget(self, session: str) -> None:
-        """The session was closed."""
+        """Forget a session that was closed."""
         if self._content.sessions.pop(session, None) is not None:
             self._write()
 

@@ -1,6 +1,6 @@
-"""Messages as applications see them: one to send, and one that came.
+"""Messages as applications see them: one to send, and one that was received.
 
-A received message is its packet; what is asked of it is read from there on demand.
+A received message is its packet; its properties are read from it on demand.
 """
 
 from functools import cached_property
@@ -23,7 +23,7 @@ VT_BYTES: Final = 0x2011
 
 
 class Message(msgspec.Struct, kw_only=True):
-    """A message to send. Defaults are those of [MS-MQDMPR] 3.1.1.12, but recoverable."""
+    """A message to send. Defaults as in [MS-MQDMPR] 3.1.1.12, except that it is recoverable."""
 
     body: bytes = b""
     body_type: int = VT_BYTES
@@ -31,41 +31,41 @@ class Message(msgspec.Struct, kw_only=True):
     label: str = ""
     """At most 249 UTF-16 code units."""
     priority: int | None = None
-    """0 to 7; None: 3, and 0 in transactions."""
+    """0 to 7; None: 3, or 0 in transactions."""
     recoverable: bool = True
     time_to_reach_queue_s: int | None = None
     """None: the queue manager's default."""
     time_to_be_received_s: int | None = None
-    """From its sending; None: infinite."""
+    """Counted from when it was sent; None: infinite."""
     correlation_id: bytes = b""
     """20 bytes, or empty."""
     application_tag: int = 0
     response_queue: str = ""
     """Format name."""
     response_queues: tuple[str, ...] = ()
-    """Several of them."""
+    """Format names of several response queues."""
     administration_queue: str = ""
     """Format name of the queue for acknowledgments."""
     acknowledgements: int = 0
-    """Wanted ones: 1 positive arrival, 2 positive receive, 4 negative arrival, 8 negative
-    receive.
+    """Requested acknowledgments: 1 positive arrival, 2 positive receive, 4 negative arrival,
+    8 negative receive.
     """
     dead_letter: bool = False
-    """A copy goes to the dead-letter queue if it is not delivered."""
+    """Whether a copy goes to the dead-letter queue if it is not delivered."""
     journal: bool = False
-    """A copy goes to the journal when it has left."""
+    """Whether a copy goes to the journal when it has been sent."""
     extension: bytes = b""
     trace: bool = False
     message_class: int = 0
-    """MessageClass; others than 0 need `connector_type`."""
+    """MessageClass; values other than 0 need `connector_type`."""
     connector_type: bytes = b""
     """GUID of a connector application, 16 raw bytes, or empty."""
     hash_algorithm: int = 0
-    """0: the queue manager's choice."""
+    """0: the queue manager chooses."""
     encryption_algorithm: int = 0
-    """0: the queue manager's choice."""
+    """0: the queue manager chooses."""
     application_dead_letter_queue: str = ""
-    """Format name, "": the system's."""
+    """Format name; "": the system's."""
 
     @staticmethod
     def of_text(text: str, **properties: object) -> "Message":
@@ -73,7 +73,7 @@ class Message(msgspec.Struct, kw_only=True):
         return Message(body=text.encode("utf-16-le"), body_type=VT_BSTR, **properties)  # type: ignore[arg-type]
 
     def properties(self) -> data_pb2.Properties:
-        """Return it as the data plane carries it."""
+        """Return the message as the data plane carries it."""
         return data_pb2.Properties(
             body=self.body,
             body_type=self.body_type,
@@ -100,10 +100,10 @@ class Message(msgspec.Struct, kw_only=True):
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """What became of one message that was sent."""
+    """The result for one message that was sent."""
 
     message_id: bytes
-    """20 bytes: GUID of the queue manager, then u32; empty in a transaction that is not over."""
+    """20 bytes: GUID of the queue manager, then u32; empty in a transaction that has not ended."""
     places: tuple[tuple[int, int], ...]
     """(queue_id, LookupIdentifier) per queue of this cluster that it went to."""
 
@@ -135,17 +135,17 @@ class ReceivedMessage:
         self.packet: Final = packet
         """The whole UserMessage, decrypted."""
         self.number: Final = number
-        """Request number whose result it is, the same again after a restart; 0 of a peek."""
+        """Request number whose result this is, unchanged after a restart; 0 for a peek."""
         self.lookup_identifier: Final = lookup_identifier
         self.queue_id: Final = queue_id
         self.verdict_class: Final = verdict_class
-        """Why a dead letter is one, as MessageClass; 0 if the packet's own class counts."""
+        """Why it became a dead letter, as MessageClass; 0 if the packet's own class applies."""
         self.flags: Final = flags
         self._arrived_time_s = arrived_time_s
 
     @cached_property
     def wire(self) -> UserMessage:
-        """The packet's values. Raises ProtocolError for a packet that no release can read."""
+        """The packet's values. Raises ProtocolError for a packet that cannot be decoded."""
         return parse_user_message(self.packet, 0, len(self.packet))[0]
 
     @property
@@ -160,13 +160,13 @@ class ReceivedMessage:
 
     @property
     def text(self) -> str:
-        """The body as text. Raises ValueError when its type says that it is none."""
+        """The body as text. Raises ValueError when its type is not text."""
         kind = self.body_type
         if kind == VT_BSTR:
             return self.body.decode("utf-16-le").rstrip("\0")
         if kind == VT_LPSTR:
             return self.body.rstrip(b"\0").decode("utf-8")
-        raise ValueError(f"a body of type 0x{kind:04X} is no text; read `body`")
+        raise ValueError(f"a body of type 0x{kind:04X} is not text; read `body`")
 
     @property
     def label(self) -> str:
@@ -175,12 +175,12 @@ class ReceivedMessage:
 
     @property
     def message_class(self) -> int:
-        """Class of the message, or of what the queue manager says about it."""
+        """Class of the message, or of the queue manager's report about it."""
         return self.verdict_class or self.wire.properties.message_class
 
     @property
     def is_normal(self) -> bool:
-        """Whether an application sent it, rather than a queue manager."""
+        """Whether it was sent by an application, not by a queue manager."""
         return self.message_class == MessageClass.NORMAL
 
     @property
@@ -238,7 +238,7 @@ class ReceivedMessage:
 
     @property
     def destination_queue(self) -> str:
-        """Format name that it was sent to, "" if no format name can say it."""
+        """Format name that it was sent to, "" if no format name can express it."""
         header = self.wire.user_header
         return format_name_of_wire(header.destination_queue, header, is_destination=True)
 

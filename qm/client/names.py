@@ -1,4 +1,4 @@
-r"""Names of queues: what applications write, and what packets carry."""
+r"""Names of queues, as applications write them and as packets carry them."""
 
 from collections.abc import Sequence
 
@@ -76,5 +76,5 @@ def _direct(text: str) -> str:
     try:
         return format_name_text(parse_format_name(full))
     except QueueNameError:
-        # A peer may send what our grammar refuses; the application still learns what it said.
+        # A peer may send a name that our grammar refuses; the application still gets its text.
         return full

@@ -1,15 +1,15 @@
-"""Request numbers of one session: given out in order, confirmed as one rising number."""
+"""Request numbers of one session: assigned in order, confirmed as one rising number."""
 
 from heapq import heappop, heappush
 
 
 class Numbers:
-    """Which numbers are used, and up to which one every result is held by the client."""
+    """Which numbers are used, and up to which one the client holds every result."""
 
     __slots__ = ("_finished", "_next", "confirmed_upto")
 
     def __init__(self, confirmed_upto: int, highest: int) -> None:
-        """Go on above `highest`, the last number that is known to be used."""
+        """Continue above `highest`, the last number known to be used."""
         self.confirmed_upto = confirmed_upto
         """The client holds the results of all numbers up to here."""
         self._next = max(confirmed_upto, highest) + 1
@@ -17,22 +17,22 @@ class Numbers:
 
     @property
     def next(self) -> int:
-        """The number that `take` gives out next."""
+        """The number that `take` assigns next."""
         return self._next
 
     @property
     def open_count(self) -> int:
-        """Numbers above `confirmed_upto` that were given out."""
+        """How many numbers above `confirmed_upto` were assigned."""
         return self._next - 1 - self.confirmed_upto
 
     def take(self, count: int = 1) -> int:
-        """Give out consecutive numbers; return the first."""
+        """Assign consecutive numbers; return the first."""
         first = self._next
         self._next += count
         return first
 
     def finish(self, first: int, count: int = 1) -> None:
-        """The client holds these results, or none will come."""
+        """Mark numbers whose results the client holds, or that will have none."""
         heappush(self._finished, (first, first + count - 1))
         while self._finished and self._finished[0][0] <= self.confirmed_upto + 1:
             _, last = heappop(self._finished)

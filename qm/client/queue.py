@@ -23,28 +23,28 @@ from qm.pb import data_pb2
 
 
 class RunningTransaction(Protocol):
-    """The transaction that a message moves within, as a queue knows it."""
+    """The interface of a transaction that a queue needs to move a message in it."""
 
     @property
     def identifier(self) -> bytes:
         """16 raw bytes."""
 
     async def session(self) -> Session:
-        """Return the session it runs in, beginning it there if it has not begun."""
+        """Return the transaction's session, beginning the transaction if it has not begun."""
 
 
 def exactly(lookup_identifier: int) -> Selection:
-    """The message with this LookupIdentifier; never waits."""
+    """Select the message with this LookupIdentifier; never waits."""
     return Selection(data_pb2.EXACT, lookup_identifier)
 
 
 def after(lookup_identifier: int) -> Selection:
-    """The first message behind this LookupIdentifier, which need not exist; waits."""
+    """Select the first message after this LookupIdentifier, which need not exist; waits."""
     return Selection(data_pb2.AFTER, lookup_identifier)
 
 
 class Queue:
-    """A queue that is open in a session of its own; made by `Client.open`."""
+    """A queue that is open in its own session; made by `Client.open`."""
 
     def __init__(self, session: Session, opened: Opened) -> None:
         self.session: Final = session
@@ -53,22 +53,22 @@ class Queue:
 
     @property
     def name(self) -> str:
-        """Its format name."""
+        """The queue's format name."""
         return self.opened.queue
 
     @property
     def queue_id(self) -> int:
-        """The cluster's number of it."""
+        """The cluster's number for the queue."""
         return self.opened.queue_id
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether nobody else may read it meanwhile."""
+        """Whether no other client may read it meanwhile."""
         return self.opened.share_mode == data_pb2.DENY_RECEIVE
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it takes transactional messages only."""
+        """Whether it accepts only transactional messages."""
         return self.opened.is_transactional
 
     # Receiving -----------------------------------------------------------------------------
@@ -78,8 +78,8 @@ class Queue:
     ) -> ReceivedMessage | None:
         """Take the next message; None if there is none within `timeout_s`.
 
-        The message counts as done when the next one is asked for (`qm.client.reading`); use a
-        transaction or `receive_two_phase` where more hangs on it. Raises ClientError.
+        The message counts as done when the next one is requested (`qm.client.reading`); use a
+        transaction or `receive_two_phase` where other work depends on it. Raises ClientError.
         """
         messages = await self.receive_many(1, timeout_s, selection=selection)
         return messages[0] if messages else None
@@ -96,37 +96,37 @@ class Queue:
         return messages
 
     async def receive_two_phase(self, timeout_s: float = FOREVER_S) -> ReceivedMessage | None:
-        """Borrow the next message: it is locked until `accept`, `give_back` or `reject`."""
+        """Read and lock the next message until `accept`, `give_back` or `reject`."""
         messages, status = await self.reader.read(FIRST, 1, timeout_s, is_two_phase=True)
         _check(messages, status)
         return messages[0] if messages else None
 
     async def accept(self, message: ReceivedMessage) -> None:
-        """A borrowed message is done."""
+        """Accept a locked message: it is removed from the queue."""
         await self._complete(message, data_pb2.CompleteRequest.ACCEPT)
 
     async def give_back(self, message: ReceivedMessage) -> None:
-        """A borrowed message goes back to its place."""
+        """Return a locked message to its place."""
         await self._complete(message, data_pb2.CompleteRequest.RETURN)
 
     async def reject(self, message: ReceivedMessage) -> None:
-        """A borrowed message is refused for good: dead letter and negative acknowledgment, as its
-        sender asked for.
+        """Reject a locked message for good, with dead letter and negative acknowledgment as its
+        sender requested.
         """
         await self._complete(message, data_pb2.CompleteRequest.REJECT)
 
     def confirm(self) -> None:
-        """Nothing that was received so far is needed again; travels with the next call."""
+        """Confirm everything received so far; the confirmation travels with the next call."""
         self.reader.confirm()
 
     @asynccontextmanager
     async def stream(
         self, credit: int = 512, *, is_two_phase: bool = False, commit_confirms: bool = False
     ) -> AsyncIterator[Stream]:
-        """Receive continuously: at most `credit` messages are under way or unconfirmed.
+        """Receive continuously: at most `credit` messages are in flight or unconfirmed.
 
-        `commit_confirms`: nothing new is asked for before the confirmation of what was done is
-        committed.
+        `commit_confirms`: no further messages are requested before the confirmation of earlier ones
+        is committed.
         """
         stream = Stream(
             self.session,
@@ -145,14 +145,14 @@ class Queue:
     async def peek(
         self, timeout_s: float = 0.0, *, selection: Selection = FIRST
     ) -> ReceivedMessage | None:
-        """Look at the next message; None if there is none within `timeout_s`."""
+        """Peek at the next message; None if there is none within `timeout_s`."""
         messages = await self.peek_many(1, timeout_s, selection=selection)
         return messages[0] if messages else None
 
     async def peek_many(
         self, count: int, timeout_s: float = 0.0, *, selection: Selection = FIRST
     ) -> list[ReceivedMessage]:
-        """Look at most at `count` messages, and at most at 1,024, from the selection on."""
+        """Peek at up to `count` messages, at most 1,024, starting at the selection."""
         count = min(count, RECEIVE_MAX_COUNT)
 
         async def ask(wait_s: float) -> Found:
@@ -175,7 +175,7 @@ class Queue:
         return messages
 
     async def browse(self, page: int = 100) -> AsyncIterator[ReceivedMessage]:
-        """Yield what is in the queue, in its order, without taking or waiting."""
+        """Yield the queue's messages in order, without taking them or waiting."""
         selection = FIRST
         while messages := await self.peek_many(page, selection=selection):
             for message in messages:
@@ -207,7 +207,7 @@ class Queue:
     async def close(self, *, confirm: bool = True) -> None:
         """Close the queue and its session.
 
-        What was received is confirmed, or else dead-lettered by the cluster.
+        Received messages are confirmed, or dead-lettered by the cluster.
         """
         if confirm:
             self.reader.confirm()

@@ -1,10 +1,9 @@
-"""Destructive reads of one open queue, so that none is lost and none is done twice.
+"""Destructive reads of one open queue, so that no message is lost or handled twice.
 
-A read has a number, and its result is kept by the cluster until the client confirms it. This
-client confirms a message when the application asks for the next one, closes the queue, or says so
-with `confirm`: until then the same message comes again after a restart, under the same number.
-A read that was interrupted, by a cancelled task or by a cluster that did not answer, is asked for
-again first.
+A read has a number, and the cluster keeps its result until the client confirms it. This client
+confirms a message when the application asks for the next one, closes the queue, or calls `confirm`:
+until then the same message is delivered again after a restart, with the same number. A read that
+was interrupted, by a cancelled task or by a cluster that did not answer, is repeated first.
 """
 
 import asyncio
@@ -22,9 +21,9 @@ from qm.pb import data_pb2
 from qm.wire.codes import MQ_OK, ErrorCode
 
 WAIT_SLICE_S: Final = 10.0
-"""Longer waits are several requests, so that a node that hangs is noticed."""
+"""Longer waits are split into several requests, so that a node that hangs is noticed."""
 RECEIVE_MAX_COUNT: Final = 1_024
-"""Messages of one read; who asks for more gets no more."""
+"""Messages of one read; a larger count is reduced to this."""
 RECOVERED_AT_ONCE_MAX: Final = 256
 NOTHING_THERE: Final = frozenset(
     {
@@ -35,26 +34,26 @@ NOTHING_THERE: Final = frozenset(
         ErrorCode.MQ_ERROR_OPERATION_CANCELLED,
     }
 )
-"""Statuses of a read that say no more than that there was no message."""
+"""Statuses of a read that only mean that there was no message."""
 _WAITED_IN_VAIN: Final = (
     ErrorCode.MQ_ERROR_IO_TIMEOUT,
-    # The node stops, or somebody ended the wait: another node waits on.
+    # The node is stopping, or the wait was cancelled: another node continues it.
     ErrorCode.MQ_ERROR_OPERATION_CANCELLED,
 )
 _MS: Final = 1_000
 
 Found = tuple[list[ReceivedMessage], int]
-"""Messages, and why there are not more."""
+"""Messages, and the status that says why there are no more."""
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which message is meant."""
+    """Which message to read."""
 
     kind: data_pb2.SelectorKind.ValueType = data_pb2.FIRST
     lookup_identifier: int = 0
 
     def selector(self) -> data_pb2.Selector:
-        """Return it as the data plane carries it."""
+        """Return the selection as the data plane carries it."""
         return data_pb2.Selector(kind=self.kind, lookup_identifier=self.lookup_identifier)
 
 
@@ -63,7 +62,7 @@ FIRST: Final = Selection()
 
 
 async def wait_in_slices(timeout_s: float, ask: Callable[[float], Awaitable[Found]]) -> Found:
-    """Ask with waits of at most WAIT_SLICE_S until something is found or the time is over."""
+    """Ask with waits of at most WAIT_SLICE_S until a message is found or the time is over."""
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout_s
     left = timeout_s
@@ -75,7 +74,7 @@ async def wait_in_slices(timeout_s: float, ask: Callable[[float], Awaitable[Foun
 
 
 async def receive(session: Session, request: data_pb2.ReceiveRequest) -> Found:
-    """Make a read, and ask on where its answer was full."""
+    """Make a read, and continue where its response was full."""
     messages: list[ReceivedMessage] = []
     wait_s = request.timeout_ms / _MS
     while True:
@@ -91,17 +90,17 @@ async def receive(session: Session, request: data_pb2.ReceiveRequest) -> Found:
 
 
 class Reader:
-    """The numbered reads of one open."""
+    """The numbered reads of one open queue."""
 
     def __init__(self, session: Session, opened: Opened) -> None:
         self._session = session
         self.opened = opened
         self._unfinished: list[data_pb2.ReceiveRequest] = []
-        # Numbers whose messages the application has, and may still be working on.
+        # Numbers whose messages the application has and may still be processing.
         self._held: list[tuple[int, int]] = []
 
     def confirm(self) -> None:
-        """The application needs nothing that it received so far again."""
+        """Confirm everything that the application has received so far."""
         for first, count in self._held:
             self._session.numbers.finish(first, count)
         self._held.clear()
@@ -109,10 +108,10 @@ class Reader:
     async def read(
         self, selection: Selection, count: int, timeout_s: float, *, is_two_phase: bool = False
     ) -> Found:
-        """Return at most `count` messages, and why there are not more.
+        """Return at most `count` messages, and the status that says why there are no more.
 
-        It waits `timeout_s` for the first one. What an interrupted read found comes first, and may
-        be more than `count`.
+        Waits `timeout_s` for the first one. Messages of an interrupted read come first, and may be
+        more than `count`.
         """
         count = min(count, RECEIVE_MAX_COUNT)
         self._adopt()
@@ -142,7 +141,7 @@ class Reader:
         try:
             messages, status = await receive(self._session, request)
         except InvalidArgument:
-            # Among what an earlier process left are numbers of other calls.
+            # The numbers that an earlier process left include those of other calls.
             if count > 1 and is_recovering:
                 self._unfinished[:0] = _halves(request)
                 return [], MQ_OK
@@ -157,7 +156,7 @@ class Reader:
                 self._session.numbers.finish(first, count)
             raise
         except BaseException:
-            # The task was cancelled: the cluster may have given a message to this number.
+            # The task was cancelled: the cluster may have assigned a message to this number.
             request.timeout_ms = 0
             self._unfinished.append(request)
             raise
@@ -168,7 +167,7 @@ class Reader:
         return messages, status
 
     def _adopt(self) -> None:
-        """Ask again for what an earlier process, or a stream, may have received."""
+        """Request again what an earlier process, or a stream, may have received."""
         for first, count in in_parts(self._session.take_unread(), RECOVERED_AT_ONCE_MAX):
             request = data_pb2.ReceiveRequest(
                 request=self._session.request(first),

@@ -1,4 +1,4 @@
-"""Sends: a run of messages under consecutive request numbers, each answered once."""
+"""Sends: a run of messages with consecutive request numbers, each answered once."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -11,17 +11,17 @@ from qm.wire.codes import MQ_OK, ErrorCode
 
 BATCH_MESSAGES_MAX: Final = 512
 BATCH_MAX_BYTES: Final = 4 << 20
-"""Bodies of one request, once for each target; a single message may exceed it alone."""
+"""Bodies of one request, counted once per target; a single message alone may exceed it."""
 _UTF16_BYTES: Final = 2
 
 
 class SendRefused(MqError):
-    """One message of a run was refused, and those behind it were not looked at."""
+    """One message of a run was refused, and those after it were not processed."""
 
     def __init__(self, code: int, sent: list[Sent]) -> None:
         super().__init__(code, status_text(code))
         self.sent = sent
-        """What became of those before it."""
+        """Results of the messages before it."""
 
 
 async def send(
@@ -57,7 +57,7 @@ async def send(
 async def ask(
     session: Session, request: data_pb2.SendRequest, before: Sequence[Sent] = ()
 ) -> list[Sent]:
-    """Make a request whose numbers are its own; what it is about happens once however often."""
+    """Make a request with numbers of its own; it takes effect once, however often it is sent."""
     first, count = request.request.number, len(request.messages)
     is_known = False
     try:
@@ -70,7 +70,7 @@ async def ask(
         if is_known:
             session.memory.end_send(session.client_id, first)
         if is_known or not session.memory.is_kept:
-            # Else the next process of this client asks again, and needs the result.
+            # Otherwise the next process of this client repeats it and needs the result.
             session.numbers.finish(first, count)
     sent: list[Sent] = []
     for result in reply.results:
@@ -82,7 +82,7 @@ async def ask(
 
 
 async def _call(session: Session, request: data_pb2.SendRequest) -> data_pb2.SendReply:
-    """Ask; a session that ended meanwhile is opened again, and knows which numbers it answered."""
+    """Make the call; a session that ended meanwhile is reopened and knows its answered numbers."""
     try:
         return await session.wire.call(lambda stubs: stubs.data.Send, request)
     except MqError as error:
@@ -93,7 +93,7 @@ async def _call(session: Session, request: data_pb2.SendRequest) -> data_pb2.Sen
 
 
 def _batches(messages: Sequence[Message], targets: Sequence[str]) -> Iterator[list[Message]]:
-    """Yield what a call may hold: for each target there will be a packet, which lists them all."""
+    """Yield the messages of each call; every target gets a packet, which lists all targets."""
     batch: list[Message] = []
     size, copies = 0, len(targets)
     listed = _UTF16_BYTES * sum(map(len, targets)) if copies > 1 else 0

@@ -1,4 +1,4 @@
-"""A session at the cluster: leased, with numbered requests that are answered once."""
+"""A session at the cluster: it has a lease, and numbered requests that are answered once."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -51,7 +51,7 @@ class SessionWire:
 
 
 class Session:
-    """One id at the cluster. Opened by `open`; every other call needs that."""
+    """One id at the cluster. Call `open` before any other method."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class Session:
         self.computer_name = ""
         self.queue_manager = b""
         self.unread: list[tuple[int, int]] = []
-        """Runs (first, count) of numbers that may have messages which nobody has seen: from before
-        this process, or from a stream that was left."""
+        """Runs (first, count) of numbers that may have messages which the application has not seen:
+        from before this process, or from a stream that was left."""
         self._opened: dict[tuple[str, int, int], Opened] = {}
         self._resumed: set[tuple[str, int, int]] = set()
 
     async def open(self) -> None:
-        """Begin, or resume what an earlier process began under the same id."""
+        """Begin the session, or resume one that an earlier process began with the same id."""
         reply = await self.resume()
         remembered = self.memory.opened(self.client_id)
         used = max((opened.number for opened in remembered), default=0)
@@ -105,13 +105,13 @@ class Session:
         return reply
 
     def take_unread(self) -> list[tuple[int, int]]:
-        """Return `unread` to whoever will ask for them now."""
+        """Return `unread` and clear it: the caller requests them now."""
         unread, self.unread = self.unread, []
         return unread
 
     async def close(self, *, deadline_s: float = DEADLINE_S) -> None:
-        """End it: the cluster releases opens, locks and transactions, and dead-letters messages
-        whose receipt is not confirmed.
+        """End the session: the cluster releases opens, locks and transactions, and dead-letters
+        messages whose receipt is not confirmed.
         """
         try:
             await self.confirm(deadline_s=deadline_s)
@@ -135,7 +135,7 @@ class Session:
         )
 
     async def confirm(self, *, deadline_s: float = DEADLINE_S) -> None:
-        """Tell the cluster which results are held here; calls do so on their way, too."""
+        """Tell the cluster which results are held here; other calls carry this, too."""
         await self.wire.call(
             lambda stubs: stubs.data.Confirm,
             data_pb2.ConfirmRequest(
@@ -145,7 +145,7 @@ class Session:
         )
 
     def request(self, number: int) -> data_pb2.RequestNumber:
-        """Return the head of a numbered request."""
+        """Return the header of a numbered request."""
         return data_pb2.RequestNumber(
             client_id=self.client_id,
             number=number,
@@ -159,7 +159,7 @@ class Session:
         *,
         deadline_s: float = DEADLINE_S,
     ) -> _R:
-        """Make a request of one number whose result needs no keeping."""
+        """Make a request with one number whose result need not be kept."""
         number = self.numbers.take()
         try:
             return await self.wire.call(method, make(self.request(number)), deadline_s=deadline_s)
@@ -169,7 +169,7 @@ class Session:
     # Opens ---------------------------------------------------------------------------------
 
     async def open_queue(self, queue: str, access: int, share_mode: int) -> Opened:
-        """Return the queue's open of this session, opening it if need be."""
+        """Return the session's handle of a queue, opening it if necessary."""
         key = (queue, access, share_mode)
         opened = self._opened.get(key)
         if opened is not None and opened.handle:
@@ -214,13 +214,13 @@ class Session:
         return opened is not None and opened.handle != 0
 
     async def close_shared(self, queue: str) -> None:
-        """Close what transactions left open of a queue that the application closes."""
+        """Close the handles that transactions left open of a queue that the application closes."""
         for opened in list(self._opened.values()):
             if opened.queue == queue and opened.handle:
                 await self.close_queue(opened)
 
     async def _is_alive(self, opened: Opened) -> bool:
-        """Whether the cluster still knows an open of an earlier process."""
+        """Whether the cluster still knows a handle of an earlier process."""
         try:
             await self.wire.call(
                 lambda stubs: stubs.data.Peek,
@@ -235,7 +235,7 @@ class Session:
         return True
 
     async def close_queue(self, opened: Opened) -> None:
-        """Close an open of this session."""
+        """Close a handle of this session."""
         self._forget((opened.queue, opened.access, opened.share_mode))
         await self.once(
             lambda stubs: stubs.data.CloseQueue,

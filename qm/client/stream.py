@@ -1,8 +1,8 @@
-"""Continuous receiving by credit, over whichever node answers.
+"""Continuous receiving by credit, through any node that answers.
 
 Each credit is a request number; a number is answered once. When a node is lost the stream opens at
-another one and grants again every number that it holds no message of, so nothing is lost and
-nothing comes twice.
+another one and grants again every number without a message, so nothing is lost and nothing arrives
+twice.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ from qm.pb import data_pb2
 _PAUSE_FIRST_S: Final = 0.01
 _PAUSE_MAX_S: Final = 0.25
 PROBE_AFTER_S: Final = 5.0
-"""A stream that is silent for so long asks whether its node is there."""
+"""After this time without data a stream checks whether its node is alive."""
 CREDIT_MAX: Final = 2_048
-"""Half of the results that a session may leave unconfirmed."""
+"""Half of the results that a session may have unconfirmed."""
 
 _Call: TypeAlias = "aio.StreamStreamCall[data_pb2.StreamRequest, data_pb2.StreamReply]"
 
 
 class Stream:
-    """Messages of one queue as they come; made by `Queue.stream`. For one task."""
+    """Messages of one queue as they arrive; made by `Queue.stream`. For one task."""
 
     def __init__(
         self,
@@ -57,10 +57,10 @@ class Stream:
         )
         self._credit = credit
         self._commits_confirms = commit_confirms
-        # Granted and not answered.
+        # Granted but not answered yet.
         self._open: dict[int, None] = {}
         self._ready: deque[ReceivedMessage] = deque()
-        # Returned to the application, which has not come back for more yet.
+        # Returned to the application, which has not asked for more yet.
         self._held: list[tuple[int, int]] = []
         self._confirmed_sent = self._confirmed_known = session.numbers.confirmed_upto
         self._call: _Call | None = None
@@ -80,7 +80,7 @@ class Stream:
         return self._ready.popleft()
 
     async def batch(self) -> list[ReceivedMessage]:
-        """Return the messages that come next, at least one; those before count as done.
+        """Return the next messages, at least one; earlier ones count as done.
 
         Do not mix it with iteration over single messages.
         """
@@ -90,9 +90,9 @@ class Stream:
                 return messages
 
     async def stop(self) -> list[ReceivedMessage]:
-        """Ask for nothing more, and return the messages that were under way.
+        """Request nothing more, and return the messages that were in flight.
 
-        Whoever leaves a stream early handles these, too: they are taken from the queue already.
+        If you leave a stream early, handle these, too: they are already taken from the queue.
         """
         await self.close()
         messages: list[ReceivedMessage] = []
@@ -109,10 +109,10 @@ class Stream:
         return messages
 
     async def close(self) -> None:
-        """Give back the credit that found nothing; what was returned by then counts as done.
+        """Return the unused credit; messages returned so far count as done.
 
-        Messages that were under way come when the queue is read again; if it is closed instead,
-        the cluster dead-letters them.
+        Messages that were in flight are delivered when the queue is read again; if it is closed
+        instead, the cluster dead-letters them.
         """
         self._leave_call()
         self._finish_held()
@@ -153,7 +153,7 @@ class Stream:
             except aio.AioRpcError as raised:
                 failure = raised
             except asyncio.InvalidStateError:
-                # The call ended while it was written to.
+                # The call ended during a write.
                 assert self._call is not None
                 failure = await _failure(self._call)
             except BaseException:
@@ -167,15 +167,15 @@ class Stream:
                 raise error
             end = end or loop.time() + DEADLINE_S
             if loop.time() >= end:
-                raise Unavailable(f"no node goes on with the stream: {failure.details()}")
+                raise Unavailable(f"no node continues the stream: {failure.details()}")
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PAUSE_MAX_S)
 
     async def _next_frame(self, call: _Call) -> object:
-        """Return the next frame, or what stands for the stream's end.
+        """Return the next frame, or the marker of the stream's end.
 
-        While none comes, ask the node now and then whether it is there: one that hangs, or that
-        vanished without a word, would be waited for without end. Raises AioRpcError.
+        While none arrives, check now and then that the node is alive: otherwise a node that hangs
+        or vanished would be waited for without end. Raises AioRpcError.
         """
         reading = asyncio.ensure_future(call.read())
         try:
@@ -184,11 +184,11 @@ class Stream:
             return reading.result()
         finally:
             reading.cancel()
-            # Whatever it met meanwhile, the call that is left then has met.
+            # The call that is being left has met any error that this read met.
             reading.add_done_callback(lambda read: read.cancelled() or read.exception())
 
     async def _probe(self) -> None:
-        """Confirm what no credit has taken along, or just ask. Raises AioRpcError."""
+        """Send confirmations that no credit has carried, or just renew. Raises AioRpcError."""
         session, stubs = self._session, self._stubs
         assert stubs is not None
         confirmed_upto = session.numbers.confirmed_upto
@@ -219,7 +219,7 @@ class Stream:
         return self._call
 
     async def _grant(self, call: _Call) -> None:
-        """Confirm what is done and ask for more, once half of the credit is used."""
+        """Confirm finished messages and request more, once half of the credit is used."""
         numbers = self._session.numbers
         spare = self._credit - len(self._open)
         if spare < max(1, self._credit // 2):
@@ -235,7 +235,7 @@ class Stream:
         await call.write(_credit(first, spare))
 
     def _take(self, reply: data_pb2.StreamReply) -> list[ReceivedMessage]:
-        """Return the messages of a frame that are not here already."""
+        """Return the messages of a frame that were not received before."""
         messages = []
         for message in messages_of(reply.messages):
             if message.number in self._open:
@@ -270,7 +270,7 @@ def _credit(first: int, count: int) -> data_pb2.StreamRequest:
 
 
 async def _failure(call: _Call) -> aio.AioRpcError:
-    """Return how a call ended that says so only when it is asked."""
+    """Return how a call ended; it tells only when asked."""
     return aio.AioRpcError(
         await call.code(),
         await call.initial_metadata(),

@@ -34,11 +34,11 @@ class Outcome(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """No node answered; the cluster has decided or will, and asking again tells."""
+    """No node answered; the cluster has decided or will decide: ask again to find out."""
 
 
 class Lender(Protocol):
-    """The client behind transactions."""
+    """What a transaction needs of its client."""
 
     def format_name(self, queue: str) -> str:
         """Return a queue's format name. Raises QueueNameError."""
@@ -47,18 +47,18 @@ class Lender(Protocol):
         """Return a session that no other transaction uses."""
 
     def give_back(self, session: Session) -> None:
-        """The transaction has ended."""
+        """Take back the session of a transaction that has ended."""
 
 
 class Transaction:
-    """Use it as a context: it commits at the end, and aborts when an exception leaves it.
+    """Use it as a context manager: it commits at the end of the block and aborts on an exception.
 
     It begins with its first call, in a session of its own; if that call reads a queue that is open
-    exclusively, in the queue's session. All calls are made by one task, one after another.
+    exclusively, in the queue's session. Make all calls from one task, one after another.
     """
 
     def __init__(self, lender: Lender, *, timeout_s: float) -> None:
-        """The cluster aborts it `timeout_s` after its beginning."""
+        """The cluster aborts the transaction `timeout_s` after it began."""
         self.identifier: Final = uuid.uuid4().bytes_le
         """16 raw bytes."""
         self._lender = lender
@@ -67,10 +67,10 @@ class Transaction:
         self._is_lent = False
         self._opened: list[Opened] = []
         self.outcome: Outcome | None = None
-        """None while it runs."""
+        """None until the transaction has ended."""
 
     async def session(self, queue: "Queue | None" = None) -> Session:
-        """Return the session it runs in, beginning it there if it has not begun.
+        """Return the transaction's session, beginning the transaction if it has not begun.
 
         `queue` is what the caller is about to read. Raises MQ_ERROR_TRANSACTION_ENLIST when that
         is open exclusively in a session that is not the transaction's.
@@ -108,7 +108,7 @@ class Transaction:
         selection: Selection = FIRST,
         allow_peek: bool = False,
     ) -> ReceivedMessage | None:
-        """Take a message that is gone when the transaction commits, and back when it aborts.
+        """Take a message; a commit removes it, an abort returns it to its queue.
 
         With `allow_peek` peeks see it until then.
         """
@@ -145,7 +145,7 @@ class Transaction:
             try:
                 return await receive(session, request)
             finally:
-                # Whatever it holds is settled by the outcome of the transaction.
+                # The outcome of the transaction settles whatever these numbers hold.
                 session.numbers.finish(first, count)
 
         messages, status = await wait_in_slices(timeout_s, ask)
@@ -154,11 +154,11 @@ class Transaction:
         return messages
 
     async def commit(self) -> None:
-        """Make it so. Raises MqError when it has been aborted, Unavailable when nobody answers."""
+        """Commit. Raises MqError when it has been aborted, Unavailable when no node answers."""
         await self._end(Outcome.COMMITTED, commits=True)
 
     async def abort(self) -> None:
-        """Undo it all."""
+        """Abort: undo everything that the transaction did."""
         await self._end(Outcome.ABORTED, commits=False)
 
     async def _reader(self, queue: "Queue | str") -> tuple[Session, Opened]:
@@ -166,7 +166,7 @@ class Transaction:
             session = await self.session(queue)
             if session is queue.session:
                 return session, queue.opened
-            # Stays open there for the next transaction: the application has it open, too.
+            # It stays open for the next transaction: the application has it open, too.
             return session, await session.open_queue(queue.name, *_SHARED)
         session, name = await self.session(), self._lender.format_name(queue)
         was_open = session.has_open(name, *_SHARED)
@@ -218,7 +218,7 @@ class Transaction:
         self._leave(outcome)
 
     async def _close_opened(self, session: Session) -> None:
-        """Close what was opened for this transaction alone; what was read stays read."""
+        """Close queues that were opened only for this transaction; reads stay valid."""
         while self._opened:
             await session.close_queue(self._opened.pop())
 
@@ -245,5 +245,5 @@ class Transaction:
         try:
             await self.abort()
         except ClientError:
-            # What left the context tells more; the cluster aborts by time-out.
+            # The original exception matters more; the cluster aborts by timeout.
             return

@@ -28,5 +28,5 @@ def value_of(value: bool | int | str | bytes | list[str]) -> control_pb2.Value:
 
 
 def kept_entry(entry: control_pb2.Ace) -> control_pb2.Ace:
-    """Return an entry of GetAcl as SetAcl takes it: who and what, each said once."""
+    """Return an entry of GetAcl as SetAcl takes it, without redundant fields."""
     return control_pb2.Ace(type=entry.type, sid=entry.sid, mask=entry.mask)

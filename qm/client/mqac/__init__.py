@@ -6,7 +6,7 @@ r"""The object names of [MC-MQAC] over the data plane, for programs written for 
     queue = info.Open(MQACCESS.MQ_RECEIVE_ACCESS, MQSHARE.MQ_DENY_NONE)
     message = queue.Receive(ReceiveTimeout=1000)
 
-Names, arguments, defaults, orders of checks and HRESULTs are the document's. There is no DCOM:
+Names, arguments, defaults, order of checks and HRESULTs follow the document. There is no DCOM:
 interface pointers, revisions and dispatch identifiers have no counterpart, VARIANTs are Python
 values, and [out] parameters are results. Failures raise MqError. May import the rest of
 `qm.client`.
@@ -51,7 +51,7 @@ def connect(
     memory: Path | None = None,
     null_on_empty: bool = False,
 ) -> MSMQService:
-    """Return what the objects are made with; `service.client.close()` ends it.
+    """Return the service that creates the objects; `service.client.close()` ends it.
 
     Arguments are those of `qm.client.client.Client` and `MSMQService`. Raises ClientError.
     """

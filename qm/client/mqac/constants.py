@@ -1,10 +1,10 @@
-"""Enumerations of [MC-MQAC] 2.2.2 and the HRESULTs of its own, under the specification's names."""
+"""Enumerations of [MC-MQAC] 2.2.2 and its own HRESULTs, with the specification's names."""
 
 from enum import IntEnum, IntFlag
 from typing import Final
 
 INFINITE: Final = 0xFFFF_FFFF
-"""A time-out without end, milliseconds."""
+"""An infinite timeout, milliseconds."""
 
 E_NOTIMPL: Final = 0x8000_4001
 E_INVALIDARG: Final = 0x8007_0057
@@ -76,7 +76,7 @@ class MQMSGCURSOR(IntEnum):
 
 
 class MQMSGCLASS(IntEnum):
-    """[MC-MQAC] 2.2.2.9; AC-A33: all of them."""
+    """[MC-MQAC] 2.2.2.9; AC-A33: all values."""
 
     MQMSG_CLASS_NORMAL = 0x0000
     MQMSG_CLASS_REPORT = 0x0001

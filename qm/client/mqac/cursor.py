@@ -1,7 +1,7 @@
-"""A cursor over a queue, as a LookupIdentifier and a side: it outlives any node.
+"""A cursor over a queue, as a LookupIdentifier and a side of it: it survives any node.
 
-Before first use it is before the head. It is at a message that was peeked at, and behind one that
-was received; the end of the queue is behind the last message.
+Before first use it is before the head. It is at a message that was peeked at, and after one that
+was received; the end of the queue is after the last message.
 """
 
 from qm.client.errors import MqError
@@ -11,7 +11,7 @@ from qm.wire.codes import ErrorCode
 
 
 class Cursor:
-    """Where one MSMQQueue object reads on."""
+    """Where one MSMQQueue object continues reading."""
 
     __slots__ = ("_anchor", "_is_at", "_is_past_end")
 
@@ -22,36 +22,36 @@ class Cursor:
 
     @property
     def is_at_message(self) -> bool:
-        """Whether it is at a message, which somebody may have taken since."""
+        """Whether it is at a message, which may have been taken since."""
         return self._is_at
 
     def selection(self) -> Selection:
-        """Return what is at the cursor, or comes first behind it."""
+        """Return the selection of the message at the cursor, or the first one after it."""
         if self._is_at:
             return exactly(self._anchor)
         return after(self._anchor) if self._anchor else FIRST
 
     def next_selection(self) -> Selection:
-        """Return what comes behind the cursor's message.
+        """Return the selection of the message after the cursor's.
 
-        Raises MQ_ERROR_ILLEGAL_CURSOR_ACTION of a cursor that was never used or is past the end.
+        Raises MQ_ERROR_ILLEGAL_CURSOR_ACTION for a cursor that was never used or is past the end.
         """
         if not self._anchor or self._is_past_end:
             raise MqError(ErrorCode.MQ_ERROR_ILLEGAL_CURSOR_ACTION)
         return after(self._anchor)
 
     def seen(self, lookup_identifier: int) -> None:
-        """A message was peeked at: the cursor is at it."""
+        """Move the cursor to a message that was peeked at."""
         self._anchor, self._is_at, self._is_past_end = lookup_identifier, True, False
 
     def taken(self, lookup_identifier: int) -> None:
-        """A message was received: the cursor is behind it."""
+        """Move the cursor past a message that was received."""
         self._anchor, self._is_at, self._is_past_end = lookup_identifier, False, False
 
     def passed_to_next(self) -> None:
-        """Its message is left behind, without a look at the next one."""
+        """Move the cursor past its message, without a peek at the next one."""
         self._is_at = False
 
     def passed_end(self) -> None:
-        """There was nothing behind the cursor's message."""
+        """Record that there was nothing after the cursor's message."""
         self._is_at, self._is_past_end = False, True

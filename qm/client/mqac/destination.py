@@ -14,7 +14,7 @@ from qm.wire.codes import ErrorCode
 
 
 class MSMQDestination(SendTarget):
-    """The last name that was put counts, and closes it."""
+    """Setting a name closes it; the last name set counts."""
 
     def __init__(self, service: ObjectFactory) -> None:
         self._service = service
@@ -33,7 +33,7 @@ class MSMQDestination(SendTarget):
 
     @property
     def FormatName(self) -> str:
-        """Format name, of several queues if need be."""
+        """Format name of one or several queues."""
         return self._info.FormatName or ""
 
     @FormatName.setter
@@ -74,6 +74,6 @@ class MSMQDestination(SendTarget):
 
     @override
     def opened_names(self) -> list[str]:
-        """Return the format names for Send, which opens it if need be."""
+        """Return the format names for Send, opening it if necessary."""
         self.Open()
         return self._names

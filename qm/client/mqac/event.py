@@ -1,6 +1,6 @@
-"""MSMQEvent [MC-MQAC 3.16]: who is told once that a message is there, or that none came.
+"""MSMQEvent [MC-MQAC 3.16]: notifies once that a message is there, or that none arrived.
 
-There is no connection point: the application puts two functions here instead of a sink.
+There is no connection point: the application sets two functions here instead of a sink.
 """
 
 import threading
@@ -13,13 +13,13 @@ from qm.client.mqac.faces import EventSink
 from qm.client.mqac.queue import MSMQQueue
 
 Arrived = Callable[[MSMQQueue, int], None]
-"""(queue, kind of cursor); called in a thread of its own."""
+"""(queue, kind of cursor); called in a separate thread."""
 ArrivedError = Callable[[MSMQQueue, int, int], None]
-"""(queue, HRESULT, kind of cursor); called in a thread of its own."""
+"""(queue, HRESULT, kind of cursor); called in a separate thread."""
 
 
 class MSMQEvent(EventSink[MSMQQueue]):
-    """Both functions may be put any time."""
+    """Both functions may be set at any time."""
 
     def __init__(
         self, arrived: Arrived | None = None, arrived_error: ArrivedError | None = None

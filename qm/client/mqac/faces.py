@@ -1,7 +1,7 @@
-"""What objects of [MC-MQAC] know of those that are made with them.
+"""Interfaces through which the objects of [MC-MQAC] refer to each other.
 
 A QueueInfo opens a Queue, a Queue reads Messages and is watched by an Event, a Message names a
-QueueInfo: each knows of the next but a face.
+QueueInfo: each knows the next only by an interface.
 """
 
 from abc import ABC, abstractmethod
@@ -28,8 +28,8 @@ class OpenQueue(SendTarget):
 
 
 class EventSink(ABC, Generic[_Queue]):
-    """What is told once that a message is there: `qm.client.mqac.event.MSMQEvent`."""
+    """What is notified once that a message is there: `qm.client.mqac.event.MSMQEvent`."""
 
     @abstractmethod
     def watch(self, queue: _Queue, cursor: int, look: Callable[[], object]) -> None:
-        """Tell the application, once, when `look` returns or raises MqError."""
+        """Notify the application once, when `look` returns or raises MqError."""

@@ -1,4 +1,4 @@
-"""The cluster as COM applications know one local queue manager: calls and their errors."""
+"""The cluster as the local queue manager of COM applications: calls and their errors."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,7 +13,7 @@ _R = TypeVar("_R")
 
 
 class LocalManager:
-    """Calls of the control plane, and the one setting of all objects."""
+    """Calls of the control plane, and the one setting shared by all objects."""
 
     def __init__(self, client: BlockingClient, *, null_on_empty: bool = False) -> None:
         """`null_on_empty`: reads that find nothing return None, as Visual Basic sees it, instead
@@ -24,7 +24,7 @@ class LocalManager:
 
     @property
     def computer_name(self) -> str:
-        """NetBIOS name that "." stands for in path names."""
+        """NetBIOS name that "." means in path names."""
         return self.client.computer_name
 
     def call(self, method: Callable[[Stubs], Method[_Q, _R]], request: _Q) -> _R:

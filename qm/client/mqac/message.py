@@ -1,7 +1,7 @@
 """MSMQMessage [MC-MQAC 3.17]: a message to send, or one that was read.
 
-Properties that only connector applications may put, and what the queue manager alone fills in, are
-kept here until Send, which checks them. The same object may be sent again and gets a new Id.
+Properties that only connector applications may set, and those that only the queue manager fills in,
+are kept here until Send, which checks them. The same object may be sent again and gets a new Id.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ from qm.names.guid import guid_from_text, guid_text
 from qm.wire.codes import ErrorCode
 
 SENDER_VERSION: Final = 0x10
-"""AC-A35: whatever the packet's own version."""
+"""AC-A35: regardless of the packet's own version."""
 _LABEL_MAX_CHARS: Final = 249
 _ID_BYTES: Final = 20
 _CONNECTOR_ONLY: Final = ("Class", "SenderId", "DestinationSymmetricKey", "Signature")
@@ -51,7 +51,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "AppSpecific": 0,
     "SenderIdType": MQMSGSENDERIDTYPE.MQMSG_SENDERID_TYPE_SID,
     "HashAlgorithm": MQCALG.MQMSG_CALG_SHA,
-    # AC-A24: what the queue manager uses, not what the older text says.
+    # AC-A24: what the queue manager uses, not what older texts say.
     "EncryptAlgorithm": MQCALG.MQMSG_CALG_RC4,
     "MaxTimeToReachQueue": -1,
     "MaxTimeToReceive": -1,
@@ -127,7 +127,7 @@ class MSMQMessage:
     # Plain properties [MC-MQAC 3.17.4.1] ---------------------------------------------------
 
     Class = _read_only("Class", "MQMSGCLASS.")
-    MsgClass = _plain("Class", "MQMSGCLASS; putting it is for connector applications.")
+    MsgClass = _plain("Class", "MQMSGCLASS; only connector applications may set it.")
     PrivLevel = _among("PrivLevel", "MQMSGPRIVLEVEL.", tuple(MQMSGPRIVLEVEL))
     AuthLevel = _among("AuthLevel", "MQMSGAUTHLEVEL; other than 0 is not supported by Send.",
                        tuple(MQMSGAUTHLEVEL))  # fmt: skip
@@ -142,9 +142,9 @@ class MSMQMessage:
     MaxTimeToReachQueue = _plain("MaxTimeToReachQueue", "Seconds, -1 infinite.")
     MaxTimeToReceive = _plain("MaxTimeToReceive", "Seconds, -1 infinite.")
     SenderCertificate = _plain("SenderCertificate", "X.509, DER.")
-    SenderId = _plain("SenderId", "SID; putting it is for connector applications.")
+    SenderId = _plain("SenderId", "SID; only connector applications may set it.")
     SenderIdType = _among("SenderIdType", "MQMSGSENDERIDTYPE.", (0, 1))
-    Extension = _plain("Extension", "Bytes of the application's own.")
+    Extension = _plain("Extension", "Bytes for the application's own use.")
     DestinationSymmetricKey = _plain("DestinationSymmetricKey", "For connector applications.")
     Signature = _plain("Signature", "For connector applications.")
     AuthenticationProviderType = _plain("AuthenticationProviderType", "Needs the name, too.")
@@ -179,7 +179,7 @@ class MSMQMessage:
 
     @property
     def BodyLength(self) -> int:
-        """Bytes of the body."""
+        """Size of the body, in bytes."""
         return len(self._body[0])
 
     @property
@@ -205,7 +205,7 @@ class MSMQMessage:
 
     @property
     def SenderVersion(self) -> int:
-        """Always the same."""
+        """Always the same value."""
         return SENDER_VERSION
 
     @property
@@ -242,12 +242,12 @@ class MSMQMessage:
 
     @property
     def SoapEnvelope(self) -> str:
-        """Of messages that came by SRMP: none do."""
+        """Only for messages received by SRMP; there are none."""
         return ""
 
     @property
     def CompoundMessage(self) -> bytes:
-        """Of messages that came by SRMP: none do."""
+        """Only for messages received by SRMP; there are none."""
         return b""
 
     def _set_soap(self, name: str, value: str) -> None:
@@ -260,7 +260,7 @@ class MSMQMessage:
 
     @property
     def ResponseQueueInfo(self) -> QueueAttributes | None:
-        """Where answers go."""
+        """Queue for responses."""
         return self._queue_info(self._values["ResponseQueue"])
 
     @ResponseQueueInfo.setter
@@ -269,7 +269,7 @@ class MSMQMessage:
 
     @property
     def AdminQueueInfo(self) -> QueueAttributes | None:
-        """Where acknowledgments go."""
+        """Queue for acknowledgments."""
         return self._queue_info(self._values["AdminQueue"])
 
     @AdminQueueInfo.setter
@@ -278,7 +278,7 @@ class MSMQMessage:
 
     @property
     def ResponseDestination(self) -> MSMQDestination | None:
-        """Where answers go, if these are several queues."""
+        """Queues for responses, if there are several."""
         return self._several(self._values["ResponseQueues"])
 
     @ResponseDestination.setter
@@ -288,7 +288,7 @@ class MSMQMessage:
 
     @property
     def Destination(self) -> MSMQDestination | None:
-        """Every queue that the message was sent to, if these were several."""
+        """Every queue that the message was sent to, if there were several."""
         return self._several(self._received.destination_queues if self._received else [])
 
     ResponseQueueInfo_v1 = ResponseQueueInfo
@@ -298,7 +298,7 @@ class MSMQMessage:
 
     @property
     def DestinationQueueInfo(self) -> QueueAttributes | None:
-        """Where it was sent, if the read wanted to know."""
+        """Queue that it was sent to, if the read requested it."""
         if self._received is None or not self._wants_destination:
             return None
         return self._queue_info(self._received.destination_queue)
@@ -336,10 +336,10 @@ class MSMQMessage:
         self._sent(sent)
 
     def AttachCurrentSecurityContext(self) -> None:
-        """The caller is whoever holds the client's certificate; nothing is cached."""
+        """Do nothing: the client's certificate identifies the caller."""
 
     def AttachCurrentSecurityContext2(self) -> None:
-        """The caller is whoever holds the client's certificate; nothing is cached."""
+        """Do nothing: the client's certificate identifies the caller."""
 
     # ---------------------------------------------------------------------------------------
 
@@ -423,7 +423,7 @@ class MSMQMessage:
         if (name in self._put) != ("AuthenticationProviderType" in self._put):
             raise MqError(ErrorCode.MQ_ERROR_INSUFFICIENT_PROPERTIES)
         if self._values["AuthLevel"] or self._values["SoapHeader"] or self._values["SoapBody"]:
-            # Signing needs a private key, which stays with whoever calls; SRMP has no transport.
+            # Signing needs a private key, which stays with the caller; SRMP has no transport.
             raise MqError(ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION)
 
     def _message(self) -> Message:

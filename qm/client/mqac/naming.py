@@ -1,4 +1,4 @@
-"""From path names to format names [MC-MQAC 3.10.6.1], and what may be done under which name."""
+"""From path names to format names [MC-MQAC 3.10.6.1], and what each kind of name allows."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ def resolve(service: LocalManager, path: str) -> str:
         )
         return queue.format_name
     try:
-        # Others' queues are known by their path alone, and so are subqueues (AC-A18).
+        # Other computers' queues are known only by path, and so are subqueues (AC-A18).
         return names.format_name(full)
     except QueueNameError as error:
         raise MqError(error.code, str(error)) from error
@@ -42,7 +42,7 @@ def expanded(service: LocalManager, path: str) -> str:
 
 
 def is_public(service: LocalManager, path: str) -> bool:
-    """Whether a path name is a public queue's; False for what is no path name."""
+    """Whether a path name is a public queue's; False if it is not a path name."""
     try:
         return _parsed(expanded(service, path)).kind is PathKind.PUBLIC
     except MqError:

@@ -1,4 +1,4 @@
-"""What messages and destinations need of the service that they were made with."""
+"""What messages and destinations need of the service that created them."""
 
 from abc import ABC, abstractmethod
 
@@ -7,8 +7,8 @@ from qm.client.mqac.queue_attributes import QueueAttributes
 
 
 class ObjectFactory(LocalManager, ABC):
-    """What every object is made with: `qm.client.mqac.service.MSMQService`."""
+    """What creates every object: `qm.client.mqac.service.MSMQService`."""
 
     @abstractmethod
     def queue_info(self, format_name: str = "") -> QueueAttributes:
-        """Return a new MSMQQueueInfo, of the queue that `format_name` names."""
+        """Return a new MSMQQueueInfo for the queue that `format_name` names."""

@@ -35,14 +35,14 @@ _RECEIVES: Final = MQACCESS.MQ_RECEIVE_ACCESS
 _PEEKS: Final = MQACCESS.MQ_RECEIVE_ACCESS | MQACCESS.MQ_PEEK_ACCESS
 
 _NOTHING: Final = (ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, ErrorCode.MQ_ERROR_IO_TIMEOUT)
-"""What a read that found nothing says: a poll, and one that waited."""
+"""Statuses of a read that found nothing: of a poll, and of one that waited."""
 
 Transaction_ = MSMQTransaction | int
 _T = TypeVar("_T")
 
 
 class MSMQQueue(OpenQueue):
-    """Made by MSMQQueueInfo.Open; one that an application makes itself is good for nothing.
+    """Created by MSMQQueueInfo.Open; one that an application creates itself is unusable.
 
     Reads return MSMQMessage. Errors are MqError with the HRESULT as `code`.
     """
@@ -79,7 +79,7 @@ class MSMQQueue(OpenQueue):
 
     @property
     def QueueInfo(self) -> QueueAttributes | None:
-        """What it was opened by; answers when closed, too (AC-A36)."""
+        """The QueueInfo that opened it, even after it is closed (AC-A36)."""
         self._initialized()
         return self._info
 
@@ -139,13 +139,13 @@ class MSMQQueue(OpenQueue):
         Cursor: int = MQMSGCURSOR.MQMSG_FIRST,
         ReceiveTimeout: int = INFINITE,
     ) -> None:
-        """Have `Event` called once, when a message is at the place that `Cursor` names."""
+        """Notify `Event` once, when a message is at the place that `Cursor` names."""
         if Cursor not in tuple(MQMSGCURSOR):
             raise MqError(E_INVALIDARG)
         self.require_open()
         if not isinstance(Event, EventSink):
             raise MqError(E_INVALIDARG)
-        # AC-A25: who may receive may peek.
+        # AC-A25: a queue opened for receiving may be peeked at.
         self._require(_PEEKS)
         selection = FIRST
         if Cursor == MQMSGCURSOR.MQMSG_CURRENT:
@@ -171,7 +171,7 @@ class MSMQQueue(OpenQueue):
         ReceiveTimeout: int = INFINITE,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
-        """Take the first message that is not locked; time-outs are milliseconds (AC-A26)."""
+        """Take the first message that is not locked; timeouts are in milliseconds (AC-A26)."""
         self._guard(_RECEIVES)
         found = self._take(FIRST, Transaction, ReceiveTimeout)
         return self._shown(found, ReceiveTimeout, WantDestinationQueue, WantBody, WantConnectorType)
@@ -183,7 +183,7 @@ class MSMQQueue(OpenQueue):
         ReceiveTimeout: int = INFINITE,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
-        """Look at the first message; the cursor stays."""
+        """Peek at the first message; the cursor stays."""
         self._guard(_PEEKS)
         found = self._look(FIRST, ReceiveTimeout)
         return self._shown(found, ReceiveTimeout, WantDestinationQueue, WantBody, WantConnectorType)
@@ -198,7 +198,7 @@ class MSMQQueue(OpenQueue):
         ReceiveTimeout: int = INFINITE,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
-        """Take the message at the cursor, which then is behind it."""
+        """Take the message at the cursor, which then moves past it."""
         self._guard(_RECEIVES)
         timeout = 0 if self._cursor.is_at_message else ReceiveTimeout
         found = self._take(self._cursor.selection(), Transaction, timeout)
@@ -214,7 +214,7 @@ class MSMQQueue(OpenQueue):
         ReceiveTimeout: int = INFINITE,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
-        """Look at the message at the cursor."""
+        """Peek at the message at the cursor."""
         self._guard(_PEEKS)
         timeout = 0 if self._cursor.is_at_message else ReceiveTimeout
         found = self._look(self._cursor.selection(), timeout)
@@ -230,7 +230,7 @@ class MSMQQueue(OpenQueue):
         ReceiveTimeout: int = INFINITE,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
-        """Advance the cursor and look there."""
+        """Advance the cursor and peek at that message."""
         self._guard(_PEEKS)
         found = self._look(self._cursor.next_selection(), ReceiveTimeout)
         if found is None:
@@ -280,7 +280,7 @@ class MSMQQueue(OpenQueue):
         WantBody: bool = True,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
-        """Take the first message behind this one."""
+        """Take the first message after this one."""
         return self._receive_lookup(
             Selection(data_pb2.SEEK_NEXT, _lookup_id(LookupId)),
             Transaction,
@@ -335,7 +335,7 @@ class MSMQQueue(OpenQueue):
         WantBody: bool = True,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
-        """Look at exactly this message."""
+        """Peek at exactly this message."""
         return self._peek_lookup(
             exactly(_lookup_id(LookupId)), (WantDestinationQueue, WantBody, WantConnectorType)
         )
@@ -347,7 +347,7 @@ class MSMQQueue(OpenQueue):
         WantBody: bool = True,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
-        """Look at the first message behind this one."""
+        """Peek at the first message after this one."""
         return self._peek_lookup(
             Selection(data_pb2.SEEK_NEXT, _lookup_id(LookupId)),
             (WantDestinationQueue, WantBody, WantConnectorType),
@@ -360,7 +360,7 @@ class MSMQQueue(OpenQueue):
         WantBody: bool = True,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
-        """Look at the last message before this one."""
+        """Peek at the last message before this one."""
         return self._peek_lookup(
             Selection(data_pb2.SEEK_PREVIOUS, _lookup_id(LookupId)),
             (WantDestinationQueue, WantBody, WantConnectorType),
@@ -372,7 +372,7 @@ class MSMQQueue(OpenQueue):
         WantBody: bool = True,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
-        """Look at the first message; never waits."""
+        """Peek at the first message; never waits."""
         return self._peek_lookup(FIRST, (WantDestinationQueue, WantBody, WantConnectorType))
 
     def PeekLastByLookupId(
@@ -381,7 +381,7 @@ class MSMQQueue(OpenQueue):
         WantBody: bool = True,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
-        """Look at the last message."""
+        """Peek at the last message."""
         return self._peek_lookup(
             Selection(data_pb2.SEEK_LAST), (WantDestinationQueue, WantBody, WantConnectorType)
         )
@@ -457,7 +457,7 @@ class MSMQQueue(OpenQueue):
             )
         if not isinstance(transaction, int):
             raise MqError(E_INVALIDARG)
-        # A single message taken is its own transaction; ambient ones there are none (AC-A21).
+        # A single message taken is its own transaction; there are no ambient ones (AC-A21).
         return _ask(lambda: opened.receive(timeout_s, selection=selection))
 
     def _look(self, selection: Selection, timeout_ms: int) -> ReceivedMessage | None:
@@ -501,7 +501,7 @@ def _timeout_s(timeout_ms: int) -> float:
 
 
 def _lookup_id(value: int | str) -> int:
-    """Return a LookupId given as number or decimal digits; 0 is none."""
+    """Return a LookupId given as number or decimal digits; 0 means none."""
     try:
         number = int(value)
     except ValueError:

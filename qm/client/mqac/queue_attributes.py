@@ -1,7 +1,7 @@
-"""MSMQQueueInfo [MC-MQAC 3.10] but for Open: names a queue, creates, changes and deletes it.
+"""MSMQQueueInfo [MC-MQAC 3.10] except Open: names a queue, creates, changes and deletes it.
 
-Property puts change the object alone; the queue changes with Create and Update. Gets refresh the
-object once, but for FormatName and the world-readable flags.
+Setting a property changes only the object; Create and Update change the queue. Reading one
+refreshes the object once, except for FormatName and the world-readable flags.
 """
 
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ from qm.wire.codes import ErrorCode
 _UNLIMITED: Final = 0xFFFF_FFFF
 _APPLICATION: Final = (control_pb2.PRIVATE, control_pb2.PUBLIC)
 _EVERYONE: Final = "Everyone"
-# Attributes that Update and Create write; `transactional` is given at creation alone.
+# Attributes that Update and Create write; `transactional` is set only at creation.
 _WRITTEN: Final[tuple[str, ...]] = (
     "type",
     "label",
@@ -60,20 +60,20 @@ class QueueAttributes(ABC):
 
     @property
     def PathName(self) -> str | None:
-        """What was put, or what Refresh finds (AC-A13)."""
+        """The value that was set, or that Refresh found (AC-A13)."""
         if not self._path_name:
             self._refresh_once()
         return self._path_name or None
 
     @PathName.setter
     def PathName(self, value: str) -> None:
-        """Mean another queue; nothing is renamed."""
+        """Refer to another queue; nothing is renamed."""
         self._path_name, self._format_name = value, ""
         self._forget_flags()
 
     @property
     def FormatName(self) -> str | None:
-        """As put or found; a path name alone is resolved if that is possible (AC-A12)."""
+        """As set or found; if only a path name is set, it is resolved if possible (AC-A12)."""
         if not self._format_name and self._path_name:
             try:
                 self._resolve()
@@ -83,7 +83,7 @@ class QueueAttributes(ABC):
 
     @FormatName.setter
     def FormatName(self, value: str) -> None:
-        """Mean another queue."""
+        """Refer to another queue."""
         self._format_name, self._path_name = value, ""
         self._forget_flags()
 
@@ -107,7 +107,7 @@ class QueueAttributes(ABC):
 
     @property
     def ServiceTypeGuid(self) -> str:
-        """Type: a GUID of the application's choice."""
+        """Type: a GUID chosen by the application."""
         return guid_text(self._get("type", bytes(16)))
 
     @ServiceTypeGuid.setter
@@ -133,7 +133,7 @@ class QueueAttributes(ABC):
 
     @property
     def IsTransactional2(self) -> bool:
-        """Whether the queue takes transactional messages only."""
+        """Whether the queue accepts only transactional messages."""
         return bool(self._get("transactional", False))
 
     @property
@@ -175,7 +175,7 @@ class QueueAttributes(ABC):
 
     @property
     def BasePriority(self) -> int:
-        """Of a public queue; 0 of others."""
+        """Base priority of a public queue; 0 for others."""
         value = int(self._get("base_priority", 0))
         return value if self._format_name.upper().startswith("PUBLIC=") else 0
 
@@ -184,7 +184,7 @@ class QueueAttributes(ABC):
         is_public = self._format_name.upper().startswith("PUBLIC=") or (
             not self._format_name and naming.is_public(self._service, self._path_name)
         )
-        # AC-A10: a public path name will do before Create.
+        # AC-A10: a public path name is enough before Create.
         if not is_public or not -32768 <= value <= 32767:
             raise MqError(ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE)
         self._put("base_priority", value)
@@ -214,7 +214,7 @@ class QueueAttributes(ABC):
 
     @property
     def ModifyTime(self) -> datetime:
-        """UTC; 1970 of queues that are no application's."""
+        """UTC; 1970 for queues that belong to no application."""
         return date_of(self._is_application_get("modify_time", default=0))
 
     @property
@@ -224,7 +224,7 @@ class QueueAttributes(ABC):
 
     @property
     def IsWorldReadable2(self) -> bool:
-        """False when the owner alone may take ownership; no one acts upon it (AC-A15)."""
+        """False when only the owner may take ownership; has no effect (AC-A15)."""
         try:
             acl = self._call(
                 lambda stubs: stubs.queues.GetAcl,
@@ -300,7 +300,7 @@ class QueueAttributes(ABC):
         self._is_refreshed = True
 
     def Update(self) -> None:
-        """Write the attributes that were put since Refresh or Create."""
+        """Write the attributes that were set since Refresh or Create."""
         name = self._one_local_queue()
         self._call(
             lambda stubs: stubs.queues.SetQueue,
@@ -353,7 +353,7 @@ class QueueAttributes(ABC):
         return str(value)
 
     def _let_everyone_read(self, queue_id: int) -> None:
-        """AC-A14: add receiving and peeking to what Everyone may do."""
+        """AC-A14: allow Everyone to receive and peek."""
         name = control_pb2.QueueName(queue_id=queue_id)
         acl = self._call(lambda stubs: stubs.queues.GetAcl, control_pb2.GetAclRequest(queue=name))
         added = control_pb2.Ace(

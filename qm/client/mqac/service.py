@@ -1,4 +1,4 @@
-"""What applications make every object with, and what objects make others with."""
+"""The service with which applications, and objects themselves, create objects."""
 
 from typing_extensions import override
 
@@ -7,11 +7,11 @@ from qm.client.mqac.queue_info import MSMQQueueInfo
 
 
 class MSMQService(ObjectFactory):
-    """The local queue manager. Made by `connect` of `qm.client.mqac`."""
+    """The local queue manager. Created by `connect` of `qm.client.mqac`."""
 
     @override
     def queue_info(self, format_name: str = "") -> MSMQQueueInfo:
-        """Return a new object, of the queue that `format_name` names."""
+        """Return a new object for the queue that `format_name` names."""
         info = MSMQQueueInfo(self)
         if format_name:
             info.FormatName = format_name

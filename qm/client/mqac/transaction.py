@@ -1,4 +1,4 @@
-"""Transactions [MC-MQAC 3.6 to 3.9]: begun by a dispenser, used by sends and reads, ended once."""
+"""Transactions [MC-MQAC 3.6 to 3.9]: begun by a dispenser, used in sends and reads, ended once."""
 
 from typing import Final, NoReturn
 
@@ -34,7 +34,7 @@ class TransactionImpl:
     def Commit(
         self, fRetaining: bool = False, grfTC: int = XACTTC.XACTTC_SYNC, grfRM: int = 0
     ) -> None:
-        """Commit it; nothing but the defaults is supported."""
+        """Commit it; only the default arguments are supported."""
         if fRetaining or grfTC != XACTTC.XACTTC_SYNC or grfRM:
             raise MqError(XACT_E_NOTSUPPORTED)
         self._end(commits=True)
@@ -42,7 +42,7 @@ class TransactionImpl:
     def Abort(
         self, pboidReason: bytes | None = None, fRetaining: bool = False, fAsync: bool = False
     ) -> None:
-        """Abort it; the reason is for nobody."""
+        """Abort it; the reason is ignored."""
         del pboidReason
         if fRetaining or fAsync:
             raise MqError(XACT_E_NOTSUPPORTED)
@@ -66,7 +66,7 @@ class TransactionImpl:
 
 
 class MSMQTransaction:
-    """What applications hold; made by a dispenser, or empty for InitNew."""
+    """What applications hold; created by a dispenser, or empty for InitNew."""
 
     def __init__(self, inner: TransactionImpl | None = None) -> None:
         self._inner = inner
@@ -78,7 +78,7 @@ class MSMQTransaction:
 
     @property
     def ITransaction(self) -> TransactionImpl | None:
-        """The transaction behind it, None if there is none."""
+        """The underlying transaction, None if there is none."""
         return self._inner
 
     @property
@@ -87,7 +87,7 @@ class MSMQTransaction:
         raise MqError(E_NOTIMPL)
 
     def InitNew(self, varTransaction: object) -> None:
-        """Attach a transaction; AC-A31: pointers that are numbers mean nothing here."""
+        """Attach a transaction; AC-A31: pointers given as numbers are not supported."""
         if self._inner is not None:
             raise MqError(ErrorCode.MQ_ERROR_TRANSACTION_USAGE)
         if not isinstance(varTransaction, TransactionImpl):
@@ -105,7 +105,7 @@ class MSMQTransaction:
         self.attached().Abort(None, fRetaining, fAsync)
 
     def attached(self) -> TransactionImpl:
-        """Return the transaction behind it. Raises E_INVALIDARG if there is none."""
+        """Return the underlying transaction. Raises E_INVALIDARG if there is none."""
         if self._inner is None:
             raise MqError(E_INVALIDARG)
         return self._inner
@@ -123,7 +123,7 @@ class MSMQTransactionDispenser:
         raise MqError(E_NOTIMPL)
 
     def BeginTransaction(self) -> MSMQTransaction:
-        """Begin a transaction; one that nobody ends is aborted by the cluster after a time."""
+        """Begin a transaction; if it is not ended, the cluster aborts it after a time."""
         try:
             return MSMQTransaction(TransactionImpl(self._service.client.begin_transaction()))
         except ClientError as error:
@@ -142,5 +142,5 @@ class MSMQCoordinatedTransactionDispenser:
         raise MqError(E_NOTIMPL)
 
     def BeginTransaction(self) -> NoReturn:
-        """There is no coordinator that could be asked."""
+        """Fail: there is no transaction coordinator."""
         raise MqError(ErrorCode.MQ_ERROR_DTC_CONNECT)

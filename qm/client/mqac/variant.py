@@ -2,7 +2,7 @@
 
 A value's type follows from the Python type: str is VT_BSTR, bytes VT_ARRAY|VT_UI1, bool VT_BOOL,
 int VT_I4 or VT_I8, float VT_R8, Decimal VT_CY, an aware datetime VT_DATE, None VT_EMPTY. `Typed`
-says another one.
+selects another one.
 """
 
 from collections.abc import Callable
@@ -56,14 +56,14 @@ _TRUE: Final = 0xFFFF
 
 
 class Typed(msgspec.Struct, frozen=True):
-    """A value that is to have a VARTYPE of the caller's choice."""
+    """A value with a VARTYPE chosen by the caller."""
 
     vartype: int
     value: Any
 
 
 def to_body(value: Any) -> tuple[bytes, int]:
-    """Return the bytes and VARTYPE of a value. Raises MqError E_INVALIDARG for what has none."""
+    """Return the bytes and VARTYPE of a value. Raises MqError E_INVALIDARG if it has none."""
     vartype, value = (
         (value.vartype, value.value) if isinstance(value, Typed) else (_vartype(value), value)
     )
@@ -77,7 +77,7 @@ def to_body(value: Any) -> tuple[bytes, int]:
 
 
 def from_body(body: bytes, vartype: int) -> Any:
-    """Return the value of a body; bytes where the type is unknown or does not fit the bytes."""
+    """Return the value of a body; bytes if the type is unknown or does not fit them."""
     read = _READERS.get(vartype)
     if read is None:
         return body
@@ -88,7 +88,7 @@ def from_body(body: bytes, vartype: int) -> Any:
 
 
 def date_of(epoch_s: int) -> datetime:
-    """Return a time of messages or queues as VT_DATE has it: UTC."""
+    """Return a time of messages or queues as a VT_DATE holds it: UTC."""
     return datetime.fromtimestamp(epoch_s, UTC)
 
 
