@@ -1,1 +1,1 @@
-"""Workload generators, client histories, what a history proves. May import `qm.node` and below."""
+"""Workload generators, client histories and their verdict. May import `qm.node` and below."""

@@ -1,4 +1,4 @@
-"""A sender by calls of the data plane, which knows transactions of several messages as one."""
+"""A sender that uses data plane calls and sends transactions of several messages as one."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ from qm.load.workload import Delivery, Planned, Workload, plan
 
 
 class RecordingCaller:
-    """Sends planned messages one call after another until it is stopped. One task."""
+    """Sends planned messages, one call after another, until it is stopped. One task."""
 
     def __init__(
         self,
@@ -35,10 +35,10 @@ class RecordingCaller:
         self._transactions = 0
         self._stopping = asyncio.Event()
         self.sent = 0
-        """Messages whose sending took effect, as far as this sender knows."""
+        """Messages whose send took effect, as far as this sender knows."""
 
     def stop(self) -> None:
-        """End `run` after the call that is under way."""
+        """End `run` after the current call."""
         self._stopping.set()
 
     async def run(self) -> None:
@@ -80,7 +80,7 @@ class RecordingCaller:
         except Unavailable:
             outcome = EventKind.UNKNOWN
         except ClientError:
-            # Refused: the cluster has aborted it, for a time-out.
+            # Refused: the cluster has aborted it after a timeout.
             outcome = EventKind.ABORTED
         now = time.monotonic_ns()
         self._record(HistoryEvent(now, self.name, outcome, transaction=name))
@@ -110,7 +110,7 @@ class RecordingCaller:
 
 
 def _groups(messages: Iterator[Planned]) -> Iterator[list[Planned]]:
-    """Yield what is sent by one call: a whole transaction, or one message."""
+    """Yield what one call sends: a whole transaction, or one message."""
     group: list[Planned] = []
     for message in messages:
         group.append(message)

@@ -1,20 +1,21 @@
-"""Judges a run from its clients' histories alone: `judge(events) -> Verdict`.
+"""Judges a run only from its clients' histories: `judge(events) -> Verdict`.
 
-Rules, with what histories can and cannot say:
+Rules, and what histories can and cannot show:
 
 1. A message that its sender knows to be acknowledged is *lost* if no read of it took effect and
-   nobody saw it in a queue after the load.
-2. A message is *duplicated* if two reads of it took effect, or one did and it is still there.
-3. A read takes effect when it happens, or when its transaction commits; a two-phase read that was
+   it was not seen in a queue after the load.
+2. A message is *duplicated* if two reads of it took effect, or one did and the message is still
+there. 3. A read takes effect when it happens, or when its transaction commits; a two-phase read
+that was
    returned does not. Where a transaction's outcome is unknown, its reads may count as received but
    never as one too many.
 4. Messages of a transactional stream (one sender, one queue) lie in its queue in the order in which
-   they were sent: LookupIdentifiers rise with numbers. Each reader gets them in that order, but for
-   messages that came back after a returned, aborted or unknown read.
-5. What a committed transaction sent is all there, what an aborted one sent is not; of an unknown
-   one it is all or nothing.
-6. A look at a queue from which nobody takes anything (the last message, or how many there are) is
-   *stale* if it shows less than was acknowledged before it began, or than another look that had
+   they were sent: LookupIdentifiers rise with numbers. Each reader gets them in that order,
+   except for messages that came back after a returned, aborted or unknown read.
+5. Everything that a committed transaction sent is there, and nothing that an aborted one sent; for
+   an unknown one it is all or nothing.
+6. A look at a queue from which no reader takes messages (the last message, or the number of them)
+   is *stale* if it shows less than was acknowledged before it began, or than another look that had
    ended before it began (`qm.load.staleness`).
 """
 
@@ -103,7 +104,7 @@ class _Run:
             case EventKind.REMAINING:
                 self.remaining[name] = event
             case EventKind.COMMITTED | EventKind.ABORTED | EventKind.UNKNOWN:
-                # An answer that came after all replaces "unknown".
+                # A late answer replaces "unknown".
                 self._ended[event.transaction] = event.kind
                 if event.kind is EventKind.UNKNOWN:
                     self.unknown.add(event.transaction)
@@ -123,7 +124,7 @@ class _Run:
         return [read for read in self._kept(name) if self._effect(read) is not False]
 
     def _kept(self, name: str) -> list[HistoryEvent]:
-        """Reads without those that their client returned; the earliest were returned first."""
+        """Reads, without those that their client returned; the earliest were returned first."""
         kept, returned = [], defaultdict[str, int](int)
         for read in self.reads.get(name, ()):
             returned[read.client] += 1
@@ -138,13 +139,13 @@ class _Run:
         return None if ended is EventKind.UNKNOWN else ended is EventKind.COMMITTED
 
     def first_read(self) -> dict[str, int]:
-        """When each message was first read for good."""
+        """Time at which each message was first read for good."""
         return {
             name: reads[0].time_ns for name in self.reads if (reads := self.certain_reads(name))
         }
 
     def latencies(self, ends: dict[str, int]) -> list[int]:
-        """Nanoseconds from the first sending to the given ends."""
+        """Nanoseconds from the first send to the given ends."""
         return [at - self.sent[name].time_ns for name, at in ends.items() if name in self.sent]
 
     # Rules ---------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from qm.wire.packets.ack import FinalAck, OrderAck
 
 
 class ConnectionEvents(Protocol):
-    """What the sender behind a connection hears; calls come from the event loop."""
+    """Callbacks to the sender that uses a connection; made in the event loop."""
 
     def on_established(self, peer: Guid) -> None:
         """The session is open."""
@@ -34,20 +34,20 @@ class ConnectionEvents(Protocol):
         """Return at most `room` messages to send now."""
 
     def on_acks(self, released: list[int], retained: list[int], in_flight: int) -> None:
-        """AckSequenceNumber moved; `in_flight` messages are sent and not reached by it."""
+        """AckSequenceNumber advanced; `in_flight` messages are sent and not covered by it."""
 
     def on_order_ack(self, ack: OrderAck) -> None:
-        """An OrderAck came."""
+        """An OrderAck arrived."""
 
     def on_final_ack(self, ack: FinalAck) -> None:
-        """A FinalAck came."""
+        """A FinalAck arrived."""
 
     def on_closed(self, reason: CloseReason, detail: str) -> None:
-        """The session is over; whatever it had not acknowledged is to be sent again."""
+        """The session has ended; everything it had not acknowledged must be sent again."""
 
 
 class Connection(asyncio.Protocol):
-    """Carries one session; what arrives beyond acknowledgements is counted and dropped."""
+    """Carries one session; anything received other than acknowledgements is counted and dropped."""
 
     def __init__(self, config: SessionConfig, guid: Guid, events: ConnectionEvents) -> None:
         self._loop = asyncio.get_running_loop()
@@ -60,17 +60,17 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         self._timer: asyncio.TimerHandle | None = None
         self.ended = asyncio.Event()
-        """Set once, when the socket is gone; `on_closed` came before."""
+        """Set once, when the socket is closed; `on_closed` was called before."""
 
     @property
     def local_port(self) -> int:
-        """The port that the peer sees, 0 without a connection."""
+        """The local port, as the peer sees it; 0 without a connection."""
         if self._transport is None:
             return 0
         return int(self._transport.get_extra_info("sockname")[1])
 
     def pump(self) -> None:
-        """Send what there is to send and room for."""
+        """Send waiting messages as far as there is room."""
         session, transport = self._session, self._transport
         if session is None or transport is None:
             return
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
             if not data:
                 break
             transport.write(data)
-        # A session that has sent enough ends itself while it is asked for bytes.
+        # A session that has sent enough may end itself while it is asked for bytes.
         self._drain()
         self._arm()
 
@@ -97,14 +97,14 @@ class Connection(asyncio.Protocol):
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open: the session begins with our request."""
-        # uvloop's transports are no subclasses.
+        # uvloop's transports are not subclasses of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._session = self._new_session()
         self.pump()
 
     @override
     def data_received(self, data: bytes) -> None:
-        """Bytes of the peer."""
+        """Bytes have arrived from the peer."""
         if self._session is not None:
             self._session.receive(data, self._loop.time())
             self._drain()
@@ -112,7 +112,7 @@ class Connection(asyncio.Protocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """The socket is closed."""
         self._end(CloseReason.DISCONNECTED, str(exc or ""))
         self.ended.set()
 
@@ -142,11 +142,12 @@ class Connection(asyncio.Protocol):
             if isinstance(event, Closed):
                 return
         if session is not None and arrived:
-            # Acknowledgements are acted upon at once and nothing else is kept: all is committed.
+            # Acknowledgements are handled at once and nothing else is kept: everything is
+            # committed.
             session.commit(arrived)
 
     def _on_event(self, session: Session, event: Event) -> int:
-        """Act on an event; return the last position that it took, 0 if none."""
+        """Handle an event; return the last position that it took, 0 if none."""
         match event:
             case Established():
                 self._events.on_established(event.remote_guid)
@@ -172,11 +173,11 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
         self._events.on_closed(event.reason, event.detail)
         if self._transport is not None:
-            # What is unwritten will be sent again; a peer that reads nothing must not hold us up.
+            # Unwritten data will be sent again; a peer that does not read must not block us.
             self._transport.abort()
 
     def _arm(self) -> None:
-        """Have one timer run that is due no later than the session's next."""
+        """Keep one timer running that is due no later than the session's next."""
         due = self._session.next_timer() if self._session is not None else None
         if due is None or (
             self._timer is not None and not self._timer.cancelled() and self._timer.when() <= due

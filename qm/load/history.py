@@ -1,7 +1,7 @@
-"""What clients saw, one JSON line per event: the only evidence that a verdict may rest on.
+"""What clients saw, one JSON line per event: the only evidence for a verdict.
 
-The same record serves the demo, load generators, drills and the simulator (DESIGN section 9,
-contract 10). Senders speak MSMQ, receivers the data plane; servers' own counters never appear.
+The demo, load generators, drills and the simulator use the same record (DESIGN section 9,
+contract 10). Senders use MSMQ, receivers the data plane; servers' own counters never appear.
 """
 
 from enum import Enum
@@ -19,38 +19,38 @@ class EventKind(Enum):
     SENT = "sent"
     """The last byte of the message was handed to the socket, or the call was made."""
     ACKNOWLEDGED = "acknowledged"
-    """SessionAck (and OrderAck for transactional), or a successful reply: never lost from here."""
+    """SessionAck (and OrderAck for transactional), or a successful reply: must not be lost now."""
     RECEIVED = "received"
     """A destructive read returned it to the application."""
     PEEKED = "peeked"
-    """A look at the last message of a queue from which nobody takes any; `message` is empty if
-    there was none."""
+    """A peek at the last message of a queue that has no readers; `message` is empty if there was
+    none."""
     COUNTED = "counted"
-    """Such a queue was asked how many messages it holds: `number`."""
+    """The number of messages in such a queue: `number`."""
     REMAINING = "remaining"
-    """Seen in its queue, or in the dead-letter queue, after the load had ended."""
+    """The message was in its queue, or in the dead-letter queue, after the load had ended."""
     RETURNED = "returned"
     """A two-phase read was rejected: it is in the queue again."""
     COMMITTED = "committed"
     """The transaction of earlier events committed; `outcome_of` names it."""
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """No answer to the commit of a transaction: it may or may not have happened."""
+    """The commit of a transaction got no answer: it may or may not have taken effect."""
     ADVANCED = "advanced"
-    """AckSequenceNumber moved; `number` counts the messages sent that it has not reached."""
+    """AckSequenceNumber advanced; `number` is how many sent messages it does not cover."""
     FINAL = "final"
-    """A FinalAck said what became of the message; `detail` is the MessageClass in hexadecimal."""
+    """A FinalAck reported the message's fate; `detail` is the MessageClass in hexadecimal."""
     RECONNECTED = "reconnected"
     FAULT = "fault"
     """Written by the runner: a fault begins; `detail` names it."""
     HEALED = "healed"
-    """Written by the runner: `detail` is over."""
+    """Written by the runner: the fault `detail` has ended."""
     ELECTED = "elected"
-    """Written by the runner: it saw that the node `detail` leads now."""
+    """Written by the runner: the node `detail` was seen to lead."""
 
 
 class HistoryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line."""
+    """One line of a history."""
 
     time_ns: int
     """Monotonic clock of the machine, the same for all clients on it."""
@@ -58,19 +58,20 @@ class HistoryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: EventKind
     queue: str = ""
     message: str = ""
-    """The workload's own name of the message, carried in its body; unique in the run."""
+    """The workload's name for the message, carried in its body; unique in the run."""
     delivery: str = ""
     """"express", "recoverable" or "transactional"."""
     priority: int = 3
     number: int = 0
-    """Counts the client's messages to a queue from 1; order of transactional streams is by it."""
+    """Counts the client's messages to a queue from 1; defines the order of transactional
+    streams."""
     transaction: str = ""
     lookup_identifier: int = 0
     detail: str = ""
     began_ns: int = 0
-    """When a look was asked for; `time_ns` is when its answer came."""
+    """When a look was requested; `time_ns` is when its answer arrived."""
     address: str = ""
-    """Where a sender that reconnected is now."""
+    """Address at which a reconnected sender is now."""
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -88,7 +89,7 @@ class HistoryWriter:
         self._file.write(_ENCODER.encode(event) + b"\n")
 
     def flush(self) -> None:
-        """Hand everything to the system."""
+        """Pass everything to the operating system."""
         self._file.flush()
 
     def close(self) -> None:
@@ -97,7 +98,7 @@ class HistoryWriter:
 
 
 def read_history(path: Path) -> list[HistoryEvent]:
-    """Return the events of a file. A torn last line, of a killed client, is left out."""
+    """Return the events of a file. An incomplete last line of a killed client is skipped."""
     data = path.read_bytes()
     lines = data.split(b"\n")
     return [_DECODER.decode(line) for line in lines[:-1] if line]

@@ -1,7 +1,7 @@
-r"""What one target has been sent and what the peer said of it: numbers, resends, acknowledgements.
+r"""What was sent to one target and how the peer answered: numbers, resends, acknowledgements.
 
 A `Stream` is the sender's outgoing queue to one target. Names, MessageIDs, SentTimes and sequence
-numbers are given once and are the same each time that a message leaves [MS-MQQB 3.1.1.5].
+numbers are assigned once and are the same each time a message is sent [MS-MQQB 3.1.1.5].
 """
 
 import time
@@ -18,7 +18,7 @@ from qm.wire.structures.identifiers import TxSequenceId
 
 
 class Stream(Protocol):
-    """What a sender asks of the queue behind a target; tokens are its own, any int."""
+    """What a sender needs of the queue for a target; tokens are the stream's own ints."""
 
     def dispatch(self, limit: int, now: float) -> tuple[Sequence[int], Sequence[bytes]]:
         """Return at most `limit` messages to send now, in order, as tokens and packets."""
@@ -27,24 +27,24 @@ class Stream(Protocol):
         """Apply `AcksReceived` for tokens of this stream."""
 
     def session_ended(self) -> None:
-        """Whatever is not acknowledged is to be sent again on the next session."""
+        """Everything unacknowledged must be sent again on the next session."""
 
     def order_acked(self, sequence: int, number: int, now: float) -> None:
         """Apply an OrderAck; one of another sequence changes nothing."""
 
     def next_timer(self) -> float | None:
-        """When `handle_timer` wants to be called, monotonic seconds."""
+        """When `handle_timer` must be called, monotonic seconds."""
 
     def handle_timer(self, now: float) -> None:
-        """Send again what waits for an OrderAck for too long [MS-MQQB 3.1.6.5]."""
+        """Resend what has waited too long for an OrderAck [MS-MQQB 3.1.6.5]."""
 
     @property
     def unacknowledged(self) -> int:
-        """Messages that are not acknowledged in every way."""
+        """Messages that are not fully acknowledged."""
 
 
 class Entry(msgspec.Struct, gc=False):
-    """A message on its way."""
+    """A message in flight."""
 
     planned: Planned
     packet: bytes
@@ -55,11 +55,11 @@ class Entry(msgspec.Struct, gc=False):
 
 
 Acknowledged = Callable[[Sequence[Entry]], None]
-"""Hears of messages that are acknowledged in every way: from here on they must never be lost."""
+"""Called for messages that are fully acknowledged: from now on they must not be lost."""
 
 
 class RecordedStream(Stream):
-    """A stream whose messages are told apart, for histories."""
+    """A stream that tracks each message, for histories."""
 
     def __init__(
         self,
@@ -70,7 +70,9 @@ class RecordedStream(Stream):
         now: float,
         resend_s: Sequence[int] = resend_timer_table(),
     ) -> None:
-        """`on_sent` hears of each message when it first leaves; `resend_s`: ResendTimerTable."""
+        """`on_sent` is called for each message when it is first sent; `resend_s`:
+        ResendTimerTable.
+        """
         self.sequence = sequence
         self._on_sent = on_sent
         self._on_acknowledged = on_acknowledged
@@ -84,11 +86,11 @@ class RecordedStream(Stream):
     @property
     @override
     def unacknowledged(self) -> int:
-        """Messages that have not left yet are among them."""
+        """Unacknowledged messages, including those not sent yet."""
         return len(self._table)
 
     def add(self, token: int, planned: Planned, packet: bytes, message_id: int) -> None:
-        """Append a message; its numbers are fixed here."""
+        """Append a message and assign its numbers."""
         entry = Entry(planned, packet, message_id, int(time.time()))
         if planned.delivery is Delivery.TRANSACTIONAL:
             self._tx_number += 1
@@ -152,7 +154,7 @@ class RecordedStream(Stream):
 
 
 class PrebuiltStream(Stream):
-    """A stream of packets that are ready to leave, for benchmarks: it only counts.
+    """A stream of prebuilt packets, for benchmarks: it only counts.
 
     Express or recoverable packets only, since nothing here numbers them; their MessageIDs must
     differ (`qm.load.packets.numbered_copies`).
@@ -163,7 +165,7 @@ class PrebuiltStream(Stream):
         self._packets = packets
         self._first, self._step = first_token, step
         self._next = 0
-        # Given back by a session that ended, ascending: they leave before everything else.
+        # Returned by a session that ended, ascending: they are sent before everything else.
         self._again: list[int] = []
         self._flight: set[int] = set()
         self.acknowledged = 0

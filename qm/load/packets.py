@@ -1,4 +1,4 @@
-"""Packets of a load generator's own queue manager [MS-MQMQ 2.2.20]."""
+"""Packets that a load generator sends as its own queue manager [MS-MQMQ 2.2.20]."""
 
 from qm.load.workload import Planned, Target
 from qm.wire.guid import Guid
@@ -19,7 +19,7 @@ _NO_SEQUENCE = TxSequenceId(time_stamp=0, ordinal=0)
 def message_packet(
     source: Guid, target: Target, planned: Planned, *, wants_final_ack: bool = False
 ) -> bytes:
-    """Return the packet of a planned message, not numbered yet (`qm.session.outgoing`)."""
+    """Return the packet of a planned message, without numbers (`qm.session.outgoing`)."""
     transaction = None
     if planned.transaction:
         transaction = TransactionHeader(
@@ -59,5 +59,7 @@ def numbered_copies(packet: bytes, first_id: int, count: int) -> list[bytes]:
 def direct_text(format_name: str) -> str:
     """Return a direct format name as packets carry it, without its prefix."""
     if not format_name.upper().startswith(_DIRECT):
-        raise ValueError(f"{format_name!r} is no direct format name; write DIRECT=OS:host\\queue")
+        raise ValueError(
+            f"{format_name!r} is not a direct format name; write DIRECT=OS:host\\queue"
+        )
     return format_name[len(_DIRECT) :]

@@ -1,4 +1,4 @@
-"""Receivers that record what they get: continuous, two-phase, or in transactions."""
+"""Receivers that record what they receive: by stream, in two phases, or in transactions."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from qm.load.sender import Record
 from qm.load.workload import message_name
 
 _WAIT_S: Final = 0.25
-"""How long a read waits before it looks whether to stop."""
+"""How long a read waits before it checks whether to stop."""
 
 
 class Mode(Enum):
@@ -42,7 +42,7 @@ class RecordingReceiver:
         credit: int = 512,
     ) -> None:
         """`batch`: messages of one transaction. `return_every`: every n-th message of a two-phase
-        read, and every n-th transaction, is given back; 0: none.
+        read, and every n-th transaction, is returned; 0: none.
         """
         self.name = name
         self._client = client
@@ -58,11 +58,11 @@ class RecordingReceiver:
         """Messages whose read took effect."""
 
     def stop(self) -> None:
-        """End `run` once what is under way is settled."""
+        """End `run` once reads in progress are settled."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Read until `stop`. Raises ClientError for what no other node could help with."""
+        """Read until `stop`. Raises ClientError for errors that no other node could resolve."""
         queue = await self._client.open_queue(self._queue_name)
         if self._mode is Mode.STREAM:
             await self._stream(queue)
@@ -144,7 +144,7 @@ def record_messages(
     messages: Sequence[ReceivedMessage],
     transaction: str = "",
 ) -> None:
-    """Record the same event of several messages, at one time."""
+    """Record the same event for several messages, with one time."""
     now = time.monotonic_ns()
     for message in messages:
         record(
@@ -162,7 +162,7 @@ def record_messages(
 
 
 async def record_remaining(client: Client, queues: Sequence[str], record: Record) -> int:
-    """Record what is left in queues after the load; return how many messages that is."""
+    """Record the messages left in queues after the load; return how many there are."""
     count = 0
     for name in queues:
         queue = await client.open_queue(name)

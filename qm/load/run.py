@@ -1,4 +1,4 @@
-"""One run of a load: senders at a rate, receivers, a history, and the verdict at its end."""
+"""One run of a load: senders at a given rate, receivers, a history, and the final verdict."""
 
 import asyncio
 import uuid
@@ -24,11 +24,11 @@ from qm.session.limits import RETRY_CONNECT_TIMEOUT_MS
 
 TICK_S: Final = 0.02
 BACKLOG_MAX_COUNT: Final = 20_000
-"""Of a plan that says nothing else."""
+"""Default limit of a plan."""
 ABORT_EVERY: Final = 5
-"""Transactions of a caller, of which one is aborted on purpose."""
+"""Of this many transactions of a caller, one is aborted on purpose."""
 MARKS_PER_S: Final = 10
-"""Messages of each marker to a watched queue."""
+"""Rate of each marker's messages to a watched queue."""
 _POLL_S: Final = 0.02
 
 
@@ -39,7 +39,7 @@ class Reading(msgspec.Struct, frozen=True):
     """Path name or format name."""
     mode: Mode = Mode.STREAM
     return_every: int = 0
-    """Every n-th message (two-phase) or transaction is given back; 0: none."""
+    """Every n-th message (two-phase) or transaction is returned; 0: none."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,29 +47,28 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     workload: Workload
     rate_per_s: float
-    """Messages of each sender."""
+    """Rate of each sender."""
     senders: Sequence[Sequence[Address]]
     """MSMQ endpoints of each sender, in the order of its attempts."""
     receivers: Sequence[Reading]
     watched: Target | None = None
-    """A queue of its own, to which markers write and from which nobody takes anything: a peeker
-    and a counter at each endpoint look whether what was acknowledged is seen."""
+    """A separate queue that markers write to and that has no readers: a peeker and a counter at
+    each endpoint check that acknowledged messages are visible."""
     callers: int = 0
-    """Senders by calls, with transactions of which every fifth is aborted."""
+    """Senders that use calls, with transactions, of which every fifth is aborted."""
     endpoints: Sequence[str]
-    """The nodes' APIs, for receivers and callers; each begins at another one."""
+    """The nodes' APIs, for receivers and callers; each starts at a different one."""
     tls: Tls | None = None
     reconnect_s: float = RETRY_CONNECT_TIMEOUT_MS / 1000
     history: Path
     backlog_max: int = BACKLOG_MAX_COUNT
-    """Messages added and unacknowledged, above which a sender adds no more: it is behind its rate.
-    """
+    """Unacknowledged messages above which a sender adds no more: it is behind its rate."""
 
 
 class Run:
-    """Use it as a context: entering connects everybody, leaving disconnects them.
+    """Use it as a context manager: entering connects all clients, leaving disconnects them.
 
-    The verdict rests on the file that clients wrote, not on counters here.
+    The verdict is based on the file that clients wrote, not on counters here.
     """
 
     def __init__(self, plan_: Plan) -> None:
@@ -87,17 +86,17 @@ class Run:
         self._reading: list[asyncio.Task[None]] = []
         self._calling: list[asyncio.Task[None]] = []
 
-    # What a display wants to know ----------------------------------------------------------
+    # Figures for a display -----------------------------------------------------------------
 
     @property
     def sent(self) -> int:
-        """Messages that have left at least once."""
+        """Messages that were sent at least once."""
         called = sum(caller.sent for caller in self.callers)
         return called + sum(sender.sent for sender in self.senders)
 
     @property
     def acknowledged(self) -> int:
-        """Messages that their senders know to be safe."""
+        """Messages whose senders have their acknowledgement."""
         called = sum(caller.sent for caller in self.callers)
         return called + sum(sender.acknowledged for sender in self.senders)
 
@@ -165,7 +164,7 @@ class Run:
             self._writer.close()
 
     async def send(self, duration_s: float) -> None:
-        """Send at the plan's rate for a time. Raises what ended a receiver early."""
+        """Send at the plan's rate for a time. Raises the error that ended a receiver early."""
         loop = asyncio.get_running_loop()
         start = loop.time()
         added = marked = 0
@@ -184,10 +183,10 @@ class Run:
             await asyncio.sleep(TICK_S)
 
     async def settle(self, stall_s: float) -> bool:
-        """Wait until everything sent is acknowledged and received; tell whether it came to that.
+        """Wait until everything sent is acknowledged and received; return whether that happened.
 
-        Given up when nothing has moved for `stall_s`. Receivers then stop. What is not settled
-        shows in the verdict.
+        Gives up after `stall_s` without progress. Receivers then stop. The verdict shows what is
+        not settled.
         """
         for caller in self.callers:
             caller.stop()
@@ -209,7 +208,7 @@ class Run:
         return is_settled
 
     async def abandon(self) -> None:
-        """End readers and callers as they are: what one of them met, no settling mends."""
+        """Stop readers and callers at once: one of them met an error that settling cannot fix."""
         tasks = (*self._reading, *self._calling)
         for task in tasks:
             task.cancel()
@@ -220,7 +219,7 @@ class Run:
         self._mark(EventKind.FAULT, detail)
 
     def healed(self, detail: str) -> None:
-        """Record that it is over."""
+        """Record that the fault has ended."""
         self._mark(EventKind.HEALED, detail)
 
     def elected(self, node: str) -> None:
@@ -228,7 +227,7 @@ class Run:
         self._mark(EventKind.ELECTED, node)
 
     async def verdict(self) -> Verdict:
-        """Look what remains in the queues, and judge the histories."""
+        """Record what remains in the queues, and judge the histories."""
         queues = {reading.queue for reading in self._plan.receivers}
         if self._plan.watched is not None:
             queues.add(self._plan.watched.format_name)
@@ -239,7 +238,7 @@ class Run:
     def _sender(
         self, client: str, addresses: Sequence[Address], workload: Workload
     ) -> RecordingSender:
-        """Return one that connects."""
+        """Return a sender that connects."""
         sender = RecordingSender(
             client,
             uuid.uuid4().bytes_le,
@@ -252,9 +251,9 @@ class Run:
         return sender
 
     async def _watch(self, queue: Target) -> None:
-        """Have a queue written to, and looked at through each endpoint."""
+        """Write to a queue and watch it through each endpoint."""
         marks = Workload(targets=(queue,), seed=self._plan.workload.seed)
-        # At every node: a node that is cut off, and looked at, is not where messages get through.
+        # Write at every node: messages do not get through at a node that is cut off but watched.
         for number, addresses in enumerate(self._plan.senders, 1):
             marker = self._sender(f"marker-{number}", addresses, marks)
             self._markers.append((marker, plan(marks, marker.client)))

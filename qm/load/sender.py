@@ -1,8 +1,8 @@
-"""An MSMQ queue manager that only sends: real bytes over TCP, with a history of what it saw.
+"""An MSMQ queue manager that only sends: real packets over TCP, with a history of what it saw.
 
-It has a GUID of its own, one session at a time for all of its targets, and the rules of [MS-MQQB]
-for numbering, resending and reconnecting. It accepts OrderAcks and FinalAcks and answers nothing
-else.
+It has its own GUID, one session at a time for all of its targets, and follows the rules of
+[MS-MQQB] for numbering, resending and reconnecting. It accepts OrderAcks and FinalAcks and answers
+nothing else.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _U32_MAX: Final = 0xFFFF_FFFF
 
 
 class Link(ConnectionEvents):
-    """Streams that share one session to a list of addresses, reconnecting for ever.
+    """Streams that share one session to a list of addresses and always reconnect.
 
     After a session that ended, or a connection that was refused, the next address of the list is
     tried, as MSMQ tries its next hops [MS-MQQB 3.1.6.1].
@@ -51,8 +51,9 @@ class Link(ConnectionEvents):
     ) -> None:
         """Token t belongs to `streams[t % len(streams)]`.
 
-        `on_advance` hears how many messages are sent and unacknowledged after AckSequenceNumber
-        moved; `on_session` hears of each session after the first, with why the one before ended.
+        `on_advance` gets the number of sent and unacknowledged messages after AckSequenceNumber
+        advanced; `on_session` is called for each session after the first, with the reason why the
+        previous one ended.
         """
         self.guid = guid
         self._addresses = tuple(addresses)
@@ -74,11 +75,11 @@ class Link(ConnectionEvents):
         self.is_open = False
         """Whether a session is open now."""
         self.local_ports: list[int] = []
-        """What the peer saw as our port, per session."""
+        """Our port as the peer saw it, per session."""
 
     @property
     def address(self) -> Address:
-        """Where the session goes, or is tried next."""
+        """Address of the session, or the one tried next."""
         return self._addresses[self._hop]
 
     def start(self) -> None:
@@ -96,7 +97,7 @@ class Link(ConnectionEvents):
             await self._task
 
     def pump(self) -> None:
-        """Send what was added to the streams."""
+        """Send messages that were added to the streams."""
         if self._connection is not None:
             self._connection.pump()
 
@@ -114,7 +115,7 @@ class Link(ConnectionEvents):
 
     @override
     def fill(self, room: int, now: float) -> tuple[Sequence[int], Sequence[bytes]]:
-        """Streams take turns, so that none waits behind another."""
+        """Fill from the streams in turn, so that none waits behind another."""
         streams = self._streams
         for _ in streams:
             self._turn = (self._turn + 1) % len(streams)
@@ -158,14 +159,14 @@ class Link(ConnectionEvents):
     async def _run(self) -> None:
         while not self._stopping.is_set():
             if await self._session(self.address):
-                # The counters are used up: nothing is wrong with the peer, so nothing waits.
+                # The counters are used up: the peer is fine, so reconnect without waiting.
                 continue
             self._hop = (self._hop + 1) % len(self._addresses)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), self._reconnect_s)
 
     async def _session(self, address: Address) -> bool:
-        """Run one session; tell whether the next one may follow at once."""
+        """Run one session; return whether the next one may follow at once."""
         loop = asyncio.get_running_loop()
         connection = Connection(self._config, self.guid, self)
         self._connection = connection
@@ -213,7 +214,7 @@ class RecordingSender:
         resend_s: Sequence[int] = resend_timer_table(),
         wants_final_acks: bool = False,
     ) -> None:
-        """`guid` must never have been used before with these targets."""
+        """`guid` must not have been used with these targets before."""
         self.client = client
         self._guid = guid
         self._targets = tuple(targets)
@@ -244,13 +245,13 @@ class RecordingSender:
         self._message_id = 0
         self._final_acks: dict[int, Planned] = {}
         self.sent = 0
-        """Messages that have left at least once."""
+        """Messages that were sent at least once."""
         self.acknowledged = 0
-        """Messages that are acknowledged in every way."""
+        """Messages that are fully acknowledged."""
 
     @property
     def unacknowledged(self) -> int:
-        """Messages added that are not acknowledged in every way."""
+        """Messages added that are not fully acknowledged."""
         return sum(stream.unacknowledged for stream in self._streams)
 
     def add(self, planned: Sequence[Planned]) -> None:

@@ -1,8 +1,8 @@
-"""Which looks at queues were stale: rule 6 of `qm.load.checker`.
+"""Finds stale looks at queues: rule 6 of `qm.load.checker`.
 
-Nothing is taken from a watched queue and its messages have one priority, so it only grows, at its
-end. Linearizable means there: a look shows no less than was acknowledged before it began, and no
-less than a look that had ended before it began.
+Nothing is taken from a watched queue and its messages have one priority, so it only grows at its
+end. For such a queue linearizable means: a look shows no less than was acknowledged before it
+began, and no less than a look that had ended before it began.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ LOOKS: Final = frozenset({EventKind.PEEKED, EventKind.COUNTED})
 
 
 class _Known:
-    """What a look of one kind must show at least, and since what."""
+    """The least that a look of one kind must show, and the event that requires it."""
 
     def __init__(self) -> None:
         self.least = 0
@@ -32,11 +32,11 @@ class _Known:
 class _Queue(msgspec.Struct):
     looks: list[HistoryEvent] = []
     known: list[HistoryEvent] = []
-    """Acknowledgements and looks, as they ended."""
+    """Acknowledgements and looks, in the order in which they ended."""
 
 
 def stale_looks(history: Iterable[HistoryEvent], places: Mapping[str, int]) -> list[str]:
-    """Return each stale look: who, what it showed, and after what.
+    """Return each stale look: its client, what it showed, and after which event.
 
     `history` is in order of time; `places`: LookupIdentifiers of messages, by name.
     """
@@ -56,7 +56,7 @@ def stale_looks(history: Iterable[HistoryEvent], places: Mapping[str, int]) -> l
 def _stale(
     looks: Sequence[HistoryEvent], known: Sequence[HistoryEvent], places: Mapping[str, int]
 ) -> Iterable[str]:
-    """Yield the stale ones of a queue's looks, which are in the order in which they began."""
+    """Yield the stale looks at a queue; `looks` are in the order in which they began."""
     last, count = _Known(), _Known()
     acknowledged: set[str] = set()
     at = 0

@@ -1,4 +1,4 @@
-"""Time in histories: gaps, latencies, seconds and faults."""
+"""Times in histories: gaps, latencies, seconds and faults."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from qm.load.history import EventKind, HistoryEvent
 from qm.load.verdict import Fault, Latency, Mark, Second
 
 FAULT_WINDOW_MS: Final = 2_000
-"""A gap that begins this soon after a fault is counted as its consequence."""
+"""A gap that begins within this time after a fault counts as its consequence."""
 _NS_PER_MS: Final = 1_000_000
 _NS_PER_S: Final = 1_000_000_000
 
@@ -23,15 +23,15 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def length_ms(self) -> float:
-        """Its length."""
+        """Length of the gap."""
         return round((self.end_ns - self.start_ns) / _NS_PER_MS, 3)
 
 
 def acknowledgement_gaps(events: Iterable[HistoryEvent]) -> list[Gap]:
-    """Return every gap between two advances of a sender while a message of it was outstanding.
+    """Return every gap between two advances of a sender while it had a message outstanding.
 
-    A gap starts at an advance that left messages unacknowledged, or with the first message that
-    leaves when none was; it ends with the next advance, or with the history.
+    A gap starts at an advance that left messages unacknowledged, or with the first message sent
+    when none was; it ends with the next advance, or with the history.
     """
     outstanding: dict[str, int] = defaultdict(int)
     since: dict[str, int] = {}
@@ -50,7 +50,7 @@ def acknowledgement_gaps(events: Iterable[HistoryEvent]) -> list[Gap]:
             outstanding[client] = event.number
             if event.number:
                 since[client] = event.time_ns
-    # Clients that never report an advance send by calls, which are answered or raise.
+    # Clients that never report an advance use calls, which are answered or raise.
     gaps += [Gap(start, last_ns) for client, start in since.items() if client in advancing]
     return gaps
 
@@ -97,7 +97,7 @@ def seconds(events: Sequence[HistoryEvent]) -> tuple[Second, ...]:
 
 
 def marks(events: Sequence[HistoryEvent]) -> tuple[Mark, ...]:
-    """Return what the runner healed and whom it saw elected."""
+    """Return what the runner healed and which elections it saw."""
     return tuple(
         Mark(event.kind.value, event.detail, (event.time_ns - events[0].time_ns) // _NS_PER_MS)
         for event in events

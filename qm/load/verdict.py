@@ -6,24 +6,24 @@ import msgspec
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A fault of the runner and what clients felt of it."""
+    """A fault of the runner and its effect on clients."""
 
     detail: str
     at_ms: int
-    """After the first event of the run."""
+    """Time since the first event of the run."""
     gap_ms: float
-    """The longest gap of any sender (`Verdict.longest_gap_ms`) that the fault's instant is in, or
-    that began within FAULT_WINDOW_MS of it."""
+    """The longest gap of any sender (`Verdict.longest_gap_ms`) that includes the moment of the
+    fault, or that began within FAULT_WINDOW_MS of it."""
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What the runner did or saw besides faults."""
+    """An action or observation of the runner other than a fault."""
 
     kind: str
     """"healed" or "elected"."""
     detail: str
     at_ms: int
-    """After the first event of the run."""
+    """Time since the first event of the run."""
 
 
 class Second(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class Second(msgspec.Struct, frozen=True):
     acknowledged: int = 0
     received: int = 0
     acknowledgement_p99_ms: float | None = None
-    """Of the messages acknowledged in it, from their first sending; None if there was none."""
+    """Latency of the messages acknowledged in it, from their first send; None if none was."""
 
 
 class Latency(msgspec.Struct, frozen=True):
@@ -54,13 +54,13 @@ class Findings(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The judgement; `holds` is what exit codes are made of."""
+    """The verdict; exit codes follow `holds`."""
 
     holds: bool
     sent: int
     acknowledged: int
     received: int
-    """By reads that were committed, accepted or without transaction."""
+    """Received by reads that were committed, accepted or without transaction."""
     remaining: int
     """Seen in a queue after the load."""
     lost: Findings
@@ -68,25 +68,25 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     duplicated: Findings
     """Received more than once, or received and remaining."""
     out_of_order: Findings
-    """Transactional messages behind a later one of their stream."""
+    """Transactional messages after a later one of their stream."""
     torn: Findings
     """Transactions of which a part took effect, or that took effect against their outcome."""
     invented: Findings
-    """Received, and sent by nobody."""
+    """Received, but never sent."""
     stale: Findings
-    """Looks that did not show what was acknowledged, or seen by others, before they began."""
+    """Looks that did not show messages acknowledged, or seen by others, before they began."""
     looks: int
-    """At queues from which nobody takes anything."""
+    """Looks at queues that have no readers."""
     unknown: int
-    """Transactions whose outcome nobody was told."""
+    """Transactions whose outcome no client learned."""
     reconnects: int
-    """MSMQ sessions that senders had to open anew."""
+    """MSMQ sessions that senders had to reopen."""
     longest_gap_ms: float
     """Longest time between two advances of AckSequenceNumber while a message was outstanding."""
     acknowledgement: Latency
-    """From the first sending to the acknowledgement."""
+    """Latency from the first send to the acknowledgement."""
     delivery: Latency
-    """From the first sending to the read."""
+    """Latency from the first send to the read."""
     duration_s: float
     seconds: tuple[Second, ...]
     faults: tuple[Fault, ...]
@@ -94,6 +94,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_verdict(verdict: Verdict, path: Path) -> None:
-    """Write it as indented JSON; the folder is made if it is missing."""
+    """Write the verdict as indented JSON; the folder is created if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(verdict), indent=1) + b"\n")

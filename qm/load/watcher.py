@@ -1,5 +1,5 @@
-"""A watcher looks at a queue from which nobody takes anything, again and again, and records what
-each look showed: what it did not show and should have is stale (`qm.load.staleness`).
+"""A watcher looks repeatedly at a queue that has no readers and records what each look showed; a
+look that shows less than it must is stale (`qm.load.staleness`).
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from qm.load.workload import message_name
 from qm.pb import control_pb2, data_pb2
 
 LOOK_EVERY_S: Final = 0.2
-"""Of each watcher."""
+"""Interval between the looks of a watcher."""
 _LAST: Final = Selection(data_pb2.SEEK_LAST)
 
 
@@ -27,8 +27,8 @@ class RecordingWatcher:
     def __init__(
         self, name: str, client: Client, queue: str, record: Record, kind: EventKind
     ) -> None:
-        """`client`: no other watcher's. A look that fails takes it to another node, where it would
-        take the other looks with it. `queue`: as its senders name it. `kind`: PEEKED or COUNTED.
+        """`client`: used by no other watcher: a failed look moves it to another node, which
+        would move others' looks too. `queue`: as its senders name it. `kind`: PEEKED or COUNTED.
         """
         self.name = name
         self._client = client
@@ -38,11 +38,11 @@ class RecordingWatcher:
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """End `run` after the look that is under way."""
+        """End `run` after the current look."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Look until `stop`. Raises ClientError for what no other node could help with."""
+        """Look until `stop`. Raises ClientError for errors that no other node could resolve."""
         queue = await self._client.open_queue(self._queue_name)
         while not self._stopping.is_set():
             with contextlib.suppress(Unavailable):

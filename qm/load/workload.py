@@ -1,7 +1,7 @@
 """What a run sends: a seeded, endless sequence of messages, the same for the same seed.
 
-A message's body begins with its own name in the run, so that whoever receives it can say which one
-it was without asking anybody (`message_name`).
+A message's body begins with its name in the run, so that a receiver can identify it on its own
+(`message_name`).
 """
 
 import math
@@ -25,27 +25,27 @@ class Delivery(Enum):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A queue that is written to."""
+    """A queue to send to."""
 
     format_name: str
-    r"""Direct, with its prefix: `DIRECT=OS:host\private$\q`."""
+    r"""Direct format name with its prefix: `DIRECT=OS:host\private$\q`."""
     is_transactional: bool = False
-    """Such a queue takes transactional messages only, the others none [MS-MQDMPR 3.1.5.8]."""
+    """Such a queue accepts only transactional messages, others none [MS-MQDMPR 3.1.5.8]."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """The mix. Shares are in parts of 100."""
+    """The mix of messages. Shares are in percent."""
 
     targets: tuple[Target, ...]
     seed: int = 0
     express_share: int = 30
-    """Of the messages to queues that are not transactional; the rest is recoverable."""
+    """Share of the messages to non-transactional queues; the rest is recoverable."""
     transactional_share: int = 30
-    """Of all messages, where both kinds of queues are among the targets."""
+    """Share of all messages, if the targets include both kinds of queues."""
     body_bytes: tuple[int, int] = (100, 2048)
     """Smallest and largest body; sizes in between are drawn evenly on a logarithmic scale."""
     priorities: tuple[int, ...] = (3,)
-    """Of messages that are not transactional, drawn evenly."""
+    """Priorities of non-transactional messages, drawn evenly."""
     transaction_messages: tuple[int, int] = (1, 4)
     """Fewest and most consecutive messages of one transaction to one queue."""
 
@@ -114,7 +114,7 @@ def plan(workload: Workload, client: str) -> Iterator[Planned]:
 
 
 def message_name(body: bytes | memoryview) -> str:
-    """Return the name that a body carries, "" if it is of no workload."""
+    """Return the name that a body carries, "" if it belongs to no workload."""
     name, end, _ = bytes(body[:256]).partition(NAME_END)
     return name.decode("ascii", errors="replace") if end else ""
 
