@@ -1,7 +1,7 @@
-"""What the cluster says of itself after the load: that its replicas agree, and its queues add up.
+"""Checks of the cluster after the load: its replicas agree, and its queues' counters add up.
 
 Clients' histories prove what happened to messages; this proves that nothing is left behind that
-would happen to them later.
+would affect them later.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from qm.pb import control_pb2
 AUDITS: Final = "quorate_audits"
 AUDIT_WAIT_S: Final = 20.0
 MARKS_MAX: Final = 3
-"""A change of leader loses what the last one collected."""
+"""Attempts: a change of leader loses the results that the last leader collected."""
 POLL_S: Final = 0.1
 
 
 async def disagreement(target: Target, wire: Calls) -> str:
-    """Have all replicas compare digests of their states; return what is wrong, "" for nothing.
+    """Have all replicas compare digests of their states; return the problem, "" if there is none.
 
     Raises ClientError.
     """
@@ -37,11 +37,11 @@ async def disagreement(target: Target, wire: Calls) -> str:
             return "the replicas' digests differ"
         if found["agreed"]:
             return ""
-    return "not every replica told its digest"
+    return "not every replica reported its digest"
 
 
 async def sums(wire: Calls, queues: Sequence[str], remaining: int) -> str:
-    """Compare queues' counters with what was seen in them; return what is wrong, "" for nothing.
+    """Compare queues' counters with their contents; return the problem, "" if there is none.
 
     Raises ClientError.
     """
@@ -52,7 +52,7 @@ async def sums(wire: Calls, queues: Sequence[str], remaining: int) -> str:
         counted += found.message_count
         used = found.statistics.quota_used_bytes
         if not found.message_count and (used or found.total_bytes):
-            return f"{queue} is empty and uses {used or found.total_bytes} bytes"
+            return f"{queue} is empty but uses {used or found.total_bytes} bytes"
     return "" if counted == remaining else f"{counted} messages are counted, {remaining} seen"
 
 
@@ -69,7 +69,7 @@ async def _audit_after(target: Target, before: Counter[str]) -> Counter[str]:
 
 
 async def _audits(target: Target) -> Counter[str]:
-    """Return the audits of all nodes by result, of those nodes that answer."""
+    """Return the numbers of audits by result, over the nodes that answer."""
     counts: Counter[str] = Counter()
     timeout = aiohttp.ClientTimeout(total=2.0)
     async with aiohttp.ClientSession(timeout=timeout) as http:

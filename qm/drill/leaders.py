@@ -1,4 +1,4 @@
-"""Who leads a cluster under drill, as its nodes tell anybody who asks."""
+"""The leader of a cluster under drill, as its nodes' health endpoints report it."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,11 +12,11 @@ LEADER_WAIT_S: Final = 30.0
 POLL_S: Final = 0.02
 WATCH_EVERY_S: Final = 0.2
 ANSWER_MAX_S: Final = 0.5
-"""A node that stands still is no leader that anybody sees."""
+"""Timeout of one query: a node that hangs does not count as leader."""
 
 
 async def leader_of(target: Target) -> str:
-    """Return who leads, waiting for somebody. Raises TargetFailed."""
+    """Return the leader, waiting for one. Raises TargetFailed."""
     loop = asyncio.get_running_loop()
     end = loop.time() + LEADER_WAIT_S
     async with _session() as http:
@@ -25,13 +25,14 @@ async def leader_of(target: Target) -> str:
                 if await _leads(http, node):
                     return node.name
             await asyncio.sleep(POLL_S)
-    raise TargetFailed(f"nobody leads for {LEADER_WAIT_S:.0f} s")
+    raise TargetFailed(f"no node has led for {LEADER_WAIT_S:.0f} s")
 
 
 async def watch_leaders(target: Target, on_elected: Callable[[str], None]) -> None:
-    """Tell of every node that is seen to lead and did not lead before, until cancelled.
+    """Report every node that is seen to lead and did not lead before, until cancelled.
 
-    Who gives no answer may lead still; a process that is gone does not, and may be elected again.
+    A node that gives no answer may still lead; a process that is gone does not, and may be elected
+    again.
     """
     known: set[str] | None = None
     async with _session() as http:
@@ -50,7 +51,7 @@ async def watch_leaders(target: Target, on_elected: Callable[[str], None]) -> No
 
 
 async def _leads(http: aiohttp.ClientSession, node: DrillNode) -> bool | None:
-    """Return whether a node leads; None if it gives no answer and may be there."""
+    """Return whether a node leads; None if it gives no answer but may be running."""
     try:
         async with http.get(f"{node.http}/leader") as response:
             return response.ok

@@ -1,4 +1,4 @@
-"""The queues of a round: made before its load, gone after it, so that a drill leaves nothing."""
+"""The queues of a round: created before its load and deleted after it."""
 
 import contextlib
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from qm.load.workload import Target as Queue
 from qm.pb import control_pb2
 
 KINDS: Final = (("plain", False), ("lent", False), ("transactional", True), ("watched", False))
-"""Suffix of the name, and whether the queue is transactional."""
+"""Suffix of the name, and whether the queue is transactional, for each kind of queue."""
 
 
 async def make_queues(wire: Calls, prefix: str, through: str) -> tuple[Queue, ...]:
@@ -35,10 +35,10 @@ async def make_queues(wire: Calls, prefix: str, through: str) -> tuple[Queue, ..
 
 
 async def remove_queues(wire: Calls, queues: Sequence[Queue]) -> None:
-    """Delete queues with what is left in them, which the history tells."""
+    """Delete queues with the messages left in them, which are in the history."""
     for queue in queues:
         name = control_pb2.QueueName(name=queue.format_name)
         delete = control_pb2.DeleteQueueRequest(queue=name)
-        # The verdict stands, whatever becomes of them.
+        # The verdict does not depend on this.
         with contextlib.suppress(ClientError):
             await wire.call(lambda stubs: stubs.queues.DeleteQueue, delete)

@@ -1,4 +1,4 @@
-"""Runs scenarios under a load and judges them from what the clients wrote down."""
+"""Runs scenarios under a load and judges them from what the clients recorded."""
 
 import asyncio
 import random
@@ -28,25 +28,25 @@ from qm.node.config.schema import MSMQ_PORT
 from qm.pb import control_pb2
 
 BEFORE_S: Final = 2.0
-"""Of load before the first fault, and after the last."""
+"""Time under load before the first fault, and after the last."""
 SETTLE_STALL_S: Final = 30.0
-"""Without progress after the load: whatever is missing then does not come."""
+"""Time without progress after the load: what is missing then will not arrive."""
 LENDERS: Final = 12
-"""Readers in two phases: each has one message on loan at a time."""
+"""Two-phase readers: each locks one message at a time."""
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Of a round."""
+    """Settings of a round."""
 
     seed: int = 1
     rate_per_s: float = 400.0
-    """Messages of each sender."""
+    """Rate of each sender."""
     reconnect_s: float = 0.25
-    """How soon a sender whose session broke tries again; MSMQ waits 5 s."""
+    """How soon a sender whose session broke reconnects; MSMQ waits 5 s."""
 
 
 class Round(msgspec.Struct, frozen=True):
-    """What came of one scenario once."""
+    """Result of running one scenario once."""
 
     scenario: str
     seed: int
@@ -54,19 +54,19 @@ class Round(msgspec.Struct, frozen=True):
     is_settled: bool
     """Everything sent was acknowledged and received in time."""
     gap_ms: float
-    """The longest gap that senders felt whose node was not struck; of all, where all were."""
+    """The longest gap of senders whose node was not hit; of all senders, if all nodes were."""
     wrong: str = ""
-    """What replicas or queues say of themselves that cannot be (`qm.drill.agreement`), or what a
-    client was told that cannot be."""
+    """What replicas or queues report that must not be (`qm.drill.agreement`), or an answer to a
+    client that must not be; "" if there is none."""
 
     @property
     def holds(self) -> bool:
-        """Whether the scenario is passed."""
+        """Whether the round passed."""
         return self.is_settled and self.verdict.holds and not self.wrong and self.verdict.sent > 0
 
 
 class Result(msgspec.Struct, frozen=True):
-    """Of a scenario over its rounds; the shape of build/drills.json."""
+    """Result of a scenario over its rounds; the shape of build/drills.json."""
 
     runs: int
     lost: int
@@ -78,7 +78,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 def result_of(rounds: list[Round]) -> Result:
-    """Return what the rounds of one scenario come to."""
+    """Return the result of one scenario's rounds."""
     gaps = sorted(one.gap_ms for one in rounds)
     return Result(
         len(rounds),
@@ -92,18 +92,18 @@ def result_of(rounds: list[Round]) -> Result:
 
 
 def missing(target: Target, scenario: Scenario) -> list[Ability]:
-    """Return what a scenario needs and a target has not."""
+    """Return what a scenario needs and a target does not have."""
     return sorted(scenario.needs - target.abilities, key=lambda ability: ability.name)
 
 
 class Conductor(Stage):
-    """A round of one scenario: the stage that it acts on."""
+    """Implements the stage for a round of one scenario."""
 
     def __init__(self, target: Target, run: Run, wire: Calls, chance: random.Random) -> None:
         self.target = target
         self.chance = chance
         self.struck: list[tuple[str, ...]] = []
-        """Of each fault."""
+        """Nodes hit by each fault."""
         self._run = run
         self._wire = wire
 
@@ -159,12 +159,12 @@ async def run_round(
 ) -> Round:
     """Run a scenario once on a cluster that serves. Raises TargetFailed, ClientError.
 
-    Senders: one for each node, that node first, and one that knows only what stands before them, if
-    the scenario has that. Receivers: a stream, two-phase readers, and a transactional one; watchers
-    of one more queue. `on_run` gets the run for a display.
+    Senders: one for each node, with that node first, and one that knows only the front before the
+    nodes, if the scenario has one. Receivers: a stream, two-phase readers, and a transactional one;
+    watchers of one more queue. `on_run` gets the run, for a display.
     """
     if scenario.prepare is not None:
-        # It may make the cluster anew, with other certificates.
+        # It may recreate the cluster, with other certificates.
         await scenario.prepare(target)
     wire = Calls([node.api for node in target.nodes], target.tls)
     chance = random.Random(f"{scenario.name}/{settings.seed}")
@@ -204,7 +204,7 @@ async def run_round(
 
 
 async def _settled(run: Run) -> tuple[bool, str]:
-    """Return whether everything settled, and what a client met that no client may meet."""
+    """Return whether everything settled, and an error that no client may get, "" if none."""
     try:
         return await run.settle(SETTLE_STALL_S), ""
     except ClientError as error:
@@ -219,10 +219,10 @@ def surviving_gap_ms(
     *,
     first: int = 1,
 ) -> float:
-    """Return the longest gap of any fault, as the senders at nodes that it did not strike felt it.
+    """Return the longest gap of any fault among the senders at nodes that it did not hit.
 
-    `hosts`: of the nodes, by name. Sender `first` + k begins at node k; one whose session broke
-    goes on where it says.
+    `hosts`: the nodes' hosts, by name. Sender `first` + k begins at node k; one whose session broke
+    continues at the address in its event.
     """
     names = {host: name for name, host in hosts.items()}
     where = {f"sender-{number}": name for number, name in enumerate(hosts, first)}
@@ -255,7 +255,7 @@ def _plan(
     queues: Sequence[Queue],
     through: str,
 ) -> Plan:
-    """Return the load of a round; `through`: where one more sender connects."""
+    """Return the load of a round; `through`: address to which one more sender connects."""
     modes = (Mode.STREAM, Mode.TWO_PHASE, Mode.TRANSACTION)
     *taken, watched = queues
     hosts = [node.host for node in target.nodes]

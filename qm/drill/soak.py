@@ -1,4 +1,4 @@
-"""Random scenarios for as long as wanted: the same seed chooses the same ones."""
+"""Random scenarios for a given time: the same seed chooses the same ones."""
 
 import random
 import time
@@ -22,9 +22,9 @@ def random_turns(
     duration_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Turn]:
-    """Yield turns until the time is over, which is looked at when one is asked for.
+    """Yield turns until the time is over, which is checked before each turn.
 
-    Each has a seed of its own, so that no two rounds share their queues.
+    Each has its own seed, so that no two rounds share queues.
     """
     chance = random.Random(f"soak/{seed}")
     end = clock() + duration_s

@@ -1,1 +1,1 @@
-"""What drills leave behind: results and rounds on disk. May import `qm.drill.runner`."""
+"""Output of drills: results and rounds on disk. May import `qm.drill.runner`."""

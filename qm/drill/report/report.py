@@ -1,4 +1,4 @@
-"""What drills leave behind: results, everything for machines, and a page of one file."""
+"""Output of drills: results, everything as JSON, and an HTML page in one file."""
 
 import io
 import json
@@ -25,14 +25,14 @@ _MARKS: Final = {"healed": ("#15803d", ":"), "elected": ("#d97706", "-.")}
 
 
 AFTER_S: Final = 3
-"""Seconds of a time line after the last acknowledgement."""
+"""Seconds that a time line shows after the last acknowledgement."""
 NARROW: Final = 50
-"""A range of latencies in which powers of ten would be too few numbers at an axis."""
+"""Range of latencies in which powers of ten would give too few labels on an axis."""
 
 
 def merge_results(path: Path, found: Mapping[str, object]) -> None:
-    """Put entries into a JSON file of results, beside those of other runs; they replace their own
-    kind's.
+    """Put entries into a JSON file of results, next to those of other runs; they replace earlier
+    entries of the same name.
     """
     results = json.loads(path.read_bytes()) if path.exists() else {}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def merge_results(path: Path, found: Mapping[str, object]) -> None:
 
 
 def report_json(done: Mapping[str, Sequence[Round]], about: Mapping[str, object]) -> bytes:
-    """Return everything that the page shows, for machines: `about`, then the rounds by scenario."""
+    """Return everything that the page shows, as JSON: `about`, then the rounds by scenario."""
     rounds = {name: [_entry(one) for one in several] for name, several in done.items()}
     return msgspec.json.format(msgspec.json.encode({**about, "rounds": rounds}), indent=1)
 
@@ -55,7 +55,7 @@ def _entry(one: Round) -> dict[str, object]:
 
 
 def report_html(done: Mapping[str, Sequence[Round]], about: Mapping[str, object]) -> str:
-    """Return the page for the rounds of scenarios; `about`: what was drilled, by name."""
+    """Return the page for the rounds of scenarios; `about`: facts about the run, by name."""
     environment = jinja2.Environment(autoescape=True)
     text = resources.files("qm.drill").joinpath("report.html.j2").read_text(encoding="utf-8")
     return environment.from_string(text).render(
@@ -69,7 +69,7 @@ def report_html(done: Mapping[str, Sequence[Round]], about: Mapping[str, object]
 
 
 def _time_line(one: Round) -> str:
-    """Return an SVG: messages per second over latency, with all that happened marked in both."""
+    """Return an SVG: messages per second above latency, with all events marked in both."""
     figure = Figure(figsize=(10, 3.6))
     above, below = figure.subplots(2, sharex=True, height_ratios=(3, 2))
     seconds = one.verdict.seconds
@@ -94,7 +94,7 @@ def _time_line(one: Round) -> str:
     above.set_ylabel("messages / s")
     above.set_ylim(bottom=0)
     below.set_ylabel("acknowledged\nwithin, p99 ms")
-    # Reading what is left may take long and says nothing about the fault.
+    # Reading the remaining messages may take long and says nothing about the fault.
     above.set_xlim(0, max((s.second for s in seconds if s.acknowledged), default=0) + AFTER_S)
     below.set_xlabel("seconds")
     above.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small")

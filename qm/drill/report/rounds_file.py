@@ -1,4 +1,4 @@
-"""Rounds on disk, a line as soon as each is over: a run that was broken off can go on later."""
+"""Rounds on disk, each written as soon as it is over: an interrupted run can be resumed."""
 
 import hashlib
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ DIGEST_CHARS: Final = 12
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One line."""
+    """One line of the file."""
 
     scenario: str
     seed: int
@@ -25,46 +25,46 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """The build that ran, as `this_build` gives it."""
     round: Round | None = None
     failure: str = ""
-    """Without a round: a node ended by itself, or answered what cannot be."""
+    """Why there is no round: a node exited on its own, or gave an impossible answer."""
 
     @property
     def holds(self) -> bool:
-        """Whether it is passed."""
+        """Whether the entry passed."""
         return self.round is not None and self.round.holds
 
 
 class RoundsFile:
-    """Appends entries, each handed to the system at once."""
+    """Appends entries, each passed to the operating system at once."""
 
     def __init__(self, path: Path, target: str, rate_per_s: float) -> None:
-        """`target`, `rate_per_s`: of the rounds to come."""
+        """`target`, `rate_per_s`: those of the rounds to come."""
         self._path = path
         self._target = target
         self._rate_per_s = rate_per_s
         self.build: Final = this_build()
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Start over with an empty file."""
         self._path.unlink(missing_ok=True)
 
     def standing(self) -> list[Entry]:
-        """Return what counts still: the rounds of each scenario since one last failed, run on the
-        same target at the same rate, each seed once.
+        """Return the rounds that still count: those of each scenario since one last failed, run on
+        the same target at the same rate, each seed once.
         """
         if not self._path.exists():
             return []
         lines = self._path.read_bytes().split(b"\n")
-        # The last one, of a process that was killed, may be cut.
+        # The last line may be cut, if the process was killed.
         entries = (msgspec.json.decode(line, type=Entry) for line in lines[:-1])
         same = (e for e in entries if (e.target, e.rate_per_s) == (self._target, self._rate_per_s))
         return _since_failures(same)
 
     def judged(self, one: Round) -> None:
-        """A round has a verdict, whichever."""
+        """Record a round with its verdict."""
         self._append(one.scenario, one.seed, one, "")
 
     def failed(self, scenario: str, seed: int, failure: str) -> None:
-        """A round ended without a verdict, which is a failure."""
+        """Record a round that ended without a verdict, which is a failure."""
         self._append(scenario, seed, None, failure)
 
     def _append(self, scenario: str, seed: int, one: Round | None, failure: str) -> None:

@@ -1,3 +1,3 @@
-"""What happens to a cluster in a drill: one module per kind of fault, `catalogue` names all. May
+"""What happens to a cluster in a drill: one module per kind of fault; `catalogue` lists all. May
 import `qm.drill.targets`.
 """

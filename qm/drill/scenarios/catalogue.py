@@ -1,4 +1,4 @@
-"""Every scenario, by name; each kind has a module of its own."""
+"""Every scenario, by name; each kind has its own module."""
 
 from typing import Final
 
@@ -11,4 +11,4 @@ from qm.drill.scenarios.storage import STORAGE
 SCENARIOS: Final = {
     scenario.name: scenario for scenario in (*PROCESSES, *NETWORK, *FRONTS, *MEMBERSHIP, *STORAGE)
 }
-"""By name, in the order of `qm drill list`."""
+"""Scenarios by name, in the order of `qm drill list`."""

@@ -1,4 +1,4 @@
-"""Scenarios of peers that know one address: it moves, or a proxy behind it chooses another node."""
+"""Scenarios with peers that know one address: it moves, or a proxy behind it picks another node."""
 
 import asyncio
 from typing import Final
@@ -7,11 +7,11 @@ from qm.drill.scenarios.scenario import Scenario, Stage
 from qm.drill.targets.ability import Ability
 
 AWAY_S: Final = 4.0
-"""Longer than an address takes to move."""
+"""Longer than an address needs to move."""
 
 
 async def _vip_move(stage: Stage) -> None:
-    """Kill whoever has the address; every node in turn where nobody can tell."""
+    """Kill the node that has the address; every node in turn if the holder is unknown."""
     holder = await stage.target.holder()
     for node in [holder] if holder else [node.name for node in stage.target.nodes]:
         what = "which has the virtual address" if holder else "which may have the virtual address"
@@ -30,7 +30,7 @@ async def _vip_machine(stage: Stage) -> None:
 
 
 async def _proxy(stage: Stage) -> None:
-    """Nobody can tell which node a proxy chose for a session: each is killed in turn."""
+    """Kill each node in turn, since it is unknown which one the proxy chose for a session."""
     for node in [node.name for node in stage.target.nodes]:
         stage.fault(f"SIGKILL of {node}, behind the proxy", node)
         await stage.target.kill(node)

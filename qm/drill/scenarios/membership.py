@@ -1,4 +1,4 @@
-"""Scenarios of membership: members come, go and change their build."""
+"""Scenarios of membership: members join, leave and change their build."""
 
 import asyncio
 from typing import Final
@@ -10,7 +10,7 @@ from qm.drill.targets.target import Target, TargetFailed
 GROWS_BY: Final = 2
 GROWN_FOR_S: Final = 2.0
 MIXED_FOR_S: Final = 3.0
-"""Longer than a leader takes to look whether it may raise the apply version."""
+"""Longer than a leader takes to check whether it may raise the apply version."""
 RAISE_WAIT_S: Final = 20.0
 POLL_S: Final = 0.2
 
@@ -21,7 +21,7 @@ async def _grow_and_shrink(stage: Stage) -> None:
         stage.fault("one more node joins")
         joined.append(await stage.target.grow())
         stage.healed(f"{joined[-1]} votes")
-    # The newest leaves first, which is the only order that a StatefulSet knows; and it leads.
+    # The newest leaves first, the only order that a StatefulSet supports, and while it leads.
     stage.fault(f"leadership goes to {joined[-1]}")
     await stage.transfer(joined[-1])
     await asyncio.sleep(GROWN_FOR_S)
@@ -44,7 +44,7 @@ async def _replace_member(stage: Stage) -> None:
 
 
 async def _on_this_build(target: Target) -> None:
-    """An apply version is never lowered: begin with a cluster that has not been upgraded."""
+    """Begin with a cluster that has not been upgraded: an apply version is never lowered."""
     await target.up()
 
 
@@ -53,7 +53,7 @@ async def _rolling_upgrade(stage: Stage) -> None:
     before = await stage.apply_version()
     await _run_build(stage, first, is_other=True)
     await _stays_at(stage, before)
-    # One may go back as long as one member has not been upgraded.
+    # A member may go back as long as one member has not been upgraded.
     await _run_build(stage, first, is_other=False)
     for node in (first, *others):
         await _stays_at(stage, before)
@@ -61,9 +61,11 @@ async def _rolling_upgrade(stage: Stage) -> None:
     end = asyncio.get_running_loop().time() + RAISE_WAIT_S
     while (version := await stage.apply_version()) != (known := await stage.known_version()):
         if asyncio.get_running_loop().time() > end:
-            raise TargetFailed(f"every member knows apply version {known}, it stays at {version}")
+            raise TargetFailed(
+                f"every member knows apply version {known}, but it stays at {version}"
+            )
         await asyncio.sleep(POLL_S)
-    stage.healed(f"apply version {version} is in force, it was {before}")
+    stage.healed(f"apply version {version} is in force, previously {before}")
     await asyncio.sleep(1)
 
 
@@ -77,13 +79,11 @@ async def _run_build(stage: Stage, node: str, *, is_other: bool) -> None:
 
 
 async def _stays_at(stage: Stage, version: int) -> None:
-    """The state behaves as its oldest member knows. Raises TargetFailed."""
+    """Check that the state behaves as its oldest member's build. Raises TargetFailed."""
     await asyncio.sleep(MIXED_FOR_S)
     found = await stage.apply_version()
     if found != version:
-        raise TargetFailed(
-            f"apply version {found} is in force while a member knows {version} alone"
-        )
+        raise TargetFailed(f"apply version {found} is in force while a member knows only {version}")
 
 
 MEMBERSHIP: Final = (
@@ -101,7 +101,7 @@ MEMBERSHIP: Final = (
     ),
     Scenario(
         "rolling-upgrade",
-        "Each runs another build in turn, one of them back and forth",
+        "Each runs another build in turn, one of them there and back",
         _rolling_upgrade,
         frozenset({Ability.PROCESSES, Ability.BUILDS}),
         prepare=_on_this_build,

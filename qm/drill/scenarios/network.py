@@ -1,4 +1,4 @@
-"""Scenarios of the network: who cannot hear whom."""
+"""Scenarios of the network: which nodes and clients cannot reach each other."""
 
 import asyncio
 from typing import Final
@@ -13,7 +13,7 @@ _NEEDS: Final = frozenset({Ability.PROCESSES, Ability.NETWORK})
 
 async def _partition_leader(stage: Stage) -> None:
     leader, others = await stage.leader(), await stage.followers()
-    stage.fault(f"{leader}, the leader, is parted from the others", leader)
+    stage.fault(f"{leader}, the leader, is partitioned from the others", leader)
     await stage.target.partition([leader], others)
     await asyncio.sleep(ISOLATED_S)
     await stage.heal()
@@ -21,7 +21,7 @@ async def _partition_leader(stage: Stage) -> None:
 
 async def _one_way(stage: Stage) -> None:
     leader, others = await stage.leader(), await stage.followers()
-    stage.fault(f"{leader}, the leader, hears nothing from the others", leader)
+    stage.fault(f"{leader}, the leader, receives nothing from the others", leader)
     await stage.target.cut([leader], others)
     await asyncio.sleep(ISOLATED_S)
     await stage.heal()
@@ -29,7 +29,7 @@ async def _one_way(stage: Stage) -> None:
 
 async def _clients_from_leader(stage: Stage) -> None:
     leader = await stage.leader()
-    stage.fault(f"clients are parted from {leader}, the leader, alone", leader)
+    stage.fault(f"clients are cut off only from {leader}, the leader", leader)
     await stage.target.cut([leader], [CLIENTS])
     await asyncio.sleep(ISOLATED_S)
     await stage.heal()
@@ -38,7 +38,7 @@ async def _clients_from_leader(stage: Stage) -> None:
 async def _isolate_follower(stage: Stage) -> None:
     follower = stage.chance.choice(await stage.followers())
     others = [node.name for node in stage.target.nodes if node.name != follower]
-    stage.fault(f"{follower} is alone, while a backlog grows", follower)
+    stage.fault(f"{follower} is cut off while a backlog grows", follower)
     await stage.target.partition([follower], others)
     await asyncio.sleep(2 * ISOLATED_S)
     await stage.heal()
@@ -46,9 +46,11 @@ async def _isolate_follower(stage: Stage) -> None:
 
 NETWORK: Final = (
     Scenario("partition-leader", "The leader is cut off", _partition_leader, _NEEDS),
-    Scenario("one-way", "The leader can speak and not hear", _one_way, _NEEDS),
+    Scenario("one-way", "The leader can send but not receive", _one_way, _NEEDS),
     Scenario(
         "clients-from-leader", "Clients cannot reach the leader", _clients_from_leader, _NEEDS
     ),
-    Scenario("isolate-follower", "A follower is alone, then catches up", _isolate_follower, _NEEDS),
+    Scenario(
+        "isolate-follower", "A follower is cut off, then catches up", _isolate_follower, _NEEDS
+    ),
 )

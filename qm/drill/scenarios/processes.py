@@ -1,4 +1,4 @@
-"""Scenarios of processes: they die, stand still, are stopped, hand over leadership."""
+"""Scenarios of processes: they die, hang, are stopped, or hand over leadership."""
 
 import asyncio
 from typing import Final
@@ -7,7 +7,7 @@ from qm.drill.scenarios.scenario import Scenario, Stage
 from qm.drill.targets.ability import Ability
 
 PAUSE_S: Final = 3.0
-"""Longer than an election takes from silence."""
+"""Longer than an election takes, including its timeout."""
 _PAUSE: Final = frozenset({Ability.PROCESSES, Ability.PAUSE})
 
 
@@ -81,7 +81,7 @@ PROCESSES: Final = (
     Scenario("kill-follower", "A follower's process dies", _kill_follower),
     Scenario("kill-majority", "A majority dies and comes back", _kill_majority),
     Scenario("restart-all", "All die at once and come back", _restart_all),
-    Scenario("pause-leader", "The leader stands still, then goes on", _pause_leader, _PAUSE),
+    Scenario("pause-leader", "The leader is paused, then resumes", _pause_leader, _PAUSE),
     Scenario("rolling-restart", "Each is stopped and started in turn", _rolling_restart),
     Scenario(
         "leader-transfer",

@@ -11,27 +11,29 @@ from qm.drill.targets.target import Target
 
 
 class Stage(Protocol):
-    """What a scenario acts on; every fault is marked in the history."""
+    """The actions available to a scenario; every fault is marked in the history."""
 
     target: Target
     chance: random.Random
 
     async def leader(self) -> str:
-        """Return who leads, waiting for somebody."""
+        """Return the leader, waiting for one."""
 
     async def followers(self) -> list[str]:
-        """Return the others, in a stable order."""
+        """Return the other nodes, in a stable order."""
 
     def fault(self, text: str, *struck: str) -> None:
-        """A fault begins now. Senders whose session is at a `struck` node must reconnect, or wait
-        with it; what the others feel is the gap that counts.
+        """Record that a fault begins now.
+
+        Senders whose session is at a `struck` node must reconnect, or wait with it; the gap that
+        counts is that of the others.
         """
 
     def healed(self, text: str) -> None:
-        """It is over."""
+        """Record that the fault has ended."""
 
     async def heal(self) -> None:
-        """Have every node serve again."""
+        """Make every node serve again."""
 
     async def transfer(self, to: str) -> None:
         """Hand leadership over."""
@@ -43,7 +45,7 @@ class Stage(Protocol):
         """Return the highest apply version that every member's build knows."""
 
     async def drain(self, node: str) -> None:
-        """Have a node hand over leadership and take no new sessions."""
+        """Make a node hand over leadership and accept no new sessions."""
 
 
 Act = Callable[[Stage], Awaitable[None]]
@@ -58,8 +60,8 @@ class Scenario(msgspec.Struct, frozen=True):
     act: Act
     needs: frozenset[Ability] = frozenset({Ability.PROCESSES})
     prepare: Prepare | None = None
-    """What must be done to the nodes before there is any load."""
+    """What must be done to the nodes before the load starts."""
     through: Ability | None = None
-    """What stands between the nodes and one more sender, whose gap is the one that counts."""
+    """The front between the nodes and one more sender, whose gap is the one that counts."""
     is_short: bool = False
-    """Belongs to the short list that every test run makes."""
+    """Whether it is on the short list that every test run executes."""

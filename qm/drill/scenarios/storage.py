@@ -1,7 +1,7 @@
-"""Scenarios of storage and clocks: what disks and wall clocks do to a node.
+"""Scenarios of storage and clocks: faults of a node's disk or wall clock.
 
 Most need nodes that were started so that their disks and clocks can be tampered with; that is done
-before the load (`prepare`), and stays until the cluster is made anew.
+before the load (`prepare`), and lasts until the cluster is recreated.
 """
 
 import asyncio
@@ -13,16 +13,16 @@ from qm.drill.targets.tampering import CLOCK_LOOK_S
 from qm.drill.targets.target import Target
 
 SLOW_S: Final = (0.3, 1.5)
-"""What every sync of a slow disk takes longer: little, and more than a leader may need."""
+"""Extra time of each sync on a slow disk: a little, and more than a leader can tolerate."""
 SLOW_FOR_S: Final = 4.0
 BEFORE_POWER_FAILURE_S: Final = 0.2
-"""So long nothing was synced when the power fails."""
+"""Time without a sync before the power fails."""
 CLOCK_STEP_S: Final = 600
 FULL_FOR_S: Final = 6.0
 
 
 async def _tamperable(target: Target, *, with_clock: bool = False) -> None:
-    """Have every node run so that its disk, or its clock as well, can be tampered with."""
+    """Restart every node so that its disk, and optionally its clock, can be tampered with."""
     for node in target.nodes:
         if not target.tampering.is_enabled(node.name, with_clock=with_clock):
             await target.stop(node.name)
@@ -35,7 +35,7 @@ async def _with_clocks(target: Target) -> None:
 
 
 async def _on_small_disks(target: Target) -> None:
-    """Have every node's data on a disk that can be filled."""
+    """Put every node's data on a disk that can be filled."""
     for node in target.nodes:
         if not target.tampering.has_small_disk(node.name):
             await target.stop(node.name)
@@ -88,7 +88,7 @@ async def _lose_power(stage: Stage, text: str, *nodes: str) -> None:
 async def _clock_step(stage: Stage) -> None:
     leader, (follower, _) = await stage.leader(), await stage.followers()
     for node, step_s in ((leader, CLOCK_STEP_S), (follower, -CLOCK_STEP_S)):
-        stage.fault(f"the clock of {node} is set by {step_s:+d} s")
+        stage.fault(f"the clock of {node} is shifted by {step_s:+d} s")
         stage.target.tampering.set_clock(node, step_s)
         await asyncio.sleep(3 * CLOCK_LOOK_S)
     await stage.transfer(follower)
@@ -121,10 +121,10 @@ _SMALL: Final = frozenset({Ability.PROCESSES, Ability.SMALL_DISKS})
 
 STORAGE: Final = (
     Scenario("lost-disk", "A follower loses its disk and rejoins", _lost_disk, _DISKS),
-    Scenario("slow-disk", "The leader's syncs take long", _slow_disk, _SYNCS, _tamperable),
+    Scenario("slow-disk", "The leader's disk syncs slowly", _slow_disk, _SYNCS, _tamperable),
     Scenario("torn-write", "A node's power fails", _torn_write, _SYNCS, _tamperable),
     Scenario("power-failure", "Every node's power fails", _power_failure, _SYNCS, _tamperable),
-    Scenario("clock-step", "Wall clocks are set by 10 min", _clock_step, _CLOCKS, _with_clocks),
+    Scenario("clock-step", "Wall clocks are shifted by 10 min", _clock_step, _CLOCKS, _with_clocks),
     Scenario("full-disk", "The leader's disk is full", _full_disk, _SMALL, _on_small_disks),
     Scenario("full-disks", "Every disk is full", _full_disks, _SMALL, _on_small_disks),
 )

@@ -1,3 +1,3 @@
-"""What a drill acts on: processes, namespaces, machines, a release of the chart. The lowest part of
-`qm.drill`.
+"""The targets of drills: processes, namespaces, machines, a release of the chart. The lowest layer
+of `qm.drill`.
 """

@@ -1,4 +1,4 @@
-"""What scenarios need of a target, and how a target refuses what it does not have."""
+"""What scenarios need of a target, and how a target refuses what it cannot do."""
 
 from enum import Enum
 
@@ -6,17 +6,17 @@ from enum import Enum
 class Ability(Enum):
     """What a scenario needs and a target may have."""
 
-    PROCESSES = "kill and stop nodes, and have them run again"
-    PAUSE = "have a node stand still"
+    PROCESSES = "kill and stop nodes, and start them again"
+    PAUSE = "pause a node"
     DISKS = "take a node's disk away"
     SYNCS = "slow down, stop and tear what a node writes"
     SMALL_DISKS = "fill a node's disk"
     CLOCKS = "set a node's wall clock"
     NETWORK = "cut nodes and clients off from each other"
     UNPLUG = "unplug the machine that has the virtual address"
-    SCALE = "take further nodes in and let them go again"
-    REPLACE = "give a member up and take another machine in"
-    BUILDS = "have nodes run another build"
+    SCALE = "add nodes and remove them again"
+    REPLACE = "give up a member and add another machine"
+    BUILDS = "run another build on nodes"
     VIRTUAL_ADDRESS = "give clients a virtual address that moves between nodes"
     PROXY = "give clients a proxy in front of the nodes"
 

@@ -1,8 +1,8 @@
-"""Two builds of the product side by side: which one a node's process runs.
+"""Two builds of the product side by side, and which of them a node's process runs.
 
 A build is a folder that is first on Python's path: `pip install --no-deps --target FOLDER` of a
-wheel makes one. Without such a folder the second build is this one with a newer apply version,
-which is what an upgrade that changes the state's behaviour looks like to the cluster.
+wheel creates one. Without such a folder the second build is this one with a newer apply version; to
+the cluster this looks like an upgrade that changes the state's behaviour.
 """
 
 import os
@@ -18,7 +18,7 @@ from qm.node.packages import PACKAGE_FOLDERS
 
 _LIMITS: Final = Path("qm", "model", "values", "limits.py")
 _MARK: Final = Path("qm", "__init__.py")
-"""Every build has it, whichever its modules are."""
+"""A file that every build has, whatever its other modules."""
 _VERSION_LINE: Final = re.compile(rf"^APPLY_VERSION: Final = {APPLY_VERSION}$", re.MULTILINE)
 
 
@@ -32,7 +32,7 @@ def make_next_build(folder: Path) -> None:
 
 
 def raise_apply_version(folder: Path) -> None:
-    """Make the build in a folder know one apply version more than this one. Raises TargetFailed."""
+    """Raise the apply version of the build in a folder above this one's. Raises TargetFailed."""
     limits = folder / _LIMITS
     line = f"APPLY_VERSION: Final = {APPLY_VERSION + 1}"
     text, found = _VERSION_LINE.subn(line, limits.read_text(encoding="utf-8"))
@@ -42,10 +42,10 @@ def raise_apply_version(folder: Path) -> None:
 
 
 class Builds:
-    """Which nodes run the other build."""
+    """Tracks which nodes run the other build."""
 
     def __init__(self, folder: Path, other: Path | None) -> None:
-        """`folder`: for a build made here; `other`: one that there is. Raises Refused."""
+        """`folder`: for a build made here; `other`: an existing build. Raises Refused."""
         if other is not None and not (other / _MARK).is_file():
             raise Refused(
                 f"{other} holds no build: `pip install --no-deps --target {other} WHEEL` makes one"
@@ -55,7 +55,7 @@ class Builds:
         self._nodes: set[str] = set()
 
     def upgrade(self, node: str) -> None:
-        """Have a node run the other build from its next start. Raises TargetFailed, OSError."""
+        """Make a node run the other build from its next start. Raises TargetFailed, OSError."""
         if self._other is None:
             make_next_build(self._made)
             self._other = self._made
@@ -66,13 +66,13 @@ class Builds:
         return node in self._nodes
 
     def downgrade(self, *nodes: str) -> None:
-        """Have nodes run this build again from their next start."""
+        """Make nodes run this build again from their next start."""
         self._nodes.difference_update(nodes)
 
     def environment(self, node: str) -> dict[str, str]:
-        """Return the variables by which a node's process runs its build."""
+        """Return the environment variables that make a node's process run its build."""
         if node not in self._nodes:
             return {}
         path = [str(self._other), *filter(None, [os.environ.get("PYTHONPATH")])]
-        # Without the second, the folder that the drill was started in would come first.
+        # Without the second, the folder in which the drill was started would come first.
         return {"PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}

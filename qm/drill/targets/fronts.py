@@ -1,7 +1,7 @@
-"""What stands before the nodes for peers that know one address: keepalived or HAProxy.
+"""The front before the nodes for peers that know one address: keepalived or HAProxy.
 
-Both run with the files of deploy/, as an operator's do: keepalived in each namespace beside its
-node, HAProxy on the machine that the namespaces hang on.
+Both run with the files of deploy/, as in an operator's setup: keepalived in each namespace next to
+its node, HAProxy on the machine that the namespaces are attached to.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from qm.drill.targets.target import TargetFailed
 from qm.node.config.schema import MSMQ_PORT
 
 DEPLOY: Final = Path(qm.__path__[0]).parent / "deploy"
-"""Of the source tree; an installed package has none."""
+"""Folder of the source tree; an installed package does not have it."""
 SERVE_WAIT_S: Final = 15.0
 END_WAIT_S: Final = 5.0
 POLL_S: Final = 0.05
@@ -37,7 +37,7 @@ _PROGRAMS: Final = {Ability.VIRTUAL_ADDRESS: "keepalived", Ability.PROXY: "hapro
 
 
 def front_abilities() -> frozenset[Ability]:
-    """Return which fronts can run here."""
+    """Return the fronts that can run here."""
     if not DEPLOY.is_dir():
         return frozenset()
     return frozenset(
@@ -63,13 +63,13 @@ def keepalived_text(spaces: Namespaces, host: str, hosts: Sequence[str], scripts
 
 
 def copy_scripts(folder: Path) -> None:
-    """Put what keepalived runs into a folder."""
+    """Copy the scripts that keepalived runs into a folder."""
     for script in (CHECK_SCRIPT, LEAVE_SCRIPT):
         shutil.copy(DEPLOY / "keepalived" / script, folder)
 
 
 class Fronts:
-    """The front of one rig, started when it is first asked for."""
+    """The front of one rig, started when it is first needed."""
 
     def __init__(
         self, spaces: Namespaces, folder: Path, nodes: Callable[[], Sequence[str]]
@@ -80,23 +80,25 @@ class Fronts:
         self._nodes = nodes
         self._running: dict[Ability, list[asyncio.subprocess.Process]] = {}
         self._before: list[str] = []
-        """The nodes that what runs stands before."""
+        """The nodes that the running front serves."""
 
     @property
     def addresses(self) -> dict[Ability, str]:
-        """Under which peers know each kind of front."""
+        """The address under which peers know each kind of front."""
         return {
             Ability.VIRTUAL_ADDRESS: self._spaces.virtual_address,
             Ability.PROXY: self._spaces.machine_address,
         }
 
     def node_section(self, host: str) -> str:
-        """Return what the configuration of a node at `host` says, so that it serves there too."""
+        """Return the configuration that makes a node at `host` serve at the front's addresses,
+        too.
+        """
         virtual, proxy = self.addresses[Ability.VIRTUAL_ADDRESS], self.addresses[Ability.PROXY]
         return _NODE_SECTION.format(host=host, virtual=virtual, proxy=proxy)
 
     async def start(self, kind: Ability) -> str:
-        """Start a front of this kind unless it runs; return its address, as `Target.front` does."""
+        """Start a front of this kind unless it runs; return its address, as in `Target.front`."""
         nodes = list(self._nodes())
         if nodes != self._before:
             await self.stop()
@@ -159,7 +161,7 @@ class Fronts:
         self._running[kind].append(process)
 
     async def _serves(self, address: str) -> None:
-        """Wait until MSMQ is served at an address. Raises TargetFailed."""
+        """Wait until an address serves MSMQ. Raises TargetFailed."""
         loop = asyncio.get_running_loop()
         end = loop.time() + SERVE_WAIT_S
         while True:
@@ -169,7 +171,7 @@ class Fronts:
             except OSError as error:  # TimeoutError is one
                 if loop.time() > end:
                     raise TargetFailed(
-                        f"nobody serves at {address}:{MSMQ_PORT}: {error}; see {self._folder}"
+                        f"no node serves at {address}:{MSMQ_PORT}: {error}; see {self._folder}"
                     ) from error
                 await asyncio.sleep(POLL_S)
                 continue

@@ -1,7 +1,7 @@
-"""What an operator says of a cluster on machines: where its nodes are, what a drill may do there.
+"""An operator's description of a cluster on machines: its nodes, and what a drill may do there.
 
-A command is a program and its arguments, run on the machine of the drill; nothing of it goes
-through a shell here. `{name}` and `{host}` are the node's.
+A command is a program and its arguments, run on the machine of the drill without a shell. `{name}`
+and `{host}` are the node's.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class HostSection(Section, frozen=True, kw_only=True):
     """`[[nodes]]`, `[[spares]]`: a machine."""
 
     name: Name
-    """Of its node."""
+    """Name of its node."""
     host: str
     """Address at which MSMQ peers, clients and this drill reach it."""
     api_port: Port = API_PORT
@@ -45,31 +45,31 @@ class HostSection(Section, frozen=True, kw_only=True):
 
 
 class CommandsSection(Section, frozen=True, kw_only=True):
-    """`[commands]`: exit code 0 is done. Each may be given again for what is done already."""
+    """`[commands]`: exit code 0 means success. Each may be repeated when its effect is in place."""
 
     kill: Command
-    """End the node's process at once (SIGKILL)."""
+    """Kill the node's process at once (SIGKILL)."""
     stop: Command
-    """End it in good order; return when it is gone."""
+    """Stop it cleanly; return when it is gone."""
     start: Command
-    """Have it run again."""
+    """Start it again."""
     pause: Command = ()
     """SIGSTOP."""
     resume: Command = ()
     """SIGCONT."""
     lose_disk: Command = ()
-    """Remove the data folder of a node that does not run."""
+    """Remove the data folder of a node that is not running."""
     rejoin: Command = ()
     """`qm node join` on a machine whose node runs with an empty folder; return when it votes."""
     upgrade: Command = ()
-    """Install the other build; the node does not run."""
+    """Install the other build; the node is not running."""
     downgrade: Command = ()
-    """Install the first build again; the node does not run."""
+    """Install the first build again; the node is not running."""
     cut: Command = ()
-    """Have the machine drop every packet from the addresses `{sources}`, instead of those before.
-    The connection over which `heal` comes must be left alone."""
+    """Make the machine drop every packet from the addresses `{sources}`, replacing earlier ones. It
+    must not affect the connection that `heal` uses."""
     heal: Command = ()
-    """Have the machine drop nothing any more."""
+    """Make the machine stop dropping packets."""
     has_address: Command = ()
     """Exit code 0 on the machine that has the virtual address, another elsewhere."""
 
@@ -78,22 +78,22 @@ class HostsFile(Section, frozen=True, kw_only=True):
     """The whole file."""
 
     tls: TlsSection
-    """Of an admin: authority, certificate, key; relative paths start at the file's folder."""
+    """An admin's authority, certificate and key; relative paths start at the file's folder."""
     nodes: Annotated[tuple[HostSection, ...], msgspec.Meta(min_length=3)]
     """Every member of the cluster."""
     commands: CommandsSection
     spares: tuple[HostSection, ...] = ()
     """Machines with an installed node and an empty data folder, for growth and replacement."""
     clients: str = ""
-    """Address under which the nodes see this machine, for `cut`."""
+    """Address of this machine as the nodes see it, for `cut`."""
     virtual_address: str = ""
-    """Where MSMQ peers connect, moved between the nodes by whatever moves it."""
+    """Address to which MSMQ peers connect and which moves between the nodes."""
     proxy_address: str = ""
-    """Where a proxy before the nodes takes MSMQ peers."""
+    """Address at which a proxy before the nodes accepts MSMQ peers."""
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What can be done with what is given."""
+        """What the given commands and addresses allow."""
         commands = self.commands
         can_lose = bool(commands.lose_disk and commands.rejoin)
         can_grow = can_lose and bool(self.spares)
@@ -113,7 +113,7 @@ class HostsFile(Section, frozen=True, kw_only=True):
 
 
 def load_hosts(path: Path) -> HostsFile:
-    """Return what a file says. Raises Refused, with one line that names the key."""
+    """Return the contents of a file. Raises Refused, with one line that names the key."""
     try:
         hosts = section(read_text(path), HostsFile)
         _check(hosts)
@@ -134,7 +134,7 @@ _PAIRS: Final = (("pause", "resume"), ("lose_disk", "rejoin"), ("upgrade", "down
 
 
 def _check(hosts: HostsFile) -> None:
-    """Check what types cannot say. Raises ConfigError."""
+    """Check what types cannot express. Raises ConfigError."""
     names = [host.name for host in (*hosts.nodes, *hosts.spares)]
     if len(set(names)) != len(names):
         raise ConfigError("`nodes` and `spares` name a node twice")

@@ -1,4 +1,4 @@
-"""A cluster on machines that an operator runs: a drill acts by the commands of a file."""
+"""A cluster on an operator's machines: a drill acts through the commands of a file."""
 
 import asyncio
 import shlex
@@ -24,7 +24,7 @@ SAID_MAX_CHARS: Final = 400
 
 
 class HostsTarget(LimitedTarget):
-    """The cluster is there before a drill and after it, with every node running."""
+    """A cluster that exists before and after a drill, with every node running."""
 
     def __init__(self, hosts: HostsFile, folder: Path) -> None:
         """`folder`: for histories and reports."""
@@ -57,7 +57,7 @@ class HostsTarget(LimitedTarget):
 
     @override
     async def up(self) -> None:
-        """Find the cluster as the file says it is. Raises TargetFailed, ClientError."""
+        """Find the cluster that the file describes. Raises TargetFailed, ClientError."""
         await self.heal()
         await check_members(self.nodes, self.tls)
 
@@ -75,7 +75,7 @@ class HostsTarget(LimitedTarget):
             (self._paused, commands.resume),
             (self._down, commands.start),
         ):
-            # What fails is tried again by the next heal.
+            # The next heal retries what fails.
             for name in sorted(names):
                 await self._do(command, name)
                 names.discard(name)
@@ -130,7 +130,7 @@ class HostsTarget(LimitedTarget):
 
     @override
     async def shrink(self, node: str) -> None:
-        """Its data folder is emptied, so that its machine is a spare."""
+        """Remove a member and empty its data folder, so that its machine becomes a spare."""
         wire = Calls([host.api for host in self._members], self.tls)
         try:
             request = control_pb2.RemoveMemberRequest(name=node)
@@ -201,7 +201,7 @@ class HostsTarget(LimitedTarget):
     async def _run(
         self, command: Sequence[str], host: HostSection, sources: Sequence[str] = ()
     ) -> tuple[int, str]:
-        """Return the exit code, and the end of the command in words. Raises TargetFailed."""
+        """Return the exit code, and a description of how the command ended. Raises TargetFailed."""
         argv: list[str] = []
         for argument in command:
             if argument == SOURCES:

@@ -1,4 +1,4 @@
-"""Credentials for Kubernetes' API server from a kubeconfig, for a drill that runs in no pod."""
+"""Credentials for Kubernetes' API server from a kubeconfig, for a drill outside of a pod."""
 
 import base64
 import ssl
@@ -16,9 +16,9 @@ _UNSUPPORTED: Final = ("exec", "auth-provider", "username")
 
 
 def kubeconfig(path: Path, namespace: str = "") -> Callable[[], Grant]:
-    """Return what gives the credentials of a file's current context, read each time.
+    """Return a function that reads the credentials of a file's current context each time.
 
-    `namespace`: instead of the context's. Raises Refused now if the file cannot be used.
+    `namespace`: instead of the context's. Raises Refused at once if the file cannot be used.
     """
     _grant(path, namespace)
     return lambda: _grant(path, namespace)
@@ -65,7 +65,7 @@ def _tls(path: Path, cluster: Any, user: Any) -> ssl.SSLContext:
     tls = ssl.create_default_context(cadata=authority.decode("ascii") if authority else None)
     certificate, key = _pem(path, user, "client-certificate"), _pem(path, user, "client-key")
     if certificate and key:
-        # The interpreter takes a certificate from files alone.
+        # The interpreter accepts a certificate only from files.
         with tempfile.NamedTemporaryFile() as file:
             file.write(certificate + b"\n" + key)
             file.flush()

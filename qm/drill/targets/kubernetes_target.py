@@ -1,4 +1,4 @@
-"""A release of the chart: a drill acts through Kubernetes' API server and runs nothing in pods."""
+"""A release of the chart: a drill uses Kubernetes' API server and runs nothing in pods."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from qm.node.leader.kubernetes import ApiServer, ApiServerRefused, NotFound
 from qm.pb import control_pb2
 
 WAIT_S: Final = 300.0
-"""For a pod to be scheduled, to have its volume, and to serve."""
+"""Time for a pod to be scheduled, to get its volume, and to serve."""
 POLL_S: Final = 0.2
 _CORE: Final = "api/v1"
 _APPS: Final = "apis/apps/v1"
@@ -31,20 +31,20 @@ _SHARED: Final = frozenset({Ability.PROCESSES, Ability.DISKS, Ability.SCALE})
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the nodes are."""
+    """Which release, and how to reach its nodes."""
 
     stateful_set: str
     pod_host: str
-    """Of a node; `{pod}`, `{service}`, `{namespace}` and `{ip}` are the pod's."""
+    """Host of a node; `{pod}`, `{service}`, `{namespace}` and `{ip}` are the pod's."""
     msmq_service: str = ""
-    """Before the nodes, for MSMQ peers; its address must be among the queue manager's aliases."""
+    """Service for MSMQ peers; its address must be among the queue manager's aliases."""
 
 
 class KubernetesTarget(LimitedTarget):
-    """The cluster is there before a drill and after it, with as many pods.
+    """A cluster that exists before and after a drill, with the same number of pods.
 
-    To kill a node is to delete its pod without a grace period, to stop it is to delete it with its
-    own; the StatefulSet starts it again.
+    Killing a node deletes its pod without a grace period, stopping it deletes the pod with its own
+    grace period; the StatefulSet starts it again.
     """
 
     nodes: tuple[DrillNode, ...] = ()
@@ -60,7 +60,7 @@ class KubernetesTarget(LimitedTarget):
         self._claim = ""
         self._replicas_before: int | None = None
         self._deleted: dict[str, str] = {}
-        """Pods that a drill has deleted since the last heal, with the uid that is gone."""
+        """Pods that a drill has deleted since the last heal, with their old uid."""
         self._lost: dict[str, str] = {}
         """Consensus ids of nodes that lost their disks."""
 
@@ -93,7 +93,7 @@ class KubernetesTarget(LimitedTarget):
 
     @override
     async def down(self) -> None:
-        """Leave as many pods as there were, all of them serving."""
+        """Restore the number of pods, all of them serving."""
         if self._replicas_before is None:
             return
         while len(self.nodes) > self._replicas_before:
@@ -110,11 +110,11 @@ class KubernetesTarget(LimitedTarget):
         await until_ready(self.nodes, WAIT_S)
 
     async def _look(self) -> None:
-        """Find the pods, whose addresses change."""
+        """Look up the pods, since their addresses change."""
         replicas = (await self._get(_APPS, self._scale))["spec"]["replicas"]
         names = [f"{self._release.stateful_set}-{ordinal}" for ordinal in range(replicas)]
         for name in names:
-            await self._until(partial(self._has_address, name), f"{name} does not run")
+            await self._until(partial(self._has_address, name), f"{name} is not running")
         self.nodes = tuple([self._node(await self._get(_CORE, f"pods/{name}")) for name in names])
 
     def _node(self, pod: Any) -> DrillNode:
@@ -164,7 +164,7 @@ class KubernetesTarget(LimitedTarget):
 
     @override
     async def lose_disk(self, node: str) -> None:
-        """The claim goes when no pod uses it any more."""
+        """Delete the claim; it disappears when no pod uses it any more."""
         self._lost[node] = (await members_of(self.nodes, self.tls))[node].raft_id
         await self._call("DELETE", _CORE, self._claim_of(node), _delete_options({}))
         await self._until(lambda: self._exists(node), f"{node} is not back")
@@ -188,15 +188,15 @@ class KubernetesTarget(LimitedTarget):
 
     @override
     async def shrink(self, node: str) -> None:
-        """Its claim is deleted: its disk belongs to a member that is gone."""
+        """Remove a member and delete its claim: the disk belongs to a member that is gone."""
         if node != self.nodes[-1].name:
-            raise Refused(f"a StatefulSet lets {self.nodes[-1].name} go before {node}")
+            raise Refused(f"a StatefulSet removes {self.nodes[-1].name} before {node}")
         uid = (await self._get(_CORE, f"pods/{node}"))["metadata"]["uid"]
         await self._set_replicas(len(self.nodes) - 1)
         await self._until(lambda: self._is_gone(node, uid), f"{node} does not end")
         self.nodes = self.nodes[:-1]
         await self._until(lambda: self._is_no_member(node), f"{node} is still a member")
-        # A StatefulSet may be told to delete claims itself.
+        # A StatefulSet may be configured to delete claims itself.
         with contextlib.suppress(NotFound):
             await self._call("DELETE", _CORE, self._claim_of(node), _delete_options({}))
 
@@ -242,7 +242,7 @@ class KubernetesTarget(LimitedTarget):
         return await self._call("GET", api, name)
 
     async def _find(self, name: str) -> Any:
-        """Return a core object, None if there is none."""
+        """Return a core object, None if it does not exist."""
         try:
             return await self._get(_CORE, name)
         except NotFound:
@@ -258,7 +258,7 @@ class KubernetesTarget(LimitedTarget):
             raise TargetFailed(str(error)) from error
 
     async def _until(self, ask: Callable[[], Awaitable[bool]], otherwise: str) -> None:
-        """Wait until the answer is yes. Raises TargetFailed."""
+        """Wait until a condition holds. Raises TargetFailed."""
         loop = asyncio.get_running_loop()
         end = loop.time() + WAIT_S
         last: object = ""

@@ -1,4 +1,4 @@
-"""A target that refuses whatever its subclass does not do, with the reason."""
+"""A target that refuses, with the reason, everything that its subclass does not support."""
 
 from typing import TYPE_CHECKING, Never
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class LimitedTarget(Target):
-    """A target whose calls are refused, with the reason, unless a subclass offers them."""
+    """A target whose calls are refused, with the reason, unless a subclass supports them."""
 
     def __init__(self, name: str) -> None:
-        """`name`: the kind of target."""
+        """`name` is the kind of target."""
         self._name = name
 
     @property

@@ -1,4 +1,4 @@
-"""Nodes as processes of this machine, each in a network namespace of its own."""
+"""Nodes as processes of this machine, each in its own network namespace."""
 
 import os
 from collections.abc import Callable
@@ -27,9 +27,9 @@ class NamespaceTarget(ProcessTarget):
         say: Callable[[str], None],
         other_build: Path | None = None,
     ) -> None:
-        """Raises Refused where namespaces cannot be made."""
+        """Raises Refused if namespaces cannot be created."""
         names = [f"n{k + 1}" for k in range(MACHINES)]
-        # Two drills on one machine must not hear each other.
+        # Two drills on one machine must not reach each other.
         network = f"10.181.{os.getpid() % 256}"
         self._spaces = Namespaces(f"d{os.getpid() % 10_000}", names, f"{network}.0/24", first=11)
         super().__init__(name, folder, network, say, other_build)

@@ -1,7 +1,7 @@
 """Hosts on one machine: a network namespace each, joined by a bridge, with faults by nft.
 
-Every host has an address of its own, so MSMQ's fixed port is free on each, and a partition is a
-rule in a namespace rather than a flag in the product. The machine itself is on the bridge too: load
+Every host has its own address, so MSMQ's fixed port is free on each, and a partition is a rule in a
+namespace rather than a flag in the product. The machine itself is on the bridge too: load
 generators run there, as clients do on a network. Needs root, `ip` and `nft`.
 """
 
@@ -20,13 +20,13 @@ TAG_LENGTH_MAX: Final = 6
 """Interface names have at most 15 characters."""
 COMMAND_TIMEOUT_S: Final = 20
 INSIDE: Final = "eth0"
-"""The interface of every host."""
+"""Name of the interface of every host."""
 _TABLE: Final = "quorate_drill"
 _NONLOCAL_BIND: Final = "/proc/sys/net/ipv4/ip_nonlocal_bind"
 
 
 class NamespacesRefused(Exception):
-    """This machine or user cannot make namespaces; the text says what is missing."""
+    """This machine or user cannot create namespaces; the text says what is missing."""
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class Host(msgspec.Struct, frozen=True):
 class Namespaces:
     """A bridge with hosts; a context manager that leaves nothing behind.
 
-    The machine has the network's last address, virtual addresses come from its middle.
+    The machine has the network's last address; virtual addresses come from its middle.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Namespaces:
         self._links = {name: f"qm{tag}v{number}" for number, name in enumerate(hosts)}
 
     def __enter__(self) -> "Namespaces":
-        """Make everything. Raises NamespacesRefused."""
+        """Create everything. Raises NamespacesRefused."""
         _require_tools()
         self._remove()
         try:
@@ -122,26 +122,26 @@ class Namespaces:
                 return name
         return ""
 
-    # Faults: each replaces what was in force on the hosts that it names ---------------------
+    # Faults: each replaces the previous one on the hosts that it names ----------------------
 
     def cut(self, hosts: Iterable[str], sources: Iterable[str]) -> None:
-        """Have `hosts` hear nothing from `sources`, names or addresses. One way only."""
+        """Make `hosts` receive nothing from `sources`, names or addresses. One way only."""
         addresses = ", ".join(self._address(source) for source in sources)
         for host in hosts:
             self._rule(host, f"ip saddr {{ {addresses} }} drop")
 
     def partition(self, *sides: Sequence[str]) -> None:
-        """Have no host hear one of another side."""
+        """Cut off the sides from each other."""
         for side in sides:
             others = [host for other in sides if other is not side for host in other]
             self.cut(side, others)
 
     def lose(self, host: str, percent: int) -> None:
-        """Have a host lose this share of the packets that reach it."""
+        """Drop this share of the packets that reach a host."""
         self._rule(host, f"ip saddr {self.network} numgen random mod 100 < {percent} drop")
 
     def unplug(self, host: str) -> None:
-        """Have a host neither hear nor be heard by anybody, as one that lost its power."""
+        """Cut a host off from all others in both directions, as if it had lost power."""
         _run("ip", "link", "set", self._links[host], "down")
 
     def heal(self) -> None:
@@ -186,7 +186,7 @@ def _run(*argv: str, text: str | None = None) -> None:
 
 
 def _ask(*argv: str) -> str:
-    """Return what a command says, "" if it fails."""
+    """Return the output of a command, "" if it fails."""
     done = subprocess.run(
         argv, capture_output=True, text=True, check=False, timeout=COMMAND_TIMEOUT_S
     )
@@ -194,5 +194,5 @@ def _ask(*argv: str) -> str:
 
 
 def _try(*argv: str) -> None:
-    """Run what may find nothing to do."""
+    """Run a command that may have nothing to do; ignore its failure."""
     subprocess.run(argv, capture_output=True, check=False, timeout=COMMAND_TIMEOUT_S)

@@ -28,7 +28,7 @@ from qm.node.upkeep.pki import AUTHORITY_CERTIFICATE
 STOP_WAIT_S: Final = 60.0
 NODES: Final = 3
 MACHINES: Final = 6
-"""Where nodes can be, those that join later included."""
+"""Number of machines for nodes, including those that join later."""
 COMPUTER_NAME: Final = "QUORATE"
 
 _LOOPBACK: Final = frozenset(
@@ -40,7 +40,7 @@ _LOOPBACK: Final = frozenset(
 
 
 class ProcessTarget(LimitedTarget):
-    """The nodes' processes; where they run is the subclass's to say."""
+    """The nodes' processes; the subclass decides where they run."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ProcessTarget(LimitedTarget):
         self._builds = Builds(folder / "other-build", other_build)
         self._members: list[DevNode] = []
         self._free: list[DevNode] = []
-        """Machines without a member, the one that was given up last at the end."""
+        """Machines without a member, the one given up last at the end."""
         self._running: dict[str, asyncio.subprocess.Process] = {}
         self._paused: set[str] = set()
 
@@ -94,7 +94,7 @@ class ProcessTarget(LimitedTarget):
         return list(argv)
 
     def _configure(self, node: DevNode) -> None:
-        """Say in a node's configuration what is special where it runs."""
+        """Add to a node's configuration what its place requires."""
 
     # Life
 
@@ -179,11 +179,11 @@ class ProcessTarget(LimitedTarget):
         try:
             await asyncio.wait_for(process.wait(), STOP_WAIT_S)
         except TimeoutError:
-            raise TargetFailed(f"{node} does not end: see {self._layout.log(node)}") from None
+            raise TargetFailed(f"{node} does not exit: see {self._layout.log(node)}") from None
         del self._running[node]
 
     async def _until_ready(self) -> None:
-        """Wait until every node serves. Raises NodeEnded as soon as one does not run any more."""
+        """Wait until every node serves. Raises NodeEnded as soon as one has exited."""
         waiting = asyncio.create_task(until_ready(self.nodes))
         ends = {asyncio.create_task(run.wait()): node for node, run in self._running.items()}
         await asyncio.wait((waiting, *ends), return_when=asyncio.FIRST_COMPLETED)
@@ -191,7 +191,7 @@ class ProcessTarget(LimitedTarget):
             for end, node in ends.items():
                 if end.done():
                     said = last_words(self._layout.log(node))
-                    raise NodeEnded(f"{node} ended by itself, exit code {end.result()}: {said}")
+                    raise NodeEnded(f"{node} exited on its own, exit code {end.result()}: {said}")
             await waiting
         finally:
             for task in (waiting, *ends):
@@ -202,7 +202,7 @@ class ProcessTarget(LimitedTarget):
 
     @override
     async def lose_disk(self, node: str) -> None:
-        # The folder itself may be where a small disk is mounted.
+        # The folder itself may be the mount point of a small disk.
         for path in (self._layout.folder / node).iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
@@ -219,7 +219,7 @@ class ProcessTarget(LimitedTarget):
     @override
     async def grow(self) -> str:
         node = self._free.pop(0)
-        # A cluster that was upgraded takes no older build in.
+        # A cluster that was upgraded accepts no older build.
         await self.change_build(
             node.name, is_other=all(self._builds.is_other(m.name) for m in self._members)
         )
@@ -266,7 +266,7 @@ def _machine(number: int, network: str) -> DevNode:
 
 
 def last_words(log: Path) -> str:
-    """Return what a node said last, with the error that it gave, from its log."""
+    """Return the last lines of a node's log, with the error that it reported."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     try:
         line = json.loads(lines[-1])

@@ -1,4 +1,4 @@
-"""Waiting until nodes serve, as a load balancer asks them."""
+"""Waiting until nodes serve, with the same check as a load balancer."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -41,7 +41,7 @@ async def members_of(nodes: Sequence[DrillNode], tls: Tls) -> dict[str, control_
 
 
 async def check_members(nodes: Sequence[DrillNode], tls: Tls) -> None:
-    """Raise TargetFailed unless a drill knows every member; ClientError if nobody answers."""
+    """Raise TargetFailed unless a drill knows every member; ClientError if no node answers."""
     found, known = sorted(await members_of(nodes, tls)), sorted(node.name for node in nodes)
     if found != known:
         raise TargetFailed(
@@ -51,7 +51,7 @@ async def check_members(nodes: Sequence[DrillNode], tls: Tls) -> None:
 
 async def _not_ready(http: aiohttp.ClientSession, url: str) -> str:
     try:
-        # A drill goes on when everything is well again, not while a leader is awaited.
+        # A drill continues when everything is fine again, not while nodes wait for a leader.
         async with http.get(f"{url}/readyz?no_leader_max_s=0") as response:
             return "" if response.status == HTTPStatus.OK else await response.text()
     except (aiohttp.ClientError, TimeoutError) as error:

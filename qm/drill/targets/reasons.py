@@ -1,4 +1,4 @@
-"""Which kind of target can do what; where one never can, why not."""
+"""What each kind of target can do, and why not if it never can."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -12,8 +12,8 @@ HOSTS: Final = "hosts.toml"
 KUBERNETES: Final = "kubernetes"
 
 KUBERNETES_NOTE: Final = (
-    "this target was verified against a server that stands for Kubernetes' API, with its requests"
-    " recorded and the chart's pods run as processes; not against a cluster"
+    "this target was tested against a server that simulates Kubernetes' API, with its requests"
+    " recorded and the chart's pods run as processes; not against a real cluster"
 )
 
 _ONE_MACHINE: Final = "processes share one machine's network"
@@ -37,20 +37,20 @@ REASONS: Final[Mapping[str, Mapping[Ability, str]]] = MappingProxyType(
             Ability.PAUSE: _NO_SHELL,
             Ability.REPLACE: "a StatefulSet starts a lost pod under its old name: see lost-disk",
             Ability.BUILDS: "an upgrade there is `helm upgrade`",
-            Ability.PROXY: "its Service stands before the nodes: see vip-move",
+            Ability.PROXY: "its Service is in front of the nodes: see vip-move",
         },
     }
 )
-"""By kind of target; what is absent can be had there, though not on every machine."""
+"""By kind of target; abilities not listed are available there, though not on every machine."""
 
 
 def refusals(kind: str, needs: Iterable[Ability]) -> list[str]:
-    """Return why a kind of target can never do all of that; empty if it can."""
+    """Return why a kind of target can never do all of these; empty if it can."""
     known = REASONS[kind]
     return sorted({known[ability] for ability in needs if ability in known})
 
 
 def refusal(kind: str, ability: Ability) -> str:
-    """Return what a target says of something that it cannot do."""
-    why = REASONS[kind].get(ability, "this one was not told how, or lacks a program")
+    """Return a target's message about something that it cannot do."""
+    why = REASONS[kind].get(ability, "this one is not configured for it, or lacks a program")
     return f"the target {kind} cannot {ability.value}: {why}"

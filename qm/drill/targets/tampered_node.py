@@ -2,10 +2,9 @@
 
 It is `qm node run` with another implementation behind `raft.log.files`, the seam at which the log,
 the blob files and the reserve meet the disk; the node itself has no switch for it. FOLDER holds
-`faults.json`, which says what is wrong now and is looked at before every sync, and `writes`, a
-ledger of what was written and what was synced since: what no sync covered is what a power failure
-may tear (`qm.drill.targets.tearing`). What RocksDB writes is its own: it is neither slowed nor
-torn.
+`faults.json`, which lists the current faults and is read before every sync, and `writes`, a ledger
+of writes and syncs: a power failure may tear what no sync covered (`qm.drill.targets.tearing`).
+RocksDB writes its files itself: they are neither slowed nor torn.
 """
 
 import os
@@ -24,24 +23,24 @@ from qm.node.file_system import Buffer, DiskDirectory, DiskFile, replace_file_sy
 FAULTS_FILE: Final = "faults.json"
 WRITES_FILE: Final = "writes"
 HELD_LOOK_S: Final = 0.01
-"""How often a held sync looks whether it may go on."""
+"""How often a held sync checks whether it may continue."""
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """What is wrong with a node's disk."""
+    """Current faults of a node's disk."""
 
     sync_delay_s: float = 0.0
-    """Every sync takes so much longer."""
+    """Extra time of every sync."""
     holds_syncs: bool = False
-    """No sync begins, as with a disk that has stopped answering."""
+    """No sync begins, as with a disk that has stopped responding."""
 
 
 class Ledger:
     """Writes and syncs in the order in which they happened, one line each.
 
-    `W number offset length path`; `S number path`: a sync of the file that covers its writes up to
-    that number is done; `R old new`: a rename. Handed to the system line by line, so that a killed
-    node's is complete.
+    `W number offset length path`: a write; `S number path`: a completed sync of the file that
+    covers its writes up to that number; `R old new`: a rename. Passed to the operating system line
+    by line, so that the ledger of a killed node is complete.
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,16 +50,16 @@ class Ledger:
         """Number of the last write."""
 
     def wrote(self, path: Path, offset: int, length: int) -> None:
-        """A write is done."""
+        """Record a completed write."""
         self.last = next(self._numbers)
         self._append(f"W {self.last} {offset} {length} {path}")
 
     def synced(self, path: Path, upto: int) -> None:
-        """A sync that began after write `upto` is done."""
+        """Record a completed sync that began after write `upto`."""
         self._append(f"S {upto} {path}")
 
     def renamed(self, old: Path, new: Path) -> None:
-        """A file has another name."""
+        """Record that a file was renamed."""
         self._append(f"R {old} {new}")
 
     def _append(self, line: str) -> None:
@@ -68,7 +67,7 @@ class Ledger:
 
 
 class Tamperer:
-    """What the files of this process ask."""
+    """Applies the current faults to the files of this process."""
 
     def __init__(self, folder: Path) -> None:
         self.ledger: Final = Ledger(folder / WRITES_FILE)
@@ -78,7 +77,7 @@ class Tamperer:
         self._never = threading.Event()
 
     def before_sync(self) -> None:
-        """Let the calling thread wait as long as the disk would."""
+        """Make the calling thread wait as long as the disk would."""
         if self._now().sync_delay_s:
             self._never.wait(self._now().sync_delay_s)
         while self._now().holds_syncs:
@@ -93,7 +92,7 @@ class Tamperer:
 
 
 def tampered(tamperer: Tamperer) -> type[DiskDirectory]:
-    """Return the file system that obeys a tamperer."""
+    """Return the file system that applies a tamperer's faults."""
     ledger = tamperer.ledger
 
     class TamperedFile(DiskFile):
@@ -134,7 +133,7 @@ def tampered(tamperer: Tamperer) -> type[DiskDirectory]:
 def main(config: Path, folder: Path) -> int:
     """Run the node; return its exit status."""
     replace_file_system(tampered(Tamperer(folder)))
-    # Only now, as `replace_file_system` says.
+    # Not earlier: see `replace_file_system`.
     from qm.node.process import run
 
     return run(config)

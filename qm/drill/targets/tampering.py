@@ -1,8 +1,8 @@
-"""What can be done to the disks and clocks of nodes that are processes of this machine.
+"""Faults of the disks and clocks of nodes that are processes of this machine.
 
-Slow, stopped and torn disks are the work of another file system behind the node's own seam
-(`qm.drill.targets.tampered_node`), small disks are tmpfs, and wall clocks are libfaketime's. A node
-must be started for it: `enable` it while it does not run.
+Slow, stopped and torn disks use another file system implementation inside the node
+(`qm.drill.targets.tampered_node`), small disks are tmpfs, and wall clocks use libfaketime. A node
+must be started for it: `enable` it while it is not running.
 """
 
 import os
@@ -21,19 +21,19 @@ from qm.drill.targets.tearing import Torn, tear
 
 CLOCK_FILE: Final = "clock"
 CLOCK_LOOK_S: Final = 1
-"""How soon a process notices that its clock was set."""
+"""How soon a process notices that its clock was changed."""
 SMALL_DISK_ROOM_BYTES: Final = 320 << 20
-"""Free on a small disk at first: the reserve of a drill's nodes, as much again, some segments."""
+"""Initial free space of a small disk: twice the reserve of a drill's nodes, and some segments."""
 _FILLER: Final = "filler"
 _LIBRARIES: Final = "/usr/lib/*/faketime/libfaketimeMT.so.1"
 _MOUNT_TIMEOUT_S: Final = 60
 
 
 class Tampering:
-    """Of the nodes of one target. Blocking calls, all of them short."""
+    """Tampers with the nodes of one target. All calls block, but only shortly."""
 
     def __init__(self, folder: Path, data: Callable[[str], Path]) -> None:
-        """`data`: the data folder of a node."""
+        """`data` returns the data folder of a node."""
         self._folder = folder
         self._data = data
         self._enabled: set[str] = set()
@@ -53,9 +53,9 @@ class Tampering:
     # Starting nodes
 
     def enable(self, node: str, *, with_clock: bool = False) -> None:
-        """From its next start on, a node can be tampered with. It must not run.
+        """Make a node ready to be tampered with from its next start. It must not run.
 
-        `with_clock`: its wall clock as well, which makes every look at a clock dearer.
+        `with_clock`: its wall clock as well, which makes every reading of a clock more expensive.
         """
         folder = self._folder / node
         folder.mkdir(parents=True, exist_ok=True)
@@ -66,11 +66,11 @@ class Tampering:
         self.set_clock(node, 0)
 
     def is_enabled(self, node: str, *, with_clock: bool = False) -> bool:
-        """Return whether that was done."""
+        """Return whether `enable` was called for a node."""
         return node in (self._clocked if with_clock else self._enabled)
 
     def arguments(self, node: str, config: Path) -> list[str]:
-        """Return what the interpreter runs."""
+        """Return the arguments of the interpreter for a node."""
         if node not in self._enabled:
             return ["-m", "qm", "node", "run", "--config", str(config)]
         return ["-m", "qm.drill.targets.tampered_node", str(config), str(self._folder / node)]
@@ -86,8 +86,8 @@ class Tampering:
             "FAKETIME_TIMESTAMP_FILE": str(self._folder / node / CLOCK_FILE),
             "FAKETIME_CACHE_DURATION": str(CLOCK_LOOK_S),
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            # Else every wait for Python's lock by the monotonic clock is over at once, and threads
-            # spin: handing work to one takes 25 ms instead of 0.05.
+            # Otherwise every timed wait for the interpreter lock ends at once, and threads spin:
+            # passing work to one takes 25 ms instead of 0.05.
             "FAKETIME_FORCE_MONOTONIC_FIX": "0",
             "NO_FAKE_STAT": "1",
         }
@@ -95,20 +95,20 @@ class Tampering:
     # Faults
 
     def slow_syncs(self, node: str, delay_s: float) -> None:
-        """Have every sync of the log take so much longer."""
+        """Make every sync of the log take this much longer."""
         self._set(node, Faults(sync_delay_s=delay_s))
 
     def hold_syncs(self, *nodes: str) -> None:
-        """Have no sync end any more."""
+        """Stop all syncs from completing."""
         for node in nodes:
             self._set(node, Faults(holds_syncs=True))
 
     def tear(self, node: str, chance: random.Random) -> Torn:
-        """Lose what a power failure might lose. The node was killed and does not run."""
+        """Lose what a power failure might lose. The node was killed and is not running."""
         return tear(self._folder / node / WRITES_FILE, chance)
 
     def set_clock(self, node: str, offset_s: int) -> None:
-        """Have the wall clock of a node differ from the machine's, within CLOCK_LOOK_S."""
+        """Make the wall clock of a node differ from the machine's, within CLOCK_LOOK_S."""
         path = self._folder / node / CLOCK_FILE
         fresh = path.with_suffix(".new")
         fresh.write_text(f"{offset_s:+d}\n", encoding="ascii")
@@ -126,18 +126,18 @@ class Tampering:
         _mount("--bind", str(disk), str(data))
 
     def has_small_disk(self, node: str) -> bool:
-        """Return whether that was done."""
+        """Return whether the data folder of a node is on a small disk."""
         return node in self._disks
 
     def fill_disk(self, node: str) -> None:
-        """Leave nothing free on the small disk of a node."""
+        """Fill the small disk of a node completely."""
         path = self._data(node) / _FILLER
         free = shutil.disk_usage(path.parent).free
         with path.open("wb") as filler:
             os.posix_fallocate(filler.fileno(), 0, free)
 
     def relieve(self) -> None:
-        """End every fault that needs no restart."""
+        """End every fault that can end without a restart."""
         for node in self._enabled:
             self._set(node, Faults())
             self.set_clock(node, 0)
@@ -145,7 +145,7 @@ class Tampering:
             (self._data(node) / _FILLER).unlink(missing_ok=True)
 
     def end(self) -> None:
-        """Forget everything, small disks with what is on them. No node runs."""
+        """Undo everything and remove small disks with their contents. No node may run."""
         for node in self._disks:
             for folder in (self._data(node), self._folder / "disks" / node):
                 subprocess.run(["umount", str(folder)], check=False, timeout=_MOUNT_TIMEOUT_S)

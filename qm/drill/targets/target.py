@@ -1,4 +1,4 @@
-"""What a drill acts on: nodes that can be killed, paused, cut off, as far as the target can."""
+"""What a drill acts on: nodes that can be killed, paused or cut off, as the target allows."""
 
 from pathlib import Path
 from typing import Final, Protocol
@@ -11,25 +11,25 @@ from qm.drill.targets.tampering import Tampering
 
 
 class TargetFailed(Exception):
-    """The target does not do what it should: nothing is proven about messages."""
+    """The target did not do what it should: nothing is proven about messages."""
 
 
 CLIENTS: Final = "clients"
-"""A source that `cut` knows: where this drill's clients are."""
+"""A source for `cut`: this drill's clients."""
 
 
 class NodeEnded(TargetFailed):
-    """A node ended by itself: it found something wrong, or it is."""
+    """A node exited on its own: it detected an error, or has one."""
 
 
 class DrillNode(msgspec.Struct, frozen=True):
-    """A node and where it serves."""
+    """A node and its addresses."""
 
     name: str
     host: str
     api: str
     http: str
-    """Base URL."""
+    """Base URL of its health endpoint."""
 
 
 class Target(Protocol):
@@ -40,11 +40,11 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """As on the command line."""
+        """The target's name, as on the command line."""
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What it can do here and now."""
+        """What it can currently do here."""
 
     @property
     def nodes(self) -> tuple[DrillNode, ...]:
@@ -52,16 +52,16 @@ class Target(Protocol):
 
     @property
     def tls(self) -> Tls:
-        """Of an administrator."""
+        """An administrator's credentials."""
 
     async def up(self) -> None:
-        """Have a fresh cluster. Raises TargetFailed."""
+        """Start a fresh cluster. Raises TargetFailed."""
 
     async def down(self) -> None:
-        """End everything."""
+        """Stop everything."""
 
     async def kill(self, *nodes: str) -> None:
-        """SIGKILL, at once."""
+        """Kill nodes with SIGKILL, at once."""
 
     async def pause(self, node: str) -> None:
         """SIGSTOP."""
@@ -70,47 +70,49 @@ class Target(Protocol):
         """SIGCONT."""
 
     async def stop(self, node: str) -> None:
-        """SIGTERM; return when the process is gone."""
+        """Stop a node with SIGTERM; return when the process is gone."""
 
     async def start(self, *nodes: str) -> None:
-        """Start nodes that do not run."""
+        """Start nodes that are not running."""
 
     @property
     def tampering(self) -> "Tampering":
-        """With nodes' disks and clocks. Raises Refused; see SYNCS, SMALL_DISKS, CLOCKS."""
+        """Return the faults of nodes' disks and clocks. Raises Refused; see SYNCS, SMALL_DISKS,
+        CLOCKS.
+        """
 
     async def lose_disk(self, node: str) -> None:
-        """Empty the folder of a node that does not run."""
+        """Empty the data folder of a node that is not running."""
 
     async def rejoin(self, node: str) -> None:
-        """Have a node that was started with an empty folder come back; return when it votes."""
+        """Make a node that was started with an empty folder rejoin; return when it votes."""
 
     async def grow(self) -> str:
-        """Take one more node in; return its name when it votes. Raises TargetFailed."""
+        """Add one more node; return its name when it votes. Raises TargetFailed."""
 
     async def shrink(self, node: str) -> None:
-        """Let a node leave for good, which may be dead. Raises TargetFailed."""
+        """Remove a node for good; it may be dead. Raises TargetFailed."""
 
     async def change_build(self, node: str, *, is_other: bool) -> None:
-        """Have a node that does not run start with the other build, or again with its first."""
+        """Make a stopped node start with the other build, or with its first build again."""
 
     async def front(self, kind: Ability) -> str:
-        """Return the address that clients know instead of the nodes', once somebody serves there.
+        """Return the address that clients know instead of the nodes', once a node serves there.
 
         `kind`: VIRTUAL_ADDRESS or PROXY. Raises TargetFailed.
         """
 
     async def holder(self) -> str:
-        """Return the node that has the virtual address; "" where that cannot be known."""
+        """Return the node that has the virtual address; "" if that cannot be determined."""
 
     async def partition(self, *sides: list[str]) -> None:
-        """Have no node hear one of another side."""
+        """Cut off the sides from each other."""
 
     async def cut(self, nodes: list[str], sources: list[str]) -> None:
-        """Have `nodes` hear nothing from `sources`, nodes or "clients". One way."""
+        """Make `nodes` receive nothing from `sources`, nodes or "clients". One way."""
 
     async def unplug(self, node: str) -> None:
-        """Have a node's machine neither hear nor be heard by anybody."""
+        """Cut a node's machine off from all others in both directions."""
 
     async def heal(self) -> None:
         """End every network fault, resume and start every node."""

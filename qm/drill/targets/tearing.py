@@ -1,8 +1,8 @@
-"""What a power failure leaves of writes that no sync covered (`raft.log.files` says what it may).
+"""What a power failure leaves of writes that no sync covered (`raft.log.files` has the rules).
 
 Works on the ledger and the files of a node that was killed (`qm.drill.targets.tampered_node`). A
-sector is written whole or not at all; which of those in question are on the disk is chance. What is
-not there reads as zeros, as the log's preallocated space does.
+sector is written whole or not at all; which of the unsynced ones reached the disk is random. The
+others read as zeros, like the log's preallocated space.
 """
 
 import random
@@ -16,7 +16,7 @@ SECTOR_BYTES: Final = 512
 
 
 class Torn(msgspec.Struct, frozen=True):
-    """What was at stake and what was lost of it."""
+    """How much was unsynced, and how much of it was lost."""
 
     unsynced_bytes: int = 0
     lost_bytes: int = 0
@@ -27,9 +27,9 @@ Range = tuple[int, int]
 
 
 def unsynced(ledger: Path) -> dict[Path, list[Range]]:
-    """Return what was written and not covered by a sync, by file, in the order of writing."""
+    """Return the writes that no sync covered, by file, in the order of writing."""
     writes: dict[str, list[tuple[int, Range]]] = defaultdict(list)
-    # The last line of a killed process may be cut.
+    # The last line may be cut, since the process was killed.
     for line in ledger.read_text(encoding="utf-8").split("\n")[:-1]:
         kind, _, rest = line.partition(" ")
         if kind == "W":
@@ -45,7 +45,7 @@ def unsynced(ledger: Path) -> dict[Path, list[Range]]:
 
 
 def tear(ledger: Path, chance: random.Random) -> Torn:
-    """Take from the files what a power failure might take. The node must not run."""
+    """Remove from the files what a power failure might lose. The node must not run."""
     at_stake = lost = 0
     for path, spans in sorted(unsynced(ledger).items()):
         if not path.exists():
@@ -61,7 +61,7 @@ def tear(ledger: Path, chance: random.Random) -> Torn:
 
 
 def _lost_sectors(offset: int, length: int, chance: random.Random) -> list[tuple[int, int]]:
-    """Return which parts of a write are not there: nothing, its end, everything, or any sectors."""
+    """Return the lost parts of a write: none, its end, all of it, or any sectors."""
     end = offset + length
     first, last = offset // SECTOR_BYTES, (end - 1) // SECTOR_BYTES
     sectors = range(first, last + 1)
