@@ -9,7 +9,7 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.command()
 @click.argument("shell", type=click.Choice(_SHELLS))
 def completion(shell: str) -> None:
-    """Print what a shell needs: eval "$(qm completion bash)"."""
+    """Print the completion script of a shell: eval "$(qm completion bash)"."""
     from qm.cli.main import main
 
     found = get_completion_class(shell)

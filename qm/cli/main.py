@@ -1,8 +1,8 @@
 """The entry point `qm`: one group of commands per noun, each in its own module, loaded when used.
 
-Exit codes of every command: 0 done, 1 done and something was found wrong, 2 wrong usage; and of
-those that ask a cluster: 3 it refused, 4 no node answered, 5 the caller may not. Commands that have
-others say so in their help.
+Exit codes of every command: 0 success, 1 success but a problem was found, 2 wrong usage; for those
+that call a cluster also: 3 it refused, 4 no node answered, 5 the caller is not allowed to. Commands
+with other codes list them in their help.
 """
 
 import io
@@ -13,8 +13,8 @@ from typing import Final
 import click
 from typing_extensions import override
 
-# Noun -> module and name of its group or command. Modules are imported late, so that one noun's
-# dependencies do not slow down the others.
+# Noun -> module and name of its group or command. Modules are imported when needed, so that one
+# noun's dependencies do not slow down the others.
 _NOUNS: Final = {
     "acl": "qm.cli.queues.acl:acl",
     "backup": "qm.cli.cluster.backup:backup",
@@ -67,7 +67,7 @@ class _Nouns(click.Group):
 def _show_version(ctx: click.Context, _option: click.Parameter, is_wanted: bool) -> None:
     if not is_wanted or ctx.resilient_parsing:
         return
-    from importlib import metadata  # slow to load, and wanted here only
+    from importlib import metadata  # slow to load, and only needed here
 
     try:
         version = metadata.version("quorate")
@@ -89,5 +89,5 @@ def _show_version(ctx: click.Context, _option: click.Parameter, is_wanted: bool)
 def main() -> None:
     """Quorate: a distributed queue manager that speaks MSMQ."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal that cannot show a character gets its escape, not a traceback.
+        # A terminal that cannot show a character gets an escape sequence, not a traceback.
         sys.stdout.reconfigure(errors="backslashreplace")

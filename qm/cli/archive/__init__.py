@@ -1,3 +1,3 @@
-"""`qm audit` and `qm compact`: the jobs of `spark` within this process. May import `qm.cli.lib` and
+"""`qm audit` and `qm compact`: the jobs of `spark`, in this process. May import `qm.cli.lib` and
 `spark`.
 """

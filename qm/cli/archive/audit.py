@@ -1,4 +1,4 @@
-"""`qm audit`: what the archive proves of the cluster, by Spark within this process."""
+"""`qm audit`: checks the archive with Spark in this process."""
 
 import sys
 from pathlib import Path
@@ -33,7 +33,7 @@ def audit() -> None:
 @audit.command()
 @archive_options
 @spark_options
-@click.option("--upto", type=int, help="Highest index; default: as far as most nodes exported.")
+@click.option("--upto", type=int, help="Highest index; default: what most nodes have exported.")
 @hash_files_option
 @click.option(
     "--replay/--no-replay", default=True, help="Compare nodes' digests with a replay of the log."
@@ -41,7 +41,7 @@ def audit() -> None:
 @click.option(
     "--metrics-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the result for a textfile collector of Prometheus here, too.",
+    help="Also write the result to this file, for Prometheus' textfile collector.",
 )
 @output_option
 def run(
@@ -55,10 +55,10 @@ def run(
     metrics_file: Path | None,
     output: str,
 ) -> None:
-    """Audit what the archive holds above the last audit.
+    """Audit the part of the archive after the last audit.
 
-    Exit code: 0 nothing was found; 1 findings; 2 the archive, or a part of it, cannot be used (the
-    rest was audited), or wrong usage; 3 Spark broke off.
+    Exit code: 0 no findings; 1 findings; 2 the archive, or a part of it, cannot be used (the rest
+    was audited), or wrong usage; 3 Spark aborted.
     """
     engine = embedded_engine(cores, memory_mib)
     from spark.main import audit_archive, audit_exit_code
@@ -76,9 +76,9 @@ def run(
 @archive_options
 @output_option
 def status(url: str, cluster: str | None, output: str) -> None:
-    """Say how far nodes exported, how far was audited, and which bases there are.
+    """Show how far nodes have exported, how far audits are, and which bases exist.
 
-    Exit code: 0 all is well; 1 the last audit found something; 2 no archive, or wrong usage.
+    Exit code: 0 all is well; 1 the last audit has findings; 2 no archive, or wrong usage.
     """
     from spark.archive.standing import NoArchive, standing
     from spark.archive.store import ArchiveStore
@@ -93,13 +93,15 @@ def status(url: str, cluster: str | None, output: str) -> None:
 
 @audit.command()
 @archive_options
-@click.option("--last", type=int, help="Audit that ended at this index; default: the newest.")
-@click.option("--html", type=click.Path(path_type=Path), help="Save the report as a page here.")
+@click.option("--last", type=int, help="The audit that ended at this index; default: the newest.")
+@click.option(
+    "--html", type=click.Path(path_type=Path), help="Save the report as an HTML page here."
+)
 @output_option
 def report(url: str, cluster: str | None, last: int | None, html: Path | None, output: str) -> None:
-    """Show what an audit found.
+    """Show the findings of an audit.
 
-    Exit code: 0 nothing; 1 findings; 2 there is no such audit, or wrong usage.
+    Exit code: 0 no findings; 1 findings; 2 there is no such audit, or wrong usage.
     """
     from spark.archive.standing import NoArchive, audits
     from spark.archive.store import ArchiveStore
@@ -126,7 +128,7 @@ def _chosen(found: "list[Audited]", last: int | None) -> "Audited":
 
 
 def _show(summary: "Summary", output: str) -> None:
-    """Print all for programs, the verdict and its evidence for people."""
+    """Print everything for programs, the verdict and its evidence for people."""
     if output != "table":
         show_one(msgspec.to_builtins(summary), output)
         return

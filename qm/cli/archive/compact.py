@@ -1,4 +1,4 @@
-"""`qm compact`: a new base of the archive, by Spark within this process."""
+"""`qm compact`: makes a new base of the archive with Spark in this process."""
 
 import sys
 
@@ -17,7 +17,7 @@ from qm.cli.lib.output import confirm, output_option, show_one, yes_option
 
 @click.group()
 def compact() -> None:
-    """Compaction of the archive: bases that stand for the log behind them."""
+    """Compaction of the archive: bases that replace the log before them."""
 
 
 @compact.command()
@@ -28,7 +28,7 @@ def compact() -> None:
 @click.option(
     "--drop-old",
     is_flag=True,
-    help="Remove older bases, and audited ranges that the new one stands for.",
+    help="Remove older bases, and audited ranges that the new one replaces.",
 )
 @yes_option
 @output_option
@@ -43,15 +43,15 @@ def run(
     yes: bool,
     output: str,
 ) -> None:
-    """Make a new base of what is new, prove it, and only then, if asked, drop what is old.
+    """Make a new base from new entries, verify it, and only then, on request, drop old data.
 
     The base is a backup: `qm backup verify` and `qm backup restore` take its folder.
 
     Exit code: 0 done, or nothing to do; 1 done, but some files cannot be used; 2 refused, or wrong
-    usage; 3 Spark broke off.
+    usage; 3 Spark aborted.
     """
     if drop_old:
-        confirm("What the new base stands for cannot be audited again. Go on?", yes=yes)
+        confirm("The data that the new base replaces cannot be audited again. Continue?", yes=yes)
     engine = embedded_engine(cores, memory_mib)
     from spark.main import compact_archive, compaction_exit_code
 

@@ -1,4 +1,4 @@
-"""What `qm audit` and `qm compact` share: which archive, and Spark within this process."""
+"""Shared by `qm audit` and `qm compact`: the archive's options, and Spark in this process."""
 
 import logging
 import sys
@@ -21,7 +21,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def archive_options(command: _Command) -> _Command:
-    """Give a command `--archive` and `--cluster`; it gets them as `url` and `cluster`."""
+    """Add `--archive` and `--cluster` to a command, which gets them as `url` and `cluster`."""
     cluster = click.option(
         "--cluster", help="Hexadecimal id of the cluster; needed when the archive holds several."
     )
@@ -37,7 +37,7 @@ def archive_options(command: _Command) -> _Command:
 
 
 def spark_options(command: _Command) -> _Command:
-    """Give a command that runs Spark its resources, as `cores` and `memory_mib`."""
+    """Add options for Spark's resources to a command, as `cores` and `memory_mib`."""
     memory = click.option(
         "--memory-mib",
         type=click.IntRange(512),
@@ -50,13 +50,13 @@ def spark_options(command: _Command) -> _Command:
         type=click.IntRange(1, CORES_MAX),
         default=2,
         show_default=True,
-        help="Tasks at a time.",
+        help="Number of parallel tasks.",
     )
     return cores(memory(command))
 
 
 def hash_files_option(command: _Command) -> _Command:
-    """Give a command `--hash-files`, on unless it says otherwise."""
+    """Add `--hash-files` to a command, on by default."""
     option = click.option(
         "--hash-files/--no-hash-files", default=True, help="Compare every file with its manifest."
     )
@@ -64,9 +64,9 @@ def hash_files_option(command: _Command) -> _Command:
 
 
 def embedded_engine(cores: int, memory_mib: int) -> "Engine":
-    """Return a Spark within this process, which logs its progress on stderr.
+    """Return a Spark engine in this process, which logs its progress to stderr.
 
-    Ends the command where none is installed.
+    Ends the command if Spark is not installed.
     """
     try:
         from spark.engine import Engine
@@ -85,7 +85,7 @@ def embedded_engine(cores: int, memory_mib: int) -> "Engine":
 
 @contextmanager
 def ending_on_failure() -> Iterator[None]:
-    """End the command when the archive cannot be used, or Spark broke off."""
+    """End the command when the archive cannot be used, or Spark aborted."""
     from spark.archive.standing import NoArchive
     from spark.engine import SparkFailed
 
@@ -98,13 +98,13 @@ def ending_on_failure() -> Iterator[None]:
 
 
 def fail(text: str, exit_code: int = EXIT_DAMAGED) -> NoReturn:
-    """End the command: nothing can be done with what there is."""
+    """End the command with an error."""
     click.echo(f"Error: {text}", err=True)
     sys.exit(exit_code)
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that is never seen half written."""
+    """Write a file so that it is never visible half written."""
     fresh = path.with_name(f"{path.name}.new")
     fresh.write_bytes(data)
     fresh.replace(path)

@@ -1,4 +1,4 @@
-"""`qm backup`: the whole state of the cluster as a folder, and a new cluster out of it."""
+"""`qm backup`: the cluster's whole state as a folder, and a new cluster made from it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def backup() -> None:
 def create(connection: Connection, folder: Path, output: str) -> None:
     """Copy the state of one node, messages included, into FOLDER.
 
-    Queues go on meanwhile. A follower is asked if there is one. FOLDER must be empty or absent; it
-    holds every message's body: keep it as safe as the nodes' disks.
+    Queues keep working meanwhile. A follower is asked if there is one. FOLDER must be empty or
+    absent; it will contain every message's body: protect it like the nodes' disks.
     """
     from qm.store.backup import BackupError, BackupWriter
 
@@ -45,7 +45,7 @@ def create(connection: Connection, folder: Path, output: str) -> None:
 
 
 async def _receive(wire: Any, writer: BackupWriter, told: Progress) -> BackupHead:
-    """Write a whole stream; return what it is of."""
+    """Write a whole stream to disk; return its description."""
     from grpc import aio
 
     from qm.client.errors import Unavailable, error_of
@@ -64,12 +64,12 @@ async def _receive(wire: Any, writer: BackupWriter, told: Progress) -> BackupHea
         known = error_of(failure)
         raise known or Unavailable(f"{wire.endpoint}: {failure.details()}; run it again") from None
     if head is None or done != total:
-        raise Unavailable(f"{wire.endpoint}: {done} of {total} bytes came; run it again")
+        raise Unavailable(f"{wire.endpoint}: {done} of {total} bytes arrived; run it again")
     return head
 
 
 async def _prefer_follower(wire: Any) -> None:
-    """Go on to the next node if the one asked first leads: it has enough to do."""
+    """Switch to the next node if the first one leads: the leader is busy enough."""
     from qm.pb import control_pb2
 
     for _ in wire.endpoints:
@@ -101,13 +101,13 @@ def _head(head: Any) -> BackupHead:
 @click.option(
     "--scratch",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Where the state is built for a while; else the system's temporary folder.",
+    help="Where the state is built temporarily; default: the system's temporary folder.",
 )
 @output_option
 def verify(folder: Path, scratch: Path | None, output: str) -> None:
-    """Prove a backup without a cluster: files, the digest of the state, every message's body.
+    """Verify a backup without a cluster: files, the digest of the state, every message's body.
 
-    Needs as much room as the backup. Exit code 1: it is damaged.
+    Needs as much space as the backup. Exit code 1: it is damaged.
     """
     from qm.names.guid import guid_text
     from qm.store.backup import BackupError, read_backup, verify_backup
@@ -139,8 +139,8 @@ def verify(folder: Path, scratch: Path | None, output: str) -> None:
     type=click.Choice(["hold", "send"]),
     default="hold",
     show_default=True,
-    help="Messages for other queue managers, which may have left since the backup was made, wait"
-    " for `qm outgoing resume`, or are sent (again).",
+    help="Messages for other queue managers, which may have been sent since the backup was made,"
+    " wait for `qm outgoing resume`, or are sent (again).",
 )
 @yes_option
 @dry_run_option
@@ -150,7 +150,7 @@ def restore(folder: Path, path: Path, outgoing: str, yes: bool, dry_run: bool, o
 
     The node must not run, and its data folder must be empty. Start it afterwards (`qm node run`),
     then the other nodes with empty folders, and let each join (`qm node join`). The cluster that
-    the backup was made of must be gone: the queue manager would exist twice.
+    the backup was made from must be gone: otherwise the queue manager would exist twice.
     """
     from qm.node.config.loading import ConfigError, load
     from qm.node.membership.refounding import RefoundingRefused
@@ -166,7 +166,7 @@ def restore(folder: Path, path: Path, outgoing: str, yes: bool, dry_run: bool, o
             show_one(row | {"node": config.name, "data": str(config.data)}, output)
             return
         confirm(
-            f"Is the cluster that this backup was made of gone? {config.name} will be its queue"
+            f"Is the cluster that this backup was made from gone? {config.name} will be its queue"
             " manager from now on.",
             yes=yes,
         )

@@ -1,4 +1,4 @@
-"""`qm bench`: what this cluster does with messages, through its MSMQ endpoint, from here."""
+"""`qm bench`: throughput and latency of this cluster's MSMQ endpoint, measured from here."""
 
 from __future__ import annotations
 
@@ -19,22 +19,26 @@ if TYPE_CHECKING:
 
 SETTLE_WAIT_S: Final = 60.0
 UNLIMITED_RATE: Final = 20_000
-"""Of a sender without `--rate`: it is held back by what is not acknowledged."""
+"""Rate of a sender without `--rate`: its unacknowledged messages limit it."""
 UNLIMITED_BACKLOG: Final = 1_000
 
 
 @click.command()
 @click.option("--seconds", type=click.IntRange(2, 3600), default=10, show_default=True)
 @click.option("--senders", type=click.IntRange(1, 256), default=4, show_default=True)
-@click.option("--rate", type=click.IntRange(1), help="Messages/s of all senders; else the most.")
+@click.option(
+    "--rate", type=click.IntRange(1), help="Messages/s of all senders; default: the maximum."
+)
 @click.option(
     "--size",
     type=click.IntRange(64, 1 << 20),
     default=1024,
     show_default=True,
-    help="Bytes of a body.",
+    help="Size of a body in bytes.",
 )
-@click.option("--transactional", is_flag=True, help="Instead of recoverable messages.")
+@click.option(
+    "--transactional", is_flag=True, help="Send transactional instead of recoverable messages."
+)
 @click.option(
     "--node",
     "nodes",
@@ -45,11 +49,11 @@ UNLIMITED_BACKLOG: Final = 1_000
 @output_option
 @connected
 def bench(connection: Connection, output: str, **options: Any) -> None:
-    """Send for a while as MSMQ queue managers do, receive everything, and judge.
+    """Send for a while as MSMQ queue managers do, receive everything, and check the result.
 
-    A queue is made and deleted again. Without --rate senders keep thousands of messages under way,
-    and latencies are those of an overload: give half of that rate to see what a message waits. The
-    load itself takes a processor. Exit code 1: a message was lost, doubled or out of order.
+    A queue is created and deleted again. Without --rate senders keep thousands of messages in
+    flight, and latencies are those of an overload: use half of that rate to see normal latencies.
+    The load itself takes a processor. Exit code 1: a message was lost, duplicated or out of order.
     """
     verdict = connection.run(lambda wire: _bench(wire, connection, **options))
     show_one(_row(verdict), output)
@@ -69,7 +73,7 @@ async def _bench(
     hosts = {member.name: member.host for member in reply.members if member.is_reachable}
     missing = set(nodes) - hosts.keys()
     if missing:
-        raise click.UsageError(f"--node: {', '.join(missing)} is no member that can be reached")
+        raise click.UsageError(f"--node: {', '.join(missing)} is not a reachable member")
     queue = await _make_queue(wire, is_transactional=options["transactional"])
     try:
         with tempfile.TemporaryDirectory(prefix="quorate-bench-") as folder:
@@ -136,7 +140,7 @@ def _plan(
 
 
 def _row(verdict: Verdict) -> dict[str, Any]:
-    # The first second connects, the last ones settle.
+    # The first second is for connecting, the last ones for settling.
     whole = [each for each in verdict.seconds if each.sent][1:-1] or verdict.seconds
     count = max(len(whole), 1)
     return {

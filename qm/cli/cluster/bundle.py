@@ -1,4 +1,4 @@
-"""`qm bundle`: what a support case needs of a cluster, in one file."""
+"""`qm bundle`: the data that a support case needs, in one file."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from qm.client.calls import Calls
 
 NODE_TIMEOUT_S: Final = 10.0
-"""For one answer of one node: a bundle is wanted when something hangs."""
+"""Time for one answer of one node: bundles are needed when something hangs."""
 LISTED_MAX: Final = 1_000
-"""Of queues, outgoing queues and clients."""
+"""Limit for each of queues, outgoing queues and clients."""
 
 
 @click.command()
@@ -34,13 +34,13 @@ LISTED_MAX: Final = 1_000
 def bundle(connection: Connection, file: Path | None, output: str) -> None:
     """Collect state, configuration, metrics, events and log lines of all nodes into FILE.
 
-    A tar.gz, named by the time if FILE is not given. There are no messages, keys or passwords in
-    it, but names of queues, hosts and principals: look through it before you hand it on. Nodes that
-    do not answer are named in it. Exit code 1: some did not.
+    A tar.gz, named after the time if FILE is not given. It contains no messages, keys or passwords,
+    but names of queues, hosts and principals: review it before you pass it on. Nodes that do not
+    answer are listed in it. Exit code 1: some did not.
     """
     path = file or Path(f"quorate-bundle-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar.gz")
     if path.exists():
-        raise click.UsageError(f"{path} exists already")
+        raise click.UsageError(f"{path} already exists")
     parts, failures = connection.run(lambda wire: _collect(connection, wire))
     manifest = {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -54,7 +54,7 @@ def bundle(connection: Connection, file: Path | None, output: str) -> None:
 
 
 async def _collect(connection: Connection, wire: Calls) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Return files by name, and why some are missing."""
+    """Return files by name, and the reasons why some are missing."""
     failures: dict[str, str] = {}
     parts = await _cluster_parts(wire, failures)
     nodes = await _nodes(connection, wire, failures)
@@ -65,7 +65,9 @@ async def _collect(connection: Connection, wire: Calls) -> tuple[dict[str, bytes
 
 
 async def _nodes(connection: Connection, wire: Calls, failures: dict[str, str]) -> dict[str, Calls]:
-    """Return a wire to each member, by name; to each endpoint if nobody says who is one."""
+    """Return a connection to each member, by name; to each endpoint if no node lists the
+    members.
+    """
     members = await _answer("members", list_members(wire), failures)
     if members is None:
         return {endpoint: wire_to_endpoint(connection, endpoint) for endpoint in wire.endpoints}
@@ -101,7 +103,7 @@ async def _cluster_parts(wire: Calls, failures: dict[str, str]) -> dict[str, byt
 
 
 async def _node_parts(name: str, wire: Calls, failures: dict[str, str]) -> dict[str, bytes]:
-    """Return one node's files: what it says of itself, its metrics, log lines and events."""
+    """Return one node's files: its own description, metrics, log lines and events."""
     from qm.pb import control_pb2 as pb
 
     parts: dict[str, bytes] = {}
@@ -152,7 +154,7 @@ async def _events(wire: Calls) -> bytes:
 
 
 async def _answer(name: str, call: Awaitable[Any], failures: dict[str, str]) -> Any:
-    """Return an answer; None, and why, if there is none."""
+    """Return an answer; None if there is none, with the reason in `failures`."""
     from grpc import aio
 
     from qm.client.errors import ClientError
@@ -176,7 +178,7 @@ def _json(value: Any) -> bytes:
 
 
 def _write(path: Path, parts: dict[str, bytes]) -> None:
-    """Write the archive; what it is named like is its folder."""
+    """Write the archive; the folder in it has the archive's name."""
     folder = path.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
     with tarfile.open(path, "x:gz") as archive:
         for name, data in sorted(parts.items()):

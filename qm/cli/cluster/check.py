@@ -1,4 +1,4 @@
-"""`qm check`: questions with an exit code, for scripts, probes and tests of an installation."""
+"""`qm check`: checks with an exit code, for scripts, probes and tests of an installation."""
 
 import http.client
 import secrets
@@ -30,14 +30,14 @@ class _Checks(click.Group):
 
 @click.group(cls=_Checks)
 def check() -> None:
-    """Ask whether all is well; `cluster` unless another question is named."""
+    """Check whether all is well; `cluster` unless another check is named."""
 
 
 @check.command()
 @output_option
 @connected
 def cluster(connection: Connection, output: str) -> None:
-    """Ask every endpoint how it is. Exit code 1: something wants attention."""
+    """Check every endpoint. Exit code 1: something needs attention."""
     rows = []
     for endpoint in connection.endpoints:
         one = Connection((endpoint,), connection.authority, connection.certificate, connection.key)
@@ -59,7 +59,7 @@ async def _health(wire: Any) -> dict[str, Any]:
         return {"node": "", "leader": "", "applied_index": None, "problems": ["does not answer"]}
     problems = list(found.alarms)
     if not found.leader:
-        problems.append("nobody leads")
+        problems.append("there is no leader")
     if found.is_draining:
         problems.append("draining")
     problems += [f"{m.name} is not reachable" for m in found.members if not m.is_reachable]
@@ -82,7 +82,7 @@ async def _health(wire: Any) -> dict[str, Any]:
     help="HTTP endpoint of a node.  [env: QM_HTTP]",
 )
 def ready(address: str) -> None:
-    """Ask a node whether clients and peers should come to it. Exit code 1: no, or no answer."""
+    """Ask a node whether it is ready for clients and peers. Exit code 1: no, or no answer."""
     try:
         connection = http.client.HTTPConnection(address, timeout=PROBE_TIMEOUT_S)
         connection.request("GET", "/readyz")
@@ -97,9 +97,15 @@ def ready(address: str) -> None:
 
 
 @check.command("send-receive")
-@click.option("--msmq", "host", metavar="HOST", required=True, help="Where the cluster's MSMQ is.")
 @click.option(
-    "--seconds", type=click.IntRange(1), default=30, show_default=True, help="For the way through."
+    "--msmq", "host", metavar="HOST", required=True, help="Host of the cluster's MSMQ endpoint."
+)
+@click.option(
+    "--seconds",
+    type=click.IntRange(1),
+    default=30,
+    show_default=True,
+    help="Time until the message must have arrived.",
 )
 @connected
 def send_receive(connection: Connection, host: str, seconds: int) -> None:
@@ -117,7 +123,7 @@ def send_receive(connection: Connection, host: str, seconds: int) -> None:
 
 
 async def _through(client: Any, host: str, seconds: int) -> int | None:
-    """Send and receive; return how long it took, ms, None if nothing came."""
+    """Send and receive; return how long it took, ms, None if nothing arrived."""
     from qm.pb import control_pb2
 
     wire = client.wire

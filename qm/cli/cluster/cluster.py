@@ -12,17 +12,17 @@ from qm.cli.cluster.node import CONFIG_OPTION
 
 @click.group()
 def cluster() -> None:
-    """Make and look after a cluster."""
+    """Create and manage a cluster."""
 
 
 @cluster.command()
 @CONFIG_OPTION
 @click.option("--name", default="QUORATE", show_default=True, help="Computer name, 15 characters.")
-@click.option("--dns-name", default="", help="Qualified name; the computer name without it.")
+@click.option("--dns-name", default="", help="Qualified name; default: the computer name.")
 def init(path: Path, name: str, dns_name: str) -> None:
-    """Make the running nodes that this configuration names one cluster and a queue manager.
+    """Make the running nodes of this configuration one cluster and a queue manager.
 
-    Once: a second birth is refused. A birth that was broken off is continued.
+    Only once: a second birth is refused. An interrupted birth is continued.
     """
     from qm.node.membership.first_start import init_cluster
     from qm.node.membership.join import JoinRefused

@@ -1,4 +1,4 @@
-"""The verbs of `qm cluster` that a running cluster answers."""
+"""The verbs of `qm cluster` for a running cluster."""
 
 import sys
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ MEMBER_COLUMNS = ("name", "role", "leader", "reachable", "applied_index", "host"
 @output_option
 @connected
 def status(connection: Connection, output: str) -> None:
-    """Show who leads, how far the log is, who the members are. Exit code 1: nobody leads."""
+    """Show the leader, the log's position and the members. Exit code 1: there is no leader."""
     found = connection.run(get_status)
     show_one(status_row(found), output)
     if not found.leader:
@@ -38,15 +38,15 @@ def members(connection: Connection, output: str) -> None:
 
 
 @click.command()
-@click.option("--to", default="", help="A member; else the one nearest to the leader's log.")
+@click.option("--to", default="", help="A member; default: the one closest to the leader's log.")
 @output_option
 @connected
 def transfer(connection: Connection, to: str, output: str) -> None:
-    """Hand leadership over; nothing that clients do is lost by it."""
+    """Hand leadership over; clients lose nothing."""
     from qm.pb import control_pb2
 
     async def work(wire: Any) -> Any:
-        leader = (await get_status(wire)).leader  # the call is repeated where no answer comes
+        leader = (await get_status(wire)).leader  # the call is repeated if there is no answer
         request = control_pb2.TransferLeadershipRequest(to=to, leader="" if to else leader)
         return await wire.call(lambda stubs: stubs.cluster.TransferLeadership, request)
 
@@ -60,7 +60,7 @@ def transfer(connection: Connection, to: str, output: str) -> None:
 @output_option
 @connected
 def drain(connection: Connection, node: str, yes: bool, output: str) -> None:
-    """Have NODE take no new sessions and hand over leadership, before it stops."""
+    """Make NODE accept no new sessions and hand over leadership, before it is stopped."""
     confirm(f"Drain {node}?", yes=yes)
     show_one(_drained(connection, node, "Drain"), output)
 
@@ -70,7 +70,7 @@ def drain(connection: Connection, node: str, yes: bool, output: str) -> None:
 @output_option
 @connected
 def undrain(connection: Connection, node: str, output: str) -> None:
-    """Have NODE serve again."""
+    """Make NODE serve again."""
     show_one(_drained(connection, node, "Undrain"), output)
 
 
@@ -79,7 +79,7 @@ def undrain(connection: Connection, node: str, output: str) -> None:
 @output_option
 @connected
 def can_stop(connection: Connection, node: str, output: str) -> None:
-    """Say whether NODE can stop without loss of the quorum. Exit code 1: no."""
+    """Show whether NODE can be stopped without losing the quorum. Exit code 1: no."""
     from qm.pb import control_pb2
 
     async def work(wire: Any) -> Any:
@@ -94,11 +94,11 @@ def can_stop(connection: Connection, node: str, output: str) -> None:
 
 @click.command()
 @click.argument("node")
-@click.option("--host", required=True, help="Under which the other nodes reach it.")
+@click.option("--host", required=True, help="Host under which the other nodes reach it.")
 @output_option
 @connected
 def add(connection: Connection, node: str, host: str, output: str) -> None:
-    """Let NODE in as a learner, before `qm node join` is run there."""
+    """Add NODE as a learner, before `qm node join` is run there."""
     from qm.pb import control_pb2
 
     place = control_pb2.MemberPlace(host=host)
@@ -112,7 +112,7 @@ def add(connection: Connection, node: str, host: str, output: str) -> None:
 @output_option
 @connected
 def remove(connection: Connection, node: str, yes: bool, output: str) -> None:
-    """Take NODE out of the cluster for good."""
+    """Remove NODE from the cluster for good."""
     from qm.pb import control_pb2
 
     confirm(f"Remove {node} from the cluster?", yes=yes)
@@ -132,12 +132,12 @@ def promote(connection: Connection, node: str, output: str) -> None:
 
 @click.command()
 @click.argument("node")
-@click.option("--host", default="", help="Else where it was.")
+@click.option("--host", default="", help="Default: its previous host.")
 @yes_option
 @output_option
 @connected
 def replace(connection: Connection, node: str, host: str, yes: bool, output: str) -> None:
-    """Let NODE come back after it lost its disk: its old identity leaves."""
+    """Let NODE return after it lost its disk: its old identity is removed."""
     from qm.pb import control_pb2
 
     confirm(f"Give up what is on the disk of {node}?", yes=yes)
@@ -149,7 +149,7 @@ def replace(connection: Connection, node: str, host: str, yes: bool, output: str
         )
         ids = {member.name: member.raft_id for member in found.members}
         request = control_pb2.ReplaceMemberRequest(name=node, place=place)
-        if node in ids:  # else the cluster says who its members are
+        if node in ids:  # otherwise the cluster reports its members
             request.lost_incarnation = int(ids[node].rpartition(".")[2])
         return await wire.call(lambda stubs: stubs.cluster.ReplaceMember, request)
 

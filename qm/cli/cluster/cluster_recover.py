@@ -1,4 +1,4 @@
-"""`qm cluster recover`: go on with one node after a majority was lost for good."""
+"""`qm cluster recover`: continue with one node after a majority was lost for good."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     "--unsafe-lose-acknowledged",
     "is_unsafe",
     is_flag=True,
-    help="Take the loss of what the lost nodes acknowledged beyond this one's log.",
+    help="Accept the loss of what the lost nodes acknowledged beyond this one's log.",
 )
 @yes_option
 @output_option
 def recover(path: Path, is_unsafe: bool, yes: bool, output: str) -> None:
-    """Make the stopped node of this configuration the one voter of a new cluster.
+    """Make the stopped node of this configuration the only voter of a new cluster.
 
-    Only for a majority that will never come back: what its nodes acknowledged and this one's log
-    does not have is lost, and nobody can say what it was. Without both flags it shows what this
-    node has and changes nothing (exit code 1): compare the survivors, take the one with the highest
+    Only if a majority will never come back: what its nodes acknowledged and this one's log does not
+    have is lost, and it is unknown what that was. Without both flags it shows what this node has
+    and changes nothing (exit code 1): compare the survivors, choose the one with the highest
     `last_term`, then `last_index`. Afterwards start the node, empty the folders of all others and
     let them join (`qm node join`).
     """

@@ -16,7 +16,7 @@ def config() -> None:
 def check(path: Path) -> None:
     """Check the configuration file PATH as a node would.
 
-    Exit code: 0 it can be used; 1 it cannot, and one line says why.
+    Exit code: 0 it is valid; 1 it is not, and one line says why.
     """
     from qm.node.config.loading import ConfigError, load
 
@@ -25,4 +25,4 @@ def check(path: Path) -> None:
     except ConfigError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
-    click.echo(f"{path}: node {loaded.name} at {loaded.host}, sound")
+    click.echo(f"{path}: node {loaded.name} at {loaded.host}, valid")

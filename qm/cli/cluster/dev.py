@@ -1,4 +1,4 @@
-"""`qm dev`: a cluster on this machine, for development and for looking around."""
+"""`qm dev`: a cluster on this machine, for development and exploration."""
 
 import asyncio
 from pathlib import Path
@@ -33,8 +33,8 @@ def dev() -> None:
 def up(folder: Path, nodes: int, network: str) -> None:
     """Run three nodes on loopback addresses until Ctrl-C or `qm dev down`.
 
-    The first run makes certificates and configurations and gives birth to the cluster; later ones
-    go on with its data. A node that dies is started again.
+    The first run creates certificates and configurations and founds the cluster; later ones
+    continue with its data. A node that dies is restarted.
 
     Exit code: 0 stopped; 1 the cluster did not come up.
     """
@@ -56,7 +56,7 @@ def up(folder: Path, nodes: int, network: str) -> None:
 @dev.command()
 @FOLDER_OPTION
 def down(folder: Path) -> None:
-    """Stop the cluster of a folder; its data stays."""
+    """Stop the cluster of a folder; its data is kept."""
     from qm.node.dev.layout import Layout
     from qm.node.dev.manager import DevFailed, stop
 

@@ -1,4 +1,4 @@
-"""`qm log`: the replicated log of a node, straight from its folder."""
+"""`qm log`: the replicated log of a node, read directly from its folder."""
 
 from __future__ import annotations
 
@@ -24,18 +24,22 @@ _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=Fal
 def log() -> None:
     """Read the replicated log of a node in its folder. Nothing but `skip` changes anything.
 
-    The node may run: what is read is what it had written then. It drops old segments when it needs
-    their space; a copy of the folder stays as it is.
+    The node may run: you see what it has written so far. It drops old segments when it needs their
+    space; use a copy of the folder for a stable view.
     """
 
 
 @log.command()
 @_FOLDER
-@click.option("--first", type=click.IntRange(1), help="Index; else the last COUNT entries.")
+@click.option(
+    "--first",
+    type=click.IntRange(1),
+    help="Index of the first entry; default: the last COUNT entries.",
+)
 @click.option("--count", type=click.IntRange(1), default=50, show_default=True)
 @output_option
 def dump(folder: Path, first: int | None, count: int, output: str) -> None:
-    """Print entries in words, oldest first; never the bodies of messages.
+    """Print entries in readable form, oldest first; never the bodies of messages.
 
     FOLDER is a node's data folder, or that of the segments. Exit code 1: the log is damaged.
     """
@@ -52,8 +56,8 @@ def verify(folder: Path, output: str) -> None:
     """Check every record of the log and read every entry.
 
     Records are chained by checksums from one to the next over all segments. Exit code: 0 sound; 1
-    damaged, with file, byte and entry. A torn end behind what was synced is no damage: a start
-    cuts it.
+    damaged, with file, byte and entry. A torn end after the synced part is not damage: the node
+    cuts it when it starts.
     """
     with _opened(folder) as opened:
         found = opened.summary()

@@ -1,4 +1,4 @@
-"""`qm node`: one node as a process, and its entry into a cluster."""
+"""`qm node`: one node as a process, and how it joins a cluster."""
 
 import asyncio
 import sys
@@ -31,13 +31,13 @@ def node() -> None:
 def run(path: Path) -> None:
     """Run a node until it is told to stop (SIGTERM, SIGINT).
 
-    A fresh node waits for `qm cluster init` or `qm node join` and serves nobody until then, unless
-    its configuration lets it find its cluster by itself (`[birth] automatic`).
+    A new node waits for `qm cluster init` or `qm node join` and does not serve until then, unless
+    its configuration lets it find its cluster automatically (`[birth] automatic`).
 
-    Exit code: 0 stopped; 69 an address cannot be had; 74 disk or state cannot be trusted; 78 the
+    Exit code: 0 stopped; 69 an address cannot be bound; 74 disk or state cannot be trusted; 78 the
     configuration, or the data folder that it names, must be corrected.
     """
-    from qm.node import process  # late: slow to load
+    from qm.node import process  # imported here: slow to load
 
     sys.exit(process.run(path))
 
@@ -47,8 +47,8 @@ def run(path: Path) -> None:
 def join(path: Path) -> None:
     """Make the running node of this configuration a member of its seeds' cluster.
 
-    A node that lost its data joins under its next incarnation, in the place of the lost one. May be
-    repeated: what is done already is found done.
+    A node that lost its data joins under its next incarnation, in place of the lost one. May be
+    repeated: steps that are already done are skipped.
     """
     from qm.node.membership.first_start import join_cluster
     from qm.node.membership.join import JoinRefused
@@ -67,17 +67,17 @@ def join(path: Path) -> None:
     type=click.IntRange(0),
     default=60,
     show_default=True,
-    help="How long to wait for the others at most.",
+    help="How long to wait for the other nodes at most.",
 )
 def prestop(path: Path, drain_s: int) -> None:
     """Make the running node of this configuration ready to be stopped.
 
-    Waits until the other nodes can do without it, then has it close its sessions and hand
-    leadership over. A pod whose StatefulSet is scaled down to others leaves the cluster, too
-    (`[kubernetes]`). Stop the node afterwards, whatever the exit code is.
+    Waits until the other nodes can do without it, then makes it close its sessions and hand
+    leadership over. A pod that its StatefulSet scales away also leaves the cluster
+    (`[kubernetes]`). Stop the node afterwards, whatever the exit code.
 
-    Exit code: 0 nobody will notice its end; 1 it is drained, but the others cannot do without it or
-    it still leads; 4 it does not answer.
+    Exit code: 0 it can stop unnoticed; 1 it is drained, but the others cannot do without it or it
+    still leads; 4 it does not answer.
     """
     from qm.cli.cluster.prestop import NotReady, prestop_node
     from qm.node.config.loading import ConfigError
@@ -90,14 +90,14 @@ def prestop(path: Path, drain_s: int) -> None:
 
 @node.command()
 @click.argument("level", type=click.Choice(["debug", "info", "warning", "error"]))
-@click.option("--logger", default="", help="Of this part alone, such as qm.edge; else of all.")
+@click.option("--logger", default="", help="Only this part, such as qm.edge; default: all.")
 @click.option(
     "--for",
     "seconds",
     type=click.IntRange(0, 7 * 24 * 3600),
     default=600,
     show_default=True,
-    help="Seconds until it goes back; 0: it stays until the node restarts.",
+    help="Seconds until it reverts; 0: it stays until the node restarts.",
 )
 @click.option("--node", "names", multiple=True, help="A member, instead of all; repeatable.")
 @output_option
@@ -110,7 +110,7 @@ def loglevel(
     names: tuple[str, ...],
     output: str,
 ) -> None:
-    """Change from which LEVEL on nodes write log lines, while they run."""
+    """Change the log LEVEL of running nodes."""
     from qm.cli.lib.member_call import list_members, wire_to_name
     from qm.pb import control_pb2
 

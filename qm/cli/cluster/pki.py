@@ -10,10 +10,10 @@ FOLDER_OPTION = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     default="pki",
     show_default=True,
-    help="Where the authority and the certificates are.",
+    help="Folder of the authority and the certificates.",
 )
 DAYS_OPTION = click.option(
-    "--days", type=click.IntRange(1, 36_500), help="Until the certificate ends."
+    "--days", type=click.IntRange(1, 36_500), help="Validity of the certificate in days."
 )
 
 
@@ -54,7 +54,7 @@ def init(folder: Path, name: str, days: int | None, peers_only: bool) -> None:
     "--role",
     type=click.Choice(["admin", "operator", "client", "node"]),
     required=True,
-    help="What the holder may do.",
+    help="Role, which says what the holder may do.",
 )
 @click.option("--host", "hosts", multiple=True, help="Name or address of a node; may be repeated.")
 @DAYS_OPTION
@@ -89,7 +89,7 @@ def issue(folder: Path, name: str, role: str, hosts: tuple[str, ...], days: int 
 @FOLDER_OPTION
 @DAYS_OPTION
 def renew(folder: Path, certificate: Path, days: int | None) -> None:
-    """Renew CERTIFICATE for the same key and names; running nodes take it at once."""
+    """Renew CERTIFICATE for the same key and names; running nodes use it at once."""
     from qm.node.upkeep.pki import CERTIFICATE_DAYS, PkiRefused
     from qm.node.upkeep.pki import renew as renew_certificate
 

@@ -1,4 +1,4 @@
-"""`qm node prestop`: what happens to a node right before it is stopped on purpose."""
+"""`qm node prestop`: prepares a node to be stopped on purpose."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from qm.node.config.schema import NodeConfig
 
 ANSWER_S: Final = 5.0
-"""For the node to answer at all."""
+"""Time for the node to answer at all."""
 TRANSFER_S: Final = 5.0
-"""For another node to lead, after the draining one has begun to hand over."""
+"""Time for another node to lead, after the draining one has begun to hand over."""
 ASK_EVERY_S: Final = 0.5
 _EVERYWHERE: Final = ("0.0.0.0", "::")
 
 
 class NotReady(Exception):
-    """The node may be stopped, but not without a gap; says why."""
+    """The node may be stopped, but not without a gap; the text says why."""
 
 
 def connection_of(config: "NodeConfig") -> Connection:
-    """Return how this machine's node is reached by its own certificate."""
+    """Return a connection to this machine's node with its own certificate."""
     from qm.node.config.addresses import host_and_port
 
     listen = config.api.listen or config.bind
@@ -45,11 +45,13 @@ async def make_ready(wire: Any, name: str, drain_s: float) -> None:
     if reason:
         raise NotReady(f"{name} is drained although the others cannot do without it: {reason}")
     if still_leads:
-        raise NotReady(f"{name} is drained and still leads: nobody took over within {TRANSFER_S} s")
+        raise NotReady(
+            f"{name} is drained but still leads: no node took over within {TRANSFER_S} s"
+        )
 
 
 async def _wait_until_it_can_stop(wire: Any, name: str, wait_s: float) -> str:
-    """Return why it cannot, empty if it can."""
+    """Return why it cannot stop, empty if it can."""
     from qm.pb import control_pb2
 
     request = control_pb2.CanStopRequest(node=name)
@@ -79,7 +81,7 @@ async def _drain(wire: Any, name: str) -> bool:
 
 
 async def leave(wire: Any, config: "NodeConfig", say: Callable[[str], None]) -> None:
-    """Drain a node and take it out of the cluster. Raises NotReady, and what calls raise."""
+    """Drain a node and remove it from the cluster. Raises NotReady, and what calls raise."""
     from qm.node.membership.first_start import open_steps
     from qm.node.membership.join import JoinRefused
 
@@ -97,7 +99,7 @@ async def _is_scaled_away(config: "NodeConfig", say: Callable[[str], None]) -> b
     try:
         return await is_scaled_away(config.kubernetes, config.name)
     except ApiServerRefused as error:
-        say(f"{config.name} stays a member: it is not known whether it shall come back: {error}")
+        say(f"{config.name} stays a member: it is not known whether it will come back: {error}")
         return False
 
 

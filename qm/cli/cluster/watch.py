@@ -1,4 +1,4 @@
-"""`qm events` and `qm top`: what happens, as it happens."""
+"""`qm events` and `qm top`: events and traffic as they happen."""
 
 import asyncio
 import json
@@ -15,19 +15,19 @@ TOP_QUEUES_MAX: Final = 100
 _SUBJECTS: Final = frozenset(
     {"client_id", "lookup_identifier", "name", "node", "path_name", "queue.name", "queue.queue_id"}
 )
-"""Details of an event that say what it was about."""
+"""Details of an event that name its subject."""
 
 
 @click.command()
-@click.option("-f", "--follow", is_flag=True, help="Go on as they happen, until interrupted.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new events, until interrupted.")
 @click.option("--kind", "kinds", multiple=True, help="control, leadership, ...; repeatable.")
-@click.option("--after", type=click.IntRange(0), default=0, help="Begin behind this number.")
+@click.option("--after", type=click.IntRange(0), default=0, help="Start after this number.")
 @output_option
 @connected
 def events(
     connection: Connection, follow: bool, kinds: tuple[str, ...], after: int, output: str
 ) -> None:
-    """Print the events of one node, oldest first. With -o json each is one line."""
+    """Print the events of one node, oldest first; with -o json, one per line."""
     from qm.client.errors import error_of
     from qm.pb import control_pb2
 
@@ -53,9 +53,9 @@ def events(
 @output_option
 @connected
 def top(connection: Connection, interval: float, once: bool, output: str) -> None:
-    """Show queues by traffic, and who leads, until interrupted.
+    """Show queues by traffic, and the leader, until interrupted.
 
-    Of very many queues, the hundred that hold most messages.
+    If there are very many queues, the hundred with the most messages.
     """
     from qm.cli.cluster.cluster_control import get_status
 
@@ -110,7 +110,7 @@ def _table(
     from rich.table import Table
 
     table = Table(
-        title=f"{status.computer_name}: {status.leader or 'nobody'} leads, term {status.term},"
+        title=f"{status.computer_name}: {status.leader or 'no node'} leads, term {status.term},"
         f" index {status.applied_index}",
         box=None,
     )

@@ -1,4 +1,4 @@
-"""What `qm demo` does and shows."""
+"""Implementation and display of `qm demo`."""
 
 import asyncio
 import contextlib
@@ -43,11 +43,11 @@ _LINES_MAX: Final = 8
 
 
 class DemoFailed(click.ClickException):
-    """The demo could not be carried out; that says nothing about messages."""
+    """The demo could not be carried out; this says nothing about messages."""
 
 
 async def show_demo(folder: Path, network: str, rate: int, seconds: int, seed: int) -> Verdict:
-    """Run it; return what the histories prove. Raises DemoFailed, ClientError."""
+    """Run the demo; return the histories' verdict. Raises DemoFailed, ClientError."""
     display = _Display()
     async with _dev_cluster(folder, network, display) as layout:
         connection = dev_connection(layout.folder)
@@ -67,7 +67,7 @@ async def show_demo(folder: Path, network: str, rate: int, seconds: int, seed: i
                     leader = await watch.leader()
                     await _kill(layout, leader, run, watch, display)
                     await run.send(seconds / 2)
-                    display.say("the sender stops; what is under way settles")
+                    display.say("the sender stops; messages in flight settle")
                     await run.settle(SETTLE_WAIT_S)
                 return await run.verdict()
         finally:
@@ -85,7 +85,7 @@ def _plan(
     seed: int,
 ) -> Plan:
     followers = [node for node in nodes if node.name != leader]
-    # Receivers begin at the leader: theirs is a failover, too.
+    # Receivers start at the leader, so that they fail over, too.
     apis = [node.api for node in nodes if node.name == leader] + [n.api for n in followers]
     targets = (
         Target(f"DIRECT=OS:{computer}\\private$\\{_PLAIN}"),
@@ -110,15 +110,15 @@ def _plan(
 
 @contextlib.asynccontextmanager
 async def _dev_cluster(folder: Path, network: str, display: "_Display") -> AsyncIterator[Layout]:
-    """Run `qm dev up` in a fresh folder as long as the context lasts."""
+    """Run `qm dev up` in a fresh folder for as long as the context lasts."""
     layout = Layout((folder / "cluster").absolute())
     if pids.running(layout.manager_pid) is not None:
         raise DemoFailed(
-            f"a cluster runs there already: `qm dev down --folder {layout.folder}` stops it"
+            f"a cluster is already running there: `qm dev down --folder {layout.folder}` stops it"
         )
     shutil.rmtree(layout.folder, ignore_errors=True)
     layout.folder.mkdir(parents=True)
-    display.say("three nodes start, and become one queue manager")
+    display.say("three nodes start and become one queue manager")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "qm", "dev", "up"),
         *("--folder", str(layout.folder), "--network", network),
@@ -179,7 +179,7 @@ async def _kill(
 ) -> None:
     pid = pids.running(layout.pid(leader))
     if pid is None:
-        raise DemoFailed(f"{leader}, the leader, does not run")
+        raise DemoFailed(f"{leader}, the leader, is not running")
     run.fault(f"SIGKILL of {leader}, the leader")
     watch.killed(leader)
     os.kill(pid, signal.SIGKILL)
@@ -187,7 +187,7 @@ async def _kill(
 
 
 class _LeaderWatch:
-    """Asks every node whether it leads, again and again."""
+    """Asks every node repeatedly whether it leads."""
 
     def __init__(self, nodes: list[DevNode], display: "_Display") -> None:
         self._nodes = nodes
@@ -198,7 +198,7 @@ class _LeaderWatch:
         self._changed = asyncio.Event()
 
     async def leader(self) -> str:
-        """Return the leader that is known, waiting for one if need be."""
+        """Return the known leader, waiting for one if necessary."""
         async with asyncio.timeout(UP_WAIT_S):
             while not self._leader:
                 self._changed.clear()
@@ -206,7 +206,7 @@ class _LeaderWatch:
         return self._leader
 
     def killed(self, name: str) -> None:
-        """The leader is dead from now on."""
+        """Record that the leader was killed."""
         self._dead, self._dead_since = name, time.monotonic()
         self._leader = self._display.leader = ""
 
@@ -239,7 +239,7 @@ class _LeaderWatch:
 
 
 class _Display:
-    """Counts and rates that renew themselves, and what happened, line by line."""
+    """Live counts and rates, and a line for each event."""
 
     def __init__(self) -> None:
         self._console = terminal()
@@ -252,7 +252,7 @@ class _Display:
         self.leader = ""
 
     def say(self, text: str, style: str = "") -> None:
-        """Tell what happens."""
+        """Print an event."""
         line = Text(f"{time.monotonic() - self._started:7.2f} s  {printable(text)}", style)
         self._lines.append(line)
         if self._live is None or not self._console.is_terminal:
@@ -260,7 +260,7 @@ class _Display:
 
     @contextlib.contextmanager
     def live(self) -> Any:
-        """Show counts as long as the context lasts; on paper, where there is no terminal, none."""
+        """Show live counts for as long as the context lasts, if there is a terminal."""
         if not self._console.is_terminal:
             yield
             return
@@ -280,7 +280,7 @@ class _Display:
             names = ("sent", "acknowledged", "received")
             for name, count, rate in zip(names, counts, self._rates, strict=True):
                 table.add_row(name, f"{count:,}", f"{rate:,.0f}")
-            table.add_row("leader", self.leader or "nobody", "")
+            table.add_row("leader", self.leader or "none", "")
             table.add_row("sender's sessions", str(run.sessions), "")
         return Group(*self._lines, Text(), table)
 
@@ -321,4 +321,4 @@ def print_verdict(verdict: Verdict, report: Path) -> None:
             "bold green" if verdict.holds else "bold red",
         )
     )
-    console.print(f"Made from the clients' histories alone; as JSON: {report}", highlight=False)
+    console.print(f"Based only on the clients' histories; as JSON: {report}", highlight=False)

@@ -1,4 +1,4 @@
-"""`qm drill`: failover drills with a verdict from what clients saw."""
+"""`qm drill`: failover drills, judged from what clients saw."""
 
 import asyncio
 import sys
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qm.drill.targets.target import Target
 
 ROUNDS_FILE: Final = "rounds.jsonl"
-"""In the folder of a run."""
+"""File in the folder of a run."""
 
 
 @click.group()
@@ -26,7 +26,7 @@ def drill() -> None:
 @drill.command("list")
 @output_option
 def list_scenarios(output: str) -> None:
-    """List the scenarios, and which kinds of target can run each."""
+    """List the scenarios, and the kinds of target that can run each."""
     from qm.drill.scenarios.catalogue import SCENARIOS
     from qm.drill.targets.reasons import REASONS, refusals
 
@@ -43,25 +43,25 @@ def list_scenarios(output: str) -> None:
 @click.argument("names", nargs=-1)
 @click.option(
     "--target", default="dev", show_default=True, metavar="dev|netns|FILE.toml|kubernetes",
-    help="Processes here; on network namespaces; a cluster on the machines of a file; a release.",
+    help="Processes here; in network namespaces; a cluster on the machines of a file; a release.",
 )  # fmt: skip
 @yes_option
 @click.option("--rounds", type=click.IntRange(1, 1000), default=1, show_default=True)
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the first round.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the first round.")
 @click.option("--rate", type=click.IntRange(1), default=400, show_default=True, help="Per sender.")
-@click.option("--short", is_flag=True, help="The short list.")
+@click.option("--short", is_flag=True, help="Run only the short list.")
 @click.option(
     "--resume", is_flag=True,
-    help="Keep what rounds.jsonl in the folder has, but for scenarios that failed since, and run"
+    help="Keep the rounds in the folder's rounds.jsonl, except scenarios that failed since, and run"
     " the rest.",
 )  # fmt: skip
 @click.option(
     "--minutes", type=click.FloatRange(0.1), default=float("inf"),
-    help="Begin no round after that; --resume goes on.",
+    help="Start no round after that; --resume continues.",
 )  # fmt: skip
 @click.option(
     "-f", "--folder", type=click.Path(path_type=Path, file_okay=False), default="build/drill",
-    show_default=True, help="Cluster, histories and report.",
+    show_default=True, help="Folder for cluster, histories and report.",
 )  # fmt: skip
 @click.option(
     "--report", type=click.Path(path_type=Path, dir_okay=False), default="build/drills.json",
@@ -82,7 +82,7 @@ def run(
     report: Path,
     **options: Any,
 ) -> None:
-    """Run scenarios by NAME, or all that the target can do.
+    """Run scenarios by NAME, or all that the target supports.
 
     Exit code: 0 all passed; 1 one failed, or could not be carried out; 2 wrong usage, or the target
     cannot do it.
@@ -126,7 +126,7 @@ def run(
 
 
 def _require(target: "Target", scenarios: "list[Scenario]") -> None:
-    """Raises Refused unless the target can do it all."""
+    """Raise Refused unless the target supports all scenarios."""
     from qm.drill.runner import missing
     from qm.drill.targets.ability import Refused
     from qm.drill.targets.reasons import refusal
@@ -141,14 +141,14 @@ def _require(target: "Target", scenarios: "list[Scenario]") -> None:
 @click.option("--minutes", type=click.FloatRange(0.1), default=60.0, show_default=True)
 @click.option(
     "--target", default="dev", show_default=True, metavar="dev|netns",
-    help="Processes here; on network namespaces.",
+    help="Processes here; in network namespaces.",
 )  # fmt: skip
 @click.option("--network", default="127.0.14", show_default=True, help="As for `run`.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Chooses the scenarios.")
 @click.option("--rate", type=click.IntRange(1), default=400, show_default=True, help="Per sender.")
 @click.option(
     "-f", "--folder", type=click.Path(path_type=Path, file_okay=False), default="build/soak",
-    show_default=True, help="Cluster, histories and report.",
+    show_default=True, help="Folder for cluster, histories and report.",
 )  # fmt: skip
 @click.option(
     "--report", type=click.Path(path_type=Path, dir_okay=False), default="build/soak.json",
@@ -178,7 +178,7 @@ def soak(
     folder.mkdir(parents=True, exist_ok=True)
     choice = Choice(target=target, folder=folder, network=network, other_build=None)
     if acts_on_others(choice):
-        raise click.UsageError("a soak is for a cluster of its own: --target dev or netns")
+        raise click.UsageError("a soak needs a cluster of its own: --target dev or netns")
     try:
         with chosen(choice) as drilled:
             able = [s for s in SCENARIOS.values() if s.needs <= drilled.abilities]

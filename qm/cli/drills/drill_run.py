@@ -1,4 +1,4 @@
-"""Runs drills one after the other: progress, a line for each round, a summary, the report."""
+"""Runs drills one after another: progress, a line for each round, a summary, the report."""
 
 import asyncio
 import contextlib
@@ -29,29 +29,30 @@ NOT_CARRIED_OUT: Final = "not carried out"
 
 
 class Done(msgspec.Struct):
-    """What came of all turns."""
+    """Results of all turns."""
 
     rounds: dict[str, list[Round]] = {}
     failed: dict[str, str] = {}
-    """Scenarios in which a node ended by itself or answered what cannot be, and what it said."""
+    """Scenarios in which a node exited on its own or gave an impossible answer, with its
+    message."""
     not_carried_out: dict[str, str] = {}
-    """Scenarios that the target did not go along with, and why: nothing is proven."""
+    """Scenarios that the target could not carry out, and why: nothing is proven."""
 
     builds: set[str] = set()
-    """That rounds ran on; more than one where a run was taken up again."""
+    """Builds that rounds ran on; more than one if a run was resumed."""
     is_interrupted: bool = False
-    """By SIGINT, SIGTERM or the clock, before all turns."""
+    """Whether SIGINT, SIGTERM or the clock ended the run before all turns."""
 
     @property
     def holds(self) -> bool:
-        """Whether there was something to pass, and all of it is passed."""
+        """Whether there were rounds and all of them passed."""
         every = [one for several in self.rounds.values() for one in several]
         is_whole = bool(every) and not (self.failed or self.not_carried_out or self.is_interrupted)
         return is_whole and all(one.holds for one in every)
 
 
 def resumed(file: RoundsFile) -> Done:
-    """Return what an earlier run left that counts still."""
+    """Return the results of an earlier run that still count."""
     done = Done()
     for entry in file.standing():
         assert entry.round is not None
@@ -69,11 +70,11 @@ async def run_turns(
     *,
     for_s: float = math.inf,
 ) -> None:
-    """Run turns on a fresh cluster, which is ended at last. Raises TargetFailed.
+    """Run turns on a fresh cluster, which is stopped at the end. Raises TargetFailed.
 
-    `done` gets what comes of them; turns that it has are not run again, and none begins after
-    `for_s`. After a turn without a verdict the cluster is made anew, and further turns of that
-    scenario are passed over.
+    `done` collects the results; turns that it already has are not run again, and none begins after
+    `for_s`. After a turn without a verdict the cluster is recreated, and further turns of that
+    scenario are skipped.
     """
     end = time.monotonic() + for_s
     known = {(one.scenario, one.seed) for several in done.rounds.values() for one in several}
@@ -90,7 +91,7 @@ async def run_turns(
                 continue
             if time.monotonic() > end:
                 done.is_interrupted = True
-                click.echo("the time is over; --resume goes on with the rounds that are left")
+                click.echo("the time is over; --resume continues with the remaining rounds")
                 break
             head = f"{name:22} seed {turn.seed:<6} "
             try:
@@ -114,7 +115,7 @@ async def run_turns(
     except asyncio.CancelledError:
         task.uncancel()
         done.is_interrupted = True
-        click.echo("interrupted: the round that was under way counts for nothing")
+        click.echo("interrupted: the unfinished round does not count")
     finally:
         await target.down()
 
@@ -122,7 +123,7 @@ async def run_turns(
 def write_report(
     done: Done, target: str, rate_per_s: float, folder: Path, path: Path, *, merges: bool = False
 ) -> None:
-    """Print the summary; write `path` in short, and all of it to report.json and report.html.
+    """Print the summary; write a short form to `path`, all of it to report.json and report.html.
 
     `merges`: other entries of `path` stay.
     """
@@ -155,7 +156,7 @@ def write_report(
 
 
 def _proves_a_failure(error: TargetFailed | ClientError) -> bool:
-    """A node that ends or answers what cannot be is wrong; a silent one may be slow."""
+    """Whether an error proves a failure: a node that does not answer may just be slow."""
     return isinstance(error, NodeEnded | ClientError) and not isinstance(error, Unavailable)
 
 
@@ -192,7 +193,7 @@ def _summary(done: Done) -> None:
 
 @contextlib.asynccontextmanager
 async def _progress(head: str) -> AsyncIterator[list[Run]]:
-    """Show how a round goes, on a terminal; the caller appends its run."""
+    """Show a round's progress on a terminal; the caller appends its run."""
     runs: list[Run] = []
     showing = asyncio.create_task(_show(head, runs)) if sys.stdout.isatty() else None
     try:

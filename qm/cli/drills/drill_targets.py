@@ -1,4 +1,4 @@
-"""Which target `qm drill run` acts on, from its options."""
+"""The target of `qm drill run`, from its options."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 HOSTS_SUFFIX: Final = ".toml"
 POD_HOST: Final = "{pod}.{service}.{namespace}.svc.cluster.local"
-"""Under which the chart's nodes reach each other."""
+"""Host names under which the chart's nodes reach each other."""
 
 Command = Callable[..., None]
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """The options."""
+    """Values of the options."""
 
     target: str
     """dev, netns, kubernetes, or the path of a file of hosts."""
@@ -37,7 +37,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def target_options(command: Command) -> Command:
-    """Give a command the options that single kinds of target have."""
+    """Add the options of the individual kinds of target to a command."""
     file = click.Path(path_type=Path, dir_okay=False)
     options = (
         click.option(
@@ -46,24 +46,24 @@ def target_options(command: Command) -> Command:
         ),
         click.option(
             "--other-build", type=click.Path(path_type=Path, file_okay=False, exists=True),
-            help="Folder with the build to upgrade to (pip install --no-deps --target); else this"
-            " one with the next apply version.  [dev, netns]",
+            help="Folder with the build to upgrade to (pip install --no-deps --target);"
+            " default: this one with the next apply version.  [dev, netns]",
         ),
-        click.option("--stateful-set", default="", help="Of the release.  [kubernetes]"),
+        click.option("--stateful-set", default="", help="That of the release.  [kubernetes]"),
         click.option(
             "--pod-host", default=POD_HOST, show_default=True,
-            help="A node's address from its pod; {ip} is known, too.  [kubernetes]",
+            help="Pattern of a node's address; it may contain {ip}, too.  [kubernetes]",
         ),
         click.option(
             "--msmq-service", default="",
-            help="Service for MSMQ peers, an alias of the queue manager.  [kubernetes]",
+            help="Service for MSMQ peers; must be an alias of the queue manager.  [kubernetes]",
         ),
         click.option(
             "--kubeconfig", type=file,
-            help="Credentials; else the pod's service account.  [kubernetes]",
+            help="Credentials; default: the pod's service account.  [kubernetes]",
         ),
         click.option(
-            "--namespace", default="", help="Else that of the credentials.  [kubernetes]"
+            "--namespace", default="", help="Default: that of the credentials.  [kubernetes]"
         ),
         *(
             click.option(
@@ -127,7 +127,7 @@ def _release(choice: Choice) -> "Target":
         choice.pod_host.format(pod="", service="", namespace="", ip="")
     except (LookupError, ValueError, AttributeError) as error:
         raise click.UsageError(
-            "--pod-host knows {pod}, {service}, {namespace} and {ip} alone"
+            "--pod-host supports only {pod}, {service}, {namespace} and {ip}"
         ) from error
     click.echo(f"note: {reasons.KUBERNETES_NOTE}", err=True)
     if choice.kubeconfig is not None:
@@ -146,7 +146,7 @@ def _release(choice: Choice) -> "Target":
 
 
 def acts_on_others(choice: Choice) -> bool:
-    """Return whether the target is a cluster that somebody else may use."""
+    """Return whether the target is a cluster that others may use."""
     from qm.drill.targets import reasons
 
     return choice.target not in (reasons.DEV, reasons.NETNS)

@@ -1,3 +1,3 @@
-"""What all nouns share: the connection to a cluster, output as table, JSON or YAML, message bodies.
-The lowest part of `qm.cli`.
+"""Shared by all nouns: the connection to a cluster, output as table, JSON or YAML, message bodies.
+The lowest layer of `qm.cli`.
 """

@@ -1,4 +1,4 @@
-"""Message bodies on the command line: what is typed becomes bytes, and bytes become readable."""
+"""Message bodies on the command line: from text to bytes, and from bytes to readable text."""
 
 import sys
 from collections.abc import Callable
@@ -17,7 +17,7 @@ VT_LPSTR: Final = 30
 VT_BYTES: Final = 0x2011
 
 FORMS: Final = ("text", "utf16", "xml", "hex")
-"""text: UTF-8; utf16: what COM applications exchange; xml: what .NET applications exchange; hex:
+"""text: UTF-8; utf16: as COM applications exchange; xml: as .NET applications exchange; hex:
 bytes.
 """
 _XML_HEAD: Final = '<?xml version="1.0"?>\r\n'
@@ -26,7 +26,7 @@ _XML_HEAD: Final = '<?xml version="1.0"?>\r\n'
 def read_body(text: str | None, file: str | None, form: str) -> tuple[bytes, int]:
     """Return bytes and VARTYPE of a body given as text or as a file ("-": standard input)."""
     if (text is None) == (file is None):
-        raise click.UsageError("give the body either as --body or as --file")
+        raise click.UsageError("give the body either with --body or with --file")
     if file is not None:
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         if form == "hex":
@@ -37,7 +37,7 @@ def read_body(text: str | None, file: str | None, form: str) -> tuple[bytes, int
 
 
 def shown_body(body: bytes, body_type: int, form: str) -> str:
-    """Return a body for people, by its own type ("auto") or as the reader says."""
+    """Return a body in readable form, by its own type ("auto") or in the form given."""
     if form == "auto":
         form = _form_of(body, body_type)
     if form == "none":
@@ -72,11 +72,11 @@ def _from_hex(text: str) -> tuple[bytes, int]:
     try:
         return bytes.fromhex(text), VT_BYTES
     except ValueError as error:
-        raise click.UsageError(f"--body is no hexadecimal text: {error}") from error
+        raise click.UsageError(f"--body is not hexadecimal text: {error}") from error
 
 
 def _to_xml(text: str) -> tuple[bytes, int]:
-    """A document is sent as it is; other text as .NET's XmlMessageFormatter writes a string."""
+    """Return a document unchanged; other text as .NET's XmlMessageFormatter writes a string."""
     is_document = text.lstrip().startswith("<")
     document = text if is_document else f"{_XML_HEAD}<string>{escape(text)}</string>"
     return document.encode("utf-8"), VT_EMPTY

@@ -1,6 +1,6 @@
-"""Where a command's cluster is, and what errors of a call mean to a script.
+"""How a command finds its cluster, and the exit codes for errors of calls.
 
-Options, then environment variables, then the dev cluster of the current folder (`qm dev up`).
+Options first, then environment variables, then the dev cluster of the current folder (`qm dev up`).
 """
 
 import asyncio
@@ -15,9 +15,9 @@ import click
 import msgspec
 
 DEV_FOLDER: Final = ".quorate-dev"
-"""What `qm dev up` makes in the current folder."""
+"""Folder that `qm dev up` creates in the current one."""
 
-# gRPC tells on stderr of every connection that a node closes; what counts is told by exit codes.
+# gRPC logs every closed connection on stderr; exit codes report what matters.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 EXIT_REFUSED: Final = 3
@@ -28,18 +28,18 @@ _T = TypeVar("_T")
 
 
 class Connection(msgspec.Struct, frozen=True):
-    """How a cluster is reached."""
+    """How to reach a cluster."""
 
     endpoints: tuple[str, ...]
     authority: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
     server_name: str = ""
-    """Expected in the nodes' certificates instead of the endpoints' hosts."""
+    """Name expected in the nodes' certificates instead of the endpoints' hosts."""
 
     def run(self, work: "Callable[[Any], Coroutine[Any, Any, _T]]") -> _T:
         """Run a coroutine with a `Calls`; end the process with its exit code if that fails."""
-        from qm.client.calls import Calls  # slow to load, and not wanted for --help
+        from qm.client.calls import Calls  # slow to load, and not needed for --help
 
         async def main() -> _T:
             wire = Calls(self.endpoints, self.tls())
@@ -70,7 +70,7 @@ class Connection(msgspec.Struct, frozen=True):
 
 
 def exiting(work: Callable[[], _T]) -> _T:
-    """Do it; say on stderr what went wrong and end with the code that scripts know it by."""
+    """Run it; on failure print the error to stderr and exit with the documented code."""
     from qm.client.errors import ClientError, InvalidArgument, NotAllowed, Unavailable
     from qm.names.errors import QueueNameError
 
@@ -92,13 +92,13 @@ def exiting(work: Callable[[], _T]) -> _T:
 
 
 def connected(command: Callable[..., _T]) -> Callable[..., _T]:
-    """Give a command the options of a connection; it gets a `Connection` first."""
+    """Add the connection options to a command, which gets a `Connection` as first argument."""
 
     @click.option(
         "--endpoint",
         envvar="QM_ENDPOINT",
         metavar="HOST:PORT[,...]",
-        help="API of one node or several.  [env: QM_ENDPOINT; default: the dev cluster]",
+        help="API of one or more nodes.  [env: QM_ENDPOINT; default: the dev cluster]",
     )
     @click.option(
         "--tls-authority",

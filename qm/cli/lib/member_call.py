@@ -1,4 +1,4 @@
-"""Calls that one certain node is to answer."""
+"""Calls to a specific node."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ async def list_members(wire: Calls) -> list[Any]:
 
 
 def wire_to(connection: Connection, member: Any) -> Calls:
-    """Return a wire to one member alone; to be closed."""
+    """Return a connection to one member only; the caller closes it."""
     from qm.node.config.addresses import host_and_port
 
     return wire_to_endpoint(connection, host_and_port(member.host, member.api_port))
 
 
 def wire_to_endpoint(connection: Connection, endpoint: str) -> Calls:
-    """Return a wire to one of the endpoints alone; to be closed."""
+    """Return a connection to one of the endpoints only; the caller closes it."""
     from qm.client.calls import Calls
 
     return Calls((endpoint,), connection.tls())
 
 
 async def wire_to_name(connection: Connection, wire: Calls, name: str) -> Calls:
-    """As `wire_to`, by name. Raises click.UsageError for a stranger."""
+    """As `wire_to`, by name. Raises click.UsageError if the name is not a member's."""
     members = await list_members(wire)
     for member in members:
         if member.name == name:
             return wire_to(connection, member)
     known = ", ".join(sorted(member.name for member in members))
-    raise click.UsageError(f"{name!r} is no member; members are {known}")
+    raise click.UsageError(f"{name!r} is not a member; members are {known}")

@@ -1,4 +1,4 @@
-"""Results on paper: a table for people, JSON or YAML for programs; and questions before harm."""
+"""Output of results: a table for people, JSON or YAML for programs; and confirmation questions."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,39 +14,39 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 FORMATS = ("table", "json", "yaml")
 LISTED_MAX_CHARS = 32
-"""Of the first text in a list: longer ones stand on lines of their own."""
+"""Width of the first text in a list: longer ones get lines of their own."""
 
 
 def output_option(command: _Command) -> _Command:
-    """Give a command `-o`; it gets the format as `output`."""
+    """Add `-o` to a command, which gets the format as `output`."""
     return click.option(
         "-o",
         "--output",
         type=click.Choice(FORMATS),
         default="table",
         show_default=True,
-        help="A table for people, JSON or YAML for programs.",
+        help="Output format: a table for people, JSON or YAML for programs.",
     )(command)
 
 
 def yes_option(command: _Command) -> _Command:
-    """Give a command `--yes`, which answers its question beforehand."""
+    """Add `--yes` to a command, which skips its question."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
 
 
 def dry_run_option(command: _Command) -> _Command:
-    """Give a command `--dry-run`."""
-    return click.option("--dry-run", is_flag=True, help="Only say what would happen.")(command)
+    """Add `--dry-run` to a command."""
+    return click.option("--dry-run", is_flag=True, help="Only show what would happen.")(command)
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something that cannot be undone; a No ends the command with exit code 1."""
+    """Ask before an action that cannot be undone; a No ends the command with exit code 1."""
     if not yes:
         click.confirm(question, abort=True, err=True)
 
 
 def show_rows(rows: Iterable[Row], columns: Sequence[str], output: str) -> None:
-    """Print several things. A table has `columns`; the other formats everything."""
+    """Print several items. A table shows `columns`; the other formats show everything."""
     items = list(rows)
     if output == "json":
         click.echo(json.dumps([_plain(item) for item in items], indent=1))
@@ -57,7 +57,7 @@ def show_rows(rows: Iterable[Row], columns: Sequence[str], output: str) -> None:
 
 
 def show_one(item: Row, output: str) -> None:
-    """Print one thing with all that is known of it."""
+    """Print one item with everything known about it."""
     if output == "json":
         click.echo(json.dumps(_plain(item), indent=1))
     elif output == "yaml":
@@ -74,14 +74,14 @@ def show_one(item: Row, output: str) -> None:
 
 
 def instant(epoch_s: int | None) -> str:
-    """Return a time for people and programs alike; "" for none."""
+    """Return a time in a form for people and programs; "" for none."""
     if not epoch_s:
         return ""
     return datetime.fromtimestamp(epoch_s, UTC).isoformat().replace("+00:00", "Z")
 
 
 def attribute_shown(name: str, value: Any) -> Any:
-    """Return an attribute as people write it: GUIDs and times in words."""
+    """Return an attribute in readable form: GUIDs and times as text."""
     from qm.names.guid import GUID_SIZE_BYTES, guid_text
 
     if isinstance(value, bytes) and len(value) == GUID_SIZE_BYTES:
@@ -92,7 +92,7 @@ def attribute_shown(name: str, value: Any) -> Any:
 
 
 def _lines_within(value: Any) -> list[str]:
-    """Return the lines below a name; none for what stands beside it."""
+    """Return the lines to print below a name; none for a value that fits next to it."""
     match value:
         case dict():
             inner = max((len(key) for key in value), default=0)
@@ -105,13 +105,13 @@ def _lines_within(value: Any) -> list[str]:
 
 
 def _print_table(items: Sequence[Row], columns: Sequence[str]) -> None:
-    """Print columns as wide as what stands in them: nothing is cut, so that it can be copied."""
+    """Print columns as wide as their contents: nothing is cut, so that it can be copied."""
     for line in _table(items, columns):
         click.echo(line)
 
 
 def _table(items: Sequence[Row], columns: Sequence[str]) -> list[str]:
-    from rich.cells import cell_len  # slow to load, and wanted here only
+    from rich.cells import cell_len  # slow to load, and only needed here
 
     numbers = [bool(items) and all(type(i.get(c)) is int for i in items) for c in columns]
     lines = [[column.upper().replace("_", " ") for column in columns]]

@@ -1,4 +1,4 @@
-"""Lists that come in pages."""
+"""Reads lists that are returned in pages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 async def all_pages(
     wire: Any, method: Callable[[Any], Any], request: Callable[[str], Any], field: str
 ) -> list[Any]:
-    """Return what all pages hold in `field`; `request` makes the request for a page token."""
+    """Return the items of all pages in `field`; `request` builds the request for a page token."""
     found: list[Any] = []
     token = ""
     while True:

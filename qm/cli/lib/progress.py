@@ -1,4 +1,4 @@
-"""How far long work is, on stderr, while somebody looks at it."""
+"""Progress of long operations, on stderr, if it is a terminal."""
 
 import contextlib
 import sys
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def progress(text: str) -> Iterator[Callable[[int, int], None]]:
-    """Give what is to be told (done, in all), bytes both; shown on a terminal alone."""
+    """Yield a function to report (done, total), both in bytes; shown only on a terminal."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
-    # Slow to load, and wanted here only.
+    # Slow to load, and only needed here.
     from rich.console import Console
     from rich.progress import (
         BarColumn,

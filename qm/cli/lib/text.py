@@ -1,4 +1,4 @@
-"""Text for a terminal: what came from the network must not be able to steer it."""
+"""Text for a terminal: data from the network must not be able to control it."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ PREVIEW_MAX_BYTES: Final = 32
 
 
 def printable(text: str) -> str:
-    """The text with all that is not printable escaped as in Python source."""
+    """Return the text with unprintable characters escaped as in Python source."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
         for char in text
@@ -14,7 +14,7 @@ def printable(text: str) -> str:
 
 
 def preview(data: bytes) -> str:
-    """The first bytes in hexadecimal, and how many there are."""
+    """Return the first bytes in hexadecimal, and the number of bytes."""
     shown = data[:PREVIEW_MAX_BYTES].hex(" ", -4)
     more = "" if len(data) <= PREVIEW_MAX_BYTES else f" ... ({len(data)} bytes)"
     return shown + more

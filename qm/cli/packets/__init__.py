@@ -1,3 +1,3 @@
-"""`qm packet`: captures and single packets, decoded for people. May import `qm.cli.lib` and
+"""`qm packet`: captures and single packets, decoded for reading. May import `qm.cli.lib` and
 `qm.wire`.
 """

@@ -1,10 +1,10 @@
-"""Captures (pcap, pcapng) to MSMQ bytes: TCP 1801 put back in order per direction, UDP 3527 pings.
+"""Captures (pcap, pcapng) to MSMQ bytes: TCP 1801 reassembled per direction, UDP 3527 pings.
 
-Understood: Ethernet with up to two VLAN tags, Linux cooked (v1, v2), loopback and raw IP; IPv4
-and IPv6. Segments may come out of order, twice or overlapping; where bytes were sent twice with
-different content, the copy that starts lower wins and the stream says so. What a capture has lost
-is a gap, never silence. Not understood, and counted: IP fragments, and of a pcapng file with
-several interfaces all but the first one's link type.
+Supported: Ethernet with up to two VLAN tags, Linux cooked (v1, v2), loopback and raw IP; IPv4 and
+IPv6. Segments may be out of order, repeated or overlapping; where bytes were sent twice with
+different content, the copy that starts lower wins and the stream has a note. Bytes missing from a
+capture are reported as a gap. Not supported, but counted: IP fragments, and in a pcapng file with
+several interfaces all link types but the first one's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TCP_PORT: Final = 1801
 PING_PORT: Final = 3527
 
 _SEQUENCE_RANGE: Final = 1 << 32
-# A keep-alive repeats one byte of any content: not worth a remark.
+# A keep-alive repeats one byte of any content: no note for that.
 _CONFLICT_MIN_BYTES: Final = 2
 
 _LINK_LAYERS: Final = {
@@ -30,12 +30,12 @@ _LINK_LAYERS: Final = {
     dpkt.pcap.DLT_NULL: dpkt.loopback.Loopback,
     dpkt.pcap.DLT_LOOP: dpkt.loopback.Loopback,
 }
-# Raw IP has one number in the file format and, by platform, others in old files.
+# Raw IP has one number in the file format and, depending on the platform, others in old files.
 _RAW_IP: Final = frozenset({12, 14, dpkt.pcap.DLT_RAW, dpkt.pcap.DLT_IPV4, dpkt.pcap.DLT_IPV6})
 
 
 class CaptureError(Exception):
-    """The file is no capture that can be read; the text says why."""
+    """The file is not a readable capture; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Chunk:
     offset: int
     data: bytes
     ends: tuple[int, ...]
-    """Stream offsets behind each segment's share, rising."""
+    """Stream offset after each segment's part, ascending."""
     times: tuple[float | None, ...]
-    """When each of those segments was seen, Unix seconds; None outside captures."""
+    """When each of these segments was captured, Unix seconds; None outside captures."""
 
     def seen_at(self, end: int) -> float | None:
-        """When the byte before stream offset `end` was seen, Unix seconds."""
+        """When the byte before stream offset `end` was captured, Unix seconds."""
         return self.times[bisect_left(self.ends, end)]
 
 
@@ -100,7 +100,7 @@ class _Direction:
     segments: list[_Segment] = field(default_factory=list)
 
     def add(self, sequence: int, data: bytes, time: float) -> None:
-        # Sequence numbers wrap: only the distance from the segment before is meaningful.
+        # Sequence numbers wrap: only the distance from the previous segment is meaningful.
         step = (sequence - self.last_sequence) % _SEQUENCE_RANGE
         if step >= _SEQUENCE_RANGE // 2:
             step -= _SEQUENCE_RANGE
@@ -138,7 +138,7 @@ class _Reader:
                 packet = dpkt.ip.IP(frame) if is_ipv4 else dpkt.ip6.IP6(frame)
             else:
                 packet = _LINK_LAYERS[link_type](frame).data
-        except Exception:  # dpkt raises whatever a damaged frame makes its parsers run into
+        except Exception:  # on damaged frames dpkt's parsers raise errors of any type
             self.not_understood += 1
             return None
         return packet if isinstance(packet, (dpkt.ip.IP, dpkt.ip6.IP6)) else None
@@ -154,7 +154,7 @@ class _Reader:
         key = (_endpoint(ip.src, tcp.sport), _endpoint(ip.dst, tcp.dport))
         direction = self.current.get(key)
         is_syn = bool(tcp.flags & dpkt.tcp.TH_SYN)
-        # SYN counts as one; the data of a segment that carries it starts behind it.
+        # SYN counts as one; the data of a segment with SYN starts after it.
         sequence = (tcp.seq + is_syn) % _SEQUENCE_RANGE
         is_new = is_syn and direction is not None and direction.first_sequence != sequence
         if direction is None or is_new:
@@ -175,7 +175,7 @@ def read_capture(file: BinaryIO) -> Capture:
         raise CaptureError(f"not a readable pcap or pcapng file: {error}") from error
     if link_type not in _LINK_LAYERS and link_type not in _RAW_IP:
         raise CaptureError(
-            f"link type {link_type} is not understood: capture on Ethernet, 'any' or raw IP"
+            f"link type {link_type} is not supported: capture on Ethernet, 'any' or raw IP"
         )
     iterator = iter(frames)
     while True:
@@ -196,7 +196,7 @@ def read_capture(file: BinaryIO) -> Capture:
 
 
 class _Joiner:
-    """Joins the segments of one direction, handed over in the order of their starts."""
+    """Joins the segments of one direction, added in the order of their starts."""
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
@@ -240,9 +240,9 @@ class _Joiner:
 
 
 def _assemble(direction: _Direction) -> Stream:
-    """Put the segments of one direction in order."""
+    """Reassemble the segments of one direction."""
     segments = sorted(direction.segments, key=lambda segment: segment.start)
-    # Without its SYN in the capture, a stream starts with what was seen first.
+    # If its SYN was not captured, a stream starts with the first captured segment.
     origin = 0 if direction.has_start else segments[0].start
     joiner = _Joiner()
     for segment in segments:
@@ -254,7 +254,7 @@ def _assemble(direction: _Direction) -> Stream:
     if joiner.repeated_bytes:
         notes.append(f"{joiner.repeated_bytes} bytes were sent more than once")
     if joiner.conflicting_segments:
-        notes.append(f"{joiner.conflicting_segments} segments repeat bytes with other content")
+        notes.append(f"{joiner.conflicting_segments} segments repeat bytes with different content")
     return Stream(direction.name, tuple(joiner.chunks), tuple(notes))
 
 

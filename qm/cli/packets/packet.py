@@ -11,7 +11,7 @@ EXIT_NOT_CLEAN = 1
 
 @click.group()
 def packet() -> None:
-    """Look at MSMQ packets."""
+    """Inspect MSMQ packets."""
 
 
 @packet.command()
@@ -22,20 +22,20 @@ def packet() -> None:
     type=click.Choice(["tree", "json"]),
     default="tree",
     show_default=True,
-    help="A tree for people or JSON for programs.",
+    help="Output format: a tree for people or JSON for programs.",
 )
 @click.option("-b", "--bits", is_flag=True, help="Show flag bits that are clear, too.")
 def decode(source: str, output: str, bits: bool) -> None:
-    """Decode the packets in SOURCE and say what is wrong with them.
+    """Decode the packets in SOURCE and report errors in them.
 
-    SOURCE is a file, hexadecimal digits, or - for standard input. What it holds is recognised: a
-    capture (pcap or pcapng: TCP port 1801 put back in order, UDP port 3527), hexadecimal text, or
-    raw packets one behind the other.
+    SOURCE is a file, hexadecimal digits, or - for standard input. Its format is detected: a capture
+    (pcap or pcapng: TCP port 1801 reassembled, UDP port 3527), hexadecimal text, or raw packets one
+    after another.
 
-    Exit code: 0 every byte belongs to a sound packet; 1 something is malformed, cut or missing; 2
-    the input cannot be read.
+    Exit code: 0 every byte belongs to a valid packet; 1 bytes are malformed, cut or missing; 2 the
+    input cannot be read.
     """
-    # Late: `qm --help` and shell completion need none of it.
+    # Imported here: `qm --help` and shell completion need none of it.
     from qm.cli.packets import render
     from qm.cli.packets.capture import CaptureError
     from qm.cli.packets.source import SourceError, decode_input
@@ -54,7 +54,7 @@ def decode(source: str, output: str, bits: bool) -> None:
 
 @packet.command()
 def demo() -> None:
-    """Decode the frames that [MS-MQQB] section 4 prints, and say what had to be corrected."""
+    """Decode the frames printed in [MS-MQQB] section 4, and show what had to be corrected."""
     from qm.cli.packets.packet_demo import show_demo
 
     sys.exit(0 if show_demo() else EXIT_NOT_CLEAN)
@@ -68,7 +68,7 @@ def _read(source: str) -> bytes:
     try:
         return Path(source).read_bytes()
     except OSError as error:
-        # Hexadecimal digits name no file, or are too long to name one.
+        # Hexadecimal digits are not the name of a file, or too long for one.
         spelled = hex_text(source.encode())
         if spelled is None:
             raise click.UsageError(

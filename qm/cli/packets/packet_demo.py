@@ -1,4 +1,4 @@
-"""`qm packet demo`: a whole session from the specification's own example, decoded and explained."""
+"""`qm packet demo`: the specification's example of a session, decoded and explained."""
 
 from collections.abc import Iterator
 
@@ -11,14 +11,14 @@ from qm.wire.packets.describe import Description, Node, describe_packet, describ
 
 
 def show_demo() -> bool:
-    """Print the session; tell whether every frame decoded as the specification means it."""
+    """Print the session; return whether every frame decoded as the specification intends."""
     console = render.terminal()
 
     def say(text: str, style: str = "") -> None:
         render.print_text(console, Text(text, style))
 
     say("An MSMQ session, as [MS-MQQB] section 4 shows it", "bold")
-    say("Eight frames: is anybody there, who are we, how fast, one message, thank you.")
+    say("Eight frames: a ping, the handshake, the parameters, one message, its acknowledgement.")
     say("Each line: offset, size, field, value, meaning, [section].")
     is_sound = True
     for number, frame in enumerate(FRAMES, start=1):
@@ -32,9 +32,9 @@ def show_demo() -> bool:
             is_sound = False
             say(f"WRONG: {problem}", "bold red")
     if is_sound:
-        say("\nAll frames decode as the specification means them.", "bold green")
+        say("\nAll frames decode as the specification intends.", "bold green")
     else:
-        say("\nSome frames do not decode as the specification means them.", "bold red")
+        say("\nSome frames do not decode as the specification intends.", "bold red")
     say("Decode your own capture with: qm packet decode FILE.pcap")
     return is_sound
 
@@ -45,7 +45,7 @@ def describe(frame: Frame) -> Description:
 
 
 def problems(frame: Frame, description: Description) -> Iterator[str]:
-    """What a frame should be and is not."""
+    """Yield the differences between a frame and what it should be."""
     if description.error is not None:
         yield str(description.error)
     if description.kind != frame.kind:

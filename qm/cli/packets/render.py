@@ -1,7 +1,7 @@
-"""Decoded packets on paper: an annotated tree for people, JSON for programs.
+"""Output of decoded packets: an annotated tree for people, JSON for programs.
 
-What came from the network is shown with everything unprintable escaped: a label must not be able to
-steer the reader's terminal.
+Unprintable characters from the network are escaped: a label must not be able to control the
+reader's terminal.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ PREVIEW_MAX_CHARS: Final = 200
 
 
 def heading(item: Item) -> Text:
-    """One line: what it is, where it was, when."""
+    """Return a line with the item's kind, place and time."""
     line = Text()
     if isinstance(item, Found):
         line.append(item.description.kind, "bold")
@@ -47,12 +47,12 @@ def print_tree(decoded: Decoded, *, shows_clear_bits: bool = False) -> None:
 
 
 def terminal() -> Console:
-    """Standard output, without markup: what is printed comes from the network."""
+    """Return standard output as a console without markup: the text comes from the network."""
     return Console(markup=False, highlight=False, emoji=False)
 
 
 def print_item(console: Console, item: Item, *, shows_clear_bits: bool = False) -> None:
-    """Print one item as a tree; bits that are clear only when wanted."""
+    """Print one item as a tree; clear bits only on request."""
     lines = [heading(item)]
     if isinstance(item, Found):
         lines += _description(item.description, shows_clear_bits)
@@ -60,7 +60,7 @@ def print_item(console: Console, item: Item, *, shows_clear_bits: bool = False) 
 
 
 def print_text(console: Console, text: Text) -> None:
-    """Print text as it is: no line is cut or folded, and without a terminal nothing is styled."""
+    """Print text unchanged: no line is cut or folded, and without a terminal nothing is styled."""
     if console.is_terminal:
         console.print(text, soft_wrap=True)
     else:
@@ -83,7 +83,7 @@ def _description(description: Description, shows_clear_bits: bool) -> Iterator[T
 
 
 def _drawn(branches: list[_Branch], guide: str) -> Iterator[Text]:
-    """The lines of a tree, each behind its guides."""
+    """Return the lines of a tree, each after its guides."""
     for branch in branches:
         is_last = branch is branches[-1]
         yield Text().append(guide + ("└─ " if is_last else "├─ "), "dim").append(branch.line)
@@ -106,7 +106,7 @@ def _branch(node: Node, shows_clear_bits: bool) -> _Branch:
 
 
 def _says_value(node: Node) -> bool:
-    """Whether the text is the value itself, in a better form: 0x0310, 36 bytes, a GUID."""
+    """Whether the text is the value itself in a more readable form: 0x0310, 36 bytes, a GUID."""
     if isinstance(node.value, bytes):
         return len(node.value) == GUID_SIZE_BYTES and bool(node.text)
     return node.text.startswith(("0x", f"{node.value} "))
@@ -122,12 +122,14 @@ def _value(node: Node) -> str:
 
 
 def instant(seconds: float) -> str:
-    """A time of the capture, to the microsecond."""
+    """Return a time of the capture, to the microsecond."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S.%f} UTC"
 
 
 def as_json(decoded: Decoded) -> dict[str, Any]:
-    """The whole result as JSON values: bytes in hexadecimal, errors with place and section."""
+    """Return the whole result as JSON values: bytes in hexadecimal, errors with place and
+    section.
+    """
     return {
         "packets": [_item_json(item) for item in decoded.items],
         "notes": list(decoded.notes),

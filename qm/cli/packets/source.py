@@ -1,7 +1,7 @@
-"""What a user hands to `qm packet decode`, cut into packets: hex text, raw bytes, a capture.
+"""Input of `qm packet decode`, cut into packets: hex text, raw bytes, a capture.
 
-A stream that breaks is picked up again at the next place that looks like the start of a packet,
-so that one damaged packet does not hide the rest; what was skipped is reported.
+After an error decoding resumes at the next place that looks like the start of a packet, so that one
+damaged packet does not hide the rest; skipped bytes are reported.
 """
 
 import io
@@ -33,13 +33,13 @@ _CAPTURE_MAGIC: Final = frozenset(
 )
 _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
 _HEX_SEPARATORS: Final = b" \t\r\n,:"
-# Where a packet's signature stands in its first 16 bytes.
+# Position of the signature in the first 16 bytes of a packet.
 _SIGNATURE_AT: Final = 4
 _SIGNATURE_BYTES: Final = b"LIOR"
 
 
 class SourceError(Exception):
-    """The input is nothing that can be cut into packets; the text says why."""
+    """The input cannot be cut into packets; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Found:
     source: str
     """"TCP 192.0.2.1:49152 -> 192.0.2.2:1801", "UDP ...", or "" outside captures."""
     offset: int
-    """Bytes from the start of the source."""
+    """Offset from the start of the source, in bytes."""
     description: Description
     time: float | None = None
     """When its last byte was captured, Unix seconds."""
@@ -71,15 +71,15 @@ Item = Found | Lost
 
 @dataclass(frozen=True)
 class Decoded:
-    """Everything an input holds."""
+    """Everything found in an input."""
 
     items: tuple[Item, ...]
     notes: tuple[str, ...] = ()
-    """About the input as a whole."""
+    """Notes about the input as a whole."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether every byte belongs to a packet without error."""
+        """Whether every byte belongs to a packet without errors."""
         return all(isinstance(i, Found) and i.description.error is None for i in self.items)
 
 
@@ -98,7 +98,9 @@ def decode_input(data: bytes) -> Decoded:
 
 
 def hex_text(data: bytes) -> bytes | None:
-    """The bytes that hexadecimal text spells, with blanks, commas, colons or 0x; else None."""
+    """Return the bytes of hexadecimal text, with blanks, commas, colons or 0x; None if it is
+    none.
+    """
     digits = data.translate(None, _HEX_SEPARATORS).replace(b"0x", b"").replace(b"0X", b"")
     if not digits or len(digits) % 2 or digits.translate(None, _HEX_DIGITS):
         return None
@@ -106,7 +108,7 @@ def hex_text(data: bytes) -> bytes | None:
 
 
 def decode_capture(capture: Capture) -> Decoded:
-    """Decode all streams and pings of a capture, in the order in which they were complete."""
+    """Decode all streams and pings of a capture, in the order in which they were completed."""
     items: list[Item] = [
         Found(datagram.name, 0, describe_ping(datagram.data), datagram.time)
         for datagram in capture.datagrams
@@ -133,7 +135,7 @@ def _cut_stream(stream: Stream) -> Iterator[Item]:
 
 
 def _cut(source: str, chunk: Chunk) -> Iterator[Item]:
-    """Cut bytes without a gap into packets."""
+    """Cut contiguous bytes into packets."""
     data = chunk.data
     position = 0
     while position < len(data):
@@ -154,7 +156,7 @@ def _cut(source: str, chunk: Chunk) -> Iterator[Item]:
 
 
 def _next_start(data: bytes, start: int) -> int:
-    """Where the next packet seems to start; the end when nowhere."""
+    """Return where the next packet seems to start; the end if there is none."""
     at = data.find(_SIGNATURE_BYTES, start + _SIGNATURE_AT)
     while at >= 0:
         if data[at - _SIGNATURE_AT] == VERSION_NUMBER:

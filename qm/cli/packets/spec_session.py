@@ -1,7 +1,7 @@
-"""The session that [MS-MQQB] section 4 shows, frame by frame, with the document's slips corrected.
+"""The session shown in [MS-MQQB] section 4, frame by frame, with the document's errors corrected.
 
-The bytes are those that the section prints. Where its hexadecimal dump and its field table
-disagree, `corrections` says which was taken and why.
+The bytes are those printed in the section. Where its hexadecimal dump and its field table disagree,
+`corrections` says which one was used and why.
 """
 
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ class Frame:
 
     title: str
     section: str
-    """Of MS-MQQB."""
+    """Section of MS-MQQB."""
     packet: bytes
     kind: str
-    """What it must decode as."""
+    """The kind that it must decode as."""
     story: str
-    """What happens, in a sentence."""
+    """A sentence about what happens."""
     fields: dict[str, int | str | bytes]
-    """What its fields must be, by full name."""
+    """The values that its fields must have, by full name."""
     corrections: tuple[str, ...] = ()
-    """What the document prints differently, and why the bytes are right."""
+    """Where the document differs, and why the bytes are right."""
 
 
 _MESSAGE: Final = (
@@ -66,7 +66,7 @@ FRAMES: Final = (
             f"10c00b004c494f523c020000ffffffff00000200{_CLIENT}{_SERVER}4ecade1d10030000{_PADDING}"
         ),
         "EstablishConnection",
-        "On a new TCP connection the sender names itself and whom it wants to reach.",
+        "On a new TCP connection the sender names itself and the peer that it wants to reach.",
         {
             "BaseHeader.PacketSize": 572,
             "EstablishConnectionHeader.OperatingSystem": 0x0310,
@@ -74,7 +74,7 @@ FRAMES: Final = (
         },
         (
             "The field table gives 0x310 to Reserved; the layout says it is OperatingSystem.",
-            "OperatingSystem.SE says that no ping was sent, yet frames 1 and 2 are one.",
+            "OperatingSystem.SE says that no ping was sent, but frames 1 and 2 are one.",
         ),
     ),
     Frame(
@@ -90,7 +90,7 @@ FRAMES: Final = (
             "EstablishConnectionHeader.ClientGuid": bytes.fromhex(_CLIENT),
             "EstablishConnectionHeader.ServerGuid": bytes.fromhex(_SERVER),
         },
-        ("The dump's GUIDs are of another capture; those of the field table were put in.",),
+        ("The dump's GUIDs are from another capture; those of the field table were used.",),
     ),
     Frame(
         "ConnectionParameters request",
@@ -111,7 +111,7 @@ FRAMES: Final = (
         "ConnectionParameters",
         "The receiver repeats the timeouts and answers with a window of its own.",
         {"ConnectionParametersHeader.WindowSize": 32},
-        ("The dump repeats the request's window of 64; 32 is the field table's.",),
+        ("The dump repeats the request's window of 64; the field table's 32 was used.",),
     ),
     Frame(
         "UserMessage",
@@ -129,10 +129,10 @@ FRAMES: Final = (
         },
         (
             "The dump stops after 1,650 of 2,224 bytes; body and padding were completed.",
-            "SentTime repeats the signature in the dump; the field table's time was put in.",
-            "The dump asks for all acks without a queue for them; the field table's 0 was put in.",
+            "SentTime repeats the signature in the dump; the field table's time was used.",
+            "The dump requests all acks without a queue for them; the field table's 0 was used.",
             "The table's body of 20 bytes and padding of 1 cannot make 2,224; the dump's sizes do.",
-            "AI says that no SecurityData follows, yet a SID of 28 bytes does: the sizes count.",
+            "AI says that no SecurityData follows, but a SID of 28 bytes does: the sizes count.",
         ),
     ),
     Frame(

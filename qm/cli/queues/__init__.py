@@ -1,3 +1,3 @@
-"""Nouns of the queue manager: queues, messages, copies, outgoing queues, transactions, clients. May
+"""The queue manager's nouns: queues, messages, copies, outgoing queues, transactions, clients. May
 import `qm.cli.lib`.
 """

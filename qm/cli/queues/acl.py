@@ -1,4 +1,4 @@
-"""`qm acl`: who may do what with a queue, or with the queue manager."""
+"""`qm acl`: access rights to a queue or to the queue manager."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,18 +13,18 @@ _TYPES = ("allow", "deny")
 
 @click.group()
 def acl() -> None:
-    """Access control lists of queues and of the queue manager."""
+    """Show and change access lists of queues and of the queue manager."""
 
 
 @acl.command("get")
 @click.argument("queue", default="")
-@click.option("--queue", "named", default="", help="The same, as `qm acl set` has it.")
+@click.option("--queue", "named", default="", help="The same as QUEUE, as in `qm acl set`.")
 @output_option
 @connected
 def get_acl(connection: Connection, queue: str, named: str, output: str) -> None:
     """Show the access control list of QUEUE; without QUEUE, the queue manager's."""
     if queue and named:
-        raise click.UsageError("QUEUE and --queue: give one of them")
+        raise click.UsageError("give either QUEUE or --queue")
     found = connection.run(lambda wire: _get(wire, queue or named))
     rows = [{"type": "owner", "who": found.owner or found.owner_sid, "sid": found.owner_sid}]
     rows += [
@@ -42,9 +42,9 @@ def get_acl(connection: Connection, queue: str, named: str, output: str) -> None
 
 @acl.command("set")
 @click.argument("entries", nargs=-1, metavar="TYPE:WHO:RIGHT[,RIGHT]...")
-@click.option("--queue", default="", help="Path name or format name; else the queue manager.")
+@click.option("--queue", default="", help="Path name or format name; default: the queue manager.")
 @click.option("--owner", default="", help="A principal, or S-1-...")
-@click.option("--add", is_flag=True, help="Keep the entries that are there.")
+@click.option("--add", is_flag=True, help="Keep the existing entries.")
 @yes_option
 @connected
 def set_acl(
@@ -114,7 +114,7 @@ def _entry(text: str) -> Any:
         try:
             entry.mask = int(rights, 16)
         except ValueError as error:
-            raise click.UsageError(f"{rights!r} is no mask") from error
+            raise click.UsageError(f"{rights!r} is not a mask") from error
     else:
         entry.rights.extend(rights.split(","))
     return entry

@@ -1,4 +1,4 @@
-"""Messages where they lie, by the control plane: looking at them, giving them back, their names."""
+"""Messages in their queues, by the control plane: browsing, returning, their identifiers."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -56,7 +56,7 @@ async def get_message(wire: Any, name: str, lookup_id: int) -> Any:
 async def return_to_source(
     wire: Any, where: Any, lookup_ids: Sequence[int], target: str
 ) -> list[dict[str, Any]]:
-    """Return messages of a queue (a QueueName), all of them if none is named."""
+    """Return messages of a queue (a QueueName) to their source, all if none is given."""
     from qm.pb import control_pb2
 
     wanted = list(lookup_ids)
@@ -88,7 +88,7 @@ def return_chosen(
     target: str,
     output: str,
 ) -> None:
-    """Return messages of the queue whose QueueName `name_of` finds, and show where they went."""
+    """Return messages of the queue that `name_of` finds, and show where they went."""
 
     async def work(wire: Any) -> list[dict[str, Any]]:
         return await return_to_source(wire, await name_of(wire), lookup_ids, target)
@@ -99,7 +99,7 @@ def return_chosen(
 def confirm_choice(
     lookup_ids: Sequence[int], question: str, *, is_all: bool, is_confirmed: bool
 ) -> None:
-    """Ask before a command means all messages. Raises UsageError if it does not say which."""
+    """Ask before acting on all messages. Raises UsageError if the choice is not clear."""
     if bool(lookup_ids) == is_all:
         raise click.UsageError("give either LOOKUP_IDS or --all")
     if is_all:
@@ -148,5 +148,7 @@ def parse_message_id(text: str) -> bytes:
     except (ValueError, OverflowError):
         whole = b""
     if len(whole) != 20:
-        raise click.UsageError(f"{text!r} is no message identifier: GUID\\NUMBER or 40 hex digits")
+        raise click.UsageError(
+            f"{text!r} is not a message identifier: GUID\\NUMBER or 40 hex digits"
+        )
     return whole

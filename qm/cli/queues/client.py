@@ -1,4 +1,4 @@
-"""`qm client`: sessions of applications, and what they hold open."""
+"""`qm client`: sessions of applications, and the queues that they have open."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ _OPEN_COLUMNS = ("handle", "queue", "access", "share_mode", "client_id")
 
 @click.group()
 def client() -> None:
-    """Look at the sessions of applications, and end them."""
+    """Show and end the sessions of applications."""
 
 
 @client.command("list")
-@click.option("--all", "with_closed", is_flag=True, help="Also those that are only remembered.")
+@click.option(
+    "--all", "with_closed", is_flag=True, help="Also list closed ones that are still remembered."
+)
 @output_option
 @connected
 def list_clients(connection: Connection, with_closed: bool, output: str) -> None:
-    """List sessions: whose they are, until when, and how much they have not confirmed."""
+    """List sessions: owner, end of the lease, and unconfirmed results."""
     from qm.pb import control_pb2
 
     found = connection.run(
@@ -39,7 +41,7 @@ def list_clients(connection: Connection, with_closed: bool, output: str) -> None
 
 
 @client.command("opens")
-@click.option("--client", "client_id", default="", help="Of this client alone.")
+@click.option("--client", "client_id", default="", help="Only those of this client.")
 @output_option
 @connected
 def list_opens(connection: Connection, client_id: str, output: str) -> None:
@@ -64,7 +66,7 @@ def list_opens(connection: Connection, client_id: str, output: str) -> None:
 def close(connection: Connection, client_id: str, yes: bool) -> None:
     """End the session of CLIENT_ID, whose process is gone or hangs.
 
-    Its locks are released, its transactions aborted, and messages that it received and has not
+    Its locks are released, its transactions aborted, and messages that it received but has not
     confirmed go to the dead-letter queue.
     """
     from qm.pb import control_pb2

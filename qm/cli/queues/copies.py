@@ -1,4 +1,4 @@
-"""`qm journal` and `qm deadletter`: copies and failures, to browse, replay and return."""
+"""`qm journal` and `qm deadletter`: browse, replay and return copies and failed messages."""
 
 import sys
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _COLUMNS = ("lookup_id", "label", "bytes", "arrived", "body")
 
 @click.group()
 def journal() -> None:
-    """Copies of messages that were received, or have left the cluster."""
+    """Browse and replay copies of messages that were received or sent to other queue managers."""
 
 
 @journal.command("list")
@@ -34,7 +34,7 @@ def journal() -> None:
 @output_option
 @connected
 def list_journal(connection: Connection, queue: str, limit: int, form: str, output: str) -> None:
-    """Browse the journal of QUEUE; without QUEUE, that of what has left the cluster."""
+    """Browse the journal of QUEUE; without QUEUE, that of messages sent to other queue managers."""
 
     async def work(wire: Any) -> list[Any]:
         return await browse(wire, await _journal_name(wire, queue), limit=limit)
@@ -46,7 +46,7 @@ def list_journal(connection: Connection, queue: str, limit: int, form: str, outp
 @click.argument("queue")
 @click.argument("lookup_ids", nargs=-1, type=click.IntRange(1))
 @click.option("--all", "is_all", is_flag=True, help="Every copy.")
-@click.option("--to", "target", default="", help="Another queue than its own destination.")
+@click.option("--to", "target", default="", help="A queue other than the message's destination.")
 @yes_option
 @output_option
 @connected
@@ -59,7 +59,7 @@ def replay(
     yes: bool,
     output: str,
 ) -> None:
-    """Put copies of the journal of QUEUE back into the queue they came from."""
+    """Put copies from the journal of QUEUE back into the queue they came from."""
     question = f"Replay the whole journal of {queue}?"
     confirm_choice(lookup_ids, question, is_all=is_all, is_confirmed=yes)
     return_chosen(connection, lambda wire: _journal_name(wire, queue), lookup_ids, target, output)
@@ -67,17 +67,19 @@ def replay(
 
 @click.group()
 def deadletter() -> None:
-    """Messages that could not be delivered, of the whole cluster."""
+    """Browse and return messages of the whole cluster that could not be delivered."""
 
 
 _TRANSACTIONAL = click.option(
-    "--transactional", is_flag=True, help="The queue of transactional dead letters."
+    "--transactional", is_flag=True, help="Use the queue of transactional dead letters."
 )
 
 
 @deadletter.command("list")
 @_TRANSACTIONAL
-@click.option("--reason", "reasons", multiple=True, metavar="CLASS", help="Such as Q_PURGED.")
+@click.option(
+    "--reason", "reasons", multiple=True, metavar="CLASS", help="Reason, such as Q_PURGED."
+)
 @_LIMIT
 @_BODY
 @output_option
@@ -90,7 +92,7 @@ def list_deadletter(
     form: str,
     output: str,
 ) -> None:
-    """Browse dead letters, all or those of some reasons."""
+    """Browse dead letters, all or only those with given reasons."""
     classes = [_class_of(reason) for reason in reasons]
 
     async def work(wire: Any) -> list[Any]:
@@ -127,7 +129,7 @@ def reasons(connection: Connection, transactional: bool, output: str) -> None:
 @deadletter.command("return")
 @click.argument("lookup_ids", nargs=-1, type=click.IntRange(1))
 @click.option("--all", "is_all", is_flag=True, help="Every dead letter.")
-@click.option("--to", "target", default="", help="Another queue than its own destination.")
+@click.option("--to", "target", default="", help="A queue other than the message's destination.")
 @_TRANSACTIONAL
 @yes_option
 @output_option
@@ -141,7 +143,7 @@ def return_deadletter(
     yes: bool,
     output: str,
 ) -> None:
-    """Send dead letters to where they were meant to go."""
+    """Send dead letters to their original destination."""
     confirm_choice(lookup_ids, "Return every dead letter?", is_all=is_all, is_confirmed=yes)
     return_chosen(
         connection,
@@ -163,7 +165,7 @@ def _class_of(reason: str) -> int:
         return int(reason, 16)
     except ValueError:
         names = ", ".join(n.removeprefix("NACK_") for n in MessageClass.__members__)
-        raise click.UsageError(f"{reason!r} is no reason; known are {names}") from None
+        raise click.UsageError(f"{reason!r} is not a reason; known are {names}") from None
 
 
 async def _journal_name(wire: Any, queue: str) -> Any:

@@ -1,4 +1,4 @@
-"""`qm defs`: queues and settings as a document to keep under version control."""
+"""`qm defs`: queues and settings as a document for version control."""
 
 import sys
 from pathlib import Path
@@ -14,12 +14,15 @@ _COLUMNS = ("change", "path_name", "attributes")
 
 @click.group()
 def defs() -> None:
-    """Definitions of queues, their access lists and the queue manager's settings."""
+    """Export, compare and import queues, access lists and the queue manager's settings."""
 
 
 @defs.command("export")
 @click.option(
-    "-f", "--file", type=click.Path(path_type=Path, dir_okay=False), help="Else standard output."
+    "-f",
+    "--file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Default: standard output.",
 )
 @connected
 def export_definitions(connection: Connection, file: Path | None) -> None:
@@ -39,11 +42,11 @@ def export_definitions(connection: Connection, file: Path | None) -> None:
 
 @defs.command("diff")
 @click.argument("file", type=click.File(encoding="utf-8"))
-@click.option("--prune", is_flag=True, help="Queues that FILE does not name count, too.")
+@click.option("--prune", is_flag=True, help="Also count queues that FILE does not name.")
 @output_option
 @connected
 def diff(connection: Connection, file: Any, prune: bool, output: str) -> None:
-    """Say what importing FILE would change. Exit code 1: something."""
+    """Show what importing FILE would change. Exit code 1: there are changes."""
     changes = connection.run(lambda wire: _changes(wire, "Diff", file.read(), prune=prune))
     show_rows(changes, _COLUMNS, output)
     if changes:
@@ -60,7 +63,7 @@ def diff(connection: Connection, file: Any, prune: bool, output: str) -> None:
 def import_definitions(
     connection: Connection, file: Any, prune: bool, yes: bool, dry_run: bool, output: str
 ) -> None:
-    """Make the cluster as FILE says; doing it twice changes nothing more."""
+    """Change the cluster to match FILE; a second import changes nothing."""
     document = file.read()
     planned = connection.run(lambda wire: _changes(wire, "Diff", document, prune=prune))
     if dry_run or not planned:

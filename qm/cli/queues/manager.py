@@ -1,4 +1,4 @@
-"""`qm manager`: the queue manager that the cluster is."""
+"""`qm manager`: the cluster as a queue manager."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from qm.cli.lib.output import attribute_shown, output_option, show_one
 
 @click.group()
 def manager() -> None:
-    """Look at the queue manager and change its settings."""
+    """Show the queue manager and change its settings."""
 
 
 @manager.command()
@@ -26,7 +26,7 @@ def show(connection: Connection, output: str) -> None:
 @click.argument("settings", nargs=-1, required=True, metavar="NAME=VALUE...")
 @connected
 def set_manager(connection: Connection, settings: Sequence[str]) -> None:
-    """Change settings, all together or none. `qm manager show` lists them as settable."""
+    """Change settings, all or none of them. `qm manager show` lists them as settable."""
 
     async def work(wire: Any) -> None:
         from qm.client.values import value_of
@@ -54,7 +54,7 @@ async def _get(wire: Any) -> Any:
 
 
 def _value(name: str, text: str, found: Any) -> bool | int | str | list[str]:
-    """Read a value as what the attribute is now."""
+    """Parse a value by the type of the attribute's current value."""
     from qm.client.values import python_value
 
     match python_value(found.attributes[name]):
@@ -82,7 +82,7 @@ def _row(found: Any) -> dict[str, Any]:
     from qm.client.values import python_value
     from qm.names.guid import guid_text
 
-    # `qm acl get` shows the security descriptor in words.
+    # `qm acl get` shows the security descriptor in readable form.
     names = sorted(set(found.attributes) - {"security"})
     return {
         "identifier": guid_text(found.identifier),

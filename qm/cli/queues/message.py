@@ -1,4 +1,4 @@
-"""`qm message`: send, receive, look at, move, copy, return and trace messages."""
+"""`qm message`: send, receive, peek at, move, copy, return and trace messages."""
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -35,7 +35,7 @@ _TRACED = tuple(kind for kind in KINDS if kind not in _UNTRACED)
 
 @click.group()
 def message() -> None:
-    """Send, receive, look at, move, copy, return and trace messages."""
+    """Send, receive, peek at, move, copy, return and trace messages."""
 
 
 @message.command()
@@ -45,14 +45,14 @@ def message() -> None:
 @click.option("--as", "form", type=click.Choice(FORMS), default="text", show_default=True)
 @click.option("--label", default="")
 @click.option("--priority", type=click.IntRange(0, 7))
-@click.option("--express", is_flag=True, help="Do not ask for survival of a restart.")
-@click.option("--transactional", is_flag=True, help="In a transaction of its own.")
-@click.option("--reach-queue-s", type=click.IntRange(0), help="Life until it is in its queue.")
-@click.option("--receive-s", type=click.IntRange(0), help="Life until it is received.")
+@click.option("--express", is_flag=True, help="Do not request that it survives a restart.")
+@click.option("--transactional", is_flag=True, help="Send it in its own transaction.")
+@click.option("--reach-queue-s", type=click.IntRange(0), help="Time to reach its queue.")
+@click.option("--receive-s", type=click.IntRange(0), help="Time to be received.")
 @click.option("--ack", type=click.Choice(list(_ACKNOWLEDGEMENTS)), default="none")
-@click.option("--admin-queue", default="", help="Where acknowledgments go.")
+@click.option("--admin-queue", default="", help="Queue for acknowledgments.")
 @click.option("--response-queue", default="")
-@click.option("--journal", is_flag=True, help="Keep a copy when it has left.")
+@click.option("--journal", is_flag=True, help="Keep a copy when it has been sent.")
 @click.option("--dead-letter", is_flag=True, help="Keep a copy if it is not delivered.")
 @click.option("--correlation-id", metavar="HEX", default="", help="20 bytes.")
 @click.option("--tag", type=click.IntRange(0, 0xFFFF_FFFF), default=0)
@@ -103,7 +103,7 @@ def _message(payload: bytes, body_type: int, options: dict[str, Any]) -> Any:
     try:
         correlation_id = bytes.fromhex(options["correlation_id"])
     except ValueError as error:
-        raise click.UsageError(f"--correlation-id is no hexadecimal text: {error}") from error
+        raise click.UsageError(f"--correlation-id is not hexadecimal text: {error}") from error
     return Message(
         body=payload,
         body_type=body_type,
@@ -126,9 +126,12 @@ def _reading(command: Any) -> Any:
     for option in (
         click.option("--count", type=click.IntRange(1), default=1, show_default=True),
         click.option(
-            "--timeout", type=click.FloatRange(0), default=0.0, help="Seconds for the first one."
+            "--timeout",
+            type=click.FloatRange(0),
+            default=0.0,
+            help="Seconds to wait for the first one.",
         ),
-        click.option("--lookup-id", type=click.IntRange(1), help="Exactly this message."),
+        click.option("--lookup-id", type=click.IntRange(1), help="Only this message."),
         click.option(
             "--body",
             "form",
@@ -174,7 +177,7 @@ def receive(
 @message.command()
 @click.argument("queue")
 @_reading
-@click.option("--locked", is_flag=True, help="Those that somebody holds, and who.")
+@click.option("--locked", is_flag=True, help="Show locked messages and who holds them.")
 @output_option
 @connected
 def peek(
@@ -187,7 +190,7 @@ def peek(
     locked: bool,
     output: str,
 ) -> None:
-    """Look at messages of QUEUE and leave them. Exit code 1: there was none."""
+    """Peek at messages of QUEUE. Exit code 1: there was none."""
     if locked:
         _show_locked(connection, queue, form, output)
         return
@@ -246,7 +249,7 @@ def move(connection: Connection, queue: str, lookup_ids: Sequence[int], target: 
 def copy(
     connection: Connection, queue: str, lookup_ids: Sequence[int], targets: Sequence[str]
 ) -> None:
-    """Send messages of QUEUE again to other queues, as new messages."""
+    """Send messages of QUEUE to other queues again, as new messages."""
 
     async def work(client: Any) -> None:
         names = [client.format_name(target) for target in targets]
@@ -263,7 +266,9 @@ def copy(
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @connected
 def save(connection: Connection, queue: str, lookup_id: int, file: Path) -> None:
-    """Write a message of QUEUE to FILE as its packet, for `qm packet decode` too, and leave it."""
+    """Write a message of QUEUE to FILE as a packet, also for `qm packet decode`; it stays
+    queued.
+    """
     found = connection.run(lambda wire: get_message(wire, queue, lookup_id))
     file.write_bytes(found.packet)
 
@@ -286,7 +291,7 @@ def load(connection: Connection, queue: str, file: Path) -> None:
 @click.argument("queue")
 @click.argument("lookup_ids", nargs=-1, type=click.IntRange(1))
 @click.option("--all", "is_all", is_flag=True, help="Every message of QUEUE.")
-@click.option("--to", "target", default="", help="Another queue than its own destination.")
+@click.option("--to", "target", default="", help="A queue other than the message's destination.")
 @yes_option
 @output_option
 @connected
@@ -299,8 +304,8 @@ def return_messages(
     yes: bool,
     output: str,
 ) -> None:
-    """Send messages back to where they were meant to go, from a dead-letter queue, a journal or a
-    subqueue.
+    """Send messages of a dead-letter queue, a journal or a subqueue to their original
+    destination.
     """
     confirm_choice(lookup_ids, f"Return every message of {queue}?", is_all=is_all, is_confirmed=yes)
 
@@ -317,9 +322,9 @@ def return_messages(
 @output_option
 @connected
 def trace(connection: Connection, message_id: str, output: str) -> None:
-    r"""Say in which queues the message MESSAGE_ID is: GUID\NUMBER, or 40 hexadecimal digits.
+    r"""Show which queues hold the message MESSAGE_ID: GUID\NUMBER, or 40 hexadecimal digits.
 
-    Exit code 1: it is nowhere.
+    Exit code 1: none does.
     """
     wanted = parse_message_id(message_id)
 
@@ -346,7 +351,7 @@ def trace(connection: Connection, message_id: str, output: str) -> None:
 
 
 async def _fill(found: list[Any], count: int, more: Callable[[], Awaitable[Any]]) -> None:
-    """Add messages to the first ones until there are `count`, or `more` finds none."""
+    """Append messages until there are `count`, or `more` finds none."""
     while found and len(found) < count:
         added = await more()
         if not added:
@@ -355,7 +360,7 @@ async def _fill(found: list[Any], count: int, more: Callable[[], Awaitable[Any]]
 
 
 async def _send_packet(client: Any, targets: Sequence[str], packet: bytes) -> None:
-    """Send a packet again; one of a transaction in a transaction of its own."""
+    """Send a packet again; a transactional one in its own transaction."""
     if not _is_transactional(packet):
         await _send_in(client.main, targets, packet)
         return
@@ -370,7 +375,7 @@ def _is_transactional(packet: bytes) -> bool:
     try:
         message, _ = parse_user_message(packet, 0, len(packet))
     except ProtocolError:
-        return False  # the node says what is wrong with it
+        return False  # the node reports what is wrong with it
     return message.transaction is not None
 
 

@@ -1,4 +1,4 @@
-"""`qm outgoing`: what waits for other queue managers."""
+"""`qm outgoing`: messages waiting for other queue managers."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _COLUMNS = ("format_name", "state", "waiting", "unacknowledged", "unprocessed", 
 
 @click.group()
 def outgoing() -> None:
-    """Queues of messages for other queue managers."""
+    """Show and control queues of messages for other queue managers."""
 
 
 @outgoing.command("list")
@@ -22,8 +22,8 @@ def outgoing() -> None:
 def list_outgoing(connection: Connection, output: str) -> None:
     """List outgoing queues.
 
-    Waiting: in the queue. Unacknowledged: transactional ones that were sent and have no order
-    acknowledgment. Unprocessed: arrived, and not received by an application yet.
+    Waiting: in the queue. Unacknowledged: transactional messages that were sent but have no order
+    acknowledgment. Unprocessed: arrived, but not received by an application yet.
     """
     from qm.pb import control_pb2
 
@@ -51,7 +51,7 @@ def show(connection: Connection, name: str, output: str) -> None:
 @click.argument("name")
 @connected
 def pause(connection: Connection, name: str) -> None:
-    """Send nothing more of the outgoing queue NAME."""
+    """Stop sending from the outgoing queue NAME."""
     _ask(connection, name, "Pause")
 
 
@@ -59,7 +59,7 @@ def pause(connection: Connection, name: str) -> None:
 @click.argument("name")
 @connected
 def resume(connection: Connection, name: str) -> None:
-    """Send again what the outgoing queue NAME holds."""
+    """Continue sending from the outgoing queue NAME."""
     _ask(connection, name, "Resume")
 
 
@@ -67,7 +67,7 @@ def resume(connection: Connection, name: str) -> None:
 @click.argument("name")
 @connected
 def resend(connection: Connection, name: str) -> None:
-    """Send again, now, what waits for an order acknowledgment."""
+    """Resend now what is waiting for an order acknowledgment."""
     _ask(connection, name, "Resend")
 
 
@@ -76,7 +76,7 @@ def resend(connection: Connection, name: str) -> None:
 @click.argument("priority", type=click.IntRange(-32768, 32767))
 @connected
 def priority(connection: Connection, name: str, priority: int) -> None:
-    """Let messages of the outgoing queue NAME go before others to the same host.
+    """Send messages of the outgoing queue NAME before others to the same host.
 
     PRIORITY is added to each message's own; it is 0 unless set.
     """

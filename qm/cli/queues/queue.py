@@ -1,4 +1,4 @@
-"""`qm queue`: queues of the cluster."""
+"""`qm queue`: the cluster's queues."""
 
 import sys
 from collections.abc import Sequence
@@ -37,25 +37,28 @@ _PRIVACY = {"none": 0, "optional": 1, "body": 2}
 
 @click.group()
 def queue() -> None:
-    """Create, look at, change and empty queues."""
+    """Create, show, change and empty queues."""
 
 
 def _attributes(command: Any) -> Any:
-    """Options that create and set share."""
+    """Add the options shared by create and set."""
     for option in (
-        click.option("--label", help="At most 124 characters."),
+        click.option("--label", help="Label, at most 124 characters."),
         click.option("--journal/--no-journal", "journaling", default=None, help="Keep copies."),
         click.option(
-            "--quota", type=click.IntRange(0, 0xFFFF_FFFF), metavar="KB", help="4294967295: none."
+            "--quota",
+            type=click.IntRange(0, 0xFFFF_FFFF),
+            metavar="KB",
+            help="4294967295: no quota.",
         ),
         click.option("--journal-quota", type=click.IntRange(0, 0xFFFF_FFFF), metavar="KB"),
         click.option(
             "--authenticate/--no-authenticate",
             "authentication",
             default=None,
-            help="Take only messages whose signature holds.",
+            help="Accept only messages with a valid signature.",
         ),
-        click.option("--privacy", type=click.Choice(list(_PRIVACY)), help="Encrypted bodies."),
+        click.option("--privacy", type=click.Choice(list(_PRIVACY)), help="Encryption of bodies."),
         click.option("--multicast", "multicast_address", metavar="ADDRESS:PORT"),
         click.option("--base-priority", type=click.IntRange(-32768, 32767)),
     ):
@@ -65,8 +68,8 @@ def _attributes(command: Any) -> Any:
 
 @queue.command()
 @click.argument("path")
-@click.option("--transactional", is_flag=True, help="Take transactional messages only.")
-@click.option("--if-not-exists", is_flag=True, help="One that exists like this is fine.")
+@click.option("--transactional", is_flag=True, help="Accept only transactional messages.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if an identical one exists.")
 @_attributes
 @output_option
 @connected
@@ -90,11 +93,11 @@ def create(
 
 @queue.command("list")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Repeatable.")
-@click.option("--pattern", default="", help="Shell pattern on the path name.")
+@click.option("--pattern", default="", help="Shell pattern for the path name.")
 @output_option
 @connected
 def list_queues(connection: Connection, kinds: tuple[str, ...], pattern: str, output: str) -> None:
-    """List queues with their messages; application queues unless kinds are given."""
+    """List queues with their message counts; application queues unless kinds are given."""
     found = connection.run(lambda wire: queues_like(wire, pattern, kinds))
     show_rows(map(_summary, found), _COLUMNS, output)
 
@@ -133,7 +136,7 @@ def set_queue(connection: Connection, name: str, **options: Any) -> None:
 @dry_run_option
 @connected
 def purge(connection: Connection, names: tuple[str, ...], yes: bool, dry_run: bool) -> None:
-    """Delete all messages of the queues NAMES; a name with * means all that match."""
+    """Delete all messages of the queues NAMES; a name with * means all matching queues."""
     _each(connection, names, "purge", "PurgeQueue", yes=yes, dry_run=dry_run)
 
 
@@ -143,7 +146,7 @@ def purge(connection: Connection, names: tuple[str, ...], yes: bool, dry_run: bo
 @dry_run_option
 @connected
 def delete(connection: Connection, names: tuple[str, ...], yes: bool, dry_run: bool) -> None:
-    """Delete the queues NAMES with their messages; a name with * means all that match."""
+    """Delete the queues NAMES with their messages; a name with * means all matching queues."""
     _each(connection, names, "delete", "DeleteQueue", yes=yes, dry_run=dry_run)
 
 
@@ -184,7 +187,7 @@ def _each(
     connection.run(work)
 
 
-# What other nouns use, too ---------------------------------------------------------------------
+# Used by other nouns, too ----------------------------------------------------------------------
 
 
 async def get_queue(wire: Any, name: str) -> Any:
@@ -196,14 +199,14 @@ async def get_queue(wire: Any, name: str) -> Any:
 
 
 async def queue_name(wire: Any, name: str) -> Any:
-    r"""Return a name as requests carry it; `.\` means the cluster."""
+    r"""Return a queue name as requests carry it; `.\` means the cluster."""
     from qm.pb import control_pb2
 
     return control_pb2.QueueName(name=await _full(wire, name))
 
 
 async def queues_like(wire: Any, pattern: str = "", kinds: Sequence[str] = ()) -> list[Any]:
-    """Return all queues of kinds that match a shell pattern, without those that are going."""
+    """Return all queues of given kinds that match a shell pattern, except those being deleted."""
     from qm.pb import control_pb2
 
     full = await _full(wire, pattern)
@@ -270,7 +273,7 @@ def _details(found: Any) -> dict[str, Any]:
         "opened": statistics.open_count,
         "version": found.version,
     }
-    # `qm acl get` shows the security descriptor in words.
+    # `qm acl get` shows the security descriptor in readable form.
     names = sorted(set(found.attributes) - {"security"})
     values = {name: python_value(found.attributes[name]) for name in names}
     return details | {"attributes": {name: attribute_shown(name, values[name]) for name in names}}

@@ -1,4 +1,4 @@
-"""`qm transaction`: transactions without outcome, and those in doubt."""
+"""`qm transaction`: transactions without an outcome, and those in doubt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STATES = ("active", "prepared", "committed", "aborted")
 
 @click.group()
 def transaction() -> None:
-    """Look at transactions, and decide those whose coordinator is gone."""
+    """Show transactions, and decide those whose coordinator is gone."""
 
 
 @transaction.command("list")
@@ -25,12 +25,12 @@ def transaction() -> None:
     "states",
     type=click.Choice(_STATES),
     multiple=True,
-    help="Repeatable; else those without outcome.",
+    help="Repeatable; default: those without an outcome.",
 )
 @output_option
 @connected
 def list_transactions(connection: Connection, states: tuple[str, ...], output: str) -> None:
-    """List transactions: who owns them, and until when."""
+    """List transactions with their owner and time limit."""
     from qm.pb import control_pb2
 
     wanted = [control_pb2.TransactionState.Value(state.upper()) for state in states]
@@ -52,7 +52,7 @@ def list_transactions(connection: Connection, states: tuple[str, ...], output: s
 def commit(connection: Connection, identifier: str, yes: bool) -> None:
     """Commit the prepared transaction IDENTIFIER in its coordinator's place.
 
-    Its other participants must have committed, too: nobody checks that.
+    Its other participants must have committed, too: this is not checked.
     """
     _resolve(connection, identifier, yes=yes, commits=True)
 
@@ -62,7 +62,7 @@ def commit(connection: Connection, identifier: str, yes: bool) -> None:
 @yes_option
 @connected
 def abort(connection: Connection, identifier: str, yes: bool) -> None:
-    """Abort the transaction IDENTIFIER: what it sent vanishes, what it took comes back."""
+    """Abort the transaction IDENTIFIER: its sends are discarded, its receives returned."""
     _resolve(connection, identifier, yes=yes, commits=False)
 
 
@@ -72,7 +72,7 @@ def _resolve(connection: Connection, identifier: str, *, yes: bool, commits: boo
 
     guid = guid_from_text(identifier)
     if guid is None:
-        raise click.UsageError(f"{identifier!r} is no GUID: `qm transaction list` shows them")
+        raise click.UsageError(f"{identifier!r} is not a GUID: see `qm transaction list`")
     confirm(f"{'Commit' if commits else 'Abort'} {identifier}?", yes=yes)
     request = control_pb2.ResolveTransactionRequest(identifier=guid, commit=commits)
     connection.run(lambda wire: wire.call(lambda stubs: stubs.clients.ResolveTransaction, request))

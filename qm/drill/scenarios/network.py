@@ -29,7 +29,7 @@ async def _one_way(stage: Stage) -> None:
 
 async def _clients_from_leader(stage: Stage) -> None:
     leader = await stage.leader()
-    stage.fault(f"clients are cut off only from {leader}, the leader", leader)
+    stage.fault(f"only clients are cut off from {leader}, the leader", leader)
     await stage.target.cut([leader], [CLIENTS])
     await asyncio.sleep(ISOLATED_S)
     await stage.heal()

@@ -85,7 +85,7 @@ def test_other_bytes_in_the_same_place_are_told() -> None:
     packets = [talk.syn(), talk.segment(0, b"first copy"), talk.segment(6, b"fake and more")]
     stream = read_one(packets)
     assert only_chunk(stream) == b"first copy" + b" and more"
-    assert "1 segments repeat bytes with other content" in stream.notes
+    assert "1 segments repeat bytes with different content" in stream.notes
 
 
 def test_a_keep_alive_is_no_conflict() -> None:
@@ -93,7 +93,7 @@ def test_a_keep_alive_is_no_conflict() -> None:
     packets = [talk.syn(), talk.segment(-1, b"?"), talk.segment(0, DATA), talk.segment(4999, b"?")]
     stream = read_one(packets)
     assert only_chunk(stream) == DATA
-    assert not any("other content" in note for note in stream.notes)
+    assert not any("different content" in note for note in stream.notes)
 
 
 def test_a_second_connection_between_the_same_ends_is_another_stream() -> None:
