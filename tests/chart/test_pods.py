@@ -24,7 +24,7 @@ from tests.cluster.harness import free_network
 VALUES = {
     "tls": {"certManager": {"enabled": True}},
     "drainSeconds": 30,
-    "storage": {"reserveMiB": 16, "logRetainMiB": 128, "cacheMiB": 16},
+    "storage": {"reserveMiB": 64, "logRetainMiB": 128, "cacheMiB": 16},
     "queueManager": {"computerName": "ORDERS"},
 }
 RATE_PER_S = 100
