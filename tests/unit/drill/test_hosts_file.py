@@ -106,7 +106,7 @@ def test_a_scenario_that_it_cannot_do_is_refused_with_the_reason(tmp_path: Path)
     path = written(tmp_path, BASE)
     for name, why in (
         ("torn-write", "only dev and netns do"),
-        ("pause-leader", "was not told how"),
+        ("pause-leader", "is not configured for it"),
     ):
         arguments = ["run", name, "--target", str(path), "--yes", "--folder", str(tmp_path)]
         result = CliRunner().invoke(drill, arguments)
