@@ -29,7 +29,7 @@ from raft.proposals import (
 )
 from raft.replica import Install, Replica, ReplicaStatus
 from raft.step import Alarm, Step
-from raft.sync_thread import SyncThread
+from raft.sync_thread import SyncDone, SyncThread, SyncWorker
 from raft.transport.metrics import DriverMetrics
 from raft.transport.transport import Transport, TransportEvents
 from raft.types import (
@@ -113,13 +113,15 @@ class Driver(Generic[ResultT]):
         die: Callable[[str], None] = end_process,
         prologue: Prologue | None = None,
         before_entry: Callable[[], None] | None = None,
+        sync_worker: Callable[[SyncDone], SyncWorker] = SyncThread,
     ) -> None:
         """`connect` makes the transport; `address_of` gives a member's `host:port` if it is
         known. `die` must not return to serving: after it nothing is written or answered.
         `prologue` gives what the leader puts before the payloads of an entry, from these, once for
         each, in the entries' order and when the batch is closed (a time stamp); it must not raise.
         `before_entry` is called when no entry is in flight and one may follow: what is submitted
-        within it is in that one; it must not raise either.
+        within it is in that one; it must not raise either. `sync_worker` makes what waits for the
+        disk.
         """
         self.metrics = DriverMetrics()
         self._config = config
@@ -128,6 +130,7 @@ class Driver(Generic[ResultT]):
         self._address_of = address_of
         self._events = events
         self._die = die
+        self._sync_worker = sync_worker
         self._soft_state = SoftState(replica.role, replica.leader, replica.term)
         self._configuration = Configuration(())
         self._proposals: Proposals[ResultT] = Proposals(
@@ -151,7 +154,7 @@ class Driver(Generic[ResultT]):
         self._ticks = TickCount(self._loop.time())
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._sync_thread = SyncThread(self._on_sync_done)
+        self._sync_thread = self._sync_worker(self._on_sync_done)
         try:
             await self._transport.start()
         except BaseException:

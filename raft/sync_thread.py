@@ -9,6 +9,9 @@ import asyncio
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Protocol, TypeAlias
+
+from typing_extensions import override
 
 from raft.log_view import SyncToken
 
@@ -16,10 +19,24 @@ SYNC_THREAD_JOIN_S = 30.0
 """How long stopping waits for a disk that is still at it."""
 
 
-class SyncThread:
+SyncDone: TypeAlias = Callable[[SyncToken, BaseException | None], None]
+"""Hears of each sync, and what it raised, in the loop."""
+
+
+class SyncWorker(Protocol):
+    """Runs syncs beside the loop, one after the other; a simulator has one of its own."""
+
+    def submit(self, sync: SyncToken) -> None:
+        """Run it soon."""
+
+    def stop(self) -> None:
+        """Return when everything submitted has run."""
+
+
+class SyncThread(SyncWorker):
     """Runs one sync after the other; reports each in the loop."""
 
-    def __init__(self, done: Callable[[SyncToken, BaseException | None], None]) -> None:
+    def __init__(self, done: SyncDone) -> None:
         """`done(sync, error)` is called in the loop that creates this."""
         self._done = done
         self._loop = asyncio.get_running_loop()
@@ -27,10 +44,11 @@ class SyncThread:
         self._thread = threading.Thread(target=self._run, name="raft sync", daemon=True)
         self._thread.start()
 
+    @override
     def submit(self, sync: SyncToken) -> None:
-        """Run it soon."""
         self._waiting.put(sync)
 
+    @override
     def stop(self) -> None:
         """End the thread when everything submitted has run; blocks for it."""
         self._waiting.put(None)

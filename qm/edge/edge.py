@@ -43,9 +43,16 @@ LISTEN_RETRY_S: Final = 1.0
 class Edge(ClusterListener):
     """A node's MSMQ endpoint. Make, start and stop it in the node's event loop."""
 
-    def __init__(self, cluster: Cluster, settings: EdgeSettings, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: EdgeSettings,
+        metrics: Metrics,
+        bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
+    ) -> None:
         self._cluster = cluster
         self._settings = settings
+        self._bind = bind
         self._loop = asyncio.get_running_loop()
         self._metrics = EdgeMetrics(metrics, self._loop)
         self._admission = Admission(settings)
@@ -54,7 +61,7 @@ class Edge(ClusterListener):
         ).check()
         self.relay: Final = Relay(cluster, self._metrics, self._loop, self._on_change)
         """Where all sessions bring what arrives on them, those too that this node opens."""
-        self._listeners = Listeners(settings.addresses, settings.port, self._loop)
+        self._listeners = Listeners(settings.addresses, settings.port, self._loop, bind)
         self._pings: list[asyncio.DatagramTransport] = []
         self._context = EdgeContext(
             self._loop, self.relay, self._metrics, self._admission, self._session
@@ -173,7 +180,7 @@ class Edge(ClusterListener):
         if not self._settings.answer_pings:
             return
         for address in self._settings.addresses:
-            bound = bind(address, self._settings.ping_port, socket.SOCK_DGRAM)
+            bound = self._bind(address, self._settings.ping_port, socket.SOCK_DGRAM)
             transport, _ = await self._loop.create_datagram_endpoint(self._answerer, sock=bound)
             self._pings.append(transport)
 

@@ -21,6 +21,7 @@ from qm.node.http import Health, HttpServer
 from qm.node.membership import birth
 from qm.node.membership.automatic_entry import Entry
 from qm.node.membership.status import inspect_reply
+from qm.node.platform import MACHINE, Platform
 from qm.node.relay.channels import Channels
 from qm.node.relay.roster import Roster
 from qm.node.relay.server import Member, RelayServer
@@ -33,7 +34,6 @@ from qm.store.reserve import DiskLevel
 from raft import identity
 from raft.driver import end_process
 from raft.identity import Identity, IdentityRefused
-from raft.log.disk import DiskDirectory
 from raft.log.segment import is_disk_full, may_pass
 from raft.types import Configuration
 
@@ -46,7 +46,12 @@ OPEN_AGAIN_AFTER_S: Final = 1.0
 class Node(Health):
     """One node, with or without a cluster. Made and used in one loop."""
 
-    def __init__(self, config: NodeConfig, die: Callable[[str], None] = end_process) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        die: Callable[[str], None] = end_process,
+        platform: Platform = MACHINE,
+    ) -> None:
         """Raises TlsError when the certificate files cannot be used."""
         self.config: Final = config
         self.metrics: Final = Metrics(CollectorRegistry())
@@ -55,6 +60,7 @@ class Node(Health):
         self._die = die
         self._waits_for_space = ""
         """Why it does not take part yet, while its disk is full."""
+        self._platform = platform
         self._adopting = asyncio.Lock()
         self._adoptions: set[asyncio.Task[None]] = set()
         self._tls = tls = Identities(config.tls)
@@ -123,7 +129,7 @@ class Node(Health):
 
     def _identity(self) -> Identity | None:
         folder = self.config.data / RAFT_FOLDER
-        return identity.load(DiskDirectory(folder)) if folder.exists() else None
+        return identity.load(self._platform.directory(folder)) if folder.exists() else None
 
     def _own_identity(self) -> Identity | None:
         """Return what the data folder holds. Raises IdentityRefused if that is another node's."""
@@ -157,7 +163,12 @@ class Node(Health):
         descriptors.
         """
         config = self.config
-        disk = DiskWatch(config.data, config.storage.reserve_mb << 20, self.metrics)
+        disk = DiskWatch(
+            config.data,
+            self._platform.directory(config.data),
+            config.storage.reserve_mb << 20,
+            self.metrics,
+        )
         while True:
             try:
                 service = Service(
@@ -170,6 +181,7 @@ class Node(Health):
                     disk,
                     self.metrics,
                     self._die,
+                    self._platform,
                 )
             except OSError as error:
                 if not may_pass(error):
@@ -270,7 +282,7 @@ class Node(Health):
     def _found(self, wanted: Identity, request: relay_pb2.AdoptRequest) -> None:
         founders = Configuration(tuple(sorted(request.founders)))
         try:
-            found(replicated_config(self.config, wanted), founders)
+            found(replicated_config(self.config, wanted), founders, self._platform)
         except IdentityRefused as error:
             raise ChangeRefused(str(error)) from error
         if request.sealing_key:

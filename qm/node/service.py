@@ -26,6 +26,7 @@ from qm.node.leader.upgrade import Versions
 from qm.node.membership.address_announcer import REFRESH_EVERY_S, Announcer
 from qm.node.membership.members import Members
 from qm.node.membership.status import inspect_reply
+from qm.node.platform import MACHINE, Platform
 from qm.node.relay.channels import Channels
 from qm.node.relay.roster import ASK_EVERY_S, Roster
 from qm.node.replica.clock import ClusterClock
@@ -70,6 +71,7 @@ class Service:
         disk: DiskWatch,
         metrics: Metrics,
         die: Callable[[str], None],
+        platform: Platform = MACHINE,
     ) -> None:
         """Open log and state. Raises IdentityRefused, StartRefused, and what opening raises; after
         OSError for lack of space it may be tried again.
@@ -79,6 +81,7 @@ class Service:
         self._die = die
         self._roster = roster
         self._metrics = metrics
+        self._platform = platform
         self._is_stopping = False
         self.disk: Final = disk
         self.replicated: Final = self._open_replica(addresses, channels)
@@ -88,7 +91,7 @@ class Service:
         self._timekeeper = Timekeeper(self.replicated.clock, self.members, metrics)
         self.replicated.before_leading = self._timekeeper.before_leading
         self._duties = self._new_duties()
-        self.msmq: Final = MsmqEndpoint(config, self.replicated, metrics)
+        self.msmq: Final = MsmqEndpoint(config, self.replicated, metrics, platform.bind)
         self._drain = Drain(self.replicated, self.msmq)
         self.gauges: Final = Gauges(self.replicated, metrics)
         self.operations: Final = self._new_operations(channels)
@@ -117,6 +120,7 @@ class Service:
                 self._die,
                 self.disk.full,
             ),
+            self._platform,
         )
 
     def _new_auditor(self) -> Auditor:

@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 from collections import deque
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -45,7 +45,7 @@ from qm.store.generation import (
 from qm.store.rocks import BLOCK_CACHE_BYTES, AppliedPoint, RocksState, open_database
 from qm.store.snapshot import Pinned, StoreSnapshot, unpack
 from raft.log.disk import DiskDirectory
-from raft.log.files import FatalDiskError
+from raft.log.files import Directory, FatalDiskError
 from raft.machine import Hold, LogReader, SnapshotSink, SnapshotSource
 from raft.replica import StartRefused
 from raft.types import Entry, EntryKind, SnapshotMeta
@@ -100,12 +100,14 @@ class Store:
         *,
         cache_bytes: int = BLOCK_CACHE_BYTES,
         keeps_effects: bool = False,
+        directory: Callable[[Path], Directory] = DiskDirectory,
     ) -> None:
         """`path`: a folder of its own, made if absent. `keeps_effects`: for an archiver, which
         takes them (`kept`); without it those of an earlier process are dropped. Raises
         StartRefused for the state of a newer build.
         """
         self._path = path
+        self._directory = directory
         self._log = log
         self._cache_bytes = cache_bytes
         self._keeps_effects = keeps_effects
@@ -154,8 +156,8 @@ class Store:
         else:
             self._state.drop_table(Table.EFFECTS)
         self._kept_flushed_bytes = 0
-        here = DiskDirectory(folder(self._path, self._generation))
-        blobs = here.subdirectory(BLOB_FOLDER)
+        here = folder(self._path, self._generation)
+        blobs = self._directory(here).subdirectory(BLOB_FOLDER)
         self.bodies = Bodies(self._state, self._log, blobs, self.settle)
 
     def _refuse_newer(self) -> None:

@@ -38,10 +38,15 @@ class Listeners:
     """The TCP side of an edge's addresses."""
 
     def __init__(
-        self, addresses: Sequence[str], port: int, loop: asyncio.AbstractEventLoop
+        self,
+        addresses: Sequence[str],
+        port: int,
+        loop: asyncio.AbstractEventLoop,
+        bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
     ) -> None:
         self._ports = dict.fromkeys(addresses, port)
         self._loop = loop
+        self._bind = bind
         self._bound: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
 
@@ -59,7 +64,7 @@ class Listeners:
         """Take the addresses. Raises OSError."""
         try:
             for address, port in self._ports.items():
-                bound = bind(address, port, socket.SOCK_STREAM)
+                bound = self._bind(address, port, socket.SOCK_STREAM)
                 self._bound.append(bound)
                 # A port that the system chose stays the same for good.
                 self._ports[address] = bound.getsockname()[1]

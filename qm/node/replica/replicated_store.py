@@ -30,6 +30,7 @@ from qm.model.values.commands import Command, LeaderActivated, Stamp
 from qm.model.values.effects import Applied, Outcome
 from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX, VERSION_OF_ENTRY_HASH
 from qm.node.config.addresses import AddressBook
+from qm.node.platform import MACHINE, Platform
 from qm.node.relay.channels import Channels
 from qm.node.relay.disk_admission import is_send
 from qm.node.relay.edge_stream import LocalStream, RemoteStream
@@ -49,7 +50,6 @@ from qm.store.effects.chain import hashed
 from qm.store.store import Store
 from raft.core.core import Busy, CoreConfig
 from raft.driver import Driver, DriverConfig, DriverEvents, Stopping, end_process
-from raft.log.disk import DiskDirectory
 from raft.machine import LogReader
 from raft.replica import Replica, ReplicaConfig, StartRefused
 from raft.step import Alarm
@@ -102,13 +102,13 @@ class Hooks(msgspec.Struct, frozen=True):
     """Makes room on a full disk for what must be written."""
 
 
-def found(config: ReplicatedConfig, founders: Configuration) -> None:
+def found(config: ReplicatedConfig, founders: Configuration, platform: Platform = MACHINE) -> None:
     """Prepare an empty data folder for a founder, or, without founders, for a learner.
 
     Raises IdentityRefused unless the folder is empty.
     """
     config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    directory = DiskDirectory(config.data / RAFT_FOLDER)
+    directory = platform.directory(config.data / RAFT_FOLDER)
     Replica.create(config.replica_config(), directory, founders, _chance().randrange)
 
 
@@ -127,6 +127,7 @@ class ReplicatedStore(Cluster, DriverEvents):
         channels: Channels,
         clock: ClusterClock,
         hooks: Hooks,
+        platform: Platform = MACHINE,
     ) -> None:
         """Open what `found` prepared. Raises IdentityRefused, StartRefused (also for data that
         was found wrong), and what opening a log or the state raises.
@@ -137,6 +138,7 @@ class ReplicatedStore(Cluster, DriverEvents):
         self.before_leading: Callable[[], Awaitable[None]] | None = None
         """Awaited when this node was elected, before it stamps anything."""
         self._hooks = hooks
+        self._platform = platform
         self.quarantine: Final = Quarantine(config.data, hooks.give_up_reserve)
         self.quarantine.check()
         self.quarantine.prepare()
@@ -151,7 +153,7 @@ class ReplicatedStore(Cluster, DriverEvents):
         self._leadership = Leadership(None, 0, False)
         self._changed = asyncio.Event()
         self.configuration = Configuration(())
-        directory = DiskDirectory(config.data / RAFT_FOLDER)
+        directory = platform.directory(config.data / RAFT_FOLDER)
         replica: Replica[Sequence[Outcome]] = Replica(
             config.replica_config(), directory, self._make_machine, _chance().randrange
         )
@@ -165,6 +167,7 @@ class ReplicatedStore(Cluster, DriverEvents):
             hooks.die,
             self._stamp,
             self._before_entry,
+            platform.sync_worker,
         )
         self.clock.begin_at(self.view.counters().clock_ms)
         self._weights = Weights(lambda: self.machine.store.view)
@@ -187,6 +190,7 @@ class ReplicatedStore(Cluster, DriverEvents):
             log,
             cache_bytes=self.config.cache_bytes,
             keeps_effects=self.config.keeps_effects,
+            directory=self._platform.directory,
         )
         self.machine = AppliedStore(
             store,
@@ -195,6 +199,7 @@ class ReplicatedStore(Cluster, DriverEvents):
             self.quarantine.enter,
             self._hooks.die,
             self._skipped,
+            self._platform.workers,
         )
         return self.machine
 

@@ -6,8 +6,10 @@ again after a pause, until the picture is there.
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Final
 
+from qm.node.platform import Threads, Workers
 from qm.store.snapshot import Pinned, SourceUnreadable, StoreSnapshot
 from qm.store.store import Store
 from raft.log.segment import may_pass
@@ -23,16 +25,19 @@ KEPT_S: Final = 60.0
 class Pictures:
     """The one that is being made, or waits to be taken. Asked in the loop."""
 
-    def __init__(self, wait_s: float = WAIT_S, kept_s: float = KEPT_S) -> None:
+    def __init__(
+        self, wait_s: float = WAIT_S, kept_s: float = KEPT_S, workers: Workers | None = None
+    ) -> None:
         self._wait_s = wait_s
         self._kept_s = kept_s
+        self._workers = workers or Threads()
         self._making: _Making | None = None
 
     def ask(self, store: Store) -> tuple[int, StoreSnapshot] | None:
         """Return a picture and its index; None while it is being made, which begins here."""
         making = self._making
         if making is None or (making.is_over and not making.has_failed):
-            making = self._making = _Making(store.pin(), self._kept_s)
+            making = self._making = _Making(store.pin(), self._kept_s, self._workers)
         source = making.take(self._wait_s)
         if source is None:
             return None
@@ -55,7 +60,7 @@ def _is_passing(error: Exception) -> bool:
 class _Making:
     """One picture on its way."""
 
-    def __init__(self, pinned: Pinned, kept_s: float) -> None:
+    def __init__(self, pinned: Pinned, kept_s: float, workers: Workers) -> None:
         self.index = pinned.applied.index
         self._pinned = pinned
         self._lock = threading.Lock()
@@ -64,10 +69,10 @@ class _Making:
         """It failed, or was taken, or let go."""
         self._error: Exception | None = None
         """What is wrong with this node's own state."""
-        self._done = threading.Event()
-        self._timer = threading.Timer(kept_s, self.drop)
-        self._timer.daemon = True
-        threading.Thread(target=self._make, name="picture", daemon=True).start()
+        self._kept_s = kept_s
+        self._workers = workers
+        self._call_off: Callable[[], None] | None = None
+        self._wait = workers.begin(self._make)
 
     @property
     def has_failed(self) -> bool:
@@ -84,18 +89,17 @@ class _Making:
             if not _is_passing(error):
                 self._error = error  # for whoever asks, in the loop
         else:
-            self._timer.start()
-        finally:
-            self._done.set()
+            self._call_off = self._workers.later(self._kept_s, self.drop)
 
     def take(self, wait_s: float | None) -> StoreSnapshot | None:
         """Return it if it is there within that time (None: whenever it is), and nobody had it.
 
         Raises what made it fail unless that may pass: this node cannot trust its state.
         """
-        if not self._done.wait(wait_s):
+        if not self._wait(wait_s):
             return None
-        self._timer.cancel()
+        if self._call_off is not None:
+            self._call_off()
         if self._error is not None:
             raise self._error
         with self._lock:

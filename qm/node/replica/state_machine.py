@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing_extensions import override
 
 from qm.model.values.effects import Applied, Outcome
+from qm.node.platform import Workers
 from qm.node.replica.skipped_entries import SkippedEntries, explained
 from qm.node.replica.snapshot_source import Pictures
 from qm.store.audit import Mark, MarkCopy
@@ -33,6 +34,7 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
         on_diverged: Callable[[str], None],
         die: Callable[[str], None] = end_process,
         skipped: SkippedEntries | None = None,
+        workers: Workers | None = None,
     ) -> None:
         """`on_applied` hears of every run of entries when it is in the state; `on_installed`
         of a snapshot that replaced the state, in whatever thread installs; `on_diverged` before
@@ -47,7 +49,7 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
         self.files = threading.Lock()
         """Held by whoever opens, closes, flushes or scans the state in a thread of its own."""
         self.is_closed = False
-        self._pictures = Pictures()
+        self._pictures = Pictures(workers=workers)
         self._on_applied = on_applied
         self._on_installed = on_installed
         self._on_diverged = on_diverged

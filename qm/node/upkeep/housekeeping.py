@@ -12,7 +12,7 @@ from qm.node.replica.state_machine import AppliedStore
 from qm.node.upkeep.pki import PkiRefused, ends_at
 from qm.observe.metrics import Metrics
 from qm.store.reserve import DiskLevel, DiskReserve
-from raft.log.disk import DiskDirectory
+from raft.log.files import Directory
 from raft.log.log import LogConfig
 from raft.replica import StartRefused
 
@@ -69,9 +69,13 @@ def refuse_small_disk(data: Path, reserve_bytes: int) -> None:
 class DiskWatch:
     """Says whether new messages are admitted, and keeps the reserve (DESIGN section 6)."""
 
-    def __init__(self, data: Path, reserve_bytes: int, metrics: Metrics) -> None:
+    def __init__(
+        self, data: Path, directory: Directory, reserve_bytes: int, metrics: Metrics
+    ) -> None:
+        """`data`: the folder that `directory` is."""
         self._data = data
-        self._reserve = DiskReserve(DiskDirectory(data), reserve_bytes)
+        self._directory = directory
+        self._reserve = DiskReserve(directory, reserve_bytes)
         self._free = metrics.gauge("quorate_disk_free_bytes")
         self._alarms = metrics.counter("quorate_alarms_total")
         self.level = self._reserve.level()
@@ -101,7 +105,7 @@ class DiskWatch:
 
     def free_bytes(self) -> int:
         """Return what is free under the data folder."""
-        return shutil.disk_usage(self._data).free
+        return self._directory.free_bytes()
 
     def _change(self, level: DiskLevel) -> None:
         before, self.level = self.level, level

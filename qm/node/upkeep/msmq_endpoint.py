@@ -2,13 +2,14 @@
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from qm.cluster.cluster import Cluster
 from qm.edge import Edge, EdgeSettings
 from qm.edge.outgoing import OutgoingManager, OutgoingSettings
 from qm.edge.outgoing.link.destination_rules import rules_of
+from qm.edge.tcp.listeners import bind
 from qm.names.guid import guid_from_text
 from qm.node.config.schema import NodeConfig
 from qm.observe.metrics import Metrics
@@ -21,10 +22,17 @@ DRAIN_MAX_S: Final = 10.0
 class MsmqEndpoint:
     """Edge and outgoing queues, started and stopped together."""
 
-    def __init__(self, config: NodeConfig, cluster: Cluster, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        cluster: Cluster,
+        metrics: Metrics,
+        bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind,
+    ) -> None:
         self._config = config
         self._cluster = cluster
         self._metrics = metrics
+        self._bind = bind
         self._session = SessionConfig(window_size=config.msmq.window_size)
         self.edge: Edge | None = None
         self.outgoing: OutgoingManager | None = None
@@ -42,7 +50,7 @@ class MsmqEndpoint:
             sessions_per_queue_manager_max=msmq.sessions_per_queue_manager_max,
             session=self._session,
         )
-        edge = Edge(self._cluster, settings, self._metrics)
+        edge = Edge(self._cluster, settings, self._metrics, self._bind)
         await edge.start()
         self.edge = edge
         self.outgoing = OutgoingManager(

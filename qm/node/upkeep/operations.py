@@ -68,10 +68,14 @@ class NodeOperations(Operations):
 
     @override
     def health(self) -> Health:
-        usage = shutil.disk_usage(self._data)
+        total = shutil.disk_usage(self._data).total
         alarms = () if self._disk.admits_messages else (f"disk_{self._disk.level.name.lower()}",)
         return Health(
-            usage.free, usage.total, alarms, self._drain.is_draining, self._msmq.session_count()
+            self._disk.free_bytes(),
+            total,
+            alarms,
+            self._drain.is_draining,
+            self._msmq.session_count(),
         )
 
     @override
