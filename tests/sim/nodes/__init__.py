@@ -1,0 +1,1 @@
+"""A simulator of whole nodes: design.md says what is simulated, and how."""

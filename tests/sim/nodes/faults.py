@@ -1,0 +1,213 @@
+"""Faults, one after the other at drawn moments, until the calm."""
+
+import errno
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from tests.sim.nodes.disk import ROOM_BYTES
+from tests.sim.nodes.machines import CLIENT_HOST, HOSTS, Machine
+from tests.sim.nodes.world import NS
+
+if TYPE_CHECKING:
+    from tests.sim.nodes.cluster import SimCluster
+
+FIRST_AFTER_S: Final = 0.5
+BOUNDARIES_MAX: Final = 400
+"""An armed process dies at one of so many calls of its disk."""
+CLOCK_STEP_S: Final = 300
+CUT_S: Final = (0.2, 3.0)
+FULL_S: Final = (0.5, 4.0)
+FREE_BYTES: Final = (0, 200 << 10)
+"""What a full disk has left."""
+PAUSE_MS: Final = (50, 3_000)
+SLOW: Final = (5, 40)
+SYNC_CLASSES: Final = ("blob-", "seg", "seg")
+ROCKS_CLASSES: Final = (".sst", "MANIFEST", "")
+
+
+class Faults:
+    """Of one world."""
+
+    def __init__(self, cluster: "SimCluster") -> None:
+        self._cluster = cluster
+        self._chance = cluster.world.chance("faults")
+        self._is_calm = True
+        self.counts: dict[str, int] = {}
+        """Injected so far, by kind."""
+        self.reaches_rocks = any(kind.startswith("rocks") for kind in cluster.knobs.faults)
+        """Whether a full disk is full for RocksDB too."""
+
+    def begin(self) -> None:
+        """From now on."""
+        self._is_calm = False
+        if self._cluster.knobs.faults:
+            self._cluster.world.after(FIRST_AFTER_S, self._next)
+
+    def end(self) -> None:
+        """Heal everything; from here on the cluster has to recover by itself."""
+        self._is_calm = True
+        cluster = self._cluster
+        cluster.network.heal()
+        for machine in cluster.machines.values():
+            disk = machine.disk
+            disk.dies_in = 0
+            disk.failing.clear()
+            disk.fill(ROOM_BYTES)
+            cluster.shim.fail(machine.number, disk.data)
+            if machine.loop is not None:
+                machine.loop.slow = 1
+        cluster.world.say("calm")
+
+    def _next(self) -> None:
+        if self._is_calm:
+            return
+        cluster, chance = self._cluster, self._chance
+        kind = chance.choice(cluster.knobs.faults)
+        machine = cluster.machines[chance.choice(list(HOSTS))]
+        if self._inject(kind, machine):
+            self.counts[kind] = self.counts.get(kind, 0) + 1
+            cluster.world.say("fault", kind, machine.name)
+        cluster.world.after(chance.uniform(*cluster.knobs.fault_pause_s), self._next)
+
+    def _inject(self, kind: str, machine: Machine) -> bool:
+        """Return whether it was possible."""
+        if kind in _OF_NETWORK:
+            return _OF_NETWORK[kind](self, machine)
+        return machine.is_up and _OF_MACHINES[kind](self, machine)
+
+    def _later(self, span_s: tuple[float, float], action: Callable[[], None]) -> None:
+        self._cluster.world.after(self._chance.uniform(*span_s), action)
+
+    # Processes
+
+    def kill(self, machine: Machine) -> bool:
+        """Kill -9."""
+        machine.kill(power=False, why="fault")
+        return True
+
+    def power(self, machine: Machine) -> bool:
+        """Power loss of one machine."""
+        machine.kill(power=True, why="fault")
+        return True
+
+    def blackout(self, machine: Machine) -> bool:
+        """Power loss of all of them."""
+        for each in self._cluster.machines.values():
+            each.kill(power=True, why="blackout")
+        return True
+
+    def armed(self, machine: Machine) -> bool:
+        """Death within a call of the disk."""
+        machine.disk.dies_in = self._chance.randrange(1, BOUNDARIES_MAX)
+        return True
+
+    def pause(self, machine: Machine) -> bool:
+        """SIGSTOP for a while."""
+        assert machine.loop is not None
+        span_ms = self._chance.randrange(*PAUSE_MS)
+        machine.loop.busy_until_ns = self._cluster.world.time_ns + span_ms * 1_000_000
+        return True
+
+    def clock(self, machine: Machine) -> bool:
+        """The wall clock is set."""
+        assert machine.loop is not None
+        machine.loop.offset_ns += self._chance.randrange(-CLOCK_STEP_S, CLOCK_STEP_S) * NS
+        return True
+
+    # Disks
+
+    def slow_disk(self, machine: Machine) -> bool:
+        """Threads that wait for the disk take longer, for a while."""
+        loop = machine.loop
+        assert loop is not None
+        loop.slow = self._chance.randint(*SLOW)
+        self._later(FULL_S, lambda: setattr(loop, "slow", 1))
+        return True
+
+    def eio(self, machine: Machine) -> bool:
+        """The next sync of a file of a class fails, once."""
+        part = self._chance.choice(SYNC_CLASSES)
+        machine.disk.failing.append(part)
+        return True
+
+    def full(self, machine: Machine) -> bool:
+        """No space for a while."""
+        disk = machine.disk
+        disk.fill(self._chance.randrange(*FREE_BYTES))
+        self._later(FULL_S, lambda: disk.fill(ROOM_BYTES))
+        return True
+
+    def rocks_full(self, machine: Machine) -> bool:
+        """No space for RocksDB's files alone: a quota, or another file system."""
+        return self._rocks(machine, write=errno.ENOSPC)
+
+    def rocks_eio(self, machine: Machine) -> bool:
+        """A write or a sync within RocksDB fails once."""
+        if self._chance.random() < 0.5:
+            return self._rocks(machine, write=errno.EIO, once=True)
+        return self._rocks(machine, sync=errno.EIO, once=True)
+
+    def _rocks(
+        self, machine: Machine, *, write: int = 0, sync: int = 0, once: bool = False
+    ) -> bool:
+        cluster = self._cluster
+        suffix = self._chance.choice(ROCKS_CLASSES) if once else ""
+        folder = machine.disk.data / "store"
+        cluster.shim.fail(machine.number, folder, write=write, sync=sync, suffix=suffix, once=once)
+        self._later(FULL_S, lambda: cluster.shim.fail(machine.number, folder))
+        return cluster.shim.is_loaded
+
+    # The network
+
+    def cut(self, machine: Machine) -> bool:
+        """Cut a machine off, both ways."""
+        others = [host for host in [*HOSTS.values(), CLIENT_HOST] if host != machine.host]
+        return self._cut([(machine.host, o) for o in others] + [(o, machine.host) for o in others])
+
+    def one_way(self, machine: Machine) -> bool:
+        """Nothing gets from a machine to one or all of the others, but from them to it."""
+        others = [host for host in HOSTS.values() if host != machine.host]
+        if self._chance.random() < 0.5:
+            others = [self._chance.choice(others)]
+        ways = [(machine.host, other) for other in others]
+        if self._chance.random() < 0.5:
+            ways = [(receiver, sender) for sender, receiver in ways]
+        return self._cut(ways)
+
+    def _cut(self, ways: list[tuple[str, str]]) -> bool:
+        network = self._cluster.network
+        network.cut(ways)
+        self._later(CUT_S, lambda: network.mend(ways))
+        return True
+
+    def reset(self, machine: Machine) -> bool:
+        """Break a TCP connection."""
+        return self._cluster.network.reset_one()
+
+    def slow_net(self, machine: Machine) -> bool:
+        """Everything takes longer for a while."""
+        network = self._cluster.network
+        network.slowness = self._chance.randint(*SLOW)
+        self._later(CUT_S, lambda: setattr(network, "slowness", 1))
+        return True
+
+
+_OF_NETWORK: Final[dict[str, Callable[[Faults, Machine], bool]]] = {
+    "cut": Faults.cut,
+    "one_way": Faults.one_way,
+    "reset": Faults.reset,
+    "slow_net": Faults.slow_net,
+    "blackout": Faults.blackout,
+}
+_OF_MACHINES: Final[dict[str, Callable[[Faults, Machine], bool]]] = {
+    "kill": Faults.kill,
+    "power": Faults.power,
+    "armed": Faults.armed,
+    "pause": Faults.pause,
+    "clock": Faults.clock,
+    "slow_disk": Faults.slow_disk,
+    "eio": Faults.eio,
+    "full": Faults.full,
+    "rocks_full": Faults.rocks_full,
+    "rocks_eio": Faults.rocks_eio,
+}

@@ -1,0 +1,103 @@
+"""Settings of one seed, drawn from it, and the product's limits shrunk so that each is reached."""
+
+import random
+from dataclasses import dataclass
+from typing import Any, Final
+
+import qm.node.replica.replicated_store
+import qm.node.service
+import qm.node.upkeep.housekeeping
+import qm.store.bodies.blobs
+from raft.core.core import CoreConfig
+from raft.replica import ReplicaConfig
+
+NODES: Final = ("n1", "n2", "n3")
+FAULT_SETS: Final = {
+    "quiet": (),
+    "crash": ("kill", "power", "armed"),
+    "net": ("cut", "one_way", "pause", "reset", "slow_net"),
+    "clock": ("clock", "pause", "kill"),
+    "all": ("kill", "power", "armed", "cut", "one_way", "pause", "reset", "clock", "slow_disk"),
+    "disk": ("eio", "full", "kill", "power"),
+    "rocks": ("rocks_full", "rocks_eio", "kill", "full"),
+    "full": ("full", "full", "rocks_full", "slow_disk"),
+    "blackout": ("blackout", "power", "kill", "eio"),
+}
+"""A seed draws one: a failure is read without the noise of all other faults."""
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """Of one seed."""
+
+    faults: tuple[str, ...]
+    fault_pause_s: tuple[float, float]
+    """Least and longest time between two faults."""
+    archivers: tuple[str, ...]
+    """Nodes that keep effects and export them."""
+    body_bytes: tuple[int, int]
+    rate_per_s: int
+    """Messages of each sender."""
+    entries_per_apply: int
+    """Of one run; another number after each restart if `changes_runs`."""
+    changes_runs: bool
+    segment_bytes: int
+    log_retain_bytes: int
+    flush_every_s: float
+    blob_file_bytes: int
+    sparse_every_s: float
+
+    @classmethod
+    def drawn(cls, chance: random.Random, kinds: str = "") -> "Knobs":
+        """Draw them. `kinds`: names of FAULT_SETS or of faults, instead of a drawn set."""
+        name = chance.choice([*FAULT_SETS][1:] + ["all", "all"])
+        faults: tuple[str, ...] = FAULT_SETS[name]
+        pause_s = chance.choice(((0.3, 2.5), (0.1, 1.0), (1.0, 3.0)))
+        archivers = chance.choice(((), (), (NODES[0],), NODES[:2], NODES))
+        body_bytes = chance.choice(((100, 4_000), (60, 300), (2_000, 20_000)))
+        drawn = cls(
+            faults=faults,
+            fault_pause_s=pause_s,
+            archivers=archivers,
+            body_bytes=body_bytes,
+            rate_per_s=chance.choice((20, 40, 60)),
+            entries_per_apply=chance.choice((1, 2, 7, 64, 64)),
+            changes_runs=chance.random() < 0.5,
+            segment_bytes=chance.choice((64, 64, 128)) << 10,
+            log_retain_bytes=chance.choice((0, 64, 128, 512)) << 10,
+            flush_every_s=chance.choice((0.7, 1.5, 3.0)),
+            blob_file_bytes=chance.choice((8, 32, 128)) << 10,
+            sparse_every_s=chance.choice((0.3, 1.0)),
+        )
+        if kinds:
+            parts: list[str] = []
+            for part in kinds.split(","):
+                parts += FAULT_SETS.get(part, (part,))
+            drawn = cls(**{**drawn.__dict__, "faults": tuple(parts)})
+        return drawn
+
+
+def shrink(knobs: Knobs, runs: random.Random) -> None:
+    """Set the product's limits for the world that begins; they are constants of its modules."""
+    housekeeping: Any = qm.node.upkeep.housekeeping
+    housekeeping.FLUSH_EVERY_S = knobs.flush_every_s
+    housekeeping.FLUSH_BYTES = 64 << 10
+    housekeeping.MOVE_AHEAD_BYTES = 64 << 10
+    housekeeping.MOVED_AT_FLUSH_BYTES = 32 << 10
+    housekeeping.SPARSE_EVERY_S = knobs.sparse_every_s
+    blobs: Any = qm.store.bodies.blobs
+    blobs.BLOB_FILE_BYTES = knobs.blob_file_bytes
+    blobs.SPARSE_BYTES_PER_STEP = 16 << 10
+
+    def replica_config(self: qm.node.replica.replicated_store.ReplicatedConfig) -> ReplicaConfig:
+        entries = runs.choice((1, 2, 7, 64)) if knobs.changes_runs else knobs.entries_per_apply
+        return ReplicaConfig(
+            CoreConfig(self.node, qm.node.replica.replicated_store.GROUP),
+            self.cluster,
+            apply_batch_entries=entries,
+            log_retain_bytes=knobs.log_retain_bytes,
+            segment_bytes=knobs.segment_bytes,
+        )
+
+    config: Any = qm.node.replica.replicated_store.ReplicatedConfig
+    config.replica_config = replica_config

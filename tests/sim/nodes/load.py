@@ -1,0 +1,121 @@
+"""Clients of several kinds: the product's own load with its histories and its judge."""
+
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from qm.client.client import Client
+from qm.load.receiver import Mode
+from qm.load.run import Plan, Reading, Run
+from qm.load.verdict import Findings, Verdict
+from qm.load.workload import Target, Workload
+from qm.node.config.schema import API_PORT, MSMQ_PORT
+from qm.pb import control_pb2
+from tests.sim.nodes.machines import HOSTS
+
+if TYPE_CHECKING:
+    from tests.sim.nodes.cluster import SimCluster
+
+STALL_S: Final = 20.0
+"""Without faults something moves within this time."""
+_QUEUES: Final = (("plain", False), ("tx", True), ("kept", False), ("lent", False))
+_WRONG: Final = ("lost", "duplicated", "out_of_order", "torn", "invented", "stale")
+
+
+class Load:
+    """Of one world; use it as a context once `prepare` was awaited."""
+
+    def __init__(self, cluster: "SimCluster") -> None:
+        self._cluster = cluster
+        self._run: Run | None = None
+        self.verdict: Verdict | None = None
+
+    @property
+    def run(self) -> Run:
+        """The run, once it has begun."""
+        assert self._run is not None
+        return self._run
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Messages sent, acknowledged, received."""
+        run = self._run
+        return (0, 0, 0) if run is None else (run.sent, run.acknowledged, run.received)
+
+    async def prepare(self) -> None:
+        """Create the queues."""
+        endpoints = [f"{host}:{API_PORT}" for host in HOSTS.values()]
+        client = Client(endpoints)
+        for name, transactional in _QUEUES:
+            request = control_pb2.CreateQueueRequest(
+                path_name=rf".\private$\{name}",
+                attributes={"transactional": control_pb2.Value(flag=transactional)},
+                if_not_exists=True,
+            )
+            await client.wire.call(lambda stubs: stubs.queues.CreateQueue, request)
+        await client.wire.close()
+        self._run = Run(self._plan(endpoints))
+
+    def _plan(self, endpoints: list[str]) -> Plan:
+        cluster, knobs = self._cluster, self._cluster.knobs
+        chance = cluster.world.chance("load")
+        hosts = [(host, MSMQ_PORT) for host in HOSTS.values()]
+        plain, tx, lent = (
+            Target(rf"DIRECT=OS:quorate\private$\{name}", transactional)
+            for name, transactional in (("plain", False), ("tx", True), ("lent", False))
+        )
+        modes = [Mode.STREAM, Mode.TWO_PHASE]
+        return Plan(
+            workload=Workload(
+                targets=(plain, tx, lent), seed=cluster.world.seed, body_bytes=knobs.body_bytes
+            ),
+            rate_per_s=knobs.rate_per_s,
+            senders=[hosts[k:] + hosts[:k] for k in range(2)],
+            receivers=[
+                Reading(r".\private$\plain", Mode.STREAM),
+                Reading(r".\private$\tx", chance.choice((Mode.STREAM, Mode.TRANSACTION))),
+                Reading(r".\private$\lent", chance.choice(modes), return_every=9),
+            ],
+            callers=1,
+            watched=Target(r"DIRECT=OS:quorate\private$\kept"),
+            endpoints=endpoints,
+            history=cluster.folder / "history.jsonl",
+            reconnect_s=0.5,
+        )
+
+    async def __aenter__(self) -> "Load":
+        await self.run.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.run.__aexit__(kind, error, trace)
+
+    async def send(self, seconds: float) -> None:
+        """Send for a time."""
+        await self.run.send(seconds)
+
+    async def settle(self) -> None:
+        """Without faults: everything is acknowledged and received, or that is a finding."""
+        cluster, run = self._cluster, self.run
+        if not await run.settle(STALL_S):
+            sent, acknowledged, received = self.counts
+            cluster.find(
+                f"liveness: {STALL_S:.0f} s without faults and without progress: sent {sent},"
+                f" acknowledged {acknowledged}, received {received}"
+            )
+        self.verdict = verdict = await run.verdict()
+        cluster.world.say("verdict", *self.counts, "remaining", verdict.remaining)
+        for rule in _WRONG:
+            found = getattr(verdict, rule)
+            assert isinstance(found, Findings)
+            if found.count:
+                cluster.find(f"{rule}: {found.count}: {', '.join(found.examples[:3])}")
+
+    async def pause(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        await asyncio.sleep(seconds)

@@ -1,0 +1,152 @@
+"""Seeds, each in a forked child: nothing is left over, and importing is paid once."""
+
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tests.sim.nodes import patches
+
+# Behind the patches: these import the product.
+from tests.sim.nodes.cluster import SECONDS, SimCluster
+from tests.sim.nodes.machines import prepare
+from tests.sim.nodes.shim import LIBRARY, Shim
+
+KEYS: Final = Path("build/sim/nodes")
+REPORT: Final = Path("build/sim.json")
+SEED_MAX_S: Final = 300
+"""Of real time."""
+
+
+def replay_command(seed: int, kinds: str = "", seconds: float = SECONDS) -> str:
+    """Return what replays a seed."""
+    chosen = f" --faults {kinds}" if kinds else ""
+    longer = f" --seconds {seconds:g}" if seconds != SECONDS else ""
+    return f"python -m tests.sim --machine node --seed {seed}{chosen}{longer} -v"
+
+
+def run_seed(seed: int, kinds: str, seconds: float, *, is_verbose: bool = False) -> dict[str, Any]:
+    """Run a seed in this process; return what came of it."""
+    gc.disable()
+    began_s = patches.REAL.perf_counter()
+    cluster = SimCluster(
+        seed, KEYS.resolve(), seconds=seconds, kinds=kinds, write=print if is_verbose else None
+    )
+    try:
+        cluster.run()
+    except Exception as error:
+        logging.getLogger(__name__).exception("the simulator failed")
+        cluster.find(f"simulator: {type(error).__name__}: {error}")
+    finally:
+        cluster.close()
+    sent, acknowledged, received = cluster.load.counts
+    return {
+        "seed": seed,
+        "trace": cluster.world.trace_hash(),
+        "events": cluster.world.events,
+        "turns": cluster.world.turns,
+        "virtual_s": round(cluster.world.elapsed_s, 1),
+        "real_s": round(patches.REAL.perf_counter() - began_s, 2),
+        "sent": sent,
+        "acknowledged": acknowledged,
+        "received": received,
+        "ack_marks": cluster.probes.ack_marks,
+        "lives": sum(machine.lives for machine in cluster.machines.values()),
+        "faults": cluster.faults.counts,
+        "findings": cluster.findings,
+    }
+
+
+def _fork(seed: int, kinds: str, seconds: float) -> tuple[int, int]:
+    """Run a seed in a child; return its pid and where its result can be read."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(write_end)
+        return pid, read_end
+    signal.alarm(SEED_MAX_S)
+    result = run_seed(seed, kinds, seconds)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with os.fdopen(write_end, "w") as pipe:
+        json.dump(result, pipe)
+    # Objects of the dead would run their finalizers now.
+    os._exit(0)
+
+
+def _collect(seed: int, pid: int, descriptor: int) -> dict[str, Any]:
+    with os.fdopen(descriptor) as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    if text:
+        result: dict[str, Any] = json.loads(text)
+        return result
+    return {"seed": seed, "findings": [f"simulator: the process ended with status {status}"]}
+
+
+def run_seeds(
+    seeds: Sequence[int],
+    kinds: str = "",
+    seconds: float = SECONDS,
+    *,
+    processes: int = 1,
+    stop_at_first: bool = False,
+) -> dict[str, Any]:
+    """Run many; return the figures."""
+    began_s = time.perf_counter()
+    gc.collect()
+    gc.freeze()
+    running: list[tuple[int, int, int]] = []
+    waiting = list(seeds)
+    results: list[dict[str, Any]] = []
+    while waiting or running:
+        while waiting and len(running) < processes:
+            seed = waiting.pop(0)
+            running.append((seed, *_fork(seed, kinds, seconds)))
+        result = _collect(*running.pop(0))
+        results.append(result)
+        if result["findings"]:
+            print(f"seed {result['seed']} failed: {result['findings'][0][:500]}", file=sys.stderr)
+            replay = replay_command(result["seed"], kinds, seconds)
+            print(f"  {replay}", file=sys.stderr, flush=True)
+            if stop_at_first:
+                waiting.clear()
+    return _figures(results, time.perf_counter() - began_s)
+
+
+def _figures(results: list[dict[str, Any]], wall_s: float) -> dict[str, Any]:
+    failed = [result for result in results if result["findings"]]
+    faults: dict[str, int] = {}
+    for result in results:
+        for kind, count in result.get("faults", {}).items():
+            name = f"faults_injected_{kind}_count"
+            faults[name] = faults.get(name, 0) + count
+    totals = {
+        f"{name}_total": sum(result.get(name, 0) for result in results)
+        for name in ("events", "sent", "acknowledged", "received", "ack_marks", "lives")
+    }
+    return {
+        "machine": "node",
+        "seeds_run": len(results),
+        "seeds_per_hour": round(len(results) / wall_s * 3600) if wall_s else 0,
+        "failed": len(failed),
+        "failed_seeds": sorted(result["seed"] for result in failed),
+        "first_failure": failed[0]["findings"][0] if failed else "",
+        "findings": {str(result["seed"]): result["findings"] for result in failed},
+        **totals,
+        **{name: faults[name] for name in sorted(faults)},
+        "virtual_s_total": round(sum(result.get("virtual_s", 0) for result in results), 1),
+        "rocks_shim": LIBRARY.name if Shim().is_loaded else "none",
+        "wall_s": round(wall_s, 2),
+    }
+
+
+def set_up() -> None:
+    """Make what all seeds share."""
+    prepare(KEYS.resolve())
