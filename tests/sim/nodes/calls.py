@@ -125,11 +125,13 @@ class Call:
     def _arrive(self, raw: Any) -> None:
         from tests.sim.nodes.rpc import Server  # they know each other
 
-        if self.network.is_silent(self.address[0]):
+        host = self.address[0]
+        if self.network.is_silent(host):
+            self.network.when_on(host, self._refused)
             return
         loop, server = self.network.listeners.get(self.address, (None, None))
         if loop is None or not isinstance(server, Server):
-            self.to_client(self.finish, grpc.StatusCode.UNAVAILABLE, "connection refused")
+            self._refused()
             return
         if self.was_given_up:
             return
@@ -140,6 +142,10 @@ class Call:
             server.calls[self] = None
 
         loop.call_soon(begin)
+
+    def _refused(self) -> None:
+        self.to_client(self.finish, grpc.StatusCode.UNAVAILABLE, "connection refused")
+        self.link.close()
 
     def _client_gone(self) -> None:
         self.link.close()
@@ -164,6 +170,7 @@ class Call:
         elif self.far is not None and self.far.side.loop is loop:
             reset = (grpc.StatusCode.UNAVAILABLE, "Connection reset by peer")
             self.to_client(self.finish, *reset)
+            self.link.close()
 
     # The end
 

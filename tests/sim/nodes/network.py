@@ -9,6 +9,7 @@ import asyncio
 import errno
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from zlib import crc32
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 Address = tuple[str, int]
 DELAY_US: Final = (80, 600)
 """One way."""
-NEVER_S: Final = 3_600.0
-"""What waits so long waits for ever."""
+SYN_EVERY_S: Final = 1.0
+"""Between two attempts to connect to what does not answer."""
 HIGH_WATER_BYTES: Final = 64 << 10
 CUT_SHARE: Final = 0.1
 """Of what arrives over TCP, so much arrives in two pieces."""
@@ -128,8 +129,8 @@ class Network:
         """By how much everything takes longer than usual."""
         self._cuts: dict[tuple[str, str], int] = {}
         """(from, to) -> how many cuts are in force."""
-        self._off: dict[str, list[tuple[Link, SimLoop]]] = {}
-        """Hosts without power, and whom they have not told yet."""
+        self._off: dict[str, list[Callable[[], None]]] = {}
+        """Hosts without power, and what they answer when they are back."""
         self._chance = world.chance("network")
 
     # Faults ------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ class Network:
             if waiting is None:
                 link.owner.on_gone(loop)
             else:
-                waiting.append((link, loop))
+                waiting.append(partial(link.owner.on_gone, loop))
 
     def power_off(self, host: str) -> None:
         """From now on nothing comes from there, not even a reset."""
@@ -192,8 +193,12 @@ class Network:
 
     def power_on(self, host: str) -> None:
         """It answers again: what it knows nothing of is reset."""
-        for link, loop in self._off.pop(host, ()):
-            link.owner.on_gone(loop)
+        for answer in self._off.pop(host, ()):
+            answer()
+
+    def when_on(self, host: str, answer: Callable[[], None]) -> None:
+        """Something came to a machine without power: it answers when it is back."""
+        self._off[host].append(answer)
 
     def is_silent(self, host: str) -> bool:
         """Return whether the machine is without power."""
@@ -216,8 +221,8 @@ class Network:
         """Connect, and no more. Raises ConnectionRefusedError."""
         await asyncio.sleep(self.delay_ns() / NS)
         host = address[0]
-        if self.is_cut(loop.host, host) or self.is_cut(host, loop.host) or self.is_silent(host):
-            await asyncio.sleep(NEVER_S)
+        while self.is_cut(loop.host, host) or self.is_cut(host, loop.host) or self.is_silent(host):
+            await asyncio.sleep(SYN_EVERY_S)
         if address not in self.listeners:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"refused by {address}")
 
