@@ -140,7 +140,7 @@ fuzz: setup  ## fuzz the wire codec, guided by coverage (FUZZ_SECONDS=)
 
 SEEDS ?= 0:2000
 STEPS ?= 2000
-sim: setup  ## run the Raft simulator over many seeds (SEEDS=first:end, STEPS=, MACHINE=model)
+sim: setup  ## run the Raft simulator over many seeds (SEEDS=first:end, STEPS=, MACHINE=model or node)
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --steps $(STEPS) $(if $(MACHINE),--machine $(MACHINE)) --json
 
 mutants: setup  ## check that the simulator finds planted consensus bugs

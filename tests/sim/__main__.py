@@ -4,6 +4,7 @@
     python -m tests.sim --seeds 0:200 --steps 2000     many; prints what fails and how to replay it
     python -m tests.sim --seeds 0:200 --json           and the figures, also in build/sim.json
     python -m tests.sim --machine model --seeds 0:50   the queue manager instead of the toy
+    python -m tests.sim --machine node --seeds 0:50    whole nodes (tests.sim.nodes)
 
 Legend of the transcript: virtual microseconds, event, fields.
 
@@ -32,9 +33,11 @@ Legend of the transcript: virtual microseconds, event, fields.
 
 import argparse
 import json
+import os
 import sys
 import time
 import traceback
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -128,15 +131,27 @@ def seed_range(text: str) -> range:
     return range(int(first), int(end))
 
 
+def is_for_nodes(arguments: list[str]) -> bool:
+    """Return whether whole nodes are asked for."""
+    return "--machine=node" in arguments or ("--machine", "node") in pairwise(arguments)
+
+
 def main() -> int:
     """Read the arguments, run, report."""
+    if is_for_nodes(sys.argv):
+        # A process of its own: time and chance are taken over before the product is imported.
+        command = [sys.executable, "-m", "tests.sim.nodes", *sys.argv[1:]]
+        os.execv(sys.executable, command)
     parser = argparse.ArgumentParser(prog="python -m tests.sim")
     parser.add_argument("--seed", type=int, help="run one seed")
     parser.add_argument("--seeds", type=seed_range, metavar="A:B", help="run seeds A to B - 1")
     parser.add_argument("--steps", type=int, default=STEPS, help="with faults, per seed")
     parser.add_argument("--json", action="store_true", help="print and write build/sim.json")
     parser.add_argument(
-        "--machine", choices=sorted(MACHINES), default="registers", help="what is replicated"
+        "--machine",
+        choices=[*sorted(MACHINES), "node"],
+        default="registers",
+        help="what is replicated; node: whole nodes, which have options of their own",
     )
     parser.add_argument("--first", action="store_true", help="stop at the first failure")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the transcript")

@@ -52,11 +52,12 @@ def main() -> int:
     parser.add_argument("--steps", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     _again()
-    from tests.sim.nodes import seeds  # takes time and chance over
+    from tests.sim.nodes import seeds  # takes time and chance over, before all others
+    from tests.sim.nodes.knobs import SECONDS
 
     level = os.environ.get("SIM_LOG", "CRITICAL")
     logging.basicConfig(level=level, format="%(name)s %(message)s")
-    seconds = options.seconds or seeds.SECONDS
+    seconds = options.seconds or SECONDS
     seeds.set_up()
     if options.seed is not None:
         result = seeds.run_seed(options.seed, options.faults, seconds, is_verbose=options.verbose)

@@ -40,7 +40,7 @@ class Details(grpc.HandlerCallDetails):
 
     def __init__(self, method: str, metadata: Sequence[Any]) -> None:
         self.method = method
-        self.invocation_metadata = metadata
+        self.invocation_metadata = metadata  # type: ignore[assignment]
 
 
 class Side:
@@ -188,9 +188,10 @@ class Call:
         if self._deadline is not None:
             self._deadline.cancel()
         self._channel.calls.pop(self, None)
-        for future in (self._initial, self._done):
-            if not future.done():
-                future.set_result({} if future is self._initial else None)
+        if not self._initial.done():
+            self._initial.set_result({})
+        if not self._done.done():
+            self._done.set_result(None)
         self.side.wake()
 
     def begun(self, metadata: Any) -> None:
@@ -204,7 +205,7 @@ class Call:
         if code is grpc.StatusCode.CANCELLED and details.startswith("Locally"):
             raise asyncio.CancelledError
         metadata = grpc.aio.Metadata(*trailing)
-        raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), metadata, details)
+        raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), metadata, details, "")
 
     # What grpc.aio's calls have
 

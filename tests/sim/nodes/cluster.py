@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.sim.nodes import faults, load, oracles, patches, probes, rpc
-from tests.sim.nodes.knobs import NODES, Knobs, shrink
+from tests.sim.nodes.knobs import NODES, SECONDS, Knobs, shrink
 from tests.sim.nodes.loop import SimLoop
 from tests.sim.nodes.machines import CLIENT_HOST, Machine, birth_command
 from tests.sim.nodes.network import Network
@@ -19,8 +19,6 @@ from tests.sim.nodes.world import NS, World
 
 logger = logging.getLogger(__name__)
 
-SECONDS: Final = 5.0
-"""Of load with faults."""
 CALM_MAX_S: Final = 240.0
 """What follows them, at most."""
 NO_SPACE_BELOW_BYTES: Final = 16 << 10

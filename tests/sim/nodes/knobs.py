@@ -12,6 +12,8 @@ from raft.core.core import CoreConfig
 from raft.replica import ReplicaConfig
 
 NODES: Final = ("n1", "n2", "n3")
+SECONDS: Final = 5.0
+"""Of load with faults."""
 FAULT_SETS: Final = {
     "quiet": (),
     "crash": ("kill", "power", "armed"),
@@ -50,7 +52,7 @@ class Knobs:
     @classmethod
     def drawn(cls, chance: random.Random, kinds: str = "") -> "Knobs":
         """Draw them. `kinds`: names of FAULT_SETS or of faults, instead of a drawn set."""
-        name = chance.choice([*FAULT_SETS][1:] + ["all", "all"])
+        name = chance.choice([*[*FAULT_SETS][1:], "all", "all"])
         faults: tuple[str, ...] = FAULT_SETS[name]
         pause_s = chance.choice(((0.3, 2.5), (0.1, 1.0), (1.0, 3.0)))
         archivers = chance.choice(((), (), (NODES[0],), NODES[:2], NODES))

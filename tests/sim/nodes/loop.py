@@ -115,7 +115,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.network.power_off(self.host)
         self.die()
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.Handle:
         if self.is_dead:
@@ -145,7 +145,9 @@ class SimLoop(asyncio.BaseEventLoop):
 
     # Threads -----------------------------------------------------------------------------------
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> Any:
         """Run it whole at a drawn moment; its end is known at a later one."""
         future: asyncio.Future[Any] = self.create_future()
 
@@ -200,10 +202,10 @@ class SimLoop(asyncio.BaseEventLoop):
     # Sockets -----------------------------------------------------------------------------------
 
     async def getaddrinfo(  # type: ignore[override]
-        self, host: str, port: int | str | None, *, family: int = 0, type: int = 0, **_: Any
+        self, host: str, port: int | str | None, **options: Any
     ) -> list[Any]:
         await asyncio.sleep(0)
-        return [(socket.AF_INET, type, 6, "", (host, int(port or 0)))]
+        return [(socket.AF_INET, options.get("type", 0), 6, "", (host, int(port or 0)))]
 
     async def create_server(  # type: ignore[override]
         self, factory: Any, host: Any = None, port: Any = None, *, sock: Any = None, **_: Any

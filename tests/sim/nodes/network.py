@@ -1,7 +1,7 @@
 """Hosts and what lies between them: who listens, who is cut off, how long bytes take.
 
-A link (a TCP connection, a call of gRPC) is first in, first out each way. What is sent into a cut is
-held and goes on when it heals, ends of connections too. A process that dies resets its
+A link (a TCP connection, a call of gRPC) is first in, first out each way. What is sent into a cut
+is held and goes on when it heals, ends of connections too. A process that dies resets its
 connections; a machine without power is silent until it is back.
 """
 
@@ -383,7 +383,7 @@ class StreamTransport(asyncio.Transport):
                     self.close()
                 continue
             peer, size = self.peer, len(data)
-            self._tell(lambda size=size: peer.taken(size))  # type: ignore[misc]
+            self._tell(partial(peer.taken, size))
             chance = self.loop.network._chance
             if size > 1 and chance.random() < CUT_SHARE:
                 cut = chance.randrange(1, size)

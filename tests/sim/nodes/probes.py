@@ -30,6 +30,25 @@ FIRST_INDEX_MAX: Final = 3
 """Of the first entry of data in a log that begins at its birth."""
 
 
+HEAD_FIELDS: Final = (
+    "version",
+    "flags",
+    "leader",
+    "queues",
+    "uniform",
+    "term",
+    "now",
+    "previous",
+    "before",
+    "data_hash",
+    "data",
+    "commands",
+    "effects",
+    "total",
+)
+"""Of an EFFECTS row."""
+
+
 class Probes:
     """Of one world."""
 
@@ -142,11 +161,7 @@ def without_total(row: bytes) -> bytes:
 
 def difference(one: bytes, other: bytes) -> str:
     """Return where two rows part."""
-    names = (
-        "version flags leader queues uniform term now previous before data_hash data commands"
-        " effects total"
-    ).split()
-    heads = zip(names, HEAD.unpack_from(one), HEAD.unpack_from(other), strict=True)
+    heads = zip(HEAD_FIELDS, HEAD.unpack_from(one), HEAD.unpack_from(other), strict=True)
     parted = [
         f"{name} {mine!r} and not {theirs!r}" for name, mine, theirs in heads if mine != theirs
     ]

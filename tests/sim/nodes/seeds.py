@@ -14,7 +14,8 @@ from typing import Any, Final
 from tests.sim.nodes import patches
 
 # Behind the patches: these import the product.
-from tests.sim.nodes.cluster import SECONDS, SimCluster
+from tests.sim.nodes.cluster import SimCluster
+from tests.sim.nodes.knobs import SECONDS
 from tests.sim.nodes.machines import prepare
 from tests.sim.nodes.shim import LIBRARY, Shim
 

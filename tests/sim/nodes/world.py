@@ -22,7 +22,7 @@ EPOCH_NS: Final = 1_760_000_000 * NS
 
 
 class ProcessDied(SystemExit):
-    """The simulated process ends at this instruction: asyncio and `except Exception` let it pass."""
+    """The process ends at this instruction: asyncio and `except Exception` let it pass."""
 
 
 def end_process(world: "World", why: str) -> NoReturn:
