@@ -14,6 +14,7 @@ import os
 import sys
 from pathlib import Path
 
+from tests.sim.nodes.kinds import FAULT_KINDS, FAULT_SETS
 from tests.sim.nodes.shim import LIBRARY, build
 
 
@@ -51,6 +52,9 @@ def main() -> int:
     parser.add_argument("--machine", choices=["node"], default="node", help=argparse.SUPPRESS)
     parser.add_argument("--steps", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    for part in filter(None, options.faults.split(",")):
+        if part not in FAULT_SETS and part not in FAULT_KINDS:
+            parser.error(f"no fault and no set of faults: {part}")
     _again()
     from tests.sim.nodes import seeds  # takes time and chance over, before all others
     from tests.sim.nodes.knobs import SECONDS

@@ -10,22 +10,11 @@ import qm.node.upkeep.housekeeping
 import qm.store.bodies.blobs
 from raft.core.core import CoreConfig
 from raft.replica import ReplicaConfig
+from tests.sim.nodes.kinds import FAULT_SETS
 
 NODES: Final = ("n1", "n2", "n3")
 SECONDS: Final = 5.0
 """Of load with faults."""
-FAULT_SETS: Final = {
-    "quiet": (),
-    "crash": ("kill", "power", "armed"),
-    "net": ("cut", "one_way", "pause", "reset", "slow_net"),
-    "clock": ("clock", "pause", "kill"),
-    "all": ("kill", "power", "armed", "cut", "one_way", "pause", "reset", "clock", "slow_disk"),
-    "disk": ("eio", "full", "kill", "power"),
-    "rocks": ("rocks_full", "rocks_eio", "kill", "full"),
-    "full": ("full", "full", "rocks_full", "slow_disk"),
-    "blackout": ("blackout", "power", "kill", "eio"),
-}
-"""A seed draws one: a failure is read without the noise of all other faults."""
 
 
 @dataclass(frozen=True)

@@ -17,19 +17,13 @@ from tests.sim.nodes import patches
 from tests.sim.nodes.cluster import SimCluster
 from tests.sim.nodes.knobs import SECONDS
 from tests.sim.nodes.machines import prepare
+from tests.sim.nodes.report import figures, replay_command
 from tests.sim.nodes.shim import LIBRARY, Shim
 
 KEYS: Final = Path("build/sim/nodes")
 REPORT: Final = Path("build/sim.json")
 SEED_MAX_S: Final = 300
 """Of real time."""
-
-
-def replay_command(seed: int, kinds: str = "", seconds: float = SECONDS) -> str:
-    """Return what replays a seed."""
-    chosen = f" --faults {kinds}" if kinds else ""
-    longer = f" --seconds {seconds:g}" if seconds != SECONDS else ""
-    return f"python -m tests.sim --machine node --seed {seed}{chosen}{longer} -v"
 
 
 def run_seed(seed: int, kinds: str, seconds: float, *, is_verbose: bool = False) -> dict[str, Any]:
@@ -114,38 +108,12 @@ def run_seeds(
         results.append(result)
         if result["findings"]:
             print(f"seed {result['seed']} failed: {result['findings'][0][:500]}", file=sys.stderr)
-            replay = replay_command(result["seed"], kinds, seconds)
+            replay = replay_command(result["seed"], kinds, seconds if seconds != SECONDS else None)
             print(f"  {replay}", file=sys.stderr, flush=True)
             if stop_at_first:
                 waiting.clear()
-    return _figures(results, time.perf_counter() - began_s)
-
-
-def _figures(results: list[dict[str, Any]], wall_s: float) -> dict[str, Any]:
-    failed = [result for result in results if result["findings"]]
-    faults: dict[str, int] = {}
-    for result in results:
-        for kind, count in result.get("faults", {}).items():
-            name = f"faults_injected_{kind}_count"
-            faults[name] = faults.get(name, 0) + count
-    totals = {
-        f"{name}_total": sum(result.get(name, 0) for result in results)
-        for name in ("events", "sent", "acknowledged", "received", "ack_marks", "lives")
-    }
-    return {
-        "machine": "node",
-        "seeds_run": len(results),
-        "seeds_per_hour": round(len(results) / wall_s * 3600) if wall_s else 0,
-        "failed": len(failed),
-        "failed_seeds": sorted(result["seed"] for result in failed),
-        "first_failure": failed[0]["findings"][0] if failed else "",
-        "findings": {str(result["seed"]): result["findings"] for result in failed},
-        **totals,
-        **{name: faults[name] for name in sorted(faults)},
-        "virtual_s_total": round(sum(result.get("virtual_s", 0) for result in results), 1),
-        "rocks_shim": LIBRARY.name if Shim().is_loaded else "none",
-        "wall_s": round(wall_s, 2),
-    }
+    shim = LIBRARY.name if Shim().is_loaded else "none"
+    return figures(results, time.perf_counter() - began_s, shim)
 
 
 def set_up() -> None:

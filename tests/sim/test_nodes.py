@@ -1,0 +1,71 @@
+"""Whole nodes run clean, and a seed is the same world every time; each in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sim.nodes.report import figures, replay_command
+
+ROOT = Path(__file__).resolve().parents[2]
+CLEAN = (("all", "0:4"), ("net", "10:12"), ("crash", "20:23"), ("clock", "30:31"))
+"""(faults, seeds): about a minute of one core. `make sim MACHINE=node` runs more."""
+REPLAYED = ("all", 5)
+SEEDS_MAX_S = 280
+
+
+def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "tests.sim", "--machine", "node", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=SEEDS_MAX_S,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(("faults", "seeds"), CLEAN)
+def test_seeds_run_clean(faults: str, seeds: str) -> None:
+    done = run("--seeds", seeds, "--faults", faults)
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert report["failed"] == 0
+    assert report["acknowledged_total"] > 0
+    assert report["received_total"] >= report["acknowledged_total"]
+
+
+def test_a_seed_is_the_same_world_in_another_process() -> None:
+    kinds, seed = REPLAYED
+    traces = []
+    for hash_seed in ("1", "2"):
+        done = run("--seed", str(seed), "--faults", kinds, PYTHONHASHSEED=hash_seed)
+        assert done.returncode == 0, done.stdout
+        traces.append(json.loads(done.stdout))
+    one, other = traces
+    assert one["trace"] == other["trace"]
+    assert one["events"] == other["events"] > 10_000
+
+
+def test_a_failure_says_how_it_is_replayed() -> None:
+    results = [
+        {"seed": 3, "findings": [], "faults": {"kill": 2}, "sent": 5},
+        {"seed": 4, "findings": ["lost: 1: a message"], "faults": {"kill": 1, "cut": 1}},
+    ]
+    report = figures(results, 10.0, "none")
+    assert report["failed_seeds"] == [4]
+    assert report["first_failure"] == "lost: 1: a message"
+    assert report["faults_injected_kill_count"] == 3
+    assert report["seeds_per_hour"] == 720
+    assert replay_command(4, "disk").endswith("--machine node --seed 4 --faults disk -v")
+
+
+def test_an_unknown_fault_is_refused() -> None:
+    done = run("--seeds", "0:1", "--faults", "flood")
+    assert done.returncode == 2
+    assert "flood" in done.stderr
