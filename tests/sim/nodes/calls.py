@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 EOF: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]
 WINDOW: Final = 16
 KEEPALIVE_S: Final = 10.0
+EOF_SHARE: Final = 0.3
+"""Of servicers whose client goes, so many see their stream end before they are cancelled."""
+CANCEL_AFTER_S: Final = 0.001
 Status = tuple[grpc.StatusCode, str, tuple[Any, ...]]
 
 
@@ -275,21 +278,16 @@ class Call:
         await self._write(EOF)
 
     async def _write(self, raw: Any) -> None:
-        self._refuse_write()
+        if self.status is not None:
+            raise asyncio.InvalidStateError("RPC already finished.")
         await asyncio.sleep(0)
         while self.side.unread >= WINDOW and self.status is None:
             await self.side.changed()
-        self._refuse_write()
+        if self.done():
+            self._raise()
         self.side.unread += 1
         self._mark("to server", raw)
         self.link.send(lambda: self.far.arrive(raw) if self.far else None, to_server=True)
-
-    def _refuse_write(self) -> None:
-        if self.status is None:
-            return
-        if self.status[0] is grpc.StatusCode.OK:
-            raise asyncio.InvalidStateError("RPC already finished.")
-        self._raise()
 
     def _mark(self, way: str, raw: Any) -> None:
         # Maps of protobuf are written in another order each time.
@@ -327,6 +325,7 @@ class Context:
         self._trailing: tuple[Any, ...] = ()
         self._has_begun = False
         self._is_client_gone = False
+        self._chance = call.network.world.chance("cancelled calls")
 
     def invocation_metadata(self) -> Any:
         return self.call.metadata
@@ -408,16 +407,24 @@ class Context:
         self.side.wake_soon()
 
     def client_gone(self) -> None:
-        """Nobody waits for this any more."""
+        """Nobody waits for this any more: a read that waits ends, or is cancelled, as it comes."""
+        loop = self.side.loop
 
-        def gone() -> None:
-            self._is_client_gone = True
-            self.side.wake()
+        def cancel() -> None:
             if self.call.task is not None:
                 self.call.task.cancel()
 
-        if not self.side.loop.is_dead:
-            self.side.loop.call_soon(gone)
+        def gone() -> None:
+            self._is_client_gone = True
+            self.side.inbox.append(EOF)
+            self.side.wake()
+            if self._chance.random() < EOF_SHARE:
+                loop.call_later(CANCEL_AFTER_S, cancel)
+            else:
+                cancel()
+
+        if not loop.is_dead:
+            loop.call_soon(gone)
 
     async def serve(self, raw: Any) -> None:
         """Run the servicer; tell the client how it ended."""
