@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.sim.nodes import patches
-
 # Behind the patches: these import the product.
+import qm.store
+from tests.sim.nodes import patches
 from tests.sim.nodes.cluster import SimCluster
 from tests.sim.nodes.knobs import SECONDS
 from tests.sim.nodes.machines import prepare
@@ -113,7 +113,8 @@ def run_seeds(
             if stop_at_first:
                 waiting.clear()
     shim = LIBRARY.name if Shim().is_loaded else "none"
-    return figures(results, time.perf_counter() - began_s, shim)
+    report = figures(results, time.perf_counter() - began_s, shim)
+    return {**report, "product_path": str(Path(qm.store.__file__).parents[1])}
 
 
 def set_up() -> None:

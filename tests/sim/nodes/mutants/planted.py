@@ -1,0 +1,172 @@
+"""The bugs. Each is a patch of product source; the product has no switches for them."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from tests.sim.planted import Mutant
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bug, and the faults that bring it out."""
+
+    mutant: Mutant
+    faults: str
+    """As `--faults` takes them."""
+
+
+def planted(name: str, rule: str, faults: str, file: str, old: str, new: str) -> Planted:
+    """Return a bug of one patch."""
+    return Planted(Mutant(name, rule, ((file, old, new),)), faults)
+
+
+PLANTED: Final = (
+    planted(
+        "blobs_not_synced",
+        "Before a log segment is dropped its bodies are synced",
+        "power,blackout,kill",
+        "qm/store/bodies/blobs.py",
+        "            file.fdatasync()\n        if self.files:",
+        "            file.write_out()\n        if self.files:",
+    ),
+    planted(
+        "blob_names_not_synced",
+        "And the names of their files",
+        "power,blackout,kill",
+        "qm/store/bodies/blobs.py",
+        "            file.fdatasync()\n        if self.files:\n            self._directory.sync()",
+        "            file.fdatasync()",
+    ),
+    planted(
+        "blobs_removed_before_the_state_is_flushed",
+        "A file goes when no flushed state names it",
+        "power,kill,armed",
+        "qm/store/bodies/blobs.py",
+        "while self._emptied and self._emptied[0][0] <= self._durable:",
+        "while self._emptied:",
+    ),
+    planted(
+        "durable_index_without_flush",
+        "The log reaches back to the durable applied index",
+        "kill,power",
+        "qm/store/store.py",
+        "        self._state.flush()\n        self._durable_index = index",
+        "        self._durable_index = index",
+    ),
+    planted(
+        "no_settle_before_retire",
+        "What is alive is known of all entries that were applied",
+        "kill,power,pause",
+        "qm/store/bodies/body_places.py",
+        "        self._settle()\n        copied = 0",
+        "        copied = 0",
+    ),
+    planted(
+        "retire_copies_nothing",
+        "What is alive in a segment moves before it is dropped",
+        "kill",
+        "qm/store/bodies/body_places.py",
+        "            copied += self._move(index, ordinals)\n        if copied or not self._is",
+        "            copied += 0\n        if copied or not self._is",
+    ),
+    planted(
+        "snapshot_without_bodies_of_the_log",
+        "Snapshots carry the live bodies",
+        "kill,power,cut",
+        "qm/store/snapshot.py",
+        "        for index, ordinals in state.liveness.live(0, last)",
+        "        for index, ordinals in state.liveness.live(0, 0)",
+    ),
+    planted(
+        "applied_before_durable",
+        "A node applies up to its own fsynced index",
+        "power,slow_disk,armed",
+        "raft/replica.py",
+        "return min(self._core.commit, self._core.durable_index)",
+        "return self._core.commit",
+    ),
+    planted(
+        "log_sync_does_nothing",
+        "A sync makes durable",
+        "power,blackout",
+        "raft/log/group_commit.py",
+        "file.fdatasync()",
+        "file.write_out()",
+    ),
+    planted(
+        "stored_nothing_and_acknowledged",
+        "What cannot be stored is not acknowledged",
+        "full",
+        "qm/edge/relay/batch_outcome.py",
+        "    elif _CLOSE in verdicts:",
+        "    elif _CLOSE in verdicts and len(verdicts) > 1_000:",
+    ),
+    planted(
+        "lost_stream_counts_as_acknowledged",
+        "An acknowledgement waits for the outcome",
+        "kill,cut,reset",
+        "qm/edge/relay/relay.py",
+        "        again = self._pipeline.start_again()\n",
+        "        from qm.edge.relay.batch_outcome import _settle_all\n"
+        "        for batch in self._pipeline._unanswered:\n"
+        "            _settle_all(batch.items, self.commit_index)\n"
+        "        self._pipeline._unanswered.clear()\n"
+        "        again = self._pipeline.start_again()\n",
+    ),
+    planted(
+        "relay_stream_outlives_its_term",
+        "A stream belongs to one leader and term",
+        "kill,cut,pause,one_way",
+        "qm/node/replica/replicated_store.py",
+        "            stream.end(reason)\n\n    async def _activate",
+        "            del stream\n\n    async def _activate",
+    ),
+    planted(
+        "express_history_forgotten",
+        "None is delivered twice: express",
+        "kill,cut,reset",
+        "qm/model/arrivals/fast_arrivals.py",
+        "                if history.bitmap & _BITS[ordinal & ORDINAL_MASK]:",
+        "                if False:",
+    ),
+    planted(
+        "sequence_admits_what_it_has",
+        "None is delivered twice: transactional",
+        "kill,cut,reset",
+        "qm/model/arrivals/arrivals.py",
+        "        if not self.duplicates.admits(stream, sequence, number, previous):",
+        "        if number == 0:",
+    ),
+    planted(
+        "request_repeated_is_done_again",
+        "A retried request returns its first result",
+        "kill,cut,slow_net",
+        "qm/model/clients/clients.py",
+        "        if known is not None:\n            return Outcome(known.status",
+        "        if known and False:\n            return Outcome(known.status",
+    ),
+    planted(
+        "wall_clock_stamps",
+        "A step of a wall clock expires nothing",
+        "clock",
+        "qm/node/service.py",
+        "ClusterClock(time.monotonic_ns)",
+        "ClusterClock(time.time_ns)",
+    ),
+    planted(
+        "reserve_never_taken_back",
+        "Space that comes back is used",
+        "full",
+        "qm/node/upkeep/housekeeping.py",
+        "        if self.level is DiskLevel.EXHAUSTED:\n            self._reserve.hold()\n",
+        "",
+    ),
+    planted(
+        "cache_survives_a_delete",
+        "State is what the rows are",
+        "kill",
+        "qm/store/rocks.py",
+        "                delete(full)\n                cache.pop(full, None)",
+        "                delete(full)",
+    ),
+)
