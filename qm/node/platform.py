@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from qm.edge.tcp.listeners import bind
 from raft.log.disk import DiskDirectory
-from raft.log.files import Directory
+from raft.log.files import DirectoryTree
 from raft.sync_thread import SyncDone, SyncThread, SyncWorker
 
 
@@ -54,7 +54,7 @@ class Threads(Workers):
 class Platform(msgspec.Struct, frozen=True):
     """Each field makes one thing."""
 
-    directory: Callable[[Path], Directory] = DiskDirectory
+    directory: Callable[[Path], DirectoryTree] = DiskDirectory
     """Opens a folder, made if absent."""
     sync_worker: Callable[[SyncDone], SyncWorker] = SyncThread
     """Waits for the log's disk."""

@@ -23,6 +23,7 @@ from qm.store.generation import folder as generation_folder
 from qm.store.generation import switch_to, sync_folder
 from qm.store.replay import Replay
 from qm.store.snapshot import SnapshotDamaged, unpack
+from raft.log.disk import DiskDirectory
 from raft.machine import SnapshotSource
 
 BACKUP_FORMAT: Final = 1
@@ -211,13 +212,15 @@ def unpack_backup(folder: Path, backup: Backup, store: Path) -> None:
             f"{folder}: its state has version {head.state_version}, this build knows up to"
             f" {APPLY_VERSION}: restore it with a newer release"
         )
+    store.mkdir(parents=True, exist_ok=True)
+    directory = DiskDirectory(store)
     first = generation_folder(store, 1)
     try:
         with (folder / backup.state_file().name).open("rb") as stream:
-            unpack(stream, first, head.index, head.term)
+            unpack(stream, directory, first, head.index, head.term)
     except SnapshotDamaged as error:
         raise BackupError(f"{folder}: {error}") from error
-    switch_to(store, 1)
+    switch_to(directory, 1)
 
 
 class Verified(msgspec.Struct, frozen=True):

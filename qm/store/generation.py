@@ -6,76 +6,69 @@ leftovers and are removed.
 """
 
 import os
-import shutil
 from pathlib import Path
 from typing import Final
 
-from raft.log.files import FatalDiskError
+from raft.log.files import DirectoryTree, FatalDiskError
 
 STATE_FOLDER: Final = "state"
 BLOB_FOLDER: Final = "blobs"
 _CURRENT: Final = "CURRENT"
 _PREFIX: Final = "g-"
+_NUMBER_MAX_BYTES: Final = 32
 
 
-def current_generation(path: Path) -> int:
+def current_generation(directory: DirectoryTree) -> int:
     """Return the number of the current generation; makes the first one in an empty folder."""
-    pointer = path / _CURRENT
-    if not pointer.exists():
-        path.mkdir(parents=True, exist_ok=True)
-        folder(path, 1).mkdir(exist_ok=True)
-        switch_to(path, 1)
-    return int(pointer.read_text(encoding="ascii"))
+    if _CURRENT not in directory.names():
+        directory.subdirectory(folder_name(1))
+        switch_to(directory, 1)
+    file = directory.open(_CURRENT)
+    try:
+        return int(file.pread(_NUMBER_MAX_BYTES, 0))
+    finally:
+        file.close()
+
+
+def folder_name(generation: int) -> str:
+    """Return the name of a generation's folder."""
+    return f"{_PREFIX}{generation:08d}"
 
 
 def folder(path: Path, generation: int) -> Path:
     """Return the folder of a generation."""
-    return path / f"{_PREFIX}{generation:08d}"
+    return path / folder_name(generation)
 
 
-def switch_to(path: Path, generation: int) -> None:
+def switch_to(directory: DirectoryTree, generation: int) -> None:
     """Make a generation current; durable on return. Its files were synced before."""
-    fresh = path / (_CURRENT + ".new")
-    with fresh.open("w", encoding="ascii") as file:
-        file.write(f"{generation}\n")
-        file.flush()
-        _sync(file.fileno(), fresh)
-    fresh.replace(path / _CURRENT)
-    sync_folder(path)
+    fresh = _CURRENT + ".new"
+    if fresh in directory.names():
+        directory.unlink(fresh)
+    file = directory.open(fresh, create=True)
+    try:
+        file.pwrite(f"{generation}\n".encode("ascii"), 0)
+        file.fdatasync()
+    finally:
+        file.close()
+    directory.rename(fresh, _CURRENT)
+    directory.sync()
 
 
-def remove_others(path: Path, generation: int) -> None:
+def remove_others(directory: DirectoryTree, generation: int) -> None:
     """Remove every generation but one."""
-    keep = folder(path, generation).name
-    for other in path.glob(_PREFIX + "*"):
-        if other.name != keep:
-            shutil.rmtree(other)
+    keep = folder_name(generation)
+    for name in directory.folders():
+        if name.startswith(_PREFIX) and name != keep:
+            directory.remove_tree(name)
 
 
 def sync_folder(path: Path) -> None:
-    """Make changes of names in a folder durable."""
+    """Make changes of names in a folder durable. Raises FatalDiskError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        _sync(descriptor, path)
-    finally:
-        os.close(descriptor)
-
-
-def sync_tree(path: Path) -> None:
-    """Make every file below a folder, and the names, durable."""
-    for root, _, names in os.walk(path):
-        for name in names:
-            descriptor = os.open(Path(root) / name, os.O_RDONLY)
-            try:
-                _sync(descriptor, Path(root) / name)
-            finally:
-                os.close(descriptor)
-        sync_folder(Path(root))
-
-
-def _sync(descriptor: int, path: Path) -> None:
-    """Raises FatalDiskError, never an error that may pass."""
     try:
         os.fsync(descriptor)
     except OSError as error:
         raise FatalDiskError(f"{path} cannot be synced: {error}") from error
+    finally:
+        os.close(descriptor)

@@ -31,10 +31,11 @@ from qm.store.codec import packet_spans
 from qm.store.database import DatabaseError
 from qm.store.digest import digest_bytes
 from qm.store.effects.effects_log import Exported
-from qm.store.generation import BLOB_FOLDER, STATE_FOLDER, sync_tree
+from qm.store.generation import BLOB_FOLDER, STATE_FOLDER
 from qm.store.liveness import ENTRY_KEY
 from qm.store.rocks import BLOCK_CACHE_BYTES, RocksState, open_database
 from raft.log.disk import DiskDirectory
+from raft.log.files import DirectoryTree
 from raft.log.recovery import LogDamaged
 from raft.log_view import LogViewError
 from raft.machine import Hold, LogReader, SnapshotSource
@@ -211,9 +212,10 @@ class SnapshotDamaged(ValueError):
     """The stream does not prove itself."""
 
 
-def unpack(stream: BinaryIO, target: Path, index: int, term: int) -> None:
-    """Make a generation in `target` out of a whole stream; durable on return.
+def unpack(stream: BinaryIO, directory: DirectoryTree, target: Path, index: int, term: int) -> None:
+    """Make a generation out of a whole stream; durable on return.
 
+    `target`: its folder, a name in `directory` that need not exist.
     Raises SnapshotDamaged unless the rows give the manifest's digest at (index, term).
     """
     manifest = _read_manifest(stream)
@@ -223,7 +225,7 @@ def unpack(stream: BinaryIO, target: Path, index: int, term: int) -> None:
             f" not {index} of {term}"
         )
     if target.exists():
-        shutil.rmtree(target)
+        directory.remove_tree(target.name)
     target.mkdir(parents=True)
     for name, size in manifest.files:
         path = (target / name).resolve()
@@ -239,7 +241,7 @@ def unpack(stream: BinaryIO, target: Path, index: int, term: int) -> None:
         raise
     except (DatabaseError, ValueError, struct.error) as error:
         raise SnapshotDamaged(f"the database is damaged: {error}") from error
-    sync_tree(target)
+    directory.sync_tree(target.name)
 
 
 def _prove(stream: BinaryIO, target: Path, manifest: Manifest) -> None:

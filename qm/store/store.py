@@ -10,7 +10,6 @@ crash the state is some prefix of the batches, and the log replays the rest.
 
 import contextlib
 import logging
-import os
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Set
@@ -45,7 +44,7 @@ from qm.store.generation import (
 from qm.store.rocks import BLOCK_CACHE_BYTES, AppliedPoint, RocksState, open_database
 from qm.store.snapshot import Pinned, StoreSnapshot, unpack
 from raft.log.disk import DiskDirectory
-from raft.log.files import Directory, FatalDiskError
+from raft.log.files import DirectoryTree, FatalDiskError
 from raft.machine import Hold, LogReader, SnapshotSink, SnapshotSource
 from raft.replica import StartRefused
 from raft.types import Entry, EntryKind, SnapshotMeta
@@ -100,14 +99,16 @@ class Store:
         *,
         cache_bytes: int = BLOCK_CACHE_BYTES,
         keeps_effects: bool = False,
-        directory: Callable[[Path], Directory] = DiskDirectory,
+        directory: Callable[[Path], DirectoryTree] = DiskDirectory,
     ) -> None:
         """`path`: a folder of its own, made if absent. `keeps_effects`: for an archiver, which
         takes them (`kept`); without it those of an earlier process are dropped. Raises
         StartRefused for the state of a newer build.
         """
         self._path = path
-        self._directory = directory
+        self._open_directory = directory
+        path.mkdir(parents=True, exist_ok=True)
+        self._directory = directory(path)
         self._log = log
         self._cache_bytes = cache_bytes
         self._keeps_effects = keeps_effects
@@ -126,8 +127,8 @@ class Store:
 
     def _open(self) -> None:
         """Open the current generation."""
-        self._generation = current_generation(self._path)
-        remove_others(self._path, self._generation)
+        self._generation = current_generation(self._directory)
+        remove_others(self._directory, self._generation)
         here = folder(self._path, self._generation)
         self._begin(open_database(here / STATE_FOLDER, cache_bytes=self._cache_bytes))
 
@@ -157,7 +158,7 @@ class Store:
             self._state.drop_table(Table.EFFECTS)
         self._kept_flushed_bytes = 0
         here = folder(self._path, self._generation)
-        blobs = self._directory(here).subdirectory(BLOB_FOLDER)
+        blobs = self._open_directory(here).subdirectory(BLOB_FOLDER)
         self.bodies = Bodies(self._state, self._log, blobs, self.settle)
 
     def _refuse_newer(self) -> None:
@@ -296,7 +297,7 @@ class Store:
 
     def receive_snapshot(self, meta: SnapshotMeta) -> SnapshotSink:
         """Begin, or resume, receiving the snapshot that `meta` names."""
-        return _Sink(self, self._path, meta)
+        return _Sink(self, self._path, self._directory, meta)
 
     def install(self, stream: Path, meta: SnapshotMeta) -> None:
         """Replace the state by a received stream; raises SnapshotDamaged and changes nothing."""
@@ -304,13 +305,14 @@ class Store:
         target = folder(self._path, fresh)
         try:
             with stream.open("rb") as file:
-                unpack(file, target, meta.index, meta.term)
+                unpack(file, self._directory, target, meta.index, meta.term)
             database = open_database(target / STATE_FOLDER, cache_bytes=self._cache_bytes)
         except OSError:
-            shutil.rmtree(target, ignore_errors=True)  # what fits not needs no space
+            with contextlib.suppress(OSError):
+                self._directory.remove_tree(target.name)  # what fits not needs no space
             raise
         try:
-            switch_to(self._path, fresh)
+            switch_to(self._directory, fresh)
         except OSError:
             database.close()
             raise
@@ -320,7 +322,7 @@ class Store:
         self._generation = fresh
         try:
             self._begin(database)
-            remove_others(self._path, fresh)
+            remove_others(self._directory, fresh)
         except OSError as error:
             raise FatalDiskError(f"a state that was received cannot be used: {error}") from error
 
@@ -502,18 +504,25 @@ class Store:
 class _Sink(SnapshotSink):
     """Takes a stream into a file; implements `raft.machine.SnapshotSink`."""
 
-    def __init__(self, store: Store, folder: Path, meta: SnapshotMeta) -> None:
-        """In `folder` may lie a part of the same stream, or of another one, which goes."""
+    def __init__(
+        self, store: Store, path: Path, directory: DirectoryTree, meta: SnapshotMeta
+    ) -> None:
+        """`path`: the folder that `directory` is. In it may lie a part of the same stream, or of
+        another one, which goes.
+        """
         self._store = store
+        self._path = path
+        self._directory = directory
+        self._name = f"{_INCOMING}-{meta.index}-{meta.term}-{meta.identity.hex()}"
         self._meta = meta
-        name = f"{_INCOMING}-{meta.index}-{meta.term}-{meta.identity.hex()}"
-        self._path = path = folder / name
-        for other in folder.glob(f"{_INCOMING}-*"):
+        for other in directory.names():
             # A stream without identity cannot show that it is the same.
-            if other != path or not meta.identity:
-                other.unlink()
-        path.touch()
-        self._size = path.stat().st_size
+            is_same = other == self._name and meta.identity
+            if other.startswith(f"{_INCOMING}-") and not is_same:
+                directory.unlink(other)
+        file = directory.open(self._name, create=True)
+        self._size = file.size()
+        file.close()
 
     @override
     def offset(self) -> int:
@@ -521,22 +530,23 @@ class _Sink(SnapshotSink):
 
     @override
     def write(self, chunk: bytes) -> None:
+        """At its place: what a full disk took of it comes again."""
+        file = self._directory.open(self._name, create=True)
         try:
-            with self._path.open("ab") as file:
-                file.write(chunk)
-        except OSError:
-            os.truncate(self._path, self._size)  # what was taken of it would come twice
-            raise
+            file.pwrite(chunk, self._size)
+        finally:
+            file.close()
         self._size += len(chunk)
 
     @override
     def finish(self) -> None:
         try:
-            self._store.install(self._path, self._meta)
+            self._store.install(self._path / self._name, self._meta)
         finally:
             self.abandon()
 
     @override
     def abandon(self) -> None:
-        self._path.unlink(missing_ok=True)
+        if self._name in self._directory.names():
+            self._directory.unlink(self._name)
         self._size = 0

@@ -3,12 +3,13 @@
 import ctypes
 import errno
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from typing_extensions import override
 
-from raft.log.files import Buffer, Directory, FatalDiskError, File
+from raft.log.files import Buffer, DirectoryTree, FatalDiskError, File
 
 BUFFERS_PER_CALL = min(1024, os.sysconf("SC_IOV_MAX"))
 
@@ -83,8 +84,8 @@ class DiskFile(File):
             self._fd = -1
 
 
-class DiskDirectory(Directory):
-    """A folder, made if absent. Implements `raft.log.files.Directory`."""
+class DiskDirectory(DirectoryTree):
+    """A folder, made if absent. Implements `raft.log.files.DirectoryTree`."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError."""
@@ -113,6 +114,22 @@ class DiskDirectory(Directory):
     @override
     def subdirectory(self, name: str) -> "DiskDirectory":
         return DiskDirectory(self._path / name)
+
+    @override
+    def folders(self) -> list[str]:
+        with os.scandir(self._path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+
+    @override
+    def remove_tree(self, name: str) -> None:
+        shutil.rmtree(self._path / name)
+
+    @override
+    def sync_tree(self, name: str) -> None:
+        for root, _, names in os.walk(self._path / name):
+            for each in names:
+                _sync_path(Path(root) / each, os.O_RDONLY)
+            _sync_directory(Path(root))
 
     @override
     def sync(self) -> None:
@@ -149,6 +166,16 @@ class ReadOnlyDirectory(DiskDirectory):
         raise self._refusal(name)
 
     @override
+    def remove_tree(self, name: str) -> None:
+        """Refuse it."""
+        raise self._refusal(name)
+
+    @override
+    def sync_tree(self, name: str) -> None:
+        """Refuse it."""
+        raise self._refusal(name)
+
+    @override
     def subdirectory(self, name: str) -> DiskDirectory:
         """The folder has to be there, and is for reading as well."""
         return ReadOnlyDirectory(self._path / name)
@@ -164,7 +191,12 @@ class ReadOnlyDirectory(DiskDirectory):
 
 def _sync_directory(path: Path) -> None:
     """Make the names in a folder durable. Raises FatalDiskError."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    _sync_path(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync_path(path: Path, flags: int) -> None:
+    """Make a file or a folder durable. Raises FatalDiskError."""
+    fd = os.open(path, flags | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     except OSError as error:

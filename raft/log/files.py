@@ -102,3 +102,19 @@ class Directory(Protocol):
 
     def free_bytes(self) -> int:
         """Return the space left for this process."""
+
+
+class DirectoryTree(Directory, Protocol):
+    """A folder with folders in it that come and go whole."""
+
+    def folders(self) -> list[str]:
+        """Return the names of the folders, sorted."""
+
+    def remove_tree(self, name: str) -> None:
+        """Remove a folder below this one and all that is in it; durable after `sync`."""
+
+    def sync_tree(self, name: str) -> None:
+        """Make all that is in a folder below this one durable, names included, whoever wrote it.
+
+        Raises FatalDiskError.
+        """

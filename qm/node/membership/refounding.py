@@ -243,7 +243,7 @@ def _stopped_state(config: NodeConfig) -> RocksState:
 
 
 def _open_state(store: Path) -> RocksState:
-    here = folder(store, current_generation(store))
+    here = folder(store, current_generation(DiskDirectory(store)))
     return RocksState(open_database(here / STATE_FOLDER, cache_bytes=_CACHE_BYTES))
 
 

@@ -17,6 +17,7 @@ from qm.store.bodies import blobs as blobs_module
 from qm.store.bodies.body_places import BodyPlace
 from qm.store.database import Database, DatabaseFull
 from qm.store.snapshot import unpack
+from raft.log.disk import DiskDirectory
 from raft.log.files import FatalDiskError
 from raft.log.segment import is_disk_full
 from tests.unit.model.world import packet
@@ -299,7 +300,8 @@ def test_a_file_that_is_removed_while_a_picture_is_taken_is_none_of_its_files(
     stream.write_bytes(source.read(0, source.size_bytes()))
     source.close()
     with stream.open("rb") as file:
-        unpack(file, tmp_path / "copy", node.store.applied.index, node.store.applied.term)
+        applied, directory = node.store.applied, DiskDirectory(tmp_path)
+        unpack(file, directory, tmp_path / "copy", applied.index, applied.term)
     node.close()
 
 

@@ -10,6 +10,7 @@ from qm.model.values import commands
 from qm.node.replica.snapshot_source import Pictures
 from qm.store.database import DatabaseDamaged, DatabaseFull
 from qm.store.snapshot import SnapshotDamaged, SourceUnreadable, unpack
+from raft.log.disk import DiskDirectory
 from raft.log.files import FatalDiskError
 from tests.unit.model.world import packet
 from tests.unit.store.test_store import Node, arrivals, receive, setup_commands
@@ -60,10 +61,11 @@ def test_a_picture_is_of_the_first_question(node: Node, tmp_path: Path) -> None:
     stream = tmp_path / "stream"
     stream.write_bytes(source.read(0, source.size_bytes()))
     source.close()
+    folder = DiskDirectory(tmp_path)
     with stream.open("rb") as file:
-        unpack(file, tmp_path / "copy", index, term)
+        unpack(file, folder, tmp_path / "copy", index, term)
     with stream.open("rb") as file, pytest.raises(SnapshotDamaged):
-        unpack(file, tmp_path / "other", index + 1, term)
+        unpack(file, folder, tmp_path / "other", index + 1, term)
 
 
 def test_a_picture_that_nobody_takes_is_let_go(node: Node) -> None:

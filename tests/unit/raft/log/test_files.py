@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from raft.log.disk import BUFFERS_PER_CALL, DiskDirectory
+from raft.log.disk import BUFFERS_PER_CALL, DiskDirectory, ReadOnlyDirectory
 from raft.log.files import Directory, FatalDiskError
 from tests.sim.disk import SimDisk
 from tests.unit.raft.log.faults import Disk, Loss, Stopped
@@ -78,6 +78,28 @@ class TestDirectory:
     def test_free_bytes_and_sync(self, directory: Directory) -> None:
         assert directory.free_bytes() > 0
         directory.sync()
+
+
+class TestDirectoryTree:
+    def test_folders_are_sorted_and_go_whole(self, tmp_path: Path) -> None:
+        tree = DiskDirectory(tmp_path / "tree")
+        for name in ("g-2", "g-1"):
+            tree.subdirectory(name).subdirectory("below").open("a", create=True)
+        tree.open("file", create=True)
+        assert tree.folders() == ["g-1", "g-2"]
+        tree.sync_tree("g-1")
+        tree.remove_tree("g-1")
+        assert tree.folders() == ["g-2"]
+        with pytest.raises(FileNotFoundError):
+            tree.remove_tree("g-1")
+
+    def test_one_for_reading_refuses(self, tmp_path: Path) -> None:
+        DiskDirectory(tmp_path / "tree").subdirectory("below")
+        tree = ReadOnlyDirectory(tmp_path / "tree")
+        assert tree.folders() == ["below"]
+        for change in (tree.remove_tree, tree.sync_tree):
+            with pytest.raises(OSError, match="Read-only"):
+                change("below")
 
 
 class TestFile:
