@@ -28,6 +28,7 @@ ROOM_BYTES: Final = 1 << 36
 """Of a disk that never fills."""
 STATE_FOLDER: Final = "state"
 KEPT_FOLDER: Final = "unlinked"
+FIRST_GENERATION: Final = "g-00000001"
 
 
 class Inode:
@@ -106,6 +107,8 @@ class Disk:
         self._failed: set[int] = set()
         """Inodes that a sync failed on."""
         self._kept = 0
+        self._synced_trees = {FIRST_GENERATION}
+        """Generations that are durable; RocksDB and its own syncs made the first one."""
         for folder in (base, base / KEPT_FOLDER, self.data):
             folder.mkdir()
 
@@ -184,6 +187,15 @@ class Disk:
         self._kept += 1
         return self.base / KEPT_FOLDER / f"{self._kept}-{path.name}"
 
+    def tree_synced(self, folder: Path) -> None:
+        """All that is in a folder is durable. Raises FatalDiskError if that was to fail."""
+        for part in self.failing:
+            if part in folder.name:
+                self.failing.remove(part)
+                self.world.say("eio", self.name, folder.name)
+                raise FatalDiskError(f"{folder.name} cannot be synced: EIO (simulated)")
+        self._synced_trees.add(folder.name)
+
     def names_synced(self, folder: Path) -> None:
         """The names in a folder are durable."""
         below = folder.relative_to(self.data)
@@ -220,6 +232,19 @@ class Disk:
         self._failed.clear()
         if not is_partial:
             self._undo_names(mode)
+            lost += self._tear_trees()
+        return lost
+
+    def _tear_trees(self) -> int:
+        """Generations that no sync has covered lose what luck says; return how many did."""
+        lost = 0
+        for tree in sorted((self.data / "store").glob("g-*")):
+            if tree.name in self._synced_trees or self._chance.random() < 0.25:
+                continue
+            lost += 1
+            for file in sorted(each for each in tree.rglob("*") if each.is_file()):
+                size = file.stat().st_size
+                os.truncate(file, self._chance.choice((0, size, size // 2)))
         return lost
 
     def _undo(self, inode: Inode, mode: int) -> int:
@@ -380,6 +405,17 @@ class SimDirectory(DiskDirectory):
 
     def subdirectory(self, name: str) -> "SimDirectory":
         return SimDirectory(self._disk, self._path / name)
+
+    def remove_tree(self, name: str) -> None:
+        self._gate(f"the removal of {name}")
+        kept = self._disk.keep(self._path / name)
+        (self._path / name).rename(kept)
+        present = self._present(name)
+        self._disk.renamed(self._path, lambda: void(kept.rename(present())))
+
+    def sync_tree(self, name: str) -> None:
+        self._gate(f"a sync of {name}")
+        self._disk.tree_synced(self._path / name)
 
     def sync(self) -> None:
         self._gate("a sync of names")
