@@ -2,8 +2,11 @@
 
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from qm.cluster.cluster import Unavailable
+from qm.cluster.membership import ChangeRefused
 from tests.sim.nodes.disk import ROOM_BYTES
 from tests.sim.nodes.machines import CLIENT_HOST, HOSTS, Machine
 from tests.sim.nodes.world import NS
@@ -88,6 +91,20 @@ class Faults:
     def power(self, machine: Machine) -> bool:
         """Power loss of one machine."""
         machine.kill(power=True, why="fault")
+        return True
+
+    def transfer(self, machine: Machine) -> bool:
+        """An administrator has this node lead."""
+        loop, node = machine.loop, machine.node
+        if loop is None or node is None or node.service is None:
+            return False
+        members = node.service.members
+
+        async def ask() -> None:
+            with suppress(Unavailable, ChangeRefused):
+                await members.transfer(machine.name)
+
+        machine.call(lambda: loop.create_task(ask()))
         return True
 
     def blackout(self, machine: Machine) -> bool:
@@ -203,6 +220,7 @@ _OF_MACHINES: Final[dict[str, Callable[[Faults, Machine], bool]]] = {
     "kill": Faults.kill,
     "power": Faults.power,
     "armed": Faults.armed,
+    "transfer": Faults.transfer,
     "pause": Faults.pause,
     "clock": Faults.clock,
     "slow_disk": Faults.slow_disk,

@@ -4,14 +4,25 @@ from typing import Final
 
 FAULT_SETS: Final = {
     "quiet": (),
-    "crash": ("kill", "power", "armed"),
+    "crash": ("kill", "power", "armed", "transfer"),
     "net": ("cut", "one_way", "pause", "reset", "slow_net"),
-    "clock": ("clock", "pause", "kill"),
-    "all": ("kill", "power", "armed", "cut", "one_way", "pause", "reset", "clock", "slow_disk"),
+    "time": ("clock", "pause", "kill"),
+    "all": (
+        "transfer",
+        "kill",
+        "power",
+        "armed",
+        "cut",
+        "one_way",
+        "pause",
+        "reset",
+        "clock",
+        "slow_disk",
+    ),
     "disk": ("eio", "full", "kill", "power"),
     "rocks": ("rocks_full", "rocks_eio", "kill", "full"),
-    "full": ("full", "full", "rocks_full", "slow_disk"),
-    "blackout": ("blackout", "power", "kill", "eio"),
+    "space": ("full", "full", "rocks_full", "slow_disk"),
+    "outage": ("blackout", "power", "kill", "eio"),
 }
 """A seed draws one: a failure is read without the noise of all other faults."""
 FAULT_KINDS: Final = frozenset(kind for kinds in FAULT_SETS.values() for kind in kinds)

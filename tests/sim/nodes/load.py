@@ -5,6 +5,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from qm.client.client import Client
+from qm.client.errors import ClientError
+from qm.client.message import Message
 from qm.load.receiver import Mode
 from qm.load.run import Plan, Reading, Run
 from qm.load.verdict import Findings, Verdict
@@ -16,6 +18,7 @@ from tests.sim.nodes.machines import HOSTS
 if TYPE_CHECKING:
     from tests.sim.nodes.cluster import SimCluster
 
+_PASSING: Final = r".\private$\passing"
 STALL_S: Final = 20.0
 """Without faults something moves within this time."""
 _QUEUES: Final = (("plain", False), ("tx", True), ("kept", False), ("lent", False))
@@ -29,6 +32,9 @@ class Load:
         self._cluster = cluster
         self._run: Run | None = None
         self.verdict: Verdict | None = None
+        self._administrator: asyncio.Task[None] | None = None
+        self.queues_deleted = 0
+        """By the administrator: each had messages when it went."""
 
     @property
     def run(self) -> Run:
@@ -85,6 +91,7 @@ class Load:
 
     async def __aenter__(self) -> "Load":
         await self.run.__aenter__()
+        self._administrator = asyncio.create_task(self._administrate())
         return self
 
     async def __aexit__(
@@ -102,6 +109,8 @@ class Load:
     async def settle(self) -> None:
         """Without faults: everything is acknowledged and received, or that is a finding."""
         cluster, run = self._cluster, self.run
+        if self._administrator is not None:
+            self._administrator.cancel()
         if not await run.settle(STALL_S):
             sent, acknowledged, received = self.counts
             cluster.find(
@@ -116,6 +125,24 @@ class Load:
             if found.count:
                 cluster.find(f"{rule}: {found.count}: {', '.join(found.examples[:3])}")
 
-    async def pause(self, seconds: float) -> None:
-        """Let virtual time pass."""
-        await asyncio.sleep(seconds)
+    async def _administrate(self) -> None:
+        """Create a queue, send into it and delete it, again and again."""
+        chance = self._cluster.world.chance("administrator")
+        client = Client(
+            [f"{host}:{API_PORT}" for host in HOSTS.values()], client_id="administrator"
+        )
+        created = control_pb2.CreateQueueRequest(path_name=_PASSING, if_not_exists=True)
+        deleted = control_pb2.DeleteQueueRequest(queue=control_pb2.QueueName(name=_PASSING))
+        try:
+            while True:
+                try:
+                    await client.wire.call(lambda stubs: stubs.queues.CreateQueue, created)
+                    for number in range(chance.randint(1, 3)):
+                        await client.send(_PASSING, Message(body=b"x" * 100, label=f"{number}"))
+                    await client.wire.call(lambda stubs: stubs.queues.DeleteQueue, deleted)
+                    self.queues_deleted += 1
+                except ClientError:
+                    pass  # what was asked for is asked for again
+                await asyncio.sleep(chance.uniform(0.01, 0.4))
+        finally:
+            await client.close(confirm=False)

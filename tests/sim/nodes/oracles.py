@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.sim.nodes.cluster import SimCluster
 
 CONVERGE_S: Final = 20.0
-REPLAY_RUNS: Final = (1, 2, 7, 64)
+REPLAY_RUNS: Final = (2, 7, 64, 1 << 20)
 DISK_FAULTS: Final = frozenset({"eio", "full", "rocks_full", "rocks_eio"})
 SYNC_FAULTS: Final = frozenset({"eio", "rocks_eio"})
 _BODY_FIELDS: Final = slice(3, 8)

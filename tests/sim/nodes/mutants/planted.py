@@ -38,14 +38,6 @@ PLANTED: Final = (
         "            file.fdatasync()",
     ),
     planted(
-        "blobs_removed_before_the_state_is_flushed",
-        "A file goes when no flushed state names it",
-        "power,kill,armed",
-        "qm/store/bodies/blobs.py",
-        "while self._emptied and self._emptied[0][0] <= self._durable:",
-        "while self._emptied:",
-    ),
-    planted(
         "durable_index_without_flush",
         "The log reaches back to the durable applied index",
         "kill,power",
