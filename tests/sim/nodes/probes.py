@@ -60,6 +60,8 @@ class Probes:
         self._counts: dict[str, int] = {}
         self._entries: dict[int, Entry] = {}
         self.ack_marks = 0
+        self.installs = 0
+        """Snapshots that replaced a node's state."""
         self.acting = ""
         """Who applies, if that is none of the world's processes."""
 
@@ -211,6 +213,7 @@ def install(probes: Probes) -> None:
 
     def probed_reset(self: Log, meta: SnapshotMeta) -> None:
         reset(self, meta)
+        _watching[0].installs += 1
         _watching[0].on_durable(meta.index)
 
     log.end_sync, log.reset = probed_end_sync, probed_reset

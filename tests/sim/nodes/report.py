@@ -3,7 +3,16 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-COUNTED: Final = ("events", "sent", "acknowledged", "received", "ack_marks", "lives")
+COUNTED: Final = (
+    "events",
+    "sent",
+    "acknowledged",
+    "received",
+    "ack_marks",
+    "queues_deleted",
+    "installs",
+    "lives",
+)
 
 
 def replay_command(seed: int, kinds: str = "", seconds: float | None = None) -> str:

@@ -52,6 +52,8 @@ def run_seed(seed: int, kinds: str, seconds: float, *, is_verbose: bool = False)
         "acknowledged": acknowledged,
         "received": received,
         "ack_marks": cluster.probes.ack_marks,
+        "queues_deleted": cluster.load.queues_deleted,
+        "installs": cluster.probes.installs,
         "lives": sum(machine.lives for machine in cluster.machines.values()),
         "faults": cluster.faults.counts,
         "findings": cluster.findings,
