@@ -12,7 +12,7 @@ import pytest
 from tests.sim.nodes.report import figures, replay_command
 
 ROOT = Path(__file__).resolve().parents[2]
-CLEAN = (("all", "0:4"), ("net", "10:12"), ("crash", "20:23"), ("time", "30:31"))
+CLEAN = (("all", "5,6,10"), ("net", "26"), ("crash", "28,35"), ("time", "24"))
 """(faults, seeds): about a minute of one core. `make sim MACHINE=node` runs more."""
 REPLAYED = ("all", 5)
 SEEDS_MAX_S = 280

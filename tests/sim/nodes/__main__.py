@@ -12,16 +12,19 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.sim.nodes.kinds import FAULT_KINDS, FAULT_SETS
 from tests.sim.nodes.shim import LIBRARY, build
 
 
-def seed_range(text: str) -> range:
-    """Read `A:B`."""
-    first, _, end = text.partition(":")
-    return range(int(first), int(end))
+def seeds_of(text: str) -> Sequence[int]:
+    """Read `A:B`, or `A,B,C`."""
+    first, colon, end = text.partition(":")
+    if colon:
+        return range(int(first), int(end))
+    return [int(part) for part in text.split(",")]
 
 
 def _again() -> None:
@@ -42,7 +45,7 @@ def main() -> int:
     """Read the arguments, run, report."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim.nodes")
     parser.add_argument("--seed", type=int, help="run one seed")
-    parser.add_argument("--seeds", type=seed_range, metavar="A:B", help="run seeds A to B - 1")
+    parser.add_argument("--seeds", type=seeds_of, metavar="A:B", help="run A to B - 1, or A,B,C")
     parser.add_argument("--seconds", type=float, default=None, help="of load with faults")
     parser.add_argument("--faults", default="", help="sets or kinds of faults, with commas")
     parser.add_argument("--processes", type=int, default=1, help="at a time")

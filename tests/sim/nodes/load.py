@@ -1,6 +1,7 @@
 """Clients of several kinds: the product's own load with its histories and its judge."""
 
 import asyncio
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
@@ -111,6 +112,8 @@ class Load:
         cluster, run = self._cluster, self.run
         if self._administrator is not None:
             self._administrator.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._administrator
         if not await run.settle(STALL_S):
             sent, acknowledged, received = self.counts
             cluster.find(
@@ -133,6 +136,7 @@ class Load:
         )
         created = control_pb2.CreateQueueRequest(path_name=_PASSING, if_not_exists=True)
         deleted = control_pb2.DeleteQueueRequest(queue=control_pb2.QueueName(name=_PASSING))
+        await client.open()
         try:
             while True:
                 try:

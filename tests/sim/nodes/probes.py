@@ -169,7 +169,10 @@ def difference(one: bytes, other: bytes) -> str:
     ]
     if parted:
         return "has " + ", ".join(parted)
-    return f"has {one[HEAD.size :][:80]!r} and not {other[HEAD.size :][:80]!r}"
+    at = next(
+        (k for k, (mine, theirs) in enumerate(zip(one, other, strict=False)) if mine != theirs), 0
+    )
+    return f"has {one[at : at + 24]!r} at byte {at} and not {other[at : at + 24]!r}"
 
 
 def install(probes: Probes) -> None:
