@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit architecture conformance deps-system lock \
-	clean conformance-mutants fuzz sim mutants baseline model-check bench-wire bench-log bench-raft \
+	clean conformance-mutants fuzz sim mutants node-mutants baseline model-check bench-wire bench-log bench-raft \
 	house bench-model bench-spark bench-session bench-edge bench-api bench test-chart test-image test-image-spark test-hosts test-spark
 
 help:  ## list the targets
@@ -145,6 +145,9 @@ sim: setup  ## run the Raft simulator over many seeds (SEEDS=first:end, STEPS=, 
 
 mutants: setup  ## check that the simulator finds planted consensus bugs
 	$(BIN)/python -m tests.sim.mutants
+
+node-mutants: setup  ## check that the simulator finds planted bugs of whole nodes
+	$(BIN)/python -m tests.sim.nodes.mutants
 
 baseline: setup  ## run the scenarios of docs/raftos.md on stock raftos and on our core
 	$(BIN)/python -m tests.baseline

@@ -93,6 +93,8 @@ class Disk:
         """The process of this life has died and was not taken away yet."""
         self.failing: list[str] = []
         """Parts of names: the next sync of such a file fails, once for each."""
+        self.refusing: list[str] = []
+        """Parts of names: such files have no space, whatever the others have."""
         self.findings: list[str] = []
         """What no process may do to a disk."""
         self.syncs = 0
@@ -137,8 +139,10 @@ class Disk:
             found = self._inodes[number] = Inode(descriptor, name)
         return found
 
-    def take(self, growth: int) -> int:
-        """Return how many of so many bytes the disk can still hold, and take them."""
+    def take(self, name: str, growth: int) -> int:
+        """Return how many of so many bytes of a file the disk can still hold, and take them."""
+        if growth > 0 and any(part in name for part in self.refusing):
+            return 0
         if self.free_bytes == ROOM_BYTES or growth <= 0:
             return max(growth, 0)
         taken = min(growth, self.free_bytes)
@@ -325,7 +329,7 @@ class SimFile(DiskFile):
         data = b"".join(buffers)
         disk.world.mark("write", disk.name, name, offset, len(data))
         growth = offset + len(data) - self.size()
-        fits = len(data) - max(growth, 0) + disk.take(growth)
+        fits = len(data) - max(growth, 0) + disk.take(name, growth)
         if fits > 0:
             disk.inode(self._fd, name).note(offset, fits)
             super().pwrite(data[:fits], offset)
@@ -339,7 +343,7 @@ class SimFile(DiskFile):
         disk, name, growth = self._disk, self._path.name, length - self.size()
         disk.gate(self._life, f"an allocation of {name}")
         if growth > 0:
-            taken = disk.take(growth)
+            taken = disk.take(name, growth)
             if taken < growth:
                 disk.give_back(taken)
                 raise OSError(errno.ENOSPC, "No space left on device")

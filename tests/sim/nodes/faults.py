@@ -25,6 +25,7 @@ FREE_BYTES: Final = (0, 200 << 10)
 PAUSE_MS: Final = (50, 3_000)
 SLOW: Final = (5, 40)
 SYNC_CLASSES: Final = ("blob-", "seg", "seg")
+SPACE_CLASSES: Final = ("blob-", "blob-", "seg", "incoming-")
 ROCKS_CLASSES: Final = (".sst", "MANIFEST", "")
 
 
@@ -55,6 +56,7 @@ class Faults:
             disk = machine.disk
             disk.dies_in = 0
             disk.failing.clear()
+            disk.refusing.clear()
             disk.fill(ROOM_BYTES)
             cluster.shim.fail(machine.number, disk.data)
             if machine.loop is not None:
@@ -154,6 +156,14 @@ class Faults:
         self._later(FULL_S, lambda: disk.fill(ROOM_BYTES))
         return True
 
+    def full_class(self, machine: Machine) -> bool:
+        """No space for one class of files for a while: who writes a little less still gets it."""
+        part = self._chance.choice(SPACE_CLASSES)
+        refusing = machine.disk.refusing
+        refusing.append(part)
+        self._later(FULL_S, lambda: refusing.remove(part) if part in refusing else None)
+        return True
+
     def rocks_full(self, machine: Machine) -> bool:
         """No space for RocksDB's files alone: a quota, or another file system."""
         return self._rocks(machine, write=errno.ENOSPC)
@@ -226,6 +236,7 @@ _OF_MACHINES: Final[dict[str, Callable[[Faults, Machine], bool]]] = {
     "slow_disk": Faults.slow_disk,
     "eio": Faults.eio,
     "full": Faults.full,
+    "full_class": Faults.full_class,
     "rocks_full": Faults.rocks_full,
     "rocks_eio": Faults.rocks_eio,
 }

@@ -19,9 +19,9 @@ FAULT_SETS: Final = {
         "clock",
         "slow_disk",
     ),
-    "disk": ("eio", "full", "kill", "power"),
+    "disk": ("eio", "full", "full_class", "kill", "power"),
     "rocks": ("rocks_full", "rocks_eio", "kill", "full"),
-    "space": ("full", "full", "rocks_full", "slow_disk"),
+    "space": ("full", "full_class", "rocks_full", "slow_disk"),
     "outage": ("blackout", "power", "kill", "eio"),
 }
 """A seed draws one: a failure is read without the noise of all other faults."""

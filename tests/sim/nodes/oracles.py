@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CONVERGE_S: Final = 20.0
 REPLAY_RUNS: Final = (2, 7, 64, 1 << 20)
-DISK_FAULTS: Final = frozenset({"eio", "full", "rocks_full", "rocks_eio"})
+DISK_FAULTS: Final = frozenset({"eio", "full", "full_class", "rocks_full", "rocks_eio"})
 SYNC_FAULTS: Final = frozenset({"eio", "rocks_eio"})
 _BODY_FIELDS: Final = slice(3, 8)
 _KEY_END: Final = b"\xff" * 24
