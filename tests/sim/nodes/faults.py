@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.sim.nodes.cluster import SimCluster
 
 FIRST_AFTER_S: Final = 0.5
+AWAY_S: Final = (2.5, 4.5)
 BOUNDARIES_MAX: Final = 400
 """An armed process dies at one of so many calls of its disk."""
 CLOCK_STEP_S: Final = 300
@@ -88,6 +89,11 @@ class Faults:
     def kill(self, machine: Machine) -> bool:
         """Kill -9."""
         machine.kill(power=False, why="fault")
+        return True
+
+    def away(self, machine: Machine) -> bool:
+        """Kill -9, and so long a pause that the log may go on without it."""
+        machine.kill(power=False, why="fault", restart_s=self._chance.uniform(*AWAY_S))
         return True
 
     def power(self, machine: Machine) -> bool:
@@ -229,6 +235,7 @@ _OF_NETWORK: Final[dict[str, Callable[[Faults, Machine], bool]]] = {
 _OF_MACHINES: Final[dict[str, Callable[[Faults, Machine], bool]]] = {
     "kill": Faults.kill,
     "power": Faults.power,
+    "away": Faults.away,
     "armed": Faults.armed,
     "transfer": Faults.transfer,
     "pause": Faults.pause,

@@ -4,7 +4,7 @@ from typing import Final
 
 FAULT_SETS: Final = {
     "quiet": (),
-    "crash": ("kill", "power", "armed", "transfer"),
+    "crash": ("kill", "power", "armed", "transfer", "away"),
     "net": ("cut", "one_way", "pause", "reset", "slow_net"),
     "time": ("clock", "pause", "kill"),
     "all": (
@@ -12,6 +12,7 @@ FAULT_SETS: Final = {
         "kill",
         "power",
         "armed",
+        "away",
         "cut",
         "one_way",
         "pause",
@@ -19,7 +20,7 @@ FAULT_SETS: Final = {
         "clock",
         "slow_disk",
     ),
-    "disk": ("eio", "full", "full_class", "kill", "power"),
+    "disk": ("eio", "full", "full_class", "kill", "power", "away"),
     "rocks": ("rocks_full", "rocks_eio", "kill", "full"),
     "space": ("full", "full_class", "rocks_full", "slow_disk"),
     "outage": ("blackout", "power", "kill", "eio"),
