@@ -13,6 +13,8 @@ from raft.replica import ReplicaConfig
 from tests.sim.nodes.kinds import FAULT_SETS
 
 NODES: Final = ("n1", "n2", "n3")
+SPARSE_SHARE: Final = 0.8
+"""A file with a smaller share of live bytes is emptied: nearly every one is, in time."""
 SECONDS: Final = 5.0
 """Of load with faults."""
 
@@ -79,6 +81,7 @@ def shrink(knobs: Knobs, runs: random.Random) -> None:
     blobs: Any = qm.store.bodies.blobs
     blobs.BLOB_FILE_BYTES = knobs.blob_file_bytes
     blobs.SPARSE_BYTES_PER_STEP = 16 << 10
+    blobs.Blobs.empty_sparse.__defaults__ = (SPARSE_SHARE,)
 
     def replica_config(self: qm.node.replica.replicated_store.ReplicatedConfig) -> ReplicaConfig:
         entries = runs.choice((1, 2, 7, 64)) if knobs.changes_runs else knobs.entries_per_apply

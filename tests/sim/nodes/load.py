@@ -141,11 +141,11 @@ class Load:
             while True:
                 try:
                     await client.wire.call(lambda stubs: stubs.queues.CreateQueue, created)
-                    for number in range(chance.randint(1, 8)):
-                        body = bytes(chance.choice((100, 2_000)))
+                    for number in range(chance.choice((1, 3, 16))):
+                        body = bytes(chance.choice((100, 4_000)))
                         await client.send(_PASSING, Message(body=body, label=f"{number}"))
                     # Some stay until their bodies were moved to a file that is then sparse.
-                    await asyncio.sleep(chance.choice((0.0, chance.uniform(0.5, 2.0))))
+                    await asyncio.sleep(chance.choice((0.0, chance.uniform(1.0, 3.0))))
                     await client.wire.call(lambda stubs: stubs.queues.DeleteQueue, deleted)
                     self.queues_deleted += 1
                 except ClientError:
