@@ -253,6 +253,8 @@ class Machine:
             loop.lose_power()
         else:
             loop.die()
+        # The world's own writes, which undo the machine's, do not fail.
+        self.cluster.shim.fail(self.number, self.disk.data)
         lost = self.disk.crash(power=power)
         world.say("killed", self.name, "power" if power else "kill", why[:120], "lost", lost)
         self.cluster.shim_follow(self)
