@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from qm.store.codec import inspect
 from tests.sim.nodes import faults, load, oracles, patches, probes, rpc
 from tests.sim.nodes.knobs import NODES, SECONDS, Knobs, shrink
 from tests.sim.nodes.loop import SimLoop
@@ -133,7 +134,7 @@ class SimCluster:
             assert leader.node is not None
             replicated = leader.node.replicated
             assert replicated is not None
-            replies.extend(await replicated.propose_here([birth_command(self.keys)]))
+            replies.extend(await replicated.propose_here([inspect(birth_command(self.keys))]))
 
         loop = leader.loop
         assert loop is not None

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from typing_extensions import override
+
 from qm.api.gate.identity import Role
 from qm.node.config.schema import (
     ArchiveSection,
@@ -19,12 +21,12 @@ from qm.node.config.schema import (
 )
 from qm.node.membership.birth import create_sealing_key, provision
 from qm.node.node import Node
-from qm.node.platform import Platform
+from qm.node.platform import Platform, Workers
 from qm.node.replica.replicated_store import ReplicatedConfig, found
 from qm.node.upkeep.pki import AUTHORITY_CERTIFICATE, create_authority, issue
 from qm.store.codec import encode_command
 from raft.log_view import SyncToken
-from raft.sync_thread import SyncDone
+from raft.sync_thread import SyncDone, SyncWorker
 from raft.types import Configuration
 from tests.sim.nodes.disk import Disk, SimDirectory
 from tests.sim.nodes.knobs import NODES
@@ -48,8 +50,8 @@ _BIRTH: Final = "birth"
 _KEY: Final = "sealing.key"
 
 
-class SimSyncWorker:
-    """Implements `raft.sync_thread.SyncWorker`: one job of the loop after the other."""
+class SimSyncWorker(SyncWorker):
+    """One job of the loop after the other."""
 
     def __init__(self, loop: SimLoop, done: SyncDone) -> None:
         self._loop = loop
@@ -57,13 +59,14 @@ class SimSyncWorker:
         self._waiting: deque[SyncToken] = deque()
         self._is_busy = False
 
+    @override
     def submit(self, sync: SyncToken) -> None:
-        """See SyncWorker.submit."""
         self._waiting.append(sync)
         self._next()
 
+    @override
     def stop(self) -> None:
-        """See SyncWorker.stop: what waits runs here."""
+        """What waits runs here."""
         while self._waiting:
             self._waiting.popleft().run()
 
@@ -81,14 +84,15 @@ class SimSyncWorker:
         self._loop.work(sync.run, over, SYNC_US)
 
 
-class SimWorkers:
-    """Implements `qm.node.replica.snapshot_source.Workers`."""
+class SimWorkers(Workers):
+    """Jobs of the loop."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
 
+    @override
     def begin(self, job: Callable[[], None]) -> Callable[[float | None], bool]:
-        """See Workers.begin: a wait without bound does the job here, if it has not begun."""
+        """A wait without bound does the job here, if it has not begun."""
         is_over = False
 
         def run() -> None:
@@ -105,8 +109,8 @@ class SimWorkers:
         self._loop.work(run, lambda result, error: None)
         return wait
 
+    @override
     def later(self, after_s: float, job: Callable[[], None]) -> Callable[[], None]:
-        """See Workers.later."""
         return self._loop.call_later(after_s, job).cancel
 
 

@@ -158,7 +158,7 @@ PLANTED: Final = (
         "State is what the rows are",
         "kill",
         "qm/store/rocks.py",
-        "                delete(full)\n                cache.pop(full, None)",
-        "                delete(full)",
+        "            if changed is None or not is_hot:\n",
+        "            if changed is None:\n                continue\n            if not is_hot:\n",
     ),
 )
