@@ -333,10 +333,11 @@ class Context:
     def auth_context(self) -> dict[str, list[bytes]]:
         """What the certificate of the calling process says."""
         caller = self.call.loop
-        names = [caller.name.encode(), f"quorate:role/{caller.role}".encode()]
+        name = caller.name.encode()
         return {
-            "x509_common_name": [caller.name.encode()],
-            "x509_subject_alternative_name": names,
+            "x509_common_name": [name],
+            "peer_dns": [name],
+            "peer_uri": [f"quorate:role/{caller.role}".encode()],
         }
 
     def peer(self) -> str:
