@@ -6,6 +6,7 @@ in hears that it is malformed.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -231,6 +232,12 @@ async def raft_matrix(node: HarnessNode, kind: str, who: Who) -> list[str]:
     return wrong
 
 
+def is_late(record: logging.LogRecord) -> bool:
+    """Whether gRPC's poller told the event loop of an earlier test, closed since, of an event."""
+    error = record.exc_info[1] if record.exc_info else None
+    return "PollerCompletionQueue" in record.getMessage() and isinstance(error, RuntimeError)
+
+
 @pytest.mark.parametrize("is_separate", [False, True], ids=["one authority", "two authorities"])
 def test_every_method_by_every_caller(
     is_separate: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -254,7 +261,7 @@ def test_every_method_by_every_caller(
             assert (await nodes.leader()).cluster.leadership.term == term
 
     run(scenario())
-    traces = [record.getMessage() for record in caplog.records if record.exc_info]
+    traces = [one.getMessage() for one in caplog.records if one.exc_info and not is_late(one)]
     assert not traces
 
 
