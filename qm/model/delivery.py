@@ -1,9 +1,9 @@
-"""Messages on their way out ([MS-MQQB] 3.1.5.5 to .7, guide 4.1 to 4.2a).
+"""Delivery of messages to other queue managers ([MS-MQQB] 3.1.5.5 to .7, guide 4.1 to 4.2a).
 
 Numbers are committed before the first byte leaves and never change (QB-A1). A message that is not
-transactional is done when its session acknowledged it. A transactional one needs the session's
+transactional is done when its session acknowledges it. A transactional one needs the session's
 acknowledgement and the order acknowledgement, in either order (QB-A10); if its sender asked for a
-final ack or for journaling, it then waits for that one too, out of the way of dispatch.
+final ack or for journaling, it then waits for that one too, and no longer blocks dispatch.
 """
 
 from array import array
@@ -35,7 +35,7 @@ MQ_OK: Final = 0
 _U16_MAX: Final = 0xFFFF
 _U32_MAX: Final = 0xFFFF_FFFF
 _NUMBER_MAX: Final = 0xFFFF_FFFE
-"""PreviousTxSequenceNumber ends there ([MS-MQMQ] 2.2.20.5)."""
+"""PreviousTxSequenceNumber does not go beyond this ([MS-MQMQ] 2.2.20.5)."""
 _WANTS_FINAL_ACK: Final = (
     PositionFlag.NEGATIVE_JOURNALING
     | PositionFlag.POSITIVE_JOURNALING
@@ -44,7 +44,7 @@ _WANTS_FINAL_ACK: Final = (
 
 
 class Delivery:
-    """Applies what the leader learns while it delivers."""
+    """Applies what the leader learns during delivery."""
 
     def __init__(self, ledger: Ledger, endings: Endings, outgoing: OutgoingQueues) -> None:
         self._ledger = ledger
@@ -60,7 +60,7 @@ class Delivery:
     def apply_assign_transfer(self, command: AssignTransfer) -> Outcome:
         """Number transactional positions; the value is [(key, sequence, number, previous), ...].
 
-        A position that has a number keeps it. A sequence without pending messages is followed by a
+        A position that has a number keeps it. A sequence without pending messages is replaced by a
         new one whose numbers start at 1 (guide 4.2).
         """
         queue = self._queue(command.queue_id)
@@ -101,7 +101,7 @@ class Delivery:
     # Acknowledgements --------------------------------------------------------------------
 
     def apply_transfer_acked(self, command: TransferAcked) -> Outcome:
-        """Sessions acknowledged these positions."""
+        """Record that sessions acknowledged these positions."""
         queue = self._queue(command.queue_id)
         if queue is None:
             return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
@@ -121,8 +121,10 @@ class Delivery:
         return Outcome(MQ_OK)
 
     def apply_order_acked(self, command: OrderAcked) -> Outcome:
-        """Everything of live sequences up to their numbers has arrived; the value: whether more
-        is to be settled by the same command again. Verdicts: one per sequence, once it is not.
+        """Settle what live sequences have delivered up to the acknowledged numbers.
+
+        The value says whether the same command must be applied again to settle more. Verdicts: one
+        per sequence, except when more is left.
         """
         identifiers, numbers = command.sequence_identifiers, command.sequence_numbers
         if len(identifiers) != len(numbers) or len(identifiers) > SETTLED_PER_COMMAND_MAX:
@@ -137,7 +139,7 @@ class Delivery:
         return Outcome(MQ_OK, verdicts, value=False)
 
     def _order_verdict(self, identifier: int, number: int) -> TransferVerdict:
-        """Tell what is acknowledged once more from what never was (QB-A8)."""
+        """Tell a repeated acknowledgement from one of a sequence that never existed (QB-A8)."""
         queue_id = self._outgoing.queue_of_sequence(identifier)
         if queue_id:
             is_sent = number < self._outgoing.sequence(queue_id).next_number
@@ -146,13 +148,14 @@ class Delivery:
         return TransferVerdict.IGNORED if is_old else TransferVerdict.NEVER_SENT
 
     def _order_acked(self, identifier: int, number: int, room: int) -> int:
-        """Settle at most `room` positions of a sequence; return how many, one more if some are
-        left.
+        """Settle at most `room` positions of a sequence.
+
+        Return how many were settled, plus one if some are left.
         """
         queue_id = self._outgoing.queue_of_sequence(identifier)
         queue = self._queue(queue_id) if queue_id else None
         if queue is None:
-            return 0  # an old sequence: nothing of it is pending
+            return 0  # an old sequence: none of its positions are pending
         sequence = self._outgoing.sequence(queue_id)
         upto = min(number, sequence.next_number - 1)
         sequence.last_acked_number = max(sequence.last_acked_number, upto)
@@ -178,7 +181,7 @@ class Delivery:
     def settle(
         self, queue: QueueInHand, key: int, position: Position, row: OutgoingPosition
     ) -> None:
-        """It has arrived: gone, or waiting for its final ack."""
+        """Remove a message that has arrived, or let it wait for its final ack."""
         ledger = self._ledger
         queue_id = queue.record.queue_id
         awaiting = QUEUE_KEY.pack(position.message_ordinal)
@@ -196,10 +199,10 @@ class Delivery:
             ledger.lock(queue, key, position, Lock(LockKind.FINAL_ACK, b""))
 
     def apply_final_acked(self, command: FinalAcked) -> Outcome:
-        """What became of messages at their destinations; each is always removed (QB-A19).
+        """Apply the final acks of messages; each message is always removed (QB-A19).
 
-        It may come before the order ack: whoever says how a message ended has it. Verdicts: one
-        per message.
+        It may come before the order ack, as it proves that the message arrived. Verdicts: one per
+        message.
         """
         ordinals, classes = command.message_ordinals, command.message_classes
         if len(ordinals) != len(classes) or len(ordinals) > SETTLED_PER_COMMAND_MAX:
@@ -218,7 +221,7 @@ class Delivery:
         key = QUEUE_KEY.pack(ordinal)
         awaiting = self._ledger.record(Table.AWAITING_FINAL_ACK, key, AwaitingFinalAck)
         if awaiting is None:
-            # Ordinals wrap: what is less than half a turn ahead has not been given out.
+            # Ordinals wrap: those less than half of the range ahead have not been assigned yet.
             ahead = (ordinal - self._ledger.counters.message_ordinal) & _U32_MAX
             is_new = 0 < ahead <= _U32_MAX // 2
             return TransferVerdict.NEVER_SENT if is_new else TransferVerdict.IGNORED
@@ -232,7 +235,7 @@ class Delivery:
     # Failures, outbox --------------------------------------------------------------------
 
     def apply_transfer_failed(self, command: TransferFailed) -> Outcome:
-        """These positions will not be delivered: nack, dead letter, gap."""
+        """Give up the delivery of these positions: nack, dead letter, gap."""
         queue = self._queue(command.queue_id)
         if queue is None:
             return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
@@ -244,12 +247,12 @@ class Delivery:
         for key, position in self._linked(queue, command.lookup_identifiers):
             row = self._outgoing.row(command.queue_id, key)
             if row is not None and row.is_settled:
-                continue  # it arrived meanwhile; what becomes of it there is its end
+                continue  # it has arrived meanwhile, and its destination decides how it ends
             self._endings.fail(queue, key, position, command.message_class)
         return Outcome(MQ_OK)
 
     def apply_outbox_done(self, command: OutboxDone) -> Outcome:
-        """These rows reached their peer."""
+        """Remove rows that have reached their peer."""
         if len(command.outbox_ids) > POSITIONS_PER_ENTRY_MAX:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         for outbox_id in command.outbox_ids:
@@ -259,7 +262,7 @@ class Delivery:
     def _linked(
         self, queue: QueueInHand, lookup_identifiers: IntArray
     ) -> list[tuple[int, Position]]:
-        """Return the positions that are still there, each once."""
+        """Return the positions that still exist, each once."""
         found = []
         for key in dict.fromkeys(lookup_identifiers):
             position = self._ledger.position(queue.record.queue_id, key)

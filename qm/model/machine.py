@@ -1,4 +1,4 @@
-"""The replicated state machine: one entry in, what came of it out (design.md)."""
+"""The replicated state machine: applies an entry and returns its results (design.md)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -37,15 +37,15 @@ Handler = Callable[[Any], Outcome]
 
 
 class UnknownVersion(Exception):
-    """The entry needs a newer build; nothing of it was applied. The node must stop."""
+    """The entry needs a newer build; none of it was applied, and the node must stop."""
 
 
 def handlers_of(
     parts: Sequence[object], declared: Mapping[type[Command], Declaration] = DECLARATIONS
 ) -> dict[type[Command], Handler]:
-    """Return the handler of each command: the one method `apply_<op>` that a part has.
+    """Return the handler of each command: the only method `apply_<op>` among the parts.
 
-    Raises LookupError, which names a command with none or several.
+    Raises LookupError, naming the command, if there is none or more than one.
     """
     handlers: dict[type[Command], Handler] = {}
     for kind, declaration in declared.items():
@@ -58,7 +58,7 @@ def handlers_of(
 
 
 class Machine:
-    """Applies entries to a state. It alone writes the state's replicated tables."""
+    """Applies entries to a state. Only it writes the state's replicated tables."""
 
     def __init__(self, state: State) -> None:
         ledger = Ledger(state)
@@ -94,9 +94,9 @@ class Machine:
             LeaseKind.SEQUENCE: lambda key: duplicates.sequence_due(number_in(key)[0]),
         }
         self.directory: Final = Directory(ledger)
-        """Answers directory reads; on the leader, behind a read barrier."""
+        """Answers directory reads; at the leader, behind a read barrier."""
         self.view: Final = View(ledger, registry, self.directory)
-        """What queries read, between entries."""
+        """What queries read between entries."""
         self._ledger: Final = ledger
         self._registry: Final = registry
         self._duplicates: Final = duplicates
@@ -111,10 +111,10 @@ class Machine:
         )
 
     def apply(self, batch: CommandBatch, *, settle: bool = True) -> Applied:
-        """Apply one entry and return what came of it. Raises UnknownVersion alone.
+        """Apply one entry and return its results. Raises only UnknownVersion.
 
-        Without `settle`, `settle` is to be called before anybody else reads the state: what is
-        counted in place is written back once for a run of entries, with the same outcome.
+        Without `settle`, the caller calls `settle` before anything else reads the state: counts in
+        memory are written back once for a run of entries, with the same result.
         """
         if batch.stamp.version > APPLY_VERSION:
             raise UnknownVersion(f"entry {batch.index}: version {batch.stamp.version}")
@@ -133,7 +133,7 @@ class Machine:
         return applied
 
     def settle(self) -> None:
-        """Write back what entries changed in place."""
+        """Write back the counts that entries changed in memory."""
         self._clients.settle()
         self._duplicates.settle()
         self._ledger.settle()
@@ -151,7 +151,7 @@ class Machine:
         return self._ledger.manager
 
     def forget(self) -> None:
-        """Drop everything derived from rows (design.md, rule 6); only when all is settled."""
+        """Drop everything derived from rows (design.md, rule 6); only after `settle`."""
         self._ledger.forget()
         self._registry.forget()
         self._duplicates.forget()

@@ -1,3 +1,1 @@
-"""The replicated state in hand during apply: tables, rows decoded once, names of queues. May import
-`values`.
-"""
+"""The working state during apply: tables, decoded rows, names of queues. May import `values`."""

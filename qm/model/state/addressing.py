@@ -1,4 +1,4 @@
-"""Names between packets and text: what a packet's queue fields mean, and how they are written."""
+"""Names between packets and text: what a packet's queue fields mean, and how to write them."""
 
 from typing import Final
 
@@ -30,24 +30,24 @@ _SERVICE_NAMES: Final = frozenset({"order_queue$", "notify_queue$"})
 
 
 def label_bytes(label: str | None) -> bytes:
-    """Return a packet's label as rows hold it; its 16-bit units need not be text."""
+    """Return a packet's label as stored in rows; its 16-bit units need not be valid text."""
     return (label or "").encode("utf-16-le", "surrogatepass")
 
 
 def label_text(stored: bytes) -> str | None:
-    """Return a label as packets are written with it, None for none."""
+    """Return a label for writing into a packet, None for none."""
     return stored.decode("utf-16-le", "surrogatepass") or None
 
 
 def is_service_queue(name: FormatName) -> bool:
-    """Whether a name is of a queue manager's order or notification queue, wherever that is."""
+    """Whether a name denotes a queue manager's order or notification queue, on any computer."""
     if isinstance(name, PrivateName):
         return name.number in _SERVICE_NUMBERS
     return isinstance(name, DirectName) and name.private and name.queue.lower() in _SERVICE_NAMES
 
 
 def stored_name(name: QueueName | None, header: UserHeader) -> str:
-    """Return `format_name_of` as a row can hold it, "" for what names no queue (qm.names)."""
+    """Return `format_name_of` as a row can hold it, "" if it names no queue (qm.names)."""
     text = format_name_of(name, header)
     return text if text.isascii() else ""
 
@@ -55,8 +55,8 @@ def stored_name(name: QueueName | None, header: UserHeader) -> str:
 def format_name_of(name: QueueName | None, header: UserHeader) -> str:
     """Return the format name that a queue field of `header` means, "" for none.
 
-    MS-MQQB 3.1.7.15 lists the host of each form; a response queue of RQ 4 borrows the
-    administration queue's host, and RQ 1 is the administration queue itself.
+    MS-MQQB 3.1.7.15 lists the host of each form; a response queue of RQ 4 uses the administration
+    queue's host, and RQ 1 is the administration queue itself.
     """
     match name:
         case None:
@@ -98,7 +98,7 @@ def _host(host: QueueHost, header: UserHeader) -> Guid:
 def destination_of(name: FormatName) -> tuple[QueueName, Guid] | None:
     """Return DestinationQueue and QueueManagerAddress for a format name.
 
-    A public queue's queue manager is for the sender to look up. None: no packet can carry it.
+    The sender looks up a public queue's queue manager. None: no packet can carry the name.
     """
     if isinstance(name, AnyDirectName):
         return DirectQueueFormatName(direct_text(name)), GUID_NULL
@@ -110,7 +110,7 @@ def destination_of(name: FormatName) -> tuple[QueueName, Guid] | None:
 
 
 def reference_of(name: FormatName) -> QueueName | None:
-    """Return a name as an administration or response queue carries it, host included."""
+    """Return a name as an administration or response queue carries it, including its host."""
     if isinstance(name, PrivateName) and not name.journal:
         return PrivateQueueFormatName(name.guid, name.number)
     found = destination_of(name)

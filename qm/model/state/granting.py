@@ -1,4 +1,4 @@
-"""Who may do what to the queue manager and its queues, from the descriptors in the state."""
+"""Access checks on the queue manager and its queues, by the descriptors in the state."""
 
 from collections.abc import Collection
 
@@ -20,7 +20,7 @@ def is_granted_on_manager(
 def is_granted_on_queue(
     queue: QueueInHand, sender_sids: Collection[bytes], access: QueueAccess
 ) -> bool:
-    """Whether a principal may do this to a queue; decisions are kept with the queue."""
+    """Whether a principal may do this to a queue; decisions are cached with the queue."""
     key = (tuple(sender_sids), int(access))
     granted = queue.grants.get(key)
     if granted is None:

@@ -1,8 +1,8 @@
-"""Where the first Available positions of a queue are, without scanning what was emptied.
+"""Finds a queue's first Available positions without scanning removed rows.
 
-Derived from rows, never replicated: dropping a window changes no outcome. A scan over a range in
-which rows were deleted one by one is slow, so a window remembers below which key nothing is
-Available but what it holds.
+Derived from rows, never replicated: dropping a window changes no outcome. A scan over rows deleted
+one by one is slow, so a window remembers a key below which only the positions it holds are
+Available.
 """
 
 from bisect import bisect_left
@@ -23,8 +23,8 @@ class Window:
     """Available keys of one priority level of one queue, ascending.
 
     Invariant: every Available key below `_scan_from` is held. Held keys may have ceased to be
-    Available; they are dropped when their turn comes. Arrivals lie above everything that was ever
-    scanned, so that a window need not hear of them.
+    Available; they are dropped at their turn. Arrivals lie above everything ever scanned, so a
+    window need not be told of them.
     """
 
     __slots__ = ("_keys", "_level_end", "_queue_id", "_scan_from")
@@ -36,7 +36,7 @@ class Window:
         self._level_end = (level + 1) << 56
 
     def became_available(self, key: int) -> None:
-        """A position was unlocked, or arrived."""
+        """Note that a position was unlocked, or arrived."""
         if key >= self._scan_from:
             return
         keys = self._keys
@@ -67,10 +67,9 @@ class Window:
                 return None
 
     def take(self, state: State, limit: int) -> list[tuple[bytes, bytes]]:
-        """Return POSITION key and row of up to `limit` first Available positions, and hold them no
-        more.
+        """Return POSITION key and row of up to `limit` first Available positions; drop them here.
 
-        Whoever leaves one of them Available says so by `give_back`.
+        A caller that leaves some of them Available returns those with `give_back`.
         """
         found: list[tuple[bytes, bytes]] = []
         is_end = False
@@ -92,11 +91,11 @@ class Window:
         return found
 
     def give_back(self, keys: Sequence[int]) -> None:
-        """These of the keys that `take` returned last are Available still."""
+        """Hold these keys again, which `take` returned last and which are still Available."""
         self._keys[:0] = keys
 
     def _scan(self, state: State, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
-        """Return Available positions behind those that are held, and whether that is all."""
+        """Return Available positions behind the held ones, and whether these are all."""
         rows = state.scan(
             Table.POSITION,
             POSITION_KEY.pack(self._queue_id, self._scan_from),

@@ -1,4 +1,4 @@
-"""The state in hand during apply: rows decoded once, written back once per run of entries.
+"""The working state during apply: rows decoded once, written back once per run of entries.
 
 Everything here is derived from rows and may be dropped between entries (design.md, rule 6).
 """
@@ -29,12 +29,12 @@ QUEUES_IN_HAND_MAX: Final = 4_096
 META_QUEUE_MANAGER: Final = b"qm"
 META_COUNTERS: Final = b"counters"
 META_CHAIN: Final = b"chain"
-"""Absent while nobody archives."""
+"""Absent as long as nothing is archived."""
 LEVELS: Final = 8
 QUEUE_ID_MAX: Final = 0xFFFF_FFFE
-"""So that every queue's rows end where another one's may begin."""
+"""Makes every queue's rows end where the next one's may begin."""
 NUMBER_TRIES_MAX: Final = 4_096
-"""Numbers in use that are skipped for a free one."""
+"""Numbers in use that are skipped in the search for a free one."""
 _U32_MAX: Final = 0xFFFF_FFFF
 MANAGER_STORES: Final = frozenset(
     {QueueKind.SYSTEM_JOURNAL, QueueKind.DEADLETTER, QueueKind.TRANSACTIONAL_DEADLETTER}
@@ -43,7 +43,7 @@ MANAGER_STORES: Final = frozenset(
 
 
 class QueueInHand:
-    """One queue: its record, its counts and its head."""
+    """One queue: its record, its counts and its first Available positions."""
 
     __slots__ = (
         "_descriptor",
@@ -109,7 +109,7 @@ class QueueInHand:
         return sum(self.counts)
 
     def window(self, level: int) -> Window:
-        """Return the head of one level."""
+        """Return the window of one level."""
         window = self.windows[level]
         if window is None:
             window = self.windows[level] = Window(self.record.queue_id, level)
@@ -123,7 +123,7 @@ class QueueInHand:
         return self._descriptor
 
     def forget_descriptor(self) -> None:
-        """The record's descriptor changed."""
+        """Drop the decoded descriptor after the record's descriptor changed."""
         self._descriptor = None
         self.grants.clear()
 
@@ -135,7 +135,7 @@ class Ledger:
         self.state = state
         self.index = 0
         self.behaviour = 1
-        """Apply version of this entry: what its leader knew, or more if the state is further."""
+        """Apply version of this entry: that of its stamp, or the state's if higher."""
         self.counters = Counters()
         self.applied = Applied(0, 0, [], no_effects(), [], set(), set(), [], [], {})
         self._queues: dict[int, QueueInHand] = {}
@@ -144,13 +144,13 @@ class Ledger:
         self._has_counters = False
         self._synthetic_count = 0
         self._awaited_ordinal = 0
-        """No MessageID from the last one given up to here is awaited."""
+        """No MessageID between the last one assigned and this one is awaited."""
         self.version = 0
         """Changes with every change of a queue's or the queue manager's record, and when derived
-        state is dropped: what was concluded from them holds as long as this does."""
+        state is dropped: conclusions from them are valid as long as this stays the same."""
 
     def forget(self) -> None:
-        """Drop everything derived; rows alone remain. Only when all was settled."""
+        """Drop everything derived; only rows remain. Only after `settle`."""
         assert not self._dirty, "queues that were not written back"
         self._queues.clear()
         self._manager = None
@@ -161,7 +161,7 @@ class Ledger:
     # One entry ---------------------------------------------------------------------------
 
     def begin(self, index: int, now_ms: int, version: int = 1) -> None:
-        """Start an entry: the clock moves forward only. `version`: as its stamp says."""
+        """Start an entry: the clock only moves forward. `version`: that of the entry's stamp."""
         self.index = index
         if not self._has_counters:
             row = self.state.get(Table.META, META_COUNTERS)
@@ -175,7 +175,7 @@ class Ledger:
         self._synthetic_count = 0
 
     def settle(self) -> None:
-        """Write what entries changed in place."""
+        """Write what entries changed in memory."""
         for queue in self._dirty:
             queue.is_dirty = False
             self.state.put(
@@ -258,7 +258,7 @@ class Ledger:
             self._dirty.remove(queue)
 
     def touch(self, queue: QueueInHand) -> None:
-        """The queue's counts changed in this entry."""
+        """Note that the queue's counts changed in this entry."""
         if not queue.is_dirty:
             queue.is_dirty = True
             self._dirty.append(queue)
@@ -277,7 +277,7 @@ class Ledger:
     def link(self, queue: QueueInHand, key: int, position: Position, kind: EffectKind) -> None:
         """Insert a position: charged at once, whatever its state (DM-A8, DM-A9)."""
         queue_id, level = queue.record.queue_id, key >> 56
-        # What is moved here keeps its key, which may lie before all others.
+        # A moved position keeps its key, which may precede all others.
         queue.linked_from[level] = min(queue.linked_from[level], key)
         self.put_position(queue_id, key, position)
         self.charge(queue, key, position.stored_size_bytes)
@@ -291,20 +291,20 @@ class Ledger:
         self.effect(kind, queue_id, key, position, 0)
 
     def put_deadline(self, deadline_ms: int, queue_id: int, key: int) -> None:
-        """Have a position looked at when its time is over."""
+        """Have a position checked when its time is over."""
         counters = self.counters
         counters.deadlines_from_ms = min(counters.deadlines_from_ms, deadline_ms)
         self.state.put(Table.DEADLINE, DEADLINE_KEY.pack(deadline_ms, queue_id, key), b"")
 
     def put_lease(self, due_ms: int, kind: rows.LeaseKind, owner: bytes) -> None:
-        """Have a lease end when its time is over; `owner`: whose it is."""
+        """Have the lease of `owner` end when its time is over."""
         self.counters.leases_from_ms = min(self.counters.leases_from_ms, due_ms)
         self.state.put(Table.LEASE, LEASE_KEY.pack(due_ms, kind) + owner, b"")
 
     def unlink(
         self, queue: QueueInHand, key: int, position: Position, kind: EffectKind, reason: int
     ) -> None:
-        """Remove a position and its body reference; what it owed was settled before."""
+        """Remove a position and its body reference; its consequences were settled before."""
         queue_id = queue.record.queue_id
         self.state.delete(Table.POSITION, POSITION_KEY.pack(queue_id, key))
         self._discharge(queue, key, position)
@@ -315,7 +315,7 @@ class Ledger:
         self.effect(kind, queue_id, key, position, reason)
 
     def lock(self, queue: QueueInHand, key: int, position: Position, lock: records.Lock) -> None:
-        """Available becomes Locked; it keeps its place (guide 3.2)."""
+        """Change Available to Locked; the position keeps its place (guide 3.2)."""
         queue_id = queue.record.queue_id
         position.state = rows.PositionState.LOCKED
         position.flags |= rows.PositionFlag.HAS_LOCK
@@ -326,7 +326,7 @@ class Ledger:
         self.effect(EffectKind.LOCKED, queue_id, key, position, 0)
 
     def unlock(self, queue: QueueInHand, key: int, position: Position, kind: EffectKind) -> None:
-        """Locked becomes Available, at the same place."""
+        """Change Locked to Available, at the same place."""
         queue_id = queue.record.queue_id
         position.state = rows.PositionState.AVAILABLE
         position.flags &= ~rows.PositionFlag.HAS_LOCK
@@ -350,7 +350,7 @@ class Ledger:
         self.touch(queue)
 
     def charged_bytes(self, queue: QueueInHand) -> int:
-        """Return what counts against the quota of a queue, its subqueues included."""
+        """Return the bytes that count against a queue's quota, its subqueues included."""
         if queue.record.kind is QueueKind.SUBQUEUE:
             parent = self.queue(queue.record.parent_queue)
             assert parent is not None, "a subqueue without its queue"
@@ -374,7 +374,7 @@ class Ledger:
         self.discharge_bytes(queue, position.stored_size_bytes)
 
     def discharge_bytes(self, queue: QueueInHand, size_bytes: int) -> None:
-        """Bytes left a queue."""
+        """Subtract bytes that left a queue."""
         queue.total_bytes -= size_bytes
         self.counters.total_bytes -= size_bytes
         if queue.record.kind in MANAGER_STORES:
@@ -392,14 +392,14 @@ class Ledger:
         )
 
     def unhide(self, queue: QueueInHand, key: int, position: Position) -> None:
-        """A purge hid this position, and what happened to it meanwhile ends it otherwise."""
+        """End the purge's claim on a position that meanwhile ends in another way."""
         if self.is_hidden(queue, key, position):
             queue.hidden -= 1
             queue.counts[key >> 56] += 1
             self.touch(queue)
 
     def wake(self, queue: QueueInHand, key: int) -> None:
-        """A position became Available: the head knows it, readers are to be woken."""
+        """Note that a position became Available, and have readers woken."""
         queue.window(key >> 56).became_available(key)
         self.applied.woken_queue_ids.add(queue.record.queue_id)
 
@@ -419,21 +419,21 @@ class Ledger:
     # Bodies ------------------------------------------------------------------------------
 
     def retain_body(self, index: int, ordinal: int) -> None:
-        """One more row refers to this body."""
+        """Count one more row that refers to this body."""
         if ordinal < BODY_ORDINAL_SYNTHETIC_FIRST:
             self.state.retain_body(index, ordinal)
         else:
             self._count_synthetic(index, ordinal, 1)
 
     def release_body(self, index: int, ordinal: int) -> None:
-        """One row less refers to this body."""
+        """Count one row fewer that refers to this body."""
         if ordinal < BODY_ORDINAL_SYNTHETIC_FIRST:
             self.state.release_body(index, ordinal)
         else:
             self._count_synthetic(index, ordinal, -1)
 
     def release_bodies(self, indexes: Sequence[int], ordinals: Sequence[int]) -> None:
-        """One row less refers to each of these bodies."""
+        """Count one row fewer for each of these bodies."""
         if not ordinals:
             return
         if max(ordinals) < BODY_ORDINAL_SYNTHETIC_FIRST:
@@ -445,10 +445,10 @@ class Ledger:
     def synthetic(
         self, packet: bytes, body_of: tuple[int, int, int, int, int] | None
     ) -> tuple[int, int]:
-        """Keep a packet that apply made while rows refer to it; return its (index, ordinal).
+        """Keep a packet made by apply while rows refer to it; return its (index, ordinal).
 
-        `body_of`: whose MessageBody it returns (`SyntheticPacket.body_of`); that body is kept as
-        long as the packet.
+        `body_of`: the packet whose MessageBody it returns (`SyntheticPacket.body_of`), which is
+        kept as long as this one.
         """
         ordinal = BODY_ORDINAL_SYNTHETIC_FIRST + self._synthetic_count
         self._synthetic_count += 1
@@ -475,9 +475,9 @@ class Ledger:
     # Numbers -----------------------------------------------------------------------------
 
     def next_message_ordinal(self) -> int:
-        """Return the next MessageID; 0 is never given (QB-A12).
+        """Return the next MessageID; 0 is never assigned (QB-A12).
 
-        Given again after 2**32 others, but for those by which a final ack is still awaited.
+        It is assigned again after 2**32 others, unless a final ack for it is still awaited.
         """
         counters = self.counters
         for _ in range(NUMBER_TRIES_MAX):
@@ -485,30 +485,30 @@ class Ledger:
             if self.behaviour < VERSION_OF_REFUSALS:
                 break
             if ordinal > self._awaited_ordinal or ordinal == 1:
-                # Of those ahead no other is awaited until it is given.
+                # None of those ahead becomes awaited before it is assigned.
                 self._awaited_ordinal = self._first_awaited(ordinal)
             if ordinal < self._awaited_ordinal:
                 break
             if self.state.get(Table.AWAITING_FINAL_ACK, QUEUE_KEY.pack(ordinal)) is None:
-                break  # it was awaited when that was looked up
+                break  # it was awaited at the time of the look-up
         return counters.message_ordinal
 
     def await_final_ack(self, ordinal: int, awaiting: records.AwaitingFinalAck) -> None:
-        """A message of ours waits for its final ack: its MessageID is not given again before."""
+        """Record that a sent message awaits its final ack, so that its MessageID is not reused."""
         self.put_record(Table.AWAITING_FINAL_ACK, QUEUE_KEY.pack(ordinal), awaiting)
-        if ordinal > self.counters.message_ordinal:  # it was given in the circle before this one
+        if ordinal > self.counters.message_ordinal:  # it was assigned before the last wrap
             self._awaited_ordinal = min(self._awaited_ordinal, ordinal)
 
     def reserve_message_ordinals(self, count: int) -> range:
-        """Return MessageIDs next to each other that nothing else is given."""
+        """Return consecutive MessageIDs that are assigned to nothing else."""
         if self.counters.message_ordinal + count > _U32_MAX:
-            self.counters.message_ordinal = 0  # the next circle begins a little earlier
+            self.counters.message_ordinal = 0  # wrap a little earlier
         first = self.counters.message_ordinal + 1
         self.jump_message_ordinal(count)
         return range(first, first + count)
 
     def jump_message_ordinal(self, distance: int) -> None:
-        """Go on with MessageIDs so far ahead."""
+        """Continue with MessageIDs that are `distance` further on."""
         ahead = self.counters.message_ordinal + distance
         self.counters.message_ordinal = (ahead - 1) % _U32_MAX + 1
         self._awaited_ordinal = 0
@@ -519,20 +519,20 @@ class Ledger:
         return int(QUEUE_KEY.unpack(rows[0][0])[0]) if rows else _U32_MAX + 1
 
     def next_queue_id(self) -> int:
-        """Return an id for a queue that is about to be made, which is counted.
+        """Return an id for a queue about to be created, and count the queue.
 
-        They are given again, in circles, since they are part of every position's key.
+        Ids are reused after a wrap, since they are part of every position's key.
         """
         counters = self.counters
         counters.queue_count += 1
         while True:
-            # At most QUEUES_MAX are in use, and none of them as long as this is the first circle.
+            # At most QUEUES_MAX are in use, and none of them before the first wrap.
             counters.queue_id = counters.queue_id % QUEUE_ID_MAX + 1
             if self.state.get(Table.QUEUE, QUEUE_KEY.pack(counters.queue_id)) is None:
                 return counters.queue_id
 
     def next_sequential_id(self) -> int:
-        """Return the next SequentialID; 0, below every watermark, is never given."""
+        """Return the next SequentialID; 0, below every watermark, is never assigned."""
         counters = self.counters
         counters.sequential_id = counters.sequential_id % SEQUENTIAL_ID_MAX + 1
         return counters.sequential_id

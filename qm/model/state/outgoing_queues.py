@@ -1,4 +1,4 @@
-"""Outgoing queues: one per distinct destination, made when something must leave for it."""
+"""Outgoing queues: one per distinct destination, created when a message must leave for it."""
 
 from hashlib import sha256
 from struct import Struct
@@ -19,9 +19,9 @@ from qm.wire.limits import TRANSACTION_ID_MAX
 
 _IDENTIFIER_BYTES: Final = 16
 OUTGOING_RECORD: Final = b"\x00"
-"""Before POSITION_KEY, in the key of an OutgoingPosition record."""
+"""Precedes POSITION_KEY in the key of an OutgoingPosition record."""
 NUMBERED_PREFIX: Final = b"\x01"
-"""Before queue, sequence and number, in the key of the row that names a numbered position."""
+"""Precedes queue, sequence and number in the key of the row for a numbered position."""
 _TAG: Final = b"\x02"
 _BY_QUEUE, _BY_IDENTIFIER = b"\x00", b"\x01"
 NUMBERED_KEY: Final = Struct(">cIQI")
@@ -31,7 +31,7 @@ _TAG_KEY: Final = Struct(">cI")
 _COUNT: Final = Struct("<I")
 _U32_MAX: Final = 0xFFFF_FFFF
 TAG_TRIES_MAX: Final = 4_096
-"""Tags in use that are skipped for a free one; then a transaction's messages have none."""
+"""Tags in use skipped in the search for a free one; after that, a transaction gets no tag."""
 
 
 def number_key(queue_id: int, sequence_identifier: int, number: int) -> bytes:
@@ -47,8 +47,8 @@ def sequence_key(sequence_identifier: int) -> bytes:
 def admin_state_of(manager: QueueManager, record: Queue) -> OutgoingAdminState:
     """Return the administrative half of OutgoingQueue.State.
 
-    HardenedSecurity locks what would not leave over HTTP ([MS-MQDMPR] 3.1.3), which is all there
-    is: the lock follows from the queue manager, and ends with it.
+    HardenedSecurity locks what would not leave over HTTP ([MS-MQDMPR] 3.1.3), which is every
+    queue: the lock follows from the queue manager's attribute and ends with it.
     """
     return OutgoingAdminState.LOCKED if manager.hardened_security else record.admin_state
 
@@ -61,22 +61,22 @@ def sequence_of(ledger: Ledger, queue_id: int) -> OutgoingTransferInfo:
 
 
 class OutgoingQueues:
-    """Finds and makes outgoing queues."""
+    """Finds and creates outgoing queues."""
 
     def __init__(self, ledger: Ledger, registry: Registry) -> None:
         self._ledger = ledger
         self._registry = registry
 
     def ensure(self, name: FormatName) -> int:
-        """Return the queue_id for a destination elsewhere, or Route.NOT_FOUND if none can be.
+        """Return the queue_id for a destination elsewhere, or Route.NOT_FOUND if none can exist.
 
-        The identifier is derived, so that every replica makes the same one.
+        The identifier is derived, so that every replica creates the same one.
         """
         found = self._registry.outgoing(name)
         if found > 0:
             return found
-        # Lists, connectors and multicast are refused until they are delivered; a public queue
-        # that the directory does not know is nobody's.
+        # Lists, connectors and multicast are refused until they are supported, as is a public queue
+        # that the directory does not know.
         if not isinstance(name, DirectName | PrivateName):
             return Route.NOT_FOUND
         try:
@@ -121,21 +121,21 @@ class OutgoingQueues:
 
     @property
     def newest_sequence(self) -> int:
-        """The TxSequenceID that was given out last."""
+        """The last TxSequenceID assigned."""
         counters = self._ledger.counters
         return counters.tx_time_stamp << 32 | counters.tx_ordinal
 
     def begin_sequence(self, queue_id: int, sequence: OutgoingTransferInfo) -> None:
         """Start a new TxSequenceID; numbers restart at 1 and old acknowledgements are void.
 
-        Unique in the cluster and rising: TimeStamp is that of its birth or last restore.
+        Unique in the cluster and rising: TimeStamp is that of its creation or last restore.
         """
         state, counters = self._ledger.state, self._ledger.counters
         if sequence.sequence_identifier:
             state.delete(Table.SEQUENCE_OUT, sequence_key(sequence.sequence_identifier))
         counters.tx_ordinal += 1
         if counters.tx_ordinal > _U32_MAX and self._ledger.behaviour >= VERSION_OF_REFUSALS:
-            # Ordinals are used up: TimeStamp counts on, so that the whole still rises.
+            # Ordinals are used up: TimeStamp is incremented, so that the whole still rises.
             counters.tx_time_stamp, counters.tx_ordinal = counters.tx_time_stamp + 1, 0
         sequence.sequence_identifier = self.newest_sequence
         sequence.next_number, sequence.last_acked_number = 1, 0
@@ -146,7 +146,7 @@ class OutgoingQueues:
         )
 
     def forget_sequence(self, queue_id: int) -> bool:
-        """Remove a queue's sequence if it owes nothing; return whether it is gone."""
+        """Remove a queue's sequence if nothing of it is pending; return whether it was removed."""
         sequence = self.sequence(queue_id)
         if sequence.pending_count:
             return False
@@ -163,7 +163,7 @@ class OutgoingQueues:
         return int(QUEUE_KEY.unpack(row)[0]) if row else 0
 
     def left(self, queue: QueueInHand, key: int, position: Position) -> None:
-        """A position is about to leave an outgoing queue: its numbers go, a gap is legal."""
+        """Drop the numbers of a position about to leave an outgoing queue; gaps are legal."""
         state = self._ledger.state
         queue_id = queue.record.queue_id
         row_key = OUTGOING_RECORD + POSITION_KEY.pack(queue_id, key)
@@ -202,7 +202,7 @@ class OutgoingQueues:
         return [int(_KEY.unpack(row)[0]) for _, row in rows]
 
     def number(self, queue_id: int, key: int, row: OutgoingPosition) -> None:
-        """Note which position has a number."""
+        """Record which position has a number."""
         self._ledger.state.put(
             Table.OUTGOING,
             number_key(queue_id, row.sequence_identifier, row.sequence_number),
@@ -211,7 +211,7 @@ class OutgoingQueues:
         self.put_row(queue_id, key, row)
 
     def unnumber(self, queue_id: int, key: int, position: Position, row: OutgoingPosition) -> None:
-        """Take a position's number away: it is to be numbered again, in another sequence."""
+        """Remove a position's number, so that it gets one in another sequence."""
         state = self._ledger.state
         numbered = number_key(queue_id, row.sequence_identifier, row.sequence_number)
         state.delete(Table.OUTGOING, numbered)
@@ -225,7 +225,7 @@ class OutgoingQueues:
         self.changed(queue_id)
 
     def free_tag(self) -> int:
-        """Return a transaction tag that no message still to be sent has (MQ-A7), 0 if none is."""
+        """Return a transaction tag that no message still to be sent has (MQ-A7), 0 if none."""
         counters = self._ledger.counters
         for _ in range(TAG_TRIES_MAX):
             counters.transaction_tag = counters.transaction_tag % TRANSACTION_ID_MAX + 1
@@ -249,7 +249,7 @@ class OutgoingQueues:
             state.delete(Table.OUTGOING, key)
 
     def entered(self, queue: QueueInHand, key: int, position: Position) -> None:
-        """A position entered an outgoing queue and is Available: the leader has work."""
+        """Note that a position in an outgoing queue is Available: the leader has work."""
         queue_id = queue.record.queue_id
         position.flags |= PositionFlag.HAS_OUTGOING
         self._ledger.put_position(queue_id, key, position)
@@ -257,5 +257,5 @@ class OutgoingQueues:
         self.changed(queue_id)
 
     def changed(self, queue_id: int) -> None:
-        """What the leader holds of this queue is to be compared with its rows again."""
+        """Make the leader compare what it holds of this queue with the rows again."""
         self._ledger.applied.outgoing_queue_ids.add(queue_id)

@@ -1,8 +1,8 @@
 """Which queue a name means: path names, format names and destinations as packets carry them.
 
 Names are local when their computer is an alias of the queue manager (qm.names.alias); then the
-computer is forgotten, since the cluster is one computer. QUEUE_NAME rows map what is left to a
-queue_id; journals hang on their queue and system queues on the queue manager's record.
+computer is dropped, since the cluster is one computer. QUEUE_NAME rows map the rest to a queue_id;
+journals are found through their queue, system queues through the queue manager's record.
 """
 
 from enum import IntEnum
@@ -32,23 +32,23 @@ from qm.names.path_name import PathKind, PathName
 from qm.wire.structures.queue_name import QUEUE_TYPE_DIRECT, QUEUE_TYPE_PUBLIC, QueueHost
 
 PRIVATE_QUEUE_NUMBER_FIRST: Final = 16
-"""Numbers below belong to system queues: order_queue$ is 4 ([MS-MQQB] 2.2.4)."""
+"""Numbers below this belong to system queues: order_queue$ is 4 ([MS-MQQB] 2.2.4)."""
 _U32_MAX: Final = 0xFFFF_FFFF
 ROUTES_IN_HAND_MAX: Final = 65_536
-"""Wire destinations whose queue is remembered; a peer can send any number of names."""
+"""Wire destinations whose queue is cached; a peer can send any number of names."""
 
 
 class Route(IntEnum):
-    """Where a destination leads when it is no queue of ours."""
+    """Where a destination leads if it is not a local queue."""
 
     NOT_FOUND = 0
-    """Ours by its address, and no such queue."""
+    """Local by its address, but there is no such queue."""
     ELSEWHERE = -1
-    """Another queue manager's."""
+    """A queue of another queue manager."""
 
 
 class NameIndex(IntEnum):
-    """First byte of a QUEUE_NAME key; what follows it."""
+    """First byte of a QUEUE_NAME key, and what follows it."""
 
     PUBLIC_NAME = 0
     """Folded queue name, utf-8."""
@@ -76,7 +76,7 @@ class Registry:
         self._aliases_of: tuple[str, ...] | None = None
 
     def forget(self) -> None:
-        """Names changed, or caches are to be dropped."""
+        """Drop cached routes, for example after names changed."""
         self._routes.clear()
         self._aliases_of = None
 
@@ -105,10 +105,10 @@ class Registry:
         return [int(QUEUE_KEY.unpack(row)[0]) for _, row in rows]
 
     def next_private_number(self) -> int:
-        """Return a number for a private queue that is about to be made; given again in circles."""
+        """Return a number for a private queue about to be created; reused after a wrap."""
         counters = self._ledger.counters
         while True:
-            # At most QUEUES_MAX are in use, and none as long as this is the first circle.
+            # At most QUEUES_MAX are in use, and none before the first wrap.
             following = counters.private_queue_number + 1
             if following > _U32_MAX:
                 following = PRIVATE_QUEUE_NUMBER_FIRST
@@ -163,7 +163,7 @@ class Registry:
         return Route.ELSEWHERE
 
     def text(self, format_name: str) -> int:
-        """Return the queue_id of a format name's text, or a Route; no name leads nowhere."""
+        """Return the queue_id of a format name's text, or a Route; "" leads nowhere."""
         try:
             return self.format_name(parse_format_name(format_name))
         except QueueNameError:
@@ -255,7 +255,7 @@ class Registry:
             self.bind(index, name, record.queue_id)
 
     def unbind_queue(self, record: Queue) -> None:
-        """Make a queue's names free again."""
+        """Release a queue's names."""
         for index, name in self.names_of(record):
             self.unbind(index, name)
 
@@ -266,12 +266,12 @@ class Registry:
 
 
 def folded(name: str) -> bytes:
-    """Return a name as index rows hold it: ASCII, compared without case ([MS-MQMQ] 2.1)."""
+    """Return a name as stored in index rows: ASCII, compared without case ([MS-MQMQ] 2.1)."""
     return name.lower().encode()
 
 
 def outgoing_key(name: FormatName) -> bytes:
-    """Return what tells destinations apart: one outgoing queue per distinct format name."""
+    """Return the key that distinguishes destinations: one outgoing queue per format name."""
     return format_name_key(name).encode()
 
 

@@ -1,7 +1,7 @@
 """The replicated state as apply sees it: ordered tables of bytes, one canonical encoding each.
 
-`qm.store` keeps them in RocksDB; `MemoryState` keeps them in a sorted list for tests and for the
-audit's replay. Both pass the same tests. Apply is the only writer, and writes of one entry become
+`qm.store` keeps them in RocksDB; `MemoryState` keeps them in a sorted list for tests and the
+audit's replay. Both pass the same tests. Only apply writes, and the writes of one entry become
 visible outside together.
 """
 
@@ -13,14 +13,14 @@ from typing import Protocol
 from typing_extensions import override
 
 BODY_ORDINAL_SYNTHETIC_FIRST = 0x8000
-"""Ordinals from here on name packets that apply itself made (Table.SYNTHETIC)."""
+"""Ordinals from here on denote packets made by apply (Table.SYNTHETIC)."""
 
 
 class Table(IntEnum):
-    """One byte before every key. Keys are big-endian, so that byte order is meaning's order.
+    """The byte before every key. Keys are big-endian, so that byte order is the order of values.
 
     Everything below LOCAL_FIRST is logical state: identical on every replica and part of the
-    digest. Key layouts stand in design.md, row layouts in `rows` (hot) and `records` (cold).
+    digest. Key layouts are in design.md, row layouts in `rows` and `records`.
     """
 
     META = 0x01
@@ -78,7 +78,7 @@ class State(Protocol):
         """Add many rows whose keys are new."""
 
     def delete(self, table: Table, key: bytes) -> None:
-        """Remove the key; an absent one is no error."""
+        """Remove the key; an absent key is no error."""
 
     def delete_rows(self, table: Table, keys: Sequence[bytes]) -> None:
         """Remove many rows that exist, keys ascending."""
@@ -86,27 +86,27 @@ class State(Protocol):
     def scan(
         self, table: Table, low: bytes, high: bytes, limit: int, *, backward: bool = False
     ) -> list[tuple[bytes, bytes]]:
-        """Return at most `limit` rows with low <= key < high, ascending, or from the end back.
+        """Return at most `limit` rows with low <= key < high, ascending, or from the end backward.
 
-        Keys come without the table byte. Callers pass the tightest bounds that they know: a
-        scan over a range that was emptied row by row is slow (DESIGN section 3, traps).
+        Keys come without the table byte. Pass the tightest known bounds: a scan over a range that
+        was emptied row by row is slow (DESIGN section 3, traps).
         """
 
     def retain_body(self, index: int, ordinal: int) -> None:
-        """One more position, operation, result or outbox row refers to this body."""
+        """Count one more position, operation, result or outbox row that refers to this body."""
 
     def retain_bodies(self, index: int, ordinals: Sequence[int]) -> None:
-        """One more row refers to each of these bodies of one entry."""
+        """Count one more row for each of these bodies of one entry."""
 
     def release_body(self, index: int, ordinal: int) -> None:
-        """One reference less; without any the body may be forgotten."""
+        """Count one reference fewer; without any the body may be forgotten."""
 
     def release_bodies(self, bodies: Iterable[tuple[int, int]]) -> None:
-        """One reference less to each of these (index, ordinal)."""
+        """Count one reference fewer for each of these (index, ordinal)."""
 
 
 class MemoryState(State):
-    """State in memory: obvious rather than fast."""
+    """State in memory: simple rather than fast."""
 
     def __init__(self) -> None:
         self._values: dict[bytes, bytes] = {}

@@ -1,4 +1,4 @@
-"""Attributes that commands set by name: which exist, their types, and what each may be.
+"""Attributes that commands set by name: their names, types and permitted values.
 
 Names are the specification's ([MS-MQDMPR] 3.1.1.1, 3.1.1.2) in snake case, as in `records`; values
 travel as canonical msgpack. A refusal is the MQ_ERROR code of the property rules.
@@ -81,7 +81,7 @@ def _descriptor(value: Any) -> int:
 
 
 def descriptor_of(rights: type[IntFlag]) -> Check:
-    """Return the check of a descriptor whose entries grant and deny nothing but these rights."""
+    """Return the check of a descriptor whose entries grant and deny only these rights."""
     known = int(functools.reduce(operator.or_, rights)) | GENERIC_RIGHTS
 
     def check(value: Any) -> int:
@@ -96,7 +96,7 @@ def descriptor_of(rights: type[IntFlag]) -> Check:
 
 
 def _public_keys(value: Any) -> int:
-    """MQDSPUBLICKEYS ([MS-MQMQ] 2.2.2); empty: none yet."""
+    """MQDSPUBLICKEYS ([MS-MQMQ] 2.2.2); empty: no keys yet."""
     try:
         _, end = parse_mqds_public_keys(value, 0, len(value)) if value else ((), 0)
     except ProtocolError:
@@ -113,14 +113,14 @@ def _aliases(value: Any) -> int:
 
 
 class Attribute(msgspec.Struct, frozen=True):
-    """One attribute."""
+    """Type and check of one attribute."""
 
     kind: Any
     """Python type of the value."""
     check: Check = _anything
-    """Returns 0 or the code of the refusal."""
+    """Returns 0 or the error code of the refusal."""
     is_immutable: bool = False
-    """Given at creation, never changed."""
+    """Whether it is given at creation and never changed."""
 
 
 _STRINGS: Final = tuple[str, ...]
@@ -169,7 +169,7 @@ QUEUE_MANAGER_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
 def decode_attributes(
     known: Mapping[str, Attribute], given: Mapping[str, bytes], *, is_change: bool
 ) -> tuple[dict[str, Any], int]:
-    """Return the values by name, or the code of the first refusal in the order of names."""
+    """Return the values by name, or the error code of the first refusal in the order of names."""
     if len(given) > PROPERTIES_PER_CALL_MAX:
         return {}, ErrorCode.MQ_ERROR_TOO_MANY_PROPERTIES
     values: dict[str, Any] = {}
@@ -191,5 +191,5 @@ def decode_attributes(
 
 
 def encode_attribute(value: Any) -> bytes:
-    """Return a value as commands carry it."""
+    """Return a value in the form that commands carry."""
     return msgspec.msgpack.encode(value)

@@ -1,4 +1,4 @@
-"""What apply tells the volatile side, as values (guide 6.5); nothing else leaves it.
+"""What apply reports to the volatile side, as values (guide 6.5); it has no other output.
 
 Effects of one entry are columns per kind: identical on every replica, consumed by the leader
 (waking readers, dispatching, acknowledging), by every node (handles, waits) and by the archive.
@@ -16,7 +16,7 @@ from qm.model.values.columns import IntArray
 from qm.model.values.rows import POSITION_KEY, POSITION_ROW
 
 _OF_ROW: Final = Struct("<4xQ8xH4xI8x16sI4x")
-"""Of a POSITION row: body index and ordinal, stored size, MessageIdentifier."""
+"""Taken from a POSITION row: body index and ordinal, stored size, MessageIdentifier."""
 assert _OF_ROW.size == POSITION_ROW.size
 
 
@@ -26,10 +26,10 @@ class EffectKind(IntEnum):
     ARRIVED = 1
     """Became Available: readers of the queue may be woken."""
     PENDING = 2
-    """Entered Locked by an uncommitted transaction."""
+    """Locked on entry by an uncommitted transaction."""
     LOCKED = 3
     UNLOCKED = 4
-    """Available again, same place."""
+    """Available again, at the same place."""
     RECEIVED = 5
     MOVED_OUT = 6
     MOVED_IN = 7
@@ -45,12 +45,12 @@ class EffectKind(IntEnum):
     ROLLED_BACK = 15
     """Never became visible: its transaction aborted."""
     DISCARDED = 16
-    """A copy that no quota admitted."""
+    """A copy for which no quota had room."""
     FAILED = 17
     """Left an outgoing queue undelivered."""
     REFUSED = 18
-    """Entered no queue: a transactional message that was refused for good, which its sequence goes
-    on from. queue_id and LookupIdentifier are 0; the reason says why."""
+    """Entered no queue: a transactional message that was refused for good; its sequence continues
+    after it. queue_id and LookupIdentifier are 0; the reason says why."""
 
 
 class PositionEffects(msgspec.Struct, gc=False):
@@ -69,11 +69,11 @@ class PositionEffects(msgspec.Struct, gc=False):
     sizes_bytes: IntArray
     """u32: stored size."""
     body_indexes: IntArray
-    """u64: the log index that put the message there."""
+    """u64: log index of the entry that brought the message."""
     body_ordinals: IntArray
-    """u16: which body of that entry."""
+    """u16: number of the body in that entry."""
     command_ends: IntArray
-    """u32, one per command of the entry: how many effects there were when it was done."""
+    """u32, one per command of the entry: the number of effects after it."""
 
     def add(
         self,
@@ -84,8 +84,8 @@ class PositionEffects(msgspec.Struct, gc=False):
         size_bytes: int,
         body: tuple[int, int],
     ) -> None:
-        """Append one effect: at (queue_id, LookupIdentifier), on the message (source queue
-        manager, ordinal) with the body (index, ordinal).
+        """Append one effect at (queue_id, LookupIdentifier) on the message (source queue manager,
+        ordinal) with the body (index, ordinal).
         """
         self.kinds.append(kind)
         self.queue_ids.append(place[0])
@@ -102,7 +102,7 @@ class PositionEffects(msgspec.Struct, gc=False):
         return PositionEffects(*(getattr(self, name)[:] for name in self.__struct_fields__))
 
     def add_run(self, run: "PositionRun") -> None:
-        """Append one effect per position of a run that is not empty."""
+        """Append one effect per position of a run, which is not empty."""
         queue_ids, keys = zip(*POSITION_KEY.iter_unpack(b"".join(run.keys)), strict=True)
         body_indexes, body_ordinals, sizes, sources, ordinals = zip(
             *_OF_ROW.iter_unpack(b"".join(run.rows)), strict=True
@@ -120,39 +120,39 @@ class PositionEffects(msgspec.Struct, gc=False):
 
 
 class Alike(NamedTuple):
-    """Arrivals next to each other in a run whose rows differ in body, size and ordinal alone. Their
-    keys and body ordinals count up.
+    """Adjacent arrivals in a run whose rows differ only in body, size and ordinal. Their keys and
+    body ordinals are consecutive.
     """
 
     at: int
-    """How many stand before them in the run."""
+    """How many positions precede them in the run."""
     key: bytes
-    """The first one's."""
+    """Key of the first one."""
     row: bytes
-    """The first one's."""
+    """Body ordinal of the first one."""
     offsets: IntArray
-    """u32: where the first begins, in whatever it lies, and where each of them ends."""
+    """u32: where the first body begins in the entry, then where each of them ends."""
     message_ordinals: IntArray
     """u32."""
 
 
 class PositionRun(NamedTuple):
-    """The same effect on many positions, which their rows tell: columns are made of it only for
-    who reads them.
+    """The same effect on many positions, described by their rows: columns are made of it only for
+    those who read them.
     """
 
     kind: EffectKind
     reason: int
     keys: Collection[bytes]
-    """Of POSITION."""
+    """Keys of POSITION rows."""
     rows: Iterable[bytes]
     """Whole POSITION_ROWs, one or several in each element, in the order of the keys."""
     queue_ids: Collection[int]
-    """Of the keys, at least."""
+    """Queues of the keys, possibly more."""
     alike: Collection[Alike] = ()
-    """Where many stand in it that one row tells, in order; then `rows` has one in each element."""
+    """Its stretches of similar arrivals, in order; then `rows` has one row in each element."""
     ends: tuple[bytes, bytes] | None = None
-    """If the keys ascend, the first and the last."""
+    """The first and the last key, if the keys ascend."""
 
 
 class SequenceSeen(msgspec.Struct, frozen=True, gc=False):
@@ -162,9 +162,9 @@ class SequenceSeen(msgspec.Struct, frozen=True, gc=False):
     address: str
     """Where the sender was seen, without port."""
     is_direct: bool
-    """It sent to a direct name, and is answered by one."""
+    """It sent to a direct name and is answered with one."""
     message_ordinal: int = 0
-    """MessageID for one order ack that answers this entry; 0: none was given."""
+    """MessageID for one order ack that answers this entry; 0: none was assigned."""
 
 
 class Outcome(msgspec.Struct, gc=False):
@@ -179,16 +179,16 @@ class Outcome(msgspec.Struct, gc=False):
 
 
 class Applied(msgspec.Struct, gc=False):
-    """Everything that came of one entry."""
+    """All results of one entry."""
 
     index: int
     now_ms: int
     outcomes: list[Outcome]
     columns: PositionEffects
-    """Effects up to those in `runs`; `effects` is for readers, who want all."""
+    """Effects older than those in `runs`; readers use `effects`, which has all."""
     runs: list[PositionRun]
     outgoing_queue_ids: set[int]
-    """Outgoing queues with new work, whose admin state or sequence changed, or that lost work."""
+    """Outgoing queues whose work grew or shrank, or whose admin state or sequence changed."""
     woken_queue_ids: set[int]
     """Queues in which a position became Available."""
     outbox_ids: list[int]
@@ -196,22 +196,22 @@ class Applied(msgspec.Struct, gc=False):
     alarms: list[str]
     """Stable names from `qm.model.values.limits`, for metrics: a history bucket evicted, ..."""
     incoming_sequences: dict[int, SequenceSeen]
-    """Stream id -> who sent a transactional message of it, accepted or not: an order ack is due
+    """Stream id -> sender of a transactional message, accepted or not: an order ack is due
     [MS-MQQB 3.1.5.8.6]."""
     is_manager_changed: bool = False
     """An attribute of the queue manager changed: names, locks of outgoing queues, limits."""
     order_ack_ordinals: range = range(0)
-    """MessageIDs for order acks that the leader which begins with this entry sends unasked."""
+    """MessageIDs for the order acks that the leader sends unasked when its term begins here."""
     removed_queue_names: dict[int, str] = {}
-    """Queue id -> path name of queues that were removed; nobody finds them in the state later."""
+    """Queue id -> path name of removed queues, which the state no longer shows later."""
     _joined: PositionEffects | None = None
 
     @property
     def effects(self) -> PositionEffects:
-        """What happened to positions, all of it, in order; to be read when the entry was applied.
+        """All effects on positions, in order; read it only after the entry was applied.
 
-        Columns and runs stay as apply left them: what is kept for the archive is made of them and
-        must not depend on whether somebody on this node looked first.
+        Columns and runs stay as apply left them: what the archive keeps is made from them and must
+        not depend on whether anything on this node read the effects before.
         """
         if not self.runs:
             return self.columns
@@ -223,7 +223,7 @@ class Applied(msgspec.Struct, gc=False):
         return self._joined
 
     def to_append(self) -> PositionEffects:
-        """Return the columns for apply to append to; runs before it go into them, in order."""
+        """Return the columns for apply to append to; the runs before it are merged in, in order."""
         for run in self.runs:
             self.columns.add_run(run)
         self.runs.clear()
@@ -231,7 +231,7 @@ class Applied(msgspec.Struct, gc=False):
 
     @property
     def effect_count(self) -> int:
-        """How many effects there are."""
+        """Number of effects."""
         return len(self.columns.kinds) + sum([len(run.keys) for run in self.runs])
 
     def note(
@@ -244,8 +244,8 @@ class Applied(msgspec.Struct, gc=False):
         alike: Collection[Alike] = (),
         ends: tuple[bytes, bytes] | None = None,
     ) -> None:
-        """Append the same effect on many positions, at least one; see `PositionRun`. Neither keys
-        nor rows change afterwards.
+        """Append the same effect on at least one position; see `PositionRun`. Neither keys nor rows
+        may change afterwards.
         """
         self.runs.append(PositionRun(kind, reason, keys, rows, queue_ids, alike, ends))
 

@@ -24,7 +24,7 @@ class DirectoryServerType(IntEnum):
 
 
 class QueueManagerState(IntEnum):
-    """QueueManager.QueueManagerState (3.1.1.1); each node's own."""
+    """QueueManager.QueueManagerState (3.1.1.1); one per node."""
 
     STOPPED = 0
     INITIALIZING = 1
@@ -42,7 +42,7 @@ class QueueType(IntEnum):
 
 
 class QueueKind(IntEnum):
-    """What a queue is for; finer than QueueType, ours."""
+    """Purpose of a queue; finer than QueueType and not from the specification."""
 
     APPLICATION = 0
     SUBQUEUE = 1
@@ -57,12 +57,12 @@ class QueueKind(IntEnum):
 
     @property
     def is_move_target(self) -> bool:
-        """Whether messages may be moved there."""
+        """Whether messages can be moved into it."""
         return self in (QueueKind.APPLICATION, QueueKind.SUBQUEUE) or self.is_system_store
 
     @property
     def is_system_store(self) -> bool:
-        """Whether only the queue manager fills it: journals and dead-letter queues."""
+        """Whether only the queue manager adds to it: journals and dead-letter queues."""
         return QueueKind.JOURNAL <= self <= QueueKind.TRANSACTIONAL_DEADLETTER
 
 
@@ -95,7 +95,7 @@ class OutgoingQueueState(IntEnum):
 
 
 class OutgoingAdminState(IntEnum):
-    """The replicated half of OutgoingQueue.State; the link's half is the leader's own.
+    """The replicated half of OutgoingQueue.State; the leader alone holds the link's half.
 
     LOCKED is never stored: it follows from HardenedSecurity
     (`qm.model.state.outgoing_queues.admin_state_of`).
@@ -153,11 +153,11 @@ class LockKind(IntEnum):
     TX_MOVE = 2
     REMOTE_READ = 3
     FINAL_ACK = 4
-    """In an outgoing queue: arrived, and its end not yet known (QB-A19)."""
+    """In an outgoing queue: it has arrived, and its end is not yet known (QB-A19)."""
 
 
 class TransactionState(IntEnum):
-    """Life of a transaction (guide 6.2)."""
+    """States of a transaction (guide 6.2)."""
 
     ACTIVE = 0
     PREPARED = 1
@@ -186,7 +186,7 @@ class DirectoryObjectType(IntEnum):
 
 
 class OutboxKind(IntEnum):
-    """What an outbox row owes to a peer."""
+    """What an outbox row sends to a peer."""
 
     FINAL_ACK = 1
     NOTIFICATION = 2

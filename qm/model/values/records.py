@@ -1,4 +1,4 @@
-"""Cold rows: the elements of the data model, one canonical encoding each.
+"""Rows that change seldom: the elements of the data model, each in one canonical encoding.
 
 Array-like msgpack: fields are only ever appended, with defaults, under a new apply version.
 Attribute names are the specification's in snake case; quotas are in KB, times in epoch seconds
@@ -26,13 +26,13 @@ from qm.model.values.elements import (
 GUID_NULL = bytes(16)
 QUOTA_UNLIMITED_KB = 0xFFFF_FFFF
 QUEUE_MANAGER_QUOTA_DEFAULT_KB = 0x0010_0000
-"""[MS-MQDMPR] 3.1.1.1 says bytes; every sibling is in KB (DM-A7)."""
+"""[MS-MQDMPR] 3.1.1.1 says bytes; all similar attributes are in KB (DM-A7)."""
 _UNLIMITED_BYTES = 1 << 62
 _KB = 1024
 
 
 def quota_bytes(quota_kb: int) -> int:
-    """Return how many bytes a quota admits; more than there will ever be when it is unlimited."""
+    """Return the bytes that a quota in KB admits; an unreachable number if it is unlimited."""
     return _UNLIMITED_BYTES if quota_kb == QUOTA_UNLIMITED_KB else quota_kb * _KB
 
 
@@ -52,7 +52,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(kind: type[RecordT], row: bytes) -> RecordT:
-    """Return the record of a row that `encode` made. Raises msgspec.DecodeError for others."""
+    """Return the record in a row made by `encode`. Raises msgspec.DecodeError for other bytes."""
     decoder = _DECODERS.get(kind)
     if decoder is None:
         decoder = _DECODERS[kind] = msgspec.msgpack.Decoder(kind)
@@ -61,48 +61,48 @@ def decode(kind: type[RecordT], row: bytes) -> RecordT:
 
 
 class Counters(Record):
-    """High-water marks that never go back; META `counters`."""
+    """High-water marks, which never decrease; META `counters`."""
 
     sequential_id: int = 0
     """[MS-MQDMPR] 3.1.1.1 SequentialID: raised once per accepted enqueue."""
     message_ordinal: int = 0
-    """Last MessageID given; 0 is never given (QB-A12)."""
+    """Last MessageID assigned; 0 is never assigned (QB-A12)."""
     tx_ordinal: int = 0
     tx_time_stamp: int = 0
     queue_id: int = 0
     queue_count: int = 0
-    """Queues that exist, of every kind."""
+    """Number of existing queues of every kind."""
     private_queue_number: int = 0
     stream_id: int = 0
     source_count: int = 0
-    """Sources of which something is remembered."""
+    """Sources of which anything is remembered."""
     client_count: int = 0
-    """Clients that are known, open or not."""
+    """Clients that are known, whether open or not."""
     outbox_id: int = 0
     handle: int = 0
     clock_ms: int = 0
     epoch: int = 0
     """Raised by every LeaderActivated."""
     total_bytes: int = 0
-    """Of all queues, journals and outgoing queues."""
+    """Bytes in all queues, journals and outgoing queues."""
     journal_bytes: int = 0
-    """Of the system journal and the dead-letter queues."""
+    """Bytes in the system journal and the dead-letter queues."""
     leader_since_ms: int = 0
-    """When the present leader began: leases get a full term from there."""
+    """When the present leader's term began: leases get their full time from then."""
     apply_version: int = 1
     directory_object_count: int = 0
     usn: int = 0
     transaction_tag: int = 0
-    """Last one given (MQ-A7)."""
+    """Last transaction tag assigned (MQ-A7)."""
     outgoing_queue_count: int = 0
     source_id: int = 0
     deadlines_from_ms: int = 0
-    """No row of DEADLINE lies before it. So with the next two: rows that were settled or withdrawn
-    leave tombstones behind, and a scan must not walk across them at every tick."""
+    """No row of DEADLINE lies before this. It and the next two exist because settled or withdrawn
+    rows leave tombstones behind, which a scan must not cross at every tick."""
     leases_from_ms: int = 0
-    """No row of LEASE lies before it."""
+    """No row of LEASE lies before this."""
     memories_from_ms: int = 0
-    """No bucket of HISTORY_BUCKET is to be forgotten before it."""
+    """No bucket of HISTORY_BUCKET is forgotten before this."""
 
 
 class QueueManager(Record):
@@ -112,7 +112,7 @@ class QueueManager(Record):
     computer_name: str
     qualified_computer_name: str
     aliases: tuple[str, ...] = ()
-    """Further names and addresses under which the cluster is local (DESIGN section 2, qm/names)."""
+    """More names and addresses under which the cluster is local (DESIGN section 2, qm/names)."""
     queue_manager_version: str = ""
     operating_system_version: str = ""
     operating_system_type: OperatingSystemType = OperatingSystemType.FOREIGN
@@ -146,7 +146,7 @@ class QueueManager(Record):
     initialization_retry_timer_duration: int = 120
     connection_active: bool = True
     version: int = 1
-    """Raised by every change; `if_version` of SetQueueManager compares with it."""
+    """Incremented by every change; `if_version` of SetQueueManager is compared with it."""
     system_deadletter_queue: int = 0
     system_transactional_deadletter_queue: int = 0
     system_journal_queue: int = 0
@@ -158,7 +158,7 @@ class QueueManager(Record):
     result_retention_ms: int = 24 * 3600 * 1000
     transaction_retention_ms: int = 24 * 3600 * 1000
     copy_to_deadletter_on_quota: bool = True
-    """QB-A47: the literal dead-letter copy of a message refused for quota."""
+    """QB-A47: whether a message refused for quota leaves a literal dead-letter copy."""
 
 
 class Queue(Record):
@@ -169,7 +169,7 @@ class Queue(Record):
     kind: QueueKind
     queue_type: QueueType
     pathname: str
-    """As given at creation; for an outgoing queue its DestinationFormatName."""
+    """Path name given at creation; for an outgoing queue its DestinationFormatName."""
     qualified_pathname: str = ""
     label: str = ""
     create_time: int = 0
@@ -190,25 +190,25 @@ class Queue(Record):
     directory_path: str = ""
     scope: QueueScope = QueueScope.ENTERPRISE
     journal_queue: int = 0
-    """queue_id of JournalQueueReference, 0 = none."""
+    """queue_id of the JournalQueueReference, 0 = none."""
     parent_queue: int = 0
-    """queue_id of the queue that a journal or subqueue belongs to, 0 = none."""
+    """queue_id of the queue to which a journal or subqueue belongs, 0 = none."""
     version: int = 1
     is_deleting: bool = False
     multicast: bool = False
     admin_state: OutgoingAdminState = OutgoingAdminState.NORMAL
     outgoing_key: bytes = b""
-    """Of an outgoing queue: what tells its destination from others."""
+    """For an outgoing queue: the key that distinguishes its destination from others."""
 
 
 class Lock(Record):
-    """Why a position is not Available."""
+    """Why a position is not Available, and who locked it."""
 
     kind: LockKind
     owner: bytes
     """Transaction id, or client id (utf-8) of a two-phase read."""
     number: int = 0
-    """Operation number within the transaction, or request number of the read."""
+    """Number of the operation in its transaction, or request number of the read."""
     target_queue: int = 0
     reason: int = 0x4000
 
@@ -218,7 +218,7 @@ class Lock(Record):
 
 
 class Obligation(Record):
-    """What is owed when the position ends."""
+    """What must be done when the position ends."""
 
     acknowledgements: int = 0
     """Bits of MessagePropertiesHeader.Flags."""
@@ -229,20 +229,20 @@ class Obligation(Record):
     sequence_number: int = 0
     previous_sequence_number: int = 0
     source_address: str = ""
-    """Where the sender was seen, without port; "" = known by its GUID alone."""
+    """Address at which the sender was seen, without port; "" = only its GUID is known."""
     application_deadletter_queue: str = ""
     priority: int = 0
     application_tag: int = 0
     label: bytes = b""
-    """UTF-16LE, any 16-bit units: what a packet has need not be text."""
+    """UTF-16LE with any 16-bit units: what a packet holds need not be valid text."""
     destination: str = ""
-    """Format name to which it was sent."""
+    """Format name to which the message was sent."""
     is_direct: bool = False
-    """Sent to a direct name, so that its final ack goes to one (QB-A22)."""
+    """Whether it was sent to a direct name, so that its final ack goes to one (QB-A22)."""
 
 
 class FinalAckRow(Record):
-    """What a FinalAck says ([MS-MQQB] 2.2.5.1); payload of an outbox row."""
+    """Contents of a FinalAck ([MS-MQQB] 2.2.5.1); payload of an outbox row."""
 
     sequence_identifier: int
     sequence_number: int
@@ -251,21 +251,21 @@ class FinalAckRow(Record):
     acknowledged_source: bytes
     acknowledged_message_id: int
     message_id: int = 0
-    """Of the FinalAck's own packet, the same each time it is sent."""
+    """Identifier of the FinalAck's own packet, the same each time it is sent."""
     is_direct: bool = False
 
 
 class SyntheticPacket(Record):
-    """A packet that apply made."""
+    """A packet made by apply."""
 
     packet: bytes
     body_of: tuple[int, int, int, int, int] | None = None
-    """Whose MessageBody it returns: index, offset, length, ordinal, crc32 of that packet."""
+    """Packet whose MessageBody it returns: index, offset, length, ordinal, crc32."""
     reference_count: int = 0
 
 
 class MemberAddress(Record):
-    """Where a node is reached."""
+    """Where a node can be reached."""
 
     host: str
     raft_port: int
@@ -274,7 +274,7 @@ class MemberAddress(Record):
 
 
 class Source(Record):
-    """A queue manager that sends to us."""
+    """A queue manager that sends to this one."""
 
     source_id: int
     history_row_count: int = 0
@@ -282,7 +282,7 @@ class Source(Record):
 
 
 class AddressUse(Record):
-    """What is remembered of messages that sessions from one address brought."""
+    """Counts of what is remembered because of messages in sessions from one address."""
 
     source_count: int = 0
     stream_count: int = 0
@@ -295,7 +295,7 @@ class HistoryBucket(Record):
     forget_at_ms: int
     row_count: int
     highest: int = 0
-    """No row lies above this ordinal >> HISTORY_BITS, while there are any."""
+    """No row lies above this ordinal >> HISTORY_BITS, as long as there are rows."""
 
 
 class Transaction(Record):
@@ -323,7 +323,7 @@ class TransactionalOperation(Record):
 
 
 class Client(Record):
-    """A client's session; outlives its lease by the retention so that late retries are known."""
+    """A client's session; kept after its lease for the retention, to recognize late retries."""
 
     principal: str
     epoch: int
@@ -337,40 +337,40 @@ class Client(Record):
 
 
 class ClientHolder(Record):
-    """Who opened a client's session last; a row of its own, as clients' rows are older."""
+    """Who opened a client's session last; a row of its own, since clients' rows are older."""
 
     instance: bytes
     session_epoch: int
     address: str
-    """Where it called from."""
+    """Address from which it called."""
     since_ms: int
     before_address: str = ""
-    """Of whom it took the session over, "" if of nobody."""
+    """Opener from which the session was taken over, "" if none."""
     before_since_ms: int = 0
     main_client_id: str = ""
     main_session_epoch: int = 0
 
 
 class ControlRequests(Record):
-    """Which results of control requests are kept: places from `first` to before `following`."""
+    """Which results of control requests are kept: places from `first` up to before `following`."""
 
     first: int = 0
     following: int = 0
 
 
 class ControlResult(Record):
-    """What a control request came to."""
+    """Result of a control request."""
 
     status: int
     value: bytes
-    """Canonical msgpack; b"" for none."""
+    """Canonical msgpack; b"" if there is none."""
 
 
 class Restored(Record):
     """When this state was last found to be older than what others know (StateRestored)."""
 
     restored_ms: int
-    """Cluster time; what was seen before it was seen by the older state."""
+    """Cluster time; anything seen before it was seen by the older state."""
     count: int
 
 
@@ -384,7 +384,7 @@ class OutgoingTransferInfo(Record):
 
 
 class OutgoingPosition(Record):
-    """The sending side's numbers of a position in an outgoing queue."""
+    """The sender's numbers of a position in an outgoing queue."""
 
     sequence_identifier: int = 0
     sequence_number: int = 0
@@ -392,13 +392,13 @@ class OutgoingPosition(Record):
     is_session_acked: bool = False
     is_order_acked: bool = False
     is_settled: bool = False
-    """Arrived for good; only its final ack is still awaited."""
+    """Delivered; only its final ack is still awaited."""
     transaction_tag: int = 0
-    """TransactionHeader.Flags.ID: shared by what one transaction sent, 0 = not transactional."""
+    """TransactionHeader.Flags.ID: shared by the messages of a transaction, 0 = none."""
 
 
 class AwaitingFinalAck(Record):
-    """A transactional message that arrived and whose end is not yet known (QB-A19)."""
+    """A transactional message that has arrived and whose end is not yet known (QB-A19)."""
 
     queue_id: int
     lookup_identifier: int
@@ -406,16 +406,16 @@ class AwaitingFinalAck(Record):
 
 
 class OutboxRow(Record):
-    """Something owed to a peer, sent at least once, removed by OutboxDone."""
+    """Something to send to a peer, at least once; removed by OutboxDone."""
 
     kind: OutboxKind
     queue_manager: bytes
-    """Whom it is owed to."""
+    """GUID of the peer."""
     address: str
-    """Where it was seen, without port; "" = known by its GUID alone."""
+    """Address at which the peer was seen, without port; "" = only its GUID is known."""
     payload: bytes
     since_ms: int = 0
-    """Cluster time of its making: what nobody fetches is given up one day."""
+    """Cluster time of creation: rows that no peer fetches are given up eventually."""
 
 
 class OpenQueueRow(Record):
@@ -430,19 +430,19 @@ class OpenQueueRow(Record):
 
 
 class PurgeRow(Record):
-    """A purge or deletion that is being settled."""
+    """A purge or deletion in progress."""
 
     watermark: int
     reason: int
     """MessageClass: Q_PURGED or Q_DELETED."""
     is_deletion: bool
     next_key: int
-    """Where the next step goes on."""
+    """Where the next step continues."""
 
 
 class DirectoryObjectRow(Record):
-    """Enterprise, Site, RoutingLink, ConnectedNetwork, User (3.1.1.6 to 3.1.1.15) and links to
-    the queue manager and its public queues, in the embedded directory.
+    """Enterprise, Site, RoutingLink, ConnectedNetwork, User (3.1.1.6 to 3.1.1.15) in the embedded
+    directory, and links to the queue manager and its public queues.
     """
 
     object_type: int

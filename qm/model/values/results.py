@@ -1,9 +1,9 @@
 """Results of numbered requests, as rows and as values.
 
 A RESULT row holds the results that one command made for one client, ascending by number; its key
-ends with the first number. Entries have a fixed layout, and runs of plain receives take over the
-rows of their positions as they are, since every receive makes one; the value of any other command
-is appended to its single entry as canonical msgpack.
+ends with the first number. Entries have a fixed layout. Since every receive makes a result, runs of
+plain receives take over the rows of their positions unchanged. The value of any other command is
+appended to its single entry as canonical msgpack.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from qm.model.values.rows import (
 )
 
 _KIND_AT: Final = 14
-"""Where ResultKind stands in entries and runs."""
+"""Offset of ResultKind in entries and runs."""
 _KEY_BYTES: Final = 8
 _ROW_BYTES: Final = POSITION_ROW.size
 _RUN_ENTRY_BYTES: Final = _KEY_BYTES + _ROW_BYTES
@@ -31,7 +31,7 @@ _VALUES = msgspec.msgpack.Encoder(order="deterministic")
 
 
 class RequestResult(msgspec.Struct, frozen=True, gc=False):
-    """What a numbered request came to."""
+    """Result of a numbered request."""
 
     number: int
     status: int
@@ -52,10 +52,10 @@ class RequestResult(msgspec.Struct, frozen=True, gc=False):
     arrival_time: int = 0
     """Epoch seconds."""
     value: Any = None
-    """What other commands return, msgpack types only."""
+    """Result of other commands, msgpack types only."""
 
     def pack(self) -> bytes:
-        """Return the row of this result alone, or its entry in a run of reads."""
+        """Return a row with this result alone, or its entry in a run of reads."""
         entry = RESULT_ENTRY.pack(
             self.number,
             self.status,
@@ -111,10 +111,10 @@ def unpack_results(row: bytes) -> list[RequestResult]:
 
 
 class Held(NamedTuple):
-    """What results up to some number keep from being forgotten."""
+    """What a client's results up to some number hold."""
 
     results: int
-    """How many they are."""
+    """Number of results."""
     body_bytes: int
     body_indexes: Sequence[int]
     body_ordinals: Sequence[int]
@@ -155,7 +155,7 @@ def number_of(row: bytes) -> int:
 
 
 def without_first(row: bytes, count: int) -> bytes:
-    """Return a row without its first results; b"" when none are left."""
+    """Return a row without its first `count` results; b"" when none are left."""
     total = count_of(row)
     if count >= total:
         return b""
@@ -177,9 +177,9 @@ class ResultRow:
 
     def __init__(self, packed: bytes, body_bytes: int) -> None:
         self.packed = packed
-        """What the RESULT row holds."""
+        """The contents of the RESULT row."""
         self.body_bytes = body_bytes
-        """Length of all bodies."""
+        """Length of all bodies together."""
 
     def __len__(self) -> int:
         return count_of(self.packed)
@@ -193,7 +193,7 @@ class ResultRow:
         return unpack_results(self.packed)
 
     def columns(self) -> "MessageColumns":
-        """Return the results field by field, which costs a message a tenth of its value."""
+        """Return the results field by field, at a tenth of the cost of values."""
         row, count = self.packed, len(self)
         number, _, _, _, _, queue_id = RESULT_RUN.unpack_from(row)
         keys_end = RESULT_RUN.size + count * _KEY_BYTES
@@ -215,14 +215,14 @@ class ResultRow:
 
 
 class MessageColumns(msgspec.Struct, frozen=True, gc=False):
-    """Messages that were read, field by field; the columns of RequestResult, all of one length."""
+    """Messages that were read, field by field: columns of RequestResult, all of one length."""
 
     numbers: Sequence[int]
-    """Empty where the read had none."""
+    """Empty if the read had no numbers."""
     queue_ids: Sequence[int]
     lookup_identifiers: Sequence[int]
     message_classes: Sequence[int]
-    """The queue manager's own verdict, 0: none."""
+    """The queue manager's own acknowledgement class, 0: none."""
     flags: Sequence[int]
     body_indexes: Sequence[int]
     body_offsets: Sequence[int]
@@ -235,16 +235,16 @@ class MessageColumns(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def count(self) -> int:
-        """Messages."""
+        """Number of messages."""
         return len(self.lookup_identifiers)
 
     def part(self, begin: int, end: int) -> "MessageColumns":
-        """Return some of the messages."""
+        """Return the messages from `begin` up to before `end`."""
         return MessageColumns(*[column[begin:end] for column in msgspec.structs.astuple(self)])
 
 
 def columns_of(results: Sequence[RequestResult]) -> MessageColumns:
-    """Return results that have messages as columns."""
+    """Return results that have messages, as columns."""
     return MessageColumns(
         [one.number for one in results],
         [one.queue_id for one in results],
@@ -297,9 +297,9 @@ def _held_by_run(row: bytes, upto: int) -> Held:
 
 
 def consecutive_runs(results: list[RequestResult]) -> list[list[RequestResult]]:
-    """Part results into rows: consecutive numbers, and a value in a row of its own.
+    """Split results into rows: consecutive numbers together, a value in a row of its own.
 
-    Rows never interleave, so that the row of a number is the last one that starts at or below it.
+    Rows never interleave, so the row of a number is the last one that starts at or below it.
     """
     runs: list[list[RequestResult]] = []
     for result in results:

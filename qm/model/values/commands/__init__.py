@@ -1,13 +1,13 @@
 """The commands of the replicated state machine (mqdmpr-guide section 10, DESIGN section 4).
 
 A Raft entry is one batch of commands under one `Stamp`. Values here are what apply sees; the
-protobuf form under proto/qm/pb is `qm.store.codec`'s. Everything that needs a clock, random, a
-resolver or a key was decided before the proposal and travels in the command; every verdict is
-taken in apply from replicated state. Ids and sizes are chosen by the proposer; GUIDs are 16 raw
+protobuf form under proto/qm/pb belongs to `qm.store.codec`. Everything that needs a clock,
+randomness, a resolver or a key is decided before the proposal and travels in the command; apply
+decides every verdict from replicated state. The proposer chooses ids and sizes; GUIDs are 16 raw
 packet bytes.
 
-A command is one class, marked `declared`, and a message of the same fields in command.proto; what
-it does is a method `apply_<op>` of one part of `qm.model.machine`.
+A command is one class, marked `declared`, and a message of the same fields in command.proto; its
+effect is a method `apply_<op>` of one part of `qm.model.machine`.
 """
 
 from qm.model.values.commands.arrivals import EdgeBatch, Facts, SignatureFact, TransferVerdict

@@ -1,4 +1,4 @@
-"""What came from other queue managers, as an edge relays it."""
+"""Messages from other queue managers, as an edge forwards them."""
 
 from enum import IntEnum
 
@@ -9,26 +9,26 @@ from qm.model.values.commands.declaration import Command, RowsOf, declared
 
 
 class SignatureFact(IntEnum):
-    """What the edge found when it verified; apply decides what it means."""
+    """What the edge found when it verified a signature; apply decides what follows."""
 
     ABSENT = 0
     VALID = 1
     INVALID = 2
     UNVERIFIED = 3
-    """Present, and this build cannot verify it: nothing is accepted unchecked."""
+    """Present, but this build cannot verify it: nothing is accepted unchecked."""
 
 
 class Facts(msgspec.Struct, frozen=True, gc=False):
-    """What an edge knows of a message beyond its bytes. Shared by the messages of a session."""
+    """What an edge knows of a message besides its bytes; shared by the messages of a session."""
 
     session: int
     """The edge's number of the MSMQ session, for late acknowledgements."""
     peer_queue_manager: bytes
     """GUID proven by the session's handshake."""
     peer_address: str
-    """Where the peer was seen, without port (DESIGN section 7)."""
+    """Address of the peer, without port (DESIGN section 7)."""
     sender_sids: tuple[bytes, ...]
-    """Of the authenticated sender; empty = anonymous."""
+    """SID of the authenticated sender; empty = anonymous."""
     signature: SignatureFact = SignatureFact.ABSENT
     certificate_digest: bytes = b""
     was_encrypted: bool = False
@@ -37,15 +37,15 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
 
 @declared(weight=RowsOf("facts_of"), since=1)
 class EdgeBatch(Command, frozen=True, gc=False):
-    """A run of UserMessages as they arrived, columnar; the raw packets travel untouched."""
+    """A run of UserMessages as they arrived, in columns; the raw packets stay unchanged."""
 
     edge: str
     number: int
-    """Of this batch on the edge's stream."""
+    """Number of this batch on the edge's stream."""
     packets: memoryview
     """Raw packets back to back, without trailing SessionHeaders."""
     body_offset: int
-    """Where `packets` begins within the entry's data: offset + body_offset is a body's place."""
+    """Offset of `packets` in the entry's data; a body lies at offset + body_offset."""
     offsets: U32Column
     """n + 1 u32 values: packet k is packets[offsets[k]:offsets[k + 1]]."""
     checksums: U32Column
@@ -56,7 +56,7 @@ class EdgeBatch(Command, frozen=True, gc=False):
     body_index: int
     """Index of the entry."""
     first_ordinal: int
-    """Body ordinal of the first packet within the entry; the others follow."""
+    """Body ordinal of the first packet in the entry; the others follow."""
 
 
 class TransferVerdict(IntEnum):
@@ -70,4 +70,4 @@ class TransferVerdict(IntEnum):
     CLOSE_SESSION = 4
     """Cannot be stored now (quota of the queue manager): not acknowledged, the peer resends."""
     NEVER_SENT = 5
-    """An order or final ack for what was never sent: no honest peer has anything like it."""
+    """An order or final ack for something never sent: no honest peer has one."""

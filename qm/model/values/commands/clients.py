@@ -1,4 +1,4 @@
-"""Clients' sessions, sends and reads."""
+"""Client sessions, sends and reads."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -32,7 +32,7 @@ class SelectorKind(IntEnum):
 
 
 class Selector(msgspec.Struct, frozen=True, gc=False):
-    """`lookup_identifier` is meant by all kinds but FIRST and SEEK_LAST."""
+    """All kinds except FIRST and SEEK_LAST use `lookup_identifier`."""
 
     kind: SelectorKind = SelectorKind.FIRST
     lookup_identifier: int = 0
@@ -42,18 +42,18 @@ class Target(msgspec.Struct, frozen=True, gc=False):
     """One destination of a send."""
 
     format_name: str
-    """As the application gave it; the leader resolved distribution lists before."""
+    """Format name given by the application; the leader has already resolved distribution lists."""
     packet_bytes: int
-    """Of its own packet, which names it."""
+    """Length of the target's own packet, which names it."""
     checksum: int
     """CRC-32 of that packet."""
 
 
 @declared(weight=RowsOf("targets"), since=1)
 class Send(Command, frozen=True, gc=False):
-    """Enqueue a client's message: for each target a raw packet, whose MessageID apply assigns.
+    """Enqueue a client's message: one raw packet per target, whose MessageID apply assigns.
 
-    The packets lie one behind the other; that of target k is body `first_ordinal` + k of the entry.
+    The packets lie back to back; that of target k is body `first_ordinal` + k of the entry.
     """
 
     request: Request
@@ -69,8 +69,8 @@ class Send(Command, frozen=True, gc=False):
     allow_peek_when_locked: bool = False
     """AllowPeekWhenLocked (3.1.1.12): a property of the queue's message, in no packet."""
     replaced_handle: int = 0
-    """Of a queue open for receiving, 0 = none: the message there that this one is made of ends in
-    the same apply, or with the transaction, when the send succeeds. One target then."""
+    """Handle of a queue open for receiving, 0 = none: if the send succeeds, the message there from
+    which this one was made ends in the same apply, or with the transaction. Needs one target."""
     replaced_lookup_identifier: int = 0
 
     @classmethod
@@ -99,7 +99,7 @@ class ReceiveRun(Command, frozen=True, gc=False):
     """Destructive reads number `first_request` ... + count - 1 of one client on one queue.
 
     Credit k of a stream is request number k. Numbers that find no message get no result and stay
-    open; those that find one get it as their committed result.
+    open; the others get the message as their committed result.
     """
 
     client_id: str
@@ -112,27 +112,27 @@ class ReceiveRun(Command, frozen=True, gc=False):
     transaction: bytes | None = None
     is_two_phase: bool = False
     allow_peek_when_locked: bool = False
-    """What a transaction locks stays visible to peeks ([MC-MQAC] 3.11.4.1.33)."""
+    """Messages locked by a transaction stay visible to peeks ([MC-MQAC] 3.11.4.1.33)."""
     session_epoch: int = 0
     """As in Request."""
 
 
 @declared(weight=ValueOf("count"), since=1)
 class CancelRequests(Command, frozen=True, gc=False):
-    """Timeout or cancel as a committed result: cancelled, or the message if that was first."""
+    """Timeout or cancellation as a committed result: cancelled, or the message if it came first."""
 
     client_id: str
     first_request: int
     count: int
     status: int
-    """MQ_ERROR code that a cancelled number answers."""
+    """MQ_ERROR code with which a cancelled number is answered."""
     session_epoch: int = 0
     """As in Request."""
 
 
 @declared(weight=Fixed(1), since=1)
 class Confirm(Command, frozen=True, gc=False):
-    """The client holds every result up to here."""
+    """The client holds every result up to this number."""
 
     client_id: str
     confirmed_upto: int
@@ -172,13 +172,13 @@ class OpenClient(Command, frozen=True, gc=False):
     principal: str
     lease_ms: int
     instance: bytes = b""
-    """Random, of the opener; another one takes the session over. b"": an older client's."""
+    """Random bytes of the opener; other bytes take the session over. b"": an older client."""
     address: str = ""
-    """Where it calls from."""
+    """Address from which it calls."""
     main_client_id: str = ""
-    """Of another session of this opener, to which this one belongs; "" = of none."""
+    """Another session of this opener, to which this one belongs; "" = none."""
     main_session_epoch: int = 0
-    """Of that session, as it was opened: an opener that is fenced there is fenced here."""
+    """Epoch of that session when it was opened: an opener fenced there is fenced here."""
 
 
 @declared(weight=Fixed(1), since=1)

@@ -1,28 +1,28 @@
-"""Time, leadership, audit, members and what follows a restore."""
+"""Time, leadership, audit, members and the recovery after a restore."""
 
 from qm.model.values.commands.declaration import Command, Fixed, ValueOf, declared
 
 
 @declared(weight=Fixed(1), since=1)
 class LeaderActivated(Command, frozen=True, gc=False):
-    """First entry of a term: leases get a full term, the epoch rises."""
+    """First entry of a term: leases get their full time, the epoch rises."""
 
     term: int
     node: str
     is_archived: bool = False
-    """The leader's node exports to an archive: from here on entries are chained."""
+    """The leader's node exports to an archive: entries are chained from here on."""
 
 
 @declared(weight=ValueOf("count"), since=1)
 class ClockTick(Command, frozen=True, gc=False):
-    """Moves cluster time when nothing else does; expires at most `count` deadlines and leases."""
+    """Advances cluster time if nothing else does; expires at most `count` deadlines and leases."""
 
     count: int
 
 
 @declared(weight=Fixed(1), since=1)
 class AuditMark(Command, frozen=True, gc=False):
-    """Every node computes its own digest at this index and tells all members."""
+    """Every node computes its own digest at this index and sends it to all members."""
 
     number: int
 
@@ -37,7 +37,7 @@ class AuditResult(Command, frozen=True, gc=False):
 
 @declared(weight=Fixed(1), since=1)
 class SetMember(Command, frozen=True, gc=False):
-    """Where a node is reached, by name; an empty host forgets it."""
+    """Where a node can be reached, by name; an empty host removes it."""
 
     node: str
     host: str
@@ -48,31 +48,31 @@ class SetMember(Command, frozen=True, gc=False):
 
 @declared(weight=Fixed(1), since=1)
 class RaiseApplyVersion(Command, frozen=True, gc=False):
-    """Every member supports it: entries above behave in the new way."""
+    """Every member supports the version: entries after this one use the new behaviour."""
 
     apply_version: int
 
 
 @declared(weight=Fixed(1), since=1)
 class StateRestored(Command, frozen=True, gc=False):
-    """This state is an older one of a queue manager that went on without it: a backup that was
-    restored, or the log of a node that outlived its quorum.
+    """This state is an older one of a queue manager that continued without it: a restored backup,
+    or the log of a node that survived without its quorum.
 
-    Whatever was given after it must not be given again: identifiers jump, sequences begin anew.
+    Nothing that was assigned since may be assigned again: identifiers jump, sequences start anew.
     """
 
     tx_time_stamp: int
-    """Of TxSequenceIDs from now on, epoch seconds; at least one above the state's is taken."""
+    """Of TxSequenceIDs from now on, epoch seconds; raised to at least one above the state's."""
     aliases: tuple[str, ...]
-    """Names and addresses of the new nodes, to be local beside those that are."""
+    """Names and addresses of the new nodes, added to those that are already local."""
     is_outgoing_held: bool
-    """Outgoing queues wait for an administrator, who knows what has left already."""
+    """Outgoing queues wait for an administrator, who knows what has been sent already."""
 
 
 @declared(weight=ValueOf("count"), since=1)
 class RenumberStep(Command, frozen=True, gc=False):
-    """Take the numbers of sequences from before a StateRestored away from at most `count`
-    positions: they get others, of new sequences.
+    """Remove the numbers of sequences older than a StateRestored from at most `count` positions,
+    which then get numbers in new sequences.
     """
 
     count: int

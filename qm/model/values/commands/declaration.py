@@ -1,4 +1,4 @@
-"""What is said of a command beside its fields: how much it touches and since when it exists."""
+"""Declaration of a command beside its fields: its weight, and since when it exists."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar
@@ -6,22 +6,22 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 
 POSITIONS_PER_MOVE: Final = 2
-"""One here, one there."""
+"""One position in the source and one in the target."""
 
 
 class Command(msgspec.Struct, frozen=True, gc=False):
-    """What an entry of the log has the state machine do; each kind is `declared`."""
+    """Something that an entry of the log makes the state machine do; each kind is `declared`."""
 
 
 CommandT = TypeVar("CommandT", bound=Command)
 
 
 # Weights: how many positions a command may touch (DESIGN 1.6). They decide where an entry ends,
-# never what comes of it; `qm.node.replica.entry_weight` works them out.
+# never its result; `qm.node.replica.entry_weight` computes them.
 
 
 class Fixed(msgspec.Struct, frozen=True):
-    """The same always; 1 also for what touches none."""
+    """A constant; 1 also for commands that touch no position."""
 
     positions: int
 
@@ -33,53 +33,53 @@ class ValueOf(msgspec.Struct, frozen=True):
 
 
 class RowsOf(msgspec.Struct, frozen=True):
-    """One for each row of a column, or part of a sequence."""
+    """One for each row of a column, or element of a sequence."""
 
     field: str
 
 
 class AtMostQueued(msgspec.Struct, frozen=True):
-    """The value of a field, but no more than a queue holds: readers ask for more than there is."""
+    """The value of a field, but at most the queue's length: readers may ask for more."""
 
     field: str
     queue: str
-    """Names the field with the queue's id."""
+    """Name of the field with the queue's id."""
 
 
 class OfTransaction(msgspec.Struct, frozen=True):
-    """What a transaction has done so far."""
+    """The number of operations of a transaction so far."""
 
     field: str
-    """Names the field with its identifier."""
+    """Name of the field with its identifier."""
 
 
 class OfClient(msgspec.Struct, frozen=True):
-    """What a client holds: unconfirmed results become dead letters, what it borrowed goes back."""
+    """What a client holds: unconfirmed results become dead letters, borrowed messages return."""
 
     field: str
-    """Names the field with its id."""
+    """Name of the field with its id."""
 
 
 Weight: TypeAlias = Fixed | ValueOf | RowsOf | AtMostQueued | OfTransaction | OfClient
 
 
 class Declaration(msgspec.Struct, frozen=True):
-    """Of one kind of command."""
+    """Declaration of one kind of command."""
 
     kind: type[Command]
     op: str
-    """Its field in `Command` of command.proto; `apply_<op>` is its handler."""
+    """Name of its field in `Command` of command.proto; `apply_<op>` is its handler."""
     weight: Weight
     since: int
-    """The apply version from which on it may be in the log."""
+    """First apply version with which it may be in the log."""
 
 
 DECLARATIONS: Final[dict[type[Command], Declaration]] = {}
-"""Of every kind of command."""
+"""Declarations of all kinds of commands."""
 
 
 def declared(*, weight: Weight, since: int) -> Callable[[type[CommandT]], type[CommandT]]:
-    """Declare a command."""
+    """Return a decorator that declares a class as a command."""
 
     def enter(kind: type[CommandT]) -> type[CommandT]:
         DECLARATIONS[kind] = Declaration(kind, _op(kind), weight, since)

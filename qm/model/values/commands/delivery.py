@@ -7,7 +7,7 @@ from qm.model.values.limits import SETTLED_PER_COMMAND_MAX
 
 @declared(weight=RowsOf("lookup_identifiers"), since=1)
 class AssignTransfer(Command, frozen=True, gc=False):
-    """Give positions their MessageID's sequence numbers before the first byte leaves."""
+    """Assign sequence numbers to positions before the first byte of any is sent."""
 
     queue_id: int
     lookup_identifiers: U64Column
@@ -23,7 +23,7 @@ class TransferAcked(Command, frozen=True, gc=False):
 
 @declared(weight=Fixed(SETTLED_PER_COMMAND_MAX), since=1)
 class OrderAcked(Command, frozen=True, gc=False):
-    """[MS-MQQB] 3.1.5.6: everything of each sequence up to its number arrived. Columns."""
+    """[MS-MQQB] 3.1.5.6: each sequence has arrived up to its number. Columns."""
 
     sequence_identifiers: U64Column
     sequence_numbers: U64Column
@@ -31,7 +31,7 @@ class OrderAcked(Command, frozen=True, gc=False):
 
 @declared(weight=RowsOf("message_ordinals"), since=1)
 class FinalAcked(Command, frozen=True, gc=False):
-    """[MS-MQQB] 3.1.5.7: what became of transactional messages. Columns."""
+    """[MS-MQQB] 3.1.5.7: how transactional messages ended. Columns."""
 
     message_ordinals: U64Column
     message_classes: U64Column

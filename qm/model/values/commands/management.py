@@ -6,7 +6,7 @@ from qm.model.values.commands.entry import Request
 
 @declared(weight=Fixed(1), since=1)
 class Provision(Command, frozen=True, gc=False):
-    """Birth of the cluster: identity, system queues, defaults; accepted once."""
+    """Creation of the cluster: identity, system queues, defaults; accepted once."""
 
     queue_manager: bytes
     computer_name: str
@@ -20,7 +20,7 @@ class Provision(Command, frozen=True, gc=False):
 
 @declared(weight=Fixed(1), since=1)
 class SetQueueManager(Command, frozen=True, gc=False):
-    """Change attributes, named as in the specification, values as canonical msgpack."""
+    """Change attributes by their names in the specification; values are canonical msgpack."""
 
     request: Request
     changes: dict[str, bytes]
@@ -43,7 +43,7 @@ class CreateQueue(Command, frozen=True, gc=False):
 
 @declared(weight=Fixed(1), since=1)
 class DeleteQueue(Command, frozen=True, gc=False):
-    """[MS-MQDMPR] 3.1.7.1.4: hidden at once, settled by PurgeStep."""
+    """[MS-MQDMPR] 3.1.7.1.4: the queue is hidden at once and settled by PurgeStep."""
 
     request: Request
     queue_id: int
@@ -90,7 +90,7 @@ class SetOutgoingAdminState(Command, frozen=True, gc=False):
 
 @declared(weight=Fixed(1), since=1)
 class RemoveOutgoingQueue(Command, frozen=True, gc=False):
-    """Only if empty and nothing of its sequence is pending."""
+    """Remove it only if it is empty and nothing of its sequence is pending."""
 
     queue_id: int
 
@@ -99,7 +99,7 @@ class RemoveOutgoingQueue(Command, frozen=True, gc=False):
 class DirectoryWrite(Command, frozen=True, gc=False):
     """Create (no object yet), change or delete (attributes None) a directory object.
 
-    No caller proposes it yet: the directory of keys will.
+    No caller proposes it yet; the directory of keys will.
     """
 
     request: Request
