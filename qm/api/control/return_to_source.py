@@ -95,7 +95,7 @@ class Returning:
         """Return what a caller is told; a `destination` of "" is found in the outcome."""
         view = self._cluster.view
         manager = view.ledger.manager
-        assert manager is not None, "a queue of no queue manager"
+        assert manager is not None, "a queue without its queue manager"
         ordinal, places = sent(outcome)
         return pb.ReturnToSourceReply(
             target=destination or format_name_of_queue(view, places[0][0]),
@@ -141,7 +141,7 @@ class Returning:
         """
         raw = self._bodies.of_position(found)
         manager = self._cluster.view.ledger.manager
-        assert manager is not None, "a message of no queue manager"
+        assert manager is not None, "a message without its queue manager"
         try:
             header = parse_user_message(raw, 0, len(raw))[0].user_header
             kept = deserialize_message_from_buffer(raw)

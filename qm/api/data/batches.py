@@ -55,7 +55,7 @@ class Bodies:
             )
         )
         manager = self._cluster.view.ledger.manager
-        assert manager is not None, "a body of no queue manager"
+        assert manager is not None, "a body without its queue manager"
         if manager.identifier in messages.source_queue_managers:
             return _completed(packets, messages, manager.identifier)
         return packets

@@ -1,6 +1,4 @@
-"""One packet of an EdgeBatch, as apply judges it: what costs more than a glance is found when it is
-asked for.
-"""
+"""One packet of an EdgeBatch, as apply judges it; expensive facts are computed on demand."""
 
 from typing import Final
 
@@ -49,7 +47,7 @@ class Arrival:
         self.k = k
         self.offset = command.offsets[k]
         self.head: Head = peek_head(command.packets, self.offset)
-        # Read several times each, and an attribute with a slot costs a third of a named tuple's.
+        # Each is read several times, and reading a slot takes a third of a named tuple's attribute.
         (
             _,
             self.base_flags,
@@ -67,19 +65,19 @@ class Arrival:
         self.destination = peek_destination(command.packets, self.offset, self.head)
         self.has_consequence = False
         self.is_homeless = False
-        """There is no such queue."""
+        """Whether the destination queue does not exist."""
         self._properties_at = 0
         self._message: UserMessage | None = None
         self._obligation: Obligation | None = None
 
     @property
     def facts(self) -> Facts:
-        """What the edge knows of it."""
+        """What the edge knows of the message."""
         return self.command.facts[self.command.facts_of[self.k]]
 
     @property
     def size_bytes(self) -> int:
-        """Of the packet, as it is charged."""
+        """Size of the packet, as charged to quotas."""
         return self.command.offsets[self.k + 1] - self.offset
 
     def acknowledge_flags(self) -> int:
@@ -89,7 +87,7 @@ class Arrival:
         return self.command.packets[self._properties_at] & _ANY_FLAGS
 
     def security_flags(self) -> int:
-        """Low byte of SecurityHeader.Flags, 0 without one."""
+        """Low byte of SecurityHeader.Flags, 0 without the header."""
         security = self.message().security
         return FLAG_EB if security is not None and security.is_body_encrypted else 0
 
@@ -101,7 +99,7 @@ class Arrival:
         return self._message
 
     def new_message(self, priority: int, flags: int) -> NewMessage:
-        """Return what becomes the position."""
+        """Return the message that becomes the position."""
         command, k = self.command, self.k
         return NewMessage(
             command.body_index,
@@ -118,7 +116,7 @@ class Arrival:
         )
 
     def obligation(self) -> Obligation:
-        """Return what is owed for this message."""
+        """Return the obligation that the message creates."""
         if self._obligation is None:
             message = self.message()
             header, properties = message.user_header, message.properties
@@ -146,13 +144,13 @@ class Arrival:
 
     @property
     def _is_direct(self) -> bool:
-        """Whether it was sent to a direct name, and is answered by one (QB-A22)."""
+        """Whether it was sent to a direct name and is answered with one (QB-A22)."""
         return not any(self.queue_manager_address)
 
     def _return_address(self) -> str:
-        """Return where its queue manager was seen; "" when another one's session brought it.
+        """Return the address of its queue manager; "" if another one's session brought it.
 
-        Whoever merely names a source is told nothing that belongs to it (DESIGN section 7).
+        A peer that merely names a source is told nothing that belongs to it (DESIGN section 7).
         """
         return self.facts.peer_address if self.is_own else ""
 
@@ -168,7 +166,7 @@ class Arrival:
         return self.facts.peer_queue_manager == self.source_queue_manager
 
     def seen(self, message_ordinal: int) -> SequenceSeen:
-        """Return where the order acks of its sequence go, the next one under that MessageID."""
+        """Return where the order acks of its sequence go, and the MessageID of the next one."""
         return SequenceSeen(
             self.source_queue_manager, self._return_address(), self._is_direct, message_ordinal
         )

@@ -2,7 +2,7 @@
 
 For each packet of a batch, in order: duplicate or out of order, expired, destination, access and
 policy, quota; then position, history or sequence, and consequences, all in this apply. A message is
-remembered exactly when it was taken or refused for good (QB-A1 to A03, A20); one that cannot be
+remembered exactly when it was accepted or refused for good (QB-A1 to A03, A20); one that cannot be
 stored now is not, and its session closes so that the peer sends it again.
 """
 
@@ -38,13 +38,13 @@ from qm.wire.message_class import (
 from qm.wire.packets.peek import peek_transaction
 
 LANES_MAX: Final = 65_536
-"""Lanes, and senders of them, that are remembered; peers can send any number of names."""
+"""Cached lanes and their senders; peers can send any number of names."""
 _ACCEPTED: Final = int(TransferVerdict.ACCEPTED)
 _RECEIVE_FLAGS: Final = int(AcknowledgeFlags.PR | AcknowledgeFlags.NR)
 _IGNORING_KINDS: Final = frozenset({QueueKind.ORDER, QueueKind.NOTIFICATION})
 
 Policies = dict[tuple[int, int, bool], int]
-"""(queue_id, facts, whether transactional) -> what the queue says to all such messages."""
+"""(queue_id, facts, whether transactional) -> the queue's verdict on all such messages."""
 
 
 class Arrivals:
@@ -71,7 +71,7 @@ class Arrivals:
         self._lanes_version = -1
 
     def apply_edge_batch(self, command: EdgeBatch) -> Outcome:
-        """Take or refuse each message; `Outcome.verdicts` says which."""
+        """Accept or refuse each message; `Outcome.verdicts` has one per message."""
         count = len(command.offsets) - 1
         if count > POSITIONS_PER_ENTRY_MAX or self._ledger.manager is None:
             closed = array("H", [TransferVerdict.CLOSE_SESSION]) * count
@@ -125,7 +125,7 @@ class Arrivals:
         return verdict
 
     def _owe_order_ack(self, stream: Stream, arrival: Arrival) -> None:
-        """Have the sender told how far its sequence came; of what is not remembered, nothing."""
+        """Have the sender told how far its sequence came, unless nothing of it is remembered."""
         if stream.stream_id < 0:
             return
         heard, ledger = self._ledger.applied.incoming_sequences, self._ledger
@@ -147,7 +147,7 @@ class Arrivals:
         )
 
     def _lifetime_ms(self, arrival: Arrival) -> int:
-        """Return for how long after SentTime the sender may repeat a message."""
+        """Return how long after SentTime the sender may repeat a message."""
         if arrival.time_to_reach_queue != TIME_INFINITE_S:
             return arrival.time_to_reach_queue * 1000
         manager = self._ledger.manager
@@ -157,7 +157,7 @@ class Arrivals:
     def _open_lane(self, arrival: Arrival) -> Lane | None:
         """Return the lane of a plain packet and all like it.
 
-        None: messages like this one are to be judged one by one.
+        None: messages like this one must be judged one by one.
         """
         queue_id = self._registry.wire(arrival.destination, arrival.queue_manager_address)
         queue = self._ledger.queue(queue_id) if queue_id > 0 else None
@@ -174,7 +174,7 @@ class Arrivals:
         return Lane(source, queue, self.duplicates.history(stream))
 
     def _known_lanes(self) -> Lanes:
-        """Return the lanes that still hold."""
+        """Return the lanes, emptied if they are no longer valid."""
         lanes = self._lanes
         if self._lanes_version != self._ledger.version or lanes.size > LANES_MAX:
             lanes = self._lanes = Lanes()
@@ -182,7 +182,7 @@ class Arrivals:
         return lanes
 
     def forget_lanes(self, stream_ids: frozenset[int]) -> None:
-        """These streams are no more."""
+        """Drop the lanes of streams that no longer exist."""
         self._lanes.forget(stream_ids)
 
     def _admit(
@@ -196,7 +196,7 @@ class Arrivals:
         queue = self._ledger.queue(queue_id) if queue_id > 0 else None
         is_by_http = queue is not None and arrival.is_by_http
         if is_by_http and self._ledger.behaviour >= VERSION_OF_REFUSALS:
-            queue = None  # such names lead here over HTTP alone
+            queue = None  # such names lead here only over HTTP
         arrival.is_homeless = queue is None
         lifetime_s = arrival.time_to_reach_queue
         age_s = self._ledger.now_ms // 1000 - arrival.sent_time
@@ -232,9 +232,9 @@ class Arrivals:
         return _ACCEPTED
 
     def _privacy(self, arrival: Arrival, queue: QueueInHand) -> int:
-        """Whether the queue takes a body that travelled as this one did (3.1.1.2 PrivacyLevel)."""
+        """Return whether the queue accepts a body protected like this (3.1.1.2 PrivacyLevel)."""
         facts = arrival.facts
-        # The edge decrypted what it could and says so; EB still set means that it could not.
+        # The edge decrypts what it can and reports it; EB still set means that it could not.
         is_sealed = arrival.security_flags() & FLAG_EB and not facts.was_encrypted
         if is_sealed or facts.decryption_failed:
             return MessageClass.NACK_BAD_ENCRYPTION
@@ -275,8 +275,8 @@ class Arrivals:
             self._endings.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
 
     def _refuse(self, arrival: Arrival, message_class: int) -> int:
-        """Say so to whoever asked to hear it; a transactional sender always gets a final ack, but
-        for a message to no queue that another session than its own brought.
+        """Acknowledge a refusal if requested. A transactional sender always gets a final ack,
+        except for a message to a missing queue that came in another queue manager's session.
         """
         if arrival.acknowledge_flags() & AcknowledgeFlags.NA:
             is_told = self._acknowledgements.acknowledge(arrival.subject(), message_class)
@@ -286,14 +286,15 @@ class Arrivals:
         return int(message_class)
 
     def _is_strange(self, arrival: Arrival) -> bool:
-        """Whether a message to no queue only names its source: then nothing is owed for it, and
-        nothing is remembered. Names are free, and so are GUIDs; a session of one's own is not.
+        """Whether a message to a missing queue merely names its source: then no final ack
+        is owed, and nothing is remembered. Names and GUIDs can be made up, the source's own session
+        cannot.
         """
         is_strange = arrival.is_homeless and not arrival.is_own
         return is_strange and self._ledger.behaviour >= VERSION_OF_REFUSALS
 
     def _keep_for_quota(self, arrival: Arrival, is_transactional: bool) -> None:
-        """QB-A47: of a refused message with JN, keep the copy that 3.1.5.8.8 asks for."""
+        """QB-A47: keep the copy that 3.1.5.8.8 demands of a refused message with JN."""
         manager = self._ledger.manager
         assert manager is not None
         if is_transactional or not arrival.user_flags & FLAG_JN:
@@ -311,7 +312,7 @@ class Arrivals:
 
 
 def _policy(queue: QueueInHand, facts: Facts, is_transactional: bool) -> int:
-    """Return what a queue says to all messages of a sender, ACCEPTED or the class of a refusal."""
+    """Return a queue's verdict on all messages of a sender: ACCEPTED or a refusal's class."""
     record = queue.record
     if record.kind in _IGNORING_KINDS:
         return TransferVerdict.IGNORED

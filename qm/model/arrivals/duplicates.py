@@ -1,10 +1,10 @@
-"""What has arrived before: the memory behind "none is delivered twice" (DESIGN section 4).
+"""Memory of earlier arrivals, by which none is delivered twice (DESIGN section 4).
 
 A stream is (source queue manager, destination format name byte for byte as on the wire).
-Transactional messages are judged by the stream's sequence, without bound in time. The others by
-(stream, SentTime, ordinal): copies to several queues share an id and differ by stream, and an
-ordinal that rolled over has another SentTime. Ordinals are bits of 64-byte rows, so that a source
-that counts on costs one row per 512 messages and second.
+Transactional messages are judged by the stream's sequence, without a time limit. The others are
+judged by (stream, SentTime, ordinal): copies to several queues share an id and differ by stream,
+and an ordinal that wrapped has another SentTime. Ordinals are bits of 64-byte rows, so a source
+with consecutive ordinals costs one row per 512 messages and second.
 """
 
 from typing import Final
@@ -45,15 +45,15 @@ ROWS_IN_HAND_MAX: Final = 16_384
 """Bitmaps, buckets and sequences kept decoded between entries."""
 ROWS_FORGOTTEN_PER_STEP_MAX: Final = 1_024
 _FORGET_GRAIN_MS: Final = 60_000
-"""A bucket's end is rounded up to whole minutes, so that it is seldom moved."""
+"""A bucket's end is rounded up to whole minutes, so that it moves rarely."""
 _CLOCK_SKEW_MAX_MS: Final = 24 * 3600 * 1000
-"""A SentTime further in our future prolongs no memory."""
+"""A SentTime further in the future than this does not prolong the memory."""
 _BITMAP_BYTES: Final = (1 << HISTORY_BITS) // 8
 
 _SOURCE_PREFIX: Final = b"\x00"
 _STREAM_PREFIX: Final = b"\x01"
 STREAM_NAME: Final = b"\x02"
-"""Before the stream id, in the key of the row that names a stream."""
+"""Precedes the stream id in the key of the row that names a stream."""
 _ADDRESS: Final = b"\x03"
 _STREAM_ADDRESS: Final = b"\x04"
 _SOURCE_ADDRESS: Final = b"\x05"
@@ -69,7 +69,7 @@ class Duplicates:
         self._streams: dict[tuple[bytes, bytes], Stream] = {}
         self._streams_by_id: dict[int, Stream] = {}
         self._open: dict[History, None] = {}
-        """Histories whose bitmap in hand changed."""
+        """Histories with a changed bitmap in memory."""
         self._bitmaps: dict[tuple[int, int, int], int] = {}
         self._buckets: dict[tuple[int, int], HistoryBucket] = {}
         self._sources: dict[bytes, Source] = {}
@@ -80,21 +80,21 @@ class Duplicates:
         self._dirty_sources: dict[bytes, None] = {}
         self._grown_sources: dict[bytes, None] = {}
         self._unused: dict[int, tuple[bytes, bytes]] = {}
-        """Streams that this entry made and remembers nothing of: source and name, by id.
+        """Streams created by this entry of which nothing is remembered: source and name, by id.
 
-        From VERSION_OF_REFUSALS on such a stream has no number yet but one below 0, and no row.
+        From VERSION_OF_REFUSALS on such a stream has only a temporary number below 0, and no row.
         """
         self._addresses: dict[int, str] = {}
-        """Where the sessions are that brought them."""
+        """Addresses of the sessions that brought them."""
         self._made_count = 0
-        """Streams that this entry made."""
+        """Streams created by this entry."""
         self._unnumbered_buckets: list[tuple[int, int]] = []
-        """Buckets in hand of such streams."""
+        """Decoded buckets of such streams."""
         self._unnumbered_sources: dict[bytes, None] = {}
-        """Sources that have no other streams than such ones, and no number either."""
+        """Sources whose streams are all of this kind and that have no number either."""
 
     def forget(self) -> None:
-        """Drop everything derived; rows alone remain. Only when all was settled."""
+        """Drop everything derived; only rows remain. Only after `settle`."""
         assert not self._open, "histories that were not written back"
         self._streams.clear()
         self._streams_by_id.clear()
@@ -106,10 +106,10 @@ class Duplicates:
     # Streams -----------------------------------------------------------------------------
 
     def stream(self, source_guid: bytes, wire_name: bytes, address: str = "") -> Stream | None:
-        """Return the stream of a source and a destination name as sent, made if new.
+        """Return the stream of a source and a destination name as sent, created if new.
 
-        `address`: of the session that brings it; a new one counts there. None: the source uses
-        more names than STREAMS_PER_SOURCE_MAX, or is one too many, of all or of this address.
+        A new stream counts at `address`, that of the session which brings it. None: the source has
+        STREAMS_PER_SOURCE_MAX names, or there are too many sources, in all or at this address.
         """
         key = (source_guid, wire_name)
         stream = self._streams.get(key)
@@ -145,7 +145,7 @@ class Duplicates:
         return stream
 
     def _number(self, stream: Stream) -> None:
-        """Give a stream its number, and its source, since something of it is remembered now."""
+        """Assign numbers to a stream and its source, now that something of it is remembered."""
         ledger, unnumbered = self._ledger, stream.stream_id
         source_guid, wire_name = self._unused.pop(unnumbered)
         address = self._addresses.pop(unnumbered)
@@ -197,14 +197,14 @@ class Duplicates:
             self._ledger.state.delete(Table.STREAM, _ADDRESS + address)
 
     def _discharge(self, prefix_and_key: bytes, sources: int, streams: int) -> None:
-        """One less where it counts; those of before VERSION_OF_REFUSALS count nowhere."""
+        """Count one fewer at its address; those older than VERSION_OF_REFUSALS are not counted."""
         address = self._ledger.state.get(Table.STREAM, prefix_and_key)
         if address is not None:
             self._ledger.state.delete(Table.STREAM, prefix_and_key)
             self._count_at(address, sources, streams)
 
     def sequence_due(self, stream_id: int) -> None:
-        """Forget a sequence that was silent for SEQUENCE_KEPT_MS; else look again then."""
+        """Forget a sequence that was silent for SEQUENCE_KEPT_MS; else check again later."""
         self.flush()
         state, row_key = self._ledger.state, number_key(stream_id)
         row = state.get(Table.SEQUENCE_IN, row_key)
@@ -220,22 +220,22 @@ class Duplicates:
             if stream.history is not None:
                 stream.history.leave()
             name = state.get(Table.STREAM, STREAM_NAME + row_key)
-            assert name is not None, "a sequence of no stream"
+            assert name is not None, "a sequence without its stream"
             del self._streams[name[:GUID_SIZE_BYTES], name[GUID_SIZE_BYTES:]]
             self._ledger.version += 1
         self._forget_stream(stream_id)
 
     def _used(self, stream: Stream) -> None:
-        """Something of a stream is remembered."""
+        """Note that something of a stream is remembered."""
         if stream.stream_id < 0:
             self._number(stream)
         elif self._unused:
             self._unused.pop(stream.stream_id, None)
 
     def _forget_stream(self, stream_id: int) -> None:
-        """Forget a stream of which nothing is remembered any more: its source may use others.
+        """Forget a stream of which nothing is remembered any more, to make room for others.
 
-        A sequence is remembered for as long as its sender is heard of (`sequence_due`).
+        A sequence is remembered for as long as its sender is active (`sequence_due`).
         """
         state, row = self._ledger.state, number_key(stream_id)
         low = bucket_record_key(stream_id, 0)
@@ -244,13 +244,13 @@ class Duplicates:
         if has_history or state.get(Table.SEQUENCE_IN, row) is not None:
             return
         name = state.get(Table.STREAM, STREAM_NAME + row)
-        assert name is not None, "a history of no stream"
+        assert name is not None, "a history without its stream"
         self._drop_stream(name[:GUID_SIZE_BYTES], name[GUID_SIZE_BYTES:], stream_id)
-        # Whoever holds the stream in hand must look it up again: it would get another number.
+        # Code that holds the stream must look it up again: it would get another number.
         self._ledger.version += 1
 
     def _drop_stream(self, source_guid: bytes, wire_name: bytes, stream_id: int) -> None:
-        """One stream less; a source without any is forgotten, too."""
+        """Remove a stream, and its source when that was the last one."""
         state = self._ledger.state
         self._streams.pop((source_guid, wire_name), None)
         self._streams_by_id.pop(stream_id, None)
@@ -276,12 +276,11 @@ class Duplicates:
         return stream.admits(sequence, number, previous) or self._resumes(stream, sequence, number)
 
     def _resumes(self, stream: Stream, sequence: int, number: int) -> bool:
-        """Whether this is the first that a sender has for a state that was restored.
+        """Whether this is the first message that a sender has for a restored state.
 
-        The state that was lost acknowledged more than this one knows; the sender does not have it
-        any more and begins with the oldest that was not acknowledged. A stream that this state
-        does not know at all may have begun in between, which is believed for as long as duplicates
-        are remembered.
+        The lost state acknowledged more than this one knows; the sender has dropped that and begins
+        with the oldest message that was not acknowledged. A stream unknown to this state may have
+        begun in between, which is assumed for as long as duplicates are remembered.
         """
         restored = self._ledger.record(Table.META, META_RESTORED, Restored)
         manager = self._ledger.manager
@@ -295,7 +294,7 @@ class Duplicates:
         return number > 0 and (sequence, number) > (stream.sequence, stream.number)
 
     def advance(self, stream: Stream, sequence: int, number: int) -> None:
-        """A message of the sequence was accepted, or refused for good: its number is used."""
+        """Use up the number of a message that was accepted, or refused for good."""
         self._used(stream)
         is_first = not stream.last_access_ms
         if is_first and self._ledger.behaviour >= VERSION_OF_REFUSALS:
@@ -306,9 +305,9 @@ class Duplicates:
         self._dirty_sequences[stream.stream_id] = stream
 
     def reject(self, stream: Stream) -> None:
-        """A message out of order came: counted, nothing else changes (QB-A3).
+        """Count a message that is out of order; nothing else changes (QB-A3).
 
-        Not for a stream of which nothing else is remembered: what is refused leaves nothing.
+        It is not counted for a stream of which nothing else is remembered: refusals leave no trace.
         """
         if stream.stream_id < 0:
             return
@@ -330,14 +329,14 @@ class Duplicates:
         bitmap = self._bitmaps.get(key)
         if bitmap is None:
             bitmap = 0
-            # Mostly ordinals rise, and then there is nothing to look for.
+            # Ordinals mostly rise, and then no row has to be looked up.
             if bucket.row_count and key[2] <= bucket.highest:
                 row = self._ledger.state.get(Table.HISTORY, history_key(*key))
                 bitmap = int.from_bytes(row, "little") if row else 0
         return bitmap
 
     def changed(self, history: History) -> None:
-        """The bitmap in hand is about to gain an ordinal; its first makes it a row."""
+        """Prepare for a new ordinal in the current bitmap; its first ordinal makes it a row."""
         self._open[history] = None
         if history.bitmap:
             return
@@ -353,13 +352,13 @@ class Duplicates:
         self._grown_sources[stream.source_guid] = None
 
     def store(self, history: History) -> None:
-        """Take a changed bitmap back."""
+        """Store a changed bitmap."""
         del self._open[history]
         self._bitmaps[history.key] = history.bitmap
         self._dirty_bitmaps.setdefault(history.key, False)
 
     def keep(self, history: History, lifetime_ms: int) -> None:
-        """Keep the bucket in hand for as long after its SentTime as the sender may repeat."""
+        """Keep the current bucket for as long after its SentTime as the sender may repeat."""
         now_ms, bucket = self._ledger.now_ms, history.bucket
         begin_ms = min(max(history.sent_time * 1000, now_ms), now_ms + _CLOCK_SKEW_MAX_MS)
         end_ms = -(-(begin_ms + lifetime_ms) // _FORGET_GRAIN_MS) * _FORGET_GRAIN_MS
@@ -367,7 +366,7 @@ class Duplicates:
             self._move_bucket(history.stream.source_guid, history.bucket_key, bucket, end_ms)
 
     def bucket(self, stream: Stream, sent_time: int) -> HistoryBucket:
-        """Return the bucket of one SentTime, made if there is none."""
+        """Return the bucket of one SentTime, created if there is none."""
         key = (stream.stream_id, sent_time)
         bucket = self._buckets.get(key)
         if bucket is None:
@@ -407,7 +406,7 @@ class Duplicates:
     # Sources and their limit -------------------------------------------------------------
 
     def _source(self, source_guid: bytes) -> Source | None:
-        """Return a source, made if new; None if it is one too many."""
+        """Return a source, created if new; None if there are too many."""
         source = self._find_source(source_guid)
         if source is None:
             unnumbered = self._unnumbered_sources
@@ -431,7 +430,7 @@ class Duplicates:
         return source
 
     def _make_room(self, source_guid: bytes) -> None:
-        """Forget the oldest rows of a source that holds too many (DESIGN section 4)."""
+        """Forget the oldest rows of a source that has too many (DESIGN section 4)."""
         source = self._find_source(source_guid)
         if source is None:
             return
@@ -450,7 +449,7 @@ class Duplicates:
             excess -= self._forget_rows((stream_id, sent_time), excess)
 
     def forget_due(self, row_count_max: int = ROWS_FORGOTTEN_PER_STEP_MAX) -> int:
-        """Forget what no sender may repeat any more; return how many rows went."""
+        """Forget what no sender may repeat any more; return the number of deleted rows."""
         gone, counters = 0, self._ledger.counters
         low = BUCKET_BY_TIME_KEY.pack(b"\x00", counters.memories_from_ms, 0, 0)
         high = BUCKET_BY_TIME_KEY.pack(b"\x00", self._ledger.now_ms + 1, 0, 0)
@@ -465,7 +464,7 @@ class Duplicates:
         return gone
 
     def _forget_rows(self, key: tuple[int, int], row_count_max: int) -> int:
-        """Delete up to that many bitmaps of a bucket, and the bucket when it is empty."""
+        """Delete up to `row_count_max` bitmaps of a bucket, and the bucket when it is empty."""
         self.flush()
         state = self._ledger.state
         found = state.scan(Table.HISTORY, *bucket_rows(*key), row_count_max)
@@ -493,10 +492,10 @@ class Duplicates:
     # Writing back ------------------------------------------------------------------------
 
     def finish(self) -> frozenset[int]:
-        """End of an entry: keep every source within its limit.
+        """End an entry: keep every source within its limit.
 
-        A stream that was made for messages of which nothing is remembered leaves no trace: what is
-        refused must not fill the state. Returns the ids of such streams.
+        A stream created for messages of which nothing is remembered leaves no trace: refusals must
+        not fill the state. Returns the ids of such streams.
         """
         unused = frozenset(self._unused)
         for stream_id, (source_guid, wire_name) in self._unused.items():

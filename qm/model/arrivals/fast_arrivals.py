@@ -1,11 +1,11 @@
 """Runs of plain arrivals: the fast lane of the hot path.
 
-A message is plain when it is neither transactional nor signed, sealed or from a named sender, asks
-for no acknowledgement and no report, lives forever and goes to a queue that takes all messages of
-its sender. Of those the lane (source, destination, facts) is resolved once for many batches, and
-what each costs is a few dictionary and integer operations; rows and effects are settled per run.
-Everything else is judged one by one (`qm.model.arrivals.arrivals`), behind a closed run, so that
-order and outcome are the same; a test compares both ways.
+A message is plain when it is neither transactional, signed nor sealed, has no named sender,
+requests no acknowledgement and no report, never expires and goes to a queue that accepts all
+messages of its sender. The lane (source, destination, facts) of such messages is resolved once for
+many batches; each then costs a few dictionary and integer operations; rows and effects are settled
+per run. All others are judged one by one (`qm.model.arrivals.arrivals`), after the run is closed,
+so that order and outcome are the same; a test compares both ways.
 """
 
 from array import array
@@ -63,7 +63,7 @@ from qm.wire.structures.queue_name import (
 NOT_PLAIN: Final = FLAG_TH | FLAG_SH | QUEUE_TYPE_MASK << AQ_SHIFT
 """UserHeader.Flags of messages that are judged one by one."""
 FAR: Final = 0x1E
-"""UserHeader.Flags.RC of a message that passed HOPS_MAX + 1 or more: 30 and 31."""
+"""UserHeader.Flags.RC of a message that made at least HOPS_MAX + 1 hops: 30 and 31."""
 assert HOPS_MAX + 1 == FAR
 
 _REACH_AT: Final = PACKET_SIZE_OFFSET + 4
@@ -72,7 +72,7 @@ _MESSAGE_ID_AT: Final = BASE_HEADER_SIZE_BYTES + MESSAGE_ID_OFFSET
 _FLAGS_AT: Final = BASE_HEADER_SIZE_BYTES + USER_FLAGS_OFFSET
 _DESTINATION_AT: Final = BASE_HEADER_SIZE_BYTES + DESTINATION_QUEUE_OFFSET
 _BASE_BEGIN: Final = f"<{FLAGS_OFFSET}xH{_REACH_AT - FLAGS_OFFSET - 2}x"
-"""Reads BaseHeader.Flags and goes on at TimeToReachQueue."""
+"""Reads BaseHeader.Flags and continues at TimeToReachQueue."""
 _HEAD: Final = Struct(f"{_BASE_BEGIN}I{2 * GUID_SIZE_BYTES}sIIIIH")
 """`qm.wire.packets.peek.HEAD` without version, signature and PacketSize, and with both GUIDs in
 one.
@@ -91,15 +91,15 @@ assert _HEAD.unpack(_PROBE) == (
 )
 
 _PLAIN_ROW: Final = Struct("<4sQIIHII8x16sII")
-"""POSITION_ROW with state, class code and flags in one, and without a deadline."""
+"""POSITION_ROW with state, class code and flags in one field, and without a deadline."""
 assert _PLAIN_ROW.size == POSITION_ROW.size
 _ROW_BEGIN: Final = Struct("<BBH")
 _ROW_BEGIN_BYTES: Final = _ROW_BEGIN.size
 _ALIKE_RUN_MIN: Final = 16
-"""From so many on one row tells all."""
+"""From this length on, a run is described by one row."""
 _ALIKE_RUN_MAX: Final = 256
 _ALIKE_ID_MAX: Final = SEQUENTIAL_ID_MAX - _ALIKE_RUN_MAX
-"""Beyond it messages are taken one by one, since the number begins again."""
+"""Above it messages are taken one by one, since SequentialID may reach its end."""
 
 
 def _destination_end(queue_type: int) -> int:
@@ -111,7 +111,7 @@ def _destination_end(queue_type: int) -> int:
 
 
 _DESTINATION_END: Final = tuple(map(_destination_end, range(QUEUE_TYPE_MASK + 1)))
-"""By Flags.DQ: where DestinationQueue ends in a packet; a direct name's byte count comes on top."""
+"""By Flags.DQ: where DestinationQueue ends in a packet; a direct name's bytes are added to it."""
 _FLAGS_MASK: Final = FLAG_DM | FLAG_JN | FLAG_JP
 _ROW_BEGINS: Final = {
     header: _ROW_BEGIN.pack(
@@ -128,7 +128,7 @@ _ROW_BEGINS: Final = {
         for positive in (0, FLAG_JP)
     )
 }
-"""By what of UserHeader.Flags a position keeps."""
+"""By the bits of UserHeader.Flags that a position keeps."""
 _BITS: Final = tuple(1 << bit for bit in range(1 << HISTORY_BITS))
 _DUPLICATE: Final = int(TransferVerdict.DUPLICATE)
 
@@ -145,17 +145,17 @@ class Lane:
         self.history = history
         self.limit_bytes = quota_bytes(queue.record.quota)
         self.size_min = _DESTINATION_AT
-        """Up to the end of DestinationQueue."""
+        """Size up to the end of DestinationQueue."""
         self.alike_of = _alike(self.size_min)
 
     def reads_to(self, name_end: int) -> None:
-        """DestinationQueue ends there in this lane's packets."""
+        """Set where DestinationQueue ends in this lane's packets."""
         self.size_min = name_end
         self.alike_of = _alike(name_end)
 
 
 def _alike(name_end: int) -> Callable[[bytes, int], tuple[int, bytes, int, bytes]]:
-    """Return what reads BaseHeader.Flags, the fields from TimeToReachQueue to SentTime, the
+    """Return a reader of BaseHeader.Flags, the fields from TimeToReachQueue to SentTime, the
     ordinal, and UserHeader.Flags with DestinationQueue.
     """
     return Struct(f"{_BASE_BEGIN}{_MESSAGE_ID_AT - _REACH_AT}sI{name_end - _FLAGS_AT}s").unpack_from
@@ -166,18 +166,18 @@ LanesByName = dict[bytes, Lane | None]
 
 
 class Lanes:
-    """Lanes as long as what they were concluded from holds."""
+    """Lanes, valid as long as the facts from which they were derived."""
 
     __slots__ = ("_by_sender", "size")
 
     def __init__(self) -> None:
         self._by_sender: dict[tuple[bytes, Facts, int], LanesByName] = {}
         self.size = 0
-        """Lanes and senders."""
+        """Number of lanes and senders."""
 
     def of(self, guids: bytes, facts: Facts, queue_type: int) -> LanesByName:
-        """Return the lanes of packets with both these GUIDs in the UserHeader, these facts and
-        this type of destination name.
+        """Return the lanes of packets with these GUIDs in the UserHeader, these facts and this type
+        of destination name.
         """
         sender = (guids, facts, queue_type)
         lanes = self._by_sender.get(sender)
@@ -187,7 +187,7 @@ class Lanes:
         return lanes
 
     def forget(self, stream_ids: frozenset[int]) -> None:
-        """These streams are no more."""
+        """Drop the lanes of streams that no longer exist."""
         for lanes in self._by_sender.values():
             for name, lane in list(lanes.items()):
                 if lane is not None and lane.history.stream.stream_id in stream_ids:
@@ -195,7 +195,7 @@ class Lanes:
 
 
 class PlainRun:
-    """One EdgeBatch on its way through: plain runs, and single messages between them."""
+    """Processes one EdgeBatch: plain runs, and single messages between them."""
 
     def __init__(
         self,
@@ -206,8 +206,8 @@ class PlainRun:
         open_lane: Callable[[int], Lane | None],
         judge: Callable[[int], int],
     ) -> None:
-        """`open_lane(k)`: the lane of packet k and all like it; `judge(k)`: its verdict, by all
-        rules.
+        """`open_lane(k)` returns the lane of packet k and those like it; `judge(k)` returns its
+        verdict by all rules.
         """
         self._ledger = ledger
         self._command = command
@@ -221,11 +221,11 @@ class PlainRun:
         self._limit_bytes = quota_bytes(manager.queue_manager_quota)
 
     def take_all(self) -> IntArray:  # noqa: PLR0915 - one loop, as said below
-        """Enqueue plain packets that are not known, have the others judged; return the verdicts.
+        """Enqueue new plain packets, have the others judged; return the verdicts.
 
-        One loop, since calls would be a third of what a message costs; but behind the first one of
-        a session, and where two in succession have one lane, those that differ from it in ordinal
-        and body alone are taken together.
+        It is one loop, since calls would take a third of a message's time. After a session's first
+        message, and after two in succession in one lane, messages that differ from it only in
+        ordinal and body are taken together.
         """
         command, ledger, counters = self._command, self._ledger, self._ledger.counters
         limit_bytes, horizon_ms, now_ms = self._limit_bytes, self._horizon_ms, ledger.now_ms
@@ -322,9 +322,11 @@ class PlainRun:
     def _take_alike(
         self, last: int, lane: Lane, key: bytes, row: bytes, data: bytes, start: int, room: int
     ) -> int:
-        """Enqueue what follows packet `last`, the latest, whose key and row these are, for as long
-        as it differs from it in ordinal and body alone; return how many that were. `room`: bytes
-        left of the quotas.
+        """Enqueue the packets after `last` for as long as they differ from it only in ordinal and
+        body.
+
+        `key` and `row` are those of `last`, the newest packet; `room`: bytes left of the quotas.
+        Returns the number of packets taken.
         """
         ordinals = self._alike_ordinals(last, lane, data, start, room)
         count = len(ordinals) - 1
@@ -363,7 +365,7 @@ class PlainRun:
     def _alike_ordinals(
         self, last: int, lane: Lane, data: bytes, start: int, room: int
     ) -> list[int]:
-        """Return the ordinals of that packet and those, and remember them."""
+        """Return the ordinals of `last` and the packets like it, and remember the latter."""
         command, history, alike_of = self._command, lane.history, lane.alike_of
         first, end_max = last + 1, last + 1 + _ALIKE_RUN_MAX
         fact, bytes_max = command.facts_of[last], command.offsets[first] + room
@@ -394,7 +396,7 @@ class PlainRun:
         return lane
 
     def _close(self, sequential_id: int, total_bytes: int) -> tuple[dict[bytes, bytes], list[int]]:
-        """Settle what was taken: rows, bodies, counters, effects. Returns where more will go."""
+        """Settle the run: rows, bodies, counters, effects. Returns containers for the next one."""
         rows, ledger = self._rows, self._ledger
         if rows:
             ledger.counters.sequential_id, ledger.counters.total_bytes = sequential_id, total_bytes
@@ -414,7 +416,7 @@ class PlainRun:
 
 
 def _bytes_of(command: EdgeBatch) -> tuple[bytes, int]:
-    """Return bytes that hold the packets, and where they begin there.
+    """Return bytes that hold the packets, and where the packets begin in them.
 
     A decoded command's view lies in its entry at `body_offset`: then nothing is copied.
     """

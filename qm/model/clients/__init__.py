@@ -1,3 +1,3 @@
-"""What clients ask for: sessions, opens, reads, sends, transactions. May import every other part of
-`qm.model` but `queries`.
+"""What clients request: sessions, opens, reads, sends, transactions. May import every other part of
+`qm.model` except `queries`.
 """

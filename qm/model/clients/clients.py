@@ -1,9 +1,9 @@
 """Clients: leased sessions with numbered requests (DESIGN section 4, Clients).
 
-A number is answered once: its first result is a row, and a retry, after a failover or after a
-restart of the client, gets that row. The client confirms what it holds; only then rows go. A
-message that was read destructively and whose result nobody confirmed goes to the dead-letter queue
-when the session ends, in that same apply.
+A number is answered once: its first result is a row, and a retry, after a failover or a restart of
+the client, gets that row. Rows are removed only when the client confirms that it holds them. A
+message that was read destructively and whose result was never confirmed goes to the dead-letter
+queue when the session ends, in that same apply.
 """
 
 from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ from qm.wire.message_class import MessageClass
 
 MQ_OK: Final = 0
 CLIENT_FENCED: Final = 0xE00E_0001
-"""Of ours, as its customer bit says: another opener took the session over."""
+"""A code of this product, as its customer bit says: another opener took the session over."""
 INSTANCE_MAX_BYTES: Final = 64
 ADDRESS_MAX_CHARS: Final = 64
 _HOLDER: Final = b"\x03"
@@ -61,7 +61,7 @@ _NUMBER_MAX: Final = (1 << 64) - 1
 
 
 def client_key(client_id: str) -> bytes:
-    """Return the prefix of everything that belongs to a client; no id is a prefix of another."""
+    """Return the prefix of a client's keys; no client's is a prefix of another's."""
     return client_id.encode() + b"\0"
 
 
@@ -71,7 +71,7 @@ def holder_key(client_id: str) -> bytes:
 
 
 def is_range(first: int, count: int) -> bool:
-    """Whether one command may be about `count` request numbers from `first` on."""
+    """Whether one command may cover `count` request numbers from `first` on."""
     return (
         1 <= first <= _NUMBER_MAX - POSITIONS_PER_ENTRY_MAX
         and 1 <= count <= POSITIONS_PER_ENTRY_MAX
@@ -79,7 +79,7 @@ def is_range(first: int, count: int) -> bool:
 
 
 def request_result(state: State, client_id: str, number: int) -> RequestResult | None:
-    """Return the committed result of a client's number, None if there is none or no more."""
+    """Return the committed result of a client's number, None if there is none (any more)."""
     prefix = client_key(client_id)
     end = prefix + REQUEST_KEY.pack(number) + b"\0"
     for _, row in state.scan(Table.RESULT, prefix, end, 1, backward=True):
@@ -100,12 +100,12 @@ class Clients:
         self._holders: dict[str, ClientHolder | None] = {}
         self._dirty: dict[str, None] = {}
         self.on_close: list[Callable[[str], None]] = []
-        """Who else settles what a closed client leaves behind: opens, reads, transactions."""
+        """Other parts that settle what a closed client leaves: opens, reads, transactions."""
 
     # Sessions ----------------------------------------------------------------------------
 
     def apply_open_client(self, command: OpenClient) -> Outcome:
-        """Begin a session, or resume one that is known: results and numbers go on."""
+        """Begin a session, or resume a known one: results and numbers continue."""
         ledger = self._ledger
         length = len(command.client_id.encode())
         if not 1 <= length <= CLIENT_ID_MAX_BYTES or "\0" in command.client_id:
@@ -132,7 +132,7 @@ class Clients:
         return Outcome(MQ_OK, value=(*numbers, self._hold(command)))
 
     def _hold(self, command: OpenClient) -> int:
-        """Return the epoch of the opener's session, a higher one if it takes it over."""
+        """Return the epoch of the opener's session; it is higher if the session was taken over."""
         if len(command.instance) > INSTANCE_MAX_BYTES or len(command.address) > ADDRESS_MAX_CHARS:
             command = replace(command, instance=b"", address="")
         holder = self.holder(command.client_id)
@@ -143,7 +143,7 @@ class Clients:
         main_id = command.main_client_id if command.main_client_id != command.client_id else ""
         if len(main_id.encode()) > CLIENT_ID_MAX_BYTES:
             main_id = ""
-        # Above all that were given before, also for an id that was forgotten meanwhile.
+        # Higher than all assigned before, also for an id that was forgotten meanwhile.
         epoch = self._ledger.index
         taken = ClientHolder(command.instance, epoch, command.address, self._ledger.now_ms)
         taken.main_client_id, taken.main_session_epoch = main_id, command.main_session_epoch
@@ -155,7 +155,7 @@ class Clients:
         return taken.session_epoch
 
     def holder(self, client_id: str) -> ClientHolder | None:
-        """Return who opened a client's session last, None if that is not known."""
+        """Return who opened a client's session last, None if unknown."""
         if client_id not in self._holders:
             if len(self._holders) > CLIENTS_IN_HAND_MAX:
                 self._holders.clear()
@@ -164,7 +164,7 @@ class Clients:
         return self._holders[client_id]
 
     def is_fenced(self, client_id: str, session_epoch: int) -> bool:
-        """Whether somebody else opened the session since."""
+        """Whether another opener has opened the session since."""
         if not session_epoch or self._ledger.behaviour < VERSION_OF_REFUSALS:
             return False
         holder = self.holder(client_id)
@@ -191,7 +191,7 @@ class Clients:
     def lease_due(self, client_id: str) -> None:
         """End a session that was not renewed.
 
-        After a change of leader it has its full term once more (DESIGN section 4, Time).
+        After a change of leader it gets its full time once more (DESIGN section 4, Time).
         """
         client = self.client(client_id)
         if client is None or not client.is_open:
@@ -217,7 +217,7 @@ class Clients:
         return Outcome(MQ_OK)
 
     def close(self, client_id: str) -> None:
-        """End a session: dead-letter what nobody confirmed, settle the rest; keep its numbers."""
+        """End a session: dead-letter unconfirmed results, settle the rest; keep its numbers."""
         client = self.client(client_id)
         if client is None or not client.is_open:
             return
@@ -233,7 +233,7 @@ class Clients:
         self._put_lease(client_id, client, LeaseKind.CLIENT_FORGOTTEN, retention_ms)
 
     def forget_client(self, client_id: str) -> None:
-        """The retention is over: a later request of this client is refused as unknown."""
+        """End the retention: later requests of this client are refused as unknown."""
         client = self.client(client_id)
         if client is None or client.is_open:
             return
@@ -249,7 +249,7 @@ class Clients:
         self._ledger.counters.client_count -= 1
 
     def client(self, client_id: str) -> Client | None:
-        """Return a client's record, open or not; who changes it calls `put_client`."""
+        """Return a client's record, open or not; after changing it, call `put_client`."""
         client = self._in_hand.get(client_id)
         if client is None:
             client = self._ledger.record(Table.CLIENT, client_key(client_id), Client)
@@ -258,7 +258,7 @@ class Clients:
         return client
 
     def put_client(self, client_id: str, client: Client) -> None:
-        """Take a changed record; `settle` writes it."""
+        """Accept a changed record; `settle` writes it."""
         self._in_hand[client_id] = client
         self._dirty[client_id] = None
 
@@ -271,7 +271,7 @@ class Clients:
             self._in_hand.clear()
 
     def forget(self) -> None:
-        """Drop everything derived; only when all is settled."""
+        """Drop everything derived; only after `settle`."""
         assert not self._dirty, "clients that were not written back"
         self._in_hand.clear()
         self._holders.clear()
@@ -292,7 +292,7 @@ class Clients:
     def once(self, request: Request, work: Callable[[], Outcome]) -> Outcome:
         """Do a numbered request's work unless its number has a result; return the result.
 
-        An empty client id is a control request, which has an id of its own instead, or none.
+        An empty client id denotes a control request, which has an id of its own instead, or none.
         """
         if not request.client_id:
             if not request.control_id:
@@ -317,9 +317,9 @@ class Clients:
         return outcome
 
     def has_room(self, client: Client, count: int = 1, taken_bytes: int = 0) -> bool:
-        """Whether the client may have that many more unconfirmed results.
+        """Whether the client may have `count` more unconfirmed results.
 
-        `taken_bytes`: of those that have been found already. The last one may go beyond the bound.
+        `taken_bytes`: bytes of those found already. The last result may exceed the limit.
         """
         return (
             client.unconfirmed_count + count <= UNCONFIRMED_RESULTS_PER_CLIENT_MAX
@@ -354,12 +354,12 @@ class Clients:
     def add_results(self, client_id: str, results: list[RequestResult]) -> None:
         """Commit results, ascending by number, made by one command.
 
-        A message in them has its body retained by the caller, until the result is confirmed.
+        The caller has retained the body of any message in them, until the result is confirmed.
         """
         if not results:
             return
         client = self.client(client_id)
-        assert client is not None, "results for nobody"
+        assert client is not None, "results for an unknown client"
         for result in results:
             client.unconfirmed_bytes += result.body_length
         client.unconfirmed_count += len(results)
@@ -372,7 +372,7 @@ class Clients:
     def add_row(self, client_id: str, row: ResultRow) -> None:
         """Commit a packed row of results; see `add_results`."""
         client = self.client(client_id)
-        assert client is not None, "results for nobody"
+        assert client is not None, "results for an unknown client"
         client.unconfirmed_bytes += row.body_bytes
         client.unconfirmed_count += len(row)
         first = row.first_number()
@@ -389,7 +389,7 @@ class Clients:
         )
 
     def apply_confirm(self, command: Confirm) -> Outcome:
-        """The client holds every result up to here."""
+        """Forget the results that the client confirms."""
         if self.is_fenced(command.client_id, command.session_epoch):
             return Outcome(CLIENT_FENCED)
         client = self.client(command.client_id)
@@ -405,7 +405,7 @@ class Clients:
             self._confirm(client_id, client, upto)
 
     def _confirm(self, client_id: str, client: Client, upto: int) -> None:
-        """A client confirms only what it got: never beyond its highest answered number."""
+        """Confirm only what the client got: never beyond its highest answered number."""
         upto = min(upto, client.highest_number)
         if upto <= client.confirmed_upto:
             return
@@ -427,7 +427,7 @@ class Clients:
     ) -> Iterator[tuple[int, bytes]]:
         """Yield the RESULT rows that begin in [first, upto], ascending, by their first number.
 
-        Numbers mostly are answered without a gap; then no row has to be searched for.
+        Numbers are mostly answered without a gap; then no row has to be searched for.
         """
         state, number = self._ledger.state, first
         while number <= upto and client.unconfirmed_count:
@@ -451,7 +451,7 @@ class Clients:
         )
 
     def apply_cancel_requests(self, command: CancelRequests) -> Outcome:
-        """Numbers without a result get `status`; the others keep what they got."""
+        """Give numbers without a result `status`; the others keep their result."""
         if self.is_fenced(command.client_id, command.session_epoch):
             return Outcome(CLIENT_FENCED)
         client = self.client(command.client_id)
@@ -477,7 +477,7 @@ class Clients:
     # The end of a session ----------------------------------------------------------------
 
     def _abandon_results(self, client_id: str, client: Client) -> None:
-        """Dead-letter messages that left their queue for a result that nobody confirmed.
+        """Dead-letter messages that left their queue for a result that was never confirmed.
 
         The rows stay as statuses, so that a late retry learns that its number was used.
         """
@@ -496,7 +496,7 @@ class Clients:
 
     def _dead_letter(self, result: RequestResult) -> None:
         manager = self._ledger.manager
-        assert manager is not None, "a client of no queue manager"
+        assert manager is not None, "a client without a queue manager"
         queue_id = manager.system_deadletter_queue
         if result.flags & PositionFlag.TRANSACTIONAL:
             queue_id = manager.system_transactional_deadletter_queue
@@ -516,7 +516,7 @@ class Clients:
             0,
             message_class=MessageClass.ACK_RECEIVE,
         )
-        # Never dropped: over its quota the dead-letter queue takes it all the same, and says so.
+        # Never dropped: a full dead-letter queue takes it all the same, with an alarm.
         if result.body_length > min(self._enqueue.room_bytes(queue)):
             self._ledger.applied.alarms.append(ALARM_JOURNAL_DROPPED)
         self._enqueue.insert(queue, message, kind=EffectKind.DEAD_LETTERED)

@@ -1,7 +1,7 @@
 """Control requests: done once, though their callers have no session (DESIGN section 4, Clients).
 
-The last CONTROL_RESULTS_MAX results are kept by the id that the caller's node gave the request, the
-same at whatever node the caller repeats it. Older ones go first; a repeat comes within seconds.
+The last CONTROL_RESULTS_MAX results are kept by the id that the caller's node gave the request,
+which is the same on every node. The oldest are dropped first; repeats come within seconds.
 """
 
 from collections.abc import Callable
@@ -21,15 +21,15 @@ CONTROL_ID_BYTES: Final = 16
 META_CONTROL: Final = b"control"
 """In META: which results are kept, once there is one."""
 _RESULT: Final = b"control/"
-"""Before the id."""
+"""Precedes the id."""
 _ORDER: Final = b"control#"
-"""Before the place, u64."""
+"""Precedes the place, u64."""
 _PLACE: Final = Struct(">Q")
 _VALUES: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
 def control_result(ledger: Ledger, control_id: bytes) -> Outcome | None:
-    """Return the result that is kept of a control request, None if there is none."""
+    """Return the kept result of a control request, None if there is none."""
     known = ledger.record(Table.META, _RESULT + control_id, ControlResult)
     if known is None:
         return None

@@ -1,6 +1,6 @@
-"""Expand Format Name ([MS-MQDMPR] 3.1.7.3.8): which destinations a name means. Pure.
+"""Expand Format Name ([MS-MQDMPR] 3.1.7.3.8): the destinations that a name means. Pure.
 
-Who proposes a command expands its names, since distribution lists live outside of the state; the
+The proposer of a command expands its names, since distribution lists are outside the state; the
 embedded directory has none.
 """
 
@@ -17,7 +17,7 @@ from qm.names.format_name import (
 )
 
 Resolve = Callable[[DistributionListName], "list[str] | None"]
-"""Returns the format names of a list's members, None when the directory does not say."""
+"""Returns the format names of a list's members, None if the directory does not know them."""
 
 
 def no_lists(_name: DistributionListName) -> list[str] | None:
@@ -26,9 +26,9 @@ def no_lists(_name: DistributionListName) -> list[str] | None:
 
 
 def expand_format_name(name: FormatName, resolve: Resolve = no_lists) -> FormatName | None:
-    """Return the name itself, or its elements sorted and each once, in any case; None: FALSE.
+    """Return the name itself, or its elements sorted without repeats, ignoring case; None: FALSE.
 
-    Lists may contain lists, and themselves (DM-A22). One element that is left is returned alone.
+    Lists may contain lists, and themselves (DM-A22). A single remaining element is returned alone.
     """
     if not isinstance(name, MultipleElementName | DistributionListName):
         return name

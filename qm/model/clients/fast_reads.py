@@ -1,8 +1,8 @@
 """The fast lane of destructive reads: plain positions from the head of a queue.
 
-A position is plain when it owes nothing, is not journaled and the read is neither transactional nor
-two-phase. Its row goes over to the result as it is, and with it the reference to its body; counts
-and effects are settled per run. Everything else ends through `qm.model.messages.endings`.
+A position is plain when it has no obligation, is not journaled and the read is neither
+transactional nor two-phase. Its row moves unchanged to the result, and with it the reference to its
+body; counts and effects are settled per run. All others end through `qm.model.messages.endings`.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _NOT_PLAIN: Final = int(
     PositionFlag.HAS_OBLIGATION | PositionFlag.HAS_LOCK | PositionFlag.HAS_OUTGOING
 )
 _OF_ROW: Final = Struct("<2xH8x14xIQ24x")
-"""Of a POSITION row: flags, stored size, deadline."""
+"""Taken from a POSITION row: flags, stored size, deadline."""
 assert _OF_ROW.size == POSITION_ROW.size
 
 
@@ -31,7 +31,8 @@ def read_plain(
 ) -> ResultRow | None:
     """Receive up to `count` plain positions from the head, for consecutive numbers.
 
-    Stops before one that is not plain, and behind the one that fills `room_bytes`. None: none.
+    Stops before one that is not plain, and after the one that fills `room_bytes`. None if there are
+    none.
     """
     found: list[tuple[bytes, bytes]] = []
     for level in range(LEVELS):
@@ -71,7 +72,7 @@ def read_plain(
 def _plain(
     flags: Sequence[int], sizes: Sequence[int], deadlines: Sequence[int], room_bytes: int
 ) -> int:
-    """Return how many of the positions are plain and have room."""
+    """Return how many of the positions are plain and fit."""
     count = len(flags)
     if any(deadlines) or any(flag & _NOT_PLAIN for flag in set(flags)):
         count = next(k for k in range(count) if deadlines[k] or flags[k] & _NOT_PLAIN)

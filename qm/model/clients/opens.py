@@ -1,8 +1,8 @@
 """Opening queues ([MS-MQDMPR] 3.1.7.1.5, .6): access, share modes, names.
 
 Opens are replicated and end with their client, so that sharing holds across a change of leader.
-What is parsed but not delivered yet (HTTP, multicast, lists, connectors, several elements) is
-refused with the specification's code.
+Names that can be parsed but not delivered to yet (HTTP, multicast, lists, connectors, several
+elements) are refused with the specification's code.
 """
 
 from struct import Struct
@@ -44,25 +44,25 @@ _SEND: Final = QueueAccessType.SEND_ACCESS
 _PEEKS: Final = (QueueAccessType.PEEK_ACCESS, QueueAccessType.PEEK_ADMIN_ACCESS)
 _ADMIN: Final = (QueueAccessType.RECEIVE_ADMIN_ACCESS, QueueAccessType.PEEK_ADMIN_ACCESS)
 READING: Final = (QueueAccessType.RECEIVE_ACCESS, QueueAccessType.RECEIVE_ADMIN_ACCESS)
-"""Handles with which messages may be taken."""
+"""Access types that can remove messages."""
 
 
 def sharing_class(access: int) -> int:
-    """Return 0 for senders, 1 for peeks, 2 for whatever removes messages (DM-A21)."""
+    """Return 0 for senders, 1 for peeks, 2 for access that removes messages (DM-A21)."""
     if access == _SEND:
         return 0
     return 1 if access in _PEEKS else 2
 
 
 def is_open(state: State, queue_id: int) -> bool:
-    """Whether anybody has a queue open, in whatever mode."""
+    """Whether any client has the queue open, in any mode."""
     low = _BY_QUEUE.pack(_INDEX, queue_id, 0, 0, 0)
     high = _BY_QUEUE.pack(_INDEX, queue_id, 0xFF, 0xFF, 0)
     return bool(state.scan(Table.OPEN, low, high, 1))
 
 
 class Opens:
-    """OpenQueueDescriptorCollection of every queue, as far as it is replicated."""
+    """The replicated part of every queue's OpenQueueDescriptorCollection."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Opens:
         return Outcome(MQ_OK, value=(self._open(queue, access, share_mode, command), queue_id))
 
     def _find(self, name: FormatName, access: QueueAccessType, sids: tuple[bytes, ...]) -> int:
-        """Return a queue_id, or an MQ_ERROR code (they have the top bit set)."""
+        """Return a queue_id, or an MQ_ERROR code (its top bit is set)."""
         found = self._registry.format_name(name)
         if access in _ADMIN:
             # PeekAdmin and ReceiveAdmin mean the outgoing queue of a destination.
@@ -125,7 +125,7 @@ class Opens:
                 return self._administration.create_subqueue(name, sids)
             return ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
         if access is not _SEND:
-            # Reading queues of other queue managers is a protocol that is not spoken here.
+            # Reading queues of other queue managers needs a protocol that is not supported.
             return ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
         made = self._outgoing.ensure(name)
         return made if made > 0 else ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
@@ -149,7 +149,7 @@ class Opens:
     def _is_granted(
         self, queue: QueueInHand, access: QueueAccessType, sids: tuple[bytes, ...]
     ) -> bool:
-        """Guide 8.5."""
+        """Check access by guide 8.5."""
         manager = self._ledger.manager
         assert manager is not None, "a queue without its queue manager"
         kind = queue.record.kind
@@ -193,7 +193,7 @@ class Opens:
     def _sharing_refusal(
         self, queue: QueueInHand, access: QueueAccessType, share_mode: QueueShareMode
     ) -> int:
-        """The sharing matrix of 3.1.7.1.5; peeks are let in under DenyReceive (DM-A21)."""
+        """Apply the sharing matrix of 3.1.7.1.5; DenyReceive admits peeks (DM-A21)."""
         mine = sharing_class(access)
         denying = QueueShareMode.DENY_RECEIVE
         refused = (
@@ -273,7 +273,7 @@ class Opens:
         return [int(_HANDLE.unpack(key[len(prefix) :])[0]) for key, _ in rows]
 
     def release_owner(self, client_id: str) -> None:
-        """The client's session ended: close everything it opened."""
+        """Close everything that a client had open when its session ended."""
         for handle in self._owned(client_id):
             self._close(handle, client_id)
 

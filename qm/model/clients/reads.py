@@ -1,8 +1,8 @@
 """Destructive reads of clients ([MS-MQDMPR] 3.1.7.1.10 to .13).
 
-A run of numbered reads takes positions in order until it finds none; numbers that found nothing
-stay open, and the node that waits for them asks again when the queue is woken. What was found is a
-committed result. A two-phase or transactional read locks and lends; a plain one ends the position.
+A run of numbered reads takes positions in order until it finds none; numbers without a message
+stay open, and the node that waits for them asks again when the queue is woken. A found message is
+a committed result. A two-phase or transactional read locks the position; a plain one ends it.
 """
 
 from typing import Final
@@ -63,8 +63,8 @@ class Reads:
     def apply_receive_run(self, command: ReceiveRun) -> Outcome:
         """Return the results that the numbers have now, old and new, as value.
 
-        It is a list of RequestResult, or a ResultRow where plain positions were all there was. A
-        client without room for results is told so, or it would wait for what is there.
+        The value is a list of RequestResult, or a ResultRow if all positions were plain. A client
+        without room for results gets an error, as it would otherwise wait for messages that exist.
         """
         if self._clients.is_fenced(command.client_id, command.session_epoch):
             return Outcome(CLIENT_FENCED)
@@ -107,7 +107,7 @@ class Reads:
         )
 
     def _read_plain(self, command: ReceiveRun, queue: QueueInHand) -> ResultRow | None:
-        """Take the plain positions at the head; the rest of the numbers stay open."""
+        """Take the plain positions at the head; the remaining numbers stay open."""
         client = self._clients.client(command.client_id)
         assert client is not None
         first = max(command.first_request, client.confirmed_upto + 1)
@@ -203,7 +203,7 @@ class Reads:
     # The second phase --------------------------------------------------------------------
 
     def apply_read_end(self, command: ReadEnd) -> Outcome:
-        """Delete what was lent, or give it back (3.1.7.1.12)."""
+        """Delete the messages of a two-phase read, or return them (3.1.7.1.12)."""
         queue = self._ledger.queue(command.queue_id)
         if queue is None or queue.record.is_deleting:
             return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE)
@@ -248,7 +248,7 @@ class Reads:
         return [POSITION_KEY.unpack(key[len(prefix) :]) for key, _ in rows]
 
     def release_owner(self, client_id: str) -> None:
-        """The client's session ended: what it borrowed goes back (guide 3.1)."""
+        """Return what a client had borrowed when its session ended (guide 3.1)."""
         for queue_id, key in self._borrowed(client_id):
             row_key = client_key(client_id) + POSITION_KEY.pack(queue_id, key)
             self._ledger.state.delete(Table.READ, row_key)

@@ -56,8 +56,8 @@ class Sending:
     def apply_send(self, command: Send) -> Outcome:
         """Enqueue once per target; the value is (MessageID, [(queue_id, key), ...]).
 
-        Several targets share one MessageID. The first failure ends it and is the status; copies
-        made before stay (DM-A27).
+        Several targets share one MessageID. The first failure ends the command and is its status;
+        copies made before it remain (DM-A27).
         """
         if not 1 <= len(command.targets) <= TARGETS_PER_SEND_MAX:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
@@ -96,7 +96,7 @@ class Sending:
         return Outcome(MQ_OK, value=(ordinal, places))
 
     def _replaced(self, command: Send) -> tuple[int, tuple[QueueInHand, int, Position] | None]:
-        """Find the message that this one is made of, by the rules of a receive."""
+        """Find the message from which this one is made, by the rules of a receive."""
         if len(command.targets) != 1:
             return ErrorCode.MQ_ERROR_INVALID_PARAMETER, None
         opened = self._opens.find(command.replaced_handle, command.request.client_id)
@@ -201,13 +201,13 @@ class _Copy(NamedTuple):
     target: Target
     message: UserMessage
     offset: int
-    """Of its packet within the entry."""
+    """Ordinal of its packet in the entry."""
     size: int
     body_ordinal: int
 
 
 def _copies(command: Send) -> list[_Copy] | None:
-    """Return the copies, None if the targets' packets are not what the command says."""
+    """Return the copies, None if the targets' packets do not match the command."""
     copies: list[_Copy] = []
     begin = 0
     for k, target in enumerate(command.targets):
@@ -225,7 +225,7 @@ def _copies(command: Send) -> list[_Copy] | None:
 
 
 def _lifetime_s(message: UserMessage, is_outgoing: bool) -> int:
-    """Return for how long it may stay: on its way, whichever of its times is over first."""
+    """Return how long it may stay: in transit, until the first of its times is over."""
     if not is_outgoing:
         return message.user_header.time_to_be_received
     return min(message.user_header.time_to_be_received, message.time_to_reach_queue)
@@ -233,7 +233,8 @@ def _lifetime_s(message: UserMessage, is_outgoing: bool) -> int:
 
 def _is_service(message: UserMessage, queue: QueueInHand) -> bool:
     """Whether it goes to an administration, notification or order queue: such a message is never
-    journaled at its source ([MS-MQMQ] 2.2.19.2 JN and JP). Acknowledgements know where they go.
+    journaled at its source ([MS-MQMQ] 2.2.19.2 JN and JP). An acknowledgement is recognized by
+    class.
     """
     role = message_class_role(message.properties.message_class)
     if role in (MessageClassRole.ADMINISTRATION, MessageClassRole.ORDER):
@@ -263,7 +264,7 @@ def _flags(message: UserMessage, queue: QueueInHand, command: Send) -> int:
 
 
 def _obligation(message: UserMessage, application_deadletter_queue: str) -> Obligation | None:
-    """What is owed for a message of ours; a final ack is for other queue managers to send."""
+    """Return the obligation of a message sent here; other queue managers send final acks."""
     header, properties = message.user_header, message.properties
     if not properties.flags and not application_deadletter_queue:
         return None

@@ -1,8 +1,8 @@
 """Transactions ([MS-MQDMPR] 3.1.4.3 to .10, guide section 6).
 
-Internal ones commit in one step. External ones are prepared first; prepared, they survive the end
-of their owner's session, any failover and any time, until their coordinator decides. A commit is
-one entry over all queues, so nobody sees half of it.
+Internal ones commit in one step. External ones are prepared first; once prepared, they survive the
+end of their owner's session, any failover and any time, until their coordinator decides. A commit
+is one entry over all queues, so it is never seen half done.
 """
 
 from struct import Struct
@@ -35,7 +35,7 @@ MQ_OK: Final = 0
 TRANSACTION_ID_BYTES: Final = 16
 TIMEOUT_MAX_MS: Final = 24 * 3600 * 1000
 TRANSACTION_RECORD: Final = b"\x00"
-"""Before the id, in the key of a Transaction record."""
+"""Precedes the id in the key of a Transaction record."""
 _BY_OWNER: Final = b"\x01"
 OPERATION_KEY: Final = Struct(">16sH")
 """Transaction id, operation number u16."""
@@ -70,7 +70,7 @@ class Transactions:
     # Commands ----------------------------------------------------------------------------
 
     def apply_tx_begin(self, command: TxBegin) -> Outcome:
-        """Create Transaction; whether it is single-phase is known at birth (DM-A25)."""
+        """Create Transaction; whether it is single-phase is known from the start (DM-A25)."""
         is_sound = (
             len(command.transaction) == TRANSACTION_ID_BYTES
             and any(command.transaction)
@@ -100,7 +100,7 @@ class Transactions:
         return Outcome(MQ_OK)
 
     def apply_tx_prepare(self, command: TxPrepare) -> Outcome:
-        """Promise to commit or abort as the coordinator will say (3.1.4.3, DM-A23)."""
+        """Promise to commit or abort as the coordinator decides (3.1.4.3, DM-A23)."""
         transaction = self.find(command.transaction)
         if transaction is None or transaction.state is not TransactionState.ACTIVE:
             is_again = transaction is not None and transaction.state is TransactionState.PREPARED
@@ -114,7 +114,7 @@ class Transactions:
         return Outcome(MQ_OK)
 
     def apply_tx_commit(self, command: TxCommit) -> Outcome:
-        """3.1.4.4; the same outcome asked for again is granted again (guide 6.2)."""
+        """3.1.4.4; a repeated request for the same outcome succeeds again (guide 6.2)."""
         transaction = self.find(command.transaction)
         if transaction is not None and transaction.state is TransactionState.COMMITTED:
             return Outcome(MQ_OK)
@@ -144,7 +144,7 @@ class Transactions:
     # Life --------------------------------------------------------------------------------
 
     def refusal(self, transaction_id: bytes, client_id: str) -> int:
-        """Return MQ_OK if this client may add an operation now."""
+        """Return MQ_OK if this client may add an operation now, else the error."""
         transaction = self.find(transaction_id)
         if transaction is None or transaction.owner != client_id:
             return ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE
@@ -161,9 +161,9 @@ class Transactions:
         return OPERATIONS_PER_TRANSACTION_MAX - used
 
     def add(self, transaction_id: bytes, operation: TransactionalOperation) -> int:
-        """Append an operation and return its number; `refusal` was asked before."""
+        """Append an operation and return its number; call `refusal` before."""
         transaction = self.find(transaction_id)
-        assert transaction is not None, "an operation of no transaction"
+        assert transaction is not None, "an operation without its transaction"
         number = transaction.operation_count
         transaction.operation_count += 1
         self._ledger.put_record(
@@ -173,7 +173,7 @@ class Transactions:
         return number
 
     def abort(self, transaction_id: bytes, transaction: Transaction) -> None:
-        """Undo everything: enqueues vanish unheard, reads and moves give their positions back."""
+        """Undo everything: enqueues vanish without an event, reads and moves return positions."""
         for operation in self._take_operations(transaction_id, transaction):
             held = self._held(transaction_id, operation)
             if held is None:
@@ -195,7 +195,7 @@ class Transactions:
         return [key[len(prefix) :] for key, _ in rows]
 
     def release_owner(self, client_id: str) -> None:
-        """The owner's session ended: what is not prepared falls due at once, one per step."""
+        """At the end of its owner's session, make unprepared transactions due, one per step."""
         for transaction_id in self.owned(client_id):
             transaction = self.find(transaction_id)
             assert transaction is not None, "an index row without its transaction"
@@ -209,7 +209,7 @@ class Transactions:
     def lease_due(self, transaction_id: bytes) -> None:
         """Abort a transaction that was inactive for too long.
 
-        After a change of leader it has its full term once more (DESIGN section 4, Time).
+        After a change of leader it gets its full time once more (DESIGN section 4, Time).
         """
         transaction = self.find(transaction_id)
         if transaction is None or transaction.state is not TransactionState.ACTIVE:
@@ -273,7 +273,7 @@ class Transactions:
         return operations
 
     def _mark_ends(self, transaction_id: bytes, operations: list[TransactionalOperation]) -> None:
-        """3.1.4.3: say which message is the first and which the last, of what it sends (DM-A23)."""
+        """3.1.4.3: mark the first and the last message that the transaction sends (DM-A23)."""
         sent = [one for one in operations if one.operation_type is OperationType.ENQUEUE]
         if not sent:
             return
@@ -305,7 +305,7 @@ class Transactions:
         return queue, position
 
     def _commit(self, transaction_id: bytes, operation: TransactionalOperation, tag: int) -> int:
-        """Do what was asked for; `tag` marks what leaves, and is given with the first of it."""
+        """Perform an operation; return the tag of messages that leave, assigned with the first."""
         held = self._held(transaction_id, operation)
         if held is None:
             return tag
@@ -326,7 +326,7 @@ class Transactions:
         return tag
 
     def _commit_enqueue(self, queue: QueueInHand, key: int, position: Position, tag: int) -> None:
-        """Available at last. A purge that overtook it hides by key: it gets a new one."""
+        """Make it Available. A purge that overtook it hides by key: then it gets a new key."""
         ledger = self._ledger
         if is_purge_pending(queue, key):
             key = self._moving.rekey(queue, key, position)

@@ -1,4 +1,4 @@
-"""Birth and settings of the queue manager and its queues ([MS-MQDMPR] 3.1.7.1.3, .4, .33)."""
+"""Creation and settings of the queue manager and its queues ([MS-MQDMPR] 3.1.7.1.3, .4, .33)."""
 
 from typing import Any, Final
 
@@ -147,7 +147,7 @@ class Administration:
         return Outcome(MQ_OK, value=manager.version)
 
     def apply_raise_apply_version(self, command: RaiseApplyVersion) -> Outcome:
-        """Entries above behave in the new way; never back, never beyond this build."""
+        """Use the new behaviour for later entries; never lower, never beyond this build."""
         counters = self._ledger.counters
         if not counters.apply_version <= command.apply_version <= APPLY_VERSION:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
@@ -156,7 +156,7 @@ class Administration:
         return Outcome(MQ_OK)
 
     def apply_leader_activated(self, command: LeaderActivated) -> Outcome:
-        """A new leader: the epoch rises and leases get a full term; nothing is released."""
+        """Begin a leader's term: raise the epoch, give leases their full time, release nothing."""
         counters = self._ledger.counters
         if command.is_archived:
             self._begin_chain()
@@ -169,8 +169,8 @@ class Administration:
         return Outcome(MQ_OK, value=counters.epoch)
 
     def _begin_chain(self) -> None:
-        """Chain entries from this one on. Where there was anything before, it follows on that: who
-        reads the archive must see that it does not have all.
+        """Chain entries from this one on. If there were entries before, the chain starts after
+        them, so that a reader of the archive sees that it is incomplete.
         """
         state = self._ledger.state
         if state.get(Table.META, META_CHAIN) is None:
@@ -178,11 +178,11 @@ class Administration:
             state.put(Table.META, META_CHAIN, CHAIN_ROW.pack(before, CHAIN_START))
 
     def apply_audit_mark(self, _command: AuditMark) -> Outcome:
-        """No row changes: each node takes its digest where the mark stands."""
+        """Change no row: each node takes its digest at this entry."""
         return Outcome(MQ_OK)
 
     def apply_audit_result(self, _command: AuditResult) -> Outcome:
-        """No row changes: each node compares with the digest that it took."""
+        """Change no row: each node compares the digest that it took."""
         return Outcome(MQ_OK)
 
     # Queues ------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class Administration:
     def _refusal_to_create(
         self, manager: QueueManager, name: PathName, command: CreateQueue
     ) -> int:
-        """Return MQ_OK, or why no such queue can be created."""
+        """Return MQ_OK, or the reason why no such queue can be created."""
         if not is_granted_on_manager(manager, command.sender_sids, MachineAccess.CREATE_QUEUE):
             return ErrorCode.MQ_ERROR_ACCESS_DENIED
         if len(command.identifier) != 16 or len(command.journal_identifier) != 16:
@@ -294,7 +294,7 @@ class Administration:
         return name if self._registry.aliases(manager).is_local_path(name) else None
 
     def create_subqueue(self, name: DirectName, sender_sids: tuple[bytes, ...]) -> int:
-        """Make a subqueue of a local queue on its first use; return its queue_id or an MQ_ERROR.
+        """Create a subqueue of a local queue on its first use; return its queue_id or an MQ_ERROR.
 
         It has no journal, and its bytes count against its queue's quota (guide 8.1).
         """
@@ -357,10 +357,10 @@ class Administration:
         return Outcome(MQ_OK, value=record.version)
 
     def _refusal_to_set(self, queue: QueueInHand, command: SetQueue) -> int:
-        """Return MQ_OK, or why this caller cannot change these attributes.
+        """Return MQ_OK, or the reason why this caller cannot change these attributes.
 
-        An outgoing queue has its place among the others and nothing else that can be set; it is the
-        queue manager's, as its administrative state is.
+        Of an outgoing queue only its priority can be set; the queue manager's descriptor decides,
+        as for its administrative state.
         """
         if queue.record.kind is QueueKind.OUTGOING:
             manager = self._ledger.manager
@@ -410,7 +410,7 @@ class Administration:
         return Outcome(MQ_OK)
 
     def apply_remove_outgoing_queue(self, command: RemoveOutgoingQueue) -> Outcome:
-        """Forget an outgoing queue that holds nothing and whose sequence owes nothing."""
+        """Remove an outgoing queue that holds no message and whose sequence has nothing pending."""
         queue = self._outgoing_queue(command.queue_id)
         if queue is None:
             return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)

@@ -1,8 +1,8 @@
 """The embedded directory ([MS-MQDMPR] 3.1.7.1.18 to .24, guide 9.1).
 
 Enterprise, sites, links, networks and users are rows of their own; the queue manager and its public
-queues are what they are and only read as objects here, so that they can never disagree with
-themselves. Without quorum the whole queue manager is unavailable, so it is never "not connected".
+queues are only read as objects here, so that there is one copy of their attributes. Without quorum
+the whole queue manager is unavailable, so it is never "not connected".
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -91,7 +91,7 @@ OBJECT_ATTRIBUTES: Final[Mapping[DirectoryObjectType, Mapping[str, Attribute]]] 
         "certificates": Attribute(bytes),
     },
 }
-"""What can be written: attribute names of the specification, by class of object."""
+"""Writable attributes, by their names in the specification, per class of object."""
 _UNIQUE: Final = {
     DirectoryObjectType.ENTERPRISE: "name",
     DirectoryObjectType.SITE: "name",
@@ -125,7 +125,7 @@ _PUBLISHED_OF_MANAGER: Final = (
     "security",
     "clustered",
 )
-"""Directory attributes of 3.1.1.1, and no other: what is sealed stays here."""
+"""Only the directory attributes of 3.1.1.1: sealed values stay here."""
 _ALSO_PUBLISHED_OF_QUEUE: Final = (
     "create_time",
     "modify_time",
@@ -135,7 +135,7 @@ _ALSO_PUBLISHED_OF_QUEUE: Final = (
     "full_path",
     "directory_path",
 )
-"""Directory attributes that nobody sets by name (3.1.1.2)."""
+"""Directory attributes that cannot be set by name (3.1.1.2)."""
 
 
 class Operator(Enum):
@@ -158,7 +158,7 @@ class Operator(Enum):
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """One expression; a list of them must all hold."""
+    """One expression; all expressions of a list must hold."""
 
     attribute: str
     operator: Operator
@@ -178,7 +178,7 @@ class SortKey(msgspec.Struct, frozen=True):
 
     attribute: str
     priority: int
-    """Higher goes first; 0 is no sort key."""
+    """Higher sorts first; 0 is no sort key."""
     is_ascending: bool = True
 
 
@@ -337,7 +337,7 @@ class Directory:
                 yield DirectoryObject(identifier, object_type, values)
 
     def _queues(self) -> Iterator[DirectoryObject]:
-        """Public queues alone are published (3.1.1.2 QueueType), and not their subqueues."""
+        """Only public queues are published (3.1.1.2 QueueType), without their subqueues."""
         for _, row in self._rows(Table.QUEUE, 4):
             queue = decode(Queue, row)
             is_application = queue.kind is QueueKind.APPLICATION
@@ -359,14 +359,14 @@ class Directory:
 
 
 class Query:
-    """3.1.7.1.22 and .23: what Read Directory Begin found, handed out in order."""
+    """3.1.7.1.22 and .23: results of Read Directory Begin, returned in order."""
 
     def __init__(self, objects: list[DirectoryObject]) -> None:
         self._objects = objects
         self._next = 0
 
     def next(self) -> tuple[DirectoryOperationResult, DirectoryObject | None]:
-        """Return the next object; END_OF_DATA behind the last one."""
+        """Return the next object; END_OF_DATA after the last one."""
         if self._next >= len(self._objects):
             return DirectoryOperationResult.END_OF_DATA, None
         self._next += 1
@@ -394,5 +394,5 @@ def _index_key(object_type: DirectoryObjectType, value: Any) -> bytes:
 
 
 def _sortable(value: Any) -> tuple[bool, Any]:
-    """Objects without the attribute go last."""
+    """Sort objects without the attribute last."""
     return (value is None, value if value is not None else 0)

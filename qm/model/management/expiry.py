@@ -1,6 +1,6 @@
-"""What falls due with cluster time: deadlines, leases, memories (DESIGN section 4, Time).
+"""What becomes due with cluster time: deadlines, leases, memories (DESIGN section 4, Time).
 
-Deadlines lie in an index ordered by time and are read from its head, a bounded number per tick.
+Deadlines lie in an index ordered by time; each tick reads a bounded number from its start.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ _TIME_BYTES: Final = 8
 """Both indexes begin with a time."""
 DEADLINES_PER_TICK_MAX: Final = 256
 LEASES_PER_TICK_MAX: Final = 1
-"""One client or transaction at a time: each may touch thousands of positions."""
+"""Clients or transactions at a time: each may touch thousands of positions."""
 
 
 class Expiry:
@@ -39,10 +39,10 @@ class Expiry:
         self._endings = endings
         self._duplicates = duplicates
         self.on_lease: dict[LeaseKind, Callable[[bytes], None]] = {}
-        """Who settles a lease that is due, by kind; it gets what follows the lease's key."""
+        """Functions that settle a due lease, by kind; each gets the owner from the lease's key."""
 
     def apply_clock_tick(self, command: ClockTick) -> Outcome:
-        """Settle what is due; the value says whether more is."""
+        """Settle what is due; the value says whether more is left."""
         if not 1 <= command.count <= DEADLINES_PER_TICK_MAX:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         deadlines = self._expire(command.count)
@@ -89,7 +89,7 @@ class Expiry:
 
 
 def _settled_upto(due: Sequence[tuple[bytes, bytes]], count: int, high_ms: int) -> int:
-    """Return before which time nothing is left, once these first rows of an index are settled."""
+    """Return the time before which nothing is left once these first rows are settled."""
     if len(due) < count:
         return high_ms
     return int.from_bytes(due[-1][0][:_TIME_BYTES], "big")

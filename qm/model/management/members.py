@@ -1,4 +1,4 @@
-"""Where the cluster's nodes are reached: replicated, so that a node learns of one that joins."""
+"""Addresses of the cluster's nodes: replicated, so that a node learns of one that joins."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ from qm.wire.codes import ErrorCode
 
 MQ_OK: Final = 0
 META_MEMBER: Final = b"member/"
-"""Before the name, in META."""
+"""Precedes the name, in META."""
 META_MEMBER_END: Final = b"member0"
 
 
@@ -23,7 +23,7 @@ class Members:
         self._ledger = ledger
 
     def apply_set_member(self, command: SetMember) -> Outcome:
-        """Keep where a node is, or forget it."""
+        """Store where a node can be reached, or forget it."""
         name = command.node.encode()
         if not 1 <= len(name) <= MEMBER_NAME_MAX_BYTES:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)

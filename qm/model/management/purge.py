@@ -18,7 +18,7 @@ from qm.wire.message_class import MessageClass
 
 MQ_OK: Final = 0
 STEP_POSITIONS_MAX: Final = 256
-"""Each may cause an acknowledgement and rows of its own: an entry stays far below 100 ms."""
+"""Each may create an acknowledgement and rows of its own: an entry stays far below 100 ms."""
 _DEADLETTER_KINDS: Final = (QueueKind.DEADLETTER, QueueKind.TRANSACTIONAL_DEADLETTER)
 
 
@@ -31,7 +31,7 @@ class Purging:
         self._endings = endings
 
     def apply_purge_queue(self, command: PurgeQueue) -> Outcome:
-        """Hide what is in the queue now; return how many positions that were."""
+        """Hide what is in the queue now; return the number of positions."""
         queue = self._ledger.queue(command.queue_id)
         if queue is None or queue.record.is_deleting:
             return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
@@ -40,7 +40,7 @@ class Purging:
         return Outcome(MQ_OK, value=self._hide(queue, MessageClass.NACK_Q_PURGED))
 
     def _may_purge(self, queue: QueueInHand, sids: tuple[bytes, ...]) -> bool:
-        """Purging is receiving ([MS-MQDMPR] 3.1.1.17 QueueAccessType), journals included."""
+        """Check the right to receive ([MS-MQDMPR] 3.1.1.17 QueueAccessType), of journals too."""
         kind = queue.record.kind
         manager = self._ledger.manager
         assert manager is not None, "a queue without its queue manager"
@@ -73,7 +73,7 @@ class Purging:
         return hidden
 
     def apply_delete_queue(self, command: DeleteQueue) -> Outcome:
-        """Make the names free and hide everything; journal and subqueues go with the queue."""
+        """Release the names and hide everything; journal and subqueues go with the queue."""
         queue = self._ledger.queue(command.queue_id)
         if queue is None or queue.record.is_deleting:
             return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
@@ -101,7 +101,7 @@ class Purging:
                 self._delete(child)
 
     def apply_purge_step(self, command: PurgeStep) -> Outcome:
-        """Settle hidden positions; the value is how many, with whether any are left."""
+        """Settle hidden positions; the value is how many, and whether any are left."""
         ledger = self._ledger
         queue_key = QUEUE_KEY.pack(command.queue_id)
         purge = ledger.record(Table.PURGE, queue_key, PurgeRow)
@@ -129,7 +129,7 @@ class Purging:
                     self._endings.end(queue, key, position, purge.reason)
                 settled += 1
             elif key & 0xFF_FFFF_FFFF_FFFF > purge.watermark:
-                # Behind the watermark nothing of this level is hidden.
+                # After the watermark nothing of this level is hidden.
                 purge.next_key = ((key >> 56) + 1) << 56
                 break
         is_left = len(rows) == room or (bool(rows) and purge.next_key < LEVELS << 56)
@@ -140,7 +140,7 @@ class Purging:
         return Outcome(MQ_OK, value=(settled, is_left))
 
     def _may_delete(self, queue: QueueInHand, key: int, position: Position) -> bool:
-        """A deleted queue takes locked positions with it (DM-A29), uncommitted ones unheard."""
+        """Whether to end a position; an uncommitted enqueue is rolled back instead (DM-A29)."""
         if position.state == PositionState.AVAILABLE:
             return True
         lock_key = POSITION_KEY.pack(queue.record.queue_id, key)

@@ -1,9 +1,9 @@
-"""A state that is older than what the world outside has seen (mqqb-guide 6.3, step 9).
+"""A state that is older than what others have seen (mqqb-guide 6.3, step 9).
 
-It was restored from a backup, or taken over from one node after a quorum was lost. What was given
-out meanwhile must not be given again: identifiers jump further than they can have come, and
-sequences of transactional messages begin anew on both sides. `Duplicates.admits` is the other half:
-a sender that was acknowledged more than this state knows goes on where it is.
+It was restored from a backup, or taken from one node after a loss of quorum. What was assigned
+meanwhile must not be assigned again: identifiers jump further than they can have come, and
+sequences of transactional messages begin anew on both sides. `Duplicates.admits` does the other
+half: a sender to whom more was acknowledged than this state knows continues where it is.
 """
 
 from typing import Final
@@ -29,7 +29,7 @@ ORDINAL_JUMP: Final = 1 << 31
 """Half of all MessageIDs: as far from those used before as from those used first."""
 SEQUENTIAL_ID_JUMP: Final = 1 << 40
 PRIVATE_NUMBER_JUMP: Final = 1 << 16
-"""Queues that were made meanwhile: messages for one must not end in another."""
+"""For queues created meanwhile: a message to one must not enter another."""
 HANDLE_JUMP: Final = 1 << 40
 _U32_MAX: Final = 0xFFFF_FFFF
 _PAGE_ROWS: Final = 1_024
@@ -51,10 +51,10 @@ class Restoring:
         self._delivery = delivery
 
     def apply_state_restored(self, command: StateRestored) -> Outcome:
-        """Jump over what may have been given since; the value: TxSequenceID.TimeStamp from now on.
+        """Skip what may have been assigned since; the value: TxSequenceID.TimeStamp from now on.
 
-        Leases and deadlines stay as they are. Members are forgotten: those that come announce
-        themselves. With outgoing queues held, each of them is written once.
+        Leases and deadlines stay unchanged. Members are forgotten: the new ones announce
+        themselves. To hold outgoing queues, each of them is written once.
         """
         manager, counters = self._ledger.manager, self._ledger.counters
         if manager is None:
@@ -62,7 +62,7 @@ class Restoring:
         time_stamp = max(command.tx_time_stamp, counters.tx_time_stamp + 1)
         private_number = counters.private_queue_number + PRIVATE_NUMBER_JUMP
         if self._ledger.behaviour >= VERSION_OF_REFUSALS:
-            # The circle goes on from its begin; those in use are skipped there.
+            # Numbers continue after the wrap; those in use there are skipped.
             private_number = (private_number - 1) % _U32_MAX + 1
         sequential_id = counters.sequential_id + SEQUENTIAL_ID_JUMP
         if max(time_stamp, private_number) > _U32_MAX or sequential_id > SEQUENTIAL_ID_MAX:
@@ -94,9 +94,9 @@ class Restoring:
         return True
 
     def _note(self) -> None:
-        """From now on, what arrives shows how far its sender has come."""
+        """Record the time, after which arrivals show how far each sender has come."""
         ledger = self._ledger
-        # Whatever was seen before lies before it, also in the same millisecond.
+        # Everything seen before is older, also within the same millisecond.
         ledger.counters.clock_ms += 1
         known = ledger.record(Table.META, META_RESTORED, Restored)
         count = known.count if known is not None else 0
@@ -125,10 +125,10 @@ class Restoring:
     # Numbers -----------------------------------------------------------------------------
 
     def apply_renumber_step(self, command: RenumberStep) -> Outcome:
-        """Take old numbers away; the value: from how many positions.
+        """Remove old numbers; the value: from how many positions.
 
-        A receiver may know the old sequence further than this state does, and would drop under its
-        numbers what it never had. Under a new sequence it takes everything, once more at worst.
+        A receiver may know the old sequence further than this state does, and would drop new
+        messages under its numbers. In a new sequence it accepts everything, at worst once more.
         """
         if not 1 <= command.count <= SETTLED_PER_COMMAND_MAX:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
@@ -147,7 +147,7 @@ class Restoring:
         return Outcome(MQ_OK, value=changed)
 
     def _renumber(self, row_key: bytes, row: bytes) -> bool:
-        """Return whether the position had an old number and has none any more."""
+        """Return whether the position had an old number, which was removed."""
         _, queue_id, sequence_identifier, _ = NUMBERED_KEY.unpack(row_key)
         if sequence_identifier >> 32 >= self._ledger.counters.tx_time_stamp:
             return False
@@ -155,9 +155,9 @@ class Restoring:
         numbers = self._outgoing.row(queue_id, key)
         position = self._ledger.position(queue_id, key)
         queue = self._ledger.queue(queue_id)
-        assert numbers is not None, "a number of no position"
-        assert position is not None, "numbers of no position"
-        assert queue is not None, "a position of no queue"
+        assert numbers is not None, "a number without its position"
+        assert position is not None, "numbers without their position"
+        assert queue is not None, "a position without its queue"
         if numbers.is_settled:
             return False
         if numbers.is_order_acked:

@@ -1,3 +1,3 @@
-"""What happens to one message: it enters a queue, moves, ends, and is reported on. May import
-`state` and `values`.
+"""What happens to one message: it enters a queue, moves, ends, and is reported. May import `state`
+and `values`.
 """

@@ -1,8 +1,8 @@
-"""What the queue manager says of messages: administration acknowledgements and final acks.
+"""Acknowledgements by the queue manager: administration acknowledgements and final acks.
 
-[MS-MQQB] 3.1.7.15 and 3.1.7.17. Both are made in the apply that causes them, so that they can be
-neither lost nor doubled: an acknowledgement becomes a position in the administration queue or in
-an outgoing queue, a final ack a row of the outbox.
+[MS-MQQB] 3.1.7.15 and 3.1.7.17. Both are made in the apply that causes them, so neither is lost
+or doubled: an acknowledgement becomes a position in the administration queue or in an outgoing
+queue, a final ack a row of the outbox.
 """
 
 from typing import Final
@@ -36,11 +36,11 @@ INSECURE_NACKS: Final = frozenset(
         MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER,
     }
 )
-"""Sent only if SendInsecureNacks: they would tell a stranger what exists here."""
+"""Sent only if SendInsecureNacks: they would reveal to a stranger what exists here."""
 
 
 class Subject(msgspec.Struct, gc=False):
-    """The message that is spoken of."""
+    """The message that an acknowledgement is about."""
 
     source_queue_manager: bytes
     message_ordinal: int
@@ -49,8 +49,8 @@ class Subject(msgspec.Struct, gc=False):
     """Its destination format name; the acknowledgement's response queue."""
     obligation: Obligation
     body: tuple[int, int, int, int, int] | None = None
-    """Index, offset, length, ordinal, crc32 of its packet, if a negative acknowledgement may return
-    its body."""
+    """Index, offset, length, ordinal, crc32 of its packet if a negative acknowledgement may return
+    the body."""
 
 
 class Acknowledgements:
@@ -65,16 +65,16 @@ class Acknowledgements:
         self._outgoing = outgoing
 
     def is_wanted(self, flags: int, message_class: int) -> bool:
-        """Whether the sender asked to hear this class ([MS-MQMQ] 2.2.19.3 Flags)."""
+        """Whether the sender requested this class ([MS-MQMQ] 2.2.19.3 Flags)."""
         is_receive = bool(message_class & 0x4000)
         if is_negative(message_class):
             return bool(flags & (AcknowledgeFlags.NR if is_receive else AcknowledgeFlags.NA))
         return bool(flags & (AcknowledgeFlags.PR if is_receive else AcknowledgeFlags.PA))
 
     def acknowledge(self, subject: Subject, message_class: int) -> bool:
-        """Send an administration acknowledgement if one is wanted and possible; return whether.
+        """Send an administration acknowledgement if wanted and possible; return whether it was.
 
-        An administration queue that cannot be opened for sending discards it (3.1.7.15).
+        It is discarded if the administration queue cannot be opened for sending (3.1.7.15).
         """
         obligation = subject.obligation
         manager = self._ledger.manager
@@ -159,7 +159,7 @@ class Acknowledgements:
         )
 
     def finally_acknowledge(self, subject: Subject, message_class: int) -> None:
-        """Owe the sender a FinalAck for a transactional message, sent until OutboxDone."""
+        """Queue a FinalAck for a transactional message's sender, sent until OutboxDone."""
         obligation = subject.obligation
         row = FinalAckRow(
             obligation.sequence_identifier,

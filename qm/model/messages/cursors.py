@@ -1,8 +1,8 @@
 """Cursors ([MS-MQDMPR] 3.2): positions in a queue that belong to one node's open handle.
 
-Volatile: a cursor lives where the call was accepted and survives a change of leader there. It holds
-keys, never links to positions, so it stays meaningful when what it points at is gone. Peeks are
-answered from the state; a dequeue proposes a `Selector` and learns the outcome from apply.
+Volatile: a cursor exists on the node that accepted the call and survives a change of leader. It
+holds keys, never references to positions, so it stays valid when its position is gone. Peeks are
+answered from the state; a dequeue proposes a `Selector` and gets the outcome from apply.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import Final
 from qm.model.values.commands import Selector, SelectorKind
 
 START: Final = -1
-"""Before every key: where a fresh cursor stands."""
+"""Precedes every key: where a new cursor starts."""
 
 
 class CursorState(IntEnum):
@@ -49,12 +49,12 @@ class Cursor:
         """3.2.7.1 Initialize: at Start, unread."""
         self.handle = handle
         self.key = START
-        """Of the current message; in Unread, the next one behind it is meant."""
+        """Key of the current message; in Unread, the next one after it is meant."""
         self.state = CursorState.UNREAD
         self._resume = CursorState.UNREAD
 
     def get_message_for_peek(self, seek: Seek, is_available: IsAvailable) -> CursorAnswer:
-        """3.2.7.2: the current message; `key` is its place if this succeeds."""
+        """3.2.7.2: the current message; `key` is its place on success."""
         if self.state is CursorState.UNREAD:
             return self._peek_forward(seek)
         if self.state is CursorState.READ:
@@ -63,7 +63,7 @@ class Cursor:
         return CursorAnswer.ILLEGAL  # a wait is under way (DM-A18)
 
     def get_next_message_for_peek(self, seek: Seek) -> CursorAnswer:
-        """3.2.7.3: the message behind the current one."""
+        """3.2.7.3: the message after the current one."""
         if self.state is not CursorState.READ:
             return CursorAnswer.ILLEGAL
         return self._peek_forward(seek)
@@ -77,7 +77,7 @@ class Cursor:
         return CursorAnswer.SUCCEEDED
 
     def selector_for_dequeue(self) -> Selector | None:
-        """3.2.7.4, first half: what to propose; None while a wait is under way."""
+        """3.2.7.4, first half: what to propose; None during a wait."""
         if self.state is CursorState.UNREAD:
             if self.key == START:
                 return Selector(SelectorKind.FIRST)
@@ -99,16 +99,16 @@ class Cursor:
         return CursorAnswer.WAITING
 
     def message_available(self, key: int) -> None:
-        """3.2.7.5: a wait was answered by the message at `key`."""
+        """3.2.7.5: a wait ended with the message at `key`."""
         if self.state is CursorState.WAIT_PEEK:
             self.key, self.state = key, CursorState.READ
         elif self.state is CursorState.WAIT_RECEIVE:
             self.key, self.state = key, CursorState.UNREAD
 
     def wait_time_expired(self, last_key: int) -> None:
-        """3.2.7.6. `last_key`: the highest key there is now.
+        """3.2.7.6. `last_key`: the highest key at present.
 
-        End must not hide what arrives later, so it is "behind the last key" (DM-A17); a peek's wait
+        End must not hide later arrivals, so it means "after the last key" (DM-A17); a peek's wait
         ends where it began (DM-A18).
         """
         if self.state is CursorState.WAIT_RECEIVE:

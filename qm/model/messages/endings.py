@@ -1,6 +1,6 @@
-"""The end of a position in a queue of ours ([MS-MQDMPR] 3.1.7.2.1 Message Position Deleted).
+"""The end of a position in a local queue ([MS-MQDMPR] 3.1.7.2.1 Message Position Deleted).
 
-Everything that an end causes is made here, in the same apply: the target journal's copy, the
+All consequences of an end are made here, in the same apply: the target journal's copy, the
 administration acknowledgement, the final ack, the dead letter.
 """
 
@@ -34,7 +34,7 @@ _KEPT_FLAGS: Final = (
     | PositionFlag.FIRST_IN_TRANSACTION
     | PositionFlag.LAST_IN_TRANSACTION
 )
-"""What a copy keeps: it owes nothing, lives forever and is journaled no further (guide 8.3)."""
+"""Flags that a copy keeps: it owes nothing, never expires and is not journaled (guide 8.3)."""
 
 
 class Endings:
@@ -73,23 +73,23 @@ class Endings:
         self._ledger.unlink(queue, key, position, EFFECT_OF_REASON[MessageClass(reason)], reason)
 
     def reached(self, queue: QueueInHand, key: int, position: Position) -> None:
-        """A message of ours is in a queue of ours: its sender may have asked to hear that, as it
-        hears it of a queue elsewhere ([MS-MQMQ] 2.2.19.3 Flags.PA).
+        """Acknowledge that a message sent here has reached a local queue, if its sender asked for
+        it, as for a queue elsewhere ([MS-MQMQ] 2.2.19.3 Flags.PA).
         """
         if (
             position.flags & PositionFlag.HAS_OBLIGATION
             and self._ledger.behaviour >= VERSION_OF_REFUSALS
         ):
             obligation = self._obligation(queue, key)
-            assert obligation is not None, "a position that owes something unknown"
+            assert obligation is not None, "a position without its obligation"
             subject = _subject(position, obligation)
             self._acknowledgements.acknowledge(subject, MessageClass.ACK_REACH_QUEUE)
 
     def expire(self, queue: QueueInHand, key: int, position: Position) -> None:
-        """Its deadline has passed: received too late, or on its way for too long.
+        """Handle a passed deadline: received too late, or on its way for too long.
 
-        A message whose sending side waits for an order ack may have arrived: whoever sends it
-        again looks at its deadline first [MS-MQQB 3.1.7.1.2].
+        A message that awaits an order ack may have arrived: its deadline is checked before it is
+        sent again [MS-MQQB 3.1.7.1.2].
         """
         if queue.record.kind is not QueueKind.OUTGOING:
             self.end(queue, key, position, MessageClass.NACK_RECEIVE_TIMEOUT)
@@ -99,7 +99,7 @@ class Endings:
             self.fail(queue, key, position, MessageClass.NACK_REACH_QUEUE_TIMEOUT)
 
     def fail(self, queue: QueueInHand, key: int, position: Position, reason: int) -> None:
-        """A message that will not be delivered: dead letter if JN, nack if asked for, gone."""
+        """Remove an undeliverable message: dead letter if JN, nack if requested."""
         obligation = self._obligation(queue, key)
         if position.flags & PositionFlag.NEGATIVE_JOURNALING:
             application = obligation.application_deadletter_queue if obligation else ""
@@ -107,9 +107,9 @@ class Endings:
         self._leave(queue, key, position, EffectKind.FAILED, reason, obligation)
 
     def deliver(self, queue: QueueInHand, key: int, position: Position, message_class: int) -> None:
-        """A message that another queue manager has, for good: journal or dead letter, gone.
+        """Remove a message that another queue manager has for good: journal or dead letter.
 
-        `message_class` is what became of it there: ACK_REACH_QUEUE, or a FinalAck's class.
+        `message_class` says how it ended there: ACK_REACH_QUEUE, or a FinalAck's class.
         """
         obligation = self._obligation(queue, key)
         is_failure = bool(message_class & 0x8000)
@@ -180,9 +180,9 @@ class Endings:
     def dead_letter(
         self, position: Position, key: int, message_class: int, application_queue: str = ""
     ) -> bool:
-        """Copy to the dead-letter queue that fits: application, transactional or ordinary.
+        """Copy to the matching dead-letter queue: application, transactional or ordinary.
 
-        `message_class` says why; it becomes the copy's Class.
+        `message_class` is the reason; it becomes the copy's Class.
         """
         manager = self._ledger.manager
         assert manager is not None, "a position without a queue manager"
@@ -206,7 +206,7 @@ class Endings:
     def _expired_dead_letter(
         self, queue: QueueInHand, key: int, position: Position, reason: int
     ) -> None:
-        """[MC-MQAC] 3.1.6.1.1: of a transactional message, its source keeps the dead letter."""
+        """[MC-MQAC] 3.1.6.1.1: the source keeps the dead letter of a transactional message."""
         is_ours = bool(position.flags & PositionFlag.FROM_THIS_MANAGER)
         if position.flags & PositionFlag.TRANSACTIONAL and not is_ours:
             return
@@ -220,7 +220,7 @@ class Endings:
 
     def _settle(self, queue: QueueInHand, key: int, position: Position, reason: int) -> None:
         obligation = self._obligation(queue, key)
-        assert obligation is not None, "a position that owes something unknown"
+        assert obligation is not None, "a position without its obligation"
         row_key = POSITION_KEY.pack(queue.record.queue_id, key)
         self._ledger.state.delete(Table.OBLIGATION, row_key)
         subject = _subject(position, obligation)

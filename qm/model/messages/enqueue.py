@@ -1,6 +1,6 @@
-"""The one way into a queue ([MS-MQDMPR] 3.1.7.1.9 Enqueue Message).
+"""The only way into a queue ([MS-MQDMPR] 3.1.7.1.9 Enqueue Message).
 
-Whatever enters a queue (arrival, send, copy, acknowledgement, move) comes through `Enqueue`.
+All that enters a queue (arrival, send, copy, acknowledgement, move) passes through `Enqueue`.
 """
 
 from enum import IntEnum
@@ -33,7 +33,7 @@ class EnqueueStatus(IntEnum):
 
 
 class NewMessage(msgspec.Struct, gc=False):
-    """What becomes a position."""
+    """A message about to become a position."""
 
     body_index: int
     body_offset: int
@@ -41,21 +41,21 @@ class NewMessage(msgspec.Struct, gc=False):
     body_ordinal: int
     body_crc32: int
     priority: int
-    """Effective: 0 for transactional messages."""
+    """Effective priority: 0 for transactional messages."""
     flags: int
     """PositionFlag bits; HAS_OBLIGATION is added here."""
     source_queue_manager: bytes
     message_ordinal: int
     sent_time: int
-    """Seconds, the sender's clock."""
+    """Seconds by the sender's clock."""
     time_to_be_received: int = TIME_INFINITE_S
     obligation: Obligation | None = None
     message_class: int = 0
-    """Of a dead letter: why it is one; else 0."""
+    """For a dead letter, the class that gives the reason; else 0."""
 
 
 def copy_of(position: Position, priority: int, flags: int, message_class: int = 0) -> NewMessage:
-    """Return a message that shares a position's body, lives forever and owes nothing."""
+    """Return a message that shares a position's body, never expires and owes nothing."""
     return NewMessage(
         position.body_index,
         position.body_offset,
@@ -72,20 +72,20 @@ def copy_of(position: Position, priority: int, flags: int, message_class: int = 
 
 
 class Enqueue:
-    """Checks quotas and inserts."""
+    """Checks quotas and inserts messages."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     def quota_status(self, queue: QueueInHand, size_bytes: int) -> EnqueueStatus:
-        """Whether a message of this size may enter; equal to the limit is allowed."""
+        """Return whether a message of this size may enter; filling a quota exactly is allowed."""
         queue_room, manager_room = self.room_bytes(queue)
         if size_bytes > manager_room:
             return EnqueueStatus.MANAGER_QUOTA
         return EnqueueStatus.QUEUE_QUOTA if size_bytes > queue_room else EnqueueStatus.OK
 
     def room_bytes(self, queue: QueueInHand) -> tuple[int, int]:
-        """Return what the quotas of the queue and of the queue manager still admit."""
+        """Return the bytes that the quotas of the queue and of the queue manager still admit."""
         ledger = self._ledger
         manager = ledger.manager
         assert manager is not None, "a queue without its queue manager"
@@ -109,7 +109,7 @@ class Enqueue:
         kind: EffectKind = EffectKind.ARRIVED,
         lock: Lock | None = None,
     ) -> tuple[int, Position]:
-        """Link a new position and return its key. Quotas were checked by the caller.
+        """Link a new position and return its key. The caller has checked the quotas.
 
         SequentialID rises by one and never goes back, even if the transaction aborts (guide 3.2).
         """

@@ -1,8 +1,8 @@
 """Message (3.1.1.12) and the enumerations of its attributes.
 
-Sections without a name are [MS-MQDMPR]. The state machine keeps packets, never these values: they
-are what applications set and read. Codes of enumerations are those of the packet, so a code that
-nobody defined passes through as the integer it is (DM-A31).
+Sections without a name are [MS-MQDMPR]. The state machine keeps packets, never these values, which
+applications set and read. Codes of enumerations are those of the packet; an undefined code passes
+through as an integer (DM-A31).
 """
 
 from enum import IntEnum
@@ -25,7 +25,7 @@ PROVIDER_ENHANCED: Final = "Microsoft Enhanced Cryptographic Provider, v1.0"
 
 
 class UnusedMessageClass(IntEnum):
-    """What Message.Class of 3.1.1.12 may be beside `qm.wire.message_class.MessageClass`.
+    """Values of Message.Class in 3.1.1.12 beyond `qm.wire.message_class.MessageClass`.
 
     No queue manager is known to send them.
     """
@@ -36,20 +36,20 @@ class UnusedMessageClass(IntEnum):
 
 
 class AuthenticationLevel(IntEnum):
-    """How a message was signed, as its receiver found it."""
+    """How a message was signed, as its receiver determined."""
 
     NONE = 0
     SIG10 = 1
     SIG20 = 3
     SIG30 = 5
     XML_SIG = 0x100
-    """Of messages over HTTP only; no packet has a code for it."""
+    """Only for messages over HTTP; no packet has a code for it."""
 
 
 AUTHENTICATION_LEVELS: Final[dict[int, AuthenticationLevel]] = {
     code.value: code for code in AuthenticationLevel if code < 0x10
 }
-"""By SecurityHeader.Flags.AU as a receiver sets it."""
+"""By the value of SecurityHeader.Flags.AU that a receiver sets."""
 
 
 class DeliveryGuarantee(IntEnum):
@@ -100,7 +100,7 @@ class ResponseQueueType(IntEnum):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message with the names of 3.1.1.12 (DM-A33) and its defaults.
+    """A message with the attribute names (DM-A33) and defaults of 3.1.1.12.
 
     Times are seconds, `sent_time` and `arrival_time` since 1970 UTC. GUIDs are 16 raw packet bytes.
     Format names are absolute texts. "" , b"" and GUID_NULL mean that an attribute is absent.
@@ -115,7 +115,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     application_deadletter_queue: str = ""
     """A path name."""
     message_class: int = MessageClass.NORMAL
-    """Class: predefined, or any u16 of an application's own."""
+    """Class: predefined, or any u16 of the application."""
     privacy_level: int = PrivacyLevel.NONE
     authentication_level: AuthenticationLevel = AuthenticationLevel.NONE
     delivery_guarantee: DeliveryGuarantee = DeliveryGuarantee.EXPRESS
@@ -163,7 +163,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     transaction_sequence_number: int = 0
     transaction_previous_sequence_number: int = 0
     transaction_identifier: int | None = None
-    """The 20 bits that tell transactions of a sender apart; None = not transactional."""
+    """The 20 bits that distinguish a sender's transactions; None = not transactional."""
     final_ack_required: bool = False
     first_in_transaction: bool = False
     last_in_transaction: bool = False

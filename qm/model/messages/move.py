@@ -1,7 +1,7 @@
 """Moving messages between queues ([MS-MQDMPR] 3.1.7.1.16).
 
 A position keeps its LookupIdentifier, and so its relative place, when it moves to an application
-queue or subqueue; in a system queue or journal it arrives anew (guide 3.2).
+queue or subqueue; in a system queue or journal it gets a new one (guide 3.2).
 """
 
 from typing import Final
@@ -18,14 +18,14 @@ _SYSTEM_FLAGS: Final = PositionFlag.HAS_OBLIGATION | PositionFlag.EXPIRY_DUE
 
 
 class Moving:
-    """Carries positions."""
+    """Moves positions."""
 
     def __init__(self, ledger: Ledger, enqueue: Enqueue) -> None:
         self._ledger = ledger
         self._enqueue = enqueue
 
     def has_room(self, source: QueueInHand, target: QueueInHand, position: Position) -> bool:
-        """Whether the target's quota admits it; within one queue nothing changes hands."""
+        """Whether the target's quota admits the message; moves within one queue are not counted."""
         if self._root(source) == self._root(target):
             return True
         size = position.stored_size_bytes
@@ -39,7 +39,7 @@ class Moving:
     def carry(self, source: QueueInHand, key: int, position: Position, target: QueueInHand) -> int:
         """Move a position, locked by its mover or Available; return its key in the target."""
         is_system = target.record.kind.is_system_store
-        # A purge of the target hides by key; what comes later is not meant by it.
+        # A purge of the target hides by key; it does not apply to messages that come later.
         is_new = (
             is_system
             or is_purge_pending(target, key)
@@ -50,7 +50,7 @@ class Moving:
         return new_key
 
     def rekey(self, queue: QueueInHand, key: int, position: Position) -> int:
-        """Make a pending enqueue Available behind the watermark that overtook it."""
+        """Make a pending enqueue Available after the watermark that overtook it."""
         new_key = self._next_key(key)
         self._place(queue, key, position, queue, new_key, EffectKind.ARRIVED)
         return new_key

@@ -1,4 +1,4 @@
-"""Between a Message (3.1.1.12) and its packet: the pure events of 3.1.7.1.30 to .32.
+"""Conversion of a Message (3.1.1.12) to its packet and back: the pure events 3.1.7.1.30 to .32.
 
 Sections without a name are [MS-MQDMPR].
 """
@@ -72,8 +72,8 @@ def deserialize_message_from_buffer(
 ) -> Message:
     """3.1.7.1.31: the message of a whole UserMessage packet; raises ProtocolError.
 
-    `authentication_level` is the code that the receiver's own verification gave (0, 1, 3, 5): what
-    a packet says of itself in AU and AS proves nothing and is ignored.
+    `authentication_level` is the code of the receiver's own verification (0, 1, 3, 5): AU and AS
+    in the packet prove nothing and are ignored.
     """
     packet, _ = parse_user_message(buffer, 0, len(buffer))
     header, properties = packet.user_header, packet.properties
@@ -117,7 +117,7 @@ def deserialize_message_from_buffer(
 
 
 def _with_optional_headers(message: Message, packet: UserMessage, level: int) -> Message:
-    """Add what the headers say that a packet may lack; attributes of an absent one are skipped."""
+    """Add attributes from optional headers; those of an absent header are skipped."""
     more: dict[str, object] = {}
     if packet.security is not None:
         more |= _of_security(packet.security)
@@ -164,7 +164,7 @@ def _of_security(security: SecurityHeader) -> dict[str, object]:
         try:
             info, _ = parse_provider_info(raw, 0, len(raw))
         except ProtocolError:
-            # The message is readable without it; no verification will find such a provider.
+            # The message is readable without it; verification will not find such a provider.
             info = ProviderInfo(0, "")
         attributes["authentication_provider_type"] = info.provider_type
         attributes["authentication_provider_name"] = info.provider_name
@@ -245,12 +245,12 @@ def construct_user_message_packet(message: Message) -> UserMessage:
 
 
 def serialize_message_to_buffer(message: Message) -> bytes:
-    """3.1.7.1.32: the packet; PacketSize is what was written. Raises like Construct."""
+    """3.1.7.1.32: the packet; PacketSize is the size written. Raises like Construct."""
     return write_user_message(construct_user_message_packet(message))
 
 
 def _reference(queue_type: IntEnum | None, text: str, field: str) -> QueueName | None:
-    """Return a name as its queue type wants it; the type says whose private queue is meant."""
+    """Return a name in the form of its queue type, which also gives a private queue's host."""
     code = int(queue_type) if queue_type is not None else 0
     if code == ResponseQueueType.NONE:
         if text:
@@ -294,8 +294,8 @@ def _transaction(message: Message) -> TransactionHeader | None:
 
 
 def _security(message: Message) -> SecurityHeader | None:
-    """AuthenticationLevel asks for the header, and so does every attribute that it alone carries:
-    a sender's identity or a key would be lost without it.
+    """Return the header if AuthenticationLevel or an attribute that only it carries needs it:
+    without it a sender's identity or a key would be lost.
     """
     provider = ProviderInfo(
         message.authentication_provider_type, message.authentication_provider_name
@@ -310,7 +310,7 @@ def _security(message: Message) -> SecurityHeader | None:
     is_asked_for = message.authentication_level is not AuthenticationLevel.NONE
     if not is_asked_for and not has_items and is_own_provider:
         return None
-    # A header without any item is none: then the default provider is named, too.
+    # A header must have an item: the default provider is then named, too.
     info = b"" if is_own_provider and has_items else write_provider_info(provider)
     return SecurityHeader(
         message.sender_identifier_type,
@@ -325,13 +325,13 @@ def _security(message: Message) -> SecurityHeader | None:
 
 
 def _debug(message: Message) -> DebugHeader | None:
-    """DM-A32: it follows TracingQueueIdentifier; TR alone needs an empty one to be legal."""
+    """DM-A32: it follows TracingQueueIdentifier; TR alone needs an empty header to be legal."""
     queue = _or_none(message.tracing_queue_identifier)
     return DebugHeader(queue) if queue is not None or message.tracing_requested else None
 
 
 def _lists(message: Message) -> MultiQueueFormatHeader | None:
-    """DestinationMultiQueueFormatName asks for the header; nothing of the others is dropped."""
+    """DestinationMultiQueueFormatName needs the header, which then carries all lists."""
     lists = MultiQueueFormatHeader(
         tuple(map(_element, message.destination_multi_queue_format_name)),
         tuple(map(_element, message.administration_multi_queue_format_name)),

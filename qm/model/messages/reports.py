@@ -1,7 +1,7 @@
-"""Report messages: where a traced message arrived, and where it was sent to.
+"""Report messages: where a traced message arrived, and where it was sent.
 
-The report of an arrival is made in the apply that takes the message ([MS-MQQB] 3.1.5.8.9); that of
-a sending when the leader says that the packet left ([MS-MQQB] 3.1.7.1.7).
+The report of an arrival is made in the apply that accepts the message ([MS-MQQB] 3.1.5.8.9), that
+of a sending when the leader reports that the packet left ([MS-MQQB] 3.1.7.1.7).
 """
 
 from typing import Final
@@ -40,7 +40,7 @@ class Reports:
         self._enqueue = enqueue
 
     def received(self, message: UserMessage) -> None:
-        """Report an arrival, if the message asks for it."""
+        """Report an arrival if the message requests it."""
         wanted = report_queue(message.is_traced, message.debug)
         if wanted is None:
             return
@@ -54,9 +54,9 @@ class Reports:
         self._send(received_report(traced, wanted, self._ledger.now_ms // 1000), wanted)
 
     def apply_transfer_traced(self, command: TransferTraced) -> Outcome:
-        """Report sendings. Messages may have reached their peer and be gone meanwhile.
+        """Report sendings. The messages may already have arrived and be gone.
 
-        All that leaves here is this queue manager's own, so it has made no hop yet.
+        Everything sent is this queue manager's own, so it has made no hop yet.
         """
         queue, manager = self._ledger.queue(command.queue_id), self._ledger.manager
         if queue is None or manager is None or queue.record.kind is not QueueKind.OUTGOING:
@@ -78,9 +78,9 @@ class Reports:
         return Outcome(MQ_OK)
 
     def _send(self, report: Report, wanted: Guid) -> None:
-        """Put a report into the queue that wants it, if that can be opened for sending.
+        """Put a report into the wanted queue, if that can be opened for sending.
 
-        A public queue that the directory does not know cannot.
+        A public queue that the directory does not know cannot be opened.
         """
         found = self._registry.format_name(PublicName(wanted))
         queue = self._ledger.queue(found) if found > 0 else None
@@ -89,7 +89,7 @@ class Reports:
         if queue.record.kind is not QueueKind.APPLICATION:
             return
         manager = self._ledger.manager
-        assert manager is not None, "a message at no queue manager"
+        assert manager is not None, "a message without a queue manager"
         packet = self._packet(report, manager.identifier)
         if self._enqueue.quota_status(queue, len(packet)) is not EnqueueStatus.OK:
             return

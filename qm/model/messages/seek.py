@@ -1,7 +1,7 @@
-"""Finding positions ([MS-MQDMPR] 3.1.7.3.2, .3): pure on the state, used by apply and by peeks.
+"""Finding positions ([MS-MQDMPR] 3.1.7.3.2, .3): pure functions, used by apply and by peeks.
 
-Seeks are exclusive of where they start (DM-A2) and see neither hidden positions nor, when they
-peek, locked ones whose sender did not allow that.
+Seeks start after their starting point (DM-A2). They skip hidden positions and, in a peek, locked
+ones whose sender did not allow peeking.
 """
 
 from collections.abc import Sequence
@@ -67,9 +67,9 @@ def forward(
 def _forward(
     ledger: Ledger, queue: QueueInHand, level: int, low: int, *, is_peek: bool
 ) -> Found | None:
-    """Return the first position of a level at or behind the key `low`.
+    """Return the first position of a level at or after the key `low`.
 
-    Before what is linked lie the tombstones of what was received: they are walked across once.
+    Tombstones of received messages precede what is linked: a scan crosses them only once.
     """
     queue_id, head = queue.record.queue_id, queue.linked_from[level]
     is_from_head, low = low <= head, max(low, head)
@@ -104,7 +104,7 @@ def backward(
 def _first_visible(
     queue: QueueInHand, rows: Sequence[tuple[bytes, bytes]], *, is_peek: bool
 ) -> Found | None:
-    """Return the first position of scanned rows that may be read."""
+    """Return the first readable position among scanned rows."""
     for key_bytes, row in rows:
         key = POSITION_KEY.unpack(key_bytes)[1]
         if is_visible(queue, key, row, is_peek=is_peek):
@@ -115,9 +115,9 @@ def _first_visible(
 def select(
     ledger: Ledger, queue: QueueInHand, selector: Selector, *, is_peek: bool = False
 ) -> tuple[int, Found | None]:
-    """Return (status, position). Status 0 with None: nothing now, a reader may wait.
+    """Return (status, position). Status 0 with None: nothing now; a reader may wait.
 
-    Statuses of a lookup are those of 3.1.7.3.3 as chosen in DM-A3 to DM-A5.
+    Statuses of a lookup are those of 3.1.7.3.3, as chosen in DM-A3 to DM-A5.
     """
     kind, key = selector.kind, selector.lookup_identifier
     if kind is SelectorKind.FIRST:
@@ -129,7 +129,7 @@ def select(
     if kind is SelectorKind.SEEK_LAST:
         found = backward(ledger, queue, _KEY_END, is_peek=is_peek)
     elif ledger.position(queue.record.queue_id, key) is None:
-        # DM-A4: previous and next need the position that they start from.
+        # DM-A4: previous and next need the position from which they start.
         return ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, None
     elif kind is SelectorKind.SEEK_NEXT:
         found = forward(ledger, queue, key, is_peek=is_peek)

@@ -1,4 +1,4 @@
-"""What the state says, for whoever shows it: pure reads, bounded pages, values of their own.
+"""Views of the state for display: pure reads, bounded pages, values of their own.
 
 Class (b) of the guide's section 4: answered on the leader behind a read barrier, between entries.
 Every function takes a `View` and returns structs that share nothing with the state machine.

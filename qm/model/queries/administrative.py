@@ -1,4 +1,4 @@
-"""The queue manager itself, its clients, its directory, and the work that is still owed."""
+"""The queue manager itself, its clients, its directory, and pending work."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ class QueueManagerInfo(msgspec.Struct, frozen=True):
     """LocalQueueManager (3.1.1.1)."""
 
     attributes: QueueManager
-    """The record: all attributes with the specification's names, keys sealed."""
+    """The record: all attributes by their names in the specification, keys sealed."""
     counters: Counters
     """High-water marks, byte totals, cluster time of the last entry."""
 
@@ -54,7 +54,7 @@ class ClientInfo(msgspec.Struct, frozen=True):
 
 
 def get_client_holder(view: View, client_id: str) -> ClientHolder | None:
-    """Return who opened a client's session last, None if that is not known."""
+    """Return who opened a client's session last, None if unknown."""
     row = view.ledger.state.get(Table.OPEN, holder_key(client_id))
     return None if row is None else decode(ClientHolder, row)
 
@@ -74,7 +74,7 @@ class OpenInfo(msgspec.Struct, frozen=True):
 
 
 class OutboxItem(msgspec.Struct, frozen=True):
-    """Something owed to a peer until OutboxDone."""
+    """Something to send to a peer until OutboxDone."""
 
     outbox_id: int
     kind: OutboxKind
@@ -100,7 +100,7 @@ def queue_manager(view: View) -> QueueManagerInfo | None:
 
 
 def member_addresses(view: View) -> dict[str, MemberAddress]:
-    """Return where nodes are reached, by name."""
+    """Return the addresses of nodes, by name."""
     rows = view.ledger.state.scan(Table.META, META_MEMBER, META_MEMBER_END, MEMBERS_MAX)
     names = (key.removeprefix(META_MEMBER).decode() for key, _ in rows)
     return dict(zip(names, (decode(MemberAddress, row) for _, row in rows), strict=True))
@@ -143,7 +143,7 @@ def list_opens(
     queue_id: int | None = None,
     client_id: str | None = None,
 ) -> Page[OpenInfo, int]:
-    """Return open queues by handle: all, those of a queue, those of a client."""
+    """Return open queues by handle: all, or those of a queue or of a client."""
     wanted = page_size(limit)
     low, high = OPEN_RECORD_KEY.pack(OPEN_RECORD, _following(after)), OPEN_RECORD + _END
     walk = Walk(view.ledger.state, Table.OPEN, low, high)
@@ -171,7 +171,7 @@ def list_opens(
 
 
 def list_outbox(view: View, *, after: int = 0, limit: int = 100) -> Page[OutboxItem, int]:
-    """Return what is owed to peers, oldest first."""
+    """Return what is to be sent to peers, oldest first."""
     low = OUTBOX_KEY.pack(_following(after))
     rows, has_more = view.rows_after(Table.OUTBOX, low, _END, page_size(limit))
     items = []
@@ -190,16 +190,16 @@ def _following(number: int) -> int:
 
 
 def purging_queue_ids(view: View, limit: int) -> list[int]:
-    """Return queues that want a PurgeStep."""
+    """Return queues that need a PurgeStep."""
     rows = view.ledger.state.scan(Table.PURGE, b"", _END, limit)
     return [QUEUE_KEY.unpack(key)[0] for key, _ in rows]
 
 
 def is_due(view: View, since_ms: int, now_ms: int) -> bool:
-    """Return whether a ClockTick at `now_ms` finds something that fell due after `since_ms`.
+    """Return whether a ClockTick at `now_ms` finds something that became due after `since_ms`.
 
-    It looks at no more than that time: behind it may lie the tombstones of everything that was
-    received before its deadline.
+    It reads no later times: their rows may be the tombstones of everything received before its
+    deadline.
     """
     scan, counters, end = view.ledger.state.scan, view.counters(), now_ms + 1
     deadlines = DEADLINE_KEY.pack(max(since_ms, counters.deadlines_from_ms), 0, 0)
@@ -217,7 +217,7 @@ def _bucket_due(at_ms: int) -> bytes:
 
 
 def default_time_to_reach_queue(view: View) -> int:
-    """Return TimeToReachQueue in seconds of a message that names none (3.1.1.6)."""
+    """Return TimeToReachQueue in seconds for a message that sets none (3.1.1.6)."""
     status, found = view.directory.read(DirectoryObjectType.ENTERPRISE, [])
     if status is DirectoryOperationResult.SUCCESS and found is not None:
         return int(found.attributes.get("default_time_to_live", TIME_TO_REACH_QUEUE_DEFAULT_S))
@@ -234,7 +234,7 @@ def read_directory(
     skip: int = 0,
     limit: int = 100,
 ) -> DirectoryAnswer:
-    """Return directory objects that satisfy every filter, `skip` of them left out (3.1.7.1.20)."""
+    """Return directory objects that satisfy every filter, without the first `skip` (3.1.7.1.20)."""
     query = view.directory.query(
         object_type,
         list(filters),

@@ -16,9 +16,9 @@ class IncomingSequence(msgspec.Struct, frozen=True):
 
     stream_id: int
     sender_identifier: bytes
-    """Of the sending queue manager."""
+    """GUID of the sending queue manager."""
     queue_id: int
-    """QueueReference; 0 when the name no longer leads to a queue of ours."""
+    """QueueReference; 0 if the name no longer leads to a local queue."""
     wire_name: bytes
     """FormatName that the sender used: its type and its bytes, as in packets."""
     sequence_identifier: int
@@ -41,7 +41,7 @@ def list_incoming_sequences(
     items = []
     for key, row in rows:
         name = view.ledger.state.get(Table.STREAM, STREAM_NAME + key)
-        assert name is not None, "a sequence of no stream"
+        assert name is not None, "a sequence without its stream"
         source, wire_name = name[:GUID_SIZE_BYTES], name[GUID_SIZE_BYTES:]
         sequence, number, rejects, last_access_ms = SEQUENCE_IN_ROW.unpack(row)
         items.append(

@@ -26,14 +26,14 @@ _KEY_END: Final = LEVELS << 56
 
 
 class PositionInfo(msgspec.Struct, frozen=True):
-    """One MessagePosition (3.1.1.11) and what its row knows of the message."""
+    """One MessagePosition (3.1.1.11) and what its row holds of the message."""
 
     queue_id: int
     lookup_identifier: int
     state: PositionState
-    """PurgePending where a purge overtook the lock."""
+    """PurgePending if a purge overtook the lock."""
     is_hidden: bool
-    """A purge took it and no step has settled it yet: no reader sees it."""
+    """A purge took it and no step has settled it yet: it is invisible to readers."""
     lock_kind: LockKind | None
     lock_owner: bytes
     """Transaction id, or client id in UTF-8 of a two-phase read; b"" when not locked."""
@@ -42,13 +42,13 @@ class PositionInfo(msgspec.Struct, frozen=True):
     """Effective priority, 0 to 7."""
     source_queue_manager: bytes
     message_ordinal: int
-    """With the source, the message's Identifier."""
+    """Together with the source, the message's Identifier."""
     message_class: int
-    """Why it is a dead letter: a MessageClass; 0 for every other message."""
+    """MessageClass that gives the reason of a dead letter; 0 for every other message."""
     arrival_time: int
     """Epoch seconds."""
     deadline_ms: int
-    """TimeToBeReceived ends, cluster time; 0 = never."""
+    """When TimeToBeReceived ends, cluster time; 0 = never."""
     size_bytes: int
     body_index: int
     body_ordinal: int
@@ -58,16 +58,16 @@ class PositionInfo(msgspec.Struct, frozen=True):
 
 
 class ClassCounts(msgspec.Struct, frozen=True):
-    """How many positions of a range have which message_class."""
+    """Number of positions of a range per message_class."""
 
     counts: dict[int, int]
     """MessageClass -> positions."""
     next: int | None
-    """LookupIdentifier to go on from; None: the range ends the queue."""
+    """LookupIdentifier to continue from; None: the range ends the queue."""
 
 
 def position(view: View, queue_id: int, lookup_identifier: int) -> PositionInfo | None:
-    """Return one position, visible or not; None if it is not there."""
+    """Return one position, visible or not; None if it does not exist."""
     queue = view.queue(queue_id)
     if queue is None or not 0 <= lookup_identifier < _KEY_END:
         return None
@@ -86,9 +86,9 @@ def browse(
     is_backward: bool = False,
     with_hidden: bool = False,
 ) -> Page[PositionInfo, int]:
-    """Return positions in order from behind `after`, a LookupIdentifier that need not exist.
+    """Return positions in order after `after`, a LookupIdentifier that need not exist.
 
-    Locked positions are included, hidden ones only `with_hidden`. None = from the queue's start,
+    Locked positions are included, hidden ones only `with_hidden`. None = from the queue's start, or
     backward from its end.
     """
     queue = view.queue(queue_id)
@@ -118,7 +118,7 @@ def browse(
 def _bounds(
     queue: QueueInHand, after: int | None, *, is_backward: bool, with_hidden: bool
 ) -> tuple[int, int]:
-    """Return the range of keys; forward it begins at the known head where nothing is locked."""
+    """Return the range of keys; forward it begins at the known head if nothing is locked."""
     if is_backward:
         return 0, _KEY_END if after is None else max(0, min(after, _KEY_END))
     low = 0 if after is None else max(0, min(after + 1, _KEY_END))
@@ -162,9 +162,9 @@ def position_info(view: View, queue: QueueInHand, key: int, found: Position) -> 
 
 
 def peek(view: View, queue_id: int, selector: Selector) -> tuple[int, PositionInfo | None]:
-    """Return (status, position) of a read that takes nothing (3.1.7.1.13 to .15).
+    """Return (status, position) of a read that removes nothing (3.1.7.1.13 to .15).
 
-    Status 0 with None: nothing there now; the caller may wait for it.
+    Status 0 with None: nothing at present; the caller may wait.
     """
     queue = view.queue(queue_id)
     if queue is None or queue.record.is_deleting:
@@ -190,9 +190,9 @@ def last_key(view: View, queue_id: int) -> int:
 
 
 def count_classes(view: View, queue_id: int, *, after: int = -1) -> ClassCounts:
-    """Count the positions behind `after` by class: why there are dead letters.
+    """Count the positions after `after` by class: why there are dead letters.
 
-    Looks at SCANNED_ROWS_MAX positions; `next` goes on.
+    Reads SCANNED_ROWS_MAX positions; continue with `next`.
     """
     queue = view.queue(queue_id)
     counts: dict[int, int] = {}

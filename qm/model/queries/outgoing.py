@@ -1,7 +1,7 @@
-"""Outgoing queues (3.1.1.3) and their sequences (3.1.1.4): what is to be sent and what is owed.
+"""Outgoing queues (3.1.1.3) and their sequences (3.1.1.4): messages to send and acks awaited.
 
-Of OutgoingQueue.State the administrative half is here; the link's half, NextHops and
-ConnectionHistory are the leader's own (DESIGN section 7).
+The administrative half of OutgoingQueue.State is here; the link's half, NextHops and
+ConnectionHistory belong to the leader (DESIGN section 7).
 """
 
 from typing import Final
@@ -50,18 +50,18 @@ class OutgoingQueueInfo(msgspec.Struct, frozen=True):
     eod_next_seq: SequencePlace | None
     """Numbers of the next message; None: nothing of a sequence is pending."""
     eod_last_ack: SequencePlace | None
-    """The last one that was order-acknowledged."""
+    """Numbers of the last message that was order-acknowledged."""
     eod_first_non_ack: SequencePlace | None
-    """The oldest that was numbered and not order-acknowledged."""
+    """Numbers of the oldest message that was numbered and not order-acknowledged."""
     eod_last_non_ack: SequencePlace | None
     eod_no_ack_count: int
-    """Numbered and not yet settled."""
+    """Messages that are numbered and not yet settled."""
     eod_no_read_count: int
-    """Order-acknowledged, and their end at the destination is awaited; at most SCANNED_ROWS_MAX."""
+    """Order-acknowledged messages that await their final ack; at most SCANNED_ROWS_MAX."""
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True):
-    """A position of an outgoing queue with its numbers, for who sends it."""
+    """A position of an outgoing queue with its numbers, for the sender."""
 
     position: PositionInfo
     place: SequencePlace | None
@@ -73,7 +73,7 @@ class OutgoingMessage(msgspec.Struct, frozen=True):
 
     @property
     def sent_time(self) -> int:
-        """SentTime, epoch seconds: when the send was committed, the same at every attempt."""
+        """SentTime, epoch seconds: when the send was committed, the same for every attempt."""
         return self.position.arrival_time
 
     @property
@@ -156,7 +156,7 @@ def _numbered(
 
 
 def _unread(view: View, queue: QueueInHand, identifier: int, acked: int) -> int:
-    """Count what was order-acknowledged and is still here: its final ack is awaited."""
+    """Count messages that are order-acknowledged and still here: they await their final ack."""
     queue_id = queue.record.queue_id
     rows = view.ledger.state.scan(
         Table.OUTGOING,
@@ -178,8 +178,8 @@ def _place(numbers: OutgoingPosition) -> SequencePlace | None:
 def outgoing_messages(
     view: View, queue_id: int, *, after: int | None = None, limit: int = 100
 ) -> Page[OutgoingMessage, int]:
-    """Return what an outgoing queue has to send, in order; what only waits for its final ack and
-    what belongs to an uncommitted transaction is left out.
+    """Return the messages that an outgoing queue has to send, in order, without those that only
+    wait for their final ack and those of an uncommitted transaction.
     """
     page = browse(view, queue_id, after=after, limit=limit)
     items = []

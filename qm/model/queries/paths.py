@@ -27,7 +27,7 @@ class QueuePath(msgspec.Struct, frozen=True):
 
 
 def get_queue_path(view: View, format_name: str) -> QueuePath:
-    """Return where a queue is; names of other kinds have no path, and that is no error."""
+    """Return where a queue is; other kinds of names have no path, which is no error."""
     try:
         name = parse_format_name(format_name)
     except QueueNameError:
@@ -42,7 +42,7 @@ def get_queue_path(view: View, format_name: str) -> QueuePath:
 
 
 def _direct_path(name: AnyDirectName) -> QueuePath:
-    """The protocol address, or the host of an HTTP name, and what follows it."""
+    """Return the protocol address, or the host of an HTTP name, and what follows it."""
     address = name.address
     tail = direct_text(name).partition(":")[2]
     if address.protocol.is_http:

@@ -44,19 +44,19 @@ class QueueInfo(msgspec.Struct, frozen=True):
     kind: QueueKind
     queue_type: QueueType
     pathname: str
-    """Of an outgoing queue: its DestinationFormatName."""
+    """For an outgoing queue, its DestinationFormatName."""
     label: str
     transactional: bool
     journaling: bool
     is_deleting: bool
     parent_queue: int
-    """queue_id of the queue that a journal or subqueue belongs to, 0 = none."""
+    """queue_id of the queue to which a journal or subqueue belongs, 0 = none."""
     message_count: int
     total_bytes: int
 
 
 class QueueStatistics(msgspec.Struct, frozen=True):
-    """Counts of one queue. Positions that a purge hid and no step settled count as `hidden`."""
+    """Counts of one queue. Positions hidden by a purge and not settled yet count as `hidden`."""
 
     queue_id: int
     message_count: int
@@ -69,11 +69,11 @@ class QueueStatistics(msgspec.Struct, frozen=True):
     """TotalBytes (3.1.1.2), hidden and locked positions included."""
     subqueue_bytes: int
     quota_used_bytes: int
-    """What counts against the quota: own bytes and those of subqueues."""
+    """Bytes that count against the quota: its own and those of its subqueues."""
     quota_bytes: int | None
     """None: unlimited."""
     arrival_count: int
-    """Positions that ever entered."""
+    """Number of positions that ever entered."""
     removal_count: int
     oldest_arrival_time: int | None
     """Epoch seconds of the oldest position that is first of its priority and Available."""
@@ -83,23 +83,23 @@ class QueueProperties(msgspec.Struct, frozen=True):
     """Every attribute of a queue (3.1.1.2, 3.1.1.3)."""
 
     attributes: Queue
-    """The record: all attributes with the specification's names."""
+    """The record: all attributes by their names in the specification."""
     format_name: str
-    """The name that means this queue and no other; "" where no format name can."""
+    """The format name of this queue and no other; "" if it has none."""
     subqueues: tuple[int, ...]
     """queue_ids of SubqueueCollection, by name."""
     is_active: bool
-    """Active (3.1.1.2): opened by somebody, or an outgoing queue that holds messages."""
+    """Active (3.1.1.2): opened by a client, or an outgoing queue that holds messages."""
 
 
 class QueueLookup(msgspec.Struct, frozen=True):
     """Where a name leads."""
 
     status: int
-    """MQ_OK, or the MQ_ERROR code that says why there is no queue."""
+    """MQ_OK, or the MQ_ERROR code for the reason why there is no queue."""
     queue_id: int = 0
     is_elsewhere: bool = False
-    """The name is another queue manager's; `queue_id` is its outgoing queue, 0 = none yet."""
+    """The name belongs to another queue manager; `queue_id` is its outgoing queue, 0 = none yet."""
 
 
 def list_queues(
@@ -109,7 +109,7 @@ def list_queues(
     limit: int = 100,
     kinds: Collection[QueueKind] | None = None,
 ) -> Page[QueueInfo, int]:
-    """Return queues by ascending queue_id, those of `kinds` or all."""
+    """Return queues by ascending queue_id: those of `kinds`, or all."""
     wanted = page_size(limit)
     low, high = QUEUE_KEY.pack(min(max(after, 0) + 1, _QUEUE_ID_END - 1)), b"\xff" * 5
     items: list[QueueInfo] = []
@@ -175,7 +175,7 @@ def _lookup(ledger: Ledger, queue_id: int) -> QueueLookup:
 
 
 def find_queue(view: View, name: str) -> QueueLookup:
-    """Return where a format name leads, or else a path name: what an operator types."""
+    """Return where a format name leads, or else a path name, as operators type them."""
     found = find_by_format_name(view, name)
     return find_by_path(view, name) if _is_no_format_name(found) else found
 
@@ -199,7 +199,7 @@ def queue_properties(view: View, queue_id: int) -> QueueProperties | None:
 
 
 def format_name_of_queue(view: View, queue_id: int) -> str:
-    """Return the format name that means a queue; "" if it has none (subqueues: a direct name)."""
+    """Return the format name of a queue; "" if it has none (subqueues: a direct name)."""
     manager, queue = view.ledger.manager, view.queue(queue_id)
     if manager is None or queue is None:
         return ""
@@ -252,7 +252,7 @@ def queue_statistics(view: View, queue_id: int) -> QueueStatistics | None:
 
 
 def _oldest_arrival(view: View, queue: QueueInHand) -> int | None:
-    """Within a priority the first position is the oldest: eight heads say it all."""
+    """Return the oldest of eight heads: the first position of a priority is its oldest."""
     times = []
     for level in range(LEVELS):
         if queue.counts[level] - queue.locked[level] > 0:

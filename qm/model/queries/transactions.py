@@ -1,4 +1,4 @@
-"""Transactions (3.1.1.14): the undecided, the decided, and those in doubt."""
+"""Transactions (3.1.1.14): undecided, decided and in doubt."""
 
 from collections.abc import Collection
 
@@ -14,7 +14,7 @@ _ID_END = b"\xff" * 17
 
 
 class TransactionInfo(msgspec.Struct, frozen=True):
-    """One transaction. PREPARED and nobody says how it ends: it is in doubt."""
+    """One transaction. It is in doubt when it is PREPARED and its outcome does not come."""
 
     identifier: bytes
     state: TransactionState
@@ -24,7 +24,7 @@ class TransactionInfo(msgspec.Struct, frozen=True):
     coordinator: str
     operation_count: int
     deadline_ms: int
-    """Cluster time of its inactivity abort; decided: when the outcome is forgotten."""
+    """Cluster time of its inactivity abort; once decided, when the outcome is forgotten."""
     outcome_ms: int
     """Cluster time of the outcome, 0 = none yet."""
 
@@ -37,7 +37,7 @@ class OperationInfo(msgspec.Struct, frozen=True):
     queue_id: int
     lookup_identifier: int
     target_queue_id: int
-    """Of a move; else 0."""
+    """Target of a move; else 0."""
 
 
 def list_transactions(
@@ -47,7 +47,7 @@ def list_transactions(
     limit: int = 100,
     states: Collection[TransactionState] | None = None,
 ) -> Page[TransactionInfo, bytes]:
-    """Return transactions by identifier, those in `states` or all."""
+    """Return transactions by identifier: those in `states`, or all."""
     wanted = page_size(limit)
     low = TRANSACTION_RECORD + (after + b"\0" if after else b"")
     high = TRANSACTION_RECORD + _ID_END

@@ -1,4 +1,4 @@
-"""The face of the state that queries read."""
+"""The interface through which queries read the state."""
 
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
@@ -12,9 +12,9 @@ from qm.model.state.tables import State, Table
 from qm.model.values.records import Counters, decode
 
 PAGE_ITEMS_MAX: Final = 1_000
-"""Items of one answer, whatever a caller asks for."""
+"""Items of one answer, however many the caller requests."""
 SCANNED_ROWS_MAX: Final = 4_096
-"""Rows that one query looks at: a page of a filtered list may be short, and still have a next."""
+"""Rows that one query reads: a page of a filtered list may be short and still have a next one."""
 
 _CHUNK_ROWS_MIN: Final = 64
 _CHUNK_ROWS_MAX: Final = 1_024
@@ -28,11 +28,11 @@ class Page(msgspec.Struct, Generic[ItemT, KeyT], frozen=True):
 
     items: list[ItemT]
     next: KeyT | None
-    """What to pass as `after`; None: there is no more."""
+    """Value to pass as `after`; None: there is no more."""
 
 
 class View:
-    """What queries read: the state, through the caches of the machine where there is one.
+    """What queries read: the state, through the machine's caches if there is a machine.
 
     A machine's own view (`Machine.view`) knows the heads of its queues; a view of a bare state
     finds them by scans, which are slow where much was removed since the last compaction.
@@ -52,11 +52,11 @@ class View:
         return cls(ledger, Registry(ledger))
 
     def queue(self, queue_id: int) -> QueueInHand | None:
-        """Return a queue, None for ids that no queue has; nothing may be changed in it."""
+        """Return a queue, None for ids without a queue; the result must not be changed."""
         return self.ledger.queue(queue_id) if 0 < queue_id < 1 << 32 else None
 
     def counters(self) -> Counters:
-        """Return the counters as the last entry left them."""
+        """Return the counters as of the last entry."""
         row = self.ledger.state.get(Table.META, META_COUNTERS)
         return Counters() if row is None else decode(Counters, row)
 
@@ -69,7 +69,7 @@ class View:
 
 
 class Walk:
-    """The rows of [low, high) in order or backward, fetched as they are wanted.
+    """The rows of [low, high) in order or backward, fetched on demand.
 
     At most SCANNED_ROWS_MAX; `is_cut` tells afterwards whether there may be more.
     """
@@ -104,5 +104,5 @@ class Walk:
 
 
 def page_size(limit: int) -> int:
-    """Return how many items a caller gets who asks for `limit`."""
+    """Return how many items a caller gets that requests `limit`."""
     return min(max(limit, 1), PAGE_ITEMS_MAX)
