@@ -20,19 +20,19 @@ from qm.observe.metrics import Metrics
 from qm.pb import control_pb2, data_pb2, data_pb2_grpc
 
 MESSAGE_MAX_BYTES: Final = 32 << 20
-"""Of one gRPC message: several packets of 4 MiB."""
+"""Size of one gRPC message: several packets of 4 MiB."""
 CALLS_MAX: Final = 16_384
-"""Open at once on a node, waits and streams included."""
+"""Calls open at once on a node, including waits and streams."""
 STREAMS_PER_CONNECTION_MAX: Final = 4_096
 CONNECTIONS_MAX: Final = 4_096
-"""Open at once, those in their handshake included."""
+"""Connections open at once, including those in their handshake."""
 HANDSHAKE_TIMEOUT_MS: Final = 5_000
 METADATA_MAX_BYTES: Final = 16_384
-"""Of a call's header, in which errors travel as well."""
+"""Size of a call's header, which also carries errors."""
 KEEPALIVE_MS: Final = 10_000
-"""Between pings of an idle connection; a client that is gone frees its waits soon."""
+"""Interval of pings on an idle connection, so that the waits of a lost client end soon."""
 STOP_GRACE_S: Final = 2.0
-"""For calls that run when the server stops; clients repeat the others elsewhere."""
+"""Time for calls that run when the server stops; clients repeat the others elsewhere."""
 
 _OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.max_receive_message_length", MESSAGE_MAX_BYTES),
@@ -54,13 +54,13 @@ class ApiConfig(msgspec.Struct, frozen=True):
 
     host: str
     port: int
-    """0 takes any, see `ApiServer.port`."""
+    """0 takes any free port, see `ApiServer.port`."""
     is_insecure: bool = False
-    """No certificates: everybody who reaches the port is an admin. Loopback addresses only."""
+    """No certificates: every caller that reaches the port is an admin. Loopback addresses only."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address literal can be reached from this machine alone."""
+    """Whether an address literal can be reached only from this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -134,12 +134,12 @@ class ApiServer:
         await self.set_serving(is_serving=True)
 
     async def set_serving(self, *, is_serving: bool) -> None:
-        """Say through gRPC health whether clients should come here; calls are answered anyway."""
+        """Tell clients by gRPC health whether to come here; calls are answered anyway."""
         status = health_pb2.HealthCheckResponse
         await self._health.set("", status.SERVING if is_serving else status.NOT_SERVING)
 
     async def stop(self, grace_s: float | None = STOP_GRACE_S) -> None:
-        """End waits and streams, let calls finish for a moment, close; None: end them all now."""
+        """End waits and streams, let calls finish briefly, close; None: end them all now."""
         if self._is_stopped:
             return
         self._is_stopped = True

@@ -13,12 +13,12 @@ _DOMAIN = "msmq"
 _OWN_DOMAIN, _FENCED = "quorate", "CLIENT_FENCED"
 _Code = grpc.StatusCode
 _ADVICE: Final[dict[int, str]] = {
-    ErrorCode.MQ_ERROR_TRANSACTION_USAGE: "transactional queues take messages in transactions"
-    " only, and other queues none",
+    ErrorCode.MQ_ERROR_TRANSACTION_USAGE: "transactional queues take messages only in"
+    " transactions, and other queues only outside them",
     ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND: "there is no such queue",
     ErrorCode.MQ_ERROR_ACCESS_DENIED: "the queue's access list does not allow it",
     ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES: "a quota is reached: receive messages or raise it",
-    ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION: "queues of this kind are not for that",
+    ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION: "this kind of queue does not support that",
 }
 """Texts for refusals that arrive as a status without a message from the server."""
 

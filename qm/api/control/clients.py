@@ -1,4 +1,4 @@
-"""ClientControl: clients' sessions, what they have open, transactions in doubt."""
+"""ClientControl: client sessions, their open queues, transactions in doubt."""
 
 from typing import Final
 
@@ -70,7 +70,7 @@ class ClientControl(control_pb2_grpc.ClientControlServicer):
         if get_client(self._cluster.view, client_id) is None:
             raise MsmqError(ErrorCode.MQ_ERROR_STALE_HANDLE, f"no client {client_id!r} is known")
         outcome = await self._decider.decide(CloseClient(client_id))
-        if outcome.status != ErrorCode.MQ_ERROR_STALE_HANDLE:  # closed already: as wanted
+        if outcome.status != ErrorCode.MQ_ERROR_STALE_HANDLE:  # already closed is fine
             check(outcome.status)
         return pb.CloseClientReply()
 

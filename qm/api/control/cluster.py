@@ -22,12 +22,12 @@ from qm.wire.codes import ErrorCode
 TRANSFER_WAIT_S: Final = 10.0
 POLL_S: Final = 0.02
 BEHIND_MAX: Final = 10_000
-"""Entries by which a follower may be behind and still counts as one that can take over."""
+"""Entries by which a follower may lag and still count as able to take over."""
 PORT_MAX: Final = 65_535
 RAFT_PORT: Final = 1812
 RELAY_PORT: Final = 1813
 API_PORT: Final = 1811
-"""The address plan's (`qm.node.config.schema`), for places that say no port."""
+"""Ports of the address plan (`qm.node.config.schema`), for places that give none."""
 
 
 class ClusterControl(control_pb2_grpc.ClusterControlServicer):
@@ -41,7 +41,7 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
         self._operations = operations
         self._decider = decider
 
-    # What there is -----------------------------------------------------------------------
+    # Status ------------------------------------------------------------------------------
 
     @override
     async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.ClusterStatus:
@@ -79,7 +79,7 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
         return pb.ListMembersReply(members=self._shown(await self._statuses()))
 
     async def _statuses(self) -> dict[str, NodeStatus]:
-        """Ask every member; return the answers of those that gave one."""
+        """Ask every member; return the answers received."""
         names = [member.name for member in self._membership.members]
         answers = await asyncio.gather(
             *map(self._membership.inspect, names), return_exceptions=True
@@ -119,7 +119,7 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
     @override
     async def AddMember(self, request: pb.AddMemberRequest, context: Context) -> pb.MemberReply:
         if not request.place.host:
-            raise InvalidArgument("place.host", "say where the node is")
+            raise InvalidArgument("place.host", "give the node's host")
         name = _name(request.name)
         await self._cluster.read_barrier()
         member = self._member_of(name)
@@ -174,15 +174,15 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
         )
 
     async def _change(self, change: Change, is_done: Callable[[], bool]) -> pb.MemberReply:
-        """Make a change unless it is made; ask for it behind a barrier."""
+        """Make a change unless it is made already; check that behind a barrier."""
         if not is_done():
             refused: ChangeRefused | None = None
             try:
                 await self._membership.change_members(change)
             except ChangeRefused as error:
                 refused = error
-            # This node may not know yet of what the leader has done, for this call or for the same
-            # one at another node. A node that removes itself will never know.
+            # This node may not know yet what the leader has done, for this call or for its repeat
+            # at another node. A node that removes itself will never know.
             if refused or (not is_done() and change.node != self._cluster.node):
                 await self._cluster.read_barrier()
             if refused and not is_done():
@@ -197,7 +197,7 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
         if member is not None:
             return member
         names = ", ".join(member.name for member in self._membership.members)
-        raise InvalidArgument("name", f"{name[:64]!r} is no member; those are {names}")
+        raise InvalidArgument("name", f"{name[:64]!r} is not a member; the members are {names}")
 
     # Leadership and drain ----------------------------------------------------------------
 
@@ -219,14 +219,14 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
             if monotonic() >= end:
                 raise OutOfTime(
                     f"{target} does not lead after {TRANSFER_WAIT_S:.0f} s;"
-                    f" {self._cluster.leadership.node or 'nobody'} does"
+                    f" {self._cluster.leadership.node or 'no node'} does"
                 )
             await asyncio.sleep(POLL_S)
         leadership = self._cluster.leadership
         return pb.TransferLeadershipReply(leader=target, term=leadership.term)
 
     async def _nearest(self) -> str:
-        """Return the voter beside the leader that has applied most."""
+        """Return the voter, other than the leader, that has applied most."""
         statuses = await self._statuses()
         leader = self._cluster.leadership.node
         candidates = [
@@ -269,7 +269,7 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
             and statuses[name].applied + BEHIND_MAX >= newest
         ]
         needed = len(voters) // 2 + 1
-        names = ", ".join(left) or "nobody"
+        names = ", ".join(left) or "none"
         return pb.CanStopReply(
             can_stop=len(left) >= needed,
             reason=(
@@ -289,7 +289,7 @@ class ClusterControl(control_pb2_grpc.ClusterControlServicer):
 
 def _name(name: str) -> str:
     if not name:
-        raise InvalidArgument("name", "say the node's name")
+        raise InvalidArgument("name", "give the node's name")
     return name
 
 

@@ -42,7 +42,7 @@ _Kind = pb.DefinitionChange
 
 
 class _Step(msgspec.Struct, frozen=True):
-    """One change, and how to make it."""
+    """One change, and the function that makes it."""
 
     change: pb.DefinitionChange
     make: Callable[[Context], Awaitable[object]]
@@ -86,10 +86,10 @@ class DefinitionControl(control_pb2_grpc.DefinitionControlServicer):
             raise MsmqError(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
         return manager
 
-    # What is to be done ------------------------------------------------------------------
+    # Steps -------------------------------------------------------------------------------
 
     async def _steps(self, request: pb.ImportRequest) -> list[_Step]:
-        # YAML takes its time, which belongs to other calls.
+        # YAML takes long, and other calls must not wait for it.
         document = await asyncio.to_thread(read_document, request.document)
         await self._cluster.read_barrier()
         steps = [self._manager_step(document)]
@@ -181,7 +181,7 @@ _FIXED = frozenset(name for name, one in QUEUE_ATTRIBUTES.items() if one.is_immu
 
 
 async def _nothing(_context: Context) -> None:
-    """A conflict is never made."""
+    """Do nothing: a conflict cannot be resolved here."""
 
 
 def _descriptor(
@@ -190,7 +190,7 @@ def _descriptor(
     kind: type[QueueAccess] | type[MachineAccess],
     where: str,
 ) -> bytes:
-    """Return the descriptor that is wanted; without `access` the one there is."""
+    """Return the wanted descriptor; without `access` the existing one."""
     return security if access is None else wanted_descriptor(access, security, kind, where)
 
 

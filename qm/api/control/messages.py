@@ -22,7 +22,7 @@ from qm.pb import control_pb2_grpc, data_pb2
 from qm.wire.codes import ErrorCode
 
 COUNTED_STEPS_MAX: Final = 256
-"""Looks of a count at a queue: about a million messages."""
+"""Reads of a queue per count: about a million messages."""
 _STATES: Final = dict(zip(PositionState, pb.PositionState.values(), strict=True))
 
 
@@ -121,7 +121,7 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
         if view in (data_pb2.PACKETS, data_pb2.PACKETS_AND_PROPERTIES):
             shown.packet = packet
         if view not in data_pb2.View.values():
-            raise InvalidArgument("view", f"{view} is none of them")
+            raise InvalidArgument("view", f"{view} is not a view")
         if view != data_pb2.PACKETS:
             shown.properties.CopyFrom(
                 properties_of(
@@ -135,7 +135,7 @@ class MessageControl(control_pb2_grpc.MessageControlServicer):
 
 
 def _owner(found: PositionInfo) -> str:
-    """Return who holds a lock, in words."""
+    """Return the holder of a lock, in words."""
     if found.lock_kind is None:
         return ""
     if found.lock_kind is LockKind.REMOTE_READ:

@@ -74,11 +74,11 @@ class OutgoingControl(control_pb2_grpc.OutgoingControlServicer):
         return await self._get(queue_id)
 
     def _queue_id(self, request: pb.GetOutgoingRequest) -> int:
-        """Return which outgoing queue is meant, by its id or its destination."""
+        """Return the outgoing queue that is meant, by its id or its destination."""
         queue_id = queue_id_of(self._cluster.view, request.queue)
         if outgoing_queue(self._cluster.view, queue_id) is None:
             raise MsmqError(
-                ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, "it is a queue here, not an outgoing one"
+                ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, "it is a local queue, not an outgoing one"
             )
         return queue_id
 

@@ -171,7 +171,7 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         return found.queue_id
 
     def _existing(self, path_name: str, wanted: dict[str, bytes]) -> pb.Queue:
-        """Return the queue that is there, if it is as wanted."""
+        """Return the existing queue if it has the wanted attributes."""
         queue_id = self._id_at(path_name)
         queue = self._view.ledger.queue(queue_id)
         assert queue is not None, "a name without its queue"
@@ -296,7 +296,7 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
                 request, lambda queue: changed(queue.security, QueueAccess)
             )
         if caller().role is not Role.ADMIN:
-            raise NotPermitted("the queue manager's access list is for admins to change")
+            raise NotPermitted("only admins may change the queue manager's access list")
         return await self._set_manager(
             request, lambda: changed(self._manager_record().security, MachineAccess)
         )
@@ -310,7 +310,7 @@ class QueueControl(control_pb2_grpc.QueueControlServicer):
         return queue
 
     async def _readable(self, name: pb.QueueName, access: QueueAccess) -> int:
-        """Return the queue_id of a queue that the caller may look at."""
+        """Return the queue_id of a queue that the caller may see."""
         await self._cluster.read_barrier()
         queue_id = queue_id_of(self._view, name)
         if not self._may_see(queue_id, caller(), access):
@@ -400,7 +400,7 @@ def _listed(info: QueueInfo, format_name: str) -> pb.Queue:
 
 
 def _shown(record: Queue | QueueManager) -> dict[str, pb.Value]:
-    """Return a record's attributes by name, none of them secret."""
+    """Return a record's attributes by name, without secret ones."""
     hidden = _SECRET | _INTERNAL
     return {
         name: shown_value(value)
@@ -410,7 +410,7 @@ def _shown(record: Queue | QueueManager) -> dict[str, pb.Value]:
 
 
 def _has(record: Queue | QueueManager, known: Any, wanted: dict[str, bytes]) -> bool:
-    """Whether a record's attributes have these values already."""
+    """Whether a record's attributes already have these values."""
     return all(
         encode_attribute(getattr(record, name)) == value
         for name, value in wanted.items()

@@ -1,4 +1,4 @@
-"""The control plane's services, made and registered together."""
+"""The control plane's services, created and registered together."""
 
 import grpc.aio
 
@@ -41,7 +41,7 @@ class Control:
         self._node = NodeControl(cluster, operations, events)
 
     def register(self, server: grpc.aio.Server) -> None:
-        """Offer every service on a server."""
+        """Register every service with a server."""
         stubs.add_ClusterControlServicer_to_server(self._cluster, server)
         stubs.add_QueueControlServicer_to_server(self._queues, server)
         stubs.add_OutgoingControlServicer_to_server(self._outgoing, server)

@@ -1,9 +1,9 @@
-"""Giving messages back: from a dead-letter queue or journal to where they were meant to go.
+"""Return of messages: from a dead-letter queue or journal to their original destination.
 
-The message is sent anew, and the one it was made of ends in the same apply, or with the transaction
-of its sending. A node that dies on the way has done all of it or nothing. All of it runs in a
-session made for this one call, with numbers that a repeat of the call finds again at any node: the
-state keeps their results for as long as it keeps a client's that has left.
+The message is sent anew, and the original ends in the same apply, or with the transaction of the
+send. If a node dies on the way, all of it is done or nothing. It runs in a session made for this
+one call, with numbers that a repeat of the call finds again at any node: the state keeps their
+results for as long as those of a client that has left.
 """
 
 from typing import Final
@@ -44,11 +44,11 @@ from qm.wire.packets.user_message import parse_user_message
 
 LEASE_MS: Final = 60_000
 PRINCIPAL: Final = "\x01return"
-"""Owner of these sessions; no certificate can carry it."""
+"""Owner of these sessions; no certificate can have this name."""
 CLIENTS_LEFT_MIN: Final = CLIENTS_MAX // 4
-"""Kept free for applications: each call here takes a client's place until it is forgotten."""
+"""Reserved for applications: each call here takes a client's place until it is forgotten."""
 _OPEN, _BEGIN, _SEND, _COMMIT = range(1, 5)
-"""Numbers of an attempt's requests, beyond those of attempts whose session has ended."""
+"""Request numbers of an attempt, after those of attempts whose session has ended."""
 
 
 class Returning:
@@ -72,7 +72,7 @@ class Returning:
         if kind is QueueKind.SUBQUEUE and not request.target:
             return await self._move_up(request, queue, who)
         if not (kind.is_system_store or kind is QueueKind.SUBQUEUE):
-            raise InvalidArgument("queue", "a dead-letter queue, journal or subqueue is meant")
+            raise InvalidArgument("queue", "it must be a dead-letter queue, journal or subqueue")
         job = _Job(self._cluster, self._proposer, request, who)
         done = job.done()
         if done is not None:
@@ -83,7 +83,7 @@ class Returning:
         try:
             outcome = await job.run(packet, destination, format_name)
         except MsmqError:
-            # Another node may have been asked as well, and have done it meanwhile.
+            # Another node may have been asked too, and may have done it meanwhile.
             await self._cluster.read_barrier()
             done = job.done()
             if done is None:
@@ -92,7 +92,7 @@ class Returning:
         return self._reply(outcome, destination)
 
     def _reply(self, outcome: Outcome, destination: str) -> pb.ReturnToSourceReply:
-        """Return what a caller is told; a `destination` of "" is found in the outcome."""
+        """Return what a caller is told; a `destination` of "" is taken from the outcome."""
         view = self._cluster.view
         manager = view.ledger.manager
         assert manager is not None, "a queue without its queue manager"
@@ -117,7 +117,7 @@ class Returning:
     async def _move_up(
         self, request: pb.ReturnToSourceRequest, queue: QueueInHand, who: Principal
     ) -> pb.ReturnToSourceReply:
-        """From a subqueue a message goes back to its queue as it is."""
+        """Move a message from a subqueue back to its queue, unchanged."""
         source, parent = queue.record.queue_id, queue.record.parent_queue
         found: PositionInfo | None = None
 
@@ -131,12 +131,12 @@ class Returning:
         view = self._cluster.view
         reply = pb.ReturnToSourceReply(target=format_name_of_queue(view, parent))
         found = found or position(view, parent, number_of(outcome))
-        if found is not None:  # else the call is repeated, and somebody has received the message
+        if found is not None:  # else it is a repeat, and the message has been received since
             reply.message_id = message_id(found.source_queue_manager, found.message_ordinal)
         return reply
 
     def _renewed(self, found: PositionInfo, target: str) -> tuple[bytes, str]:
-        """Return a packet with the same content as a message of this queue manager, and where it
+        """Return a packet with the content of a message, as one of this queue manager, and where it
         goes.
         """
         raw = self._bodies.of_position(found)
@@ -179,7 +179,7 @@ class _Job:
         self._first = 0
 
     def done(self) -> Outcome | None:
-        """Return the Send's outcome if the state here says that it counts."""
+        """Return the Send's outcome if this node's state shows that it counts."""
         client = get_client(self._cluster.view, self._client_id)
         if client is None:
             return None
@@ -197,23 +197,23 @@ class _Job:
         return None if result is None else Outcome(result.status, value=result.value)
 
     async def run(self, packet: bytes, destination: str, format_name: str) -> Outcome:
-        """Do it all; return the Send's outcome. Raises MsmqError and leaves the message."""
+        """Do everything; return the Send's outcome. Raises MsmqError and leaves the message."""
         self._first = self._first_number()
         await self._do(OpenClient(self._client_id, PRINCIPAL, LEASE_MS))
         try:
             return await self._carry(packet, destination, format_name)
         finally:
-            # Whatever was locked and not decided goes back.
+            # Anything locked and not decided is given back.
             await self._proposer.repeat(CloseClient(self._client_id))
 
     def _first_number(self) -> int:
-        """Return what this attempt's numbers follow: a session that is open still goes on."""
+        """Return the number that this attempt's numbers follow; an open session continues."""
         view = self._cluster.view
         client = get_client(view, self._client_id)
         if client is None:
             if view.counters().client_count + CLIENTS_LEFT_MIN >= CLIENTS_MAX:
                 raise LimitReached(
-                    "too many messages were returned of late: their calls are remembered for"
+                    "too many messages were returned recently: their calls are remembered for"
                     " result_retention_ms; lower that setting of the queue manager, or wait"
                 )
             return 0

@@ -1,3 +1,3 @@
-"""Between what callers see and what the state holds: names, attributes, packets, access lists. Pure
-but for the caller's principal; may import `qm.api.gate` and the layers below `qm.api`.
+"""Conversion between what callers see and what the state holds: names, attributes, packets, access
+lists. Pure except for the caller's principal; may import `qm.api.gate` and layers below `qm.api`.
 """

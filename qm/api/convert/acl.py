@@ -1,7 +1,7 @@
 """Security descriptors for people: principals and rights in words, and back.
 
-A SID that was made from a principal's name (`qm.api.gate.identity`) cannot be read back; a name is
-shown for well-known SIDs and for principals that the cluster has met as clients.
+A SID derived from a principal's name (`qm.api.gate.identity`) cannot be read back; names are shown
+for well-known SIDs and for principals known to the cluster as clients.
 """
 
 import re
@@ -47,15 +47,16 @@ WELL_KNOWN: Final[Mapping[str, Sid]] = {
 }
 _BY_FOLDED_NAME: Final = {name.lower(): sid for name, sid in WELL_KNOWN.items()}
 _BITS: Final = re.compile(r"0x[0-9a-f]{1,8}")
-"""How bits without a word are written among rights."""
+"""Format of bits without a word among rights."""
 _KINDS: Final = {control_pb2.ALLOW: ACE_ALLOWED, control_pb2.DENY: ACE_DENIED}
 
 
 def default_descriptor(who: Principal) -> bytes:
     """Return the descriptor of a queue whose creator gave none ([MS-MQDMPR] 3.1.7.1.3.1).
 
-    Everyone, anonymous peers included, may send and see the queue; its creator and administrators
-    may do everything. Without authentication there is nobody to tell apart, and no restriction.
+    Everyone, including anonymous peers, may send to and see the queue; its creator and
+    administrators may do everything. Without authentication callers cannot be distinguished: no
+    restriction.
     """
     if not who.is_authenticated:
         return b""
@@ -71,15 +72,15 @@ def default_descriptor(who: Principal) -> bytes:
 
 
 def manager_descriptor() -> bytes:
-    """Return the queue manager's descriptor at a cluster's birth.
+    """Return the queue manager's descriptor at the creation of a cluster.
 
-    Whoever has a certificate may create queues; dead letters and journals are for operators and
+    Any holder of a certificate may create queues; dead letters and journals are for operators and
     admins, settings for admins.
     """
     operators = (
         MachineAccess.RECEIVE_DEADLETTER_MESSAGE
         | MachineAccess.RECEIVE_JOURNAL_QUEUE_MESSAGE
-        | MachineAccess.SET_MACHINE_PROPERTIES  # pausing an outgoing queue asks for it
+        | MachineAccess.SET_MACHINE_PROPERTIES  # needed to pause an outgoing queue
     )
     grants = (
         (EVERYONE, MachineAccess.MACHINE_WORLD_RIGHTS),
@@ -92,8 +93,8 @@ def manager_descriptor() -> bytes:
 
 
 def sids_to_change(who: Principal, security: bytes) -> tuple[Sid, ...]:
-    """Return the SIDs by which a caller changes an access list: admins do so in the owner's place,
-    as who may take ownership.
+    """Return the SIDs by which a caller changes an access list: an admin also acts as the owner,
+    since it may take ownership.
     """
     owner = parse_descriptor(security).owner if security else None
     if who.role is not Role.ADMIN or owner is None:
@@ -102,13 +103,13 @@ def sids_to_change(who: Principal, security: bytes) -> tuple[Sid, ...]:
 
 
 def check_manager_list(manager: QueueManager, security: bytes) -> None:
-    """Check that the queue manager's new list can be changed again. Raises InvalidArgument."""
+    """Check that the queue manager's new list can still be changed. Raises InvalidArgument."""
     needed = MachineAccess.SET_MACHINE_PROPERTIES | MachineAccess.CHANGE_MACHINE_PERMISSIONS
     changed = msgspec.structs.replace(manager, security=security)
     if not is_granted_on_manager(changed, (ADMINISTRATORS,), needed):
         rights = ", ".join(rights_of(int(needed), MachineAccess))
         raise InvalidArgument(
-            "entries", f"nobody could ever change this list again: leave Administrators {rights}"
+            "entries", f"this list could never be changed again: leave Administrators {rights}"
         )
 
 
@@ -122,14 +123,14 @@ def sid_of(name: str, field: str) -> Sid:
 
 
 def names_of(principals: Iterable[str]) -> dict[Sid, str]:
-    """Return the names that SIDs are shown by."""
+    """Return names for display by SID."""
     return {principal_sid(name): name for name in principals} | {
         sid: name for name, sid in WELL_KNOWN.items()
     }
 
 
 def rights_of(mask: int, access: type[IntFlag]) -> list[str]:
-    """Return a mask in words: the widest composite first, then what is left bit by bit."""
+    """Return a mask in words: the widest composite first, then the rest bit by bit."""
     rights = []
     members = sorted(access.__members__.items(), key=lambda one: -int(one[1]).bit_count())
     for name, value in members:
@@ -149,7 +150,7 @@ def mask_of(rights: Sequence[str], access: type[IntFlag], field: str) -> int:
         member = access.__members__.get(right.upper())
         if member is None:
             known = ", ".join(name.lower() for name in access.__members__)
-            raise InvalidArgument(field, f"{right[:64]!r} is no right; those are {known}")
+            raise InvalidArgument(field, f"{right[:64]!r} is not a right; the rights are {known}")
         mask |= int(member)
     return mask
 
@@ -157,7 +158,7 @@ def mask_of(rights: Sequence[str], access: type[IntFlag], field: str) -> int:
 def shown_acl(
     security: bytes, version: int, access: type[IntFlag], names: Mapping[Sid, str]
 ) -> control_pb2.Acl:
-    """Return a descriptor for a caller. None at all restricts nobody: Everyone may do all."""
+    """Return a descriptor for a caller. An absent one restricts nothing: Everyone may do all."""
     shown = control_pb2.Acl(security_descriptor=security, version=version)
     descriptor = parse_descriptor(security) if security else SecurityDescriptor()
     if descriptor.owner is not None:
@@ -197,9 +198,9 @@ def changed_descriptor(
     entries = tuple(_entry(ace, access, f"entries[{place}]") for place, ace in enumerate(given))
     is_in_order = sorted(entries, key=lambda one: one.kind != ACE_DENIED) == list(entries)
     if not is_in_order:
-        raise InvalidArgument("entries", "DENY comes before ALLOW, or it would have no effect")
+        raise InvalidArgument("entries", "DENY must come before ALLOW, or it would have no effect")
     descriptor = parse_descriptor(security) if security else SecurityDescriptor()
-    # An owner may always change the list; without one nobody might.
+    # An owner may always change the list; without one perhaps no principal could.
     kept = descriptor.owner or ADMINISTRATORS
     changed = msgspec.structs.replace(
         descriptor,
@@ -216,9 +217,9 @@ def _entry(given: control_pb2.Ace, access: type[IntFlag], field: str) -> Ace:
     if given.type not in _KINDS:
         raise InvalidArgument(f"{field}.type", f"{given.type}; ALLOW or DENY")
     if bool(given.sid) == bool(given.principal):
-        raise InvalidArgument(f"{field}.principal", "say either a principal or a SID")
+        raise InvalidArgument(f"{field}.principal", "give either a principal or a SID")
     if bool(given.mask) == bool(given.rights):
-        raise InvalidArgument(f"{field}.rights", "say either rights or a mask")
+        raise InvalidArgument(f"{field}.rights", "give either rights or a mask")
     sid = _sid_or_name(given.sid or given.principal, f"{field}.sid")
     mask = given.mask or mask_of(given.rights, access, f"{field}.rights")
     return Ace(_KINDS[given.type], 0, mask, sid)

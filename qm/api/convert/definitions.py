@@ -1,5 +1,5 @@
 """Definitions: queues, their attributes and access lists, and the queue manager's settings, as a
-YAML document that is kept in version control and applied as often as wanted.
+YAML document that can be kept in version control and applied any number of times.
 
 Only what differs from the default is written, so documents stay short and survive new defaults.
 """
@@ -31,7 +31,7 @@ QUEUES_PER_PAGE: Final = 100
 _LOCAL: Final = "."
 _NOT_SETTINGS: Final = frozenset(
     {
-        "security",  # told as `access`
+        "security",  # written as `access`
         "public_encryption_key_list",  # the cluster's own
         "public_signing_key_list",
         "sealed_private_keys",
@@ -42,11 +42,11 @@ QUEUE_SETTINGS: Final = sorted(QUEUE_ATTRIBUTES.keys() - _NOT_SETTINGS)
 MANAGER_SETTINGS: Final = sorted(QUEUE_MANAGER_ATTRIBUTES.keys() - _NOT_SETTINGS)
 
 Plain = bool | int | str | list[str]
-"""A value as YAML has it; GUIDs are text."""
+"""A value in YAML; GUIDs are text."""
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One line of an access list: `allow` or `deny` says whom."""
+    """One line of an access list: `allow` or `deny` names the principal."""
 
     rights: list[str]
     allow: str = ""
@@ -54,7 +54,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Access(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An access list in order, and who owns the queue."""
+    """An access list in order, and the owner of the queue."""
 
     entries: list[Entry]
     owner: str = ""
@@ -66,7 +66,7 @@ class QueueDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
     path_name: str
     attributes: dict[str, Plain] = {}
     access: Access | None = None
-    """None: left as it is; a new queue gets the default."""
+    """None: left unchanged; a new queue gets the default."""
 
 
 class ManagerDefinition(
@@ -90,7 +90,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses aliases: a small document could stand for a huge one."""
+    """Refuses aliases, with which a small document could expand to a huge one."""
 
     @override
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -124,21 +124,21 @@ def read_document(text: str) -> Document:
     return document
 
 
-# What there is -------------------------------------------------------------------------------
+# Definitions of the state ------------------------------------------------------------------------
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """Copies of what definitions are made of: they may be read in another thread."""
+    """Copies of what definitions are made from: they may be read in another thread."""
 
     manager: QueueManager
     queues: list[Queue]
     """Application queues."""
     names: dict[Sid, str]
-    """Names of SIDs that are known."""
+    """Names of known SIDs."""
 
 
 async def take_picture(cluster: Cluster, manager: QueueManager) -> Picture:
-    """Return the state's picture, page by page between other work of the loop."""
+    """Return the state's picture, read page by page between other work of the loop."""
     clients = list_clients(cluster.view, limit=PAGE_ITEMS_MAX).items
     names = names_of({client.principal for client in clients})
     queues: list[Queue] = []
@@ -178,7 +178,7 @@ def present(picture: Picture) -> Document:
 
 
 def local_path(path_name: str) -> str:
-    """Return a path name without the computer's, so that it holds in every cluster."""
+    """Return a path name without its computer, so that it is valid in every cluster."""
     return path_name_text(msgspec.structs.replace(parse_path_name(path_name), computer=_LOCAL))
 
 
@@ -211,7 +211,7 @@ def _access(acl: pb.Acl) -> Access:
 
 
 def to_plain(value: Any) -> Plain:
-    """Return an attribute's value as YAML has it."""
+    """Return an attribute's value for YAML."""
     if isinstance(value, bytes):
         return guid_text(value)
     if isinstance(value, tuple):
@@ -229,7 +229,8 @@ def wanted_values(
     for name, plain in given.items():
         if name not in names:
             raise InvalidArgument(
-                "document", f"{where}: {name!r} is no setting; those are {', '.join(names)}"
+                "document",
+                f"{where}: {name!r} is not a setting; the settings are {', '.join(names)}",
             )
         try:
             values[name] = _value(known[name].kind, plain)
@@ -272,7 +273,7 @@ def wanted_descriptor(access: Access, security: bytes, kind: type[IntFlag], wher
 
 def _ace(entry: Entry) -> pb.Ace:
     if bool(entry.allow) == bool(entry.deny):
-        raise InvalidArgument("entries", "each says either `allow` or `deny`")
+        raise InvalidArgument("entries", "each has either `allow` or `deny`")
     whom = entry.allow or entry.deny
     ace = pb.Ace(type=pb.ALLOW if entry.allow else pb.DENY, rights=entry.rights)
     if whom.upper().startswith("S-1-"):

@@ -1,4 +1,4 @@
-"""Names that callers give, made absolute: a format name, or a path name of a queue of ours."""
+"""Names from callers, made absolute: a format name, or a path name of a local queue."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 def is_format_name(text: str) -> bool:
-    """Whether a text is meant as a format name: its first word ends with =, as no computer's."""
+    """Whether a text is a format name: its first word ends with =, unlike any computer's."""
     return "=" in text.partition("\\")[0]
 
 
 def absolute_name(view: View, text: str, field: str) -> FormatName:
-    """Return the format name that a text means wherever it is read.
+    """Return the format name that means the same queue on every computer.
 
-    Raises InvalidArgument for a text that is no name, MsmqError where a path name leads nowhere.
+    Raises InvalidArgument for a text that is no name, MsmqError if a path name leads nowhere.
     """
     if not is_format_name(text):
         found = find_by_path(view, text)
@@ -50,8 +50,8 @@ def absolute_name(view: View, text: str, field: str) -> FormatName:
 
 
 async def settled(cluster: Cluster, resolve: Callable[[], T]) -> T:
-    """Return what `resolve` makes of the state, looking once more behind a barrier if it fails: a
-    queue may have been created a moment ago through another node.
+    """Return the result of `resolve` on the state, trying once more after a barrier if it fails:
+    a queue may just have been created through another node.
     """
     try:
         return resolve()
@@ -61,7 +61,7 @@ async def settled(cluster: Cluster, resolve: Callable[[], T]) -> T:
 
 
 def absolute_text(view: View, text: str, field: str) -> str:
-    """Return `absolute_name` as text: letter for letter as given, where that is absolute."""
+    """Return `absolute_name` as text: unchanged if the text is absolute already."""
     if not text:
         return ""
     name = absolute_name(view, text, field)
@@ -70,13 +70,13 @@ def absolute_text(view: View, text: str, field: str) -> str:
 
 
 def queue_id_of(view: View, queue: control_pb2.QueueName, field: str = "queue") -> int:
-    """Return which queue of ours is meant. Raises InvalidArgument, MsmqError."""
+    """Return the id of the local queue that is meant. Raises InvalidArgument, MsmqError."""
     if queue.queue_id:
         if view.ledger.queue(queue.queue_id) is None:
             raise MsmqError(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
         return queue.queue_id
     if not queue.name:
-        raise InvalidArgument(field, "say a queue: its queue_id or its name")
+        raise InvalidArgument(field, "give the queue's queue_id or its name")
     found = find_queue(view, queue.name)
     illegal = (
         ErrorCode.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME,

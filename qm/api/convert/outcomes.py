@@ -1,4 +1,4 @@
-"""What commands return, read back with its types; from another node sequences come as lists."""
+"""Results of commands with their types restored; from another node sequences come as lists."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -41,13 +41,13 @@ def results_of(outcome: Outcome) -> Sequence[RequestResult]:
 
 
 class Answers(NamedTuple):
-    """What a run of numbers came to."""
+    """Results of a run of numbers."""
 
     numbers: Sequence[int]
-    """That have a result, ascending."""
+    """Numbers that have a result, ascending."""
     messages: MessageColumns
     others: Sequence[int]
-    """Numbers with a status alone."""
+    """Numbers with only a status."""
 
 
 def answers_of(outcome: Outcome) -> Answers:
@@ -65,5 +65,5 @@ def answers_of(outcome: Outcome) -> Answers:
 
 
 def has_message(result: RequestResult) -> bool:
-    """Whether a number got a message, rather than a status alone."""
+    """Whether a number got a message rather than only a status."""
     return result.kind in _MESSAGES

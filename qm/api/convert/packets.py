@@ -1,7 +1,7 @@
-"""Messages that clients send, as packets: attributes checked, names made absolute.
+"""Converts messages that clients send into packets: checks attributes, makes names absolute.
 
-MessageID is assigned in apply, sequence numbers when a packet leaves; what is stored has zeros in
-their places. Attributes that need keys (signing, encrypting) are refused until they are offered.
+Apply assigns MessageIDs; sequence numbers follow when a packet leaves; stored packets have zeros in
+their places. Attributes that need keys (signing, encrypting) are refused until they are supported.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ from qm.wire.structures.identifiers import ObjectId, parse_object_id
 
 PRIORITY_MAX: Final = 7
 NAMES_IN_HAND_MAX: Final = 4_096
-"""Names whose kind is remembered from message to message."""
+"""Names whose kind is cached from message to message."""
 _GUID_BYTES: Final = 16
 _ACKNOWLEDGEMENTS_MAX: Final = int(
     AcknowledgeFlags.PA | AcknowledgeFlags.PR | AcknowledgeFlags.NA | AcknowledgeFlags.NR
@@ -71,7 +71,7 @@ class PacketBuilder:
     """Builds packets for one call: one view, one time, perhaps one transaction."""
 
     def __init__(self, view: View, now_ms: int, transaction: bytes | None) -> None:
-        """`now_ms`: SentTime, cluster time. Raises MsmqError before there is a queue manager."""
+        """`now_ms`: SentTime, cluster time. Raises MsmqError if there is no queue manager yet."""
         manager = view.ledger.manager
         if manager is None:
             raise MsmqError(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
@@ -80,9 +80,9 @@ class PacketBuilder:
         self._sent_time = now_ms // 1000
         self._transaction = transaction
         self._copied_bytes = 0
-        """Of packets for several targets, so far."""
+        """Bytes of packets for several targets, so far."""
         self._absolute: dict[str, str] = {}
-        """Names that this call has met: its messages mostly share them."""
+        """Names seen in this call, most of which its messages share."""
 
     def absolute(self, text: str, field: str) -> str:
         """Return `absolute_text`."""
@@ -103,11 +103,11 @@ class PacketBuilder:
     def packets(self, message: data_pb2.OutgoingMessage, targets: Sequence[str]) -> Sequence[bytes]:
         """Return the packet of a message for each of these destinations.
 
-        Each names its own, and all of them the list ([MS-MQDMPR] 3.1.7.1.27). Raises
+        Each names its own destination, and all of them the list ([MS-MQDMPR] 3.1.7.1.27). Raises
         InvalidArgument, Unsupported.
         """
         kind = message.WhichOneof("content")
-        if len(targets) > 1:  # before they are made
+        if len(targets) > 1:  # checked before they are made
             self._bound_copies(len(targets) * (len(message.packet) or len(message.properties.body)))
         if kind == "packet":
             packets = self._adopted(message.packet, targets)
@@ -123,7 +123,7 @@ class PacketBuilder:
         return packets
 
     def _bound_copies(self, more_bytes: int) -> None:
-        """Raise InvalidArgument when copies would be too long together."""
+        """Raise InvalidArgument if the copies together would be too long."""
         size = self._copied_bytes + more_bytes
         if size > COPIES_PER_SEND_MAX_BYTES:
             raise InvalidArgument(
@@ -150,7 +150,7 @@ class PacketBuilder:
     # Packets that callers bring ----------------------------------------------------------
 
     def _adopted(self, given: bytes, targets: Sequence[str]) -> list[bytes]:
-        """Make a whole packet one of this queue manager's. What it names stays, if it is for one
+        """Make a given packet one of this queue manager's. The names in it stay if it is for one
         destination.
         """
         try:
@@ -161,7 +161,7 @@ class PacketBuilder:
             raise InvalidArgument("packet", f"{len(given)} bytes; the message in it has {end}")
         if is_transactional(peek_head(given, 0)) != (self._transaction is not None):
             raise InvalidArgument(
-                "packet", "a TransactionHeader belongs to messages of transactions, and to them all"
+                "packet", "all messages of transactions, and no others, have a TransactionHeader"
             )
         if len(targets) == 1:
             return [self._own(given)]
@@ -185,7 +185,7 @@ class PacketBuilder:
             raise InvalidArgument(_field_of(error), str(error)) from None
 
     def _message(self, given: data_pb2.Properties, targets: Sequence[str]) -> Message:
-        """Return the message, to no destination yet."""
+        """Return the message, without a destination."""
         own = self._manager.identifier
         destinations = given.destinations or (targets if len(targets) > 1 else ())
         administration = self._reference(given.administration_queue, "administration_queue")
@@ -229,7 +229,7 @@ class PacketBuilder:
         )
 
     def _transaction_identifier(self) -> int | None:
-        """The 20 bits that group a transaction's messages; others replace them on the way."""
+        """Return the 20 bits that group a transaction's messages; others replace them later."""
         if self._transaction is None:
             return None
         return int.from_bytes(self._transaction, "little") & TRANSACTION_ID_MAX
@@ -237,7 +237,7 @@ class PacketBuilder:
     def _reference(self, text: str, field: str) -> str:
         name = self.absolute(text, field)
         if name and _reference_type(name, self._manager.identifier) == ResponseQueueType.NONE:
-            raise InvalidArgument(field, f"{name!r} is no queue that a message can name")
+            raise InvalidArgument(field, f"{name!r} is not a queue that a message can name")
         return name
 
     def _list(self, texts: Sequence[str], field: str) -> tuple[str, ...]:
@@ -260,12 +260,12 @@ def sent_to(message: Message, destination: str) -> Message:
 
 
 def _addressed(message: UserMessage, destination: str) -> bytes:
-    """Return the packet of a message with another destination, and nothing else changed."""
+    """Return the packet of a message with another destination and otherwise unchanged."""
     found = destination_of(parse_format_name(destination))
     if found is None:
         raise MsmqError(
             ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION,
-            f"nobody can send to {destination!r}",
+            f"{destination!r} cannot be sent to",
         )
     name, address = found
     header = msgspec.structs.replace(
@@ -277,7 +277,7 @@ def _addressed(message: UserMessage, destination: str) -> bytes:
 def sent_again(message: Message, destination: str, own: bytes, now_ms: int) -> Message:
     """Return a stored message as a new one of this queue manager, whose GUID is `own`.
 
-    Names stay what they are; only how a packet refers to them depends on who sends it.
+    Names stay the same; only how a packet refers to them depends on the sender.
     """
     response = message.response_queue_format_name
     administration = message.administration_queue_format_name
@@ -323,7 +323,7 @@ def _given(text: str, field: str) -> str:
 
 
 def _check(given: data_pb2.Properties) -> None:
-    """Refuse attributes whose values no message may have."""
+    """Refuse attributes with values that no message may have."""
     label_chars = len(given.label.encode("utf-16-le", "surrogatepass")) // 2
     if label_chars > MESSAGE_LABEL_MAX_CHARS or "\0" in given.label:
         raise InvalidArgument(
@@ -337,7 +337,9 @@ def _check(given: data_pb2.Properties) -> None:
     if given.acknowledgements & ~_ACKNOWLEDGEMENTS_MAX:
         raise InvalidArgument("acknowledgements", f"{given.acknowledgements:#x}; bits 1, 2, 4, 8")
     if given.acknowledgements and not given.administration_queue:
-        raise InvalidArgument("administration_queue", "acknowledgements need a queue to go to")
+        raise InvalidArgument(
+            "administration_queue", "acknowledgements need an administration queue"
+        )
     for field in ("tracing_queue", "connector_type"):
         value: bytes = getattr(given, field)
         if len(value) not in (0, _GUID_BYTES):
@@ -375,7 +377,9 @@ def _correlation(raw: bytes) -> ObjectId:
 @lru_cache(NAMES_IN_HAND_MAX)
 def _check_target(destination: str, field: str) -> None:
     if isinstance(parse_format_name(destination), MultipleElementName):
-        raise InvalidArgument(field, f"{destination!r} names several: give each by itself")
+        raise InvalidArgument(
+            field, f"{destination!r} names several queues: give each one separately"
+        )
     _destination_type(destination)
 
 
@@ -389,12 +393,12 @@ def _destination_type(destination: str) -> DestinationQueueType:
     if isinstance(name, PrivateName) and not name.journal:
         return DestinationQueueType.PRIVATE_QUEUE
     raise MsmqError(
-        ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, f"nobody can send to {destination!r}"
+        ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION, f"{destination!r} cannot be sent to"
     )
 
 
 def _field_of(error: ValueOutOfRange | QueueNameError) -> str:
-    """Return our name of the field that has no encoding."""
+    """Return the API's name of the field that cannot be encoded."""
     field = error.field if isinstance(error, ValueOutOfRange) else ""
     return {
         "MessagePropertiesHeader.Label": "label",

@@ -1,4 +1,4 @@
-"""Attributes of stored messages for who reads them: packet in, `Properties` out."""
+"""Attributes of stored messages for readers: packet in, `Properties` out."""
 
 from typing import Final
 
@@ -25,7 +25,7 @@ def properties_of(
 ) -> data_pb2.Properties:
     """Return the attributes of a packet that is in a queue.
 
-    One that cannot be read, which apply accepted all the same, has no more than its place.
+    A packet that apply accepted but that cannot be read has only its place.
     """
     try:
         message = deserialize_message_from_buffer(packet)
@@ -103,7 +103,7 @@ def _add_transaction(properties: data_pb2.Properties, message: Message) -> None:
 
 
 def _text(text: str) -> str:
-    """Return what protobuf can carry: half a surrogate pair of a packet is replaced."""
+    """Return text that protobuf can carry: half a surrogate pair in a packet is replaced."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

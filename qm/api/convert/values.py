@@ -1,4 +1,4 @@
-"""Values of attributes between callers and commands, with the type that each attribute has."""
+"""Values of attributes, converted between callers and commands by the attribute's type."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -34,11 +34,12 @@ def encode_values(
 def plain_value(
     known: Mapping[str, Attribute], name: str, value: control_pb2.Value, field: str
 ) -> Any:
-    """Return what a value is in Python. Raises InvalidArgument."""
+    """Return a value as its Python type. Raises InvalidArgument."""
     attribute = known.get(name)
     if attribute is None:
         raise InvalidArgument(
-            f"{field}[{name}]", f"there is no such attribute; those are {', '.join(sorted(known))}"
+            f"{field}[{name}]",
+            f"there is no such attribute; the names are {', '.join(sorted(known))}",
         )
     wanted = _FIELDS[attribute.kind]
     if value.WhichOneof("kind") != wanted:

@@ -1,6 +1,6 @@
-"""Messages for readers, in columns: bodies read from this node, MessageIDs put in.
+"""Messages for readers, in columns: bodies read from this node, with their MessageIDs.
 
-Cost follows batches: a message costs its body's read and an element per column.
+Costs are per batch: a message adds only the read of its body and an element per column.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,18 +22,18 @@ from qm.wire.packets.patch import patch_message_id, patch_transaction
 from qm.wire.packets.peek import is_transactional, peek_head, transaction_header_offset
 
 BATCH_MAX_BYTES: Final = 1 << 20
-"""Of packets in one answer, softly: one message may be larger alone. Twice that, where a view shows
-bodies twice, is well below the 4 MiB that gRPC's clients take unless told otherwise."""
+"""Bytes of packets in one answer, softly: a single message may exceed it. Twice that, if a view
+shows bodies twice, is well below the 4 MiB default limit of gRPC's clients."""
 SHOWN_FLAGS: Final = int(
     PositionFlag.RECOVERABLE | PositionFlag.TRANSACTIONAL | PositionFlag.WAS_ENCRYPTED
 )
 BODY_WAIT_S: Final = 10.0
-"""For this node to apply what the leader has."""
+"""Wait for this node to apply what the leader has applied."""
 _WITH_PACKETS: Final = (data_pb2.PACKETS, data_pb2.PACKETS_AND_PROPERTIES)
 
 
 class Bodies:
-    """Packets as this node has them."""
+    """Packets that this node holds."""
 
     def __init__(self, cluster: Cluster, applied: AppliedWatch) -> None:
         self._cluster = cluster
@@ -66,8 +66,8 @@ class Bodies:
 
 
 def _completed(packets: Packets, messages: MessageColumns, own: bytes) -> Packets:
-    """Return packets of which some were stored before apply gave them their MessageIDs and their
-    transaction's ends.
+    """Return packets with MessageIDs and transaction ends filled in where they were stored before
+    apply assigned them.
     """
     block = bytearray(packets.block)
     at = 0
@@ -136,7 +136,7 @@ def batches_of(
 def batch_of_positions(
     bodies: Bodies, positions: Sequence[PositionInfo], view: int
 ) -> data_pb2.MessageBatch:
-    """Return positions as one batch; the caller bounded their bytes."""
+    """Return positions as one batch; the caller has limited their bytes."""
     return _batch(bodies, columns_of_positions(positions), view)
 
 

@@ -22,12 +22,14 @@ class Credit:
         self.count = 0
         """Numbers in all ranges."""
         self.most = 0
-        """Of `count` so far: what the client has open when it hears of everything at once."""
+        """Maximum of `count` so far: what the client has open when it has received all results."""
 
     def grant(self, first: int, count: int) -> None:
         """Add numbers. Raises InvalidArgument, LimitReached."""
         if count < 1 or not 1 <= first <= _U64_MAX - count:
-            raise InvalidArgument("credit", "numbers start at 1, and a grant has at least one")
+            raise InvalidArgument(
+                "credit", "numbers start at 1, and a grant has at least one number"
+            )
         if self.count + count > CREDIT_MAX or len(self._ranges) >= RANGES_MAX:
             raise LimitReached(
                 f"{self.count} numbers in {len(self._ranges)} ranges are open; {CREDIT_MAX} in"
@@ -41,14 +43,14 @@ class Credit:
         self._ranges.append((first, last))
 
     def head(self, count_max: int) -> tuple[int, int]:
-        """Return (first, count) of the numbers whose turn it is, (0, 0) for none."""
+        """Return (first, count) of the next numbers to use, (0, 0) if there are none."""
         if not self._ranges:
             return 0, 0
         first, last = self._ranges[0]
         return first, min(last - first + 1, count_max)
 
     def answered(self, numbers: Sequence[int]) -> None:
-        """Numbers of the head have results; ascending."""
+        """Remove numbers of the head that have results; ascending."""
         if not numbers:
             return
         first, last = self._ranges.popleft()

@@ -1,4 +1,4 @@
-"""Open queues as this node serves them: the replicated open, and its cursors here."""
+"""Open queues as this node serves them: the replicated open, and its local cursors."""
 
 import secrets
 from typing import Final
@@ -23,13 +23,13 @@ from qm.wire.codes import ErrorCode
 
 RECEIVING: Final = frozenset({QueueAccessType.RECEIVE_ACCESS, QueueAccessType.RECEIVE_ADMIN_ACCESS})
 PEEKING: Final = RECEIVING | {QueueAccessType.PEEK_ACCESS, QueueAccessType.PEEK_ADMIN_ACCESS}
-"""Who may receive may peek."""
+"""Rights to receive include peeking."""
 CURSORS_MAX: Final = 16_384
-"""Of all clients on one node."""
+"""For all clients of one node."""
 
 
 class OpenCursor:
-    """A cursor of this node, and behind which handle it is."""
+    """A cursor of this node, and the handle to which it belongs."""
 
     __slots__ = ("client_id", "cursor", "handle")
 
@@ -50,7 +50,7 @@ class Handles:
         self._sessions = sessions
         self._waits = waits
         self._cursors: dict[int, OpenCursor] = {}
-        # Cursors of different nodes, and of lives of one, never have the same name.
+        # Cursors of different nodes, or of one node before and after a restart, never share a name.
         self._next_cursor = secrets.randbits(32) << 31 | 1
 
     async def open(
@@ -59,7 +59,7 @@ class Handles:
         """Open a queue."""
         numbered = await self._sessions.numbered(request.request, who)
         if not request.queue:
-            raise InvalidArgument("queue", "say which: a format name or a path name")
+            raise InvalidArgument("queue", "give a format name or a path name")
         format_name = await settled(
             self._cluster, lambda: absolute_text(self._cluster.view, request.queue, "queue")
         )
@@ -78,7 +78,7 @@ class Handles:
         )
 
     async def close(self, request: data_pb2.CloseQueueRequest, who: Principal) -> None:
-        """Close a handle; its waits end and its cursors go."""
+        """Close a handle; its waits end and its cursors are dropped."""
         numbered = await self._sessions.numbered(request.request, who)
         (outcome,) = await self._proposer.repeat(CloseQueue(numbered, request.handle))
         check(outcome.status)
@@ -89,7 +89,7 @@ class Handles:
         """Return what a client opened. Raises MsmqError INVALID_HANDLE."""
         row = self._row(client_id, handle)
         if row is None:
-            # It may have been opened through another node a moment ago.
+            # It may just have been opened through another node.
             await self._cluster.read_barrier()
             row = self._row(client_id, handle)
         if row is None:
@@ -106,7 +106,7 @@ class Handles:
     # Cursors -----------------------------------------------------------------------------
 
     async def create_cursor(self, client_id: str, handle: int, who: Principal) -> int:
-        """Make a cursor before the first message; return its name.
+        """Create a cursor before the first message; return its name.
 
         Raises MsmqError QUEUE_NOT_AVAILABLE if the queue was deleted.
         """
@@ -130,7 +130,7 @@ class Handles:
         return cursor.handle
 
     async def close_cursor(self, client_id: str, cursor: int, who: Principal) -> None:
-        """Close a cursor; who waits at it is told that it is cancelled."""
+        """Close a cursor; a wait at it ends as cancelled."""
         await self._sessions.admit(client_id, who)
         self.cursor(client_id, cursor)
         del self._cursors[cursor]
@@ -142,7 +142,7 @@ class Handles:
         if found is None or found.client_id != client_id:
             raise MsmqError(
                 ErrorCode.MQ_ERROR_INVALID_HANDLE,
-                "this node has no such cursor; make one here and position it by lookup identifier",
+                "this node has no such cursor; create one and position it by lookup identifier",
             )
         return found
 
@@ -156,7 +156,7 @@ class Handles:
             del self._cursors[name]
 
     def _forget_dead_cursors(self) -> None:
-        """Drop cursors whose handle is gone, when many are held."""
+        """Drop cursors whose handle is gone, when there are many."""
         if len(self._cursors) < CURSORS_MAX // 2:
             return
         gone = [

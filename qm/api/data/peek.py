@@ -1,5 +1,5 @@
-"""Peek: reads that take nothing ([MS-MQDMPR] 3.1.7.1.13 to .15, 3.2). They change no replicated
-row, so they have no number; they are answered from this node's state behind a read barrier.
+"""Peek: reads that remove nothing ([MS-MQDMPR] 3.1.7.1.13 to .15, 3.2). They change no replicated
+row, so they have no number; this node's state answers them behind a read barrier.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ _STATUS_OF_ANSWER: Final = {
 }
 
 Look = Callable[[], tuple[int, Sequence[PositionInfo]]]
-"""Returns (status, positions); MQ_OK with nothing: it may wait."""
+"""Returns (status, positions); MQ_OK without positions: the call may wait."""
 
 
 class Peeking:
@@ -49,7 +49,7 @@ class Peeking:
         self._bodies = bodies
 
     async def peek(self, request: data_pb2.PeekRequest, who: Principal) -> data_pb2.PeekReply:
-        """Look at messages, waiting for the first one if asked to."""
+        """Return messages without removing them, waiting for the first one if requested."""
         count = request.count or 1
         if count > MESSAGES_PER_PEEK_MAX:
             raise InvalidArgument("count", f"{count}; at most {MESSAGES_PER_PEEK_MAX} per call")
@@ -64,7 +64,7 @@ class Peeking:
         if request.cursor:
             found = self._handles.cursor(request.client_id, request.cursor)
             if found.handle != request.handle or count > 1:
-                raise InvalidArgument("cursor", "it is behind another handle, or count is above 1")
+                raise InvalidArgument("cursor", "it belongs to another handle, or count is above 1")
             status, positions = await self._at_cursor(
                 found.cursor, request, opened.queue_id, reader
             )
@@ -102,7 +102,7 @@ class Peeking:
     async def _look(
         self, look: Look, queue_id: int, reader: Reader, timeout_ms: int
     ) -> tuple[int, Sequence[PositionInfo]]:
-        """Look until there is something to see, a status, or no time left."""
+        """Check until there is a position, a status, or no time left."""
         status, positions = look()
         if status or positions:
             return status, positions
@@ -157,7 +157,7 @@ class Peeking:
         reader: Reader,
         seek: Callable[[int], int | None],
     ) -> tuple[int, Sequence[PositionInfo]]:
-        """Wait for a message behind the cursor; it moves there, or stays where it was."""
+        """Wait for a message after the cursor; it moves there, or stays where it was."""
 
         def look() -> tuple[int, Sequence[PositionInfo]]:
             key = seek(cursor.key)

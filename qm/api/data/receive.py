@@ -1,7 +1,7 @@
-"""Receive, Cancel, Complete, Move: reads that take a message, and what ends them.
+"""Receive, Cancel, Complete, Move: reads that remove a message, and calls that end them.
 
 Every number of a call gets a committed result before the call returns: a message, or the status
-why there is none. So a call may be repeated, and a number can be used for something else never.
+why there is none. So a call may be repeated, and its numbers can never be used for another.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ class Receiving:
     async def receive(
         self, request: data_pb2.ReceiveRequest, who: Principal
     ) -> data_pb2.ReceiveReply:
-        """Take messages, waiting for the first one if asked to."""
+        """Take messages, waiting for the first one if requested."""
         count = request.count or 1
         if count > MESSAGES_PER_RECEIVE_MAX:
             raise InvalidArgument("count", f"{count}; at most {MESSAGES_PER_RECEIVE_MAX} per call")
@@ -98,7 +98,7 @@ class Receiving:
         return await self._reply(results, count, request.view)
 
     async def _at_once(self, run: ReceiveRun) -> Sequence[RequestResult]:
-        """Take what is there; the other numbers learn that there was nothing."""
+        """Take the messages that are there; the other numbers are closed without one."""
         if run.selector.kind not in _WAITING_KINDS:
             (outcome,) = await self._proposer.repeat(run)
             return _answered(outcome)
@@ -129,7 +129,7 @@ class Receiving:
         reader: Reader,
         until: float | None,
     ) -> Sequence[RequestResult]:
-        """Try whenever the reader is called; what follows the first number never waits."""
+        """Try whenever the reader is called; numbers after the first one never wait."""
         rest: tuple[Command, ...] = ()
         if run.count > 1:
             rest = (
@@ -182,7 +182,7 @@ class Receiving:
     # What ends reads ---------------------------------------------------------------------
 
     async def cancel(self, request: data_pb2.CancelRequest, who: Principal) -> data_pb2.CancelReply:
-        """Cancel numbers that wait, at whatever node."""
+        """Cancel numbers that wait, at any node."""
         count = request.count or 1
         if count > CANCELS_PER_CALL_MAX:
             raise InvalidArgument("count", f"{count}; at most {CANCELS_PER_CALL_MAX} per call")
@@ -204,7 +204,7 @@ class Receiving:
         )
 
     async def complete(self, request: data_pb2.CompleteRequest, who: Principal) -> None:
-        """Second phase of a two-phase receive."""
+        """Do the second phase of a two-phase receive."""
         number = await self._sessions.numbered(request.request, who)
         reasons = {
             _Decision.ACCEPT: (True, MessageClass.ACK_RECEIVE),
@@ -242,7 +242,7 @@ def selector_of(given: data_pb2.Selector) -> Selector:
     try:
         return Selector(SelectorKind(given.kind), given.lookup_identifier)
     except ValueError:
-        raise InvalidArgument("selector.kind", f"{given.kind} is none of them") from None
+        raise InvalidArgument("selector.kind", f"{given.kind} is not a kind of selector") from None
 
 
 def _selector(request: data_pb2.ReceiveRequest, cursor: OpenCursor | None, count: int) -> Selector:
@@ -250,19 +250,21 @@ def _selector(request: data_pb2.ReceiveRequest, cursor: OpenCursor | None, count
         selector = selector_of(request.selector)
     else:
         if cursor.handle != request.handle:
-            raise InvalidArgument("cursor", "the cursor is behind another handle")
+            raise InvalidArgument("cursor", "the cursor belongs to another handle")
         at_cursor = cursor.cursor.selector_for_dequeue()
         if at_cursor is None:
             raise MsmqError(ErrorCode.MQ_ERROR_ILLEGAL_CURSOR_ACTION)
         selector = at_cursor
     is_single = cursor is not None or selector.kind not in _WAITING_KINDS
     if is_single and count > 1:
-        raise InvalidArgument("count", "a cursor and a lookup name one message: count is 1")
+        raise InvalidArgument(
+            "count", "a cursor or a lookup identifier selects one message: count must be 1"
+        )
     return selector
 
 
 def _advance(cursor: OpenCursor, results: Sequence[RequestResult]) -> None:
-    """Tell a cursor what its dequeue came to (3.2.7.4); waits are this call's, not its own."""
+    """Tell a cursor the result of its dequeue (3.2.7.4); waits belong to the call."""
     found = next((one.lookup_identifier for one in results if has_message(one)), None)
     cursor.cursor.dequeued(found, no_wait=True)
 
@@ -276,7 +278,7 @@ def _cancel(run: ReceiveRun, status: int) -> CancelRequests:
 
 
 def _answered(outcome: Outcome) -> Sequence[RequestResult]:
-    """Return results; a refusal that committed none is an error."""
+    """Return results; raise an error for a refusal that committed none."""
     results = results_of(outcome)
     if not results:
         check(outcome.status)

@@ -30,7 +30,7 @@ class Sending:
         self._sessions = sessions
 
     async def send(self, request: data_pb2.SendRequest, who: Principal) -> data_pb2.SendReply:
-        """Send; the reply leaves when every message is committed or refused."""
+        """Send; the reply is returned when every message is committed or refused."""
         count = len(request.messages)
         if not 1 <= count <= MESSAGES_PER_SEND_MAX:
             raise InvalidArgument("messages", f"{count}; 1 to {MESSAGES_PER_SEND_MAX} per call")

@@ -1,4 +1,4 @@
-"""The data plane's service: each call handed to the part that knows it."""
+"""The data plane's service: passes each call to the part that answers it."""
 
 from collections.abc import AsyncIterator
 
@@ -24,7 +24,7 @@ from qm.pb import data_pb2_grpc
 
 
 class Data(data_pb2_grpc.DataServicer):
-    """Implements `quorate.data.v1.Data`; its parts serve the control plane, too."""
+    """Implements `quorate.data.v1.Data`; the control plane uses its parts, too."""
 
     def __init__(self, cluster: Cluster, metrics: Metrics) -> None:
         self.applied = AppliedWatch(cluster)
@@ -44,12 +44,12 @@ class Data(data_pb2_grpc.DataServicer):
         self._transacting = Transacting(cluster, self.proposer, self._sessions)
 
     def stop(self) -> None:
-        """End waits and streams; their clients go on at another node."""
+        """End waits and streams; their clients continue at another node."""
         self._waits.stop()
         self._sessions.stop()
 
     async def close(self) -> None:
-        """Finish; no call comes any more."""
+        """Finish; there are no more calls."""
         self.applied.close()
         await self.proposer.close()
 

@@ -1,7 +1,7 @@
-"""Client sessions as this node serves them: whose they are, and their leases.
+"""Client sessions as this node serves them: their owners and their leases.
 
 A session is replicated and belongs to the principal that opened it; any node serves it. A node
-renews the lease of every client that calls it, waits at it or streams from it.
+renews the lease of every client that calls it, waits on it or streams from it.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 LEASE_DEFAULT_MS: Final = 60_000
 LEASE_MIN_MS: Final = 3_000
-"""Shorter ones would not outlive a change of leader."""
+"""A shorter lease would not survive a change of leader."""
 RENEW_EVERY_S: Final = 1.0
 _U64_MAX: Final = (1 << 64) - 1
 
@@ -47,7 +47,7 @@ class Sessions:
         self._proposer = proposer
         self._held: Counter[str] = Counter()
         self._due: dict[str, int] = {}
-        """Clients to be renewed -> lease_ms."""
+        """Clients to renew -> lease_ms."""
         self._renewing: asyncio.Task[None] | None = None
 
     # The calls ---------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class Sessions:
         check(outcome.status)
         epoch, confirmed_upto, highest_number, *session_epoch = numbers_of(outcome)
         if self._cluster.view.ledger.manager is None:
-            await self._cluster.read_barrier()  # perhaps it was born a moment ago
+            await self._cluster.read_barrier()  # it may just have been created
         manager = self._cluster.view.ledger.manager
         if manager is None:
             raise MsmqError(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE)
@@ -99,7 +99,7 @@ class Sessions:
             raise MsmqError(ErrorCode.MQ_ERROR_STALE_HANDLE)
 
     async def close(self, client_id: str, who: Principal) -> None:
-        """End a session; one that has ended already is as good."""
+        """End a session; it is no error if it has already ended."""
         await self.owned(client_id, who)
         (outcome,) = await self._proposer.repeat(CloseClient(client_id, session_epoch()))
         if outcome.status != ErrorCode.MQ_ERROR_STALE_HANDLE:
@@ -120,7 +120,7 @@ class Sessions:
         """
         client = await self.owned(client_id, who)
         if not client.is_open:
-            # Perhaps it was opened again at another node a moment ago.
+            # It may just have been opened again at another node.
             await self._cluster.read_barrier()
             client = await self.owned(client_id, who)
         if not client.is_open:
@@ -146,7 +146,7 @@ class Sessions:
         return client
 
     def _check_holder(self, client_id: str) -> None:
-        """Raise ClientFenced if the caller is known to hold the session no more."""
+        """Raise ClientFenced if another opener is known to hold the session."""
         epoch = session_epoch()
         holder = get_client_holder(self._cluster.view, client_id) if epoch else None
         if holder is not None and holder.session_epoch == epoch and holder.main_session_epoch:
@@ -162,7 +162,7 @@ class Sessions:
     async def numbered(
         self, request: data_pb2.RequestNumber, who: Principal, count: int = 1
     ) -> Request:
-        """Return the number of a request whose client is admitted; `count` numbers are used."""
+        """Return the number of an admitted client's request, which uses `count` numbers."""
         if not 1 <= request.number <= _U64_MAX - count:
             raise InvalidArgument("request.number", "numbers start at 1")
         if request.confirmed_upto >= request.number:
@@ -193,7 +193,7 @@ class Sessions:
                 del self._held[client_id]
 
     def _touch(self, client: ClientInfo) -> None:
-        """Renew when half of the term is over."""
+        """Renew when half of the lease is over."""
         left_ms = client.lease_deadline_ms - self._cluster.now_ms()
         if client.is_open and left_ms < client.lease_ms // 2:
             self._due[client.client_id] = client.lease_ms
@@ -204,7 +204,7 @@ class Sessions:
             self._renewing = asyncio.ensure_future(self._renew_due())
 
     async def _renew_due(self) -> None:
-        """Renew what is due, and go on while somebody waits here."""
+        """Renew what is due, and continue while any client waits here."""
         while self._due or self._held:
             for client_id in list(self._held):
                 client = get_client(self._cluster.view, client_id)
@@ -228,7 +228,7 @@ class Sessions:
                 await asyncio.sleep(RENEW_EVERY_S)
 
     def stop(self) -> None:
-        """Renew no more."""
+        """Stop renewing."""
         if self._renewing is not None:
             self._renewing.cancel()
 
@@ -240,7 +240,7 @@ def host_of(peer: str) -> str:
 
 
 def _who(address: str) -> str:
-    return address or "an address that is not known"
+    return address or "an unknown address"
 
 
 def _when(at_ms: int) -> str:
@@ -248,7 +248,7 @@ def _when(at_ms: int) -> str:
 
 
 def checked_client_id(client_id: str) -> str:
-    """Return a client id that may be one. Raises InvalidArgument."""
+    """Return a valid client id. Raises InvalidArgument."""
     if not 1 <= len(client_id.encode()) <= CLIENT_ID_MAX_BYTES or "\0" in client_id:
         raise InvalidArgument(
             "client_id", f"1 to {CLIENT_ID_MAX_BYTES} bytes of UTF-8 without NUL are allowed"

@@ -1,8 +1,8 @@
-"""StreamReceive: continuous receiving by credit. Credit is request numbers, so whatever breaks
-between node and client, the same numbers granted again yield the same messages.
+"""StreamReceive: continuous receiving by credit. Credit consists of request numbers, so after any
+failure between node and client, granting the same numbers again yields the same messages.
 
-A stream is one reader in its queue's line. Each round it asks for as many messages as it has
-credit for, in one command; the runs of all streams of a round travel together (`Proposer`).
+A stream is one reader in its queue's line. Each round it requests as many messages as it has
+credit for, in one command; the runs of all streams of a round share a proposal (`Proposer`).
 """
 
 import asyncio
@@ -29,25 +29,25 @@ from qm.wire.codes import ErrorCode
 RUN_MAX: Final = 1_024
 """Messages of one command, and so of one entry."""
 RUN_MIN: Final = 64
-"""Of all credit that the client has open at times a run takes half, so that confirmations travel
-while the other half is read; down to this many, below which a run takes what there is."""
+"""A run takes half of the most credit that the client ever had open, so that confirmations
+travel while the other half is read, but at least this many numbers if there are so many."""
 LAUNCH_ROUNDS: Final = 5
-"""Of the loop: a run becomes a proposal, then an entry, then a frame. Before that nothing that
-takes long is done here, since two nodes wait for it."""
+"""Rounds of the loop in which a run becomes a proposal, then an entry, then a frame. Slow work
+waits until then, since two nodes wait for the run."""
 
 Frames = AsyncIterator[data_pb2.StreamRequest]
 Replies = AsyncIterator[data_pb2.StreamReply]
 
 
 class _Flight(NamedTuple):
-    """A run on its way."""
+    """A run that has been proposed."""
 
     run: ReceiveRun
     outcomes: asyncio.Task[Sequence[Outcome]]
 
 
 class _Stream:
-    """What a client asked of one stream so far."""
+    """What a client has requested of one stream so far."""
 
     def __init__(self, opened: data_pb2.StreamOpen, queue_id: int) -> None:
         self.client_id = opened.client_id
@@ -59,20 +59,20 @@ class _Stream:
         self.view: int = opened.view
         self.credit = Credit()
         self.confirm_upto = 0
-        """What the client says it holds."""
+        """Number up to which the client holds its results."""
         self.confirmed_upto = 0
-        """What of that is committed."""
+        """The part of that which is committed."""
         self.is_ended = False
         """The client has closed its side."""
         self.flight: _Flight | None = None
-        """The run that is under way."""
+        """The run in progress."""
         self.fault: Exception | None = None
-        """What was wrong with a frame."""
+        """The error in a frame."""
         self.news = asyncio.Event()
         self.reader = Reader(self.client_id, self.handle, 0, is_destructive=True, news=self.news)
 
     def run(self) -> ReceiveRun:
-        """Return a command that uses what credit is next."""
+        """Return a command that uses the next credit."""
         most = min(RUN_MAX, max(RUN_MIN, self.credit.most // 2))
         first, count = self.credit.head(most)
         return ReceiveRun(
@@ -115,12 +115,12 @@ class Streaming:
         """Serve one stream until its client ends it."""
         first = await anext(frames, None)
         if first is None or first.WhichOneof("kind") != "open":
-            raise InvalidArgument("open", "the first frame opens the stream")
+            raise InvalidArgument("open", "the first frame must open the stream")
         opened = first.open
         await self._sessions.admit(opened.client_id, who)
         handle = await self._handles.find(opened.client_id, opened.handle)
         if handle.access not in RECEIVING:
-            raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED, "the queue is not open to receive")
+            raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED, "the queue is not open for receiving")
         # From here on this node knows which of the client's numbers have results.
         await self._cluster.read_barrier()
         stream = _Stream(opened, handle.queue_id)
@@ -138,7 +138,7 @@ class Streaming:
                 stream.flight.outcomes.cancel()
             self._waits.leave(stream.queue_id, stream.reader)
 
-    # What the client says ----------------------------------------------------------------
+    # Frames from the client --------------------------------------------------------------
 
     async def _listen(self, stream: _Stream, frames: Frames) -> None:
         try:
@@ -149,7 +149,9 @@ class Streaming:
                 elif kind == "confirm":
                     self._confirm(stream, frame.confirm.confirmed_upto)
                 else:
-                    raise InvalidArgument("kind", "behind the first frame: credit or confirm")
+                    raise InvalidArgument(
+                        "kind", "after the first frame, frames have credit or confirm"
+                    )
         except Exception as error:
             stream.fault = error
         stream.is_ended = True
@@ -167,7 +169,7 @@ class Streaming:
         stream.confirm_upto = max(stream.confirm_upto, upto)
         stream.news.set()
         if stream.credit.count and self._waits.available(stream.queue_id) > 0:
-            stream.reader.call()  # it may have been short of room for results
+            stream.reader.call()  # it may have lacked room for results
 
     # Rounds ------------------------------------------------------------------------------
 
@@ -195,14 +197,14 @@ class Streaming:
         return stream.flight
 
     async def _land(self, stream: _Stream, flight: _Flight) -> Answers:
-        """Return what a run came to, and launch the next while there is credit and messages."""
+        """Return the results of a run; launch the next while there is credit and messages."""
         try:
             (outcome,) = await flight.outcomes
         finally:
             stream.flight = None
         answers = answers_of(outcome)
         if not answers.numbers and outcome.status != ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES:
-            check(outcome.status)  # room comes with what the client confirms
+            check(outcome.status)  # confirmations by the client make room
         stream.confirmed_upto = max(stream.confirmed_upto, flight.run.confirmed_upto)
         stream.credit.answered(answers.numbers)
         stream.credit_changed()
@@ -213,7 +215,7 @@ class Streaming:
         return answers
 
     async def _round(self, stream: _Stream) -> Replies:
-        """One run; the next is under way while this one's bodies are read and sent."""
+        """Process one run; the next is in progress while this one's bodies are read and sent."""
         answers = await self._land(stream, stream.flight or self._launch(stream))
         for _ in range(LAUNCH_ROUNDS if stream.flight is not None else 0):
             await asyncio.sleep(0)
@@ -241,13 +243,13 @@ class Streaming:
 
     def _closed(self) -> Exception:
         if self._waits.is_stopped:
-            return TryAgain("this node stops: go on at another with the same numbers")
+            return TryAgain("this node is stopping: continue at another with the same numbers")
         return MsmqError(ErrorCode.MQ_ERROR_OPERATION_CANCELLED, "the queue was closed")
 
     # The end -----------------------------------------------------------------------------
 
     async def _wind_down(self, stream: _Stream) -> Replies:
-        """Answer every number that is left: with what it found before, or as cancelled."""
+        """Answer every remaining number: with what it found before, or as cancelled."""
         if stream.fault is not None:
             raise stream.fault
         if stream.flight is not None:

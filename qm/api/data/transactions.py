@@ -27,7 +27,7 @@ class Transacting:
         self._sessions = sessions
 
     async def begin(self, request: data_pb2.BeginTransactionRequest, who: Principal) -> None:
-        """Begin one under the client's own GUID, so that a repeated call means the same."""
+        """Begin one under the client's own GUID, so that a repeated call has the same effect."""
         transaction = _required(request.transaction)
         timeout_ms = request.timeout_ms or TIMEOUT_DEFAULT_MS
         if timeout_ms > TIMEOUT_MAX_MS:
@@ -55,14 +55,14 @@ class Transacting:
         check(outcome.status)
 
     async def _check_party(self, transaction: bytes, client_id: str, who: Principal) -> None:
-        """A transaction is ended by its owner, or by the principal that coordinates it."""
+        """Check that the caller owns the transaction or is the principal that coordinates it."""
         found = get_transaction(self._cluster.view, transaction)
         if found is None:
             await self._cluster.read_barrier()
             found = get_transaction(self._cluster.view, transaction)
         if found is not None and client_id != found.owner and who.name != found.coordinator:
             raise MsmqError(
-                ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE, "the transaction is another client's"
+                ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE, "the transaction belongs to another client"
             )
 
 

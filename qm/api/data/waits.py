@@ -1,8 +1,8 @@
 """Reads that wait at this node for a message ([MS-MQDMPR] 3.1.1.10, 3.1.7.2.2).
 
-Waits are volatile and a node's own; what they find is committed. Each queue has a line of readers,
-first come first served: when positions become available, the readers in front are *called*, as
-many as there are messages for. A called reader tries; one that finds nothing, since another node's
+Waits are volatile and local to a node; what they find is committed. Each queue has a line of
+readers, first come first served: when positions become available, the first readers are *called*,
+as many as there are messages. A called reader tries; one that finds nothing, because another node's
 reader was faster, keeps its place and is called again by the next arrival.
 """
 
@@ -31,12 +31,12 @@ logger = logging.getLogger(__name__)
 WAITING_READERS_MAX: Final = 16_384
 """On one node, streams included."""
 SWEEP_EVERY_S: Final = 1.0
-"""How often waits look for an end that nobody here was told of: their number was answered through
-another node, or client, handle or queue is gone."""
+"""Period at which waits check for an end not reported to this node: the number was answered
+through another node, or the client, handle or queue is gone."""
 
 
 class Reader:
-    """One read in a line. `is_called` says that it should try now."""
+    """One read in a line. `is_called` means that it should try now."""
 
     __slots__ = (
         "_is_called_again",
@@ -71,7 +71,7 @@ class Reader:
         self.cursor = cursor
         self.is_destructive = is_destructive
         self.is_closed = False
-        """Its handle or its cursor was closed, or this node stops."""
+        """Its handle or cursor was closed, or this node is stopping."""
         self.wanted = 1
         """How many messages it can take."""
         self.is_called = False
@@ -90,15 +90,15 @@ class Reader:
         self.call()
 
     def begin(self) -> None:
-        """It tries now; calls from here on are new to it."""
+        """Note that it tries now; later calls make it try again."""
         self._is_called_again = False
 
     def missed(self) -> None:
-        """It found nothing, and waits unless it was called again meanwhile."""
+        """Note that it found nothing; it waits unless it was called again meanwhile."""
         self.is_called = self._is_called_again
 
     async def called(self, until: float | None) -> bool:
-        """Wait to be called; False when it is past `until`, monotonic seconds (None: never)."""
+        """Wait to be called; False after `until`, monotonic seconds (None: never)."""
         left = None if until is None else until - monotonic()
         try:
             async with asyncio.timeout(left):
@@ -147,7 +147,7 @@ class Waits(ClusterListener):
             self._sweeping = asyncio.ensure_future(self._sweep())
 
     def leave(self, queue_id: int, reader: Reader) -> None:
-        """Take a reader out of its line; its call goes on to those behind it."""
+        """Remove a reader from its line; its call passes to those behind it."""
         line = self._lines[queue_id]
         del line[reader]
         self._count -= 1
@@ -163,7 +163,7 @@ class Waits(ClusterListener):
             self._call(queue_id, line)
 
     def poke(self, client_id: str, first: int, count: int) -> None:
-        """Have waits of these numbers look: they may have been answered."""
+        """Have waits of these numbers check whether they were answered."""
         for reader in self._readers():
             if reader.client_id == client_id and first <= reader.number < first + count:
                 reader.call()
@@ -181,7 +181,7 @@ class Waits(ClusterListener):
                 reader.close()
 
     def stop(self) -> None:
-        """End all waits: this node stops."""
+        """End all waits, as this node stops."""
         self._is_stopped = True
         self._stop_listening()
         for reader in self._readers():
@@ -191,7 +191,7 @@ class Waits(ClusterListener):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether this node stops."""
+        """Whether this node is stopping."""
         return self._is_stopped
 
     def _readers(self) -> list[Reader]:
@@ -200,15 +200,15 @@ class Waits(ClusterListener):
     # Calls -------------------------------------------------------------------------------
 
     def available(self, queue_id: int) -> int:
-        """Return how many positions a read could take now, as this node knows."""
+        """Return how many positions a read could take now, as far as this node knows."""
         try:
             queue = self._cluster.view.ledger.queue(queue_id)
         except Unavailable:
-            return 0  # a snapshot replaces the state; then all are called
+            return 0  # a snapshot is replacing the state; all are called afterwards
         return 0 if queue is None else queue.count() - sum(queue.locked)
 
     def _call(self, queue_id: int, line: _Line) -> None:
-        """Call those in front, as many as there are messages for."""
+        """Call the first readers, as many as there are messages."""
         left = self.available(queue_id)
         for reader in list(line):
             if left <= 0:
@@ -235,7 +235,7 @@ class Waits(ClusterListener):
     def on_leadership(self, leadership: Leadership) -> None:
         pass
 
-    # Ends that come from elsewhere -------------------------------------------------------
+    # Ends reported elsewhere -------------------------------------------------------------
 
     async def _sweep(self) -> None:
         while self._lines:
@@ -247,7 +247,7 @@ class Waits(ClusterListener):
                 logger.debug("waits are looked after later: %s", error)
 
     def _ended(self) -> Iterator[Reader]:
-        """Yield waiting readers that should look again."""
+        """Yield waiting readers that should check again."""
         view, state = self._cluster.view, self._cluster.state
         highest: dict[str, int] = {}
         open_handles: dict[int, bool] = {}
@@ -276,7 +276,7 @@ def _is_open(state: State, handle: int) -> bool:
 
 
 def _is_answered(state: State, reader: Reader) -> bool:
-    """Whether the reader's number has a result, given to whoever asked elsewhere."""
+    """Whether the reader's number has a result, requested through another node or call."""
     prefix = client_key(reader.client_id)
     high = prefix + REQUEST_KEY.pack(reader.number) + b"\0"
     rows = state.scan(Table.RESULT, prefix, high, 1, backward=True)

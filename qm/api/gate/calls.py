@@ -1,7 +1,7 @@
-"""What every call passes: who is it, may it, how did it end.
+"""What every call passes: authentication, authorization, and the record of its outcome.
 
 One interceptor around all services: it authenticates the caller, applies the role table, turns
-exceptions into rich statuses, counts and times by method, and makes control calls events.
+exceptions into rich statuses, counts and times by method, and records control calls as events.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ from qm.store.bodies.body_places import BodyDamaged
 logger = logging.getLogger(__name__)
 
 DETAIL_MAX_CHARS: Final = 200
-"""Of a request's field in an event."""
+"""Length of a request's field in an event."""
 _CALLER: ContextVar[Principal] = ContextVar("caller")
 _CALL_ID: ContextVar[Callable[[], str]] = ContextVar("call_id")
 SESSION_EPOCH_KEY: Final = "quorate-session-epoch"
-"""Metadata: as which opener of its session a client calls (docs/client.md)."""
+"""Metadata: the epoch that a client holds of its session (docs/client.md)."""
 CALL_ID_KEY: Final = "quorate-call-id"
 """Metadata: a name that the caller gives a call, and uses again when it repeats the call."""
 CALL_ID_MAX_CHARS: Final = 64
@@ -61,17 +61,17 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
 def caller() -> Principal:
-    """Return who makes the call that is being served."""
+    """Return the caller of the call being served."""
     return _CALLER.get()
 
 
 def call_id() -> str:
-    """Return the name of the call that is being served, the same when its caller repeats it."""
+    """Return the name of the call being served, the same when its caller repeats it."""
     return _CALL_ID.get()()
 
 
 def session_epoch() -> int:
-    """Return of which epoch the caller takes its session to be; 0: it does not say.
+    """Return the epoch that the caller states for its session; 0: it states none.
 
     Raises InvalidArgument.
     """
@@ -81,7 +81,7 @@ def session_epoch() -> int:
     except ValueError:
         epoch = -1
     if not 0 <= epoch < 1 << 64:
-        raise InvalidArgument(SESSION_EPOCH_KEY, f"{str(given)[:32]!r} is no number of 64 bits")
+        raise InvalidArgument(SESSION_EPOCH_KEY, f"{str(given)[:32]!r} is not a 64-bit number")
     return epoch
 
 
@@ -90,7 +90,7 @@ def _no_metadata() -> None:
 
 
 def begin_call(who: Principal, method: str, metadata: Callable[[], Metadata | None]) -> None:
-    """Serve a call of `who` from here on, in this task; `metadata` is asked when it is needed."""
+    """Serve a call of `who` from here on, in this task; `metadata` is called on demand."""
     found: list[str] = []
 
     def name() -> str:
@@ -107,20 +107,20 @@ def begin_call(who: Principal, method: str, metadata: Callable[[], Metadata | No
 
 
 class Revocations(Protocol):
-    """Which certificates were taken back (`raft.transport.tls.TlsIdentity`)."""
+    """Which certificates were revoked (`raft.transport.tls.TlsIdentity`)."""
 
     def is_revoked(self, pem: bytes) -> bool:
-        """Return whether this one was."""
+        """Return whether this certificate was revoked."""
 
     def watch(self, pem: bytes, end: Callable[[], object]) -> Callable[[], None]:
-        """Have `end` called if that happens from now on; the result ends that."""
+        """Have `end` called if it is revoked from now on; calling the result stops that."""
 
 
 class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """The interceptor around all services."""
 
     def __init__(self, metrics: Metrics, events: EventLog, revocations: Revocations | None) -> None:
-        """`revocations` None: there are no certificates; every caller is an admin."""
+        """`revocations` None: there are no certificates, and every caller is an admin."""
         self._calls = metrics.counter("quorate_api_calls_total")
         self._seconds = metrics.histogram("quorate_api_seconds")
         self._events = events
@@ -133,7 +133,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler:
-        """Return the method's handler with the gate around it."""
+        """Return the method's handler, wrapped by the gate."""
         handler: Any = await continuation(handler_call_details)
         if handler is None:
             return handler  # type: ignore[return-value]  # None: UNIMPLEMENTED
@@ -155,7 +155,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 else grpc.unary_unary_rpc_method_handler
             )
             guarded = self._single(method, rule, behaviour, handler.request_deserializer)
-        # Bodies stay bytes until it is known who sends them.
+        # Bodies stay undecoded until their sender is known.
         wrapped: Handler = factory(guarded, None, handler.response_serializer)
         return wrapped
 
@@ -188,7 +188,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         is_revoked: Callable[[], bool] = lambda: False,
     ) -> AsyncIterator[Any]:
         """Admit the caller, then decode and yield the request; count, time and record how the call
-        ends, and say it in status.
+        ends, and report it in the status.
 
         `is_revoked`: whether the call was cancelled because the certificate was revoked.
         """
@@ -199,7 +199,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 request = _decoded(body, decode)
                 yield request
             except (asyncio.CancelledError, GeneratorExit) as error:
-                # Its caller went away; what it asked for may be done all the same.
+                # The caller is gone; its request may be executed all the same.
                 self._record(method, rule, request, outcome, None)
                 if is_revoked() and isinstance(error, asyncio.CancelledError):
                     await _abort(context, NotAuthenticated(_REVOKED).status())
@@ -213,7 +213,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     @contextmanager
     def _watched(self, context: Context) -> Iterator[Callable[[], bool]]:
-        """Cancel this task if its caller's certificate is revoked; yields whether that was done."""
+        """Cancel this task if its caller's certificate is revoked; yields whether that happened."""
         revocations, task = self._revocations, asyncio.current_task()
         if revocations is None or task is None:
             yield lambda: False
@@ -238,7 +238,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     @contextmanager
     def _measured(self, method: str) -> Iterator[list[str]]:
-        """Count and time; the list holds the code, and stays CANCELLED if the caller went away."""
+        """Count and time; the list holds the code, CANCELLED if the caller went away."""
         outcome = [_CANCELLED]
         began = monotonic()
         try:
@@ -248,7 +248,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             self._seconds.labels(method).observe(monotonic() - began)
 
     def _admit(self, method: str, rule: Rule | None, context: Context) -> None:
-        """Find out who calls. Raises NotAuthenticated, NotPermitted."""
+        """Identify the caller. Raises NotAuthenticated, NotPermitted."""
         if self._revocations is None:
             principal = LOOPBACK
         else:
@@ -260,14 +260,14 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 raise NotAuthenticated(_REVOKED)
         begin_call(principal, method, context.invocation_metadata)
         if rule is None or principal.role not in rule.roles:
-            roles = "nobody" if rule is None else ", ".join(sorted(r.value for r in rule.roles))
+            roles = "no role" if rule is None else ", ".join(sorted(r.value for r in rule.roles))
             raise NotPermitted(
                 f"{method.rpartition('/')[2]} is for {roles}; {principal.name!r} is"
                 f" {principal.role.value}"
             )
 
     def _status(self, method: str, error: Exception) -> status_pb2.Status:
-        """Return what a caller is told; log what is our fault."""
+        """Return what a caller is told; log internal faults."""
         if isinstance(error, Unavailable):
             error = TryAgain(str(error) or "no leader: try again")
         elif isinstance(error, OutcomeUnknown):
@@ -292,7 +292,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         outcome: list[str],
         status: status_pb2.Status | None,
     ) -> None:
-        """Set the code, and make an event of a control call."""
+        """Set the code, and record a control call as an event."""
         if status is not None:
             outcome[0] = _CODE_NAMES[status.code]
         if rule is None or not rule.is_change:
@@ -303,7 +303,7 @@ class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self._events.add(
             "control",
             verb,
-            f"{verb} by {name or 'nobody known'}: {outcome[0]}",
+            f"{verb} by {name or 'an unknown caller'}: {outcome[0]}",
             principal=name,
             details=_details(request, outcome[0]),
         )
@@ -330,7 +330,7 @@ def _pem(context: Context) -> bytes:
 
 
 def _decoded(body: Any, decode: Decode) -> Any:
-    """Return a request of one message, or what decodes a stream of them.
+    """Return one decoded message, or an iterator that decodes a stream of them.
 
     Raises InvalidArgument.
     """

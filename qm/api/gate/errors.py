@@ -1,8 +1,8 @@
-"""What goes wrong, as exceptions here and as rich gRPC statuses on the wire.
+"""Errors, as exceptions here and as rich gRPC statuses on the wire.
 
 MSMQ's own errors keep their HRESULT: `google.rpc.ErrorInfo` has the code's name as reason, domain
-"msmq", and the code in hexadecimal under `code`. An argument that is wrong in itself carries
-`google.rpc.BadRequest` with the field. Every text says what to do where that is not plain.
+"msmq", and the code in hexadecimal under `code`. An invalid argument carries
+`google.rpc.BadRequest` with the field. Every text says what to do unless that is obvious.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ from qm.wire.codes import MQ_OK, ErrorCode, error_code_text
 
 ERROR_DOMAIN: Final = "msmq"
 OWN_DOMAIN: Final = "quorate"
-"""Of reasons that MSMQ has no code for."""
+"""Domain of reasons for which MSMQ has no code."""
 FENCED_REASON: Final = "CLIENT_FENCED"
 _FENCED_ADVICE: Final = "replicas of one program need client ids of their own"
 
@@ -25,7 +25,7 @@ _Code: Final = grpc.StatusCode
 
 
 class ApiError(Exception):
-    """A call cannot be answered; `status` says it to the caller."""
+    """A call cannot be answered; `status` tells the caller why."""
 
     code: grpc.StatusCode = _Code.INTERNAL
 
@@ -36,14 +36,14 @@ class ApiError(Exception):
         return status
 
     def _add_details(self, status: status_pb2.Status) -> None:
-        """Add what a program can read."""
+        """Add machine-readable details."""
 
 
 class MsmqError(ApiError):
     """The queue manager refused, with an HRESULT of [MS-MQMQ] 2.4."""
 
     def __init__(self, hresult: int, text: str = "") -> None:
-        """`text`: what to do about it; "": what is known of the code."""
+        """`text` says what to do about it; "": use the known advice for the code."""
         name = error_code_text(hresult)
         advice = text or _ADVICE.get(hresult, "")
         super().__init__(f"{name}: {advice}" if advice else name)
@@ -78,7 +78,7 @@ class ClientFenced(ApiError):
 
 
 class InvalidArgument(ApiError):
-    """A field of the request is wrong in itself."""
+    """A field of the request is invalid by itself."""
 
     code = _Code.INVALID_ARGUMENT
 
@@ -89,7 +89,7 @@ class InvalidArgument(ApiError):
         self.text = text
 
     def within(self, path: str) -> "InvalidArgument":
-        """Return the same error of a field that lies below `path`."""
+        """Return the same error for a field that lies below `path`."""
         return InvalidArgument(f"{path}.{self.field}", self.text)
 
     @override
@@ -107,31 +107,31 @@ class NotPermitted(ApiError):
 
 
 class NotAuthenticated(ApiError):
-    """The caller's certificate does not say who it is."""
+    """The caller's certificate does not identify it."""
 
     code = _Code.UNAUTHENTICATED
 
 
 class TryAgain(ApiError):
-    """Nothing happened, or the same numbered request tells what did."""
+    """Nothing happened, or repeating the same numbered request returns what did."""
 
     code = _Code.UNAVAILABLE
 
 
 class Unsupported(ApiError):
-    """This node was built or set up without it."""
+    """This node was built or configured without it."""
 
     code = _Code.UNIMPLEMENTED
 
 
 class Conflict(ApiError):
-    """The cluster is in no state to do it; says which and what to do."""
+    """The state of the cluster does not allow it; the text says why and what to do."""
 
     code = _Code.FAILED_PRECONDITION
 
 
 class LimitReached(ApiError):
-    """A named limit of this node."""
+    """A named limit of this node is reached."""
 
     code = _Code.RESOURCE_EXHAUSTED
 
@@ -149,7 +149,7 @@ class OutOfTime(ApiError):
 
 
 def check(hresult: int) -> None:
-    """Raise MsmqError for a failure."""
+    """Raise MsmqError for an error code."""
     if hresult == CLIENT_FENCED:
         raise ClientFenced
     if hresult != MQ_OK and hresult & 0x8000_0000:
@@ -157,9 +157,9 @@ def check(hresult: int) -> None:
 
 
 def internal_status() -> status_pb2.Status:
-    """Return what a caller learns of a fault of ours; the log has the rest."""
+    """Return what a caller is told of an internal fault; the log has the details."""
     return status_pb2.Status(
-        code=_Code.INTERNAL.value[0], message="internal error: this node's log says more"
+        code=_Code.INTERNAL.value[0], message="internal error: see this node's log"
     )
 
 
@@ -198,27 +198,27 @@ _CODES: Final[dict[int, grpc.StatusCode]] = {
     _E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION: _Code.UNIMPLEMENTED,
     _E.MQ_ERROR_UNSUPPORTED_OPERATION: _Code.UNIMPLEMENTED,
 }
-"""Others are FAILED_PRECONDITION."""
+"""All others are FAILED_PRECONDITION."""
 
 _ADVICE: Final[dict[int, str]] = {
     _E.MQ_ERROR_ACCESS_DENIED: "the queue's access list does not allow it; an owner or admin can",
-    _E.MQ_ERROR_QUEUE_NOT_FOUND: "there is no such queue; `ListQueues` shows those there are",
+    _E.MQ_ERROR_QUEUE_NOT_FOUND: "there is no such queue; `ListQueues` shows the existing ones",
     _E.MQ_ERROR_QUEUE_NOT_AVAILABLE: "the queue was deleted; open another one",
     _E.MQ_ERROR_QUEUE_EXISTS: "a queue has this path name; choose another or set if_not_exists",
     _E.MQ_ERROR_INSUFFICIENT_RESOURCES: "a quota or limit is reached; confirm results, receive"
     " messages or raise the quota, then try again",
-    _E.MQ_ERROR_STALE_HANDLE: "the session or the number is over; open a session again and go on"
-    " above its highest number",
+    _E.MQ_ERROR_STALE_HANDLE: "the session or the number has ended; open a session again and"
+    " continue above its highest number",
     _E.MQ_ERROR_INVALID_HANDLE: "nothing is open under this handle; open the queue again",
-    _E.MQ_ERROR_SHARING_VIOLATION: "somebody has the queue open in a way that excludes this one",
-    _E.MQ_ERROR_TRANSACTION_USAGE: "transactional queues take messages in transactions only, and"
-    " other queues none",
+    _E.MQ_ERROR_SHARING_VIOLATION: "the queue is already open in a mode that excludes this one",
+    _E.MQ_ERROR_TRANSACTION_USAGE: "transactional queues take messages only in transactions, and"
+    " other queues only outside them",
     _E.MQ_ERROR_TRANSACTION_SEQUENCE: "the transaction is not in a state for this: it has ended,"
     " is another client's, or was not prepared",
-    _E.MQ_ERROR_PROPERTIES_CONFLICT: "it was changed meanwhile; read it again",
+    _E.MQ_ERROR_PROPERTIES_CONFLICT: "it has been changed meanwhile; read it again",
     _E.MQ_ERROR_ILLEGAL_CURSOR_ACTION: "peek the current message first, and let waits end",
-    _E.MQ_ERROR_MESSAGE_ALREADY_RECEIVED: "somebody else received the message at the cursor",
-    _E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION: "queues of this kind are not for that",
-    _E.MQ_ERROR_PROPERTY_NOTALLOWED: "the attribute is given at creation and never changes",
+    _E.MQ_ERROR_MESSAGE_ALREADY_RECEIVED: "the message at the cursor was received meanwhile",
+    _E.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION: "this kind of queue does not support that",
+    _E.MQ_ERROR_PROPERTY_NOTALLOWED: "the attribute is set at creation and cannot be changed",
     _E.MQ_ERROR_SERVICE_NOT_AVAILABLE: "the cluster has no queue manager yet: `qm cluster init`",
 }

@@ -1,4 +1,4 @@
-"""What happened on this node, kept for a while: control calls, changes of leader, alarms."""
+"""Events on this node, kept for a while: control calls, changes of leader, alarms."""
 
 import asyncio
 from collections import deque
@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 EVENTS_KEPT_MAX: Final = 10_000
-"""Older ones go first; numbers tell a reader that it missed some."""
+"""The oldest are dropped first; numbers tell a reader that it missed some."""
 TEXT_MAX_CHARS: Final = 500
 DETAILS_MAX: Final = 16
 """Entries of `Event.details`."""
@@ -25,15 +25,15 @@ class Event(msgspec.Struct, frozen=True):
     kind: str
     """control, leadership, member, alarm or session."""
     name: str
-    """Stable: a method, or what happened."""
+    """Stable name: a method, or the kind of event."""
     principal: str
-    """Who asked for it; "" = nobody."""
+    """Who requested it; "" = no principal."""
     text: str
     details: Mapping[str, str]
 
 
 class EventLog:
-    """The last events, and who follows them."""
+    """The last events, and the readers that follow them."""
 
     def __init__(self, clock_ms: Callable[[], int], kept_max: int = EVENTS_KEPT_MAX) -> None:
         """`clock_ms`: UTC milliseconds."""
@@ -51,7 +51,7 @@ class EventLog:
         principal: str = "",
         details: Mapping[str, str] | None = None,
     ) -> None:
-        """Append an event; too much text is cut."""
+        """Append an event; text that is too long is cut."""
         self._number += 1
         kept = {
             key: value[:TEXT_MAX_CHARS]
@@ -72,14 +72,14 @@ class EventLog:
         self._news = asyncio.Event()
 
     def after(self, number: int) -> list[Event]:
-        """Return the kept events behind a number, oldest first."""
+        """Return the kept events after a number, oldest first."""
         wanted = self._number - number
         if wanted <= 0:
             return []
         return list(islice(self._events, max(0, len(self._events) - wanted), None))
 
     async def read(self, after: int, *, follow: bool) -> AsyncIterator[Event]:
-        """Yield events behind a number; with `follow`, go on as they happen."""
+        """Yield events after a number; with `follow`, continue as they happen."""
         while True:
             news = self._news
             for event in self.after(after):

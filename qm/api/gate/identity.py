@@ -1,8 +1,8 @@
-"""Who calls: the principal and role of a client certificate, and the SIDs that stand for it.
+"""Callers: the principal and role of a client certificate, and the SIDs that stand for it.
 
 A certificate names its holder by its subject's common name, and gives a role by a URI among the
 subject alternative names: `quorate:role/admin` (or operator, client, node). Security descriptors
-know SIDs, so each principal has one, made from its name alone: the same on every node, for ever.
+contain SIDs, so each principal has one, derived only from its name and so the same on every node.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,19 +19,19 @@ ROLE_URI_PREFIX: Final = "quorate:role/"
 PRINCIPAL_MAX_CHARS: Final = 64
 """ub-common-name of X.520."""
 ADMINISTRATORS: Final[Sid] = sid_from_text("S-1-5-32-544")
-"""BUILTIN\\Administrators: what every admin is a member of."""
+"""BUILTIN\\Administrators: every admin is a member."""
 OPERATORS: Final[Sid] = sid_from_text("S-1-5-32-549")
-"""BUILTIN\\Server Operators: what every operator is a member of."""
+"""BUILTIN\\Server Operators: every operator is a member."""
 _COMMON_NAME: Final = "x509_common_name"
 _URIS: Final = "peer_uri"
-"""Of alternative names the URIs alone: another kind that looks like a role is none."""
+"""Only the URIs among alternative names: other kinds that look like a role are ignored."""
 _FOUR_U32: Final = Struct(">IIII")
 _RID_FIRST: Final = 1000
-"""Relative ids below are well-known accounts, such as a domain's guest."""
+"""Relative ids below this belong to well-known accounts, such as a domain's guest."""
 
 
 class Role(Enum):
-    """What the holder of a certificate may do; `qm.api.gate.roles` says it call by call."""
+    """What the holder of a certificate may do; `qm.api.gate.roles` defines it per call."""
 
     ADMIN = "admin"
     OPERATOR = "operator"
@@ -43,7 +43,7 @@ _GROUPS: Final = {Role.ADMIN: (ADMINISTRATORS,), Role.OPERATOR: (OPERATORS,)}
 
 
 class Unauthenticated(Exception):
-    """The certificate does not say who holds it, or what for; the text says what is missing."""
+    """The certificate does not state its holder or role; the text says what is missing."""
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -54,11 +54,11 @@ class Principal(msgspec.Struct, frozen=True):
     sids: tuple[Sid, ...]
     """For access checks; Everyone and Authenticated Users are implied."""
     is_authenticated: bool = True
-    """False: nobody proved anything, on a loopback address that was opened for that."""
+    """False: unauthenticated, on a loopback address that was opened for it."""
 
 
 LOOPBACK: Final = Principal("loopback", Role.ADMIN, (ADMINISTRATORS,), is_authenticated=False)
-"""Whoever calls where the API is insecure."""
+"""Every caller where the API is insecure."""
 
 
 def role_uri(role: Role) -> str:
@@ -79,7 +79,7 @@ def principal_of(name: str, role: Role) -> Principal:
 
 
 def authenticate(properties: Mapping[str, Sequence[bytes]]) -> Principal:
-    """Return who holds the certificate of a call, from gRPC's authentication context.
+    """Return the holder of a call's certificate, from gRPC's authentication context.
 
     Raises Unauthenticated.
     """

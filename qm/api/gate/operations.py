@@ -1,7 +1,7 @@
 """What the control plane needs of the node around it; `qm.node` implements `Operations`.
 
 Everything replicated goes through `qm.cluster.cluster.Cluster`, members through
-`qm.cluster.membership.Membership`; here is what belongs to a process: its drain, its disk, its log,
+`qm.cluster.membership.Membership`. Here is what belongs to a process: its drain, its disk, its log,
 its links to peers. All calls are made in the node's event loop.
 """
 
@@ -15,15 +15,15 @@ from qm.store.backup import BackupHead
 
 
 class Health(msgspec.Struct, frozen=True):
-    """How this node is."""
+    """State of this node."""
 
     disk_free_bytes: int
     disk_total_bytes: int
     alarms: tuple[str, ...]
-    """Stable names of what wants attention."""
+    """Stable names of conditions that need attention."""
     is_draining: bool
     session_count: int
-    """Open MSMQ sessions."""
+    """Number of open MSMQ sessions."""
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -32,10 +32,10 @@ class Link(msgspec.Struct, frozen=True):
     state: OutgoingQueueState
     next_hops: tuple[str, ...] = ()
     connection_history: tuple[str, ...] = ()
-    """Newest last, one line each."""
+    """One line each, the newest last."""
     resend_count: int = 0
     next_resend_ms: int = 0
-    """Cluster time; 0 = none is due."""
+    """Cluster time of the next attempt; 0 = none is due."""
     last_error: str = ""
 
 
@@ -44,19 +44,19 @@ class BackupPart(msgspec.Struct, frozen=True):
 
     data: bytes
     total_bytes: int
-    """Of the whole stream."""
+    """Length of the whole stream."""
     head: BackupHead
 
 
 class Diagnostics(msgspec.Struct, frozen=True):
-    """What a support case needs of a node; no secret and no message in it."""
+    """What a support case needs from a node; contains no secret and no message."""
 
     platform: Mapping[str, str]
     """Versions of Python, libraries and the system, by name."""
     configuration: str
-    """JSON, redacted."""
+    """Configuration as JSON, redacted."""
     metrics: bytes
-    """Prometheus text."""
+    """Metrics as Prometheus text."""
     log_lines: Sequence[str]
     started_ms: int
     """UTC."""
@@ -66,38 +66,38 @@ class Diagnostics(msgspec.Struct, frozen=True):
 
 
 class NotOffered(Exception):
-    """This node cannot do it as it was built or started; the text says why."""
+    """This node, as built or started, cannot do it; the text says why."""
 
 
 class Operations(Protocol):
-    """The process around the control plane. Raises `qm.cluster.cluster.Unavailable` where
-    another node cannot be asked.
+    """The process around the control plane. Raises `qm.cluster.cluster.Unavailable` if another node
+    cannot be reached.
     """
 
     @property
     def version(self) -> str:
-        """Of this build."""
+        """Version of this build."""
 
     def health(self) -> Health:
-        """Return how this node is now."""
+        """Return the present state of this node."""
 
     async def drain(self, node: str, *, is_draining: bool) -> Health:
-        """Have a node take no new sessions and hand over leadership, or serve again.
+        """Have a node accept no new sessions and hand over leadership, or serve again.
 
-        Raises KeyError for a node that is no member.
+        Raises KeyError for a node that is not a member.
         """
 
     async def links(self, queue_ids: Sequence[int]) -> Mapping[int, Link]:
-        """Return what the leader knows of outgoing queues' links; those never tried are missing."""
+        """Return what the leader knows of outgoing queues' links; links never tried are missing."""
 
     async def resend(self, queue_id: int) -> None:
-        """Have the leader send now what waits for an order acknowledgement."""
+        """Have the leader send again now what waits for an order acknowledgement."""
 
     def set_log_level(self, level: str, logger: str, expires_after_s: int) -> str:
-        """Set the level of a logger ("" = all) and return the one before; 0 = for good."""
+        """Set a logger's level ("" = all) for a time (0 = for good); return the previous one."""
 
     async def diagnostics(self) -> Diagnostics:
-        """Return what a support case needs of this node."""
+        """Return what a support case needs from this node."""
 
     def backup(self) -> AsyncGenerator[BackupPart, None]:
         """Yield a consistent copy of this node's state. Raises NotOffered."""

@@ -1,4 +1,4 @@
-"""Pages of lists: the caller's size and token, read and written."""
+"""Pages of lists: reads the caller's page size and token, and makes the next token."""
 
 from typing import Final
 
@@ -16,24 +16,24 @@ def page_size(given: int) -> int:
 
 
 def number_after(token: str) -> int | None:
-    """Return the number that a token stands for, None for the first page."""
+    """Return the number in a token, None for the first page."""
     if not token:
         return None
     if not (token.isascii() and token.isdecimal() and len(token) <= 20):
-        raise InvalidArgument("page_token", "it is none that an answer gave")
+        raise InvalidArgument("page_token", "it does not come from an answer")
     return int(token)
 
 
 def bytes_after(token: str) -> bytes:
-    """Return the key that a token stands for, b"" for the first page."""
+    """Return the key in a token, b"" for the first page."""
     try:
         return bytes.fromhex(token)
     except ValueError:
-        raise InvalidArgument("page_token", "it is none that an answer gave") from None
+        raise InvalidArgument("page_token", "it does not come from an answer") from None
 
 
 def token_of(following: int | bytes | str | None) -> str:
-    """Return the token of the next page, "" for none."""
+    """Return the token of the next page, "" if there is none."""
     if following is None:
         return ""
     return following.hex() if isinstance(following, bytes) else str(following)

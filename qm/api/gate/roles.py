@@ -1,7 +1,7 @@
 """Which roles may make which call, and which calls change something: one row per method.
 
-A role lets a call in; whether it may touch a certain queue is decided in apply, from the queue's
-security descriptor and the caller's SIDs.
+A role admits a call; apply decides whether it may use a certain queue, by the queue's security
+descriptor and the caller's SIDs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ ADMINS: Final = frozenset({Role.ADMIN})
 OPERATORS: Final = ADMINS | {Role.OPERATOR}
 CLIENTS: Final = OPERATORS | {Role.CLIENT}
 NODES: Final = OPERATORS | {Role.NODE}
-"""What a node may as well ask of the others over their relay endpoints."""
+"""For what nodes may also ask of each other over their relay endpoints."""
 
 _DATA: Final = "quorate.data.v1.Data"
 _CONTROL: Final = "quorate.control.v1"
@@ -26,7 +26,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     roles: frozenset[Role]
     is_change: bool
-    """A control call that becomes an event."""
+    """A control call that is recorded as an event."""
 
 
 def _rules(
@@ -77,11 +77,11 @@ RULES: Final[Mapping[str, Rule]] = {
 PUBLIC_SERVICES: Final = frozenset(
     {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
 )
-"""Open to every certificate of the cluster, nodes' included."""
+"""Open to every certificate of the cluster, including nodes'."""
 
 
 def rule_of(method: str) -> Rule | None:
-    """Return a method's row, given as /service/method; None: nobody may call it."""
+    """Return the row of a method, given as /service/method; None: no role may call it."""
     rule = RULES.get(method)
     if rule is None and method[1:].partition("/")[0] in PUBLIC_SERVICES:
         return Rule(frozenset(Role), is_change=False)

@@ -1,3 +1,3 @@
-"""Commands of calls on their way to the leader, repeated until their outcome is known. May import
-`qm.api.gate`.
+"""Proposes commands of calls to the leader and repeats them until their outcome is known. May
+import `qm.api.gate`.
 """

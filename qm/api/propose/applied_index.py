@@ -1,4 +1,4 @@
-"""How far this node has applied the log, for answers that need what an entry put there."""
+"""How far this node has applied the log, for answers that need the contents of an entry."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from qm.model.values.effects import Applied
 
 
 class AppliedWatch(ClusterListener):
-    """Waits for entries. A follower may hear an outcome before it has applied what is behind it."""
+    """Waits for entries. A follower may learn an outcome before it has applied its entry."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -23,7 +23,7 @@ class AppliedWatch(ClusterListener):
         self._stop()
 
     async def reached(self, index: int, wait_s: float) -> None:
-        """Return when the entry at `index`, which is committed, is applied here.
+        """Return when the committed entry at `index` is applied here.
 
         Raises OutOfTime, Unavailable.
         """

@@ -1,8 +1,8 @@
 """Control commands: repeated until their outcome is known, and done once.
 
-A caller names each call (`CALL_ID_KEY` in the metadata) and repeats it under that name, at whatever
-node. Name, caller and what was asked for give a command its id; the state keeps the last results by
-it. What was asked for, not the command: that may have been made of a state which it has changed.
+A caller names each call (`CALL_ID_KEY` in the metadata) and repeats it under that name, at any
+node. Name, caller and request give a command its id, under which the state keeps the last results.
+The request counts, not the command: that may be made from a state which it has changed itself.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ UNNUMBERED: Final = Request("", 0, 0)
 
 
 def made_identifier(purpose: str) -> bytes:
-    """Return a GUID for what this call makes: 16 bytes, the same when the call is repeated."""
+    """Return a GUID for what this call creates: 16 bytes, the same when the call is repeated."""
     digest = sha256(f"{caller().name}\0{call_id()}\0{purpose}".encode()).digest()
     return UUID(bytes=digest[:16], version=4).bytes_le
 
@@ -40,12 +40,11 @@ class Decider:
         self._proposer = proposer
 
     async def once(self, asked: Message, make: Callable[[], Command]) -> Outcome:
-        """Do what a request asks for unless it was done before; return the outcome, refusals too.
+        """Execute a request unless it was done before; return the outcome, including refusals.
 
-        `make` returns the command, made of the state as it is now; it may raise, and is not called
-        for a call that is repeated: the first one may have made untrue what it relies on. Returns
-        once the state here shows the outcome. Raises Unavailable, OutcomeUnknown after
-        REPEAT_FOR_S.
+        `make` returns the command, made from the present state; it may raise. It is not called for
+        a repeated call: the first one may have changed the state on which it relies. Returns once
+        the state here shows the outcome. Raises Unavailable, OutcomeUnknown after REPEAT_FOR_S.
         """
         control_id = _control_id(asked)
         await self._cluster.read_barrier()
@@ -56,7 +55,7 @@ class Decider:
         return await self.decide(msgspec.structs.replace(make(), request=request))
 
     async def decide(self, command: Command) -> Outcome:
-        """As `once`, for a command without a request: it may be done twice without harm."""
+        """Like `once`, for a command without a request, which may be done twice without harm."""
         end = monotonic() + REPEAT_FOR_S
         (outcome,) = await self._proposer.repeat(command)
         await self._barrier(end)
@@ -75,7 +74,7 @@ class Decider:
 
 
 def _control_id(asked: Message) -> bytes:
-    """Return the id of the command that does a request: its like, however often it is repeated."""
+    """Return the id of the command for a request: the same however often it is repeated."""
     name = f"{caller().name}\0{call_id()}\0{asked.DESCRIPTOR.full_name}\0"
     content = name.encode() + asked.SerializeToString(deterministic=True)
     return sha256(content).digest()[:CONTROL_ID_BYTES]

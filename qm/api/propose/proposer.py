@@ -1,5 +1,5 @@
-"""Commands on their way: those of one round of the loop travel together, and numbered ones are
-repeated until their outcome is known.
+"""Proposals: commands of one round of the loop share them, and numbered commands are repeated
+until their outcome is known.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from qm.model.values.effects import Outcome
 
 COMMANDS_PER_PROPOSAL_MAX: Final = 1_024
 PROPOSAL_MAX_BYTES: Final = 8 << 20
-"""Of packets; one call's commands are never parted, so it is a soft limit."""
+"""Bytes of packets, a soft limit: one call's commands are never split."""
 REPEAT_FOR_S: Final = 30.0
-"""How long a call looks for an outcome; then its client asks another node."""
+"""How long a call waits for an outcome; then its client asks another node."""
 RETRY_PAUSE_S: Final = 0.05
-"""After a refusal that came at once; the cluster itself waits for a leader."""
+"""After an immediate refusal; the cluster itself waits for a leader."""
 
 _Job = tuple[tuple[Command, ...], asyncio.Future[Sequence[Outcome]]]
 
@@ -42,7 +42,7 @@ class Proposer:
     async def repeat(self, *commands: Command) -> Sequence[Outcome]:
         """Propose commands that may be repeated until there are outcomes, within REPEAT_FOR_S.
 
-        The caller's own deadline cancels the call; so nothing here knows it.
+        The caller's own deadline cancels the call, so it is not known here.
         """
         end = monotonic() + REPEAT_FOR_S
         while True:
@@ -54,9 +54,9 @@ class Proposer:
             await asyncio.sleep(RETRY_PAUSE_S)
 
     def _flush(self) -> None:
-        """Part what has gathered into proposals.
+        """Split the collected commands into proposals.
 
-        Sends travel apart: a node whose disk is short refuses them, and nothing beside them.
+        Sends are proposed separately: a node with too little disk space refuses only them.
         """
         jobs, self._jobs = self._jobs, []
         self._part([job for job in jobs if isinstance(job[0][0], Send)])
@@ -97,7 +97,7 @@ class Proposer:
             at += len(job)
 
     async def close(self) -> None:
-        """Give up what is under way: no call waits for it any more."""
+        """Give up what is in progress: no call waits for it any more."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

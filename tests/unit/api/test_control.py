@@ -273,7 +273,7 @@ def test_messages_are_browsed_with_their_reason_and_returned() -> None:
                 pb.BrowseRequest(queue=dead, page_size=1, view=view)
             )
             (letter,) = first.messages
-            assert letter.reason == "nobody received it in time"
+            assert letter.reason == "it was not received in time"
             assert letter.properties.body == b"a"
             second = await operator.messages.Browse(
                 pb.BrowseRequest(
