@@ -14,9 +14,9 @@ from qm.pb import control_pb2 as pb
 from qm.pb import data_pb2
 from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run, until
+from tests.unit.api.data.test_stream_receive import opened
 from tests.unit.api.test_control import Operator
 from tests.unit.api.test_data import ORDERS, PATH, create
-from tests.unit.api.test_streams import opened
 from tests.unit.api.world import Client, bodies, eventually, refused, world
 
 T = TypeVar("T")

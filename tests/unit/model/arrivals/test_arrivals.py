@@ -24,6 +24,7 @@ from qm.wire.structures.queue_name import (
     QueueName,
 )
 from tests.unit.model.world import (
+    HOST,
     NOW_MS,
     NOW_S,
     OWN,
@@ -503,3 +504,27 @@ def test_texts_of_a_packet_need_not_be_text(world: World, text: str) -> None:
     world.one(commands.PurgeQueue(request(), orders, ()))
     world.settle(orders)
     assert [one.properties.label for one in world.messages(admin)][2:] == [text, None]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_the_hop_limit(world: World, plain: bool) -> None:
+    """[MS-MQMQ] 2.2.19.2 RC: 29 at most (MQ-A32)."""
+    world.create("orders")
+    more: dict[str, Any] = {} if plain else {"time_to_be_received": 100}
+    raw = [packet(hops, hop_count=hops, **more) for hops in (29, 30, 31, 1)]
+    far = MessageClass.NACK_HOP_COUNT_EXCEEDED
+    accepted = TransferVerdict.ACCEPTED
+    assert world.arrive(*raw) == [accepted, far, far, accepted]
+    assert world.arrive(raw[1]) == [far]
+
+
+@pytest.mark.parametrize("name", [f"http://{HOST}/msmq/orders", f"HTTPS://{HOST}/msmq/orders"])
+@pytest.mark.parametrize("plain", [True, False])
+def test_http_names_lead_nowhere_over_tcp(world: World, name: str, plain: bool) -> None:
+    orders = world.create("orders")
+    more: dict[str, Any] = {} if plain else {"time_to_be_received": 100}
+    to = DirectQueueFormatName(name)
+    assert world.arrive(packet(1, to=to, source_queue_manager=PEER, **more)) == [
+        MessageClass.NACK_BAD_DST_Q
+    ]
+    assert world.positions(orders) == {}

@@ -1,13 +1,11 @@
-"""Reaching a queue: acknowledged for local sends too, not over HTTP names, not after 30 hops."""
+"""Local sends are acknowledged when they reach their queue."""
 
 from typing import Any
 
 import pytest
 
-from qm.model.values.commands import TransferVerdict
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
-from qm.wire.structures.queue_name import DirectQueueFormatName
-from tests.unit.model.world import HOST, OWN, PEER, World, direct, packet
+from tests.unit.model.world import HOST, OWN, World, direct, packet
 
 ASKING = int(AcknowledgeFlags.PA)
 LOCAL = f"DIRECT=OS:{HOST}\\orders"
@@ -51,27 +49,3 @@ def test_a_transaction_is_told_when_it_commits(world: World) -> None:
         assert told(world, admin) == []
         assert ends(transaction) == 0
         assert told(world, admin) == [MessageClass.ACK_REACH_QUEUE] * wanted
-
-
-@pytest.mark.parametrize("plain", [True, False])
-def test_the_hop_limit(world: World, plain: bool) -> None:
-    """[MS-MQMQ] 2.2.19.2 RC: 29 at most (MQ-A32)."""
-    world.create("orders")
-    more: dict[str, Any] = {} if plain else {"time_to_be_received": 100}
-    raw = [packet(hops, hop_count=hops, **more) for hops in (29, 30, 31, 1)]
-    far = MessageClass.NACK_HOP_COUNT_EXCEEDED
-    accepted = TransferVerdict.ACCEPTED
-    assert world.arrive(*raw) == [accepted, far, far, accepted]
-    assert world.arrive(raw[1]) == [far]
-
-
-@pytest.mark.parametrize("name", [f"http://{HOST}/msmq/orders", f"HTTPS://{HOST}/msmq/orders"])
-@pytest.mark.parametrize("plain", [True, False])
-def test_http_names_lead_nowhere_over_tcp(world: World, name: str, plain: bool) -> None:
-    orders = world.create("orders")
-    more: dict[str, Any] = {} if plain else {"time_to_be_received": 100}
-    to = DirectQueueFormatName(name)
-    assert world.arrive(packet(1, to=to, source_queue_manager=PEER, **more)) == [
-        MessageClass.NACK_BAD_DST_Q
-    ]
-    assert world.positions(orders) == {}
