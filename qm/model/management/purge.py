@@ -40,7 +40,7 @@ class Purging:
         return Outcome(MQ_OK, value=self._hide(queue, MessageClass.NACK_Q_PURGED))
 
     def _may_purge(self, queue: QueueInHand, sids: tuple[bytes, ...]) -> bool:
-        """Check the right to receive ([MS-MQDMPR] 3.1.1.17 QueueAccessType), of journals too."""
+        """Check the right to receive ([MS-MQDMPR] 3.1.1.17 QueueAccessType), for journals too."""
         kind = queue.record.kind
         manager = self._ledger.manager
         assert manager is not None, "a queue without its queue manager"

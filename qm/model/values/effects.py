@@ -129,9 +129,9 @@ class Alike(NamedTuple):
     key: bytes
     """Key of the first one."""
     row: bytes
-    """Body ordinal of the first one."""
+    """Row of the first one."""
     offsets: IntArray
-    """u32: where the first body begins in the entry, then where each of them ends."""
+    """u32: where the body of the first one begins, then where each of them ends."""
     message_ordinals: IntArray
     """u32."""
 
@@ -185,7 +185,7 @@ class Applied(msgspec.Struct, gc=False):
     now_ms: int
     outcomes: list[Outcome]
     columns: PositionEffects
-    """Effects older than those in `runs`; readers use `effects`, which has all."""
+    """Effects that precede those in `runs`; readers use `effects`, which has all."""
     runs: list[PositionRun]
     outgoing_queue_ids: set[int]
     """Outgoing queues whose work grew or shrank, or whose admin state or sequence changed."""

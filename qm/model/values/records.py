@@ -1,4 +1,4 @@
-"""Rows that change seldom: the elements of the data model, each in one canonical encoding.
+"""Rows that change rarely: the elements of the data model, each in one canonical encoding.
 
 Array-like msgpack: fields are only ever appended, with defaults, under a new apply version.
 Attribute names are the specification's in snake case; quotas are in KB, times in epoch seconds
@@ -37,7 +37,7 @@ def quota_bytes(quota_kb: int) -> int:
 
 
 class Record(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """Base of all cold rows."""
+    """Base of all records."""
 
 
 RecordT = TypeVar("RecordT", bound=Record)
