@@ -139,7 +139,7 @@ class Delivery:
         return Outcome(MQ_OK, verdicts, value=False)
 
     def _order_verdict(self, identifier: int, number: int) -> TransferVerdict:
-        """Tell a repeated acknowledgement from one of a sequence that never existed (QB-A8)."""
+        """Tell a repeated acknowledgement from one for something that was never sent (QB-A8)."""
         queue_id = self._outgoing.queue_of_sequence(identifier)
         if queue_id:
             is_sent = number < self._outgoing.sequence(queue_id).next_number
@@ -201,7 +201,7 @@ class Delivery:
     def apply_final_acked(self, command: FinalAcked) -> Outcome:
         """Apply the final acks of messages; each message is always removed (QB-A19).
 
-        It may come before the order ack, as it proves that the message arrived. Verdicts: one per
+        A final ack may come before the order ack, since it proves the arrival. Verdicts: one per
         message.
         """
         ordinals, classes = command.message_ordinals, command.message_classes

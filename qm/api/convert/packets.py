@@ -112,7 +112,7 @@ class PacketBuilder:
         if kind == "packet":
             packets = self._adopted(message.packet, targets)
         elif kind is None:
-            raise InvalidArgument("properties", "a message has properties or is a packet")
+            raise InvalidArgument("properties", "give either properties or a packet")
         else:
             for place, target in enumerate(targets):
                 _check_target(target, f"targets[{place}]")

@@ -33,7 +33,7 @@ class Credit:
         if self.count + count > CREDIT_MAX or len(self._ranges) >= RANGES_MAX:
             raise LimitReached(
                 f"{self.count} numbers in {len(self._ranges)} ranges are open; {CREDIT_MAX} in"
-                f" {RANGES_MAX} may be: grant more when messages have come"
+                f" {RANGES_MAX} are allowed: grant more when messages have come"
             )
         self.count += count
         self.most = max(self.most, self.count)

@@ -113,7 +113,7 @@ class Handles:
         await self._sessions.admit(client_id, who)
         row = await self.find(client_id, handle)
         if row.access not in PEEKING:
-            raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED, "the queue is open for sending")
+            raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED, "the queue is open for sending only")
         queue = self._cluster.view.ledger.queue(row.queue_id)
         if queue is None or queue.record.is_deleting:
             raise MsmqError(ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE)
@@ -122,7 +122,7 @@ class Handles:
         if held >= CURSORS_PER_CLIENT_MAX or len(self._cursors) >= CURSORS_MAX:
             raise LimitReached(
                 f"{held} cursors of this client and {len(self._cursors)} in all are open here;"
-                f" {CURSORS_PER_CLIENT_MAX} and {CURSORS_MAX} may be: close some"
+                f" {CURSORS_PER_CLIENT_MAX} and {CURSORS_MAX} are allowed: close some"
             )
         self._next_cursor += 1
         cursor = Cursor(self._next_cursor)

@@ -56,7 +56,7 @@ class Peeking:
         await self._sessions.admit(request.client_id, who)
         opened = await self._handles.find(request.client_id, request.handle)
         if opened.access not in PEEKING:
-            raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED, "the queue is open for sending")
+            raise MsmqError(ErrorCode.MQ_ERROR_ACCESS_DENIED, "the queue is open for sending only")
         await self._cluster.read_barrier()
         reader = Reader(
             request.client_id, request.handle, 0, is_destructive=False, cursor=request.cursor

@@ -179,7 +179,7 @@ class Receiving:
                 reply.ask_again_from = taken[fitted].number
         return reply
 
-    # What ends reads ---------------------------------------------------------------------
+    # Ends of reads -----------------------------------------------------------------------
 
     async def cancel(self, request: data_pb2.CancelRequest, who: Principal) -> data_pb2.CancelReply:
         """Cancel numbers that wait, at any node."""

@@ -168,7 +168,7 @@ class Sessions:
         if request.confirmed_upto >= request.number:
             raise InvalidArgument(
                 "request.confirmed_upto",
-                f"{request.confirmed_upto}, though number {request.number} is only now asked for",
+                f"{request.confirmed_upto} is not below the request's number {request.number}",
             )
         await self.admit(request.client_id, who)
         return Request(

@@ -135,8 +135,8 @@ class Waits(ClusterListener):
         if self._count >= WAITING_READERS_MAX or held >= WAITING_READERS_PER_CLIENT_MAX:
             raise LimitReached(
                 f"{self._count} reads wait at this node and {held} of this client;"
-                f" {WAITING_READERS_MAX} and {WAITING_READERS_PER_CLIENT_MAX} may: ask another"
-                " node, or wait with fewer"
+                f" {WAITING_READERS_MAX} and {WAITING_READERS_PER_CLIENT_MAX} are allowed: ask"
+                " another node, or wait with fewer"
             )
         self._lines.setdefault(queue_id, {})[reader] = None
         reader.is_closed = self._is_stopped
@@ -244,7 +244,7 @@ class Waits(ClusterListener):
                 for reader in self._ended():
                     reader.call()
             except Unavailable as error:
-                logger.debug("waits are looked after later: %s", error)
+                logger.debug("waits will be checked later: %s", error)
 
     def _ended(self) -> Iterator[Reader]:
         """Yield waiting readers that should check again."""

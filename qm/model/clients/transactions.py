@@ -141,7 +141,7 @@ class Transactions:
         self.abort(command.transaction, transaction)
         return Outcome(MQ_OK)
 
-    # Life --------------------------------------------------------------------------------
+    # Lifetime ----------------------------------------------------------------------------
 
     def refusal(self, transaction_id: bytes, client_id: str) -> int:
         """Return MQ_OK if this client may add an operation now, else the error."""

@@ -196,12 +196,12 @@ class Ledger:
     # Records -----------------------------------------------------------------------------
 
     def record(self, table: Table, key: bytes, kind: type[RecordT]) -> RecordT | None:
-        """Return a cold row's record, or None."""
+        """Return the record of a row, or None."""
         row = self.state.get(table, key)
         return None if row is None else records.decode(kind, row)
 
     def put_record(self, table: Table, key: bytes, record: records.Record) -> None:
-        """Write a cold row."""
+        """Write the row of a record."""
         self.state.put(table, key, records.encode(record))
 
     @property

@@ -1,6 +1,6 @@
 """Rows of fixed layout for data that changes with every message; integers little-endian.
 
-Keys are big-endian (`qm.model.state.tables`). Rows that change seldom are canonical msgpack
+Keys are big-endian (`qm.model.state.tables`). Rows that change rarely are canonical msgpack
 (`qm.model.values.records`).
 """
 

@@ -114,7 +114,7 @@ class ReceiveRun(Command, frozen=True, gc=False):
     allow_peek_when_locked: bool = False
     """Messages locked by a transaction stay visible to peeks ([MC-MQAC] 3.11.4.1.33)."""
     session_epoch: int = 0
-    """As in Request."""
+    """See `Request.session_epoch`."""
 
 
 @declared(weight=ValueOf("count"), since=1)
@@ -127,7 +127,7 @@ class CancelRequests(Command, frozen=True, gc=False):
     status: int
     """MQ_ERROR code with which a cancelled number is answered."""
     session_epoch: int = 0
-    """As in Request."""
+    """See `Request.session_epoch`."""
 
 
 @declared(weight=Fixed(1), since=1)
@@ -137,7 +137,7 @@ class Confirm(Command, frozen=True, gc=False):
     client_id: str
     confirmed_upto: int
     session_epoch: int = 0
-    """As in Request."""
+    """See `Request.session_epoch`."""
 
 
 @declared(weight=Fixed(1), since=1)
@@ -195,7 +195,7 @@ class CloseClient(Command, frozen=True, gc=False):
 
     client_id: str
     session_epoch: int = 0
-    """As in Request."""
+    """See `Request.session_epoch`."""
 
 
 @declared(weight=Fixed(1), since=1)

@@ -62,7 +62,7 @@ class StateRestored(Command, frozen=True, gc=False):
     """
 
     tx_time_stamp: int
-    """Of TxSequenceIDs from now on, epoch seconds; raised to at least one above the state's."""
+    """TimeStamp of new TxSequenceIDs, epoch seconds; at least one above the state's is taken."""
     aliases: tuple[str, ...]
     """Names and addresses of the new nodes, added to those that are already local."""
     is_outgoing_held: bool

@@ -6,7 +6,7 @@ from qm.model.values.commands.entry import Request
 
 @declared(weight=Fixed(1), since=1)
 class TxBegin(Command, frozen=True, gc=False):
-    """Create Transaction ([MS-MQDMPR] 3.1.7.1.8); SinglePhase is known at birth (DM-A25)."""
+    """Create Transaction ([MS-MQDMPR] 3.1.7.1.8); SinglePhase is known from the start (DM-A25)."""
 
     request: Request
     transaction: bytes
