@@ -24,20 +24,20 @@ _REFERENCE: Final = re.compile(r" \(DESIGN section \d+\)")
 _HEAD: Final = """\
 # Configuration of a node
 
-One TOML file per node, checked whole before any port opens: a wrong or unknown key ends
-`qm node run` with exit code 78 and one line that says where and what to write instead.
-`qm config check FILE` asks the same without starting a node.
+One TOML file per node, checked as a whole before any port opens: a wrong or unknown key ends
+`qm node run` with exit code 78 and one line that says where it is and what to write instead.
+`qm config check FILE` checks a file without starting a node.
 
-What the queue manager *is* (queues, quotas, access, limits that replicas must agree on) is not
-here: it is replicated, and changed with `qm queue`, `qm acl` and `qm defs`.
+The queue manager itself (queues, quotas, access, limits that replicas must agree on) is not
+configured here: it is replicated, and changed with `qm queue`, `qm acl` and `qm defs`.
 
-- Relative paths start at the file's folder.
+- Relative paths are relative to the file's folder.
 - `${NAME}` in a string is an environment variable, so that one file serves all nodes; one that is
   not set is an error. `$${` stands for `${`.
-- TLS files are read again when they change, everything else at the start.
-- An empty node finds its cluster by `qm cluster init` and `qm node join`, or by itself (`[birth]`).
+- TLS files are read again when they change, everything else is read at the start.
+- An empty node finds its cluster with `qm cluster init` and `qm node join`, or by itself (`[birth]`).
 
-The least that a node needs:
+The shortest configuration:
 
 ```toml
 name = "n1"

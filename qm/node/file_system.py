@@ -1,7 +1,7 @@
 """The file system below the log, the blob files and the reserve, and how to replace it.
 
-`raft.log.files` is the seam; a node has no switch for it. Imports neither the store nor the node,
-so that it can be imported before them.
+`raft.log.files` defines the interface; no configuration key selects another. Imports neither the
+store nor the node, so that it can be imported before them.
 """
 
 from raft.log import disk
@@ -14,6 +14,6 @@ __all__ = ["Buffer", "DiskDirectory", "DiskFile", "replace_file_system"]
 def replace_file_system(directory: type[DiskDirectory]) -> None:
     """Have nodes of this process open their files with `directory`.
 
-    Only before `qm.node.process` is imported: its modules take the name when they are.
+    Call it before `qm.node.process` is imported: its modules bind the name when they are imported.
     """
     vars(disk)["DiskDirectory"] = directory

@@ -1,12 +1,12 @@
-"""Health and metrics over HTTP, for load balancers and Prometheus: status codes say enough.
+"""Health and metrics over HTTP, for load balancers and Prometheus; status codes are sufficient.
 
 /livez   200 while the process answers
-/readyz  200 when clients and peers should come here, else 503 and why not. A node that lost its
-         leader awaits the next for 5 s, or for as long as the query `?no_leader_max_s=` says.
-         `?hold=` has the answer kept back for so many seconds: 503 if the node was ready at no time
-         of them. Who asks again and again learns by a broken connection that the process died
-/leader  200 on the node that leads, else 503 and who does
-/metrics everything in the metric table
+/readyz  200 when clients and peers may connect here, else 503 and the reason. A node that lost its
+         leader waits 5 s for the next one, or as long as the query `?no_leader_max_s=` says.
+         `?hold=` delays the answer by so many seconds: 503 if the node was not ready at any time
+         in between. A caller that polls notices by a broken connection that the process died
+/leader  200 on the node that leads, else 503 and the leader's name
+/metrics all metrics
 """
 
 import asyncio
@@ -25,7 +25,7 @@ NO_LEADER_KEY: Final = "no_leader_max_s"
 HOLD_KEY: Final = "hold"
 HOLD_MAX_S: Final = 5.0
 HELD_LOOK_S: Final = 0.05
-"""How often a node that keeps its answer back looks whether it is ready."""
+"""How often a delayed answer checks whether the node is ready."""
 _OK: Final = 200
 _BAD_REQUEST: Final = 400
 _UNAVAILABLE: Final = 503
@@ -35,17 +35,17 @@ class Health(Protocol):
     """What the endpoint asks of its node."""
 
     def not_ready_reason(self, no_leader_max_s: float | None = None) -> str | None:
-        """Return why nobody should come here now; None when everybody may.
+        """Return why this node should not be used now; None when it is ready.
 
-        A lost leader's successor is awaited for `no_leader_max_s` seconds; None: for as long as
-        sessions stay open without (`EdgeSettings.no_leader_max_s`).
+        It stays ready for `no_leader_max_s` seconds after its leader is lost; None: for as long as
+        sessions stay open without one (`EdgeSettings.no_leader_max_s`).
         """
 
     def leader(self) -> str | None:
-        """Return who leads and serves, as far as this node knows."""
+        """Return the node that leads and serves, as far as this node knows."""
 
     def leads(self) -> bool:
-        """Return whether that is this node."""
+        """Return whether this node is that leader."""
 
 
 class HttpServer:
@@ -61,7 +61,7 @@ class HttpServer:
         refused: Counter,
     ) -> None:
         """`refresh` sets the gauges that are read from the state, before each exposition;
-        `refused` counts connections by the reason for which they are closed.
+        `refused` counts closed connections by reason.
         """
         self._host = host
         self._port = port
@@ -108,7 +108,7 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """What it listens on, once it does."""
+        """The port that it listens on, once started."""
         assert self._server is not None, "not started"
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -134,7 +134,7 @@ class HttpServer:
         return web.Response(status=status, text=f"{reason or 'ready'}\n")
 
     async def _not_ready_for(self, hold_s: float, awaited_s: float | None) -> str | None:
-        """Wait; return why the node was ready at no time meanwhile, None if it was."""
+        """Wait; return why the node was not ready the whole time, None if it was ready once."""
         loop = asyncio.get_running_loop()
         end = loop.time() + hold_s
         reason = self._health.not_ready_reason(awaited_s)
@@ -157,7 +157,7 @@ class HttpServer:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Return what a query gives as seconds, None if it gives nothing. Raises ValueError."""
+    """Return the seconds that a query gives, None if it gives nothing. Raises ValueError."""
     if text is None:
         return None
     seconds = float(text)

@@ -1,7 +1,7 @@
-"""Connections of the HTTP endpoint: how many, how long, and for how long without a request.
+"""Limits on connections of the HTTP endpoint: their number, duration and time without a request.
 
-aiohttp waits for a request's header without limit. Here a connection that does not bring a whole
-request in HEADER_MAX_S, or whose answer is not taken in REQUEST_MAX_S, is closed.
+aiohttp waits for a request's header without a limit. Here a connection is closed if it does not
+bring a whole request within HEADER_MAX_S, or if its answer is not read within REQUEST_MAX_S.
 """
 
 import asyncio
@@ -19,44 +19,44 @@ from qm.observe.logs import LimitedLog
 logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX: Final = 512
-"""Open at once; the next one is closed."""
+"""Connections open at a time; a further one is closed."""
 CONNECTIONS_PER_ADDRESS_MAX: Final = 64
-"""Of these from one address: a load balancer, a scraper and probes need a few each."""
+"""Connections from one address: a load balancer, a scraper and probes need a few each."""
 HEADER_MAX_S: Final = 5.0
-"""From a connection's begin, or the end of an answer, to a whole request."""
+"""From a connection's start, or the end of an answer, to a complete request."""
 ERROR_MAX_CHARS: Final = 200
-"""Of what a bad request was, in a line."""
+"""Characters of a bad request's description in a log line."""
 REQUEST_MAX_S: Final = 30.0
-"""For a request to be answered and the answer to be taken."""
+"""For a request to be answered and the answer to be read."""
 
 
 class Handler(Protocol):
-    """What serves one connection: aiohttp's."""
+    """What serves one connection, implemented by aiohttp."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is open."""
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """It is closed; `exc` None: in order."""
+        """It is closed; `exc` is None after an orderly end."""
 
     def data_received(self, data: bytes) -> None:
         """The peer sent something."""
 
     def eof_received(self) -> None:
-        """The peer sends no more."""
+        """The peer sends nothing more."""
 
     def pause_writing(self) -> None:
-        """Too much waits to be taken."""
+        """Too much data waits for the peer to read it."""
 
     def resume_writing(self) -> None:
-        """It was taken."""
+        """The peer has read enough of it."""
 
 
 class HttpGuard:
-    """The limits of one endpoint, and what they refuse."""
+    """Applies the limits of one endpoint and reports refusals."""
 
     def __init__(self, refused: prometheus_client.Counter) -> None:
-        """`refused`: labelled by reason."""
+        """`refused` is labelled by reason."""
         self._refused = refused
         self._log = LimitedLog(logger, asyncio.get_running_loop().time)
         self.connections: Final[dict[object, _Connection]] = {}
@@ -64,11 +64,11 @@ class HttpGuard:
         self.addresses: Final[Counter[str]] = Counter()
 
     def protocol(self, handler: Handler) -> asyncio.Protocol:
-        """Return what serves a connection that was just accepted."""
+        """Return the protocol for a connection that was just accepted."""
         return _Connection(self, handler)
 
     def admits(self, address: str) -> bool:
-        """Return whether one more connection from an address may stay; count one that may not."""
+        """Return whether one more connection from an address may stay; count a refusal."""
         if len(self.connections) >= CONNECTIONS_MAX:
             self.refuse("connections", address)
             return False
@@ -78,12 +78,12 @@ class HttpGuard:
         return True
 
     def refuse(self, reason: str, address: str) -> None:
-        """A connection is closed."""
+        """Count and log that a connection is closed."""
         self._refused.labels(reason=reason).inc()
         self._log.warning(reason, f"an HTTP connection is closed: {reason}", peer=address)
 
     async def during(self, transport: object, answer: Callable[[], Awaitable[Any]]) -> Any:
-        """Answer a request that came over a transport."""
+        """Answer a request that came over a transport, within the time limits."""
         connection = self.connections.get(transport)
         if connection is None:
             return await answer()
@@ -95,7 +95,7 @@ class HttpGuard:
 
 
 class ServerLog(logging.Handler):
-    """Takes what aiohttp logs: peers cause it at will, with a traceback for each bad request."""
+    """Receives aiohttp's log: peers can cause it at will, with a traceback per bad request."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
@@ -115,14 +115,14 @@ class ServerLog(logging.Handler):
 
 
 def server_log(clock: Callable[[], float]) -> logging.Logger:
-    """Return a logger for aiohttp that writes at most one line of a kind in a while."""
+    """Return a logger for aiohttp that limits how often lines of one kind are written."""
     made = logging.Logger("aiohttp.server", logging.WARNING)
     made.addHandler(ServerLog(clock))
     return made
 
 
 class _Connection(asyncio.Protocol):
-    """Passes everything on to a handler, and watches the time."""
+    """Passes everything on to a handler, and enforces the time limits."""
 
     def __init__(self, guard: HttpGuard, handler: Handler) -> None:
         self._guard = guard
@@ -133,7 +133,7 @@ class _Connection(asyncio.Protocol):
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        transport = cast(asyncio.Transport, transport)  # uvloop's class does not derive from it
         peer = transport.get_extra_info("peername")
         self._address = str(peer[0]) if peer else ""
         if not self._guard.admits(self._address):
@@ -183,7 +183,7 @@ class _Connection(asyncio.Protocol):
         self._arm(REQUEST_MAX_S, "no answer taken")
 
     def end_answer(self) -> None:
-        # What was answered may still wait to be taken; the next request has its own time.
+        # The answer may still wait to be read; the next request has its own time.
         self._arm(REQUEST_MAX_S if self._is_writing() else HEADER_MAX_S, "no request")
 
     def _is_writing(self) -> bool:

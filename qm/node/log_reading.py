@@ -1,7 +1,7 @@
-"""What stands in the log of a node, in words; nothing is changed, and files are open for reading.
+"""Describes the log of a node in words; opens files for reading only and changes nothing.
 
-Of a node that runs it is what was written when they were opened. Bodies of messages are never
-shown, only how many there are and how long.
+For a running node it is the log as of the moment of opening. Of messages' bodies only number and
+length are shown.
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ from raft.log.disk import ReadOnlyDirectory
 from raft.types import Configuration, Entry, EntryKind
 
 TEXT_MAX_CHARS: Final = 80
-"""Of one field of a command."""
+"""Characters shown of one field of a command."""
 ITEMS_MAX: Final = 8
-"""Of a sequence in a field."""
+"""Items shown of a sequence in a field."""
 _OPENED_MAX: Final = 5
 
 
@@ -31,7 +31,7 @@ class LogUnreadable(Exception):
 
 
 class Damage(LogUnreadable):
-    """Bytes that were once durable are not what was written."""
+    """Bytes that were once durable have changed."""
 
     def __init__(self, file: Path, offset: int, index: int, reason: str) -> None:
         super().__init__(
@@ -40,47 +40,47 @@ class Damage(LogUnreadable):
         )
         self.file = file
         self.offset = offset
-        """First byte of the damaged record."""
+        """Offset of the damaged record's first byte."""
         self.index = index
-        """Of the first entry that can no longer be trusted."""
+        """Index of the first entry that can no longer be trusted."""
         self.reason = reason
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """A log as a whole."""
+    """Facts about a log as a whole."""
 
     folder: Path
     first_index: int
     last_index: int
     last_term: int
     synced_index: int
-    """Highest index that the log itself knows to be durable."""
+    """Highest index that the log itself records as durable."""
     term: int
     voted_for: str
     commit_index: int
-    """Noted last; it may lag."""
+    """As noted last; the log may be committed further."""
     snapshot_index: int
-    """What the state has without the log, 0 for nothing."""
+    """Last index that the state has without the log, 0 for none."""
     configuration: Configuration
     segments: tuple[SegmentInfo, ...]
 
 
 class EntryInfo(msgspec.Struct, frozen=True):
-    """One entry."""
+    """One entry in words."""
 
     index: int
     term: int
     kind: str
     size_bytes: int
     time_ms: int
-    """Cluster time of its stamp; 0 for entries of consensus."""
+    """Cluster time of its stamp; 0 for Raft's own entries."""
     leader: str
-    """Who stamped it."""
+    """Node that stamped it."""
     commands: tuple[str, ...]
 
 
 class NodeLog:
-    """A log, open for reading; every record's checksum was checked. Use it as a context."""
+    """A log, open for reading, with all checksums verified. Use it as a context manager."""
 
     def __init__(self, folder: Path) -> None:
         """`folder`: a node's data folder, or the log's own. Raises LogUnreadable, Damage."""
@@ -101,7 +101,7 @@ class NodeLog:
             raise LogUnreadable(f"{self._folder}: {error.strerror}") from error
 
     def _open(self) -> Inspection:
-        """Read the log; again if its node, which runs, has replaced segments meanwhile."""
+        """Read the log; try again if the running node has replaced segments in the meantime."""
         for _ in range(_OPENED_MAX):
             names = self._directory.names()
             try:
@@ -115,7 +115,7 @@ class NodeLog:
         return Damage(self._folder / error.file, error.offset, error.index, error.reason)
 
     def summary(self) -> Summary:
-        """Return what is known of the whole."""
+        """Return the facts about the whole log."""
         log = self._log
         meta, hard_state = log.snapshot_meta, log.hard_state
         return Summary(
@@ -133,9 +133,9 @@ class NodeLog:
         )
 
     def entries(self, first: int, last: int) -> Iterator[EntryInfo]:
-        """Yield what entries say, those from `first` to `last` that are there.
+        """Yield the entries from `first` to `last` that are in the log, in words.
 
-        Raises Damage; LogUnreadable for one that this build does not understand.
+        Raises Damage, and LogUnreadable for an entry that this build does not understand.
         """
         try:
             for entry in self._log.entries(first, last):
@@ -146,8 +146,8 @@ class NodeLog:
             raise LogUnreadable(f"{self._folder}: {error}") from error
 
     def data(self, index: int) -> bytes | None:
-        """Return the bytes of an entry; None if the log has not come so far. Raises Damage,
-        LogUnreadable if it was dropped.
+        """Return the bytes of an entry; None if the log does not reach that far. Raises Damage, and
+        LogUnreadable if the entry was dropped.
         """
         if index > self.summary().last_index:
             return None
@@ -195,7 +195,7 @@ _NOT_SHOWN: Final = frozenset(
     {"body_index", "body_offset", "body_ordinal", "first_ordinal", "checksum", "checksums"}
     | {"offsets", "facts_of", "sealed_private_keys", "public_keys", "security_descriptor"}
 )
-"""Places of bodies, which the entry itself gives, and what is long and says nothing."""
+"""Fields not shown: places of bodies, which the entry itself implies, and long binary ones."""
 
 
 def _words(command: Command) -> str:

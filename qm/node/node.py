@@ -40,11 +40,11 @@ from raft.types import Configuration
 logger = logging.getLogger(__name__)
 
 OPEN_AGAIN_AFTER_S: Final = 1.0
-"""On a full disk whose reserve is given up, and without descriptors."""
+"""Between attempts on a full disk whose reserve is used up, or without descriptors."""
 
 
 class Node(Health):
-    """One node, with or without a cluster. Made and used in one loop."""
+    """One node, with or without a cluster. Create and use it in one event loop."""
 
     def __init__(
         self,
@@ -92,13 +92,13 @@ class Node(Health):
 
     @property
     def replicated(self) -> ReplicatedStore | None:
-        """The cluster's face, None while the node belongs to none."""
+        """The node's replica of the store, None while it belongs to no cluster."""
         return None if self.service is None else self.service.replicated
 
     async def start(self) -> None:
         """Begin to serve. Raises OSError when an address cannot be had, IdentityRefused when the
-        data folder is not this node's, StartRefused when its disk is too small, and what opening
-        log and state raises. On a full disk it returns when there is space.
+        data folder is not this node's, StartRefused when its disk is too small, and the errors of
+        opening log and state. On a full disk it waits until there is space.
         """
         known = self._own_identity()  # before any port opens
         refuse_small_disk(self.config.data, self.config.storage.reserve_mb << 20)
@@ -132,7 +132,7 @@ class Node(Health):
         return identity.load(self._platform.directory(folder)) if folder.exists() else None
 
     def _own_identity(self) -> Identity | None:
-        """Return what the data folder holds. Raises IdentityRefused if that is another node's."""
+        """Return the data folder's identity. Raises IdentityRefused if it is another node's."""
         known = self._identity()
         if known is not None and known.is_started and known.name != self.config.name:
             raise IdentityRefused(
@@ -146,7 +146,7 @@ class Node(Health):
         return b"" if known is None or known.is_started else known.cluster_id
 
     async def _take_part(self, known: Identity) -> None:
-        """Be a member of the cluster that the data folder belongs to."""
+        """Take part as a member of the cluster that the data folder belongs to."""
         service = await self._opened(known)
         self._relay.member = Member(
             service.replicated, service.members.ask_leader, service.operations
@@ -159,8 +159,8 @@ class Node(Health):
         self.service = service
 
     async def _opened(self, known: Identity) -> Service:
-        """Open log and state: on a full disk from the reserve, or when there is space for it, and
-        descriptors.
+        """Open log and state: on a full disk with the reserve's space, or once there is space and
+        there are descriptors.
         """
         config = self.config
         disk = DiskWatch(
@@ -200,14 +200,14 @@ class Node(Health):
                 return service
 
     async def stop(self) -> None:
-        """Finish what was taken, hand leadership over, and close."""
+        """Finish accepted work, hand leadership over, and close."""
         await self._end_entering()
         if self.service is not None:
             await self.service.stop()
         await self._close()
 
     async def abort(self) -> None:
-        """Close at once, as a crash would; what is durable stays."""
+        """Close at once, as in a crash; only durable data stays."""
         await self._end_entering()
         if self.service is not None:
             await self.service.abort()
@@ -234,7 +234,7 @@ class Node(Health):
 
     @override
     def leader(self) -> str | None:
-        """Return who leads, as far as this node knows."""
+        """Return the leader, as far as this node knows."""
         return None if self.replicated is None else self.replicated.leadership.node
 
     @override
@@ -262,7 +262,7 @@ class Node(Health):
         if name != self.config.name or not incarnation.isdecimal():
             raise ChangeRefused(f"this is node {self.config.name}, not {request.raft_id!r}")
         wanted = Identity(request.cluster, name, int(incarnation))
-        # Whoever asks may stop waiting; what has begun is finished, and found by whoever asks next.
+        # A caller may stop waiting: adoption is completed all the same, and the next call finds it.
         adoption = asyncio.create_task(self._become(wanted, request), name="adoption")
         self._adoptions.add(adoption)
         adoption.add_done_callback(self._adoptions.discard)

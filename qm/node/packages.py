@@ -1,4 +1,4 @@
-"""What a build of a node consists of."""
+"""The packages that a build of a node consists of."""
 
 from pathlib import Path
 from typing import Final
@@ -7,4 +7,4 @@ import qm
 import raft
 
 PACKAGE_FOLDERS: Final = (Path(qm.__path__[0]), Path(raft.__path__[0]))
-"""The folders of its Python packages, as this process runs them."""
+"""The folders of its Python packages that this process runs from."""

@@ -1,4 +1,4 @@
-"""What a node takes from the machine that it runs on; a simulator gives it others."""
+"""What a node uses of its machine; a simulator substitutes its own."""
 
 import socket
 import threading
@@ -16,19 +16,19 @@ from raft.sync_thread import SyncDone, SyncThread, SyncWorker
 
 
 class Workers(Protocol):
-    """Runs jobs beside the loop; a simulator has others."""
+    """Runs jobs beside the event loop."""
 
     def begin(self, job: Callable[[], None]) -> Callable[[float | None], bool]:
-        """Run a job; what is returned waits so many seconds (None: without bound) for its end, and
-        says whether it is over.
+        """Run a job; the returned function waits at most so many seconds (None: without limit) for
+        it to end, and returns whether it has.
         """
 
     def later(self, after_s: float, job: Callable[[], None]) -> Callable[[], None]:
-        """Run a job after a time; what is returned calls it off."""
+        """Run a job after a delay; the returned function cancels it."""
 
 
 class Threads(Workers):
-    """A thread for each job."""
+    """Runs each job in a thread of its own."""
 
     @override
     def begin(self, job: Callable[[], None]) -> Callable[[float | None], bool]:
@@ -52,17 +52,17 @@ class Threads(Workers):
 
 
 class Platform(msgspec.Struct, frozen=True):
-    """Each field makes one thing."""
+    """Functions that a node calls for each part of its machine."""
 
     directory: Callable[[Path], DirectoryTree] = DiskDirectory
-    """Opens a folder, made if absent."""
+    """Opens a folder, creating it if absent."""
     sync_worker: Callable[[SyncDone], SyncWorker] = SyncThread
     """Waits for the log's disk."""
     workers: Workers = Threads()
-    """Lists pictures of the state."""
+    """Lists the files of snapshots of the state."""
     bind: Callable[[str, int, socket.SocketKind], socket.socket] = bind
-    """Takes an address for MSMQ peers."""
+    """Binds an address for MSMQ peers."""
 
 
 MACHINE = Platform()
-"""The one that this process runs on."""
+"""The machine that this process runs on."""

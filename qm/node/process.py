@@ -1,4 +1,4 @@
-"""`qm node run`: one node as a process, from its configuration to its end."""
+"""`qm node run`: one node as a process, from its configuration to its exit."""
 
 import asyncio
 import logging
@@ -28,13 +28,13 @@ EXIT_STATUS_CONFIG: Final = 78
 EXIT_STATUS_UNAVAILABLE: Final = 69
 """EX_UNAVAILABLE: an address cannot be had."""
 STOP_MAX_S: Final = 25.0
-"""For draining, handing over and closing; then whatever is left is cut off."""
+"""For draining, handing over and closing; what is unfinished then is aborted."""
 
 
 def run(path: Path) -> int:
     """Run a node until it is told to stop; return the exit status.
 
-    A configuration that cannot be used is one line on stderr, before any port opens.
+    A configuration that cannot be used gives one line on stderr, before any port opens.
     """
     try:
         config = load(path)

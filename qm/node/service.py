@@ -1,4 +1,4 @@
-"""What a member of a cluster runs, in the order in which it starts and stops."""
+"""The parts that a member of a cluster runs, in the order in which they start and stop."""
 
 import asyncio
 import logging
@@ -58,7 +58,7 @@ WATCH_CLOCK_EVERY_S: Final = 5.0
 
 
 class Service:
-    """A member's parts and their lifecycle. Made and used in one loop."""
+    """A member's parts and their lifecycle. Create and use it in one event loop."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class Service:
         die: Callable[[str], None],
         platform: Platform = MACHINE,
     ) -> None:
-        """Open log and state. Raises IdentityRefused, StartRefused, and what opening raises; after
-        OSError for lack of space it may be tried again.
+        """Open log and state. Raises IdentityRefused, StartRefused, and the errors of opening;
+        after an OSError for lack of space it may be tried again.
         """
         self._config = config
         self._identity = identity
@@ -95,7 +95,7 @@ class Service:
         self._drain = Drain(self.replicated, self.msmq)
         self.gauges: Final = Gauges(self.replicated, metrics)
         self.operations: Final = self._new_operations(channels)
-        # Of this node, like its log lines; cluster time is not known before the first entry.
+        # Wall time of this node, as in its log; cluster time is unknown before the first entry.
         self._events = EventLog(wall_ms)
         self._journal = Journal(self._events, metrics.counter("quorate_alarms_total"))
         self.api: Final = self._new_api_server(tls)
@@ -189,7 +189,7 @@ class Service:
             self.disk.full()
 
     def not_ready_reason(self, no_leader_max_s: float | None = None) -> str | None:
-        """Return why nobody should come here now; None when everybody may.
+        """Return why this node should not be used now; None when it is ready.
 
         `no_leader_max_s`: see `qm.edge.edge.Edge.not_ready_reason`.
         """
@@ -206,7 +206,7 @@ class Service:
         return self.msmq.not_ready_reason(no_leader_max_s)
 
     def _on_damage(self, text: str) -> None:
-        """This node's rows are not what they were when they were written."""
+        """This node's rows have changed since they were written."""
         self.replicated.quarantine.enter(text)
         self._die(text)
 
@@ -214,7 +214,7 @@ class Service:
         self._archiving.proved(mark, proof)
 
     def inspect(self) -> relay_pb2.InspectReply:
-        """Return what this node knows of itself."""
+        """Return this node's state for other nodes."""
         reply = inspect_reply(self._config.name, self.replicated, self._auditor.proofs)
         reply.takes_messages = self.disk.admits_messages and not self._drain.is_draining
         self._archiving.describe(reply)
@@ -224,7 +224,7 @@ class Service:
         """Take part. Raises OSError when an address cannot be had, IdentityRefused when another
         process does so under this node's identity.
         """
-        if self.replicated.machine.store.applied.index:  # else this is nothing's copy
+        if self.replicated.machine.store.applied.index:  # an empty node cannot be a copy
             self._announcer.read()
             await self._announcer.refuse_second()
         self.replicated.listen(self._duties)
@@ -261,7 +261,7 @@ class Service:
             begin("leader label", LOOK_EVERY_S, label.look)
 
     async def _look_at_state(self) -> None:
-        """Open the state again after it found no space, as soon as there is some."""
+        """Open the state again after it found no space, once there is some."""
         if self.disk.has_room_to_reopen:
             await self.replicated.reopen_state()
 
@@ -276,7 +276,7 @@ class Service:
             self._die(str(error))
 
     async def stop(self) -> None:
-        """Finish what was taken, hand leadership over, and close."""
+        """Finish accepted work, hand leadership over, and close."""
         self._is_stopping = True
         await self.msmq.drain()
         await self.api.stop()
@@ -285,7 +285,7 @@ class Service:
         await self.replicated.stop()
 
     async def abort(self) -> None:
-        """Close at once; what is durable stays."""
+        """Close at once; only durable data stays."""
         self._is_stopping = True
         await self.api.stop(None)
         await self.msmq.stop()
@@ -299,7 +299,7 @@ class Service:
 
 
 def replicated_config(config: NodeConfig, identity: Identity) -> ReplicatedConfig:
-    """Return which replica a node is and what it may use."""
+    """Return which replica a node is and its settings."""
     return ReplicatedConfig(
         node=identity.node_id,
         cluster=identity.cluster_id,

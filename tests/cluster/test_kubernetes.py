@@ -145,7 +145,7 @@ def test_a_node_that_leaves_is_no_member_and_the_others_go_on() -> None:
                 await leave(wire, leaving.config, said.append)
             finally:
                 await wire.close()
-            assert said == [f"{leaving.name} is no member any more"]
+            assert said == [f"{leaving.name} is no longer a member"]
             await leaving.stop()
             assert leaving.name + ".1" not in await members(nodes)
             for node in nodes.up:

@@ -1,3 +1,3 @@
-"""The configuration of one node: its schema, its loading, addresses. The lowest part of
+"""The configuration of one node: its schema, how it is loaded, addresses. The lowest part of
 `qm.node`.
 """

@@ -1,4 +1,4 @@
-"""Where the nodes are: founders and seeds from the configuration, the others as they said."""
+"""Addresses of nodes: of founders and seeds from the configuration, of others as replicated."""
 
 from collections.abc import Iterable, Mapping
 
@@ -15,10 +15,10 @@ class NodeAddress(msgspec.Struct, frozen=True):
     raft_port: int
     relay_port: int
     api_port: int = 0
-    """0 while only the configuration knows the node."""
+    """0 while only the configuration gives the node's address."""
 
     def encoded(self) -> relay_pb2.Address:
-        """Return it as it travels."""
+        """Return it as a message for other nodes."""
         return relay_pb2.Address(
             host=self.host,
             raft_port=self.raft_port,
@@ -28,12 +28,12 @@ class NodeAddress(msgspec.Struct, frozen=True):
 
     @staticmethod
     def decoded(address: relay_pb2.Address) -> "NodeAddress":
-        """Return what travelled."""
+        """Return the address that a message holds."""
         return NodeAddress(address.host, address.raft_port, address.relay_port, address.api_port)
 
     @property
     def raft(self) -> str:
-        """`host:port` of its consensus endpoint."""
+        """`host:port` of its Raft endpoint."""
         return host_and_port(self.host, self.raft_port)
 
     @property
@@ -43,12 +43,12 @@ class NodeAddress(msgspec.Struct, frozen=True):
 
 
 def address_of(config: NodeConfig) -> NodeAddress:
-    """Return where a node's configuration says that it is."""
+    """Return the address that a node's configuration gives it."""
     return NodeAddress(config.host, config.raft.port, config.raft.relay_port, config.api.port)
 
 
 class AddressBook:
-    """By node name. What the cluster has replicated wins over this node's configuration."""
+    """Addresses by node name. A replicated address wins over this node's configuration."""
 
     def __init__(self, configured: Iterable[MemberSection]) -> None:
         self._configured = {
@@ -58,7 +58,7 @@ class AddressBook:
         self._replicated: dict[str, NodeAddress] = {}
 
     def get(self, name: str) -> NodeAddress | None:
-        """Return a node's address, None if nobody told."""
+        """Return a node's address, None if it is not known."""
         return self._replicated.get(name) or self._configured.get(name)
 
     def relay_of(self, name: str) -> str | None:

@@ -1,6 +1,6 @@
 """`${NAME}` in a configuration's strings: variables of the process's environment.
 
-One file then serves all nodes: what differs between them comes from where they run.
+One file can then serve all nodes: what differs between them comes from their environment.
 """
 
 import re
@@ -12,13 +12,13 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class NotExpanded(Exception):
-    """A reference cannot be replaced; one line that names the key and the variable."""
+    """A reference cannot be replaced; the text is one line that names the key and the variable."""
 
 
 def expand(value: Any, environment: Mapping[str, str], key: str = "") -> Any:
     """Return TOML values with every `${NAME}` in their strings replaced; `$${` stands for `${`.
 
-    Keys stay as they are, and what a variable holds is not looked at again. Raises NotExpanded.
+    Keys are not changed, and the value of a variable is not expanded again. Raises NotExpanded.
     """
     if isinstance(value, str):
         return _REFERENCE.sub(lambda found: _value_of(found, environment, key), value)

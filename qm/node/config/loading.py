@@ -1,4 +1,4 @@
-"""Loads a node's configuration file: whole, checked, with errors that say what to write instead."""
+"""Loads and checks a node's configuration file; errors say what to write instead."""
 
 import os
 import tomllib
@@ -20,12 +20,12 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; one line that says where and why."""
+    """The configuration cannot be used; the text is one line that says where and why."""
 
 
 def load(path: Path) -> NodeConfig:
-    """Return the configuration in a TOML file. Relative paths in it start at its folder, and
-    `${NAME}` in its strings are variables of this process. Raises ConfigError.
+    """Return the configuration in a TOML file. Relative paths in it are relative to its folder, and
+    `${NAME}` in its strings is a variable of this process's environment. Raises ConfigError.
     """
     text = read_text(path)
     try:
@@ -35,7 +35,7 @@ def load(path: Path) -> NodeConfig:
 
 
 def read_text(path: Path) -> str:
-    """Return what a configuration file holds. Raises ConfigError."""
+    """Return the text of a configuration file. Raises ConfigError."""
     try:
         with path.open("rb") as file:
             text = file.read(CONFIG_MAX_BYTES + 1)
@@ -58,7 +58,7 @@ def parse(text: str, folder: Path, environment: Mapping[str, str] = os.environ) 
 def section(
     text: str, kind: type[SectionT], environment: Mapping[str, str] = os.environ
 ) -> SectionT:
-    """Return what TOML text says, of a kind that names every key. Raises ConfigError."""
+    """Return TOML text as a section of this kind, which must name every key. Raises ConfigError."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -79,7 +79,7 @@ def _path(kind: type[Any], value: Any) -> Any:
 
 
 def _check_keys(table: dict[str, Any], kind: type[Section], place: str) -> None:
-    """Name an unknown key together with the known one that is most like it."""
+    """Report an unknown key together with the known one that is most like it."""
     fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
     for key, value in table.items():
         if key not in fields:
@@ -129,7 +129,7 @@ def _at(config: NodeConfig, folder: Path) -> NodeConfig:
 
 
 def _check(config: NodeConfig) -> None:
-    """Check what types cannot say. Raises ConfigError."""
+    """Check what the types do not express. Raises ConfigError."""
     if not config.members:
         raise ConfigError("`members` is empty: name the founders, or seeds of the cluster to join")
     names = [member.name for member in config.members]
@@ -176,7 +176,8 @@ def _check_files(config: NodeConfig) -> None:
         )
     if tls.peer_revoked and not all(own):
         raise ConfigError(
-            "`tls.peer_revoked` is of `tls.peer_authority`, which is not given: `tls.revoked`"
+            "`tls.peer_revoked` belongs to `tls.peer_authority`, which is not given: use"
+            " `tls.revoked`"
         )
     for key, path in (
         ("authority", tls.authority),

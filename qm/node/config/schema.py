@@ -1,11 +1,11 @@
-"""The configuration of one node: a TOML file, validated whole before any port opens.
+"""The configuration of one node: a TOML file, validated as a whole before any port opens.
 
-It says where this node is and how it serves; what the queue manager *is* (queues, quotas, names,
-limits that apply reads) is replicated state and changed by command. Loading is
-`qm.node.config.loading`'s.
+It describes this node and how it serves. What belongs to the queue manager itself (queues, quotas,
+names, limits that apply reads) is replicated state and changed by commands.
+`qm.node.config.loading` loads the file.
 
-Address plan: a node has one host; format names carry no port, so MSMQ's is 1801 everywhere, and
-nodes on one machine use addresses of their own (127.0.0.11, .12, .13).
+Addresses: a node has one host. Format names carry no port, so MSMQ's is 1801 everywhere, and nodes
+on one machine use different addresses (127.0.0.11, .12, .13).
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ PING_PORT: Final = 3527
 API_PORT: Final = 1811
 """gRPC, control and data plane."""
 RAFT_PORT: Final = 1812
-"""gRPC between nodes: consensus."""
+"""gRPC between nodes: Raft."""
 RELAY_PORT: Final = 1813
 """gRPC between nodes: relay streams, forwarded commands."""
 HTTP_PORT: Final = 1814
@@ -30,7 +30,7 @@ Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 ComputerName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,15}$")]
 RESERVE_MIN_MB: Final = 64
-"""One more file of the log; without that much a full disk leaves nothing to go on with."""
+"""Room for one more file of the log; with less, a node could not go on once its disk is full."""
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -42,102 +42,102 @@ class MsmqSection(Section, frozen=True, kw_only=True):
     """`[msmq]`: the endpoint that MSMQ peers see."""
 
     listen: tuple[str, ...] = ()
-    """Addresses, IPv4 or IPv6; empty = `bind`."""
+    """IPv4 or IPv6 addresses to listen on; empty = `bind`."""
     port: Port = MSMQ_PORT
-    """TCP. Peers expect 1801: format names carry no port."""
+    """TCP port. Peers expect 1801: format names carry no port."""
     ping_port: Port = PING_PORT
-    """UDP. Peers expect 3527."""
+    """UDP port for pings. Peers expect 3527."""
     answer_pings: bool = True
-    """Whether the UDP port is opened at all."""
+    """Whether to open the UDP port."""
     source_address: str = ""
-    """From which outgoing sessions leave, such as a virtual IP; empty = the system's choice."""
+    """Local address of outgoing sessions, such as a virtual IP; empty = the system's choice."""
     sessions_max: Positive = 4000
-    """Open at this node at a time; the next connection is closed."""
+    """Sessions open at this node at a time; a further connection is closed."""
     sessions_per_address_max: Positive = 2500
-    """Of these from one address, before and after the handshake."""
+    """Sessions from one address, counted before and after the handshake."""
     sessions_per_queue_manager_max: Positive = 2500
-    """Of these from one queue manager, by the GUID that it gives."""
+    """Sessions from one queue manager, by the GUID that it gives."""
     window_size: Annotated[int, msgspec.Meta(ge=1, le=0x4000)] = 64
-    """Messages in flight that a peer is allowed."""
+    """Messages that a peer may have in flight."""
     aliases: tuple[str, ...] = ()
-    """Host names and addresses under which peers may address this cluster, applied at its birth."""
+    """Host names and addresses under which peers may address this cluster; used at its birth."""
 
 
 class OutgoingSection(Section, frozen=True, kw_only=True):
-    """`[outgoing]`: where this cluster connects to. Peers name destinations too, for
+    """`[outgoing]`: where this cluster may connect to. Destinations may also be named by peers, for
     acknowledgements and responses.
     """
 
     allow: tuple[str, ...] = ()
     """Networks that may be connected to although they are denied, such as `10.1.0.0/16`."""
     deny: tuple[str, ...] = ()
-    """Networks that are not connected to, besides link-local, multicast and reserved ones, and
-    loopback unless this node serves MSMQ there. What `[peers]` names is always connected to."""
+    """Networks that are never connected to, besides link-local, multicast and reserved ones, and
+    loopback unless this node serves MSMQ there. Addresses in `[peers]` are always allowed."""
 
 
 class ApiSection(Section, frozen=True, kw_only=True):
     """`[api]`: gRPC control and data plane."""
 
     listen: str = ""
-    """Address; empty = `bind`."""
+    """Address to listen on; empty = `bind`."""
     port: Port = API_PORT
-    """TCP, mutual TLS."""
+    """TCP port, mutual TLS."""
     insecure: bool = False
-    """Without TLS; refused unless the address is a loopback one. Every caller is an admin."""
+    """Serve without TLS, on a loopback address only. Every caller is then an admin."""
 
 
 class RaftSection(Section, frozen=True, kw_only=True):
-    """`[raft]`: consensus between nodes."""
+    """`[raft]`: ports and log of the cluster."""
 
     port: Port = RAFT_PORT
-    """TCP, mutual TLS between nodes: consensus."""
+    """TCP port for Raft, mutual TLS between nodes."""
     relay_port: Port = RELAY_PORT
-    """TCP, mutual TLS between nodes: what edges and clients ask of the leader."""
+    """TCP port for requests to the leader and to other nodes, mutual TLS between nodes."""
     log_retain_mb: Positive = 1024
-    """Log kept beyond what recovery needs, for followers that fall behind."""
+    """MiB of log kept beyond what recovery needs, for followers that fall behind."""
 
 
 class HttpSection(Section, frozen=True, kw_only=True):
     """`[http]`: health and metrics, without TLS."""
 
     listen: str = ""
-    """Address; empty = `bind`."""
+    """Address to listen on; empty = `bind`."""
     port: Port = HTTP_PORT
-    """TCP: /livez, /readyz, /leader, /metrics."""
+    """TCP port for /livez, /readyz, /leader, /metrics."""
 
 
 class TlsSection(Section, frozen=True, kw_only=True):
     """`[tls]`: PEM files of this node, read again when they change."""
 
     authority: Path
-    """Certificates that sign callers, and nodes as callers know them."""
+    """Authorities that sign callers' certificates, and those that nodes show to callers."""
     certificate: Path
-    """Of this node: carries its name, where it is reached, and the role "node"."""
+    """This node's certificate, with its name, its addresses and the role "node"."""
     key: Path
-    """Of the certificate."""
+    """Private key of `certificate`."""
     peer_authority: Path | None = None
-    """Certificates that sign nodes towards each other and nobody else, so that no caller's
-    certificate can pass for a node's; without it `authority` does both."""
+    """Authorities that sign only the certificates that nodes show each other, so that no caller's
+    certificate can pass for a node's; without it `authority` signs both."""
     peer_certificate: Path | None = None
-    """Of this node towards the others, with `peer_authority`."""
+    """Certificate that this node shows to other nodes; needs `peer_authority`."""
     peer_key: Path | None = None
-    """Of that certificate."""
+    """Private key of `peer_certificate`."""
     revoked: Path | None = None
-    """Lists of what the authorities in `authority` took back (`qm pki revoke`), one after the
-    other; without it none is revoked. Calls and streams that run end, too."""
+    """Concatenated revocation lists of the authorities in `authority` (`qm pki revoke`); without it
+    no certificate is revoked. Running calls and streams of a revoked certificate end."""
     peer_revoked: Path | None = None
-    """Likewise for `peer_authority`."""
+    """Revocation lists of the authorities in `peer_authority`."""
 
 
 class StorageSection(Section, frozen=True, kw_only=True):
-    """`[storage]`: what is kept in `data`, and who can open it."""
+    """`[storage]`: how `data` is stored and sealed."""
 
     cache_mb: Positive = 64
-    """Memory for what is read of the state again and again."""
+    """MiB of memory for state that is read often."""
     reserve_mb: Annotated[int, msgspec.Meta(ge=RESERVE_MIN_MB)] = 256
-    """Kept free for receiving, purging and elections when the disk is full (DESIGN section 6)."""
+    """MiB kept free for receiving, purging and elections on a full disk (DESIGN section 6)."""
     sealing_key_file: Path | None = None
-    """Seals private keys at rest; made at the cluster's birth if absent."""
+    """Key that seals private keys at rest; created at the cluster's birth if absent."""
     sealing_key_command: tuple[str, ...] = ()
     """Program and arguments that write that key to standard output, instead of a file."""
 
@@ -146,75 +146,75 @@ class BirthSection(Section, frozen=True, kw_only=True):
     """`[birth]`: whether a node with an empty data folder finds its cluster by itself."""
 
     automatic: bool = False
-    """Found the cluster when every one of `members` says that it is empty, else join it; instead
-    of `qm cluster init` and `qm node join`."""
+    """Found the cluster when all of `members` report that they are empty, else join it; replaces
+    `qm cluster init` and `qm node join`."""
     cluster: str = ""
-    """Any text, made once per cluster and the same on its nodes: an empty node refuses to enter a
-    cluster that was founded under another; empty = not compared."""
+    """Any text, chosen once per cluster and the same on its nodes: an empty node refuses to enter a
+    cluster that was founded with another; empty = not compared."""
     computer_name: ComputerName = "QUORATE"
-    """Of the queue manager that is born."""
+    """Computer name of the new queue manager."""
     dns_name: str = ""
-    """Its qualified name; empty = the computer name."""
+    """Its fully qualified name; empty = the computer name."""
 
 
 class ArchiveSection(Section, frozen=True, kw_only=True):
-    """`[archive]`: what committed entries did, exported for audit and compaction."""
+    """`[archive]`: the effects of committed entries, exported for audit and compaction."""
 
     url: str = ""
-    """Folder, or URL of what pyarrow or fsspec reach (`s3://bucket/path`, `gs://`, `abfs://`);
-    empty = this node exports nothing. The same on all nodes: each has its own folder there. What
-    was committed before the first leader that had it is in no archive."""
+    """Folder, or URL that pyarrow or fsspec supports (`s3://bucket/path`, `gs://`, `abfs://`);
+    empty = this node exports nothing. Use the same on all nodes: each has its own folder there.
+    Entries committed before the first leader with an archive are in no archive."""
     bodies: Literal["none", "digest", "full"] = "full"
-    """What of messages is exported: nothing, a SHA-256 of each, or all entries, which compaction
+    """What is exported of messages: nothing, a SHA-256 of each, or all entries, which compaction
     and restoring need."""
     body_copies: Literal["one", "all"] = "one"
-    """With `full`, whose ranges have the entries: those of one node, whoever it is at the time, or
-    of every node, for three times the bytes and the work."""
+    """With `full`, which nodes' ranges contain the entries: those of one node at a time, or of all
+    nodes, for three times the bytes and the work."""
     range_entries: Positive = 65_536
-    """A range is written when it has so many log entries,"""
+    """Number of log entries after which a range is written."""
     range_mb: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 128
-    """or so much data,"""
+    """MiB of data after which a range is written."""
     range_s: Positive = 60
-    """or when its first entry is so old;"""
+    """Seconds after its first entry when a range is written."""
     busy_wait_s: Annotated[int, msgspec.Meta(ge=0)] = 60
-    """so much later at most while the node wants more than a fifth of a core to serve, whether it
-    gets that or waits for it, and a quarter of `hold_mb` is not reached."""
+    """Seconds by which a range may be delayed while serving needs more than a fifth of a core,
+    whether it gets that or waits for it, and less than a quarter of `hold_mb` is used."""
     hold_mb: Positive = 4096
-    """Log kept for what is not exported yet, such as while the archive cannot be reached; beyond it
-    the oldest entries are given up, and other nodes' exports must do."""
+    """MiB of log kept for entries not exported yet, such as while the archive cannot be reached;
+    beyond it this node skips the oldest entries, which then only other nodes' exports have."""
     checkpoint_mb: Annotated[int, msgspec.Meta(ge=0)] = 256
-    """With `full`, one of the nodes adds its whole state after so much log, and about twice as much
-    log as state: compaction and audits replay from one such checkpoint to the next side by side;
+    """With `full`, MiB of log after which one of the nodes adds its whole state, and after about
+    twice as much log as state: compaction and audits replay between checkpoints in parallel;
     0 = never."""
 
 
 class KubernetesSection(Section, frozen=True, kw_only=True):
-    """`[kubernetes]`: for a node in a pod of its own name."""
+    """`[kubernetes]`: for a node in a pod of the same name."""
 
     label_leader: bool = False
     """Keep the pod's label `quorate.io/role` at `leader` or `follower`."""
     stateful_set: str = ""
-    """Whose pod this is: `qm node prestop`, or the leader if a pod was killed before that, takes a
-    node out of the cluster when its StatefulSet is scaled down to pods below it, but not to none;
-    empty = never."""
+    """StatefulSet of this pod: `qm node prestop`, or the leader if the pod was killed before,
+    removes a node from the cluster when the StatefulSet is scaled to pods below it, but not to
+    none; empty = never."""
     api_server: str = "https://kubernetes.default.svc"
-    """Who is asked."""
+    """URL of the API server."""
     service_account: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-    """Folder with `token`, `namespace` and `ca.crt`, read each time."""
+    """Folder with `token`, `namespace` and `ca.crt`, read before each call."""
 
 
 class LogSection(Section, frozen=True, kw_only=True):
-    """`[log]`: lines on stderr, JSON."""
+    """`[log]`: JSON lines on stderr."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """From which on lines are written."""
+    """Lowest level that is written."""
 
 
 class MemberSection(Section, frozen=True, kw_only=True):
-    """`[[members]]`: where a founder or seed is."""
+    """`[[members]]`: address of a founder or seed."""
 
     name: Name
-    """Of that node."""
+    """Name of that node."""
     host: str
     """Address or DNS name under which it is reached."""
     raft_port: Port = RAFT_PORT
@@ -227,18 +227,18 @@ class NodeConfig(Section, frozen=True, kw_only=True):
     """The whole file."""
 
     name: Name
-    """Of this node, unique in the cluster; its certificate carries it."""
+    """Name of this node, unique in the cluster; its certificate contains it."""
     host: str
     """Address or DNS name under which the other nodes reach it."""
     data: Path
-    """Folder of its own."""
+    """Data folder of this node alone."""
     tls: TlsSection
     members: tuple[MemberSection, ...]
-    """Founders, or seeds for a node that joins; this node may be among them."""
+    """Founders, or seeds for a node that joins; may include this node."""
     bind: str = ""
-    """Address to listen on where a section names none; empty = `host`."""
+    """Address to listen on where a section gives none; empty = `host`."""
     peers: dict[str, str] = {}
-    """GUID of a queue manager -> address at which it is answered (DESIGN section 7)."""
+    """GUID of a queue manager -> address for answers to it (DESIGN section 7)."""
     msmq: MsmqSection = MsmqSection()
     outgoing: OutgoingSection = OutgoingSection()
     api: ApiSection = ApiSection()

@@ -1,4 +1,4 @@
-"""A node's certificates: towards callers of its API, and towards the other nodes."""
+"""A node's certificates: for callers of its API, and for the other nodes."""
 
 from pathlib import Path
 from typing import Final
@@ -9,19 +9,19 @@ from raft.transport.tls import TlsFiles, TlsIdentity
 
 
 def caller_files(tls: TlsSection) -> TlsFiles:
-    """Return what the API is served with."""
+    """Return the files that the API is served with."""
     return TlsFiles(tls.authority, tls.certificate, tls.key, tls.revoked)
 
 
 def peer_files(tls: TlsSection) -> TlsFiles:
-    """Return what nodes speak to each other with."""
+    """Return the files for connections between nodes."""
     if tls.peer_authority is None or tls.peer_certificate is None or tls.peer_key is None:
         return caller_files(tls)
     return TlsFiles(tls.peer_authority, tls.peer_certificate, tls.peer_key, tls.peer_revoked)
 
 
 def certificate_files(tls: TlsSection) -> tuple[Path, ...]:
-    """Return every certificate that may end."""
+    """Return every certificate file whose end has to be watched."""
     callers, peers = caller_files(tls), peer_files(tls)
     return tuple(
         dict.fromkeys((callers.authority, callers.certificate, peers.authority, peers.certificate))

@@ -23,7 +23,7 @@ PRINCIPALS: Final = {"admin": Role.ADMIN, "operator": Role.OPERATOR, "client": R
 """Certificates for callers, by name."""
 
 _TEMPLATE: Final = """\
-# Made by `qm dev up`; kept as it is from then on.
+# Made by `qm dev up`, which does not change it afterwards.
 name = "{name}"
 host = "{host}"
 data = "{name}"
@@ -48,7 +48,7 @@ peer_key = "pki/peers/{name}.key"
 revoked = "pki/{revoked}"
 peer_revoked = "pki/peers/{revoked}"
 """
-"""Not in a folder that an older build made: all nodes of a cluster must trust the same."""
+"""Absent in a folder that an older build made: all nodes of a cluster must trust the same."""
 _MEMBER: Final = """
 [[members]]
 name = "{name}"
@@ -64,22 +64,22 @@ class DevNode(msgspec.Struct, frozen=True):
 
     @property
     def msmq(self) -> str:
-        """Where MSMQ peers connect."""
+        """Address for MSMQ peers."""
         return f"{self.host}:{MSMQ_PORT}"
 
     @property
     def api(self) -> str:
-        """Where clients connect, gRPC."""
+        """Address for gRPC clients."""
         return f"{self.host}:{API_PORT}"
 
     @property
     def http(self) -> str:
-        """Health and metrics."""
+        """Address of health and metrics."""
         return f"http://{self.host}:{HTTP_PORT}"
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """Where everything is."""
+    """Paths of everything in the folder."""
 
     folder: Path
 
@@ -90,12 +90,12 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def born(self) -> Path:
-        """Exists once the cluster was born."""
+        """A file that exists once the cluster was born."""
         return self.folder / "born"
 
     @property
     def manager_pid(self) -> Path:
-        """Process id of the manager, locked by it."""
+        """Process id of the manager, which locks it."""
         return self.folder / "manager.pid"
 
     def config(self, node: str) -> Path:
@@ -103,15 +103,15 @@ class Layout(msgspec.Struct, frozen=True):
         return self.folder / f"{node}.toml"
 
     def log(self, node: str) -> Path:
-        """What a node says on stderr."""
+        """What a node writes to stderr."""
         return self.folder / f"{node}.log"
 
     def pid(self, node: str) -> Path:
-        """Process id of a node, locked by it."""
+        """Process id of a node, which locks it."""
         return self.folder / f"{node}.pid"
 
     def nodes(self) -> list[DevNode]:
-        """Return the nodes whose configurations are there."""
+        """Return the nodes that have a configuration."""
         found = []
         for path in sorted(self.folder.glob("n[1-9].toml")):
             for line in path.read_text().splitlines():
@@ -121,7 +121,7 @@ class Layout(msgspec.Struct, frozen=True):
         return found
 
     def make(self, count: int, network: str) -> list[DevNode]:
-        """Make certificates and configurations for `count` nodes unless they are there.
+        """Make certificates and configurations for `count` nodes unless they exist.
 
         `network`: first three numbers of the nodes' addresses.
         """

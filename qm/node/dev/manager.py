@@ -1,4 +1,4 @@
-"""Starts the nodes, gives birth to their cluster, restarts who dies, and stops them all."""
+"""Starts the nodes, founds their cluster, restarts those that die, and stops them all."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from qm.node.membership.join import JoinRefused
 from qm.node.process import EXIT_STATUS_CONFIG
 
 RESTART_AFTER_S: Final = 1.0
-"""Of a node that died."""
+"""Pause before a node that died is restarted."""
 READY_WAIT_S: Final = 60.0
 STOP_WAIT_S: Final = 30.0
 POLL_S: Final = 0.1
@@ -27,7 +27,7 @@ COMPUTER_NAME: Final = "QUORATE"
 
 
 class DevFailed(Exception):
-    """The cluster does not come up; says where to look."""
+    """The cluster does not come up; the text says where to look."""
 
 
 class Manager:
@@ -62,7 +62,7 @@ class Manager:
             raise DevFailed(self._failure)
 
     async def _until_stopped(self, work: Coroutine[Any, Any, None]) -> None:
-        """Await work, or the order to stop."""
+        """Await work, or the request to stop."""
         task = asyncio.create_task(work)
         stop = asyncio.create_task(self._stop.wait())
         await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
@@ -76,7 +76,7 @@ class Manager:
     # Nodes
 
     async def _keep(self, node: DevNode) -> None:
-        """Run a node, again and again, until all are to stop."""
+        """Run a node and restart it whenever it ends, until all are to stop."""
         while not self._stop.is_set():
             process = await self._spawn(node)
             ended = asyncio.create_task(process.wait())
@@ -106,7 +106,7 @@ class Manager:
                     stdout=log,
                     stderr=log,
                     pass_fds=(lock,),
-                    start_new_session=True,  # Ctrl-C is the manager's to translate
+                    start_new_session=True,  # Ctrl-C reaches the manager alone
                 )
             pids.write(lock, process.pid)
         finally:

@@ -1,6 +1,7 @@
-"""Process ids in files that are locked as long as the process lives, so that no id is stale.
+"""Process ids in files that stay locked as long as the process lives, so that no id is stale.
 
-The lock belongs to the open file, which a child inherits: it ends with whoever holds it last.
+The lock belongs to the open file, which a child inherits: it ends with the last process that has
+the file open.
 """
 
 import fcntl
@@ -14,24 +15,24 @@ class StillRunning(Exception):
 
 
 def lock(path: Path) -> int:
-    """Return a descriptor of a locked file. Raises StillRunning."""
+    """Return the descriptor of a locked file. Raises StillRunning."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise StillRunning(f"{path} is held by a process that runs: `qm dev down`") from None
+        raise StillRunning(f"{path} is held by a running process: use `qm dev down`") from None
     return descriptor
 
 
 def write(descriptor: int, pid: int) -> None:
-    """Say in a locked file whose it is."""
+    """Write the process id into a locked file."""
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{pid}\n".encode(), 0)
 
 
 def running(path: Path) -> int | None:
-    """Return the id in a file if its process lives."""
+    """Return the id in a file if its process runs."""
     if not path.exists():
         return None
     try:
@@ -43,7 +44,7 @@ def running(path: Path) -> int | None:
 
 
 def send(path: Path, number: signal.Signals) -> bool:
-    """Send a signal to the process of a file; return whether it lives."""
+    """Send a signal to the process of a file; return whether it runs."""
     pid = running(path)
     if pid is None:
         return False

@@ -1,7 +1,7 @@
-"""Audit marks: every node proves its rows at the same entry, the leader compares what they tell.
+"""Audit marks: every node proves its rows at the same entry, and the leader compares the results.
 
-A proof copies the state and reads the whole copy, both in a thread, and its digest waits here to be
-asked for.
+A proof copies the state and reads the whole copy, both in a thread, and its digest is kept here
+until the leader asks for it.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from qm.store.audit import Mark, MarkGone, Proof, prove
 logger = logging.getLogger(__name__)
 
 PROOFS_KEPT_MAX: Final = 16
-"""Digests that wait to be asked for."""
+"""Digests that are kept until the leader asks for them."""
 COLLECT_MAX_S: Final = 1_800.0
-"""Then a mark is compared without the members that have not told, if a majority has."""
+"""After this a mark is compared without the members that have not answered, if a majority has."""
 
 
 class Auditor:
@@ -37,7 +37,7 @@ class Auditor:
         metrics: Metrics,
     ) -> None:
         """`on_damage` ends a process whose rows are damaged;
-        `on_proof` hears what each mark's rows gave.
+        `on_proof` receives the result for each mark.
         """
         self.proofs: Final[dict[int, bytes]] = {}
         """Digest by mark, newest last."""
@@ -48,12 +48,12 @@ class Auditor:
         self._on_proof = on_proof
         self._audits = metrics.counter("quorate_audits_total")
         self._open: dict[int, float] = {}
-        """Marks without result, since when (loop time)."""
+        """Marks without a result, and since when (loop time)."""
 
     # Every node
 
     async def prove_marks(self) -> None:
-        """Prove the marks that were applied here meanwhile."""
+        """Prove the marks that were applied here since the last call."""
         marks = self._machine().store.marks
         while marks:
             mark = marks.pop(0)
@@ -87,10 +87,10 @@ class Auditor:
         await self._cluster.propose(AuditMark(self._cluster.now_ms()))
 
     async def collect(self) -> None:
-        """Ask for the open marks' digests; tell all members when enough are known.
+        """Ask for the open marks' digests; publish the result when enough are known.
 
-        The newest mark comes first and settles those before it: a node that was started since has
-        forgotten what it proved, and a new leader must not wait for that.
+        The newest mark comes first and settles those before it: a node that has restarted since has
+        lost its digests, and a new leader must not wait for them.
         """
         if not self._open:
             return

@@ -1,7 +1,7 @@
-"""A leader whose disk takes no new messages yields to a member whose disk does.
+"""A leader whose disk takes no new messages hands over to a member whose disk does.
 
-The leader decides for all whether there is room (`qm.node.relay.leader_stream`), so a disk that
-fills on its node alone would stop the cluster's senders although the others have space.
+The leader decides for all nodes whether there is room (`qm.node.relay.leader_stream`), so a full
+disk on its node alone would stop all senders of the cluster although the other nodes have space.
 """
 
 import logging
@@ -16,7 +16,7 @@ LOOK_EVERY_S: Final = 0.5
 
 
 class Yielding:
-    """The leader's part; a round of `qm.node.leader.leader_tasks`."""
+    """The leader's part; repeated by `qm.node.leader.leader_tasks`."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Yielding:
         self._transfer = transfer
 
     async def look(self) -> None:
-        """Hand over if there is somebody with room; what `transfer` raises."""
+        """Hand over if another member has room. Raises what `transfer` raises."""
         if self._admits_messages():
             return
         replies = await self._peers.inspect_all()

@@ -1,7 +1,7 @@
-"""Calls of Kubernetes' API server, and what a node in a pod asks of it: its label, how many pods
-there shall be.
+"""Calls of Kubernetes' API server, and what a node in a pod uses it for: the pod's label, and the
+wanted number of pods.
 
-A pod's name is its node's.
+A pod has the same name as its node.
 """
 
 import ssl
@@ -25,7 +25,7 @@ _MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 class ApiServerRefused(Exception):
-    """The API server did not do it, or cannot be asked; says what to look at."""
+    """The API server did not do it, or cannot be asked; the text says what to check."""
 
 
 class NotFound(ApiServerRefused):
@@ -33,25 +33,25 @@ class NotFound(ApiServerRefused):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """How the API server is asked just now."""
+    """Access to the API server at this moment."""
 
     url: str
     namespace: str
     token: str
-    """Empty: a certificate in `tls` says who asks."""
+    """Empty: the caller is identified by a certificate in `tls`."""
     tls: ssl.SSLContext
 
 
 class ServiceAccount:
-    """What a pod is given: Kubernetes renews the token, and sometimes the authority, in place."""
+    """Credentials of a pod: Kubernetes renews the token, and sometimes the authority, in place."""
 
     def __init__(self, config: KubernetesSection, namespace: str = "") -> None:
-        """`namespace`: instead of its own."""
+        """`namespace`: used instead of the pod's own."""
         self._config = config
         self._namespace = namespace
 
     def __call__(self) -> Grant:
-        """Read it. Raises OSError, ValueError."""
+        """Read the files. Raises OSError, ValueError."""
         account = self._config.service_account
         return Grant(
             self._config.api_server,
@@ -65,7 +65,7 @@ class ApiServer:
     """Calls about one namespace."""
 
     def __init__(self, grant: Callable[[], Grant]) -> None:
-        """`grant` is asked before each call, and may raise OSError and ValueError."""
+        """`grant` is called before each request, and may raise OSError and ValueError."""
         self._grant = grant
 
     async def set_label(self, pod: str, label: str) -> None:
@@ -74,7 +74,7 @@ class ApiServer:
         await self.call("PATCH", "api/v1", f"pods/{pod}", change)
 
     async def replicas(self, stateful_set: str) -> int:
-        """Return how many pods a StatefulSet shall have. Raises ApiServerRefused."""
+        """Return how many pods a StatefulSet should have. Raises ApiServerRefused."""
         answer = await self.call("GET", "apis/apps/v1", f"statefulsets/{stateful_set}")
         try:
             return int(answer["spec"]["replicas"])
@@ -82,8 +82,8 @@ class ApiServer:
             raise ApiServerRefused(f"statefulsets/{stateful_set} says no replicas") from error
 
     async def call(self, method: str, api: str, name: str, change: object = None) -> Any:
-        """Return what the server answers about an object of the namespace, with `change` as a
-        merge patch, or the options of a deletion. Raises NotFound, ApiServerRefused.
+        """Return the server's answer about an object of the namespace; `change` is a merge patch,
+        or the options of a deletion. Raises NotFound, ApiServerRefused.
         """
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S)
         try:
@@ -111,7 +111,7 @@ class ApiServer:
 
 
 class LeaderLabel:
-    """Keeps a pod's label as its node's leadership is, for a Service that reaches the leader alone.
+    """Keeps a pod's label in step with its node's leadership, for a Service for the leader alone.
 
     A pod that dies with the label is not ready, so its Service leaves it out.
     """
@@ -121,10 +121,10 @@ class LeaderLabel:
         self._pod = pod
         self._leads = leads
         self._label = ""
-        """As it was set last; empty = by whoever ran here before."""
+        """The value that was set last; empty = unknown, possibly set by an earlier process."""
 
     async def look(self) -> None:
-        """Set the label if it is not what it should be. Raises ApiServerRefused."""
+        """Set the label if it is wrong. Raises ApiServerRefused."""
         label = "leader" if self._leads() else "follower"
         if label != self._label:
             await self._server.set_label(self._pod, label)
@@ -132,9 +132,9 @@ class LeaderLabel:
 
 
 async def is_scaled_away(config: KubernetesSection, pod: str) -> bool:
-    """Return whether a pod's StatefulSet shall go on without it. Raises ApiServerRefused.
+    """Return whether a pod's StatefulSet is to go on without it. Raises ApiServerRefused.
 
-    No replicas at all is a cluster that is stopped, not one without members.
+    A StatefulSet with no replicas is a stopped cluster, not one without members.
     """
     ordinal = ordinal_of(config.stateful_set, pod)
     if ordinal is None:
@@ -143,7 +143,7 @@ async def is_scaled_away(config: KubernetesSection, pod: str) -> bool:
 
 
 def ordinal_of(stateful_set: str, pod: str) -> int | None:
-    """Return a pod's number in its StatefulSet; None if it is not of this one."""
+    """Return a pod's number in its StatefulSet; None if it belongs to another one."""
     ordinal = pod.removeprefix(f"{stateful_set}-")
     is_one = bool(stateful_set) and ordinal != pod and ordinal.isascii() and ordinal.isdecimal()
     return int(ordinal) if is_one else None

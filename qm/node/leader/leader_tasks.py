@@ -1,7 +1,7 @@
-"""What a leader proposes without being asked: time, purges, audits. Nothing here is per message.
+"""What a leader proposes by itself: time, purges, audits. None of it is done per message.
 
-All of it starts from rows, so that a new leader goes on where the last one stopped; each proposal
-is one bounded step (DESIGN section 4).
+All of it depends only on rows, so that a new leader continues where the last one stopped; each
+proposal is one bounded step (DESIGN section 4).
 """
 
 import logging
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S: Final = 0.1
 """How late a deadline is noticed at most."""
 TICK_EVERY_MS: Final = 5_000
-"""Cluster time moves in the state at least that often."""
+"""Cluster time in the state advances at least this often."""
 PURGES_TOGETHER_MAX: Final = 16
 """Queues that are purged at the same time; together they settle what one step may."""
 AUDIT_EVERY_S: Final = 3_600.0
@@ -54,7 +54,7 @@ class Duties(ClusterListener):
         metrics: Metrics,
         die: Callable[[str], None] = end_process,
     ) -> None:
-        """`scaled_away`: where members are pods."""
+        """`scaled_away`: given where members are pods."""
         self._cluster = cluster
         self._timekeeper = timekeeper
         self._auditor = auditor
@@ -63,7 +63,7 @@ class Duties(ClusterListener):
         self._scaled_away = scaled_away
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die)
         self._ticked_ms = 0
-        """Cluster time of the last ClockTick: it found what was due before."""
+        """Cluster time of the last ClockTick, which handled everything that was due before."""
         self._is_active = False
 
     @override
@@ -76,7 +76,7 @@ class Duties(ClusterListener):
 
     @override
     def on_leadership(self, leadership: Leadership) -> None:
-        """Begin or end."""
+        """Start or stop."""
         if leadership.is_here and not self._is_active:
             self._begin()
         elif not leadership.is_here and self._is_active:
@@ -98,7 +98,7 @@ class Duties(ClusterListener):
         begin("audit result", COLLECT_EVERY_S, self._auditor.collect)
 
     async def stop(self) -> None:
-        """End."""
+        """Stop."""
         await self._rounds.stop()
 
     async def _tick(self) -> None:

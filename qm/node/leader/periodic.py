@@ -1,4 +1,4 @@
-"""Work that a node repeats: every so often, whatever one round of it came to."""
+"""Work that a node repeats at intervals, whether or not the last run succeeded."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from raft.log.segment import is_disk_full, may_pass
 logger = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 0.5
-"""Before the next round, after one that failed."""
+"""Pause before the next run, after one that failed."""
 
 
 class Rounds:
@@ -29,8 +29,8 @@ class Rounds:
         die: Callable[[str], None] = end_process,
         on_full: Callable[[], None] = lambda: None,
     ) -> None:
-        """`failures`: labelled by the work that failed. `die` ends the process; `on_full` hears
-        that durable work found no space.
+        """`failures` is labelled by the work that failed. `die` ends the process; `on_full` is
+        called when durable work found no space.
         """
         self._failures = failures
         self._die = die
@@ -49,7 +49,7 @@ class Rounds:
     ) -> None:
         """Do `work` every `period_s` seconds, counted from its end.
 
-        `is_durable`: it writes what must outlive a crash. Then nothing but a lack of space or of
+        `is_durable`: it writes what must survive a crash. Then only a lack of space or of
         descriptors is tried again: any other error ends the process, since what is in memory may
         not be on the disk.
         """
@@ -78,7 +78,7 @@ class Rounds:
             try:
                 await work()
             except (Unavailable, OutcomeUnknown) as error:
-                # The leader changes, or is busy: the next round sees what is left to do.
+                # The leader changes, or is busy: the next run does what is left.
                 self._failures.labels(work=name).inc()
                 logger.debug("%s: %s", name, error)
                 await asyncio.sleep(PATIENCE_S)
@@ -92,7 +92,7 @@ class Rounds:
                     self._on_full()
                 await asyncio.sleep(PATIENCE_S)
             except (Exception, asyncio.CancelledError) as error:
-                # A call whose channel was closed under it raises what cancelling raises.
+                # A call whose channel was closed raises CancelledError, too.
                 raise_if_cancelled()
                 if is_durable and isinstance(error, asyncio.CancelledError):
                     raise RuntimeError("durable work broke off") from error
@@ -107,13 +107,13 @@ class Rounds:
         self._log.warning(name, f"{name} failed and is tried again", error=repr(error))
 
     def cancel(self) -> None:
-        """End them all, soon."""
+        """Ask them all to stop."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
 
     async def stop(self) -> None:
-        """End them all; return when they are over."""
+        """Stop them all; return when they have ended."""
         tasks = self._tasks
         self.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

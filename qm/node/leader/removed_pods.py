@@ -1,9 +1,9 @@
-"""A member whose pod is gone for good is taken out of the cluster, though it could not say so.
+"""Removes members from the cluster whose pods are gone for good and could not leave by themselves.
 
-A pod that stops in good order takes itself out when its StatefulSet is scaled below it
-(`qm node prestop`). One that was killed meanwhile cannot; it would count in every quorum for ever.
+A pod that stops in good order leaves the cluster when its StatefulSet is scaled below it
+(`qm node prestop`). One that was killed before cannot, and would count in every quorum for ever.
 So the leader looks which members of the StatefulSet are silent, and asks the API server whether
-they shall come back.
+they are to come back.
 """
 
 import logging
@@ -20,11 +20,11 @@ logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 2.0
 SILENT_S: Final = 15.0
-"""Before the API server is asked: a pod that still drains answers, and takes itself out."""
+"""Before the API server is asked: a pod that still drains answers, and leaves by itself."""
 
 
 class ScaledAway:
-    """The leader's part; a round of `qm.node.leader.leader_tasks`."""
+    """The leader's part; repeated by `qm.node.leader.leader_tasks`."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class ScaledAway:
         remove: Callable[[str], Awaitable[None]],
         monotonic_s: Callable[[], float],
     ) -> None:
-        """`members`: names; `answering`: of those that answer now; `replicas`: how many pods the
-        StatefulSet shall have.
+        """`members` gives names; `answering`, those that answer now; `replicas`, how many pods the
+        StatefulSet should have.
         """
         self._stateful_set = stateful_set
         self._members = members
@@ -51,7 +51,7 @@ class ScaledAway:
         self._silent_since_s.clear()
 
     async def look(self) -> None:
-        """Remove who is silent and shall not come back; what asking and removing raise."""
+        """Remove silent members that are not to come back. Raises the errors of its calls."""
         answering = await self._answering()
         now = self._monotonic_s()
         self._silent_since_s = {
@@ -68,18 +68,18 @@ class ScaledAway:
         if not gone:
             return
         replicas = await self._replicas()
-        # No replicas at all is a cluster that is stopped, not one without members.
+        # A StatefulSet with no replicas is a stopped cluster, not one without members.
         for ordinal in sorted(gone, reverse=True):
             if 0 < replicas <= ordinal:
                 logger.warning(
-                    "%s is silent and not among the %d pods of %s: it is no member any more",
+                    "%s is silent and not among the %d pods of %s: it is no longer a member",
                     gone[ordinal], replicas, self._stateful_set,
                 )  # fmt: skip
                 await self._remove(gone[ordinal])
 
 
 def scaled_away(config: KubernetesSection, members: Members) -> ScaledAway | None:
-    """Return the leader's part for members that are pods; None where they are not."""
+    """Return the leader's part for members that are pods, None if they are not."""
     if not config.stateful_set:
         return None
     server = ApiServer(ServiceAccount(config))

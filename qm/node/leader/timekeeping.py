@@ -13,15 +13,15 @@ logger = logging.getLogger(__name__)
 
 STEER_EVERY_S: Final = 10.0
 GAP_MS: Final = 10_000
-"""Without a stamp for this long, longer than a lease needs to be noticed, time may jump."""
+"""Without a stamp for this long, more than it takes to notice a lease, time may jump."""
 STEP_MS: Final = 500
-"""A wall clock that moved by more against the monotonic one was set."""
+"""A wall clock that moved by more than this against the monotonic clock was set."""
 ASK_TIMES_MAX: Final = 3
-"""Before a leader begins without a majority's wall clocks."""
+"""How long a new leader waits for a majority's wall clocks."""
 
 
 class Timekeeper:
-    """The leader's part in cluster time, and every node's watch over its wall clock."""
+    """The leader's part in cluster time; on every node, the check of the wall clock."""
 
     def __init__(self, clock: ClusterClock, peers: Peers, metrics: Metrics) -> None:
         self._clock = clock
@@ -31,7 +31,7 @@ class Timekeeper:
         self._difference_ms = wall_ms() - _monotonic_ms()
 
     async def before_leading(self) -> None:
-        """Jump forward if there was nobody to stamp for long; else do nothing."""
+        """Jump forward if nothing was stamped for long; else do nothing."""
         if self._clock.silence_ms() < GAP_MS:
             return
         walls: list[int] = []
@@ -53,14 +53,14 @@ class Timekeeper:
             self._clock.steer(walls)
 
     async def _walls(self) -> list[int]:
-        """Return the wall clocks as they would read now."""
+        """Return the members' wall clocks, corrected for the time since they answered."""
         asked_at = _monotonic_ms()
         replies = await self._peers.inspect_all()
         late = (_monotonic_ms() - asked_at) // 2
         return [reply.wall_clock_ms + late for reply in replies.values()] or [wall_ms()]
 
     async def watch(self) -> None:
-        """Notice steps of the own wall clock; they concern operators alone."""
+        """Notice steps of this node's wall clock; they only matter to operators."""
         difference = wall_ms() - _monotonic_ms()
         step, self._difference_ms = difference - self._difference_ms, difference
         if abs(step) > STEP_MS:
@@ -71,7 +71,7 @@ class Timekeeper:
 
 
 def wall_ms() -> int:
-    """Return what the machine's clock says, UTC."""
+    """Return the machine's time, UTC."""
     return time.time_ns() // 1_000_000
 
 

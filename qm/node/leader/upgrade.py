@@ -1,8 +1,8 @@
 """Rolling upgrades: the state behaves in a new way once every member's build knows it.
 
-The leader asks all members, and raises the replicated apply version to the lowest of what they
-know. While one of them runs an older build, or does not answer, everything stays as it is, and any
-member may go back to the build that it came from.
+The leader asks all members, and raises the replicated apply version to the lowest that they know.
+While one of them runs an older build, or does not answer, the version stays as it is, and any
+member may be downgraded to its previous build.
 """
 
 import logging

@@ -1,3 +1,3 @@
-"""How nodes become a cluster, join one, leave it and begin again. May import `replica`, `relay` and
-`config`.
+"""How nodes found a cluster, join and leave it, and begin a new one from old data. May import
+`replica`, `relay` and `config`.
 """

@@ -1,8 +1,8 @@
 """Keeps the addresses of members as the cluster replicated them, and this node's own up to date.
 
-The address that is replicated for a name says also whose the name is. A process that finds another
-one serving there under its own identity (a copied data folder, a second release with the first
-one's volumes) is the second, and ends.
+The replicated address of a name also shows which process the name belongs to. A process that finds
+another one serving there with the same identity (a copied data folder, a second release on the
+first one's volumes) came second, and ends.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ INSPECT_TIMEOUT_S: Final = 2.0
 
 
 class Announcer:
-    """Keeps replicated addresses, and this node's own among them."""
+    """Maintains the replicated addresses, this node's own included."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Announcer:
         self._own = address_of(config)
 
     async def announce(self) -> None:
-        """Take over what was replicated; correct what it says of this node.
+        """Take over the replicated addresses; correct this node's own.
 
         Raises IdentityRefused as `refuse_second` does.
         """
@@ -55,7 +55,7 @@ class Announcer:
             await self.set_address(name, self._own)
 
     async def refuse_second(self) -> None:
-        """Look for a process with this one's identity where members say that this node is.
+        """Look for a process with this node's identity at the replicated address of this node.
 
         Raises IdentityRefused if there is one. Takes a second if members do not answer.
         """
@@ -73,7 +73,7 @@ class Announcer:
                 continue
             reply = await self.inspect(name, claim)
             where = NodeAddress.decoded(reply.address)
-            if where == self._own:  # an old address of this very process
+            if where == self._own:  # a former address of this process
                 continue
             if (reply.cluster, reply.raft_id) == (identity.cluster, identity.node):
                 raise IdentityRefused(
@@ -83,7 +83,7 @@ class Announcer:
                 )
 
     async def inspect(self, name: str, at: NodeAddress | None = None) -> relay_pb2.InspectReply:
-        """Ask a node of itself; an empty answer from one that gives none."""
+        """Ask a node for its state; return an empty reply if it does not answer."""
         try:
             stub = await self._channels.stub(name, at.relay if at is not None else None)
             return await stub.Inspect(relay_pb2.InspectRequest(), timeout=INSPECT_TIMEOUT_S)
@@ -91,7 +91,7 @@ class Announcer:
             return relay_pb2.InspectReply()
 
     async def set_address(self, name: str, address: NodeAddress) -> None:
-        """Replicate where a node is. Raises Unavailable, OutcomeUnknown."""
+        """Replicate a node's address. Raises Unavailable, OutcomeUnknown."""
         command = SetMember(
             name, address.host, address.raft_port, address.relay_port, address.api_port
         )
@@ -101,12 +101,12 @@ class Announcer:
         self.refresh()
 
     async def forget(self, name: str) -> None:
-        """Forget a node that left. Raises Unavailable, OutcomeUnknown."""
+        """Remove the address of a node that left. Raises Unavailable, OutcomeUnknown."""
         await self._replicated.propose(SetMember(name, "", 0, 0, 0))
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the replicated addresses; connect to where members are now."""
+        """Read the replicated addresses; connect to members at their new ones."""
         if self.read():
             self._replicated.driver.renew_addresses()
 

@@ -1,13 +1,13 @@
-"""How a node that nobody helps gets into its cluster: `[birth] automatic`.
+"""How a node gets into its cluster without an operator: `[birth] automatic`.
 
-An empty node asks the configured members what they know of themselves. If all of them answer that
-they are empty too, the one with the lowest name founds the cluster, and adopts itself first: so it
-is empty afterwards only if it lost its disk. If one belongs to a cluster, the node joins that, as a
-learner under its next incarnation (DESIGN section 3, Identity). If neither is known, it waits: an
+An empty node asks the configured members for their state. If all of them answer that they are empty
+too, the one with the lowest name founds the cluster, and adopts itself first: so it can be empty
+later only if it lost its disk. If one belongs to a cluster, the node joins that cluster, as a
+learner under its next incarnation (DESIGN section 3, Identity). In any other case it waits: an
 empty folder proves nothing about the cluster.
 
-A member asks likewise after each start, until it votes and the cluster is a queue manager, so that
-a birth or a join that was broken off goes on.
+A member does the same after each start until it is a voter and the cluster is a queue manager, so
+that an interrupted birth or join is completed.
 """
 
 import asyncio
@@ -39,10 +39,10 @@ class Entry:
         self._begun = begun
         self._founders = sorted(member.name for member in config.members)
         self.waits_for = "it asks the configured members"
-        """Why it is not done yet, for people."""
+        """Why it is not done yet, in words for an operator."""
 
     async def run(self) -> None:
-        """Return once the node votes in a cluster that is a queue manager."""
+        """Return once the node is a voter in a cluster that is a queue manager."""
         async with open_steps(self._config, self._say) as steps:
             while True:
                 try:
@@ -61,7 +61,7 @@ class Entry:
         self.waits_for = text
 
     async def _step(self, steps: Steps) -> bool:
-        """Do what the members' states ask for; return whether nothing more is to be done."""
+        """Do what the members' states require; return whether nothing is left to do."""
         name = self._config.name
         states = await steps.states({*self._founders, name})
         own = states.get(name)
@@ -82,8 +82,8 @@ class Entry:
         silent = self._silent(states)
         if silent:
             self._wait_for(
-                f"{silent} does not answer: a cluster is founded when every member says that it is"
-                " empty"
+                f"{silent} does not answer: a cluster is founded when every member reports that it"
+                " is empty"
             )
         elif self._config.name != first:
             self._wait_for(f"{first} founds the cluster")
@@ -110,7 +110,7 @@ class Entry:
         if any(own.raft_id in state.retired for state in states.values()):
             raise JoinRefused(
                 f"{own.raft_id} was removed from the cluster: empty the data folder if this node"
-                " shall return"
+                " is to return"
             )
         if own.raft_id not in own.voters:
             await steps.join(known_key(self._config, self._say))
@@ -124,10 +124,10 @@ class Entry:
         return False
 
     async def _finish_birth(self, steps: Steps, states: Mapping[str, State]) -> None:
-        """Go on with a birth that was broken off, but for founders that may have lost a vote."""
+        """Continue an interrupted birth, except for founders that may have lost a vote."""
         leader = next((state for state in states.values() if state.role == "leader"), None)
         if leader is not None:
-            # A queue manager's security would be reset by a second birth: its leader must know.
+            # A second birth would reset a queue manager's security: its leader must be up to date.
             if leader.is_provisioned or leader.applied < leader.commit:
                 self._wait_for(f"it has not applied what {leader.node} has")
                 return

@@ -1,6 +1,6 @@
 """A cluster's birth: the queue manager's identity and keys, as the Provision command.
 
-The private keys leave this module only sealed, under a key that the state never holds.
+Private keys leave this module only sealed, under a key that is never part of the state.
 """
 
 import os
@@ -24,30 +24,30 @@ from qm.wire.structures.public_key import MqdsPublicKey, PublicKeyBlob, write_mq
 RSA_BITS: Final = 2048
 _PUBLIC_EXPONENT: Final = 65_537
 _MARK_BYTES: Final = 8
-"""Of a cluster's 16: of the text that the configuration gives it. The others are random, so that a
-second founding, after all founders lost their disks, is another cluster to those that did not."""
+"""How many of a cluster id's 16 bytes come from `birth.cluster`. The others are random, so that a
+second founding, after all founders lost their disks, makes a cluster with another id."""
 _NEWBORN: Final = 1
-"""QueueManager.version behind Provision."""
+"""QueueManager.version after Provision."""
 PRIVATE_KEYS_LABEL: Final = b"queue manager keys"
 """What the seal is for (`qm.store.sealing.unseal`)."""
 SEALING_KEY_FILE: Final = "sealing.key"
-"""In the data folder, where the configuration names neither file nor command."""
+"""File in the data folder, used if the configuration gives neither file nor command."""
 _PROVIDERS: Final = (
     (ProviderType.RSA_FULL, "Microsoft Enhanced Cryptographic Provider v1.0"),
     (ProviderType.RSA_AES, "Microsoft Enhanced RSA and AES Cryptographic Provider"),
 )
-"""Under which peers look for a key [MS-MQQB 3.1.7.2]."""
+"""Providers for which peers look up a key [MS-MQQB 3.1.7.2]."""
 
 
 def fresh_cluster(section: BirthSection) -> bytes:
-    """Return the id of a new cluster, 16 bytes, that `is_cluster_of` knows again."""
+    """Return the id of a new cluster, 16 bytes, that `is_cluster_of` recognizes."""
     text = section.cluster
     mark = _mark(text) if text else secrets.token_bytes(_MARK_BYTES)
     return mark + secrets.token_bytes(16 - _MARK_BYTES)
 
 
 def is_cluster_of(section: BirthSection, cluster: bytes) -> bool:
-    """Whether an id may be one that was made under this configuration."""
+    """Return whether an id may have been made with this configuration."""
     return not section.cluster or cluster[:_MARK_BYTES] == _mark(section.cluster)
 
 
@@ -63,14 +63,14 @@ def sealing_key(storage: StorageSection, data: Path) -> bytes:
 
 
 def create_sealing_key(storage: StorageSection, data: Path) -> bytes:
-    """Return the key, made if there is none where the configuration says. Raises SealingError."""
+    """Return that key, created as configured if there is none. Raises SealingError."""
     if not storage.sealing_key_command:
         keep_sealing_key(storage, data, secrets.token_bytes(KEY_BYTES))
     return sealing_key(storage, data)
 
 
 def keep_sealing_key(storage: StorageSection, data: Path, key: bytes) -> None:
-    """Keep a key where the configuration says, unless there is one. Raises OSError."""
+    """Store a key as configured, unless there is one. Raises OSError."""
     path = _sealing_key_file(storage, data)
     if not storage.sealing_key_command and not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def _write_new(path: Path, key: bytes) -> None:
 def provision(computer_name: str, dns_name: str, aliases: tuple[str, ...], key: bytes) -> Provision:
     """Return the command that makes a queue manager, with fresh identity and keys.
 
-    `key` seals the private keys. Takes a moment: it generates an RSA key.
+    `key` seals the private keys. Slow, because it generates an RSA key.
     """
     private = rsa.generate_private_key(_PUBLIC_EXPONENT, RSA_BITS)
     secret = private.private_bytes(
@@ -116,10 +116,10 @@ def provision(computer_name: str, dns_name: str, aliases: tuple[str, ...], key: 
 
 
 def protection() -> SetQueueManager:
-    """Return the command, right behind Provision, that says who may do what from the start.
+    """Return the command, proposed right after Provision, that sets the first access rights.
 
-    It changes nothing but a newborn: where Provision is refused, an access list that was set since
-    stays.
+    It changes only a newly born queue manager: where Provision is refused, an access list that was
+    set since stays.
     """
     changes = {"security": encode_attribute(manager_descriptor())}
     return SetQueueManager(Request("", 0, 0), changes, (), if_version=_NEWBORN)

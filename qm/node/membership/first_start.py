@@ -1,4 +1,4 @@
-"""`qm cluster init` and `qm node join` from a node's configuration: its certificate, its keys."""
+"""`qm cluster init` and `qm node join` with a node's configuration, certificate and keys."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -18,9 +18,9 @@ from raft.transport.tls import TlsError, TlsIdentity
 
 
 async def init_cluster(path: Path, computer_name: str, dns_name: str, say: Say) -> None:
-    """Make the members that a configuration names a cluster and a queue manager.
+    """Make the members in a configuration a cluster and a queue manager.
 
-    `say` hears of each step. Raises JoinRefused.
+    Reports each step to `say`. Raises JoinRefused.
     """
     config = _load(path)
     command, key = birth_of(config, computer_name, dns_name)
@@ -32,7 +32,7 @@ async def init_cluster(path: Path, computer_name: str, dns_name: str, say: Say) 
 async def join_cluster(path: Path, say: Say) -> None:
     """Make the running node of a configuration a voter of its seeds' cluster.
 
-    `say` hears of each step. Raises JoinRefused.
+    Reports each step to `say`. Raises JoinRefused.
     """
     config = _load(path)
     async with open_steps(config, say) as steps:
@@ -40,7 +40,7 @@ async def join_cluster(path: Path, say: Say) -> None:
 
 
 async def leave_cluster(path: Path, say: Say) -> None:
-    """Take the node of a configuration out of its cluster for good, whether it runs or not.
+    """Remove the node of a configuration from its cluster for good, whether it runs or not.
 
     Raises JoinRefused.
     """
@@ -49,8 +49,8 @@ async def leave_cluster(path: Path, say: Say) -> None:
 
 
 def birth_of(config: NodeConfig, computer_name: str, dns_name: str) -> tuple[Provision, bytes]:
-    """Return the command that makes the queue manager, and the key that seals its keys, which is
-    made if there is none. Takes a moment. Raises JoinRefused.
+    """Return the command that makes the queue manager, and the key that seals its private keys,
+    created if there is none. Slow. Raises JoinRefused.
     """
     try:
         key = create_sealing_key(config.storage, config.data)
@@ -62,7 +62,7 @@ def birth_of(config: NodeConfig, computer_name: str, dns_name: str) -> tuple[Pro
 
 
 def known_key(config: NodeConfig, say: Say) -> bytes:
-    """Return the key that opens private keys; empty, and `say` hears why, if it cannot be had."""
+    """Return the key that opens private keys; if it cannot be had, report why and return none."""
     try:
         return sealing_key(config.storage, config.data)
     except SealingError as error:

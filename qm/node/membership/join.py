@@ -1,7 +1,7 @@
 """How nodes become a cluster, and how a node joins one: `qm cluster init` and `qm node join`.
 
-Both speak to the relay endpoints of running nodes, with a node's certificate. Each step may be
-repeated after a failure: what is done already is found done.
+Both call the relay endpoints of running nodes, with a node's certificate. Each step may be repeated
+after a failure and then finds what is done already.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from qm.pb.relay_pb2_grpc import RelayAsyncStub
 
 CALL_TIMEOUT_S: Final = 20.0
-"""Of one call; what a join cannot do without is asked again (ANSWER_WAIT_S)."""
+"""For one call; requests that a join depends on are repeated (ANSWER_WAIT_S)."""
 REACH_WAIT_S: Final = 60.0
 """For nodes that are still starting."""
 LEADER_WAIT_S: Final = 60.0
-"""For a leader, and for what is asked of it to show."""
+"""For a leader to be elected, and for the effect of what it was asked."""
 ANSWER_WAIT_S: Final = 120.0
-"""For a node that answered before: a machine may be busy, above all while a node takes part."""
+"""For a node that answered before: a machine may be busy, especially while a node starts up."""
 CATCH_UP_WAIT_S: Final = 3_600.0
 """For a learner to receive a snapshot."""
 POLL_S: Final = 0.2
@@ -45,19 +45,19 @@ ReplyT = TypeVar("ReplyT")
 _SILENT: Final = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 )
-"""Whoever asks again may be answered."""
+"""Codes after which a repeated call may succeed."""
 
 
 class JoinRefused(Exception):
-    """It cannot be done; says why and what to do."""
+    """It cannot be done; the text says why and what to do."""
 
 
 class NoAnswer(JoinRefused):
-    """The node says nothing: it is away, or busy."""
+    """The node does not answer: it is down, or busy."""
 
 
 class Steps:
-    """The calls that birth and joining are made of."""
+    """The calls of which birth and joining consist."""
 
     def __init__(self, config: NodeConfig, channels: Channels, say: Say) -> None:
         self._config = config
@@ -69,8 +69,8 @@ class Steps:
     async def init(self, provision: Provision, sealing_key: bytes, fresh: bytes = b"") -> bytes:
         """Make the configured members one cluster and a queue manager; return the cluster's id.
 
-        `fresh`: the id, unless a birth was broken off; else a random one. Members are adopted in
-        the order of their names. Raises JoinRefused, in particular when there is a cluster already.
+        `fresh`: the id, unless a birth was interrupted; empty = a random one. Members are adopted
+        in the order of their names. Raises JoinRefused, also when there is a cluster already.
         """
         names = sorted(member.name for member in self._config.members)
         states = await self._reach(names)
@@ -89,13 +89,13 @@ class Steps:
         return cluster
 
     async def provision(self, provision: Provision) -> None:
-        """Make the cluster, once it has a leader, a queue manager. Raises JoinRefused."""
+        """Make the cluster a queue manager, once it has a leader. Raises JoinRefused."""
         leader = await self._leader(sorted(member.name for member in self._config.members))
         self._say(f"{leader} leads")
         await self._provision(leader, provision)
 
     def _common_cluster(self, states: Mapping[str, relay_pb2.InspectReply]) -> bytes:
-        """Return the cluster's id if a birth was broken off, empty if there was none."""
+        """Return the cluster's id if a birth was interrupted, empty if there was none."""
         born = sorted(name for name, state in states.items() if state.is_provisioned)
         if born:
             raise JoinRefused(
@@ -171,7 +171,7 @@ class Steps:
         return raft_id
 
     async def leave(self) -> None:
-        """Take this configuration's node out of the members for good. Raises JoinRefused."""
+        """Remove this configuration's node from the members for good. Raises JoinRefused."""
         name = self._config.name
         seeds = [member.name for member in self._config.members if member.name != name]
         change = relay_pb2.MemberChange(kind=ChangeKind.REMOVE.value, node=name)
@@ -179,7 +179,7 @@ class Steps:
         while asyncio.get_running_loop().time() < end:
             state = await self._cluster_state(seeds)
             if name not in map(_name, (*state.voters, *state.learners)):
-                self._say(f"{name} is no member any more")
+                self._say(f"{name} is no longer a member")
                 return
             await self._lead(state.node, change)
             await asyncio.sleep(POLL_S)
@@ -200,7 +200,7 @@ class Steps:
         raise JoinRefused("no seed belongs to a cluster that has a leader: see `members`")
 
     async def _enter(self, seeds: list[str], raft_id: str) -> None:
-        """Have the leader take the node in as a learner."""
+        """Have the leader add the node as a learner."""
         name, incarnation = name_and_incarnation(raft_id)
         state = await self._cluster_state(seeds)
         if raft_id in (*state.voters, *state.learners):
@@ -244,7 +244,7 @@ class Steps:
     # Calls
 
     async def states(self, names: Iterable[str]) -> dict[str, relay_pb2.InspectReply]:
-        """Return what those of the named nodes that answer know of themselves."""
+        """Return the answers of those of the named nodes that answer."""
         wanted = list(names)
         replies = await asyncio.gather(*map(self._inspect, wanted), return_exceptions=True)
         states: dict[str, relay_pb2.InspectReply] = {}
@@ -258,7 +258,7 @@ class Steps:
     async def _reach(
         self, required: list[str], wanted: list[str] | None = None
     ) -> dict[str, relay_pb2.InspectReply]:
-        """Ask nodes for their state, until all required ones and one wanted one answer."""
+        """Ask nodes for their state until all required ones, and one of `wanted`, have answered."""
         states: dict[str, relay_pb2.InspectReply] = {}
         end = asyncio.get_running_loop().time() + REACH_WAIT_S
         while True:
@@ -278,7 +278,7 @@ class Steps:
             await asyncio.sleep(POLL_S)
 
     async def _leader(self, names: list[str]) -> str:
-        """Return who leads, once somebody does."""
+        """Return the leader, once there is one."""
         end = asyncio.get_running_loop().time() + LEADER_WAIT_S
         while asyncio.get_running_loop().time() < end:
             for name in names:
@@ -305,7 +305,7 @@ class Steps:
             raise _refusal(name, error) from error
 
     async def _answer(self, name: str, ask: Callable[[str], Awaitable[ReplyT]]) -> ReplyT:
-        """Ask a node until it says something. Raises JoinRefused."""
+        """Ask a node until it answers. Raises JoinRefused."""
         end = asyncio.get_running_loop().time() + ANSWER_WAIT_S
         while True:
             try:
@@ -316,7 +316,7 @@ class Steps:
             await asyncio.sleep(POLL_S)
 
     async def adopt(self, name: str, request: relay_pb2.AdoptRequest) -> None:
-        """Give a running node an identity; a repeat finds it done. Raises JoinRefused."""
+        """Give a running node an identity; a repeated call succeeds. Raises JoinRefused."""
 
         async def ask(name: str) -> None:
             stub = await self._stub(name)
@@ -335,7 +335,7 @@ class Steps:
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
                 raise JoinRefused(f"{node}: {error.details()}") from error
-            # The leader changes, or is busy: whoever asks looks again what has come of it.
+            # The leader changes, or is busy: the caller checks the result and repeats.
 
 
 def _refusal(name: str, error: grpc.aio.AioRpcError) -> JoinRefused:
@@ -344,7 +344,7 @@ def _refusal(name: str, error: grpc.aio.AioRpcError) -> JoinRefused:
 
 
 def _next_id(name: str, seed: relay_pb2.InspectReply) -> str:
-    """Return the first id of a name above all that are or were members."""
+    """Return the first id of a name above all present and former members."""
     known = [0]
     for node in (*seed.voters, *seed.learners, *seed.retired):
         of_name, incarnation = name_and_incarnation(node)

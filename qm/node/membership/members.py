@@ -1,5 +1,5 @@
-"""Implements `qm.cluster.membership.Membership`, who belongs to the cluster and changes of it, and
-`Peers`.
+"""Implements `qm.cluster.membership.Membership`, the members of the cluster and changes of them,
+and `Peers`.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from raft.types import NodeId
 
 INSPECT_TIMEOUT_MS: Final = 1_000
 LEAD_TIMEOUT_MS: Final = 15_000
-"""A member change waits for its commit, a transfer for the other node's election."""
+"""For a member change to be committed, or the other node to be elected after a transfer."""
 
 
 class Members(Membership, Peers):
@@ -92,7 +92,7 @@ class Members(Membership, Peers):
 
     @override
     def count(self) -> int:
-        """Return how many members there are, learners among them."""
+        """Return the number of members, learners included."""
         configuration = self._replicated.configuration
         return len(configuration.voters) + len(configuration.learners)
 
@@ -115,7 +115,7 @@ class Members(Membership, Peers):
         )
 
     async def inspect_reply(self, node: str) -> relay_pb2.InspectReply:
-        """Ask a node, this one included. Raises Unavailable."""
+        """Ask a node, which may be this one, for its state. Raises Unavailable."""
         if node == self._replicated.node:
             return self._inspect_here()
         try:
@@ -126,7 +126,7 @@ class Members(Membership, Peers):
 
     @override
     async def inspect_all(self) -> dict[str, relay_pb2.InspectReply]:
-        """Ask every member at once; return the answers of those that gave one."""
+        """Ask every member at once; return the answers that came."""
         names = [member.name for member in self.members]
         replies = await asyncio.gather(*map(self.inspect_reply, names), return_exceptions=True)
         return {
@@ -161,7 +161,7 @@ class Members(Membership, Peers):
             raise Unavailable(f"it is not known whether {to} took over: {error}") from error
 
     async def ask_leader(self, request: relay_pb2.LeadRequest) -> None:
-        """Have it done by the leader. Raises Unavailable, OutcomeUnknown, ChangeRefused."""
+        """Have the leader do it. Raises Unavailable, OutcomeUnknown, ChangeRefused."""
         leadership = self._replicated.leadership
         if leadership.node is None:
             raise Unavailable("there is no leader")
@@ -204,7 +204,7 @@ class Members(Membership, Peers):
             where = wanted.address
             if not (where.host and where.raft_port and where.relay_port):
                 raise ChangeRefused(f"where is {wanted.node}? Give its host and its ports")
-            # First, so that this node and the next leader know where to send entries.
+            # This comes first, so that this node and the next leader know where to send entries.
             address = NodeAddress(where.host, where.raft_port, where.relay_port, where.api_port)
             if isinstance(change, ReplaceMember):
                 await self._refuse_living(change.lost, address)
@@ -214,18 +214,18 @@ class Members(Membership, Peers):
             await self._announcer.forget(wanted.node)
 
     async def _refuse_living(self, old: NodeId, fresh: NodeAddress) -> None:
-        """Have nobody take the place of a node that runs elsewhere: two machines, one name."""
+        """Refuse to replace a node that runs elsewhere: two machines would have one name."""
         name, _ = name_and_incarnation(old)
         held = self._replicated.addresses.get(name)
         if held is None or held.relay == fresh.relay:
-            return  # who is there now is who asks
+            return  # the node that runs there is the one that asks
         try:
             reply = await self.inspect_reply(name)
         except Unavailable:
             return
         if reply.raft_id == old:
             raise ChangeRefused(
-                f"{old} runs at {held.host}: stop it first if the node at {fresh.host} shall take"
+                f"{old} runs at {held.host}: stop it first if the node at {fresh.host} is to take"
                 " its place, or give that one a name of its own"
             )
 

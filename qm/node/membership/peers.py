@@ -1,4 +1,4 @@
-"""What a node's own work asks of the members of its cluster."""
+"""What a node asks of the members of its cluster."""
 
 from typing import Protocol
 
@@ -9,10 +9,10 @@ class Peers(Protocol):
     """The members as this node knows them, itself among them."""
 
     async def inspect_all(self) -> dict[str, relay_pb2.InspectReply]:
-        """Ask every member at once; return by name the answers of those that gave one."""
+        """Ask every member at once; return the answers that came, by name."""
 
     def majority(self) -> int:
-        """Return how many of the voters are a majority now."""
+        """Return how many of the present voters are a majority."""
 
     def count(self) -> int:
-        """Return how many members there are now, learners among them."""
+        """Return the present number of members, learners included."""

@@ -1,8 +1,8 @@
-"""A cluster that begins again: from a backup, or from the last node of a lost quorum.
+"""Founds a cluster from old data: from a backup, or from the last node of a lost quorum.
 
-Both work on the data folder of a node that does not run, and both make it the one voter of a new
-cluster with the old queue manager in it; other nodes join it as usual (`qm node join`). Its first
-entries tell the state machine that the world may know more than this state does (StateRestored).
+Both work on the data folder of a stopped node and make that node the only voter of a new cluster
+with the old queue manager in it; other nodes join as usual (`qm node join`). Its first entries tell
+the state machine that others may know more than this state contains (StateRestored).
 """
 
 import contextlib
@@ -38,23 +38,23 @@ from raft.refounding import begin_alone, begin_behind
 from raft.types import EntryKind
 
 STAGING_FOLDER: Final = "restoring"
-"""In the data folder, while a backup is unpacked; left behind only by a crash."""
+"""Folder within the data folder while a backup is unpacked; only a crash leaves it behind."""
 _CACHE_BYTES: Final = 64 << 20
 
 
 class RefoundingRefused(Exception):
-    """It cannot be done; says why and what to do. Nothing was changed."""
+    """It cannot be done; the text says why and what to do. Nothing was changed."""
 
 
 class Refounded(msgspec.Struct, frozen=True):
-    """What a node now is."""
+    """The result: what the node is now."""
 
     cluster: bytes
-    """The new one's id."""
+    """Id of the new cluster."""
     raft_id: str
     computer_name: str
     index: int
-    """Of the last entry of the old cluster that is in it."""
+    """Index of the last entry of the old cluster that is in it."""
     warnings: tuple[str, ...]
 
 
@@ -92,13 +92,13 @@ def restore(
 
 
 def _empty_staging(data: Path) -> Path:
-    """Return the folder to unpack into, made anew. Raises RefoundingRefused."""
+    """Return a new, empty folder to unpack into. Raises RefoundingRefused."""
     staging, store = data / STAGING_FOLDER, data / STORE_FOLDER
     if (data / RAFT_FOLDER).exists():
         raise RefoundingRefused(
             f"{data} belongs to a node already: a backup is restored into an empty folder"
         )
-    if staging.exists():  # a restore that was broken off, perhaps between its two renames
+    if staging.exists():  # an interrupted restore, perhaps between its two renames
         shutil.rmtree(staging)
         shutil.rmtree(store, ignore_errors=True)
     elif store.exists():
@@ -108,7 +108,7 @@ def _empty_staging(data: Path) -> Path:
 
 
 def _unveil(data: Path, staging: Path) -> None:
-    """Give state, then log their places: with the log the folder is a node's."""
+    """Move the state, then the log into place: a folder with a log belongs to a node."""
     (staging / STORE_FOLDER).rename(data / STORE_FOLDER)
     sync_folder(data)
     (staging / RAFT_FOLDER).rename(data / RAFT_FOLDER)
@@ -117,7 +117,7 @@ def _unveil(data: Path, staging: Path) -> None:
 
 
 def _check_manager(config: NodeConfig, state: RocksState) -> tuple[str, tuple[str, ...]]:
-    """Return the queue manager's name, and what an operator should know."""
+    """Return the queue manager's name, and warnings for the operator."""
     found = queue_manager(View.of(state))
     if found is None:
         raise RefoundingRefused("there is no queue manager in this state: use `qm cluster init`")
@@ -135,25 +135,25 @@ def _check_manager(config: NodeConfig, state: RocksState) -> tuple[str, tuple[st
 
 
 class Survivor(msgspec.Struct, frozen=True):
-    """What a node that does not run knows of its cluster."""
+    """What a stopped node knows of its cluster."""
 
     raft_id: str
     cluster: bytes
     voters: tuple[str, ...]
-    """By the newest configuration in its log."""
+    """According to the newest configuration in its log."""
     learners: tuple[str, ...]
     term: int
     last_index: int
     last_term: int
     known_committed: int
-    """What lies above it in the log may or may not have been committed; what lies above
-    `last_index` may have been committed, and acknowledged, by the others.
+    """Entries of the log above it may or may not have been committed; the others may have
+    committed, and acknowledged, entries above `last_index`.
     """
     applied_index: int
 
 
 def survey(config: NodeConfig) -> Survivor:
-    """Return what a stopped node knows; nothing is changed. Raises RefoundingRefused."""
+    """Return what a stopped node knows, and change nothing. Raises RefoundingRefused."""
     state = _stopped_state(config)
     try:
         with _inspected(config) as (identity, log):
@@ -163,9 +163,9 @@ def survey(config: NodeConfig) -> Survivor:
 
 
 def recover(config: NodeConfig) -> Refounded:
-    """Make a stopped node the one voter of a new cluster with what it has.
+    """Make a stopped node the only voter of a new cluster with what it has.
 
-    What the lost members acknowledged beyond its log is gone; what only it had counts as
+    What the lost members acknowledged beyond its log is lost; what only this node had counts as
     committed. May be repeated after a crash. Raises RefoundingRefused, OSError.
     """
     state = _stopped_state(config)
@@ -187,12 +187,12 @@ def recover(config: NodeConfig) -> Refounded:
 
 @contextlib.contextmanager
 def _inspected(config: NodeConfig) -> Iterator[tuple[Identity, Inspection]]:
-    """Give identity and log of the node. Raises RefoundingRefused."""
+    """Yield identity and log of the node. Raises RefoundingRefused."""
     directory = DiskDirectory(config.data / RAFT_FOLDER)
     try:
         identity = load(directory)
         if identity is None or not identity.is_started:
-            raise RefoundingRefused(f"{config.data} is no member's: there is nothing to recover")
+            raise RefoundingRefused(f"{config.data} is not a member's: there is nothing to recover")
         if identity.name != config.name:
             raise RefoundingRefused(
                 f"the data folder belongs to node {identity.name}, the configuration says"
@@ -220,7 +220,7 @@ def _survivor(identity: Identity, log: Inspection, applied_index: int) -> Surviv
 
 
 def _numbered_behind(log: Inspection, applied_index: int) -> int:
-    """Return how many positions entries that are not applied yet may number."""
+    """Return how many positions may be numbered by entries that are not applied yet."""
     count = 0
     for entry in log.entries(applied_index + 1, log.last_index):
         if entry.kind is EntryKind.DATA:
@@ -231,7 +231,7 @@ def _numbered_behind(log: Inspection, applied_index: int) -> int:
 
 
 def _stopped_state(config: NodeConfig) -> RocksState:
-    """Open the state; a node that runs has it locked. Raises RefoundingRefused."""
+    """Open the state, which a running node keeps locked. Raises RefoundingRefused."""
     if not (config.data / RAFT_FOLDER).exists() or not (config.data / STORE_FOLDER).exists():
         raise RefoundingRefused(f"{config.data} holds no node's data: see `data`")
     try:
@@ -256,9 +256,9 @@ def _log_config(config: NodeConfig, node: str, cluster: bytes) -> LogConfig:
 def _first_entries(
     config: NodeConfig, state: RocksState, numbered: int = 0, *, holds_outgoing: bool
 ) -> Sequence[bytes]:
-    """Return the data of the entries that a new cluster begins with.
+    """Return the data of the first entries of a new cluster.
 
-    `numbered`: positions of outgoing queues that will have got numbers beyond this state.
+    `numbered`: how many positions of outgoing queues may have been numbered beyond this state.
     """
     view = View.of(state)
     hosts = (config.host, *(member.host for member in config.members))

@@ -1,4 +1,4 @@
-"""What a node tells of itself to the others."""
+"""What a node reports about itself to the others."""
 
 import time
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def inspect_reply(
     replicated: ReplicatedStore | None = None,
     proofs: Mapping[int, bytes] = MappingProxyType({}),
 ) -> relay_pb2.InspectReply:
-    """Return a node's answer to Inspect; `proofs`: its digests by audit mark."""
+    """Return a node's answer to Inspect; `proofs` are its digests by audit mark."""
     reply = relay_pb2.InspectReply(
         node=name,
         wall_clock_ms=time.time_ns() // 1_000_000,

@@ -1,3 +1,3 @@
-"""Between nodes, beside consensus: relay streams, forwarded commands, their outcomes. May import
-`qm.cluster` and `raft`.
+"""Requests between nodes, apart from Raft: relay streams, forwarded commands, their outcomes. May
+import `qm.cluster` and `raft`.
 """

@@ -1,4 +1,4 @@
-"""gRPC between nodes, for what only the leader can do: options, and channels to call by.
+"""gRPC between nodes, for requests to the leader and other nodes: options and channels.
 
 Mutual TLS: a node's certificate carries its name (DNS), which is checked here, and the role "node"
 (URI), which `qm.node.relay.server` checks.
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from qm.pb.relay_pb2_grpc import RelayAsyncStub
 
 FRAME_MAX_BYTES: Final = RELAY_MAX_BYTES + (1 << 20)
-"""Of one gRPC message."""
+"""Limit of one gRPC message."""
 FRAME_BYTES_SOFT: Final = 1 << 20
-"""What waits travels together up to this size."""
+"""Waiting frames share a message up to this size."""
 READY_TIMEOUT_MS: Final = 1_000
-"""For a connection to another node to be there; it is usually open."""
+"""For connecting to another node; the connection is usually open already."""
 KEEPALIVE_MS: Final = 5_000
 CONNECTIONS_MAX: Final = 1_024
-"""That a node accepts at once, those in their handshake included."""
+"""Connections that a node accepts at a time, those in their handshake included."""
 METADATA_MAX_BYTES: Final = 8_192
-"""Of a call's header."""
+"""Limit of a call's header."""
 
 _COMMON_OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.max_receive_message_length", FRAME_MAX_BYTES),
@@ -58,11 +58,11 @@ _CHANNEL_OPTIONS: Final = (
 
 
 class Unreachable(Exception):
-    """There is no connection to the node: nothing was asked of it."""
+    """There is no connection to the node: nothing was sent to it."""
 
 
 class Channels:
-    """Channels to other nodes' relay ports, made when they are first needed and then kept."""
+    """Channels to other nodes' relay ports, made when first needed and then kept."""
 
     def __init__(self, identity: TlsIdentity, address_of: Callable[[str], str | None]) -> None:
         """`address_of`: name of a node -> `host:port` of its relay endpoint, if known."""
@@ -71,7 +71,7 @@ class Channels:
         self._channels: dict[tuple[str, str], Any] = {}
 
     async def stub(self, node: str, address: str | None = None) -> "RelayAsyncStub":
-        """Return a stub that is connected, to a certain address if one is given.
+        """Return a connected stub, for a certain address if one is given.
 
         Raises Unreachable.
         """
@@ -101,7 +101,7 @@ class Channels:
         return channel
 
     async def close(self) -> None:
-        """Close all; calls that run end with errors."""
+        """Close all channels; calls that run end with errors."""
         channels, self._channels = self._channels, {}
         await asyncio.gather(*(channel.close(None) for channel in channels.values()))
 

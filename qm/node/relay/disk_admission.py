@@ -1,6 +1,6 @@
-"""New messages while the leader's disk is nearly full: refused before they enter the log.
+"""Refusal of new messages while the leader's disk is nearly full, before they enter the log.
 
-Receiving, purging, acknowledgements and everything else that frees space goes on (DESIGN section
+Receiving, purging, acknowledgements and everything else that frees space continue (DESIGN section
 6). A peer's messages get the verdict that ends its session, so that it keeps and resends them.
 """
 
@@ -22,10 +22,10 @@ def is_edge_batch(command: Inspected) -> bool:
 
 
 def sessions_of(command: Inspected) -> set[int]:
-    """Return the edge's numbers of the sessions that brought the messages of an EdgeBatch."""
+    """Return the edge's numbers of the sessions whose messages are in an EdgeBatch."""
     return {facts.session for facts in command.message.facts}
 
 
 def refusal(command: Inspected) -> Outcome:
-    """Return the outcome of an EdgeBatch of which nothing can be stored now."""
+    """Return the outcome of an EdgeBatch none of whose messages can be stored now."""
     return Outcome(0, array("H", [TransferVerdict.CLOSE_SESSION]) * len(command.message.facts_of))

@@ -1,4 +1,4 @@
-"""Relay streams at the edge: `qm.cluster.relay.RelayStream` to a leader here or elsewhere."""
+"""Relay streams at the edge: `qm.cluster.relay.RelayStream` to a leader on this or another node."""
 
 import asyncio
 from collections import deque
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from qm.pb.relay_pb2_grpc import RelayAsyncStub
 
 BROKEN: Final = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError, OSError)
-"""What opening, reading or writing raises when a stream ended under it."""
+"""What opening, reading or writing raises when the stream has ended."""
 _EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]
 
 
@@ -48,7 +48,7 @@ class Room:
 
     @property
     def unanswered(self) -> int:
-        """Batches without an outcome."""
+        """Number of batches without an outcome."""
         return len(self._sizes)
 
     def take(self, size: int) -> None:
@@ -62,8 +62,8 @@ class Room:
 
 
 class LocalStream(RelayStream):
-    """The short cut of the edge on the leader's own node. Every call of its events comes from
-    the loop, never from within a call of its own.
+    """The direct stream of the edge on the leader's own node. Every call of its events comes from
+    the event loop, never from within one of its own methods.
     """
 
     def __init__(self, streams: LeaderStreams, edge: str, events: RelayEvents) -> None:
@@ -126,7 +126,7 @@ class LocalStream(RelayStream):
             self._events.on_outcome(number, index, outcome)
 
     def on_late_packets(self, packets: LatePackets) -> None:
-        """Pass it on, but not into the middle of what the edge does now."""
+        """Pass it on, but later: the edge may be within a call now."""
         self._loop.call_soon(self._tell_late_packets, packets)
 
     def _tell_late_packets(self, packets: LatePackets) -> None:
@@ -134,7 +134,7 @@ class LocalStream(RelayStream):
             self._events.on_late_packets(packets)
 
     def on_end(self, reason: str) -> None:
-        """Likewise."""
+        """Pass it on later, too."""
         self._loop.call_soon(self._tell_end, reason)
 
     def _tell_end(self, reason: str) -> None:
@@ -144,7 +144,7 @@ class LocalStream(RelayStream):
 
 
 class RemoteStream(RelayStream):
-    """A stream to the leader on another node. What waits is written together."""
+    """A stream to the leader on another node. Waiting frames are written together."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class RemoteStream(RelayStream):
         self._on_over = on_over
         self._room = Room()
         self._early: list[_Frame] = []
-        """What comes before there is a call."""
+        """Frames written before the call exists."""
         self._writer: FrameWriter[_Frame] | None = None
         self._is_over = False
         hello = relay_pb2.Hello(edge=edge, term=term)
@@ -174,7 +174,7 @@ class RemoteStream(RelayStream):
     @property
     @override
     def least_bytes(self) -> int:
-        """What is in flight at the leader is not known here."""
+        """Always the same: what is in flight at the leader is not known here."""
         return self._room.unanswered * OVERLAP_MIN_BYTES
 
     @override
@@ -210,7 +210,7 @@ class RemoteStream(RelayStream):
             self._on_over(self)
 
     def end(self, reason: str) -> None:
-        """The leader, or its term, is over: nothing will come of this stream any more."""
+        """Another leader or term has begun: this stream brings nothing any more."""
         if not self._is_over:
             self.close()
             self._events.on_end(reason)
@@ -245,7 +245,7 @@ class RemoteStream(RelayStream):
         except grpc.aio.AioRpcError as error:
             reason = f"{error.code().name}: {error.details()}"
         except (*BROKEN, asyncio.CancelledError) as error:
-            # Of the call, whose channel was closed, unless it is this task's own.
+            # The call was cancelled because its channel was closed, unless it was this task.
             raise_if_cancelled()
             reason = "the channel was closed" if not str(error) else repr(error)
         finally:
@@ -276,11 +276,11 @@ class RemoteStream(RelayStream):
 
 
 _Frame = relay_pb2.EdgeFrame | tuple[int, bytes]
-"""Batches are (number, payload): each message around them would copy them."""
+"""Batches are (number, payload): a message around each would copy it."""
 
 
 def _cancel(call: Any) -> None:
-    """The reader sees that as well as an end that was there before, which has a better reason."""
+    """Cancel a call; its reader notices that, or an earlier end, which has a better reason."""
     call.cancel()
 
 

@@ -1,6 +1,6 @@
-"""Commands of this node's callers on their way to a leader elsewhere.
+"""Commands of this node's callers on their way to a leader on another node.
 
-What is proposed in one round of the loop shares one call.
+Commands proposed in the same iteration of the event loop share one call.
 """
 
 import asyncio
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from qm.pb.relay_pb2_grpc import RelayAsyncStub
 
 CALLS_MAX: Final = 8
-"""At the same time; what comes meanwhile shares the next one."""
+"""Calls at the same time; commands that come meanwhile share the next one."""
 WAITING_MAX_BYTES: Final = 64 << 20
-"""Of payloads that wait for a call."""
+"""Bytes of payloads that wait for a call."""
 
 Payloads: TypeAlias = Sequence[bytes]
 Asked: TypeAlias = Sequence[tuple[Payloads, "asyncio.Future[Sequence[Outcome]]"]]
-"""Whose payloads share a call."""
+"""Payloads that share a call, and their callers."""
 
 
 class NotTaken(Exception):
-    """The node does not lead, or is not reached: nothing happened. Ask whoever leads next."""
+    """The node does not lead, or is not reached: nothing happened. Ask the next leader."""
 
 
 class Forwarder:
-    """To one leader in one term."""
+    """Forwards to one leader in one term."""
 
     def __init__(self, stub: Callable[[], Awaitable["RelayAsyncStub"]]) -> None:
         self._stub = stub
@@ -76,7 +76,7 @@ class Forwarder:
             self._begin_call()
 
     def _end_call(self, task: asyncio.Task[None]) -> None:
-        # A call that was cancelled may have been heard.
+        # The leader may have received a call that was cancelled.
         _fail(self._calls.pop(task), OutcomeUnknown, "the leader changed before it answered")
         self._begin_call()
 
@@ -99,7 +99,7 @@ class Forwarder:
                     result.set_result(part)
 
     def close(self) -> None:
-        """The leader, or its term, is over."""
+        """Another leader or term has begun."""
         self._is_over = True
         for task in self._calls:
             task.cancel()
@@ -113,7 +113,7 @@ _ERRORS: Final[dict[grpc.StatusCode, type[Exception]]] = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: Unavailable,
     grpc.StatusCode.INVALID_ARGUMENT: ValueError,
 }
-"""What a leader says when nothing happened; with any other code it may have."""
+"""Codes by which a leader says that nothing happened; with any other something may have."""
 
 
 def _fail(asked: Asked, kind: type[Exception], text: str) -> None:

@@ -1,4 +1,4 @@
-"""Frames of a relay stream on their way out: what waits is written together, at once."""
+"""Outgoing frames of a relay stream: waiting frames are written together, without delay."""
 
 import asyncio
 from collections import deque
@@ -9,7 +9,7 @@ from qm.node.relay.channels import FRAME_BYTES_SOFT
 from raft.transport.eager import EagerCall
 
 _FRAME_OVERHEAD_BYTES: Final = 64
-"""About what a frame takes besides its payload."""
+"""Approximate size of a frame without its payload."""
 
 FrameT = TypeVar("FrameT")
 
@@ -17,8 +17,8 @@ FrameT = TypeVar("FrameT")
 class FrameWriter(Generic[FrameT]):
     """Writes frames in order, one message at a time.
 
-    A frame that finds no write under way begins one within `add`: whoever receives it waits for
-    nothing but the network. After an error nothing is written any more.
+    A frame that finds no write in progress begins one within `add`, so that only the network
+    delays it. After an error nothing more is written.
     """
 
     def __init__(
@@ -27,8 +27,8 @@ class FrameWriter(Generic[FrameT]):
         payload_bytes: Callable[[FrameT], int],
         on_error: Callable[[BaseException], None],
     ) -> None:
-        """`write` makes one message of a few frames; it need not stand two calls at once.
-        `on_error` has to end the stream, unless it has ended.
+        """`write` makes one message of a few frames; calls of it do not overlap. `on_error` has to
+        end the stream, unless it has ended.
         """
         self._write = write
         self._payload_bytes = payload_bytes
@@ -40,18 +40,18 @@ class FrameWriter(Generic[FrameT]):
         self._at_rest.set()
 
     def __len__(self) -> int:
-        """Frames that wait."""
+        """Number of frames that wait."""
         return len(self._waiting)
 
     def add(self, frame: FrameT) -> None:
-        """Write a frame behind all others."""
+        """Write a frame after all others."""
         if not self._is_over:
             self._waiting.append(frame)
             self._at_rest.clear()
             self._go_on()
 
     def stop(self) -> None:
-        """Forget what waits. A write that is under way ends by itself."""
+        """Drop waiting frames. A write in progress ends by itself."""
         self._is_over = True
         self._waiting.clear()
         if not self._is_writing:

@@ -1,7 +1,7 @@
 """Relay streams at the leader: batches in, outcomes out, late packets, open sessions.
 
-Each has one edge at its other end, behind a gRPC stream or, on the leader's own node, behind
-nothing at all. It belongs to one term of this leader (DESIGN section 7).
+Each has one edge at its other end, connected by a gRPC stream or, on the leader's own node,
+directly. It belongs to one term of this leader (DESIGN section 7).
 """
 
 import asyncio
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 EDGE_SESSIONS_MAX: Final = 65_536
 """Open sessions of one edge."""
 EDGE_REFUSED_SESSIONS_MAX: Final = 65_536
-"""Sessions of one edge whose messages were refused; with more the edge opens another stream."""
+"""Sessions of one edge whose messages were refused; beyond that the edge opens another stream."""
 
 Pending: TypeAlias = proposals.Pending[Sequence[Outcome]]
 Submit: TypeAlias = Callable[[bytes, int], tuple[Pending, int]]
@@ -43,46 +43,46 @@ Weigh: TypeAlias = Callable[[Inspected], int]
 """`qm.node.replica.entry_weight.Weights.of`."""
 
 REFUSED: Final = (NotLeader, Stopping, ProposalLost, proposals.CommitUnknown, ValueError, Busy)
-"""What a submitted payload can end with instead of an outcome."""
+"""Errors that a submitted payload can end with instead of an outcome."""
 
 
 class StreamOver(Exception):
-    """The stream is over, or the edge broke a rule and it has to end; the text says why."""
+    """The stream is over, or has to end because the edge broke a rule; the text says why."""
 
 
 class LeaderStream:
-    """One edge's stream as the leader sees it. Methods raise StreamOver when the edge broke a
-    rule or comes too late.
+    """One edge's stream as the leader sees it. Methods raise StreamOver when the edge broke a rule
+    or comes too late.
     """
 
     def __init__(self, streams: "LeaderStreams", edge: str, events: RelayEvents) -> None:
         self.edge: Final = edge
         self.events: Final = events
-        """Speaks to the edge."""
+        """Calls to the edge."""
         self.sessions: dict[int, SessionFacts] = {}
         self._streams = streams
         self._held: deque[tuple[int, Inspected]] = deque()
         """Batches that the leader is too busy to propose."""
         self._pending: deque[tuple[int, int, Pending, int]] = deque()
-        """number, bytes, where the outcome will be, ordinal there."""
+        """Number, bytes, the pending outcomes of its entry, and its ordinal in them."""
         self._refused: set[int] = set()
-        """Sessions of which a message was refused for lack of room. What they sent behind it is on
-        its way, and is refused as well, whatever room there is by then: order is theirs.
+        """Sessions with a message that was refused for lack of room. Their later messages may be on
+        their way and are refused too, even if there is room by then, because order must be kept.
         """
         self._bytes = 0
         self._index = 0
-        """Of the last entry with an outcome; a refused batch is in none."""
+        """Index of the last entry with an outcome; a refused batch is in no entry."""
         self._has_pending = asyncio.Event()
         self._is_over = False
         self._pump = asyncio.create_task(self._hand_out(), name=f"outcomes for {edge}")
 
     def send(self, number: int, command: Inspected) -> None:
-        """Propose a batch behind all earlier ones."""
+        """Propose a batch after all earlier ones."""
         if self._is_over:
             raise StreamOver("the stream is over")
         if len(self._held) + len(self._pending) >= RELAY_BATCHES_MAX:
             raise StreamOver("more batches than RELAY_BATCHES_MAX")
-        # As `RelayStream.room` counts: the last batch may go beyond the bound.
+        # As `RelayStream.room` counts: the last batch may exceed the bound.
         if self._bytes >= RELAY_MAX_BYTES:
             raise StreamOver("more bytes than RELAY_MAX_BYTES")
         self._bytes += len(command.payload)
@@ -128,30 +128,30 @@ class LeaderStream:
             self.propose_held()
 
     def session_opened(self, session: SessionFacts) -> None:
-        """The edge has a session."""
+        """The edge has opened a session."""
         if len(self.sessions) >= EDGE_SESSIONS_MAX:
             raise StreamOver("more sessions than EDGE_SESSIONS_MAX")
         self.sessions[session.number] = session
         self._streams.tell_session(self.edge, session, True)
 
     def session_closed(self, number: int) -> None:
-        """The edge has lost it."""
+        """The edge has closed it, or lost it."""
         session = self.sessions.pop(number, None)
         if session is not None:
             self._streams.tell_session(self.edge, session, False)
 
     def late_result(self, session: int, tokens: Sequence[int], *, is_delivered: bool) -> None:
-        """What became of late packets."""
+        """The edge has delivered late packets, or has not."""
         self._streams.tell_late_result(self.edge, session, tokens, is_delivered)
 
     def end(self, reason: str) -> None:
-        """Tell the edge that it is over."""
+        """Tell the edge that the stream is over."""
         if not self._is_over:
             self.close()
             self.events.on_end(reason)
 
     def close(self) -> None:
-        """The edge is gone, or knows that it is over."""
+        """The edge is gone, or knows that the stream is over."""
         if self._is_over:
             return
         self._is_over = True
@@ -171,8 +171,8 @@ class LeaderStreams(RelayHub):
         admits_messages: Callable[[], bool],
         is_free: Callable[[], bool],
     ) -> None:
-        """`admits_messages`: whether the disk has room for new ones. `is_free`: whether no entry
-        is in flight.
+        """`admits_messages`: whether the disk has room for new messages. `is_free`: whether no
+        entry is in flight.
         """
         self.is_free: Final = is_free
         self._submit = submit
@@ -184,8 +184,8 @@ class LeaderStreams(RelayHub):
         self._listener: RelayHubEvents | None = None
 
     def take(self, command: Inspected, refused: set[int]) -> tuple[Pending, int]:
-        """Submit a batch, or refuse its messages, which adds their sessions to `refused`: so are
-        those of a batch with messages of such a session.
+        """Submit a batch, or refuse its messages and add their sessions to `refused`. It is also
+        refused if a session of its messages is in `refused` already.
         """
         has_room = self._admits_messages()
         if is_edge_batch(command) and (refused or not has_room):
@@ -206,12 +206,12 @@ class LeaderStreams(RelayHub):
         return stream
 
     def forget(self, stream: LeaderStream) -> None:
-        """A stream is over."""
+        """Remove a stream that is over."""
         if self._streams.get(stream.edge) is stream:
             del self._streams[stream.edge]
 
     def gather(self) -> None:
-        """Ask edges for what belongs into the entry that is about to be closed."""
+        """Ask edges for batches for the entry that is about to be closed."""
         for stream in list(self._streams.values()):
             try:
                 stream.events.on_free()
@@ -221,12 +221,12 @@ class LeaderStreams(RelayHub):
                 stream.end("an error at the edge")
 
     def propose_held(self) -> None:
-        """There may be room again."""
+        """There may be room again: propose waiting batches."""
         for stream in list(self._streams.values()):
             stream.propose_held()
 
     def end_all(self, reason: str) -> None:
-        """This node leads no more, or in another term."""
+        """This node no longer leads, or leads in another term."""
         for stream in list(self._streams.values()):
             stream.end(reason)
 
@@ -251,7 +251,7 @@ class LeaderStreams(RelayHub):
                 listener.on_session(stream.edge, session, True)
 
     def tell_session(self, edge: str, session: SessionFacts, is_open: bool) -> None:
-        """Note it and pass it on."""
+        """Record the session and notify the listener."""
         claims = self._claims.setdefault(session.queue_manager, {})
         if is_open:
             claims[edge, session.number] = session
@@ -265,6 +265,6 @@ class LeaderStreams(RelayHub):
     def tell_late_result(
         self, edge: str, session: int, tokens: Sequence[int], is_delivered: bool
     ) -> None:
-        """Pass it on."""
+        """Notify the listener."""
         if self._listener is not None:
             self._listener.on_late_result(edge, session, tokens, is_delivered)

@@ -1,4 +1,4 @@
-"""Outcomes between nodes: what a command came to, as the leader tells whoever proposed it."""
+"""Outcomes of commands between nodes, as the leader sends them to the node that proposed them."""
 
 import sys
 from array import array
@@ -12,14 +12,14 @@ from qm.model.values.results import RequestResult, ResultRow, unpack_results
 from qm.pb import relay_pb2
 
 _RESULT_ROW: Final = 1
-"""Extension type: results of consecutive numbers in their packed form, behind _BODY_BYTES."""
+"""Extension type: results of consecutive numbers in their packed form, after _BODY_BYTES."""
 _RESULT: Final = 2
 """Extension type: one result, packed."""
 _BODY_BYTES: Final = Struct("<Q")
 
 
 def encode_outcome(outcome: Outcome) -> relay_pb2.OutcomeValue:
-    """Return the message."""
+    """Return an outcome as a message."""
     verdicts = b""
     if outcome.verdicts is not None:
         columns = outcome.verdicts
@@ -32,7 +32,7 @@ def encode_outcome(outcome: Outcome) -> relay_pb2.OutcomeValue:
 
 
 def decode_outcome(message: relay_pb2.OutcomeValue) -> Outcome:
-    """Return the outcome; sequences within its value are lists. Raises ValueError."""
+    """Return a message's outcome; sequences in its value are lists. Raises ValueError."""
     verdicts = None
     if message.verdicts:
         verdicts = array("H")
@@ -44,7 +44,7 @@ def decode_outcome(message: relay_pb2.OutcomeValue) -> Outcome:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that msgpack knows: results become extensions."""
+    """Return a value that msgpack can encode: results become extensions."""
     if isinstance(value, ResultRow):
         return msgspec.msgpack.Ext(_RESULT_ROW, _BODY_BYTES.pack(value.body_bytes) + value.packed)
     if isinstance(value, RequestResult):

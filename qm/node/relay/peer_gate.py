@@ -1,7 +1,7 @@
-"""Who may ask what of a node's relay endpoint: decided before a request is decoded.
+"""Access to a node's relay endpoint: decided before a request is decoded.
 
-A caller is a node by its certificate (role "node", which no other role is beside, not revoked), and
-a member by a DNS name in it. Some calls come from who is no member yet: see METHODS.
+The certificate shows that a caller is a node (the role "node" and no other, not revoked), and a DNS
+name in it that it is a member. Some calls come from nodes that are not members yet: see METHODS.
 """
 
 import logging
@@ -43,7 +43,7 @@ METHODS: Final = {
 }
 """Every method of the service."""
 Refused: TypeAlias = Callable[[str, str, Any], None]
-"""Hears a reason, a text and the call's context."""
+"""Takes a reason, a text and the call's context."""
 
 
 class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
@@ -141,7 +141,7 @@ class PeerGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     async def _admit_change(
         self, request: relay_pb2.LeadRequest, certificate: PeerCertificate, context: Any
     ) -> None:
-        """Let a node that is no member ask for its own entry alone."""
+        """Let a node that is not a member ask only for its own entry."""
         names = certificate.dns_names
         if any(map(self._roster.is_member, names)):
             return

@@ -1,8 +1,8 @@
-"""Whom this node takes consensus messages and relay calls from: members, by their names.
+"""The members that this node takes Raft messages and relay calls from, by their names.
 
-A node that was away does not know the newest members. Those it knows are asked then: what the most
-advanced of them calls a member is one here, too. A node that no configuration names (it joins, or
-was removed) hears its seeds, and whom they vouch for.
+A node that was away does not know the newest members. It then asks those it knows, and adopts the
+members that the most advanced of them reports. A node that no configuration names (it joins, or was
+removed) accepts its seeds, and the members that they report.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from raft.transport.transport import node_name
 from raft.types import Configuration
 
 ASK_EVERY_S: Final = 0.5
-"""How often members are asked for names that are not known here, while unknown ones call."""
+"""How often members are asked about names that are unknown here, while unknown nodes call."""
 
 
 class Roster:
@@ -26,7 +26,7 @@ class Roster:
         self.seeds: Final = frozenset(seeds)
         self._members: frozenset[str] = frozenset()
         self._earlier: frozenset[str] = frozenset()
-        """By the configuration before: its removals may not be committed yet."""
+        """Names in the configuration before: its removals may not be committed yet."""
         self._vouched: frozenset[str] = frozenset()
         self._has_stranger = False
 
@@ -38,11 +38,11 @@ class Roster:
         self._vouched = frozenset()
 
     def is_member(self, name: str) -> bool:
-        """Return whether a node may ask what members ask of each other."""
+        """Return whether a node may send what members ask of each other."""
         return name in self._members or name in self._vouched
 
     def admits(self, name: str) -> bool:
-        """Return whether a node may speak in consensus; note one that may not."""
+        """Return whether a node may send Raft messages; note a name that may not."""
         if self.is_member(name) or name in self._earlier:
             return True
         if self._own not in self._members and name in self.seeds:
@@ -56,9 +56,9 @@ class Roster:
         cluster: bytes,
         commit: int,
     ) -> None:
-        """Ask who is a member, if somebody spoke whom nobody here knows.
+        """Ask which nodes are members, if an unknown one has called.
 
-        `inspect` gives an empty answer for a node that gives none; `commit` is this node's.
+        `inspect` returns an empty reply for a node that does not answer; `commit` is this node's.
         """
         if not self._has_stranger:
             return

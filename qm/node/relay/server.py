@@ -37,11 +37,11 @@ from raft.transport.tls import TlsIdentity, peer_certificate
 logger = logging.getLogger(__name__)
 
 CALLS_MAX: Final = 512
-"""Open at once; every one of them authenticated."""
+"""Streams open at a time; all are authenticated."""
 LATE_QUEUED_MAX: Final = 65_536
-"""Frames that wait for an edge which does not read; then its stream ends."""
+"""Frames that wait for an edge which does not read; beyond that its stream ends."""
 LAST_WRITE_MAX_S: Final = 5.0
-"""For an edge to take what it was told before its stream ended."""
+"""For an edge to receive the last frames before its stream ends."""
 _EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]
 
 
@@ -53,17 +53,17 @@ class Leader(Protocol):
         """The streams of all edges."""
 
     async def comes_to_lead(self, term: int) -> bool:
-        """Return whether this node leads in a term, waiting while it begins to serve."""
+        """Return whether this node leads in a term, waiting while it prepares to serve."""
 
     async def propose_here(self, commands: Sequence[Inspected]) -> Sequence[Outcome]:
         """Propose in order. Raises NotTaken, Unavailable, OutcomeUnknown, ValueError."""
 
 
 class Operator(Protocol):
-    """What one node does for operators of another (`qm.node.upkeep.operations`)."""
+    """What a node does for operators at other nodes (`qm.node.upkeep.operations`)."""
 
     def health(self) -> Health:
-        """Return how this node is."""
+        """Return the health of this node."""
 
     async def drain_here(self, is_draining: bool) -> None:
         """Drain this node, or let it serve again."""
@@ -72,11 +72,11 @@ class Operator(Protocol):
         """Return what this node knows of links."""
 
     def resend_here(self, queue_id: int) -> bool:
-        """Send again what waits for an order acknowledgement."""
+        """Send again the messages that wait for an order acknowledgement."""
 
 
 class Member(msgspec.Struct, frozen=True):
-    """What a node has only while it belongs to a cluster."""
+    """Parts that a node has only while it belongs to a cluster."""
 
     leader: Leader
     lead: Callable[[relay_pb2.LeadRequest], Awaitable[None]]
@@ -85,7 +85,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class RelayServer:
-    """One node's relay endpoint. Without a cluster it answers Inspect and Adopt alone."""
+    """One node's relay endpoint. Without a cluster it answers only Inspect and Adopt."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class RelayServer:
 
 
 class RelayWatch:
-    """Counts and logs what was refused, and to whom."""
+    """Counts and logs refusals, with the caller."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._refused = metrics.counter("quorate_relay_refused_total")
@@ -148,14 +148,14 @@ class RelayWatch:
 
 
 class _Service(RelayServicer):
-    """Translates calls of those whom the gate lets in."""
+    """Serves the calls that the gate lets in."""
 
     def __init__(self, owner: RelayServer) -> None:
         self._owner = owner
 
     @property
     def _member(self) -> Member:
-        """What members may ask for; the gate lets nobody come here without."""
+        """Return what serves members; the gate refuses such calls to a node without a cluster."""
         assert self._owner.member is not None
         return self._owner.member
 
@@ -268,7 +268,7 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
 
 
 class GrpcLeaderStream(RelayEvents):
-    """Speaks for one edge to its `LeaderStream`, and for that one to the edge: frames of gRPC."""
+    """The gRPC side of one edge's `LeaderStream`: translates frames in both directions."""
 
     def __init__(
         self, context: Any, streams: LeaderStreams, edge: str, term: int, watch: "RelayWatch"
@@ -285,14 +285,14 @@ class GrpcLeaderStream(RelayEvents):
         self._stream = streams.open(edge, self)
 
     async def run(self, first: relay_pb2.EdgeFrames) -> str:
-        """Carry until either side ends; return why."""
+        """Carry frames until either side ends; return why."""
         reader = asyncio.create_task(self._read_frames(first), name="relay stream, reading")
         try:
             await asyncio.wait((reader, self._over), return_when=asyncio.FIRST_COMPLETED)
         finally:
             reader.cancel()
             self._stream.close()
-            # gRPC cannot end a call while a write is under way, cancelled or not.
+            # gRPC cannot end a call while a write is in progress, cancelled or not.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._writer.at_rest(), LAST_WRITE_MAX_S)
             self._writer.stop()
@@ -324,7 +324,7 @@ class GrpcLeaderStream(RelayEvents):
 
     @override
     def on_free(self) -> None:
-        """This edge is too far away to be asked."""
+        """Does nothing: an edge on another node is too far away to be asked."""
 
     @override
     def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
@@ -345,7 +345,7 @@ class GrpcLeaderStream(RelayEvents):
 
 
 def _edge_frames(data: Any) -> relay_pb2.EdgeFrames | None:
-    """Return what was read; None at the end. Raises DecodeError."""
+    """Return the frames that were read; None at the end. Raises DecodeError."""
     return None if data is _EOF else relay_pb2.EdgeFrames.FromString(data)
 
 
@@ -354,7 +354,7 @@ def _payload_bytes(frame: relay_pb2.LeaderFrame) -> int:
 
 
 def _take(stream: LeaderStream, frame: relay_pb2.EdgeFrame) -> None:
-    """Act on what an edge says. Raises StreamOver."""
+    """Handle a frame of an edge. Raises StreamOver."""
     kind = frame.WhichOneof("kind")
     if kind == "batch":
         try:

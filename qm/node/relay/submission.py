@@ -1,4 +1,4 @@
-"""Commands to this node's driver and what becomes of them, in the words of `Cluster.propose`."""
+"""Submits commands to this node's driver and gathers their outcomes, for `Cluster.propose`."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -28,7 +28,7 @@ def check_since(commands: Sequence[Inspected], apply_version: int) -> None:
 
 
 def submit_all(submit: Submit, weigh: Weigh, commands: Sequence[Inspected]) -> Places:
-    """Submit in order; either all are taken or what is raised says what happened.
+    """Submit in order; either all are taken or the error says what happened.
 
     Raises NotTaken and Unavailable when nothing happened, OutcomeUnknown after the first.
     """
@@ -51,7 +51,7 @@ async def gather_outcomes(places: Places) -> Sequence[Outcome]:
         for pending, ordinal in places:
             outcomes.append((await pending.wait())[ordinal])
     except (NotLeader, ProposalLost) as error:
-        # What follows one that is lost is lost too, but what came before it is not.
+        # Commands after a lost one are lost as well, but those before it are not.
         if outcomes:
             raise OutcomeUnknown("only a part was applied") from error
         raise NotTaken(str(error)) from error

@@ -1,8 +1,8 @@
-"""Cluster time: what the leader stamps and every node estimates (DESIGN section 4, Time).
+"""Cluster time: stamped by the leader and estimated by every node (DESIGN section 4, Time).
 
-It is the last stamp plus the time that has passed since, by the monotonic clock of whoever leads.
-Wall clocks only steer it: slowly, towards the median of the members', or by one jump forward after
-a gap without a leader. So a wall clock that steps expires no message and no lease.
+It is the last stamp plus the time that has passed since, by the leader's monotonic clock. Wall
+clocks only steer it: slowly, towards the median of the members', or by one jump forward after a gap
+without a leader. So a wall clock that steps expires no message and no lease.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from statistics import median_low
 from typing import Final
 
 SLEW_SHARE: Final = 200
-"""At most one part in so many of the time that passes is added or taken: 5 ms in a second."""
+"""At most this fraction of passing time is added or removed: 5 ms in a second."""
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -44,13 +44,13 @@ class ClusterClock:
         self._time_ns += passed + slewed
 
     def observe(self, stamp_ms: int) -> None:
-        """An entry with this stamp was applied here. A leader's own stamps tell it nothing."""
+        """An entry with this stamp was applied here. A leader ignores its own stamps."""
         self._observed_at_ns = self._monotonic_ns()
         if not self._leads:
             self._set(stamp_ms)
 
     def begin_at(self, stamp_ms: int) -> None:
-        """This process starts from a state with this stamp, however long ago that was."""
+        """This process starts from a state with this stamp, however old it is."""
         self._set(stamp_ms)
 
     def silence_ms(self) -> float:
@@ -60,7 +60,7 @@ class ClusterClock:
         return (self._monotonic_ns() - self._observed_at_ns) / _NS_PER_MS
 
     def lead(self) -> None:
-        """This node stamps from now on, not before what it told or observed."""
+        """This node stamps from now on, never with less than it told or observed before."""
         self._set(self.now_ms())
         self._leads = True
 
@@ -70,7 +70,7 @@ class ClusterClock:
         self._leads = False
 
     def steer(self, wall_clocks_ms: Sequence[int]) -> None:
-        """Aim at the median of the members' wall clocks, read a moment ago, while leading."""
+        """Aim at the median of the members' wall clocks, just read, while leading."""
         if self._leads and wall_clocks_ms:
             self._pass_time()
             self._owed_ns = median_low(wall_clocks_ms) * _NS_PER_MS - self._time_ns
@@ -78,7 +78,7 @@ class ClusterClock:
     def jump(self, wall_clocks_ms: Sequence[int]) -> int:
         """Jump forward to the median after a gap without leader; return by how much, in ms.
 
-        Of an even number the lower middle one counts: better late than early.
+        Of an even number the lower middle one counts: it is better to be late than early.
         """
         gap = median_low(wall_clocks_ms) - self.now_ms() if wall_clocks_ms else 0
         if gap <= 0:

@@ -1,8 +1,8 @@
 """How many positions a command touches, so that no entry touches too many (DESIGN 1.6).
 
-Commands bound what each of them touches; what shares an entry is bounded here, by the leader, as it
-knows the state. Weights are estimates: what is still in flight may add to a transaction. They
-decide where an entry ends, never what comes of it. Each command's declaration says its rule.
+Commands bound what each of them touches; the leader bounds here what an entry's commands touch
+together, by the state it knows. Weights are estimates: commands in flight may add to a transaction.
+They decide where an entry ends, never its effects. Each command's declaration names its rule.
 """
 
 from array import array
@@ -33,14 +33,14 @@ from qm.model.values.records import Client, Transaction, decode
 from qm.store.codec import Inspected
 
 Weigh = Callable[[Any], int]
-"""Takes a command's message."""
+"""Computes a weight from a command's message."""
 
 
 class Weights:
     """Weighs encoded commands."""
 
     def __init__(self, view: Callable[[], View]) -> None:
-        """`view`: of what is applied here."""
+        """`view` returns a view of the state applied here."""
         self._view = view
         self._rules = {d.op: self._rule(d) for d in DECLARATIONS.values()}
 
@@ -81,7 +81,7 @@ class Weights:
 
 
 def _rows(declaration: Declaration, name: str) -> Weigh:
-    """Columns are bytes in a command's message, other sequences have their parts."""
+    """Count rows: columns are bytes in a command's message, other sequences have items."""
     types = {field.name: field.type for field in msgspec.structs.fields(declaration.kind)}
     typecode = typecode_of(types[name])
     row_bytes = 1 if typecode is None else array(typecode).itemsize

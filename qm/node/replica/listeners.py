@@ -1,4 +1,4 @@
-"""Tells listeners what happened to the replicated state, one thing after the other."""
+"""Notifies listeners of changes of the replicated state, one after the other."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class Listeners:
-    """Calls listeners from the loop, never from within consensus, in the order of events."""
+    """Calls listeners from the event loop, never from within Raft, in the order of events."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -20,7 +20,7 @@ class Listeners:
         self._events: deque[Callable[[ClusterListener], None]] = deque()
 
     def add(self, listener: ClusterListener) -> Callable[[], None]:
-        """Have a listener called from now on; the result ends that."""
+        """Call a listener from now on; the returned function stops that."""
         self._listeners.append(listener)
 
         def remove() -> None:
@@ -55,5 +55,5 @@ class Listeners:
                 try:
                     event(listener)
                 except Exception:
-                    # A listener's fault must not keep others from hearing of it.
+                    # An error of one listener must not keep others from being called.
                     logger.exception("%s failed", type(listener).__name__)

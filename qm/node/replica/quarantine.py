@@ -1,8 +1,8 @@
-"""A node whose state was found wrong stays down until somebody has replaced its data.
+"""A node whose state was found wrong does not start again until its data has been replaced.
 
-Restarting it would bring the same state back to service, and what found it wrong is in the past.
-The note of it must get onto a full disk, too: its file is made beforehand, with all its bytes, and
-gets its name when there is something to note.
+A restart would serve the same state again, and the check that found it wrong would not be repeated.
+The note of it must fit on a full disk, too: its file is made beforehand, with all its bytes, and
+renamed when there is something to note.
 """
 
 import logging
@@ -23,7 +23,7 @@ TEXT_MAX_BYTES: Final = 4_096
 
 
 class Quarantine:
-    """A file in the data folder that says why."""
+    """A file in the data folder that says what was found wrong."""
 
     def __init__(self, data: Path, give_up_reserve: Callable[[], None] = lambda: None) -> None:
         """`give_up_reserve`: makes room for the note when there is none."""
@@ -42,7 +42,7 @@ class Quarantine:
             )
 
     def prepare(self) -> None:
-        """Have the space for a note. Without it `enter` tries to find some."""
+        """Reserve the space for a note. Without it `enter` tries to find some."""
         try:
             if not self._ready.exists() or self._ready.stat().st_size < TEXT_MAX_BYTES:
                 self._write(self._ready, b"")
@@ -50,7 +50,7 @@ class Quarantine:
             logger.warning("no space is kept for a note that this node's data is wrong: %s", error)
 
     def enter(self, text: str) -> None:
-        """Keep this node down from its next start on. Never raises: the process is to end."""
+        """Keep this node from starting again. Never raises: the process is about to end."""
         note = text.encode()[: TEXT_MAX_BYTES - 1] + b"\n"
         is_full = False
         for _ in range(2):
@@ -73,7 +73,7 @@ class Quarantine:
                 return
 
     def _write(self, path: Path, note: bytes) -> None:
-        """Overwrite a file in place, so that one that is there needs no more space."""
+        """Overwrite a file in place, so that an existing one needs no more space."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             rest = memoryview(note.ljust(TEXT_MAX_BYTES, b"\0"))

@@ -1,4 +1,4 @@
-"""The replicated state for readers: between entries, and without a way to change it."""
+"""The replicated state for readers: it changes only between their calls, and never by them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
@@ -9,10 +9,10 @@ from qm.model.state.tables import State, Table
 
 
 class ReadState(State):
-    """`qm.model.state.tables.State` for reading only. It follows the store through installs."""
+    """A read-only `qm.model.state.tables.State`. After an install it reads the new store."""
 
     def __init__(self, current: Callable[[], State]) -> None:
-        """`current` gives the state that is in force, or raises Unavailable."""
+        """`current` returns the state in force, or raises Unavailable."""
         self._current = current
 
     @override
@@ -71,4 +71,4 @@ class ReadState(State):
 
 
 class ReadOnly(TypeError):
-    """The state is changed by commands alone."""
+    """Only commands change the state."""

@@ -1,7 +1,7 @@
 """The replicated store: `qm.cluster.cluster.Cluster` over one replica and its state.
 
-Who calls it is served by the leader, wherever that is: here through the driver, elsewhere through
-the relay endpoint of the leading node. See design.md for what a change of leader does.
+Callers are served by the leader, wherever it is: on this node through the driver, on another one
+through its relay endpoint. See design.md for what a change of leader does.
 """
 
 import asyncio
@@ -63,13 +63,13 @@ GROUP: Final = 1
 RAFT_FOLDER: Final = "raft"
 STORE_FOLDER: Final = "store"
 BEGIN_WAIT_MS: Final = 1_000
-"""Of an edge, for a leader that was elected and does not serve yet."""
+"""How long an edge waits for a leader that was elected and does not serve yet."""
 RETRY_MS: Final = 20
-"""Between two questions to a leader that does not serve yet."""
+"""Between two requests to a leader that does not serve yet."""
 
 
 class ReplicatedConfig(msgspec.Struct, frozen=True):
-    """Which replica this is and what it may use."""
+    """Which replica this is, and its settings."""
 
     node: NodeId
     cluster: bytes
@@ -79,7 +79,7 @@ class ReplicatedConfig(msgspec.Struct, frozen=True):
     cache_bytes: int = 64 << 20
     log_retain_bytes: int = 1024 << 20
     keeps_effects: bool = False
-    """For an archiver."""
+    """Log to keep for an archiver."""
 
     def replica_config(self) -> ReplicaConfig:
         """Return the settings of the replica."""
@@ -88,18 +88,18 @@ class ReplicatedConfig(msgspec.Struct, frozen=True):
 
 
 class Hooks(msgspec.Struct, frozen=True):
-    """What the replicated store asks of the node around it."""
+    """What the replicated store needs of the node around it."""
 
     admits_messages: Callable[[], bool]
-    """Whether the disk has room for new messages; asked while this node leads."""
+    """Whether the disk has room for new messages; called while this node leads."""
     on_alarm: Callable[[Alarm], None]
-    """Consensus has something to tell an operator."""
+    """Raft reports something for an operator."""
     on_members: Callable[[Configuration], None]
-    """A configuration is in force; called before anything is listened to as well."""
+    """A configuration is in force; also called before the node listens."""
     die: Callable[[str], None] = end_process
     """Ends the process; must not return to serving."""
     give_up_reserve: Callable[[], None] = lambda: None
-    """Makes room on a full disk for what must be written."""
+    """Frees the reserve of a full disk for what must be written."""
 
 
 def found(config: ReplicatedConfig, founders: Configuration, platform: Platform = MACHINE) -> None:
@@ -117,7 +117,7 @@ def _chance() -> random.Random:
 
 
 class ReplicatedStore(Cluster, DriverEvents):
-    """Implements `qm.cluster.cluster.Cluster`. Made and used in one loop."""
+    """Implements `qm.cluster.cluster.Cluster`. Create and use it in one event loop."""
 
     def __init__(
         self,
@@ -129,14 +129,14 @@ class ReplicatedStore(Cluster, DriverEvents):
         hooks: Hooks,
         platform: Platform = MACHINE,
     ) -> None:
-        """Open what `found` prepared. Raises IdentityRefused, StartRefused (also for data that
-        was found wrong), and what opening a log or the state raises.
+        """Open what `found` prepared. Raises IdentityRefused, StartRefused (also for data that was
+        found wrong), and the errors of opening a log or the state.
         """
         self.config: Final = config
         self.addresses: Final = addresses
         self.clock: Final = clock
         self.before_leading: Callable[[], Awaitable[None]] | None = None
-        """Awaited when this node was elected, before it stamps anything."""
+        """Awaited after this node is elected, before it stamps anything."""
         self._hooks = hooks
         self._platform = platform
         self.quarantine: Final = Quarantine(config.data, hooks.give_up_reserve)
@@ -182,7 +182,7 @@ class ReplicatedStore(Cluster, DriverEvents):
         self._state = ReadState(self._current_state)
         self._activation: asyncio.Task[None] | None = None
         self.apply_version = self.view.counters().apply_version
-        """That of the state when this node looked last; its entries say so."""
+        """The state's apply version when this node last looked; written into its entries."""
 
     def _make_machine(self, log: LogReader) -> AppliedStore:
         store = Store(
@@ -208,13 +208,13 @@ class ReplicatedStore(Cluster, DriverEvents):
         await self.driver.start()
 
     async def stop(self) -> None:
-        """Finish what was taken, hand leadership over, and close."""
+        """Finish accepted work, hand leadership over, and close."""
         self._end_remote("this node stops")
         await self.driver.stop()
         await self._close()
 
     async def abort(self) -> None:
-        """Close at once; what is durable stays."""
+        """Close at once; only durable data stays."""
         self._end_remote("this node stops")
         await self.driver.abort()
         await self._close()
@@ -223,7 +223,7 @@ class ReplicatedStore(Cluster, DriverEvents):
         self.leader_streams.end_all("this node stops")
         if self._activation is not None:
             self._activation.cancel()
-        self.machine.is_closed = True  # others may ask how far it is until the thread has begun
+        self.machine.is_closed = True  # `applied_index` may be read before the thread begins
         await asyncio.to_thread(self.machine.close)
 
     # Cluster
@@ -347,10 +347,10 @@ class ReplicatedStore(Cluster, DriverEvents):
         return self._leadership.is_here and self._leadership.term == term
 
     async def comes_to_lead(self, term: int) -> bool:
-        """Return whether this node leads in a term, waiting while it begins to.
+        """Return whether this node leads in a term, waiting while it prepares to serve.
 
-        Followers hear of an election before the leader's first command is applied: turned away,
-        they would ask again only after a pause that their peers feel.
+        Followers learn of an election before the leader's first command is applied. If refused,
+        they would ask again only after a pause, which would delay their peers.
         """
         end = self._loop.time() + BEGIN_WAIT_MS / 1000
         while self._activation is not None and self._leadership.term == term:
@@ -368,7 +368,7 @@ class ReplicatedStore(Cluster, DriverEvents):
         return self.driver.submit(payload, weight)
 
     def _before_entry(self) -> None:
-        """For the driver, which is made before the streams that submit to it."""
+        """Called by the driver, which is made before the streams that submit to it."""
         self.leader_streams.gather()
 
     async def propose_here(self, commands: Sequence[Inspected]) -> Sequence[Outcome]:
@@ -385,8 +385,8 @@ class ReplicatedStore(Cluster, DriverEvents):
     async def reopen_state(self) -> None:
         """Open the state again if its database takes no writes since it found no space.
 
-        Meanwhile nobody can read it, and a leader that cannot does not serve. Raises DatabaseFull:
-        call it again. To be called when there is space.
+        Meanwhile it cannot be read, and a leader in that condition does not serve. Call it when
+        there is space. Raises DatabaseFull: call it again later.
         """
         if not self.machine.begin_reopening():
             return
@@ -442,7 +442,7 @@ class ReplicatedStore(Cluster, DriverEvents):
         self._listeners.leadership(leadership)
 
     def _follow_leader(self, leadership: Leadership) -> None:
-        """Whatever went to an older leader is over; while there is none it may still answer."""
+        """End what went to an older leader; while there is no new one it may still answer."""
         self._end_remote(f"{leadership.node} leads in term {leadership.term}")
         leader = leadership.node
         if leader is not None and leader != self._name:
@@ -463,7 +463,7 @@ class ReplicatedStore(Cluster, DriverEvents):
             try:
                 await self.before_leading()
             except Exception:
-                # Time then goes on from the last stamp, which is late at worst.
+                # Time then continues from the last stamp: at worst it is late.
                 logger.exception("cluster time was not looked after")
         self.clock.lead()
         self.apply_version = self.view.counters().apply_version
@@ -504,7 +504,7 @@ class ReplicatedStore(Cluster, DriverEvents):
             self._listeners.applied(run)
 
     def _on_installed(self) -> None:
-        """In the thread that installs."""
+        """Called in the thread that installs."""
         self._loop.call_soon_threadsafe(self._restored)
 
     def _restored(self) -> None:

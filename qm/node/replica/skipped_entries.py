@@ -1,9 +1,9 @@
-"""Entries that no build can read, left out by operators' decision, on every node the same.
+"""Entries that no build can read, left out by operators' decision, the same on every node.
 
-Nothing that cannot be read is proposed (`qm.store.codec.inspect_foreign`). Should such an entry be
-in the log all the same, every node ends when it comes to it, and says how to go on: with a build
-that reads it, or, if there is none, by `qm log skip` with its index and hash on all nodes. It then
-does nothing, on all of them alike.
+Unreadable commands are never proposed (`qm.store.codec.inspect_foreign`). Should the log contain
+one all the same, every node ends when it comes to its entry, and says how to go on: with a build
+that reads it, or, if there is none, by `qm log skip` with its index and hash on all nodes. The
+entry then does nothing, on all of them.
 """
 
 import json
@@ -29,11 +29,11 @@ SKIPPED_MAX: Final = 1_024
 
 
 class UnreadableEntry(Exception):
-    """An entry cannot be read; says which, why, and how to go on."""
+    """An entry cannot be read; the text says which, why, and how to go on."""
 
 
 def entry_hash(data: bytes) -> str:
-    """Return what names an entry beside its index."""
+    """Return the hash that identifies an entry together with its index."""
     return sha256(data).hexdigest()
 
 
@@ -72,7 +72,7 @@ class SkippedEntries:
         sync_folder(self._path.parent)
 
     def without(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Return entries with those replaced that do nothing. Raises UnreadableEntry."""
+        """Return the entries, skipped ones replaced by empty ones. Raises UnreadableEntry."""
         if not self._known:
             return entries
         return [self._or_nothing(entry) for entry in entries]
@@ -86,14 +86,14 @@ class SkippedEntries:
                 f"entry {entry.index} is not the one that {self._path} leaves out: remove the file"
                 " if this node's data folder was replaced since"
             )
-        # Time does not move, and no command follows.
+        # Its stamp does not move time, and it has no command.
         builder = BatchBuilder()
         builder.add(encode_stamp(Stamp(0, "", 1)))
         return msgspec.structs.replace(entry, data=builder.build())
 
 
 def _check_unreadable(index: int, data: bytes, expected: str) -> None:
-    """Raise ValueError unless this is the entry that is meant, and cannot be read."""
+    """Raise ValueError unless this is the expected entry and cannot be read."""
     found = entry_hash(data)
     if found != expected:
         raise ValueError(f"entry {index} here has the hash {found}, not {expected}")
@@ -105,7 +105,7 @@ def _check_unreadable(index: int, data: bytes, expected: str) -> None:
 
 
 def explained(entries: Sequence[Entry], error: UnknownCommand) -> UnreadableEntry:
-    """Return what an operator needs to know of the first entry that cannot be read."""
+    """Return, with advice for the operator, the first entry that cannot be read."""
     for entry in entries:
         try:
             decode_entry(entry.index, entry.data)

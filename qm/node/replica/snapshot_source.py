@@ -1,7 +1,7 @@
-"""Pictures of the state for followers, made beside the loop (DESIGN 1.6: no step grows).
+"""Snapshots of the state for followers, made beside the event loop (DESIGN 1.6: no step grows).
 
-Pinning takes milliseconds; listing what is in the log alone takes a read per entry. Consensus asks
-again after a pause, until the picture is there.
+Pinning takes milliseconds; listing bodies that are only in the log takes a read per entry. Raft
+asks again after a pause, until the snapshot is there.
 """
 
 import logging
@@ -17,13 +17,13 @@ from raft.log.segment import may_pass
 logger = logging.getLogger(__name__)
 
 WAIT_S: Final = 0.01
-"""For a small state the answer comes at once: a node that joins need not wait to be asked again."""
+"""A small state is ready within this time, so that a joining node need not be asked again."""
 KEPT_S: Final = 60.0
-"""A picture that nobody asks for again is let go: it pins the log."""
+"""A snapshot that is not asked for again is dropped: it pins the log."""
 
 
 class Pictures:
-    """The one that is being made, or waits to be taken. Asked in the loop."""
+    """Holds the snapshot that is being made, or waits to be taken. Used in the event loop."""
 
     def __init__(
         self, wait_s: float = WAIT_S, kept_s: float = KEPT_S, workers: Workers | None = None
@@ -34,7 +34,7 @@ class Pictures:
         self._making: _Making | None = None
 
     def ask(self, store: Store) -> tuple[int, StoreSnapshot] | None:
-        """Return a picture and its index; None while it is being made, which begins here."""
+        """Return a snapshot and its index; None while it is being made, which this call starts."""
         making = self._making
         if making is None or (making.is_over and not making.has_failed):
             making = self._making = _Making(store.pin(), self._kept_s, self._workers)
@@ -45,7 +45,7 @@ class Pictures:
         return making.index, source
 
     def drop(self) -> None:
-        """Let go of a picture that nobody has taken. Waits for the thread that makes it."""
+        """Drop a snapshot that was not taken. Waits for the thread that makes it."""
         making, self._making = self._making, None
         if making is not None:
             making.drop()
@@ -58,7 +58,7 @@ def _is_passing(error: Exception) -> bool:
 
 
 class _Making:
-    """One picture on its way."""
+    """One snapshot in the making."""
 
     def __init__(self, pinned: Pinned, kept_s: float, workers: Workers) -> None:
         self.index = pinned.applied.index
@@ -66,7 +66,7 @@ class _Making:
         self._lock = threading.Lock()
         self._source: StoreSnapshot | None = None
         self.is_over = False
-        """It failed, or was taken, or let go."""
+        """It failed, was taken, or was dropped."""
         self._error: Exception | None = None
         """What is wrong with this node's own state."""
         self._kept_s = kept_s
@@ -87,14 +87,14 @@ class _Making:
             self.is_over = True
             self._pinned.close()
             if not _is_passing(error):
-                self._error = error  # for whoever asks, in the loop
+                self._error = error  # raised by `take`, in the event loop
         else:
             self._call_off = self._workers.later(self._kept_s, self.drop)
 
     def take(self, wait_s: float | None) -> StoreSnapshot | None:
-        """Return it if it is there within that time (None: whenever it is), and nobody had it.
+        """Return it if it is ready within that time (None: without limit) and was not taken.
 
-        Raises what made it fail unless that may pass: this node cannot trust its state.
+        Raises the error that made it fail unless that may pass: this node cannot trust its state.
         """
         if not self._wait(wait_s):
             return None
@@ -107,7 +107,7 @@ class _Making:
         return source
 
     def drop(self) -> None:
-        """Let go of it unless it was taken."""
+        """Drop it unless it was taken."""
         self._error = None
         source = self.take(None)
         if source is not None:

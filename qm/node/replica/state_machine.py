@@ -1,4 +1,4 @@
-"""The store as consensus drives it: outcomes for proposers, effects for whoever listens."""
+"""The store as Raft drives it: outcomes for proposers, effects for listeners."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -36,18 +36,18 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
         skipped: SkippedEntries | None = None,
         workers: Workers | None = None,
     ) -> None:
-        """`on_applied` hears of every run of entries when it is in the state; `on_installed`
-        of a snapshot that replaced the state, in whatever thread installs; `on_diverged` before
-        the error of a state that is not the majority's ends this process. `die` ends it when the
-        disk failed under something else than consensus. `skipped`: entries that do nothing.
+        """`on_applied` is called for every run of entries when it is in the state; `on_installed`
+        for a snapshot that replaced the state, in the thread that installs; `on_diverged` before
+        the error of a state that differs from the majority's ends this process. `die` ends it when
+        the disk failed in work other than Raft's. `skipped`: entries that do nothing.
         """
         self.store = store
         self._is_replaced = False
         self._is_reopened = False
         self.applied_bytes = 0
-        """Of entries; whoever flushes resets it."""
+        """Bytes of entries applied; a flush resets it."""
         self.files = threading.Lock()
-        """Held by whoever opens, closes, flushes or scans the state in a thread of its own."""
+        """Held while a thread opens, closes, flushes or scans the state."""
         self.is_closed = False
         self._pictures = Pictures(workers=workers)
         self._on_applied = on_applied
@@ -58,14 +58,14 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
 
     @property
     def is_installing(self) -> bool:
-        """Whether a snapshot replaces the state, or it is opened again, in another thread: nobody
-        may read it.
+        """Whether another thread replaces the state by a snapshot, or opens it again: it must not
+        be read.
         """
         return self._is_replaced or self._is_reopened
 
     @contextmanager
     def _fatal(self) -> Iterator[None]:
-        """Whoever waits for this may survive an error that the process must not."""
+        """End the process on an error that a waiting caller might survive but the node must not."""
         try:
             yield
         except FatalDiskError as error:
@@ -122,8 +122,8 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
     # Disks without space
 
     def begin_reopening(self) -> bool:
-        """Whether the state must be opened again: then `reopen` is to follow in a thread, and
-        nobody reads it until that has returned.
+        """Return whether the state must be opened again: then call `reopen` in a thread, and do not
+        read the state until it has returned.
         """
         self._is_reopened = self.store.needs_reopening and not self._is_replaced
         return self._is_reopened
@@ -131,7 +131,7 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
     def reopen(self) -> None:
         """Open the state again. Raises DatabaseFull: try again, and read nothing before."""
         with self._fatal(), self.files:
-            # A snapshot may have come meanwhile, or the end of this node.
+            # A snapshot may have come in the meantime, or this node may be closing.
             if not self.is_closed and self.store.needs_reopening:
                 self.store.reopen()
         self._is_reopened = False
@@ -150,7 +150,7 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
                 work.run()
 
     def close(self) -> None:
-        """Close the state, once nobody flushes it."""
+        """Close the state, once no flush is running."""
         self._pictures.drop()
         with self.files:
             self.is_closed = True
@@ -160,7 +160,7 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
         """Let a received snapshot replace the state."""
         self._is_replaced = True
         try:
-            # Of a state that is gone, and of a log that no longer continues it.
+            # It is of a state that is gone, and of a log that no longer continues it.
             self._pictures.drop()
             with self.files:
                 sink.finish()
@@ -170,7 +170,7 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
 
     @override
     def snapshot(self, meta_index: int) -> tuple[int, SnapshotSource] | None:
-        """The picture is pinned at once, and listed in a thread."""
+        """Pin the snapshot at once, and list it in a thread."""
         self._check_open()
         return self._pictures.ask(self.store)
 
@@ -180,7 +180,7 @@ class AppliedStore(StateMachine[Sequence[Outcome]]):
 
 
 class _Sink:
-    """Says while its snapshot is being installed."""
+    """Marks the time during which its snapshot is being installed."""
 
     def __init__(self, owner: AppliedStore, sink: SnapshotSink) -> None:
         self._owner = owner

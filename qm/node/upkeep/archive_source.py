@@ -1,4 +1,4 @@
-"""The archive's archiver on this node: what it reads, and what it is told."""
+"""The archiver on this node: the store as its source, and the audit results it is given."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -83,7 +83,7 @@ class StoreSource(ArchiveSource):
 
 
 class Archiving:
-    """An archiver where the configuration names an archive; else nothing."""
+    """An archiver if the configuration names an archive; else it does nothing."""
 
     def __init__(
         self,
@@ -115,25 +115,25 @@ class Archiving:
         self.archiver.begin()
 
     async def stop(self) -> None:
-        """Let a range at work end, and the log go; before the state is closed."""
+        """Let a running export end, and release the log; call it before the state is closed."""
         if self.archiver is not None:
             await self.archiver.stop()
 
     def describe(self, reply: relay_pb2.InspectReply) -> None:
-        """Say which entries' data this node has in the archive."""
+        """Report which entries' data this node has in the archive."""
         span = None if self.archiver is None else self.archiver.data_span
         if span is not None:
             reply.archived_first, reply.archived_last = span
             reply.archived_to = self._place
 
     def proved(self, mark: Mark, proof: Proof) -> None:
-        """The state at an audit mark was read: what it holds goes into the archive."""
+        """The state at an audit mark was read: add the result to the archive."""
         if self.archiver is not None and proof.is_sound:
             self.archiver.report(mark.index, MarkReport(mark.number, proof.digest, proof.queues))
 
 
 def archiver_config(section: ArchiveSection) -> ArchiverConfig:
-    """Return what a configuration says, in the units of `qm.archive`."""
+    """Return a configuration in the units of `qm.archive`."""
     return ArchiverConfig(
         url=section.url,
         policy=Policy(section.bodies),
@@ -148,7 +148,7 @@ def archiver_config(section: ArchiveSection) -> ArchiverConfig:
 
 
 def _turn(replicated: ReplicatedStore) -> int:
-    """Return how many members come before this one: the leader is the last."""
+    """Return how many members export before this one: the leader is the last."""
     leader, own = replicated.leadership.node, replicated.node
     before = [
         name
@@ -159,7 +159,7 @@ def _turn(replicated: ReplicatedStore) -> int:
 
 
 async def _spans_of_others(own: relay_pb2.InspectReply, peers: Peers) -> Mapping[str, Span]:
-    """Return what other members wrote of this cluster's entries to the same archive."""
+    """Return what other members have written of this cluster's entries to the same archive."""
     return {
         name: Span(reply.archived_first, reply.archived_last)
         for name, reply in (await peers.inspect_all()).items()
@@ -170,7 +170,7 @@ async def _spans_of_others(own: relay_pb2.InspectReply, peers: Peers) -> Mapping
 
 
 def _place(url: str) -> bytes:
-    """Return what tells archives apart, without the secrets that a URL may hold."""
+    """Return a digest that tells archives apart, without the secrets that a URL may hold."""
     return blake3(url.encode()).digest(_PLACE_BYTES)
 
 

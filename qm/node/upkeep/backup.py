@@ -1,7 +1,7 @@
-"""A copy of this node's state for whoever may have one, while the node goes on.
+"""A copy of this node's state as a stream to a reader, while the node goes on.
 
-One at a time: a copy pins blob files and the log behind it. A reader that stalls loses it, so that
-nobody's hung terminal fills the disk of a node.
+One at a time: a copy pins blob files and the log after it. A reader that stalls loses it, so that a
+hung terminal cannot fill a node's disk.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ STALL_MAX_S: Final = 60.0
 
 
 class Backups:
-    """Made and used in the node's loop."""
+    """Makes backups. Create and use it in the node's event loop."""
 
     def __init__(
         self, replicated: ReplicatedStore, metrics: Metrics, stall_max_s: float = STALL_MAX_S
@@ -47,7 +47,7 @@ class Backups:
         self._is_running = True
         result = "broken_off"
         try:
-            # What is flushed in a thread need not be flushed by the copy, in the loop.
+            # Flush in a thread, so that the copy need not do it in the event loop.
             await asyncio.to_thread(machine.flush)
             async with aclosing(self._read()) as parts:
                 async for part in parts:
@@ -98,7 +98,7 @@ class Backups:
 
 
 class _Reading:
-    """A source that is let go when nobody reads it for too long."""
+    """A source that is released when it is not read for too long."""
 
     def __init__(self, source: SnapshotSource, stall_max_s: float) -> None:
         self.source = source
@@ -118,7 +118,7 @@ class _Reading:
         """Return the next bytes, b"" at the end. Raises NotOffered after a stall."""
         if self._is_closed:
             raise NotOffered(
-                f"nobody read this backup for {self._stall_max_s:.0f} s: make it again, to a"
+                f"this backup was not read for {self._stall_max_s:.0f} s: make it again, to a"
                 " faster disk"
             )
         self._timer.cancel()
@@ -127,7 +127,7 @@ class _Reading:
         return part
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Release the source."""
         self._timer.cancel()
         if not self._is_closed:
             self._is_closed = True

@@ -1,7 +1,7 @@
-"""File descriptors: how many this process may have, and that listeners leave enough for the disk.
+"""File descriptors: raises the process's limit, and keeps enough of them for files.
 
-A process without descriptors cannot open the next segment of its log. So what peers can make it
-open is bounded below what the system allows, and the rest is for files.
+A process without descriptors cannot open the next segment of its log. So the number that peers can
+make it open is bounded below the system's limit, and the rest is for files.
 """
 
 import logging
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 RESERVE_COUNT: Final = 1_024
 """For log, state, bodies, snapshots, the archive and this node's own connections."""
 SESSIONS_MIN_COUNT: Final = 64
-"""Of MSMQ, however little the system allows."""
+"""MSMQ sessions allowed however low the system's limit is."""
 LOOK_EVERY_S: Final = 5.0
 _OTHERS_COUNT: Final = (
     api.CONNECTIONS_MAX
@@ -31,12 +31,12 @@ _OTHERS_COUNT: Final = (
     + http_guard.CONNECTIONS_MAX
     + outgoing.CONNECTIONS_MAX
 )
-"""What everybody but MSMQ peers may have opened."""
+"""What may be open apart from MSMQ sessions."""
 _OWN: Final = Path("/proc/self/fd")
 
 
 def raise_limit() -> int:
-    """Take as many as the system allows; return how many that is."""
+    """Raise the limit as far as the system allows; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -57,7 +57,7 @@ def sessions_allowed(wanted: int, limit: int) -> int:
 
 
 class Descriptors:
-    """Shows how many are open."""
+    """Shows how many descriptors are open."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._open = metrics.gauge("quorate_descriptors")

@@ -1,4 +1,4 @@
-"""What a support case needs of a running node, without secrets and without messages."""
+"""What support needs to know of a running node, without secrets and without messages."""
 
 import platform
 import re
@@ -20,15 +20,15 @@ from qm.observe.logs import recent_lines
 
 REDACTED: Final = "(not shown)"
 _SECRET_KEYS: Final = frozenset({"sealing_key_command"})
-"""Of sections: programs that fetch secrets may be given some. Other keys name files."""
+"""Keys by section: programs that fetch secrets may have some as arguments."""
 _URL_SECRETS: Final = re.compile(r"(?<=://)[^/?#]*(?=@)|(?<=\?).+")
-"""User and password, and what follows a question mark."""
+"""User and password, and everything after a question mark."""
 _LIBRARIES: Final = ("grpcio", "protobuf", "rocksdict", "uvloop", "msgspec", "cryptography")
 _FDS: Final = Path("/proc/self/fd")
 
 
 class Diagnosis:
-    """Made when the node starts."""
+    """Collects the diagnostics; created when the node starts."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ def _platform() -> dict[str, str]:
 
 
 def _memory_bytes() -> int:
-    """Return the memory in use; where the system does not tell, the most there ever was."""
+    """Return the memory in use; where the system does not report it, the maximum so far."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:

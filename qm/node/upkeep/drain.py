@@ -1,4 +1,4 @@
-"""Draining a node: it serves nobody and does not lead, but keeps replicating and voting."""
+"""Draining a node: it serves no peers and does not lead, but keeps replicating and voting."""
 
 import logging
 
@@ -20,7 +20,7 @@ class Drain:
         self._msmq = msmq
 
     async def begin(self) -> None:
-        """Hand over, acknowledge what was taken from peers, close their sessions."""
+        """Hand over, acknowledge what was read from peers, close their sessions."""
         if self.is_draining:
             return
         self.is_draining = True
@@ -43,7 +43,7 @@ class Drain:
             return
         heir = driver.heir()
         if heir is None:
-            return  # alone: better a draining leader than none
+            return  # alone: a draining leader is better than none
         try:
             await driver.transfer(heir)
         except (Busy, NotLeader, BadChange) as error:

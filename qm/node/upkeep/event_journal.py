@@ -1,4 +1,4 @@
-"""Puts what happens to the cluster, as this node sees it, into its event log."""
+"""Records changes of the cluster, as this node sees them, in its event log."""
 
 from prometheus_client import Counter
 from typing_extensions import override
@@ -9,7 +9,7 @@ from qm.model.values.effects import Applied
 
 
 class Journal(ClusterListener):
-    """A ClusterListener that keeps what operators ask about later."""
+    """Keeps events that operators may ask about later."""
 
     def __init__(self, events: EventLog, alarms: Counter) -> None:
         """`alarms`: quorate_alarms_total."""
@@ -19,7 +19,7 @@ class Journal(ClusterListener):
 
     @override
     def on_applied(self, applied: Applied) -> None:
-        """Keep what apply warns of."""
+        """Keep alarms that apply raised."""
         for alarm in applied.alarms:
             self.alarm(alarm, f"{alarm} in entry {applied.index}")
 

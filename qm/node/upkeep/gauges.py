@@ -1,4 +1,4 @@
-"""Gauges that are read from consensus and the state when somebody asks for metrics.
+"""Gauges that are read from Raft and the state when metrics are requested.
 
 Series per queue are capped: the oldest QUEUES_MAX application queues have their own, all others
 are summed under "other", so that ten thousand queues cost no more than a hundred.
@@ -23,7 +23,7 @@ from raft.types import Role
 QUEUES_MAX: Final = 100
 OTHER: Final = "other"
 QUEUES_READ_MAX: Final = 10_000
-"""Then "other" is what these come to."""
+"""Queues with series of their own; the others are summed under "other"."""
 _PAGE: Final = 100
 _APPLICATION: Final = QueueKind.APPLICATION
 _DEADLETTER: Final = {
@@ -33,7 +33,7 @@ _DEADLETTER: Final = {
 
 
 class _Totals(msgspec.Struct):
-    """What one series says."""
+    """Values of one series."""
 
     messages: int = 0
     size_bytes: int = 0
@@ -42,7 +42,7 @@ class _Totals(msgspec.Struct):
 
 
 class Gauges(ClusterListener):
-    """Sets them; a ClusterListener, since changes of leader are counted as they come."""
+    """Sets the gauges; a ClusterListener, since changes of leader are counted as they come."""
 
     def __init__(self, replicated: ReplicatedStore, metrics: Metrics) -> None:
         self._replicated = replicated
@@ -60,13 +60,13 @@ class Gauges(ClusterListener):
 
     @override
     def on_leadership(self, leadership: Leadership) -> None:
-        """Count a leader when it is first heard of."""
+        """Count a leader when it is first reported."""
         if leadership.node is not None and leadership.term > self._term:
             self._term = leadership.term
             self._metrics.counter("quorate_elections_total").inc()
 
     async def refresh(self) -> None:
-        """Set all of them. Yields to the loop between pages of queues."""
+        """Set all of them. Yields to the event loop between pages of queues."""
         self._consensus()
         try:
             queues = await self._all_queues()

@@ -1,4 +1,4 @@
-"""What every node does for its own disk: flushes, sparse blob files, the reserve, certificates."""
+"""What every node does for its disk: flushes, sparse blob files, the reserve, certificates."""
 
 import asyncio
 import logging
@@ -22,37 +22,37 @@ LOG_SEGMENT_BYTES: Final = LogConfig(1, 0).segment_bytes
 
 FLUSH_EVERY_S: Final = 60.0
 FLUSH_BYTES: Final = 32 << 20
-"""Of entries applied since the last flush; what is not flushed is replayed at a restart. A flush
-takes processor and disk from the loop, so several short ones are better than a long one."""
+"""Bytes of entries applied since the last flush; a restart replays what is not flushed. A flush
+takes processor and disk from the event loop, so several short ones are better than a long one."""
 FLUSH_ROWS_BYTES: Final = 8 << 20
-"""Of rows changed since the last flush: entries that receive are small, and change as many."""
+"""Bytes of rows changed since the last flush: receives are small entries that change many."""
 MOVE_AHEAD_BYTES: Final = 128 << 20
-"""So much before the log drops them bodies are moved, without haste."""
+"""Bodies are moved in small steps while the log is still this far from dropping them."""
 MOVED_AT_FLUSH_BYTES: Final = 64 << 20
-"""More than is applied from one flush to the next at any rate that a node reaches: a flush waits
-until what the log may drop before the next one is moved."""
+"""More than any node applies from one flush to the next: before a flush, everything that the log
+may drop before the next one is moved."""
 MOVE_EVERY_S: Final = 0.1
 MOVE_PAUSE_S: Final = 0.018
-"""Between two steps: a segment's bodies at once would hold up the loop, and their sync the log's,
-by tens of milliseconds."""
+"""Between two steps: moving a segment's bodies at once would delay the event loop, and their sync
+the log's, by tens of milliseconds."""
 MOVE_STEPS_PER_SYNC: Final = 64
-"""The disk begins with each step at once. A sync for each would keep the file system's journal
-busy, for which the log's may wait."""
+"""The disk starts to write each step at once. A sync after each would keep the file system's
+journal busy and delay the log's sync."""
 LOOK_EVERY_S: Final = 1.0
 REOPEN_FREE_BYTES: Final = 4 << 20
-"""With less the state is not opened again after it found no space: that takes some itself, and what
-is in memory is read as long as it is not tried."""
+"""With less the state is not opened again after it found no space: opening needs some itself, and
+until it is tried the state can be read from memory."""
 SPARSE_EVERY_S: Final = 10.0
 CERTIFICATES_EVERY_S: Final = 3_600.0
 CERTIFICATE_WARNING_S: Final = 30 * 24 * 3600
 
 
 LOG_FILES_MIN: Final = 2
-"""The segment that is written, and the one that is kept ready."""
+"""The segment being written, and the one that is kept ready."""
 
 
 def refuse_small_disk(data: Path, reserve_bytes: int) -> None:
-    """Raise StartRefused if the reserve can never be kept beside a log on the disk of a folder."""
+    """Raise StartRefused if a folder's disk is too small for the reserve and a log."""
     place = next(folder for folder in (data, *data.absolute().parents) if folder.exists())
     log_bytes = LOG_FILES_MIN * LOG_SEGMENT_BYTES
     total, wanted = shutil.disk_usage(place).total, 2 * reserve_bytes + log_bytes
@@ -67,12 +67,12 @@ def refuse_small_disk(data: Path, reserve_bytes: int) -> None:
 
 
 class DiskWatch:
-    """Says whether new messages are admitted, and keeps the reserve (DESIGN section 6)."""
+    """Decides whether new messages are admitted, and keeps the reserve (DESIGN section 6)."""
 
     def __init__(
         self, data: Path, directory: Directory, reserve_bytes: int, metrics: Metrics
     ) -> None:
-        """`data`: the folder that `directory` is."""
+        """`data`: the path of `directory`."""
         self._data = data
         self._directory = directory
         self._reserve = DiskReserve(directory, reserve_bytes)
@@ -95,16 +95,16 @@ class DiskWatch:
 
     @property
     def has_room_to_reopen(self) -> bool:
-        """Whether a database that found no space has a chance now."""
+        """Whether a database that found no space may succeed now."""
         return self.free_bytes() >= REOPEN_FREE_BYTES
 
     def full(self) -> None:
-        """The log or the state could not be written: give up the reserve, so that they can."""
+        """The log or the state could not be written: release the reserve for them."""
         self._reserve.give_up()
         self._change(self._reserve.level())
 
     def free_bytes(self) -> int:
-        """Return what is free under the data folder."""
+        """Return the free bytes under the data folder."""
         return self._directory.free_bytes()
 
     def _change(self, level: DiskLevel) -> None:
@@ -171,7 +171,7 @@ class Housekeeping:
             upto, has_more, steps = self._droppable_soon(ahead_bytes), True, 0
             while has_more and not self._machine.is_installing:
                 if self._is_flush_due and not is_hasty:
-                    break  # The flush does not wait for what has time.
+                    break  # The flush does not wait for moves that are not urgent.
                 has_more = self._machine.store.bodies.move_ahead(upto)
                 steps += 1
                 if has_more and steps % MOVE_STEPS_PER_SYNC == 0:
@@ -197,7 +197,7 @@ class Housekeeping:
             await asyncio.to_thread(machine.work_on, bodies, removal)
 
     async def empty_sparse(self) -> None:
-        """Empty blob files of which little is alive, a bounded step per round of the loop."""
+        """Empty blob files with few live bodies, a bounded step per iteration of the event loop."""
         async with self._moving:
             while not self._machine.is_installing and self._machine.store.bodies.empty_sparse():
                 await self._sync_moved()

@@ -1,11 +1,11 @@
-"""Levels of loggers that are changed while the node runs, and go back by themselves."""
+"""Levels of loggers that are changed for a while and then reset."""
 
 import asyncio
 import logging
 
 
 class LogLevels:
-    """Made and used in the node's loop."""
+    """Changes levels. Create and use it in the node's event loop."""
 
     def __init__(self) -> None:
         self._before: dict[str, tuple[int, asyncio.TimerHandle]] = {}
@@ -14,7 +14,7 @@ class LogLevels:
     def set(self, level: str, logger: str, expires_after_s: int) -> str:
         """Set the level of a logger, "" for all, and return the one in force before.
 
-        With `expires_after_s` it goes back to what it was when nothing was about to expire.
+        After `expires_after_s` the level is reset to what it was before any temporary change.
         """
         target = logging.getLogger(logger or None)
         in_force = logging.getLevelName(target.getEffectiveLevel()).lower()
@@ -35,7 +35,7 @@ class LogLevels:
         logging.getLogger(logger or None).setLevel(level)
 
     def close(self) -> None:
-        """Let everything be as it was."""
+        """Reset all levels."""
         for logger, (_, timer) in list(self._before.items()):
             timer.cancel()
             self._go_back(logger)

@@ -1,4 +1,4 @@
-"""This node's MSMQ side, from its configuration: the edge in front, the leader's sending behind."""
+"""This node's MSMQ endpoint, from its configuration: the edge, and the leader's outgoing queues."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ from qm.observe.metrics import Metrics
 from qm.session import SessionConfig
 
 DRAIN_MAX_S: Final = 10.0
-"""For what was read from peers to be committed and acknowledged."""
+"""For messages read from peers to be committed and acknowledged."""
 
 
 class MsmqEndpoint:
@@ -93,7 +93,7 @@ class MsmqEndpoint:
         return 0 if self.edge is None else self.edge.connection_count
 
     async def drain(self) -> None:
-        """Take nothing more from peers; acknowledge what was taken."""
+        """Read nothing more from peers; acknowledge what was read."""
         if self.edge is not None:
             await self.edge.drain(DRAIN_MAX_S)
 

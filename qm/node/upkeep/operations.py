@@ -1,7 +1,6 @@
-"""Implements `qm.api.gate.operations.Operations`: what the control plane asks of the process around
-it.
+"""Implements `qm.api.gate.operations.Operations`: what the control plane needs from the process.
 
-What another node must do or knows is asked of it over its relay endpoint.
+Requests about another node are sent to its relay endpoint.
 """
 
 import shutil
@@ -32,11 +31,11 @@ from qm.pb import relay_pb2
 ASK_TIMEOUT_S: Final = 5.0
 DRAIN_TIMEOUT_S: Final = 30.0
 LINKS_MAX: Final = 1_000
-"""In one question."""
+"""Queues in one request."""
 
 
 class NodeOperations(Operations):
-    """This node's part in what the control plane asks, and calls to other nodes' parts."""
+    """This node's part in operations, and calls to other nodes for theirs."""
 
     def __init__(
         self,
@@ -125,7 +124,7 @@ class NodeOperations(Operations):
             await self._ask(leadership.node, "Resend", request, ASK_TIMEOUT_S)
 
     async def _ask(self, node: str, method: str, request: Any, timeout_s: float) -> Any:
-        """Call another node. Raises KeyError for a stranger, Unavailable."""
+        """Call another node. Raises KeyError for an unknown one, Unavailable."""
         if self._replicated.addresses.get(node) is None:
             raise KeyError(node)
         try:
@@ -166,7 +165,7 @@ class NodeOperations(Operations):
         return reply
 
     def resend_here(self, queue_id: int) -> bool:
-        """Send again what waits for an order acknowledgement; return whether there is a link."""
+        """Resend what waits for an order acknowledgement; return whether there is a link."""
         outgoing = self._msmq.outgoing
         return outgoing is not None and outgoing.resend(queue_id)
 

@@ -1,9 +1,9 @@
-"""A cluster's own certificate authority: key and certificate files, made, issued, renewed.
+"""A cluster's own certificate authority: makes, issues, renews and revokes certificates.
 
-A certificate names its holder by its common name and gives it one role, as a URI among its
-alternative names (`qm.api.gate.identity`). A node's has its name there as well, and where it is
-reached: the other nodes check the name, clients the address. An authority in PEERS_FOLDER signs
-nodes towards each other alone, so that no caller's certificate opens what only nodes may do.
+A certificate has its holder's name as common name and gives it one role, as a URI among its
+alternative names (`qm.api.gate.identity`). A node's also has there its name, which the other nodes
+check, and its addresses, which clients check. An authority in PEERS_FOLDER signs only nodes towards
+each other, so that no caller's certificate opens what is reserved to nodes.
 """
 
 import os
@@ -23,16 +23,16 @@ from qm.api.gate.identity import Role, role_uri
 AUTHORITY_DAYS: Final = 3_650
 CERTIFICATE_DAYS: Final = 398
 CLOCK_SKEW: Final = timedelta(hours=1)
-"""By which clocks may differ: a fresh certificate is valid since then."""
+"""By how much clocks may differ: a fresh certificate is valid from so long ago."""
 AUTHORITY_CERTIFICATE: Final = "authority.pem"
 AUTHORITY_KEY: Final = "authority.key"
 PEERS_FOLDER: Final = "peers"
-"""Beneath the authority's folder: that of the nodes' own."""
+"""Folder, within the authority's, of the authority for connections between nodes."""
 REVOKED_LIST: Final = "revoked.pem"
 
 
 class PkiRefused(Exception):
-    """The files are not as the command needs them; says what to do."""
+    """The files are not as the command needs them; the text says what to do."""
 
 
 def create_authority(folder: Path, name: str, *, days: int = AUTHORITY_DAYS) -> Path:
@@ -64,8 +64,8 @@ def issue(
 ) -> tuple[Path, Path]:
     """Make `name`.pem and `name`.key, signed by the folder's authority; return their paths.
 
-    `hosts`: DNS names and addresses under which a node is reached; only nodes have any, since
-    whoever connects to a node believes who has its name. Raises PkiRefused.
+    `hosts`: DNS names and addresses under which a node is reached; only nodes may have any, since
+    a caller trusts the holder of such a name as that node. Raises PkiRefused.
     """
     if hosts and role is not Role.NODE:
         raise PkiRefused(f"only a node has hosts: issue {name!r} without, or as a node")
@@ -251,7 +251,7 @@ def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
 
 
 def _write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Replace a file as a whole: a running node may read it at any moment."""
+    """Replace a file atomically: a running node may read it at any moment."""
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

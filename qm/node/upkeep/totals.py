@@ -1,4 +1,4 @@
-"""Counters that consensus keeps as plain integers, brought to the metrics when these are read."""
+"""Counters that Raft keeps as plain integers, copied to the metrics when these are read."""
 
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ _FAILURES: Final = {
 
 
 class ConsensusTotals:
-    """Brings the counters of consensus to the metrics."""
+    """Copies the counters of Raft to the metrics."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
