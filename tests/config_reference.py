@@ -35,7 +35,8 @@ configured here: it is replicated, and changed with `qm queue`, `qm acl` and `qm
 - `${NAME}` in a string is an environment variable, so that one file serves all nodes; one that is
   not set is an error. `$${` stands for `${`.
 - TLS files are read again when they change, everything else is read at the start.
-- An empty node finds its cluster with `qm cluster init` and `qm node join`, or by itself (`[birth]`).
+- An empty node is given its cluster by `qm cluster init` or `qm node join`, or finds it by itself
+  (`[birth]`).
 
 The shortest configuration:
 

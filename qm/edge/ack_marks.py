@@ -11,7 +11,7 @@ class AckMark(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One acknowledgement that was handed to the transport."""
 
     session: int
-    """The edge's number of it."""
+    """The edge's number of the session."""
     acknowledged: int
     """Position of the last message that it covers."""
     depends_on: int
@@ -21,12 +21,12 @@ class AckMark(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class AckMarks:
-    """The marks that nobody has taken yet, bounded; the oldest go first."""
+    """Marks that were not drained yet, bounded in number; the oldest are dropped first."""
 
     def __init__(self) -> None:
         self._marks: deque[AckMark] = deque(maxlen=ACK_MARKS_MAX_COUNT)
         self.dropped = 0
-        """Marks that went untaken since the process began."""
+        """Number of marks that were dropped since the process began."""
 
     def add(self, mark: AckMark) -> None:
         """Keep a mark."""

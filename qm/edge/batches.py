@@ -1,8 +1,8 @@
-"""From runs of packets to the numbered batches that a leader gets (DESIGN section 7).
+"""Turns runs of packets into the numbered batches that a leader gets (DESIGN section 7).
 
-What arrives waits as items, in the order of arrival, and keeps its raw bytes as they were read. A
-batch is a few items; its payload is made when it is sent, and made anew when it is sent again
-without the items of sessions that have closed meanwhile.
+Arrivals wait as items, in their order, and keep their raw bytes as they were read. A batch is a few
+items; its payload is encoded when it is sent, and encoded again when it is sent again without the
+items of sessions that have closed since.
 """
 
 from array import array
@@ -29,25 +29,25 @@ _NO_PACKETS: Final = memoryview(b"")
 
 
 class IntakeOwner(Protocol):
-    """The session behind an intake, as the intake calls it; none of these may raise."""
+    """The session of an intake, as the intake calls it; none of these may raise."""
 
     __slots__ = ()
 
     def commit(self, upto: int) -> None:
-        """Every arrival up to a position has its verdict, durably: `Session.commit`, then write."""
+        """Every arrival up to a position has a durable verdict: `Session.commit`, then write."""
 
     def close(self, reason: CloseReason, detail: str) -> None:
-        """End the session; the intake is closed by that."""
+        """End the session, which also closes the intake."""
 
     def hold(self, is_held: bool) -> None:
         """Stop reading from the peer, or go on."""
 
     def offer(self, tokens: Sequence[int], packets: Sequence[bytes]) -> bool:
-        """Send late packets; False if they cannot be."""
+        """Send late packets; return False if that is impossible."""
 
 
 class Intake(Protocol):
-    """Whose an item is: `qm.edge.relay.session_intake.SessionIntake` as batches know it."""
+    """The session of an item: `qm.edge.relay.session_intake.SessionIntake` as batches use it."""
 
     @property
     def is_open(self) -> bool:
@@ -68,7 +68,7 @@ class Intake(Protocol):
         """The command of an OrderAck must be applied again before it is settled."""
 
     def complete(self, position: int) -> None:
-        """It is settled."""
+        """An OrderAck's command that was to be applied again has been, and is settled."""
 
 
 class PacketRun:
@@ -90,25 +90,25 @@ class PacketRun:
         """The session's position of the last packet."""
         self.block = block
         self.offsets = offsets
-        """n + 1 boundaries in `block`, which may go on behind the last."""
+        """n + 1 boundaries in `block`, which may extend beyond the last."""
         self.checksums = checksums
         """n values."""
         self.other_facts = other_facts
-        """k -> facts of packet k, where they are not the session's plain ones."""
+        """k -> facts of packet k, where they differ from the session's plain ones."""
 
     @property
     def count(self) -> int:
-        """Messages."""
+        """Number of messages."""
         return len(self.checksums)
 
     @property
     def size_bytes(self) -> int:
-        """Of the packets."""
+        """Total size of the packets."""
         return self.offsets[-1]
 
     @property
     def facts_count(self) -> int:
-        """Different facts in it."""
+        """Number of different facts in it."""
         return 1 + len(set(self.other_facts.values())) if self.other_facts else 1
 
 
@@ -119,16 +119,16 @@ class AckItem:
 
     count = 1
     size_bytes = 64
-    """Roughly what it holds; its packet is gone."""
+    """Approximate memory that it holds; its packet is gone."""
     facts_count = 0
 
     def __init__(self, intake: Intake, last_position: int, subject: int, number: int) -> None:
         self.intake = intake
         self.last_position = last_position
         self.subject = subject
-        """The sequence, or the ordinal of the message that is meant."""
+        """Id of the sequence, or ordinal of the message."""
         self.number = number
-        """How far it arrived, or the class of what became of it."""
+        """Last number received in the sequence, or MessageClass of the final ack."""
 
     @property
     def text(self) -> str:
@@ -162,7 +162,7 @@ Item = PacketRun | AckItem
 
 
 class Batch:
-    """Items that travel together: runs, or acknowledgements of one kind."""
+    """Items that are sent together: runs, or acknowledgements of one kind."""
 
     __slots__ = ("arrived_at", "items", "number", "size_bytes")
 
@@ -170,7 +170,7 @@ class Batch:
         self.number = number
         self.items = items
         self.arrived_at = arrived_at
-        """Monotonic seconds of the first arrival in it, or before."""
+        """Monotonic seconds, not later than the first arrival in it."""
         self.size_bytes = sum(item.size_bytes for item in items)
 
     @property
@@ -179,7 +179,7 @@ class Batch:
         return [item for item in self.items if isinstance(item, AckItem)]
 
     def intake_at(self, number: int) -> Intake:
-        """Return whose the message with this number in the batch is, from 0 on."""
+        """Return the intake of the message with this number in the batch, from 0 on."""
         for item in self.items:
             number -= item.count
             if number < 0:
@@ -187,7 +187,7 @@ class Batch:
         raise IndexError("beyond the batch")
 
     def drop_closed(self) -> None:
-        """Leave out what belongs to closed sessions: their peers send it again elsewhere."""
+        """Drop the items of closed sessions: their peers send them again elsewhere."""
         self.items = [item for item in self.items if item.intake.is_open]
         self.size_bytes = sum(item.size_bytes for item in self.items)
 
@@ -204,8 +204,8 @@ class Batch:
 def cut(waiting: deque[Item]) -> list[Item]:
     """Take the items of the next batch, all of one kind; `waiting` is not empty.
 
-    Each session's items keep their order. Those of different sessions need none among them, so an
-    acknowledgement here and there does not cut everything else into pieces.
+    Each session's items keep their order. The order of different sessions does not matter, so that
+    a few acknowledgements in between do not split everything else into small batches.
     """
     first = waiting.popleft()
     taken, kind = [first], type(first)
@@ -230,7 +230,7 @@ def cut(waiting: deque[Item]) -> list[Item]:
 
 
 def _acknowledged(ack_items: Sequence[AckItem]) -> OrderAcked | FinalAcked:
-    """Return the command that says what the items say."""
+    """Return the command for the items."""
     if isinstance(ack_items[0], FinalAckItem):
         return FinalAcked(
             array("Q", [item.subject for item in ack_items]),
@@ -241,7 +241,7 @@ def _acknowledged(ack_items: Sequence[AckItem]) -> OrderAcked | FinalAcked:
 
 
 def _furthest(ack_items: Sequence[AckItem]) -> dict[int, int]:
-    """Return the number that says it all for each sequence: OrderAcks are cumulative."""
+    """Return the highest number of each sequence: OrderAcks are cumulative."""
     furthest: dict[int, int] = {}
     for item in ack_items:
         furthest[item.subject] = max(item.number, furthest.get(item.subject, 0))
@@ -251,7 +251,7 @@ def _furthest(ack_items: Sequence[AckItem]) -> dict[int, int]:
 def ack_verdicts(ack_items: Sequence[AckItem], verdicts: IntArray) -> list[int]:
     """Return the verdict of each item, of the command that they share.
 
-    An OrderAck that another one went beyond has none of its own: it took effect with that one.
+    An OrderAck with a lower number than another has none of its own: it took effect with that one.
     """
     if isinstance(ack_items[0], FinalAckItem):
         return verdicts.tolist()
@@ -275,7 +275,7 @@ def edge_batch(edge: str, number: int, runs: Sequence[PacketRun]) -> EdgeBatch:
         facts_of += bytes((plain,)) * run.count
         for k, facts in run.other_facts.items():
             facts_of[facts_at + k] = numbers.setdefault(facts, len(numbers))
-    # Where the packets will lie is for whoever reads the entry to say.
+    # The places of the packets are set when the entry is read.
     return EdgeBatch(
         edge, number, _NO_PACKETS, 0, offsets, checksums, bytes(facts_of), tuple(numbers), 0, 0
     )

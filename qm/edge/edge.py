@@ -1,9 +1,9 @@
 """A node's MSMQ endpoint: TCP 1801 and UDP 3527 in front, the leader behind (DESIGN section 7).
 
 It serves while it knows its own GUID and has a relay stream. Without a leader for
-`no_leader_max_s` it closes its sessions and its listeners, and opens them again with a leader. So
-it does while an administrator has taken the queue manager offline ([MS-MQDMPR] 3.1.4.12), which
-leaves the node ready: nothing is wrong, and its other doors serve.
+`no_leader_max_s` it closes its sessions and its listeners, and opens them again with a leader. It
+also closes them while an administrator has taken the queue manager offline ([MS-MQDMPR] 3.1.4.12).
+The node is ready nevertheless: nothing is wrong, and its other endpoints serve.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ LISTEN_RETRY_S: Final = 1.0
 
 
 class Edge(ClusterListener):
-    """A node's MSMQ endpoint. Make, start and stop it in the node's event loop."""
+    """A node's MSMQ endpoint. Create, start and stop it in the node's event loop."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Edge(ClusterListener):
             settings.session, admit=self._admission.admit
         ).check()
         self.relay: Final = Relay(cluster, self._metrics, self._loop, self._on_change)
-        """Where all sessions bring what arrives on them, those too that this node opens."""
+        """Receives the arrivals of all sessions, those that this node opens included."""
         self._listeners = Listeners(settings.addresses, settings.port, self._loop, bind)
         self._pings: list[asyncio.DatagramTransport] = []
         self._context = EdgeContext(
@@ -73,8 +73,8 @@ class Edge(ClusterListener):
         self._supervisor: asyncio.Task[None] | None = None
         self._no_leader: asyncio.TimerHandle | None = None
         self._leaderless_since: float | None = -inf
-        """Loop time; None while there is a leader, minus infinity until there was one, and when
-        none is awaited any more."""
+        """Loop time; None while there is a leader; minus infinity until there was one, and once the
+        wait for a new one is over."""
         self._is_leaving = False
         self._unlisten: Callable[[], None] | None = None
 
@@ -83,8 +83,8 @@ class Edge(ClusterListener):
     def not_ready_reason(self, no_leader_max_s: float | None = None) -> str | None:
         """Return why peers are not served; None when they are.
 
-        While a leader's successor is awaited they are, for `no_leader_max_s` seconds: this edge's
-        setting, if it is None (DESIGN section 7).
+        While a new leader is awaited, they count as served for `no_leader_max_s` seconds: this
+        edge's setting, if it is None (DESIGN section 7).
         """
         if self._is_leaving:
             return "the edge is stopping"
@@ -109,12 +109,12 @@ class Edge(ClusterListener):
 
     @property
     def ping_endpoints(self) -> list[tuple[str, int]]:
-        """Address and UDP port of each."""
+        """Address and UDP port of each ping socket."""
         return [ping.get_extra_info("sockname")[:2] for ping in self._pings]
 
     @property
     def held_bytes(self) -> int:
-        """Of packets that were read and have no outcome yet."""
+        """Bytes of packets that were read and have no outcome yet."""
         return self.relay.held_bytes
 
     @property
@@ -123,7 +123,7 @@ class Edge(ClusterListener):
         return len(self._context.connections)
 
     def drain_ack_marks(self) -> list[AckMark]:
-        """Return what acknowledgements depended on, since the last call; for the archive."""
+        """Return the marks of acknowledgements since the last call, for the archive."""
         return self._context.marks.drain()
 
     # Life ----------------------------------------------------------------------------------
@@ -142,14 +142,14 @@ class Edge(ClusterListener):
         self.relay.connect()
 
     async def drain(self, timeout_s: float) -> None:
-        """Accept nobody and read no more; let what was read be committed and acknowledged."""
+        """Accept and read nothing more; let what was read be committed and acknowledged."""
         self._leave()
         self.relay.read_no_more()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.relay.idle(), timeout_s)
 
     async def stop(self) -> None:
-        """Close everything. Without `drain` before, what has no outcome is left to the peers."""
+        """Close everything. Without an earlier `drain`, peers must resend what has no outcome."""
         self._leave()
         if self._unlisten is not None:
             self._unlisten()
@@ -217,7 +217,7 @@ class Edge(ClusterListener):
     def _has_leader(self) -> bool:
         """Whether what is relayed can be committed, as far as this node knows.
 
-        A stream may outlive what this node knows of its leader, cut off from it, and resume.
+        A stream may stay open, cut off from its leader, after this node lost it, and resume.
         """
         return self.relay.is_connected and self._cluster.leadership.node is not None
 
@@ -241,7 +241,7 @@ class Edge(ClusterListener):
             self._changed.set()
 
     def _on_no_leader(self) -> None:
-        """The time is over in which a leader's successor is awaited."""
+        """The wait for a new leader is over."""
         self._no_leader = None
         self._leaderless_since = -inf
         self._is_wanted = False
@@ -254,7 +254,7 @@ class Edge(ClusterListener):
             connection.close(reason, detail)
 
     def _learn_manager(self) -> None:
-        """Read who we are, and whether peers may come."""
+        """Read our own identity, and whether peers may connect."""
         row = self._cluster.state.get(Table.META, META_QUEUE_MANAGER)
         manager = None if row is None else decode(QueueManager, row)
         is_online = manager is None or manager.connection_active
@@ -266,7 +266,7 @@ class Edge(ClusterListener):
         self._learn_identity(None if manager is None else manager.identifier)
 
     def _learn_identity(self, identifier: Guid | None) -> None:
-        """Take a GUID as ours; sessions under another one, of before a restore, are closed."""
+        """Use a GUID as ours; sessions under another one, from before a restore, are closed."""
         if identifier == self.relay.queue_manager:
             return
         if self.relay.queue_manager is not None:

@@ -1,4 +1,4 @@
-"""What operators see of an edge: counters without cost per message, and lines that cannot flood."""
+"""Metrics of an edge, at no cost per message, and its rate-limited log lines."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from qm.wire.message_class import MessageClass
 
 _LOGGER: Final = logging.getLogger(__name__)
 _REFUSAL: Final = 0x8000
-"""Of a MessageClass [MS-MQMQ] 2.2.18.1.6: a negative acknowledgment."""
+"""Bit of a MessageClass [MS-MQMQ] 2.2.18.1.6: a negative acknowledgment."""
 _VERDICTS: Final = {int(verdict): verdict.name.lower() for verdict in TransferVerdict} | {
     int(refusal): refusal.name.lower() for refusal in MessageClass if refusal & _REFUSAL
 }
@@ -100,18 +100,18 @@ class EdgeMetrics:
     # The relay -----------------------------------------------------------------------------
 
     def batch_sent(self) -> None:
-        """A batch went to the leader, for the first time or once more."""
+        """A batch was sent to the leader, for the first time or again."""
         self._batches_sent.inc()
 
     def answered(self, seconds: float, batch: Batch, outcome: Outcome) -> None:
-        """A batch is applied, so long after its first message arrived."""
+        """A batch is applied, so many seconds after its first message arrived."""
         self._seconds.observe(seconds)
         verdicts = outcome.verdicts
         ack_items = batch.ack_items
         if ack_items:
             self._acknowledged(ack_items, verdicts)
         elif verdicts is None:
-            return  # nothing of it was stored: its sessions end, and say why
+            return  # none of it was stored: its sessions end and report why
         elif not any(verdicts):
             self._accepted.inc(len(verdicts))
         else:
@@ -149,7 +149,7 @@ class EdgeMetrics:
                 )
 
     def holds(self, held_bytes: int) -> None:
-        """Nothing more is read for a while."""
+        """Reading from peers stops for a while."""
         self._holds.inc()
         self._log.warning(
             "holds",
@@ -162,7 +162,7 @@ class EdgeMetrics:
         _LOGGER.info("relays to a leader", extra={"fields": {"leader": leader, "term": term}})
 
     def disconnected(self, reason: str, unanswered: int) -> None:
-        """A relay stream is over, and so many batches go again on the next."""
+        """A relay stream is over, and so many batches are sent again on the next one."""
         self._streams_ended.labels("new_term" if reason == NEW_TERM else "lost").inc()
         self._batches.labels("unanswered").inc(unanswered)
         self._log.warning(
@@ -170,7 +170,7 @@ class EdgeMetrics:
         )
 
     def late(self, count: int, *, is_delivered: bool) -> None:
-        """What became of late packets of the leader."""
+        """Late packets of the leader were delivered, or were not."""
         self._late.labels("delivered" if is_delivered else "undelivered").inc(count)
 
     def not_offered(self, detail: str) -> None:
@@ -180,7 +180,7 @@ class EdgeMetrics:
     # The endpoint --------------------------------------------------------------------------
 
     def ping(self, result: str, address: str = "") -> None:
-        """A datagram arrived; of one that is not answered as it should be, the peer's address."""
+        """A datagram arrived; `address` is given if it is not answered normally."""
         self._pings.labels(result).inc()
         if address:
             self._log.warning(
@@ -188,7 +188,7 @@ class EdgeMetrics:
             )
 
     def serving(self, is_serving: bool) -> None:
-        """The listeners were opened, or closed for want of a leader."""
+        """The listeners were opened, or closed because there is no leader."""
         _LOGGER.info("accepts MSMQ sessions" if is_serving else "accepts no MSMQ sessions")
 
     def not_listening(self, error: OSError) -> None:

@@ -1,9 +1,9 @@
 """What an edge knows of a message beyond its bytes (DESIGN 1.4): facts, never verdicts.
 
-The one place where verifying and decrypting plug in: `MessageFacts.of` sees every message that has
-a SecurityHeader. Today nothing is verified and nothing decrypted. A signature is reported as
-present and unverified, which apply refuses; an encrypted body keeps Flags.EB and no fact says that
-it was decrypted, which apply refuses, too.
+Verification and decryption are to be added here: `MessageFacts.of` sees every message that has a
+SecurityHeader. Today nothing is verified and nothing decrypted. A signature is reported as present
+and unverified, which apply refuses; an encrypted body keeps Flags.EB without a fact that it was
+decrypted, which apply refuses, too.
 """
 
 from typing import Final
@@ -17,13 +17,13 @@ from qm.wire.packets.user_message import UserMessage
 
 
 class MessageFacts:
-    """The facts of one session's messages; equal ones are one value, so a batch names it once."""
+    """The facts of one session's messages; equal ones are one object, so a batch names it once."""
 
     __slots__ = ("_unverified", "plain")
 
     def __init__(self, session: int, claimed_guid: Guid, address: str) -> None:
         self.plain: Final = Facts(session, claimed_guid, address, ())
-        """Of a message without SecurityHeader: anonymous (QB-A28)."""
+        """Facts of a message without SecurityHeader: anonymous (QB-A28)."""
         self._unverified: Facts | None = None
 
     def of(self, message: UserMessage) -> Facts:

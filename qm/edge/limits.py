@@ -1,19 +1,18 @@
-"""Every bound that peers can push on at an edge; the unit comes last.
+"""Every bound that peers can reach at an edge; the unit comes last.
 
-Limits of one session are in `qm.session.limits`, of one packet in `qm.wire.limits`, of a relay
-stream in `qm.cluster.relay`.
+Limits of one session are in `qm.session.limits`, those of one packet in `qm.wire.limits`, those of
+a relay stream in `qm.cluster.relay`.
 """
 
 from typing import Final
 
 from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX
 
-# Packets that were read and have no outcome yet, of all sessions together. Above, nothing more is
-# read from any peer until half of it is answered. Each session may exceed it by what one read
-# returns.
+# Packets that were read and have no outcome yet, of all sessions together. Above it, nothing more
+# is read from any peer until half of it is answered. Each session may exceed it by one read.
 HELD_MAX_BYTES: Final = 64 << 20
-# Incomplete packets of all sessions together. Above, the session that adds to them is closed:
-# waiting would be for ever, since none of them can be completed without reading more.
+# Incomplete packets of all sessions together. Above it, the session that adds to them is closed:
+# waiting would not help, since no packet can be completed without reading more.
 INCOMPLETE_MAX_BYTES: Final = 128 << 20
 
 # A batch is closed when one of these is reached; the first run may exceed the bytes alone.
@@ -22,7 +21,7 @@ BATCH_MAX_COUNT: Final = POSITIONS_PER_ENTRY_MAX
 BATCH_FACTS_MAX_COUNT: Final = 256
 # OrderAcks or FinalAcks of one command; apply settles as many positions with each.
 ACK_ITEMS_MAX_COUNT: Final = POSITIONS_PER_ENTRY_MAX // 4
-# Waiting items that are looked at for one batch.
+# Waiting items that are inspected for one batch.
 CUT_MAX_COUNT: Final = 4_096
 
 # Late packets of one session without an outcome, whatever its window is.
@@ -30,24 +29,24 @@ LATE_MAX_COUNT: Final = 1_024
 
 # Bytes that a connection's transport may hold for a peer that does not read.
 WRITE_BUFFER_MAX_BYTES: Final = 64 << 10
-# How long it may stay full, and how long the last bytes of a closed session may take.
+# How long that buffer may stay full, and how long the last bytes of a closed session may take.
 WRITE_STALL_MAX_S: Final = 60.0
 LINGER_MAX_S: Final = 5.0
 
 LISTEN_BACKLOG_COUNT: Final = 1_024
 
-# DESIGN section 7: without a leader for so long, sessions are closed.
+# Without a leader for so long, sessions are closed (DESIGN section 7).
 NO_LEADER_MAX_S: Final = 5.0
 # Between attempts to open a relay stream while a leader is known.
 RELAY_RETRY_S: Final = 0.1
 
-# Pings answered per second: of one address, and of all. Addresses are counted per second.
+# Pings answered per second: for one address, and in total. Addresses are counted per second.
 PINGS_PER_ADDRESS_MAX_COUNT: Final = 16
 PINGS_MAX_COUNT: Final = 4_096
 
-# Ack marks that wait for the archive; the oldest go first.
+# Ack marks that wait for the archive; the oldest are dropped first.
 ACK_MARKS_MAX_COUNT: Final = 65_536
 
 assert BATCH_MAX_COUNT <= POSITIONS_PER_ENTRY_MAX
-assert BATCH_FACTS_MAX_COUNT <= 1 << 8  # one byte per message names its facts
+assert BATCH_FACTS_MAX_COUNT <= 1 << 8  # one byte per message is the index of its facts
 assert BATCH_SOFT_MAX_BYTES < HELD_MAX_BYTES

@@ -1,8 +1,8 @@
-"""From a queue's rows to its OutgoingMessageTable, a page at a time.
+"""Loads a queue's rows into its OutgoingMessageTable, a page at a time.
 
 Transactional messages enter the table in the order of their numbers, which are committed before
 (QB-A1); the others by priority, in the order of the queue. A message can become ready before others
-that are loaded, because its transaction committed late. Whoever hears of it says so with `arrived`.
+that are loaded, because its transaction committed late. `arrived` must be called for each.
 """
 
 from array import array
@@ -21,7 +21,7 @@ from qm.session import OutgoingTable
 
 
 class Backlog:
-    """What of one outgoing queue is not in its table yet."""
+    """The part of an outgoing queue that is not in its table yet."""
 
     def __init__(self, queue_id: int, table: OutgoingTable, is_over: Callable[[int], bool]) -> None:
         """`is_over`: whether a key's end is known and not committed yet."""
@@ -29,21 +29,21 @@ class Backlog:
         self._is_over = is_over
         self._table = table
         self._next_keys = [level << rows.LEVEL_SHIFT for level in range(LEVELS)]
-        """By priority level: positions from here on have not been looked at. One level never has
-        another one's gone positions scanned again, which is slow."""
+        """By priority level: positions from here on have not been read. A level never causes
+        another one's deleted positions to be scanned again, which is slow."""
         self._next_number = 0
-        """Numbers of the live sequence from here on have not been looked at."""
+        """Numbers of the live sequence from here on have not been read."""
         self._unnumbered: dict[int, None] = {}
         """Transactional positions without a number, in order."""
         self._is_assigning = False
 
     @property
     def has_unnumbered(self) -> bool:
-        """Whether something was found that waits for its number."""
+        """Whether a position was found that waits for its number."""
         return bool(self._unnumbered)
 
     def arrived(self, key: int) -> None:
-        """A position became ready; it may lie before what was looked at."""
+        """A position became ready; it may lie before what was read."""
         level = key >> rows.LEVEL_SHIFT
         self._next_keys[level] = min(self._next_keys[level], key)
 
@@ -52,7 +52,7 @@ class Backlog:
         self._unnumbered.pop(key, None)
 
     def load(self, state: State, watermark: int) -> bool:
-        """Look at one page; return whether it is worth to be called again now."""
+        """Read one page; return whether it should be called again now."""
         is_more = self._load_numbered(state, watermark)
         for level, first in enumerate(self._next_keys):
             if not self._has_room or len(self._unnumbered) >= READ_AHEAD_MAX:
@@ -77,14 +77,14 @@ class Backlog:
                 self._unnumbered[key] = None
 
     def take_unnumbered(self) -> IntArray | None:
-        """Return keys to be numbered now, None if there are none or some are under way."""
+        """Return keys to be numbered now, None if there are none or some are in progress."""
         if self._is_assigning or not self._unnumbered:
             return None
         self._is_assigning = True
         return array("Q", self._unnumbered)
 
     def assigned(self, keys: IntArray, is_committed: bool) -> None:
-        """`take_unnumbered`'s keys have their numbers, or may have none and are asked for again."""
+        """`take_unnumbered`'s keys have numbers if committed; else they will be returned again."""
         self._is_assigning = False
         if is_committed:
             for key in keys:
@@ -96,17 +96,17 @@ class Backlog:
         return table.waiting < READ_AHEAD_MAX and len(table) < TABLE_ENTRIES_MAX
 
     def _load_numbered(self, state: State, watermark: int) -> bool:
-        """Look at a page of the live sequence; return whether there is more and room for it."""
+        """Read a page of the live sequence; return whether there is more and room for it."""
         table, queue_id = self._table, self._queue_id
         sequence = rows.sequence(state, queue_id)
         identifier, last = sequence.sequence_identifier, sequence.next_number - 1
         if identifier != table.sequence:
             if table.has_transactional:
-                return False  # what ended is still to be told to us
+                return False  # `left` has not been called yet for those that ended
             table.start_sequence(identifier)
             self._next_number = 1
         if not sequence.pending_count:
-            # What has a number has arrived and waits for its final ack alone.
+            # Positions with a number have arrived, and only wait for their final ack.
             self._next_number = last + 1
         if self._next_number > last or not self._has_room:
             return False

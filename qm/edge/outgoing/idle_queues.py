@@ -1,8 +1,8 @@
-"""Outgoing queues that have had nothing to send for long are removed.
+"""Removes outgoing queues that have had nothing to send for long.
 
-Destinations come and go, and peers cause some by naming an administration queue; what is bounded by
-OUTGOING_QUEUES_MAX must not fill up with what was sent to once. Apply removes a queue only while it
-is empty and its sequence owes nothing, so nothing is lost to a message that comes at this moment.
+Destinations change, and peers cause some by naming an administration queue; queues that were used
+only once must not fill up OUTGOING_QUEUES_MAX. Apply removes a queue only while it is empty and its
+sequence owes nothing, so nothing is lost if a message comes at this moment.
 """
 
 from typing_extensions import override
@@ -23,14 +23,14 @@ from qm.model.values.elements import OutgoingAdminState
 
 
 class IdleQueues(TimerOwner):
-    """Looks at every outgoing queue once in IDLE_QUEUE_S, a page at a time."""
+    """Checks every outgoing queue once in IDLE_QUEUE_S, a page at a time."""
 
     def __init__(self, context: OutgoingContext) -> None:
         self._context = context
         self._look_at = context.clock() + IDLE_QUEUE_S
         self._after = b""
         self._arrivals: dict[int, int] = {}
-        """Of queues that were empty when they were looked at: messages that ever entered them."""
+        """For queues that were empty when last checked: how many messages ever entered them."""
 
     @override
     def next_timer(self) -> float | None:
@@ -51,7 +51,7 @@ class IdleQueues(TimerOwner):
             self._context.proposals.ask(removals, lambda outcomes: None)
 
     def _is_idle(self, queue_id: int) -> bool:
-        """Whether a queue was empty at the last look too, and nothing passed through since."""
+        """Whether a queue was empty at the last check too, and nothing passed through since."""
         state = self._context.cluster.state
         queue = rows.queue(state, queue_id)
         if queue is None or not _is_empty(queue) or is_open(state, queue_id):

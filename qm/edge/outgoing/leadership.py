@@ -1,4 +1,4 @@
-"""The sending side of one leadership: born with it, derived from rows, gone with it."""
+"""The sending side of one leadership: starts with it, is derived from rows, and ends with it."""
 
 import asyncio
 from itertools import islice
@@ -38,7 +38,7 @@ class Leading:
         self._context = context
         self._senders = senders
         self.queues: Final[dict[int, QueueSender]] = {}
-        """Those that have, or had in this leadership, something to send."""
+        """Queues that have, or had in this leadership, something to send."""
         self.connections: Final = Connections(context)
         self._order_ack_ids = OrderAckIds(senders)
         self.outbox: Final = Outbox(context, self.connections, senders, self._order_ack_ids)
@@ -78,7 +78,7 @@ class Leading:
             self._refresh(applied)
         if applied.is_manager_changed:
             for sender in list(self.queues.values()):
-                sender.refresh()  # HardenedSecurity locks them all, or lets them go
+                sender.refresh()  # HardenedSecurity locks all queues, or releases them
 
     def _order_ack_due(self, stream_id: int) -> None:
         row = sequence_row(self._context.cluster.state, stream_id)
@@ -86,7 +86,7 @@ class Leading:
             self._order_acks.received(stream_id, SEQUENCE_IN_ROW.unpack(row)[1])
 
     def _scan(self) -> None:
-        """Wake the outgoing queues of one page; the rest follows."""
+        """Wake the outgoing queues of one page; the next page follows."""
         if self._is_stopped or self._scanned_to is None:
             return
         page, self._scanned_to = rows.outgoing_queue_ids(
@@ -97,7 +97,7 @@ class Leading:
         asyncio.get_running_loop().call_soon(self._scan)
 
     def _wake(self, queue_id: int) -> QueueSender | None:
-        """Return the sender of a queue, made if there is something in the queue."""
+        """Return the sender of a queue, created if there is something in the queue."""
         sender = self.queues.get(queue_id)
         if sender is not None:
             return sender
@@ -111,7 +111,7 @@ class Leading:
         return sender
 
     def _forget_idle(self) -> None:
-        """Look at a few, next time at others."""
+        """Check a few queues, other ones at the next call."""
         for queue_id in list(islice(self.queues, SENDERS_PER_LOOK_MAX)):
             sender = self.queues.pop(queue_id)
             if sender.is_idle:
@@ -120,7 +120,7 @@ class Leading:
                 self.queues[queue_id] = sender
 
     def _refresh(self, applied: Applied) -> None:
-        """Tell each queue what of it came and went."""
+        """Tell each queue which of its rows came and went."""
         changed = applied.outgoing_queue_ids
         arrived: dict[int, list[int]] = {}
         left: dict[int, list[int]] = {}

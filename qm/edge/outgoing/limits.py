@@ -1,7 +1,7 @@
 """Every bound of the sending side; the unit comes last.
 
 A peer that never answers, a backlog of millions and ten thousand destinations each cost no more
-than what stands here.
+than these bounds allow.
 """
 
 from typing import Final
@@ -13,49 +13,49 @@ from qm.model.values.limits import SETTLED_PER_COMMAND_MAX
 CONNECTIONS_MAX: Final = 512
 """Connections to peers, open or opening; an idle one makes room for a new one."""
 TENURE_S: Final = 10.0
-"""After that a busy one makes room too, so that all destinations have their turn."""
+"""After that a busy one gives way too, so that every destination is served in turn."""
 CONNECTING_MAX: Final = 64
-"""Connection attempts of outgoing queues under way at a time."""
+"""Connection attempts of outgoing queues in progress at a time."""
 CONNECTING_ACKS_MAX: Final = 32
-"""Of acknowledgements that peers are owed: their destinations are what peers say."""
+"""The same for acknowledgements owed to peers, whose destinations are named by peers."""
 HANDSHAKE_PATIENCE_S: Final = 1.0
 """For a peer that was reached to open its session, while others need the connection."""
 BACKOFF_AFTER_COUNT: Final = 3
-"""From so many failures in a row on an address is tried less often than its users ask,"""
+"""After so many failures in a row an address is tried less often than its users ask."""
 BACKOFF_FIRST_S: Final = 5.0
-"""by this at first,"""
+"""First pause before such an address is tried again; it grows with each failure."""
 BACKOFF_MAX_S: Final = 300.0
-"""and this at most; a half to all of it, by chance, so that not all come at once."""
+"""Longest such pause; a random half to all of it is used, to spread the attempts."""
 ADDRESSES_KEPT_MAX: Final = 16_384
-"""Of which it is known whether they were reached; the oldest go first."""
+"""Addresses of which it is known whether they were reached; the oldest are dropped first."""
 RESOLVING_MAX: Final = 4
 """Host names looked up at a time."""
 RESOLVE_TIMEOUT_S: Final = 10.0
 CONNECT_TIMEOUT_S: Final = 20.0
 WRITE_HIGH_WATER_BYTES: Final = 0x0010_0000
-"""What a transport holds before a connection takes no further packet out of storage."""
+"""Bytes in a transport beyond which a connection reads no further packet from storage."""
 
 # Outgoing queues -------------------------------------------------------------------------------
 
 TURN_MESSAGES_MAX: Final = 32
 TURN_MAX_BYTES: Final = 0x0004_0000
-"""One queue's turn on a shared connection; a single message may exceed it alone."""
+"""Bytes of a queue's turn on a shared connection; a single message alone may exceed it."""
 READ_AHEAD_MAX: Final = 256
 """Entries of a queue that are loaded and have not left."""
 TABLE_ENTRIES_MAX: Final = 2_048
 """Entries of a queue that are loaded, sent ones that wait for their order ack included."""
 PAGE_ROWS_MAX: Final = 256
-"""Rows that one step of a load looks at."""
+"""Rows that one step of a load reads."""
 IDLE_QUEUE_S: Final = 1_800.0
 """An outgoing queue that had nothing to send for this long is removed."""
 IDLE_PAGE_S: Final = 1.0
-"""Between pages of one look at all of them."""
+"""Between pages of one check of all of them."""
 SENDERS_MAX: Final = 4_096
-"""Outgoing queues kept in mind; beyond, those that have nothing to send are forgotten first."""
+"""Outgoing queues in memory; beyond that, those with nothing to send are forgotten first."""
 SENDERS_PER_LOOK_MAX: Final = 16
-"""Of those, looked at for ones that can be forgotten when another comes."""
+"""How many of those are checked for ones that can be forgotten when another comes."""
 QUEUES_PER_PAGE_MAX: Final = 256
-"""Outgoing queues that one step of the scan at the begin of leadership looks at."""
+"""Outgoing queues that one step of the scan at the start of leadership reads."""
 
 # Commands --------------------------------------------------------------------------------------
 
@@ -68,32 +68,32 @@ PROPOSE_RETRY_S: Final = 0.2
 
 OUTBOX_PAGE_ROWS_MAX: Final = 512
 OUTBOX_PEERS_MAX: Final = 4_096
-"""Peers with something owed that are kept in mind; the others' rows wait for a later look."""
+"""Peers with something owed in memory; the others' rows wait for a later check."""
 PEERS_PER_LOOK_MAX: Final = 16
-"""Peers that are looked at for one that can be forgotten: a new peer costs no more with many known
-than with few."""
+"""Peers that are checked for one that can be forgotten: so a new peer costs no more with many
+known peers than with few."""
 PEERS_SWEEP_S: Final = 2.0
-"""Between looks for peers that nothing is owed to any more."""
+"""Between checks for peers that nothing is owed to any more."""
 OUTBOX_ROWS_PER_PEER_MAX: Final = 1_024
-"""Rows of one peer kept in mind; the rest is read when these are done."""
+"""Rows of one peer in memory; the rest is read when these are done."""
 OUTBOX_IN_FLIGHT_MAX: Final = 64
 """Rows of one peer that are sent and not acknowledged."""
 OUTBOX_RETRY_S: Final = 5.0
-"""After a session that was to carry them did not, or there was no way to the peer."""
+"""After a session failed to carry them, or there was no way to the peer."""
 OUTBOX_SWEEP_S: Final = 600.0
 OUTBOX_AGE_MAX_MS: Final = 7 * 24 * 3600 * 1000
-"""Then a row is given up: its sender's TimeToReachQueue is over by default (QB 6.3.6)."""
+"""Age at which a row is given up: its sender's default TimeToReachQueue is over (QB 6.3.6)."""
 
 ORDER_ACKS_PER_PEER_MAX: Final = 4_096
-"""Order acks that are due to one peer; beyond, its next messages ask for them again."""
+"""Order acks due to one peer; beyond that, its next messages ask for them again."""
 ORDER_ACK_SESSIONS_MAX: Final = 8
-"""Sessions of one peer over which an order ack leaves, the newest ones."""
+"""Number of sessions with one peer over which an order ack is sent, the newest ones."""
 SEQUENCES_SEEN_MAX: Final = 65_536
-"""Incoming sequences whose sender's whereabouts are kept in mind; the longest silent go first."""
+"""Incoming sequences whose sender's address is remembered; the longest silent are dropped first."""
 ORDER_ACK_EVERY_COUNT: Final = 256
-"""Numbers after which an order ack leaves without waiting for its timer (DESIGN section 7)."""
+"""Numbers after which an order ack is sent without waiting for its timer (DESIGN section 7)."""
 SEQUENCE_ACTIVE_MS: Final = 600_000
-"""At the begin of leadership, sequences heard of in this time get an order ack."""
+"""At the start of leadership, sequences seen within this time get an order ack."""
 
 assert READ_AHEAD_MAX <= TABLE_ENTRIES_MAX
 assert TURN_MESSAGES_MAX <= READ_AHEAD_MAX

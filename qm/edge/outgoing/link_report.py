@@ -1,7 +1,7 @@
 """What administrators see of an outgoing queue's link ([MS-MQDMPR] 3.1.1.3, 3.1.1.4).
 
-This is the leader's own half; counts of messages, sequence places and the administrative state are
-replicated and found by `qm.model.queries`.
+This is the half that only the leader knows; counts of messages, sequence places and the
+administrative state are replicated and read with `qm.model.queries`.
 """
 
 import msgspec
@@ -17,23 +17,23 @@ class LinkReport(msgspec.Struct, frozen=True):
     state: OutgoingState
     """OutgoingQueue.State."""
     next_hops: tuple[str, ...]
-    """OutgoingQueue.NextHops, as PROPID_MGMT_QUEUE_NEXTHOPS has them."""
+    """OutgoingQueue.NextHops, in the form of PROPID_MGMT_QUEUE_NEXTHOPS."""
     connection_history: tuple[ConnectionHistoryEntry, ...]
     """Oldest first."""
     loaded_count: int
-    """Messages in OutgoingMessageTable: read ahead, under way, or waiting for an order ack."""
+    """Messages in OutgoingMessageTable: read ahead, in flight, or waiting for an order ack."""
     eod_no_ack_count: int
     """Numbers that were sent without an order ack (UnackedSequence)."""
     eod_last_ack_time: int
-    """Epoch seconds of the last order ack heard by this leader, 0 = none."""
+    """Epoch seconds of the last order ack received by this leader, 0 = none."""
     eod_last_ack_count: int
-    """Order acks that this leader heard."""
+    """Order acks received by this leader."""
     eod_resend_interval_s: int
-    """Until unacknowledged messages are sent again, at this stage."""
+    """Seconds until unacknowledged messages are sent again, at this stage."""
     eod_resend_count: int
     """ResendIntervalIndex: timeouts in a row."""
     eod_resend_time: int
-    """Epoch seconds at which that will be, 0 = nothing is scheduled."""
+    """Epoch seconds of the next resend, 0 = none is scheduled."""
 
 
 def link_report(sender: QueueSender, now: float, now_ms: int) -> LinkReport:

@@ -1,4 +1,4 @@
-"""What a node does for sending: nothing while another leads, everything while it leads itself."""
+"""The sending side of a node: inactive while another node leads, active while this one does."""
 
 import logging
 import time
@@ -37,7 +37,7 @@ class OutgoingManager(ClusterListener, RelayHubEvents):
         resolver: Resolver | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`relay`: the edge's; it takes what peers send back over sessions of this side.
+        """`relay`: the edge's; it receives what peers send back over sessions of this side.
 
         `clock`: monotonic seconds.
         """
@@ -114,7 +114,7 @@ class OutgoingManager(ClusterListener, RelayHubEvents):
 
     @override
     def on_leadership(self, leadership: Leadership) -> None:
-        """A new term of the same leader changes nothing."""
+        """Start or stop; a new term of the same leader changes nothing."""
         if leadership.is_here and self._leading is None:
             self._begin()
         elif not leadership.is_here:

@@ -1,6 +1,6 @@
-"""The packets that leave: stored messages made ready, order and final acknowledgements.
+"""The packets to be sent: stored messages completed, order and final acknowledgements.
 
-Nothing is numbered here (QB-A1): MessageID, SentTime, sequence and number of a message, and the
+No number is assigned here (QB-A1): MessageID, SentTime, sequence and number of a message, and the
 MessageID of a final acknowledgement, were committed before.
 """
 
@@ -34,7 +34,7 @@ _SOURCE: Final = slice(16, 32)
 
 
 class Addressing:
-    """Who sends to where: what every packet of one outgoing queue says in its UserHeader."""
+    """Source and destination: what every packet of one outgoing queue has in its UserHeader."""
 
     def __init__(self, name: FormatName, own_guid: Guid) -> None:
         destination = destination_of(name)
@@ -52,7 +52,7 @@ class Addressing:
         is_right = (
             head.queue_manager_address == self._address
             and peek_destination(packet, 0, head) == self._key
-            and not head.user_flags & FLAG_AH  # writing it anew leaves that out
+            and not head.user_flags & FLAG_AH  # a new header omits that
         )
         if is_right and packet[_SOURCE] == self._own_guid:
             return packet
@@ -123,7 +123,7 @@ def order_ack_packet(
 ) -> bytes | None:
     """Return the OrderAck of an incoming sequence's row; None while nothing was accepted (QB-A9).
 
-    It is express and repeated at need (QB-A23), each time under another MessageID.
+    It is express and repeated on demand (QB-A23), each time with another MessageID.
     """
     identifier, number, _, _ = SEQUENCE_IN_ROW.unpack(sequence_row)
     if not number:

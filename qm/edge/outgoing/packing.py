@@ -1,8 +1,8 @@
-"""From keys that a table dispatched to packets on their way [MS-MQQB 3.1.7.1.1 to 3.1.7.1.3].
+"""Makes packets for the keys that a table dispatched [MS-MQQB 3.1.7.1.1 to 3.1.7.1.3].
 
-A transactional message that is skipped must have ended, durably, before its successors leave: they
-would move the receiver's number past it, and a leader who judges it otherwise could never send it
-again. So whatever is skipped ends the run.
+A transactional message that is skipped must have ended, durably, before its successors are sent:
+they would move the receiver's number past it, and a later leader that does not skip it could never
+send it. So a skipped message ends the run.
 """
 
 from collections.abc import Sequence
@@ -23,20 +23,20 @@ from qm.wire.packets.user_message import parse_user_message
 
 
 class Packed(msgspec.Struct):
-    """What came of dispatched keys; those that are named nowhere are to be dispatched again."""
+    """The results for dispatched keys; those that are in no field must be dispatched again."""
 
     keys: list[int]
     packets: list[bytes]
     """One per key."""
     has_transactional: bool = False
     expired: list[int] = []
-    """Their TimeToReachQueue or TimeToBeReceived is over."""
+    """Keys whose TimeToReachQueue or TimeToBeReceived is over."""
     unsendable: list[int] = []
-    """No packet can be made of them."""
+    """Keys of which no packet can be made."""
     gone: list[int] = []
-    """Not in the queue any more, or not for sending."""
+    """Keys no longer in the queue, or not to be sent."""
     traced: list[tuple[int, Guid]] = []
-    """MessageIDs of those whose sending is to be reported, and the queues that want to know."""
+    """MessageIDs whose sending is to be reported, with their report queues."""
     damage: str = ""
     """Why the next key's body cannot be read on this node."""
 

@@ -1,8 +1,8 @@
-"""What the sending side learns, made durable: commands of many queues in few proposals.
+"""Makes durable what the sending side learns: commands of many queues in few proposals.
 
-One proposal is under way at a time and carries everything that was asked for meanwhile. All these
-commands may be applied twice, so one whose outcome is unknown is simply asked for again by the
-part that still needs it.
+One proposal is in progress at a time; commands that are requested meanwhile share the next one. All
+these commands may be applied twice, so one whose outcome is unknown is simply requested again by
+the part that still needs it.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from qm.model.values.effects import Outcome
 from qm.observe.logs import LimitedLog
 
 Then = Callable[[Sequence[Outcome] | None], None]
-"""Gets the outcomes of a group in order, or None: it is not known to have happened."""
+"""Receives the outcomes of a group in order, or None: whether it was applied is not known."""
 
 
 class ProposalQueue:
-    """Proposes groups of commands in the order in which they were asked for."""
+    """Proposes groups of commands in the order in which they were requested."""
 
     def __init__(self, cluster: Cluster, lines: LimitedLog) -> None:
         self._cluster = cluster
@@ -42,7 +42,7 @@ class ProposalQueue:
             self._task = asyncio.get_running_loop().create_task(self._work())
 
     def stop(self) -> None:
-        """Forget what waits; a proposal under way goes on unheard."""
+        """Drop what waits; the outcome of a proposal in progress is ignored."""
         self._waiting.clear()
         if self._task is not None:
             self._task.cancel()
@@ -61,7 +61,7 @@ class ProposalQueue:
         self._task = None
 
     def _take(self) -> list[tuple[tuple[Command, ...], Then]]:
-        """Return the groups that make up the next proposal, at least one."""
+        """Return the groups of the next proposal, at least one."""
         groups = [self._waiting.popleft()]
         count = len(groups[0][0])
         while self._waiting and count + len(self._waiting[0][0]) <= COMMANDS_PER_PROPOSAL_MAX:
@@ -83,7 +83,7 @@ class ProposalQueue:
 
 
 class KeyBatch:
-    """Numbers for commands of one kind: those that come while one is under way share the next."""
+    """Keys for commands of one kind: those added while a command is in progress share the next."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class KeyBatch:
         return len(self._pending)
 
     def add(self, keys: Iterable[int]) -> None:
-        """Have these committed sooner or later, each at least once; until then they are in here."""
+        """Have these committed eventually, each at least once; until then they are in here."""
         self._pending.update(dict.fromkeys(keys))
         self._ask()
 

@@ -1,7 +1,7 @@
 """One outgoing queue while this node leads: from its rows to its peer [MS-MQQB 3.1.1.3.1].
 
 Everything here is derived from rows and may be lost at any moment: a new leader derives it again
-and sends the same messages under the same numbers, which their receivers recognize.
+and sends the same messages with the same numbers, which their receivers recognize.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class QueueSender(LinkOwner):
         self.table = OutgoingTable()
         self.resend = ResendSchedule(context.clock())
         self.time_of_last_ack_s = 0
-        """Cluster time of the last order ack that acknowledged something; 0 = none since."""
+        """Cluster time of the last order ack that acknowledged something; 0 = none so far."""
         self._backlog = Backlog(self._queue_id, self.table, self._is_over)
 
     # What the rows say ---------------------------------------------------------------------
@@ -94,7 +94,7 @@ class QueueSender(LinkOwner):
         self.go_on()
 
     def resend_now(self) -> None:
-        """An administrator does not want to wait for timers (EOD resend, [MS-MQMQ] 2.3.12)."""
+        """An administrator resends without waiting for timers (EOD resend, [MS-MQMQ] 2.3.12)."""
         self.table.resend_transactional()
         if self.link.is_waiting_reconnect:
             self._driver.handle_timer(inf)
@@ -157,16 +157,16 @@ class QueueSender(LinkOwner):
         self._context.timers.watch(self)
 
     def _load(self) -> bool:
-        """Bring a page into the table; return whether there is more and room for it.
+        """Read a page into the table; return whether there is more and room for it.
 
-        Levels without messages are passed over, so that the table's next one is the queue's.
+        Levels without messages are skipped, so that the table's next message is the queue's.
         """
         is_more = True
         for _ in range(LEVELS):
             is_more = self._backlog.load(self._context.cluster.state, self._watermark)
             if not is_more or self.table.waiting:
                 break
-        # A number is for good: it is given when the peer is there to hear it.
+        # A number is final: it is assigned only when the peer can receive it.
         if self.link.state is OutgoingState.CONNECTED:
             keys = self._backlog.take_unnumbered()
             if keys is not None:
@@ -247,7 +247,7 @@ class QueueSender(LinkOwner):
 
     @override
     def take_turn(self, count: int, size_bytes: int) -> tuple[list[int], list[bytes]]:
-        """Bodies are read here, just before they leave."""
+        """Read bodies only now, just before they are sent."""
         if self._expired or self._unsendable:
             return [], []  # nothing overtakes what is about to end (packing)
         self._load()
@@ -275,7 +275,7 @@ class QueueSender(LinkOwner):
         self._context.proposals.ask([command], lambda _: None)
 
     def _take_back(self, dispatched: Sequence[int], packed: Packed) -> None:
-        """Some that were dispatched do not leave: their time is over, or it is not their turn."""
+        """Take back dispatched messages that cannot be sent, now or at all."""
         for key in (*packed.expired, *packed.unsendable):
             self.table.remove(key)
         left = set(packed.keys)
@@ -285,7 +285,7 @@ class QueueSender(LinkOwner):
         self._count("expired", len(packed.expired))
         self._count("unsendable", len(packed.unsendable))
         if packed.damage:
-            # Another replica has it: it is sent when that one leads.
+            # Another replica has the body and can send it when it leads.
             self._count("damaged", 1)
             self._context.lines.warning(
                 "outgoing_damaged",

@@ -25,8 +25,8 @@ from qm.model.values.rows import (
 )
 
 LEVEL_SHIFT: Final = 56
-"""A LookupIdentifier above it is the priority level (DESIGN section 4, Order)."""
-# Plain numbers: an enumeration's operators cost more than the rows that they look at.
+"""In a LookupIdentifier the bits above this are the priority level (DESIGN section 4, Order)."""
+# Plain numbers: an enumeration's operators cost more than reading the rows.
 _HAS_OUTGOING: Final = int(PositionFlag.HAS_OUTGOING)
 _TRANSACTIONAL: Final = int(PositionFlag.TRANSACTIONAL)
 _AVAILABLE: Final = int(PositionState.AVAILABLE)
@@ -58,7 +58,7 @@ def is_held(state: State, record: Queue) -> bool:
 
 
 def outgoing_queue_ids(state: State, after: bytes, limit: int) -> tuple[list[int], bytes | None]:
-    """Return a page of outgoing queues behind a name, and the name to go on from, if any."""
+    """Return a page of outgoing queues after a name, and the name to continue from, if any."""
     low = after + b"\0" if after else _OUTGOING_NAMES
     found = state.scan(Table.QUEUE_NAME, low, _OUTGOING_NAMES_END, limit)
     following = found[-1][0] if len(found) == limit else None
@@ -66,13 +66,13 @@ def outgoing_queue_ids(state: State, after: bytes, limit: int) -> tuple[list[int
 
 
 def sequence(state: State, queue_id: int) -> OutgoingTransferInfo:
-    """Return a queue's outgoing sequence; a fresh record if it never had one."""
+    """Return a queue's outgoing sequence; a new record if it never had one."""
     row = state.get(Table.SEQUENCE_OUT, _BY_QUEUE + QUEUE_KEY.pack(queue_id))
     return OutgoingTransferInfo() if row is None else decode(OutgoingTransferInfo, row)
 
 
 def sendable(state: State, queue_id: int, key: int, watermark: int) -> Position | None:
-    """Return a position that may leave now; None if it is gone, locked or hidden by a purge."""
+    """Return a position that may be sent now; None if it is gone, locked or hidden by a purge."""
     row = state.get(Table.POSITION, POSITION_KEY.pack(queue_id, key))
     if row is None:
         return None
@@ -83,9 +83,9 @@ def sendable(state: State, queue_id: int, key: int, watermark: int) -> Position 
 def sendables(
     state: State, queue_id: int, low: int, watermark: int, limit: int
 ) -> tuple[list[tuple[int, Position]], int]:
-    """Return positions of the level of `low` that may leave, and where its next page begins.
+    """Return positions of the level of `low` that may be sent, and where its next page begins.
 
-    At most `limit` rows are looked at; a key of the next level says that there are no more.
+    At most `limit` rows are read; a key of the next level means that there are no more.
     """
     end = ((low >> LEVEL_SHIFT) + 1) << LEVEL_SHIFT
     found = state.scan(
@@ -112,7 +112,7 @@ def numbers(state: State, queue_id: int, key: int) -> OutgoingPosition | None:
 def numbered(
     state: State, queue_id: int, identifier: int, first: int, last: int, limit: int
 ) -> list[tuple[int, int]]:
-    """Return (number, key) of a sequence's positions from number `first` to `last`, rising."""
+    """Return (number, key) of a sequence's positions from number `first` to `last`, ascending."""
     low = number_key(queue_id, identifier, first)
     high = number_key(queue_id, identifier, last) + b"\0"
     return [
@@ -130,5 +130,5 @@ def _may_leave(position: Position, key: int, watermark: int) -> bool:
 
 
 def is_transactional(position: Position) -> bool:
-    """Whether a position's message has a place in a sequence."""
+    """Whether a position's message has a number in a sequence."""
     return bool(position.flags & _TRANSACTIONAL)

@@ -1,3 +1,3 @@
-"""From a session's arrivals to the leader and back: batches, pipeline, outcomes. May import the
-values of `qm.edge`; knows no socket.
+"""The way from a session's arrivals to the leader and back: batches, pipeline, outcomes. May import
+the value modules of `qm.edge`; uses no socket.
 """

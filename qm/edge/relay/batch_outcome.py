@@ -1,8 +1,8 @@
-"""From a batch's outcome to its sessions: which positions are durable now.
+"""Applies a batch's outcome to its sessions: which positions are durable now.
 
 Every verdict but "cannot be stored now" is final: accepted, duplicate, out of order, refused and
 ignored messages are all counted and acknowledged (QB-A4). A message that cannot be stored ends its
-session, with what lies before it committed, so that the peer sends it again (QB-A47).
+session, and those before it are committed, so that the peer sends it again (QB-A47).
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _CLOSE: Final = int(TransferVerdict.CLOSE_SESSION)
 def settle(batch: Batch, index: int, outcome: Outcome) -> list[AckItem]:
     """Commit the sessions of a batch that the entry at `index` carried, each once.
 
-    Returns acknowledgements whose command is to be applied once more before they count.
+    Return acknowledgements whose command must be applied again before they count.
     """
     ack_items = batch.ack_items
     if ack_items:
@@ -42,7 +42,7 @@ def _settle_all(items: Sequence[Item], index: int) -> None:
 
 
 def _settle_acks(ack_items: list[AckItem], index: int, *, is_complete: bool) -> list[AckItem]:
-    """The value of OrderAcked says whether more of its sequences is to be settled."""
+    """Settle acknowledgements; `is_complete` is False if OrderAcked must be applied again."""
     for item in ack_items:
         if is_complete:
             item.intake.complete(item.last_position)
@@ -53,7 +53,7 @@ def _settle_acks(ack_items: list[AckItem], index: int, *, is_complete: bool) -> 
 
 
 def _settle_some(runs: Sequence[PacketRun], index: int, verdicts: IntArray | None) -> None:
-    """Settle runs of which something cannot be stored; None: nothing was."""
+    """Settle runs of which something cannot be stored; `verdicts` None: nothing was."""
     upto: dict[Intake, int] = {}
     refused: dict[Intake, None] = {}  # in the order of their messages
     at = 0

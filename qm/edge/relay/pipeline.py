@@ -1,8 +1,8 @@
 """What was read and has no outcome yet: waiting, sent, or to be sent again. No I/O.
 
-An item is in exactly one of three places: `waiting` in the order of arrival, in a batch that is
-`unanswered`, or in one that goes `again` because its stream ended. Batches are numbered once and
-keep their number and order, so that whatever happens to streams, each session's packets reach the
+An item is in exactly one of three places: in `waiting`, in the order of arrival; in a batch that is
+`unanswered`; or in one that is to be sent `again` because its stream ended. Batches are numbered
+once and keep their number and order, so that however streams end, each session's packets enter the
 log in the order in which they arrived.
 """
 
@@ -34,7 +34,7 @@ class Pipeline:
         self._unanswered: deque[Batch] = deque()
         self._number = 0
         self.held_bytes = 0
-        """Of everything in here."""
+        """Total size of everything in here."""
 
     @property
     def is_empty(self) -> bool:
@@ -42,7 +42,7 @@ class Pipeline:
         return not (self._waiting or self._again or self._unanswered)
 
     def add(self, item: Item, now: float) -> None:
-        """Let an item wait behind all others."""
+        """Add an item after all others."""
         if not self._waiting:
             self._waiting_since = now
         self._waiting.append(item)
@@ -50,7 +50,7 @@ class Pipeline:
         self.held_bytes += item.size_bytes
 
     def put_first(self, ack_items: Sequence[AckItem], now: float) -> None:
-        """Let acknowledgements that must be applied once more wait ahead of everything unsent."""
+        """Put acknowledgements that must be applied again before everything unsent."""
         if not self._waiting:
             self._waiting_since = now
         self._waiting.extendleft(reversed(ack_items))
@@ -59,9 +59,9 @@ class Pipeline:
         self.held_bytes += size
 
     def next_batch(self, now: float, *, least_bytes: int) -> Batch | None:
-        """Return what is to be sent now, which then is unanswered; None for nothing.
+        """Return the batch to be sent now, which then is unanswered; None for nothing.
 
-        `least_bytes`: as `RelayStream` says; a full batch goes in any case.
+        `least_bytes`: see `RelayStream`; a full batch is sent in any case.
         """
         if self._again:
             batch = self._again.popleft()
@@ -76,7 +76,7 @@ class Pipeline:
         return batch
 
     def answered(self, number: int) -> Batch | None:
-        """Take out the oldest unanswered batch; None if that is not its number."""
+        """Remove and return the oldest unanswered batch; None if that is not its number."""
         if not self._unanswered or self._unanswered[0].number != number:
             return None
         batch = self._unanswered.popleft()
@@ -84,16 +84,16 @@ class Pipeline:
         return batch
 
     def start_again(self) -> int:
-        """The stream is gone: send what is unanswered once more; return how many batches."""
+        """The stream is gone: send unanswered batches again; return how many there are."""
         again = len(self._unanswered)
         self._again.extendleft(reversed(self._unanswered))
         self._unanswered.clear()
         return again
 
     def drop_closed(self) -> None:
-        """Forget what is not on its way and belongs to closed sessions.
+        """Drop items of closed sessions that are not on their way.
 
-        Their peers never saw it acknowledged and send it again, perhaps to another node.
+        Their peers never saw them acknowledged and send them again, perhaps to another node.
         """
         for batch in self._again:
             batch.drop_closed()

@@ -1,8 +1,8 @@
-"""The ordered way from an edge's sessions to whoever leads, over one relay stream at a time.
+"""The ordered way from an edge's sessions to the leader, over one relay stream at a time.
 
-Arrivals are gathered per loop round into numbered batches, which leave while the stream has room;
-outcomes come in order. When a stream ends, what has no outcome goes again on the next one; apply
-recognizes what was applied already (DESIGN section 7).
+Arrivals are gathered per iteration of the event loop into numbered batches, which are sent while
+the stream has room; outcomes come in order. When a stream ends, batches without an outcome are sent
+again on the next one; apply recognizes what was applied already (DESIGN section 7).
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from qm.model.values.effects import Outcome
 from qm.wire.guid import Guid
 
 _INTAKE_NUMBERS: Final = count(1)
-"""One for the process: an edge that is started again must not reuse its predecessor's."""
+"""Shared by the process: an edge that is started again must not reuse earlier numbers."""
 
 
 class Relay:
-    """An edge's ordered way to whoever leads."""
+    """An edge's ordered way to the leader."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Relay:
     def open_intake(
         self, owner: IntakeOwner, claimed_guid: Guid, address: str, *, is_announced: bool = True
     ) -> SessionIntake:
-        """Begin a session's arrivals.
+        """Open the intake of a session.
 
         `is_announced`: the leader may send late acknowledgements over the session.
         """
@@ -85,7 +85,7 @@ class Relay:
             self._stream.session_closed(intake.number)
 
     def add(self, item: Item) -> None:
-        """Take an item in, behind all others. Everything of one loop round leaves together."""
+        """Add an item after all others. Items of one iteration of the event loop leave together."""
         self._pipeline.add(item, self._loop.time())
         self._idle.clear()
         self._schedule_pump()
@@ -94,7 +94,7 @@ class Relay:
 
     @property
     def held_bytes(self) -> int:
-        """Of packets without an outcome."""
+        """Bytes of packets without an outcome."""
         return self._pipeline.held_bytes
 
     # Batches and outcomes ------------------------------------------------------------------
@@ -115,7 +115,7 @@ class Relay:
             stream.send(batch.number, batch.payload(self._cluster.node))
 
     def on_free(self) -> None:
-        """What has gathered can be in the next entry."""
+        """The leader asks: what has gathered can be in the next entry."""
         self._pump()
 
     def on_outcome(self, number: int, index: int, outcome: Outcome) -> None:
@@ -151,7 +151,7 @@ class Relay:
     # Late packets --------------------------------------------------------------------------
 
     def on_late_packets(self, packets: LatePackets) -> None:
-        """Offer acknowledgements to their session, or give them back."""
+        """Offer acknowledgements to their session, or return them to the leader."""
         intake = self._intakes.get(packets.session)
         if intake is not None and len(intake.late) + len(packets.tokens) <= LATE_MAX_COUNT:
             ours = [next(self._late_tokens) for _ in packets.tokens]
@@ -167,9 +167,9 @@ class Relay:
     def report_late(
         self, intake: SessionIntake, tokens: Sequence[int], *, is_delivered: bool
     ) -> None:
-        """Tell the leader what became of its late packets.
+        """Tell the leader whether its late packets were delivered.
 
-        Those of an earlier leader are passed over: its tokens mean nothing to this one.
+        Those of an earlier leader are ignored: its tokens mean nothing to this one.
         """
         late = intake.late
         theirs = [late.pop(token) for token in tokens if token in late]
@@ -186,7 +186,7 @@ class Relay:
         return self._stream is not None
 
     def connect(self) -> None:
-        """Open a stream to whoever leads now, unless there is one to this leader in this term."""
+        """Open a stream to the present leader, unless there is one to it in this term."""
         leadership = self._cluster.leadership
         if self._is_stopped or (self._stream is not None and leadership.term == self._term):
             return
@@ -200,7 +200,7 @@ class Relay:
             return
         self._term, self._stream = leadership.term, stream
         self._metrics.connected(leadership.node, leadership.term)
-        for intake in reversed(self._intakes.values()):  # what is owed goes to the newest at once
+        for intake in reversed(self._intakes.values()):  # the newest gets what is owed at once
             if intake.is_announced:
                 stream.session_opened(intake.session_facts)
         self.drop_closed()
@@ -234,7 +234,7 @@ class Relay:
     # Ending --------------------------------------------------------------------------------
 
     def drop_closed(self) -> None:
-        """Forget what closed sessions brought and no stream is carrying."""
+        """Drop items of closed sessions that are not on a stream."""
         self._pipeline.drop_closed()
         self._after_release()
 
@@ -244,11 +244,11 @@ class Relay:
         self._hold(True)
 
     async def idle(self) -> None:
-        """Wait until everything taken in has its outcome."""
+        """Wait until everything added has its outcome."""
         await self._idle.wait()
 
     def stop(self) -> None:
-        """Leave the present stream and open no further one."""
+        """Close the present stream and open no other."""
         self._is_stopped = True
         if self._retry is not None:
             self._retry.cancel()

@@ -1,6 +1,6 @@
-"""One session's arrivals on their way through the leader.
+"""One session's arrivals on their way to the leader.
 
-Whoever runs a session, accepted or initiated, opens a `SessionIntake` for it, hands it the arrival
+The owner of a session, accepted or initiated, opens a `SessionIntake` for it, passes it the arrival
 events of `qm.session` and is told when positions are durable. Nothing else of a session is known
 here.
 """
@@ -27,19 +27,19 @@ class IntakeRelay(Protocol):
 
     @property
     def inspector(self) -> "Inspector":
-        """Looks at packets for all sessions."""
+        """Inspects packets for all sessions."""
 
     @property
     def queue_manager(self) -> Guid | None:
         """Our own GUID, None before the cluster's birth."""
 
     def add(self, item: Item) -> None:
-        """Take an item in, behind all others."""
+        """Add an item after all others."""
 
     def report_late(
         self, intake: "SessionIntake", tokens: Sequence[int], *, is_delivered: bool
     ) -> None:
-        """Tell the leader what became of its late packets."""
+        """Tell the leader whether its late packets were delivered."""
 
     def forget(self, intake: "SessionIntake", tokens: Sequence[int]) -> None:
         """The intake is closed."""
@@ -80,20 +80,20 @@ class SessionIntake:
         self.facts: Final = MessageFacts(number, claimed_guid, address)
         self.is_open = True
         self.is_announced = False
-        """Whether the leader may send late packets by it."""
+        """Whether the leader may send late packets over it."""
         self.late: dict[int, int] = {}
         """Late packets without an outcome: our token -> the present leader's."""
         self.log_index = 0
-        """The highest entry of the log that a commit of this intake came from."""
+        """Highest log index by which this intake committed anything."""
         self._durable = 0
         self._is_broken = False
-        # Positions of OrderAcks that have settled a part of their sequence only; nothing from
-        # there on is committed.
+        # Positions of OrderAcks that have settled only a part of their sequence; nothing is
+        # committed from the first of them on.
         self._open_acks: set[int] = set()
 
     @property
     def session_facts(self) -> SessionFacts:
-        """What the leader is told of the session."""
+        """Return what the leader is told of the session."""
         plain = self.facts.plain
         return SessionFacts(
             self.number, plain.peer_queue_manager, plain.peer_address, self.opened_ms
@@ -102,7 +102,7 @@ class SessionIntake:
     def arrived(self, event: Arrival) -> None:
         """Take arrivals in; they are committed in their order.
 
-        Nothing unsound gets further: what lies before it does, and the session is closed.
+        An unsound packet is not relayed: those before it are, and the session is closed.
         """
         if self._is_broken or not self.is_open:
             return
@@ -130,13 +130,13 @@ class SessionIntake:
         ack = event.final_ack
         ordinal = ack.acknowledged_message_id
         if ack.acknowledged_source != self._relay.queue_manager:
-            # It speaks of a message that is not ours. No message has the ordinal 0 (QB-A12), so
+            # It is about another queue manager's message. No message has the ordinal 0 (QB-A12), so
             # apply ignores it in its place.
             ordinal = 0
         self._relay.add(FinalAckItem(self, event.position, ordinal, ack.message_class))
 
     def settle(self, upto: int, log_index: int) -> None:
-        """Commit every position up to `upto`, as far as no OrderAck is open."""
+        """Commit every position up to `upto`, or up to the first OrderAck that is open."""
         if not self.is_open:
             return
         self._durable = max(self._durable, upto)
@@ -148,7 +148,7 @@ class SessionIntake:
         self._open_acks.add(position)
 
     def complete(self, position: int) -> None:
-        """It is settled."""
+        """An OrderAck's command that was to be applied again has been, and is settled."""
         self._open_acks.discard(position)
 
     def delivered(self, tokens: Sequence[int]) -> None:
@@ -156,9 +156,9 @@ class SessionIntake:
         self._relay.report_late(self, tokens, is_delivered=True)
 
     def close(self, tokens: Sequence[int]) -> None:
-        """The session is gone, and late packets with it that the peer did not acknowledge.
+        """The session is gone, with the late packets that the peer did not acknowledge.
 
-        What arrived on it and was handed in is still relayed.
+        What arrived on it before is still relayed.
         """
         if self.is_open:
             self.is_open = False
@@ -166,7 +166,7 @@ class SessionIntake:
 
 
 class Inspector:
-    """Looks at packets before they may enter the log: are they sound, and what is known of them."""
+    """Checks packets before they may enter the log: whether they are sound, and their facts."""
 
     def __init__(self) -> None:
         self._judge = PacketJudge()
@@ -174,7 +174,7 @@ class Inspector:
     def inspect(
         self, intake: SessionIntake, event: PacketsArrived
     ) -> tuple[PacketRun, ProtocolError | None]:
-        """Return the sound packets at the start of a run, and what is wrong behind them."""
+        """Return the sound packets at the start of a run, and the error in the one after them."""
         block, offsets = event.block, event.offsets
         judge = self._judge.judge
         checksums: list[int] = []

@@ -1,7 +1,7 @@
-"""How many connections and sessions a node takes, in all, per address and per queue manager.
+"""How many connections and sessions a node accepts, in total, per address and per queue manager.
 
-Before the handshake a peer is an address; after it, a claimed GUID. Both are the peer's word, so
-the limits guard this node's memory, not anybody's identity.
+Before the handshake a peer is known by its address, after it by a claimed GUID. Neither is proven,
+so the limits protect this node's memory, not a peer's identity.
 """
 
 import ipaddress
@@ -21,7 +21,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 class Admission:
-    """Counts what is there and says what may come."""
+    """Counts what is open and decides what may be added."""
 
     def __init__(self, settings: EdgeSettings) -> None:
         self._settings = settings
@@ -30,7 +30,7 @@ class Admission:
         self._by_queue_manager: Counter[Guid] = Counter()
 
     def refusal(self, address: str) -> str | None:
-        """Return the limit that keeps another connection of an address out, or None."""
+        """Return the limit that forbids another connection from an address, or None."""
         if self._connections >= self._settings.sessions_max:
             return TOO_MANY
         if self._by_address.get(_place(address), 0) >= self._settings.sessions_per_address_max:
@@ -38,7 +38,7 @@ class Admission:
         return None
 
     def enter(self, address: str) -> None:
-        """A connection is there."""
+        """A connection was accepted."""
         self._connections += 1
         self._by_address[_place(address)] += 1
 
@@ -48,13 +48,13 @@ class Admission:
         _decrement(self._by_address, _place(address))
 
     def admit(self, queue_manager: Guid, pinged: bool) -> bool:
-        """Whether another session may claim this GUID; `SessionConfig.admit`."""
+        """Return whether another session may claim this GUID; `SessionConfig.admit`."""
         del pinged
         limit = self._settings.sessions_per_queue_manager_max
         return self._by_queue_manager.get(queue_manager, 0) < limit
 
     def join(self, queue_manager: Guid) -> bool:
-        """A session is open; False, and not counted, if others were faster to reach the limit."""
+        """A session is open; False, and not counted, if others reached the limit first."""
         if not self.admit(queue_manager, False):
             return False
         self._by_queue_manager[queue_manager] += 1
@@ -66,7 +66,7 @@ class Admission:
 
 
 def _place(address: str) -> str:
-    """Return what limits count: an IPv4 address, but a whole /64, since a host has all of it."""
+    """Return the unit that is limited: an IPv4 address, or an IPv6 /64, all of one host's."""
     if ":" not in address:
         return address
     literal = address.partition("%")[0]

@@ -2,8 +2,8 @@
 other.
 
 Everything happens in callbacks; there is no task per connection. Bytes, outcomes, timers and the
-transport's own state all end in `_attend`, which brings events, writing, reading and the timer up
-to date in this order (`qm/session/design.md`, "What the edge must do when").
+transport's state all lead to `_attend`, which brings events, writing, reading and the timer up to
+date in this order (`qm/session/design.md`, "What the edge must do when").
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol, IntakeOwner):
         self._session: Session | None = None
         self._intake: SessionIntake | None = None
         self.address = _NOWHERE
-        """The peer's, without port."""
+        """The peer's address, without port."""
         self.deadline = inf
         self._is_admitted = False
         self._is_attending = False
@@ -76,7 +76,7 @@ class Connection(asyncio.Protocol, IntakeOwner):
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the peer, or close at once."""
-        # Of uvloop it is none by inheritance.
+        # uvloop's transport does not derive from it.
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         if peer is None:  # it is gone already
@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol, IntakeOwner):
 
     @override
     def data_received(self, data: bytes) -> None:
-        """Bytes, cut anywhere."""
+        """Bytes arrived, split at any point."""
         session = self._session
         if session is None:
             return
@@ -175,7 +175,7 @@ class Connection(asyncio.Protocol, IntakeOwner):
     # Deadlines.Waiter ----------------------------------------------------------------------
 
     def on_deadline(self, now: float) -> None:
-        """A timer of the session, or the end of patience with the peer."""
+        """A timer of the session is due, or the peer has not read for too long."""
         session = self._session
         if session is None:
             self._transport.abort()
@@ -191,7 +191,7 @@ class Connection(asyncio.Protocol, IntakeOwner):
         """Bring events, writing, reading and the timer up to date."""
         session = self._session
         if session is None or self._is_attending:
-            return  # whoever attends sees the new events, too
+            return  # the call in progress processes the new events, too
         self._is_attending = True
         try:
             self._drain(session)
@@ -244,7 +244,7 @@ class Connection(asyncio.Protocol, IntakeOwner):
             intake.close(event.unacknowledged)
 
     def _write(self, session: Session, now: float) -> None:
-        """Write what may leave, until the transport asks to pause."""
+        """Write what may be sent, until the transport asks to pause."""
         context, transport = self._context, self._transport
         while self._stalls_at == inf and (data := session.take_outgoing(now)):
             context.metrics.sent(len(data))
@@ -254,7 +254,7 @@ class Connection(asyncio.Protocol, IntakeOwner):
             context.mark(self._intake.number, self._marked, self._intake.log_index)
 
     def _let_go(self, session: Session, now: float) -> None:
-        """The session has ended: a refusal at most is still to be written."""
+        """The session has ended: at most a refusal is still to be written."""
         self._session = None
         if data := session.take_outgoing(now):
             self._context.metrics.sent(len(data))

@@ -18,17 +18,17 @@ class Admitted(Waiter, Protocol):
 
     @property
     def address(self) -> str:
-        """The peer's, without port."""
+        """The peer's address, without port."""
 
     def close(self, reason: CloseReason, detail: str) -> None:
         """End the session, then the transport."""
 
     def abort(self) -> None:
-        """Cut the transport."""
+        """Close the transport at once."""
 
 
 class EdgeContext:
-    """One per edge."""
+    """Shared by all connections of one edge."""
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class EdgeContext:
         self.deadlines: Final = Deadlines(loop)
         self.marks: Final = AckMarks()
         self.connections: Final[set[Admitted]] = set()
-        """Admitted ones, until their transport is gone."""
+        """Admitted connections, until their transport is gone."""
         self.incomplete_bytes = 0
-        """Kept of packets that have not arrived whole."""
+        """Bytes held of packets that have not arrived completely."""
         self._emptied = asyncio.Event()
 
     @property
@@ -73,7 +73,7 @@ class EdgeContext:
             self._emptied.set()
 
     async def wait_until_empty(self, timeout_s: float) -> None:
-        """Wait for the transports to go; then cut them."""
+        """Wait for the transports to close; then abort them."""
         try:
             if self.connections:
                 await asyncio.wait_for(self._emptied.wait(), timeout_s)
@@ -82,7 +82,7 @@ class EdgeContext:
                 connection.abort()
 
     def keep_incomplete(self, change_bytes: int) -> bool:
-        """Account for incomplete packets; False when an addition goes beyond the bound."""
+        """Account for incomplete packets; False when an addition exceeds the bound."""
         self.incomplete_bytes += change_bytes
         return change_bytes <= 0 or self.incomplete_bytes <= INCOMPLETE_MAX_BYTES
 

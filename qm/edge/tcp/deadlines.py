@@ -1,8 +1,8 @@
 """One timer for all sessions: a heap of deadlines.
 
-A session's next timer moves with almost every chunk that it reads, mostly to later. So a waiter is
+A session's next timer moves with almost every chunk that it reads, usually to later. So a waiter is
 woken at the earliest deadline that it ever asked for, and asks again; only an earlier one costs a
-push. What is out of date in the heap is skipped, and swept before it outweighs the rest.
+push. Outdated heap entries are skipped, and removed before they outnumber the others.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ _SWEEP_MIN_COUNT: Final = 64
 
 
 class Waiter(Protocol):
-    """Who waits for a deadline."""
+    """An object that waits for a deadline."""
 
     deadline: float
-    """Owned by `Deadlines`; infinity to begin with."""
+    """Used by `Deadlines`; initially infinity."""
 
     def on_deadline(self, now: float) -> None:
         """The time has come, or nearly; call `Deadlines.expect` for the next."""
@@ -36,7 +36,7 @@ class Deadlines:
         self._armed_at = inf
 
     def __len__(self) -> int:
-        """Entries of the heap, those out of date included."""
+        """Number of heap entries, outdated ones included."""
         return len(self._heap)
 
     def expect(self, waiter: Waiter, at: float) -> None:
@@ -49,7 +49,7 @@ class Deadlines:
         self._arm()
 
     def forget(self, waiter: Waiter) -> None:
-        """Wake it no more."""
+        """Do not wake it any more."""
         self._outdate(waiter)
         waiter.deadline = inf
         if self._stale > _SWEEP_MIN_COUNT and self._stale * 2 > len(self._heap):
@@ -58,7 +58,7 @@ class Deadlines:
             self._stale = 0
 
     def stop(self) -> None:
-        """Wake nobody any more."""
+        """Wake no waiter any more."""
         self._heap.clear()
         if self._handle is not None:
             self._handle.cancel()
@@ -86,5 +86,5 @@ class Deadlines:
                     continue
                 waiter.deadline = inf
                 waiter.on_deadline(now)
-        finally:  # one waiter's failure does not stop the clock of all others
+        finally:  # one waiter's failure does not stop the timer for all others
             self._arm()

@@ -1,7 +1,7 @@
-"""Sockets on which MSMQ peers are accepted, opened and closed as the edge can serve or not.
+"""Sockets that accept MSMQ peers, opened and closed as the edge can serve or not.
 
 They are bound once when the edge starts, so that an address in use is an error then. A closed
-listener frees its port: peers and load balancers are refused at once rather than left waiting.
+listener frees its port: peers and load balancers are refused at once instead of waiting.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from qm.edge.limits import LISTEN_BACKLOG_COUNT
 
 
 def bind(address: str, port: int, kind: socket.SocketKind) -> socket.socket:
-    """Return a socket bound to a literal IPv4 or IPv6 address. Raises OSError, saying which."""
+    """Return a socket bound to a literal IPv4 or IPv6 address. Raises OSError that names it."""
     try:
         family, _, _, _, name = socket.getaddrinfo(
             address, port, type=kind, flags=socket.AI_NUMERICHOST | socket.AI_PASSIVE
@@ -66,7 +66,7 @@ class Listeners:
             for address, port in self._ports.items():
                 bound = self._bind(address, port, socket.SOCK_STREAM)
                 self._bound.append(bound)
-                # A port that the system chose stays the same for good.
+                # A port that the system chose is used from then on.
                 self._ports[address] = bound.getsockname()[1]
         except OSError:
             self.close()
@@ -83,7 +83,7 @@ class Listeners:
             )
 
     def close(self) -> None:
-        """Accept nobody and free the ports; connections stay."""
+        """Accept no more peers and free the ports; connections stay."""
         for server in self._servers:
             server.close()
         for bound in self._bound:

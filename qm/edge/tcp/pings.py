@@ -1,6 +1,6 @@
 """Answers to pings on UDP 3527 [MS-MQQB 2.2.7, 3.1.7.7]: would a session be accepted?
 
-A source address may be forged, so no address gets more than a few answers a second, none of which
+A source address may be forged, so no address gets more than a few answers a second, and no answer
 is longer than its question.
 """
 
@@ -64,12 +64,12 @@ class PingAnswerer(asyncio.DatagramProtocol):
 
     @override
     def error_received(self, exc: Exception) -> None:
-        """An answer could not be delivered; that is the asker's affair."""
+        """An answer could not be delivered, which does not matter here."""
         del exc
         self._metrics.ping("unreachable")
 
     def _is_affordable(self, host: str) -> bool:
-        """Count a datagram; the table of addresses lives for a second, so it stays small."""
+        """Count a datagram; the table of addresses is cleared every second, so it stays small."""
         now = self._clock()
         if now - self._second_began >= _SECOND:
             self._second_began = now

@@ -1,7 +1,7 @@
 """When an incoming sequence's order ack is due [MS-MQQB 3.1.2.7, 3.1.6.9, QB-A21].
 
-Whereabouts of senders are volatile: every node notes them from each entry that it applies, so that
-a follower who becomes leader knows them. The schedules are the leader's, and begin anew with it.
+Addresses of senders are volatile: every node notes them from each entry that it applies, so that a
+follower that becomes leader knows them. The schedules are the leader's, and start anew with it.
 """
 
 from collections import OrderedDict
@@ -22,19 +22,19 @@ from qm.session import OrderAckSchedule
 
 
 class SendersSeen:
-    """Stream id -> where its sender was seen last; every node's."""
+    """Stream id -> where its sender was seen last; kept by every node."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[int, SequenceSeen] = OrderedDict()
         self.spare_ordinals: Iterator[int] = iter(())
-        """MessageIDs of the leader that was activated last, each to be taken once."""
+        """MessageIDs given to the leader that was activated last; each is used once."""
 
     def reserve(self, ordinals: range) -> None:
         """A leader was activated, and was given these MessageIDs."""
         self.spare_ordinals = iter(ordinals)
 
     def note(self, sequences: Mapping[int, SequenceSeen]) -> None:
-        """These sequences were heard of in one entry."""
+        """One entry contained messages of these sequences."""
         seen = self._seen
         for stream_id, place in sequences.items():
             seen[stream_id] = place
@@ -47,7 +47,7 @@ class SendersSeen:
         return self._seen.get(stream_id)
 
     def active(self, state: State, now_ms: int) -> list[int]:
-        """Return the sequences heard of within SEQUENCE_ACTIVE_MS, latest first."""
+        """Return the sequences seen within SEQUENCE_ACTIVE_MS, latest first."""
         found = []
         for stream_id in reversed(self._seen):
             row = sequence_row(state, stream_id)
@@ -58,20 +58,20 @@ class SendersSeen:
 
 
 class OrderAckIds:
-    """MessageIDs of this leadership's order acks: none is given twice, nor to anything else that
+    """MessageIDs of this leadership's order acks: none is used twice, nor for anything else that
     the queue manager sends ([MS-MQMQ] 2.2.19.2).
 
-    Apply gives one to each sequence that an entry is heard of. Those of entries from before this
+    Apply gives one to each sequence that an entry has messages of. Those from entries before this
     leadership may have been used by another leader.
     """
 
     def __init__(self, senders: SendersSeen) -> None:
-        """To be made when the leader of this node is activated."""
+        """Create it when this node is activated as leader."""
         self._spare = senders.spare_ordinals
         self._given: OrderedDict[int, int] = OrderedDict()
 
     def note(self, sequences: Mapping[int, SequenceSeen]) -> None:
-        """These sequences were heard of in an entry of this leadership."""
+        """An entry of this leadership contained messages of these sequences."""
         for stream_id, seen in sequences.items():
             self._given[stream_id] = seen.message_ordinal
             self._given.move_to_end(stream_id)
@@ -94,7 +94,7 @@ class OrderAcks:
     def __init__(
         self, timers: TimerQueue, clock: Callable[[], float], owe: Callable[[int], None]
     ) -> None:
-        """`owe`: sends the order ack of a stream."""
+        """`owe` sends the order ack of a stream."""
         self._timers = timers
         self._clock = clock
         self._owe = owe
@@ -135,7 +135,7 @@ class _Scheduled(TimerOwner):
         self._stream_id = stream_id
         self.schedule = OrderAckSchedule(now)
         self.number = number
-        """As of the last order ack that left early."""
+        """Number at the last order ack that was sent before its timer."""
 
     @override
     def next_timer(self) -> float | None:

@@ -1,7 +1,7 @@
-"""The outbox: what the replicated state owes to peers, given to whoever brings it to them.
+"""The outbox: reads what the replicated state owes to peers, and hands it to `PeerAcks`.
 
-Rows are read in pages and kept in mind a bounded number per peer; a peer that never comes back
-costs rows on disk until they are given up for their age.
+Rows are read in pages, and a bounded number per peer is kept in memory; a peer that never comes
+back costs rows on disk until they are given up for their age.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ from qm.model.values.rows import OUTBOX_KEY
 from qm.wire.guid import Guid
 
 _FIRST_NUMBER = 1 << 32
-"""Users of connections with smaller numbers are outgoing queues."""
+"""Smaller user numbers of connections are outgoing queues."""
 _END = OUTBOX_KEY.pack((1 << 64) - 1)
 
 
 class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
-    """Knows the peers that something is owed to; the account of their rows (`OutboxOwner`)."""
+    """Manages the peers that something is owed to, and accounts for their rows (`OutboxOwner`)."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         self._senders = senders
         self._order_ack_ids = order_ack_ids
         self._peers: OrderedDict[PeerName, PeerAcks] = OrderedDict()
-        """In the order in which they are to be looked at for one that can be forgotten."""
+        """In the order in which they are checked for one that can be forgotten."""
         self._peers_of: dict[Guid, dict[PeerName, PeerAcks]] = {}
-        """The same, by GUID: one may have been seen at several addresses."""
+        """The same by GUID, each of which may have been seen at several addresses."""
         self._row_counts: dict[int, int] = {}
-        """Number of a peer -> its rows in hand as of `_count`."""
+        """Number of a peer -> its rows in memory when `_count` was last called."""
         self._row_count = 0
         self._next_number = _FIRST_NUMBER
         self._carried: dict[int, PeerAcks] = {}
@@ -68,13 +68,13 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         self._sweep_at = context.clock()
         self._look_at = context.clock()
         self._oldest = 0
-        """No row lies before this id: scans across what is gone are slow."""
+        """No row lies before this id: scanning over deleted rows is slow."""
         self._has_forgotten = False
-        """Whether rows are owed to peers that are out of mind."""
+        """Whether rows are owed to peers that are not in memory."""
         self._is_stopped = False
 
     def start(self) -> None:
-        """Read what is owed, and go on doing so."""
+        """Read what is owed now and later."""
         self._read(0)
         self._context.timers.watch(self)
 
@@ -91,7 +91,7 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
     # What is owed --------------------------------------------------------------------------
 
     def on_rows(self, outbox_ids: Iterable[int]) -> None:
-        """An entry made these rows."""
+        """An entry added these rows."""
         rows = []
         for outbox_id in outbox_ids:
             row = self._context.cluster.state.get(Table.OUTBOX, OUTBOX_KEY.pack(outbox_id))
@@ -121,10 +121,10 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
                 peer.session_closed(way)
 
     def _peers_at(self, session: SessionFacts) -> list[PeerAcks]:
-        """Return the peers that a session may be of."""
+        """Return the peers that a session may belong to."""
         guid = session.queue_manager
         if session.address == self._context.destinations.address_of(guid):
-            # The configuration says that it is there, wherever it was seen before.
+            # The configuration gives its address, wherever it was seen before.
             return list(self._peers_of.get(guid, {}).values())
         peer = self._peers.get(PeerName(guid, session.address))
         return [] if peer is None else [peer]
@@ -217,11 +217,11 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
             self._count(peer)
 
     def _has_place(self, name: PeerName) -> bool:
-        """Whether anybody knows where that peer is; of who does not, nothing is kept in mind."""
+        """Whether the peer's address is known; of other peers nothing is kept in memory."""
         return bool(name.address or self._context.destinations.address_of(name.guid))
 
     def _peer(self, name: PeerName) -> PeerAcks | None:
-        """Return a peer, None while there are too many: a later look finds its rows."""
+        """Return a peer, None while there are too many: a later check finds its rows."""
         peer = self._peers.get(name)
         if peer is None and (len(self._peers) < OUTBOX_PEERS_MAX or self._make_room()):
             self._next_number += 1
@@ -237,7 +237,7 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         return peer
 
     def _next_peers(self) -> list[PeerAcks]:
-        """Return a few peers, next time others."""
+        """Return a few peers to check, other ones at the next call."""
         names = list(islice(self._peers, PEERS_PER_LOOK_MAX))
         for name in names:
             self._peers.move_to_end(name)
@@ -253,9 +253,9 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         self._row_count -= self._row_counts.pop(peer.number, 0)
 
     def _make_room(self) -> bool:
-        """Put a peer out of mind that is owed nothing, or is out of reach: a look finds it again.
+        """Forget a peer that is owed nothing, or cannot be reached: a check finds it again.
 
-        Whoever claims many GUIDs does not keep others from being told (DESIGN 1.7).
+        So a sender that claims many GUIDs does not delay what is owed to others (DESIGN 1.7).
         """
         for peer in self._next_peers():
             if peer.is_idle or peer.is_out_of_reach:
@@ -266,7 +266,7 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
         return False
 
     def _give_up_old(self) -> None:
-        """Give rows up whose sender cannot be waiting for them any more."""
+        """Give up rows whose sender cannot be waiting for them any more."""
         around = self._context
         oldest_ms = around.cluster.now_ms() - OUTBOX_AGE_MAX_MS
         first = OUTBOX_KEY.pack(self._oldest)
@@ -298,7 +298,7 @@ class Outbox(RelayHubEvents, OutboxOwner, TimerOwner):
             self._read(self._oldest)
 
     def _count(self, peer: PeerAcks) -> None:
-        """The peer's rows in hand may be others now."""
+        """Update the count: the number of the peer's rows in memory may have changed."""
         if peer.name in self._peers:
             self._row_count += peer.row_count - self._row_counts.get(peer.number, 0)
             self._row_counts[peer.number] = peer.row_count

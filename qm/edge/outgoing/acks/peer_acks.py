@@ -1,9 +1,9 @@
 """What one peer is owed: final acks from the outbox, order acks of its sequences (QB-A22).
 
-They leave over sessions that edges of any nodes have with the peer, if its GUID and its address
-both match; or over a connection of this side that matches so; or over a new one, to the address
-where the peer was seen, which then has to answer with that GUID. A peer that merely claims a GUID
-is sent nothing that belongs to it (DESIGN section 7).
+They are sent over sessions that edges of any nodes have with the peer, if its GUID and its address
+both match; or over a matching connection of this side; or over a new one, to the address where the
+peer was seen, which then has to answer with that GUID. A peer that merely claims a GUID is sent
+nothing that belongs to it (DESIGN section 7).
 """
 
 from collections.abc import Sequence
@@ -39,26 +39,26 @@ from qm.session import Closed, ConnectionStatus, NextHop
 from qm.wire.guid import Guid
 
 ORDER_ACK_TOKEN: Final = 1 << 63
-"""Above every outbox id: an order ack is repeated at need, so nothing waits for its end."""
+"""Above every outbox id: an order ack is repeated on demand, so its token needs no tracking."""
 
 
 EdgeSession: TypeAlias = tuple[int, str, int]
-"""When it was opened, its edge, its number there: newer ones are greater."""
+"""When it was opened, its edge, its number there: newer ones compare greater."""
 
 
 class PeerName(msgspec.Struct, frozen=True, gc=False):
-    """Whom something is owed to."""
+    """Identity of a peer that something is owed to."""
 
     guid: Guid
     address: str
-    """Where it was seen, without port; "" = not known."""
+    """Address where it was seen, without port; "" = not known."""
 
 
 class OutboxOwner(Protocol):
-    """Keeps account of outbox rows for all peers."""
+    """Accounts for outbox rows of all peers."""
 
     def carried(self, outbox_ids: Sequence[int], peer: "PeerAcks") -> None:
-        """These are on an edge's session; what becomes of them is to be told to `peer`."""
+        """An edge's session carries these; tell `peer` the result."""
 
     def done(self, outbox_ids: Sequence[int], peer: "PeerAcks") -> None:
         """These reached their peer."""
@@ -68,7 +68,7 @@ class OutboxOwner(Protocol):
 
 
 class PeerAcks(LinkOwner):
-    """A `LinkOwner` on behalf of one peer, and a user of edges' sessions with it."""
+    """A `LinkOwner` for one peer, which also uses edges' sessions with it."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class PeerAcks(LinkOwner):
         self._waiting: dict[int, None] = {}
         """Outbox ids, oldest first."""
         self._flight: dict[int, EdgeSession | None] = {}
-        """Outbox id -> what carries it; None: a connection of this side."""
+        """Outbox id -> the session that carries it; None: a connection of this side."""
         self._order_acks: dict[int, SequenceSeen] = {}
         self._order_ack_count = 0
         self._retry_at: float | None = None
@@ -99,21 +99,21 @@ class PeerAcks(LinkOwner):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is owed or under way, so that it may be forgotten."""
+        """Whether nothing is owed or in progress, so that it may be forgotten."""
         is_owing = self._waiting or self._flight or self._order_acks or self.more_from is not None
         driver = self._driver
         return not is_owing and driver.connection is None and not driver.is_resolving
 
     @property
     def is_out_of_reach(self) -> bool:
-        """Whether nothing is under way because there is no way."""
+        """Whether nothing is in progress because there is no way to the peer."""
         driver = self._driver
         is_unused = driver.connection is None and not self._flight
         return is_unused and driver.link.is_waiting_reconnect
 
     @property
     def row_count(self) -> int:
-        """Outbox rows in hand."""
+        """Number of outbox rows in memory."""
         return len(self._waiting) + len(self._flight)
 
     def owe_row(self, outbox_id: int) -> None:
@@ -132,7 +132,7 @@ class PeerAcks(LinkOwner):
         self.go_on()
 
     def give_up(self, outbox_ids: Sequence[int]) -> None:
-        """These are too old to be of use."""
+        """These rows are too old to be of use."""
         for outbox_id in outbox_ids:
             self._waiting.pop(outbox_id, None)
 
@@ -144,7 +144,7 @@ class PeerAcks(LinkOwner):
 
     @override
     def go_on(self) -> None:
-        """Send what is owed by the best way there is; open one if need be."""
+        """Send what is owed over the best connection available; open one if needed."""
         is_owing = bool(self._waiting or self._order_acks)
         if is_owing and self._retry_at is None and not self._use_edges():
             if self._driver.connection is not None:
@@ -159,8 +159,9 @@ class PeerAcks(LinkOwner):
     def session_opened(self, session: EdgeSession) -> None:
         """An edge has a session with this peer, which may have lost all older ones.
 
-        One that reconnects leaves them half-open, until the Session Ack Wait Timer notices it. So
-        what they carry leaves over this one too: the peer knows a final ack that it has had.
+        A peer that reconnects leaves them half-open, until the Session Ack Wait Timer notices. So
+        what they carry is sent over this one too: the peer recognizes a final ack that it has
+        already.
         """
         self._retry_at = None
         self._return(
@@ -169,7 +170,7 @@ class PeerAcks(LinkOwner):
         self.go_on()
 
     def session_closed(self, session: EdgeSession) -> None:
-        """What it carried is to be sent again."""
+        """Send again what it carried."""
         self._retry_at = None
         self._return([one for one, way in self._flight.items() if way == session])
         self.go_on()
@@ -177,7 +178,7 @@ class PeerAcks(LinkOwner):
     def late_result(
         self, edge: str, number: int, tokens: Sequence[int], *, is_delivered: bool
     ) -> None:
-        """What became of rows that a session of an edge was to carry."""
+        """Rows that a session of an edge was to carry were delivered, or were not."""
         mine = [token for token in tokens if token in self._flight]
         if is_delivered:
             self._finish(mine)
@@ -205,7 +206,7 @@ class PeerAcks(LinkOwner):
     def _use_edges(self) -> bool:
         """Hand packets to edges that have sessions with the peer; return whether there are any.
 
-        Rows leave over the newest. Order acks leave over all: the loss of one is not noticed.
+        Rows are sent over the newest, order acks over all: the loss of one is not noticed.
         """
         sessions = self._edge_sessions()
         order_acks = self._take_order_acks() if sessions else []
@@ -225,7 +226,7 @@ class PeerAcks(LinkOwner):
         return bool(sessions)
 
     def _places(self) -> tuple[str, ...]:
-        """Return the addresses that bear the peer's claim to its GUID out."""
+        """Return the addresses that confirm the peer's claim to its GUID."""
         mapped = self._context.destinations.address_of(self.name.guid)
         return tuple(place for place in (mapped, self.name.address) if place)
 
@@ -258,7 +259,7 @@ class PeerAcks(LinkOwner):
             return None
         message_ordinal = self._order_ack_ids.take(stream_id)
         if not message_ordinal:
-            return None  # the sequence's next message brings one
+            return None  # the sequence's next message causes another one
         self._order_ack_count += 1
         return order_ack_packet(
             context.own_guid,
@@ -269,7 +270,7 @@ class PeerAcks(LinkOwner):
         )
 
     def _return(self, outbox_ids: Sequence[int]) -> None:
-        """These were not, or not surely, delivered: they are the oldest again."""
+        """These were possibly not delivered: put them back, before all others."""
         for outbox_id in outbox_ids:
             del self._flight[outbox_id]
         self._waiting = dict.fromkeys((*outbox_ids, *self._waiting))
@@ -285,7 +286,7 @@ class PeerAcks(LinkOwner):
     @property
     @override
     def has_backlog(self) -> bool:
-        """Order acks are asked for again by the next message."""
+        """Order acks do not count: the next message asks for them again."""
         return bool(self._waiting)
 
     @override
@@ -333,7 +334,7 @@ class PeerAcks(LinkOwner):
 
     @override
     def on_connect_failed(self, status: ConnectionStatus) -> None:
-        """An order ack is asked for again by the next message."""
+        """Give up order acks, which the next message asks for again."""
         self._order_acks.clear()
         self._driver.on_connect_failed(status)
         self.go_on()
@@ -349,7 +350,7 @@ class PeerAcks(LinkOwner):
 
     @override
     def take_turn(self, count: int, size_bytes: int) -> tuple[list[int], list[bytes]]:
-        del count, size_bytes  # these packets are small, and what is in flight is bounded
+        del count, size_bytes  # these packets are small, and the number in flight is bounded
         rows = self._take_rows(OUTBOX_IN_FLIGHT_MAX - len(self._flight))
         self._flight.update(dict.fromkeys((outbox_id for outbox_id, _ in rows), None))
         due = self._take_order_acks() + rows

@@ -1,3 +1,3 @@
-"""Connections to peers and who sends over them: resolving, timers, turns. May import the limits and
-values of `qm.edge.outgoing`.
+"""Connections to peers and their users: resolving, timers, turns. May import the limits and values
+of `qm.edge.outgoing`.
 """

@@ -38,10 +38,10 @@ from qm.wire.guid import GUID_NULL, Guid
 
 
 class ConnectionOwner(Protocol):
-    """Keeps connections."""
+    """Manages connections."""
 
     def on_over(self, connection: "Connection") -> None:
-        """It is of no use any more; said before its users hear of it."""
+        """It can no longer be used; called before its users are told."""
 
 
 class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
@@ -79,7 +79,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way, so that it may make room for another connection."""
+        """Whether nothing is in progress, so that it may make room for another connection."""
         session = self._session
         return (
             self.is_open and not self._send_order and session is not None and not session.in_flight
@@ -96,12 +96,12 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
         return self._session.remote_guid if self._session is not None else GUID_NULL
 
     def is_stuck(self, now: float) -> bool:
-        """Whether the peer was reached and does not open its session."""
+        """Whether the peer was reached but has not opened its session in time."""
         is_opening = self._session is not None and not self.is_open
         return is_opening and now - self._since >= HANDSHAKE_PATIENCE_S
 
     def may_retire(self, now: float) -> bool:
-        """Whether it has had its time, though it is busy."""
+        """Whether it has been used for long enough to end, though it is busy."""
         return self.is_open and not self._is_retiring and now - self._since >= TENURE_S
 
     def retire(self) -> None:
@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
         self._settle()
 
     def join(self, user: User) -> None:
-        """Let a user take turns; it hears what it missed."""
+        """Add a user that takes turns; it is told at once what happened already."""
         self._users[user.number] = user
         session = self._session
         if session is None:
@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
 
     @override
     def set_held(self, user: User, is_held: bool) -> None:
-        """The session is paused while all its users are on hold."""
+        """Set whether a user is on hold; the session is paused while all of them are."""
         if is_held:
             self._held.add(user.number)
             self._send_order.discard(user.number)
@@ -175,7 +175,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
 
     @override
     def offer(self, tokens: Sequence[int], packets: Sequence[bytes]) -> bool:
-        """This session is not announced for it."""
+        """Refuse: this session was not announced for late packets."""
         del tokens, packets
         return False
 
@@ -234,7 +234,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
     # ---------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """After whatever happened: events out, bytes out, turns. Events may cause it again."""
+        """After every change: process events, write, give turns. Events may call it again."""
         session = self._session
         if session is None or self._is_settling or self._is_over:
             return
@@ -246,7 +246,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
         finally:
             self._is_settling = False
         if session.state is SessionState.CLOSED:
-            # A turn may have ended it, or writing: its last event is still to be read.
+            # A turn or a write may have ended it: its last event is still to be read.
             while not self._is_over and (event := session.next_event()) is not None:
                 self._on_event(event)
             return
@@ -259,7 +259,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
                 for user in list(self._users.values()):
                     user.on_establish_received()
             case Established():
-                # What is owed to the peer finds this session without being told of it (PeerAcks).
+                # The session is not announced: `PeerAcks` finds it by itself.
                 self._intake = self._context.relay.open_intake(
                     self, event.remote_guid, self.hop.address, is_announced=False
                 )
@@ -275,7 +275,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
                     self._intake.arrived(event)
 
     def _on_acks(self, event: AcksReceived) -> None:
-        """Tell each user of its keys."""
+        """Tell each user which of its keys were acknowledged."""
         released, retained = _by_user(event.released), _by_user(event.retained)
         for number in dict.fromkeys((*released, *retained)):
             user = self._users.get(number)
@@ -300,7 +300,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
                 detail=event.detail,
             )
         if self._transport is not None:
-            # Whatever is still buffered was offered to a peer that does not read.
+            # What is still buffered was offered to a peer that does not read.
             if self._transport.get_write_buffer_size():
                 self._transport.abort()
             else:
@@ -321,7 +321,7 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
     # Writing -------------------------------------------------------------------------------
 
     def _pump(self, session: Session) -> None:
-        """Write what may leave, and give turns to users while there is room."""
+        """Write what may be sent, and give turns to users while there is room."""
         self._write(session)
         if self._is_retiring:
             if not session.in_flight:

@@ -1,4 +1,4 @@
-"""All connections of one leadership: found again by next hop, bounded, opened a few at a time."""
+"""All connections of one leadership: by next hop, bounded, opened a few at a time."""
 
 import asyncio
 import errno
@@ -42,7 +42,7 @@ class Connections(ConnectionOwner):
     def __init__(
         self, context: OutgoingContext, chance: Callable[[], float] = random.random
     ) -> None:
-        """`chance`: 0 to 1, for jitter."""
+        """`chance` returns 0 to 1, for jitter."""
         self._context = context
         self._connections: dict[tuple[str, Guid], Connection] = {}
         self._chance = chance
@@ -52,16 +52,16 @@ class Connections(ConnectionOwner):
         }
         self._reached: dict[str, None] = {}
         self._failures: dict[str, tuple[int, float]] = {}
-        """Of an address in a row, and when it may be tried again."""
+        """Address -> failures in a row, and when it may be tried again."""
         self._live: dict[Connection, None] = {}
-        """Those that connect or are connected; others wait for their turn."""
+        """Connections that connect or are connected; others wait for their turn."""
         self._is_due: dict[Connection, bool] = {}
-        """Whether a connection was first asked for by what a peer is owed."""
+        """Whether a connection was first requested for acknowledgements owed to a peer."""
 
     def acquire(self, hop: NextHop, user: User) -> None:
         """Let a user send over the connection to a hop, a new one if there is none.
 
-        One that was made for a direct name serves a queue manager whose GUID it has shown.
+        One that was made for a direct name also serves a queue manager whose GUID it has shown.
         """
         key = hop.address, hop.qm_guid
         connection = self._connections.get(key)
@@ -71,7 +71,7 @@ class Connections(ConnectionOwner):
             connection.join(user)
             return
         if self._is_left_alone(hop.address):
-            # The user's own retry timer goes on; no slot is taken and nothing is sent.
+            # The user's own retry timer continues; no slot is taken and nothing is sent.
             self._count("left_alone")
             user.on_connect_failed(ConnectionStatus.SOCKET_CONNECT_FAILURE)
             return
@@ -85,7 +85,7 @@ class Connections(ConnectionOwner):
         self._ask(connection)
 
     def _ask(self, connection: Connection) -> None:
-        """Have a connection opened when it is its turn."""
+        """Request that a connection be opened when its turn comes."""
         address = connection.hop.address
         standing = Standing.FRESH
         if address in self._failures:
@@ -97,12 +97,12 @@ class Connections(ConnectionOwner):
             self._slots[is_due].ask(connection, standing)
 
     def _is_left_alone(self, address: str) -> bool:
-        """Whether an address failed again and again, and a moment ago."""
+        """Whether an address has failed repeatedly, and lately."""
         _, not_before = self._failures.get(address, (0, 0.0))
         return self._context.clock() < not_before
 
     def _note(self, address: str, *, is_reached: bool) -> None:
-        """Remember how an attempt ended."""
+        """Record whether an attempt reached the address."""
         count, _ = self._failures.pop(address, (0, 0.0))
         if is_reached:
             self._reached[address] = None
@@ -128,7 +128,7 @@ class Connections(ConnectionOwner):
             del self._connections[key]
 
     def stop(self) -> None:
-        """Close all; users hear of it."""
+        """Close all; their users are told."""
         for slots in self._slots.values():
             slots.stop()
         for connection in list(self._connections.values()):
@@ -144,7 +144,7 @@ class Connections(ConnectionOwner):
     def _make_room(self) -> bool:
         """Close the oldest connection that has nothing to do; return whether there was one.
 
-        If there is none, the oldest that has had its time is told to come to an end.
+        If there is none, the oldest one that has been used for long enough is asked to end.
         """
         for connection in self._connections.values():
             if connection.is_idle:
@@ -209,7 +209,7 @@ class Connections(ConnectionOwner):
         connection.connect_failed(status)
 
     def _local(self, address: str) -> tuple[str, int] | None:
-        """Return what to bind to: the source address, if it is of the peer's family."""
+        """Return the address to bind to: the source address, if it is of the peer's family."""
         source = self._context.settings.source_address
         if not source or ip_address(source).version != ip_address(address).version:
             return None

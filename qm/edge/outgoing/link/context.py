@@ -25,13 +25,13 @@ class OutgoingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the node's configuration says about sending."""
 
     source_address: str = ""
-    """From which sessions leave, such as a virtual IP; "" = the system's choice."""
+    """Local address of sessions, such as a virtual IP; "" = the system's choice."""
     port: int = MSMQ_PORT
-    """Another one only where a test says so."""
+    """Different only in tests."""
     peers: dict[Guid, str] = {}
     """Queue manager GUID -> host or address at which it is reached."""
     rules: DestinationRules = EVERYWHERE
-    """Where to connect at all."""
+    """Which addresses may be connected to."""
     session: SessionConfig = ORDINARY
     """Checked."""
 
@@ -48,7 +48,7 @@ class OutgoingContext(msgspec.Struct, frozen=True, kw_only=True):
     proposals: ProposalQueue
     destinations: Destinations
     relay: Relay
-    """Takes what peers send back over sessions of this side."""
+    """Receives what peers send back over sessions of this side."""
     metrics: Metrics
     lines: LimitedLog
 

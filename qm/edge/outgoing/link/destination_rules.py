@@ -1,5 +1,5 @@
-"""Where this cluster connects to at all: peers name destinations, in queues for administration and
-responses, and must not make it knock at doors that only its own machine has.
+"""Which addresses this cluster may connect to. Peers name destinations, in queues for
+administration and responses, and must not make it connect to services of its own machine.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ DENIED: Final[tuple[Network, ...]] = (
     *map(ip_network, ("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4")),
     *map(ip_network, ("::/128", "fe80::/10", "ff00::/8")),
 )
-"""Nobody's queue manager: no address, link-local, multicast, reserved and broadcast."""
+"""Addresses without a queue manager: unspecified, link-local, multicast, reserved, broadcast."""
 
 
 class DestinationRules(msgspec.Struct, frozen=True):
@@ -24,10 +24,10 @@ class DestinationRules(msgspec.Struct, frozen=True):
     deny: tuple[Network, ...] = ()
 
     def denies(self, address: str) -> bool:
-        """Whether nothing may be sent to a literal address."""
+        """Return whether nothing may be sent to a literal address."""
         place = ip_address(address.partition("%")[0])
         mapped = getattr(place, "ipv4_mapped", None)
-        place = mapped or place  # ::ffff:127.0.0.1 is where 127.0.0.1 is
+        place = mapped or place  # ::ffff:127.0.0.1 is 127.0.0.1
 
         def is_in(networks: Sequence[Network]) -> bool:
             return any(place in network for network in networks)
@@ -39,9 +39,9 @@ EVERYWHERE: Final = DestinationRules()
 
 
 def rules_of(allow: Sequence[str], deny: Sequence[str], own: Sequence[str]) -> DestinationRules:
-    """Return the rules of a configuration: what is denied by default, and what it adds.
+    """Return the rules of a configuration: the default denials, and its additions.
 
-    `own`: addresses at which this node serves; loopback is denied unless it is there itself.
+    `own`: addresses at which this node serves; loopback is denied unless one of them is loopback.
     Raises ValueError.
     """
     denied = [*DENIED, *map(ip_network, deny)]

@@ -1,6 +1,6 @@
-"""From what an `OutgoingLink` decides to what happens: names resolved, connections joined.
+"""Carries out what an `OutgoingLink` decides: resolves names, joins connections.
 
-Held by each user of connections that has a link of its own: a sender of one queue, the
+Each user of connections with a link of its own has one: the sender of one queue, the
 acknowledgements of one peer.
 """
 
@@ -32,13 +32,13 @@ class LinkOwner(User, TimerOwner, Protocol):
         """No next hop was found; the link is told afterwards."""
 
     def go_on(self) -> None:
-        """Do whatever is next: the link has moved on."""
+        """Do the next step: the link's state has changed."""
 
 
 class LinkDriver:
-    """Carries out the actions of one link and tells the link what came of them.
+    """Carries out the actions of one link and reports the results to it.
 
-    The owner forwards what its connection says to the method of the same name here.
+    The owner forwards each call of its connection to the method of the same name here.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class LinkDriver:
 
     @property
     def is_resolving(self) -> bool:
-        """Whether next hops are being looked for."""
+        """Whether next hops are being resolved."""
         return self._resolving is not None
 
     def act(self) -> None:
-        """Carry out what the link wants done."""
+        """Carry out the link's actions."""
         while (action := self.link.next_action()) is not None:
             match action:
                 case Resolve():
@@ -87,7 +87,7 @@ class LinkDriver:
         self.link.connected(self._context.utc_s())
 
     def on_connect_failed(self, status: ConnectionStatus) -> None:
-        """Tell the link that no transport connection came about."""
+        """Tell the link that there is no transport connection."""
         context = self._context
         self.link.connect_failed(
             status,
@@ -106,7 +106,7 @@ class LinkDriver:
         self.link.established(self._context.utc_s())
 
     def on_closed(self, closed: Closed) -> None:
-        """Let the connection go and tell the link why it closed."""
+        """Leave the connection and tell the link why it closed."""
         self.connection = None
         context = self._context
         self.link.closing()

@@ -1,8 +1,8 @@
-"""From a destination to the addresses where its queue manager may be [MS-MQQB 3.1.5.2.1, 3.1.7.4].
+"""Finds the addresses where a destination's queue manager may be [MS-MQQB 3.1.5.2.1, 3.1.7.4].
 
-Format names carry no port (DESIGN section 7): addresses are all that is looked for. A direct name
-says the host; a private name says the queue manager's GUID, which the configuration maps to an
-address. Routing by other servers is not offered.
+Format names carry no port (DESIGN section 7), so only addresses are looked up. A direct name
+contains the host; a private name contains the queue manager's GUID, which the configuration maps
+to an address. Routing by other servers is not offered.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from qm.wire.guid import GUID_NULL, Guid
 
 
 class Unresolved(Exception):
-    """No next hop; the text says what to do about it."""
+    """There is no next hop; the text says what to do about it."""
 
     def __init__(self, status: ConnectionStatus, text: str) -> None:
         super().__init__(text)
@@ -40,7 +40,7 @@ class Resolver(Protocol):
 
 
 class SystemResolver(Resolver):
-    """Asks the operating system, a few questions at a time: each occupies a thread."""
+    """Asks the operating system, a few requests at a time: each occupies a thread."""
 
     def __init__(self) -> None:
         self._gate = asyncio.Semaphore(RESOLVING_MAX)
@@ -66,15 +66,15 @@ class Destinations:
         peers: Mapping[Guid, str],
         rules: DestinationRules = EVERYWHERE,
     ) -> None:
-        """`peers`: queue manager GUID -> host name or address, from the configuration, which may
-        be anywhere.
+        """`peers`: queue manager GUID -> host name or address, from the configuration, to which
+        `rules` do not apply.
         """
         self._rules = rules
         self._resolver = resolver
         self._peers = peers
 
     def address_of(self, guid: Guid) -> str:
-        """Return where the configuration says that a queue manager is, "" if it does not."""
+        """Return a queue manager's address in the configuration, "" if there is none."""
         return self._peers.get(guid, "")
 
     async def next_hops(self, name: FormatName) -> list[NextHop]:
@@ -98,7 +98,7 @@ class Destinations:
         if not host:
             raise Unresolved(
                 ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE,
-                f"nobody knows where queue manager {guid_text(guid)} is: add it to [peers]",
+                f"the address of queue manager {guid_text(guid)} is not known: add it to [peers]",
             )
         return await self.hops_at(host, guid, is_named_here=guid in self._peers)
 

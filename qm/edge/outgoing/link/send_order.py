@@ -1,6 +1,6 @@
 """Which user of a connection sends next ([MS-MQDMPR] 3.1.1.18, 3.1.7.3.9).
 
-DispatchCollection, as far as one connection goes: its entries are not messages but users that have
+This is DispatchCollection for one connection: its entries are not messages but users that have
 something to send, each with the priority of what it would send next.
 """
 
@@ -20,7 +20,7 @@ class SendOrder:
         return bool(self._priorities)
 
     def add(self, user: User) -> None:
-        """Let a user wait; one that waits already keeps its place, unless its priority changed."""
+        """Add a user; one that waits already keeps its place, unless its priority changed."""
         number, priority = user.number, user.priority
         if self._priorities.get(number) == priority:
             return
@@ -29,7 +29,7 @@ class SendOrder:
         self._by_priority.setdefault(priority, {})[number] = user
 
     def discard(self, number: int) -> None:
-        """Let a user wait no more."""
+        """Remove a user."""
         priority = self._priorities.pop(number, None)
         if priority is not None:
             line = self._by_priority[priority]
@@ -38,7 +38,7 @@ class SendOrder:
                 del self._by_priority[priority]
 
     def take(self) -> User:
-        """Return the user whose turn it is; it waits no more. There must be one."""
+        """Remove and return the user whose turn it is; there must be one."""
         user = next(iter(self._by_priority[max(self._by_priority)].values()))
         self.discard(user.number)
         return user

@@ -1,9 +1,9 @@
-"""Who connects next: a bounded number of attempts, so shared that silent hosts keep nobody waiting.
+"""Decides who connects next: attempts are bounded, and shared so that silent hosts block no others.
 
-An attempt may take as long as the network does while nobody else waits. When somebody does, one
-that was tried for a moment gives its slot up and counts as failed. Addresses that were reached
-before go first; then those that are tried for the first time, the newest and the oldest in turns;
-of those that failed before, one now and then.
+An attempt may take as long as the network allows while no others wait. When others do, one that has
+been tried for a moment loses its slot and counts as failed. Addresses that were reached before go
+first; then those that are tried for the first time, the newest and the oldest alternately; of those
+that failed before, one at intervals.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from typing import Any, Final, Generic, TypeVar
 PATIENCE_S: Final = 0.25
 """For an attempt, while others wait that were reached before or are tried for the first time."""
 FAILED_PATIENCE_S: Final = 2.0
-"""For one at an address that failed before, which may be slow; and before such a one may push."""
+"""For an attempt at an address that failed before; such a one ends no younger attempt either."""
 FAILED_EVERY_COUNT: Final = 4
-"""One of so many starts is theirs while others wait."""
+"""One of so many starts goes to addresses that failed before, while others wait."""
 WAITING_MAX: Final = 16_384
-"""Attempts that wait; beyond, the oldest of those that failed before is given up."""
+"""Attempts that wait; beyond that, the oldest of those that failed before is given up."""
 
 ItemT = TypeVar("ItemT")
 
@@ -32,7 +32,7 @@ class Standing(IntEnum):
 
 
 class Slots(Generic[ItemT]):
-    """Of one kind of user."""
+    """The slots for one kind of user."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class Slots(Generic[ItemT]):
         attempt: Callable[[ItemT], Coroutine[Any, Any, None]],
         give_up: Callable[[ItemT], None],
     ) -> None:
-        """`attempt` connects, and is cancelled when `was_pushed` says so afterwards; `give_up`
-        hears of one that never began.
+        """`attempt` connects; if it is cancelled, `was_pushed` tells whether that was to
+        make room. `give_up` is called for one that never began.
         """
         self._count = count
         self._attempt = attempt
@@ -55,11 +55,11 @@ class Slots(Generic[ItemT]):
 
     @property
     def running(self) -> int:
-        """Attempts under way."""
+        """Number of attempts in progress."""
         return len(self._running)
 
     def ask(self, item: ItemT, standing: Standing) -> None:
-        """Have an attempt made as soon as it is its turn."""
+        """Make an attempt as soon as its turn comes."""
         if self._is_stopped:
             return
         self._waiting[standing][item] = None
@@ -71,7 +71,7 @@ class Slots(Generic[ItemT]):
         self._go_on()
 
     def was_pushed(self, item: ItemT) -> bool:
-        """Return whether an attempt that was cancelled had to make room."""
+        """Return whether an attempt was cancelled to make room."""
         return item in self._pushed
 
     def stop(self) -> None:
@@ -97,7 +97,7 @@ class Slots(Generic[ItemT]):
             self._timer = loop.call_later(PATIENCE_S / 2, self._push)
 
     def _take(self) -> tuple[ItemT, Standing] | None:
-        """Return who is next, None if nobody waits."""
+        """Return the next attempt, None if none waits."""
         self._starts += 1
         order = list(Standing)
         if self._starts % FAILED_EVERY_COUNT == 0:
@@ -112,7 +112,7 @@ class Slots(Generic[ItemT]):
         return None
 
     def _push(self) -> None:
-        """Let those that had their moment make room for those that wait."""
+        """End attempts that have lasted long enough, to make room for those that wait."""
         self._timer = None
         now = asyncio.get_running_loop().time()
         urgent = len(self._waiting[Standing.REACHED]) + len(self._waiting[Standing.FRESH])

@@ -1,7 +1,7 @@
 """One queue for the timers of links, sessions and schedules.
 
-Most timers are moved later again and again and never fire. An entry of the heap is therefore left
-where it is when its timer moves back, and is looked at again when its old time comes.
+Most timers are moved later repeatedly and never fire. A heap entry is therefore left where it is
+when its timer moves back, and is checked again when its old time comes.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ class TimerOwner(Protocol):
     """Has at most one next timer."""
 
     def next_timer(self) -> float | None:
-        """When `handle_timer` wants to be called, on the clock of `TimerQueue`; None: never."""
+        """When to call `handle_timer`, on the clock of `TimerQueue`; None: never."""
 
     def handle_timer(self, now: float) -> None:
         """Do what is due."""
 
 
 def earliest(*deadlines: float | None) -> float | None:
-    """Return the first of several deadlines; None: nothing is due ever."""
+    """Return the first of several deadlines; None if there is none."""
     return min((at for at in deadlines if at is not None), default=None)
 
 

@@ -1,7 +1,7 @@
-"""Who sends over a connection: an outgoing queue, or what is owed to a peer.
+"""Users that send over a connection: an outgoing queue, or acknowledgements owed to a peer.
 
-Several users share one connection to a queue manager (QB-A36), each in its turn. A user sees its
-own keys only; on the session's tokens its number stands above them.
+Several users share one connection to a queue manager (QB-A36), in turns. A user sees only its own
+keys; in the session's tokens its number stands above them.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from qm.session import Closed, ConnectionStatus
 KEY_BITS: Final = 64
 KEY_MASK: Final = (1 << KEY_BITS) - 1
 ACKS_PRIORITY: Final = 1 << 16
-"""Of acknowledgements to a peer: above every message."""
+"""Priority of acknowledgements to a peer: above that of every message."""
 
 
 class SharedConnection(Protocol):
@@ -29,25 +29,25 @@ class SharedConnection(Protocol):
         """The user is on hold, or no longer [MS-MQQB 3.1.7.13, 3.1.7.14]."""
 
     def leave(self, user: "User") -> None:
-        """Call the user no more."""
+        """Remove the user; it is not called again."""
 
 
 class User(Protocol):
-    """A user of a connection: an outgoing queue, or what is owed to a peer."""
+    """A user of a connection: an outgoing queue, or acknowledgements owed to a peer."""
 
     @property
     def number(self) -> int:
-        """Different from every other user's, not negative."""
+        """A number of its own among all users, not negative."""
 
     @property
     def priority(self) -> int:
-        """Of what it would send next ([MS-MQDMPR] 3.1.1.18): higher is sooner."""
+        """Priority of what it would send next ([MS-MQDMPR] 3.1.1.18): higher is sooner."""
 
     def on_connected(self, connection: SharedConnection) -> None:
         """EstablishConnection has been sent."""
 
     def on_connect_failed(self, status: ConnectionStatus) -> None:
-        """No transport connection came about."""
+        """There is no transport connection."""
 
     def on_establish_received(self) -> None:
         """The peer's answer came."""
@@ -65,7 +65,7 @@ class User(Protocol):
         """The session acknowledged keys (`qm.session.AcksReceived`)."""
 
     def on_withdrawn(self, keys: Sequence[int]) -> None:
-        """These were taken and have not left after all: the session was paused."""
+        """These were taken but not sent after all: the session was paused."""
 
     def on_closed(self, closed: Closed) -> None:
-        """The session is over; what it did not acknowledge is to be sent again."""
+        """The session is over; what it did not acknowledge must be sent again."""
