@@ -21,7 +21,7 @@ def report_html(summary: Summary) -> str:
     """Return the page."""
     environment = jinja2.Environment(autoescape=True)
     return environment.from_string(
-        resources.files("spark").joinpath("report.html.j2").read_text(encoding="utf-8")
+        resources.files("spark.report").joinpath("report.html.j2").read_text(encoding="utf-8")
     ).render(
         s=summary,
         columns=_FLOW_COLUMNS,
