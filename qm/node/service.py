@@ -202,7 +202,7 @@ class Service:
         if self.replicated.view.ledger.manager is None:
             if self.replicated.leadership.node is None:
                 return NO_LEADER
-            return "the cluster is no queue manager yet: run `qm cluster init` again"
+            return "the cluster is not a queue manager yet: run `qm cluster init` again"
         return self.msmq.not_ready_reason(no_leader_max_s)
 
     def _on_damage(self, text: str) -> None:

@@ -75,7 +75,7 @@ class ProposalQueue:
         except (Unavailable, OutcomeUnknown) as error:
             self._lines.warning(
                 "outgoing_commit_failed",
-                "what was learnt while delivering could not be committed; it is asked for again",
+                "results of deliveries could not be committed; they are proposed again",
                 error=str(error),
                 commands=len(commands),
             )

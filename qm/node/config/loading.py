@@ -156,7 +156,7 @@ def _check(config: NodeConfig) -> None:
         )
     for guid in config.peers:
         if guid_from_text(guid) is None:
-            raise ConfigError(f"`peers`: {guid!r} is no GUID: write 8-4-4-4-12 hexadecimal digits")
+            raise ConfigError(f"`peers`: {guid!r} is not a GUID: write 8-4-4-4-12 hex digits")
     for key, networks in (("allow", config.outgoing.allow), ("deny", config.outgoing.deny)):
         for network in networks:
             try:

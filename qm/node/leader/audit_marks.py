@@ -110,7 +110,7 @@ class Auditor:
             if is_late:
                 del self._open[number]
                 self._audits.labels(result="incomplete").inc()
-                logger.warning("audit mark %d: only %d members told", number, len(digests))
+                logger.warning("audit mark %d: only %d members answered", number, len(digests))
 
     async def _tell(self, number: int, digests: dict[str, bytes]) -> None:
         marks = list(self._open)

@@ -79,7 +79,7 @@ class ApiServer:
         try:
             return int(answer["spec"]["replicas"])
         except (KeyError, TypeError, ValueError) as error:
-            raise ApiServerRefused(f"statefulsets/{stateful_set} says no replicas") from error
+            raise ApiServerRefused(f"statefulsets/{stateful_set} has no replicas") from error
 
     async def call(self, method: str, api: str, name: str, change: object = None) -> Any:
         """Return the server's answer about an object of the namespace; `change` is a merge patch,

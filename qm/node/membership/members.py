@@ -233,7 +233,7 @@ class Members(Membership, Peers):
         try:
             kind = ChangeKind(change.kind)
         except ValueError:
-            raise ChangeRefused(f"{change.kind!r} is no change of members") from None
+            raise ChangeRefused(f"{change.kind!r} is not a change of members") from None
         fresh = f"{change.node}.{change.incarnation}"
         if kind is ChangeKind.ADD:
             return AddLearner(fresh)
@@ -246,7 +246,7 @@ class Members(Membership, Peers):
     def _member_id(self, name: str) -> NodeId:
         node = self._id_of(name)
         if node is None:
-            raise ChangeRefused(f"{name} is no member; `qm cluster members` lists them")
+            raise ChangeRefused(f"{name} is not a member; `qm cluster members` lists them")
         return node
 
     def _id_of(self, name: str) -> NodeId | None:

@@ -237,7 +237,7 @@ class _Service(RelayServicer):
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         hello = None if frames is None or not frames.frames else frames.frames[0].hello
         if frames is None or hello is None or not self._owner.is_edge(hello.edge, names):
-            text = f"{'' if hello is None else hello.edge!r} is no member that {names} names"
+            text = f"{'' if hello is None else hello.edge!r} is not a member with the names {names}"
             self._owner.watch.refused("name", text, context)
             await refuse(context, grpc.StatusCode.PERMISSION_DENIED, text)
         if not await leader.comes_to_lead(hello.term):

@@ -464,7 +464,7 @@ class ReplicatedStore(Cluster, DriverEvents):
                 await self.before_leading()
             except Exception:
                 # Time then continues from the last stamp: at worst it is late.
-                logger.exception("cluster time was not looked after")
+                logger.exception("cluster time was not checked before leading")
         self.clock.lead()
         self.apply_version = self.view.counters().apply_version
         command = encode_command(LeaderActivated(term, self._name, self.config.keeps_effects))

@@ -57,7 +57,7 @@ class SkippedEntries:
         Raises ValueError, OSError.
         """
         if not _HASH.fullmatch(expected):
-            raise ValueError(f"{expected!r} is no SHA-256 in hexadecimal digits")
+            raise ValueError(f"{expected!r} is not a SHA-256 in hexadecimal digits")
         if data is not None:
             _check_unreadable(index, data, expected)
         if len(self._known) >= SKIPPED_MAX:

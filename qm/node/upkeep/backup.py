@@ -110,7 +110,7 @@ class _Reading:
         self._timer = asyncio.get_running_loop().call_later(self._stall_max_s, self._stalled)
 
     def _stalled(self) -> None:
-        logger.warning("a backup was not read for %d s: it is broken off", self._stall_max_s)
+        logger.warning("a backup was not read for %d s: it is aborted", self._stall_max_s)
         self._is_closed = True
         self.source.close()
 

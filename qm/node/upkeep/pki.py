@@ -237,7 +237,7 @@ def _read_key(path: Path) -> ec.EllipticCurvePrivateKey:
             f"cannot read the authority's key {path}: {error}; issue where it is kept"
         ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise PkiRefused(f"{path} is no key of an authority that `qm pki init` made")
+        raise PkiRefused(f"{path} is not the key of an authority that `qm pki init` made")
     return key
 
 
