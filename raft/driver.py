@@ -1,9 +1,9 @@
-"""A replica in an asyncio loop: ticks, group commit, the disk in its thread, backpressure.
+"""A replica in an asyncio loop: ticks, group commit, syncs in a thread, backpressure.
 
 Everything but fdatasync and the installation of snapshots happens in the loop. What arrives is
 given to the replica at once; a *turn* proposes what waits, polls the replica and does what its
-steps ask for. A finished sync has its turn at once, since somebody waits for it; the frames and
-proposals of one round of the loop share one, and so one entry, one write, one sync and one frame.
+steps ask for. A finished sync gets a turn at once, since callers wait for it; the frames and
+proposals of one round of the loop share a turn, and so an entry, a write, a sync and a frame.
 """
 
 import asyncio
@@ -49,12 +49,12 @@ logger = logging.getLogger(__name__)
 ResultT = TypeVar("ResultT")
 
 POLLS_PER_TURN_MAX = 4
-"""Then the sockets have their turn, however much there is to apply."""
+"""After so many polls the sockets have their turn, however much there is to apply."""
 SLEEP_MAX_TICKS = 10
-"""The core counts no more of one sleep towards an election, lest it believe a leader dead whose
-messages wait in its sockets. So nobody sleeps longer."""
+"""The longest sleep. The core counts no more of one sleep towards an election, since the leader's
+messages may wait in the sockets meanwhile."""
 EXIT_STATUS_FATAL = 74
-"""EX_IOERR: the disk, or the state machine, cannot be trusted any more."""
+"""EX_IOERR: the disk or the state machine can no longer be trusted."""
 OUTCOME_WAIT_MS = 5_000
 TRANSFER_WAIT_MS = 2_000
 DRAIN_MS = 5_000
@@ -68,14 +68,14 @@ class DriverConfig(msgspec.Struct, frozen=True):
     """Settings of a driver."""
 
     group: GroupId
-    """Of the replica."""
+    """The replica's group."""
     waiting_bytes_max: int = WAITING_MAX_BYTES
-    """Of payloads that are not proposed yet; then `propose` raises Busy."""
+    """Payloads that are not proposed yet; beyond this `propose` raises Busy."""
     batches_in_flight_max: int = BATCHES_IN_FLIGHT_MAX
     entry_weight_max: int = ENTRY_WEIGHT_MAX
-    """Of the payloads that share an entry; one may exceed it alone."""
+    """Total weight of payloads that share an entry; a single payload may exceed it."""
     outcome_wait_ms: int = OUTCOME_WAIT_MS
-    """How long callers wait, after leadership was lost, to see what became of their entries."""
+    """How long callers still wait for the outcome of their entries after leadership was lost."""
 
 
 class DriverEvents(Protocol):
@@ -85,10 +85,10 @@ class DriverEvents(Protocol):
         """Role, leader or term changed."""
 
     def on_configuration(self, configuration: Configuration) -> None:
-        """The members changed; in force at once."""
+        """The members changed; the change is in force at once."""
 
     def on_alarm(self, alarm: Alarm) -> None:
-        """An operator must hear of it."""
+        """Something happened that an operator must learn of."""
 
 
 def end_process(text: str) -> None:
@@ -117,11 +117,11 @@ class Driver(Generic[ResultT]):
     ) -> None:
         """`connect` makes the transport; `address_of` gives a member's `host:port` if it is
         known. `die` must not return to serving: after it nothing is written or answered.
-        `prologue` gives what the leader puts before the payloads of an entry, from these, once for
-        each, in the entries' order and when the batch is closed (a time stamp); it must not raise.
+        `prologue` makes from the payloads of an entry what the leader puts before them (a time
+        stamp); it is called once for each entry, in their order, when the batch is closed.
         `before_entry` is called when no entry is in flight and one may follow: what is submitted
-        within it is in that one; it must not raise either. `sync_worker` makes what waits for the
-        disk.
+        within it goes into that one. Neither of the two may raise. `sync_worker` makes the worker
+        that runs syncs.
         """
         self.metrics = DriverMetrics()
         self._config = config
@@ -149,7 +149,7 @@ class Driver(Generic[ResultT]):
         self._is_dead = True  # until started
 
     async def start(self) -> None:
-        """Listen, connect and take part. Raises OSError when the address cannot be had."""
+        """Listen, connect and take part. Raises OSError when the address cannot be bound."""
         self._loop = asyncio.get_running_loop()
         self._ticks = TickCount(self._loop.time())
         self._timer: asyncio.TimerHandle | None = None
@@ -167,12 +167,12 @@ class Driver(Generic[ResultT]):
 
     @property
     def role(self) -> Role:
-        """Of this replica, as last reported."""
+        """The role of this replica, as last reported."""
         return self._soft_state.role
 
     @property
     def leader(self) -> NodeId | None:
-        """Who leads, as far as this replica knows."""
+        """The current leader, as far as this replica knows."""
         return self._soft_state.leader
 
     @property
@@ -182,7 +182,7 @@ class Driver(Generic[ResultT]):
 
     @property
     def has_entry_in_flight(self) -> bool:
-        """Whether what is submitted now waits for an entry, unless there is much of it."""
+        """Whether what is submitted now waits for an entry, unless OVERLAP_MIN_BYTES wait."""
         return self._proposals.has_in_flight
 
     def droppable_soon(self, ahead_bytes: int) -> int:
@@ -191,22 +191,22 @@ class Driver(Generic[ResultT]):
 
     @property
     def transport(self) -> Transport:
-        """What connects this replica."""
+        """The transport of this replica."""
         return self._transport
 
     def status(self) -> ReplicaStatus:
-        """Return what observers want to know."""
+        """Return the state for observers."""
         return self._replica.status()
 
     async def propose(self, payload: bytes) -> ResultT:
         """Replicate and apply a payload; return its result from the state machine.
 
-        Raises NotLeader (ask its `leader`), Busy (later), ValueError (too large), Stopping:
-        then nothing happened and never will. Raises ProposalLost: nothing happened.
-        Raises OutcomeUnknown, and CancelledError: it may happen yet.
+        Raises NotLeader (ask its `leader`), Busy (try later), ValueError (too large), Stopping or
+        ProposalLost: then nothing happened and never will. Raises CommitUnknown or CancelledError:
+        then it may still happen.
         """
         outcome, ordinal = self.submit(payload)
-        while not outcome.is_known:  # as Outcome.wait, without a coroutine per message
+        while not outcome.is_known:  # as Pending.wait, without a coroutine per message
             try:
                 await outcome.future
             except asyncio.CancelledError:
@@ -214,11 +214,11 @@ class Driver(Generic[ResultT]):
         return outcome.value()[ordinal]
 
     def submit(self, payload: bytes, weight: int = 1) -> tuple[Pending[Sequence[ResultT]], int]:
-        """Propose a payload behind all that were submitted before; return where its result will
-        be found, and its ordinal there.
+        """Propose a payload after all that were submitted before; return the outcome of its entry
+        and its ordinal there.
 
-        `weight`: what it costs the state machine, at most `DriverConfig.entry_weight_max` in one
-        entry. Raises what `propose` raises when nothing happened; the outcome raises the rest.
+        `weight`: what it costs the state machine; see `DriverConfig.entry_weight_max`. Raises
+        NotLeader, Busy, Stopping; the outcome raises the other errors of `propose`.
         """
         if self._soft_state.role is not Role.LEADER or self._is_stopping or self._is_dead:
             raise self._refusal()
@@ -228,13 +228,13 @@ class Driver(Generic[ResultT]):
         return place
 
     async def read(self) -> int:
-        """Return the applied index at which the state may be read linearizably, now reached.
+        """Return an applied index, reached here, at which the state may be read linearizably.
 
         Works on every replica; without a leader it waits for one. Raises Busy, Stopping.
         """
         if self._is_stopping or self._is_dead:
             raise Stopping
-        if self._read is None:  # one for everybody who asks before the next turn
+        if self._read is None:  # shared by all callers before the next turn
             self._read = Pending()
             self._schedule_turn()
         return await self._read.wait()
@@ -242,7 +242,7 @@ class Driver(Generic[ResultT]):
     async def change_members(self, change: MemberChange) -> None:
         """Change the members; return when that is committed and applied here.
 
-        Raises NotLeader, Busy, BadChange, Stopping, ProposalLost, OutcomeUnknown.
+        Raises NotLeader, Busy, BadChange, Stopping, ProposalLost, CommitUnknown.
         """
         if self._is_stopping or self._is_dead:
             raise Stopping
@@ -253,9 +253,9 @@ class Driver(Generic[ResultT]):
         await outcome.wait()
 
     async def transfer(self, to: NodeId) -> None:
-        """Hand leadership to a voter; return when this replica leads no more.
+        """Hand leadership to a voter; return when this replica no longer leads.
 
-        Raises NotLeader, BadChange; Busy if it did not come about.
+        Raises NotLeader, BadChange; Busy if the voter did not take over in time.
         """
         self._replica.transfer(to)
         self._schedule_turn()
@@ -267,7 +267,7 @@ class Driver(Generic[ResultT]):
             raise Busy(f"{to} did not take over") from None
 
     async def stop(self) -> None:
-        """Finish what was taken, hand leadership over, and close."""
+        """Finish accepted proposals, hand leadership over, and close."""
         if self._is_stopping:
             return
         self._is_stopping = True
@@ -292,7 +292,7 @@ class Driver(Generic[ResultT]):
         await asyncio.shield(self._leadership_changed)
 
     async def abort(self) -> None:
-        """Close without finishing anything; what is durable stays."""
+        """Close without finishing anything; durable data stays."""
         self._is_stopping = True
         if self._is_dead:
             return
@@ -308,19 +308,19 @@ class Driver(Generic[ResultT]):
     # Inputs (TransportEvents, timer, disk)
 
     def on_envelopes(self, envelopes: Sequence[Envelope]) -> None:
-        """Messages from a peer."""
+        """Process messages from a peer."""
         if not self._is_dead:
             self._guarded(self._receive, envelopes)
 
     def on_peer(self, peer: NodeId, state: PeerState) -> None:
-        """The own connection to a peer changed."""
+        """Note that this node's own connection to a peer changed."""
         if not self._is_dead:
             self._guarded(self._peer, peer, state)
 
     def on_snapshot_chunk(
         self, group: GroupId, sender: NodeId, meta: SnapshotMeta, offset: int, chunk: bytes
     ) -> int:
-        """A part of a snapshot."""
+        """Take a chunk of a snapshot; return the offset wanted next."""
         if self._is_dead or group != self._config.group:
             return SNAPSHOT_REFUSED
         wanted = self._replica.snapshot_chunk(sender, meta, offset, chunk)
@@ -386,8 +386,8 @@ class Driver(Generic[ResultT]):
             if (step.sync is not None and replica.has_work()) or (
                 step.results and replica.is_behind
             ):
-                # The sync begins before the state machine takes its time, and everything else has
-                # its turn between two batches of entries.
+                # Let the sync begin before the state machine takes its time, and the rest of the
+                # loop run between two batches of entries.
                 self._schedule_turn()
                 break
         else:
@@ -395,7 +395,7 @@ class Driver(Generic[ResultT]):
         self._set_timer()
 
     def _take(self, step: Step[Sequence[ResultT]]) -> None:
-        """Do what one poll asks for, in the order that Step states."""
+        """Do what one poll asks for, in the order that Step documents."""
         if step.messages:
             self._transport.send(step.messages)
         if step.sync is not None:
@@ -404,7 +404,7 @@ class Driver(Generic[ResultT]):
         if step.results:
             self.metrics.entries_applied_total += len(step.results)
             self._proposals.applied(step.results)
-            # Behind who waits for these, and behind what they have to send.
+            # After the callers that wait for these results, and after what they send.
             self._loop.call_soon(self._loop.call_soon, self._on_handed_out)
         if step.reads:
             self._serve_reads(step.reads)
@@ -441,7 +441,7 @@ class Driver(Generic[ResultT]):
         self._events.on_configuration(configuration)
 
     def renew_addresses(self) -> None:
-        """Ask again where the members are."""
+        """Look up the members' addresses again."""
         addresses: dict[NodeId, str] = {}
         for node in self._configuration.voters + self._configuration.learners:
             address = self._address_of(node)
@@ -519,8 +519,8 @@ class Driver(Generic[ResultT]):
         return NotLeader(self._soft_state.leader)
 
     def heir(self) -> NodeId | None:
-        """Return the voter that would need the least to lead in this one's place; None if this
-        one does not lead, or nobody else could.
+        """Return the voter best suited to take over: alive, with the longest log. None if this
+        replica does not lead, or no other voter is alive.
         """
         status = self._replica.status()
         if status.role is not Role.LEADER:
@@ -541,7 +541,7 @@ class Driver(Generic[ResultT]):
         self._read = None
 
     def _guarded(self, work: Callable[..., None], *arguments: object) -> None:
-        """Let no error pass: after one, log, core and state machine may differ."""
+        """Treat any error as fatal: after one, log, core and state machine may disagree."""
         try:
             work(*arguments)
         except Exception as error:

@@ -1,7 +1,7 @@
 """How a replica's directory begins: identity file, log, and the founding entry.
 
-The first configuration of a cluster is entry 1 of its log, the same on every founder, as if
-term 1 had had a leader that committed it. Nothing else distinguishes founders afterwards.
+The first configuration of a cluster is entry 1 of its log, the same on every founder, as if a
+leader of term 1 had committed it. Nothing else distinguishes founders afterwards.
 """
 
 from raft.core.membership import decode_configuration, encode_configuration, name_and_incarnation
@@ -61,7 +61,7 @@ def open_log(directory: Directory, log_config: LogConfig, node: NodeId, cluster:
     name, incarnation = name_and_incarnation(node)
     found = load(directory)
     if found is None or not found.is_started:
-        # An empty folder proves nothing: the id may have voted with a log that is lost.
+        # The id may have voted with a log that is lost: an empty folder does not show otherwise.
         raise IdentityRefused(
             f"this directory is not prepared for {node}: found a cluster or join one with it; "
             "if the node was a member before, join under its next incarnation"

@@ -1,6 +1,6 @@
-"""Who this node is, in a small file beside the log (DESIGN section 3, Identity).
+"""The identity of a node, in a small file beside the log (DESIGN section 3, Identity).
 
-A node that lost or refused its log never votes or acknowledges under its old Raft id again.
+A node that lost or rejected its log never votes or acknowledges under its old Raft id again.
 """
 
 from collections.abc import Collection
@@ -20,15 +20,15 @@ _MAGIC = b"qrident\x01"
 
 
 class Identity(msgspec.Struct, frozen=True, array_like=True):
-    """What the file says."""
+    """The contents of the file."""
 
     cluster_id: bytes
-    """16 bytes, the same on all members, in every frame between them."""
+    """16 bytes, the same on all members, and part of every frame between them."""
     name: str
     incarnation: int
-    """Counts from 1; raised whenever the node's log was lost or refused."""
+    """Counts from 1; raised whenever the node's log was lost or rejected."""
     is_started: bool = False
-    """Set before the node first votes or acknowledges: from then on its log must be there."""
+    """Set before the node first votes or acknowledges: from then on its log must exist."""
 
     def __post_init__(self) -> None:
         if len(self.cluster_id) != CLUSTER_ID_BYTES:
@@ -77,14 +77,14 @@ def claim(
     """Decide whether a node may start as `wanted`; return its identity, stored durably.
 
     `has_log` says whether the log's directory holds any segment (`raft.log.log.has_log`), and
-    `known_ids` are all ids that the configuration or a peer says are or were members. A started
-    identity keeps its incarnation; one that never started takes the higher of its own and the
-    wanted one. Call `start` once the log is open and before anything leaves the node. Raises
-    IdentityRefused:
+    `known_ids` has all ids that are or were members, as far as the configuration or a peer knows. A
+    started identity keeps its incarnation; one that never started takes the higher of its own and
+    the wanted one. Call `start` once the log is open and before anything leaves the node. Raises
+    IdentityRefused if
 
     - the file is damaged, or names another cluster or another node;
-    - the file says started, and there is no log;
-    - there is no file, and there is a log, or `known_ids` has the id.
+    - the file says started, but there is no log;
+    - there is no file, but there is a log, or `known_ids` has the id.
     """
     found = load(directory)
     if found is None:
@@ -134,7 +134,7 @@ def _claim_first(
 
 
 def start(directory: Directory, identity: Identity) -> Identity:
-    """Mark as started, durably; from now on the id is bound to this log."""
+    """Mark the identity as started, durably; from now on the id is bound to this log."""
     started = msgspec.structs.replace(identity, is_started=True)
     if started != load(directory):
         store(directory, started)
@@ -142,10 +142,10 @@ def start(directory: Directory, identity: Identity) -> Identity:
 
 
 def rejoin(directory: Directory, known_ids: Collection[NodeId]) -> Identity:
-    """Return the identity for a node whose log is lost or refused, stored durably.
+    """Return the identity for a node whose log is lost or rejected, stored durably.
 
-    Its incarnation is above the file's, if that one was started, and above any of the name's in
-    `known_ids`. The caller has moved the old log away; the cluster adds the new id as a learner
+    Its incarnation is above the file's, if that one was started, and above those of the same name
+    in `known_ids`. The caller has moved the old log away; the cluster adds the new id as a learner
     and removes the old one in the same membership change. Raises IdentityRefused when there is no
     readable file.
     """

@@ -1,6 +1,6 @@
 """Reads the log of a replica that does not run, and changes nothing.
 
-What is found is what a start would find: the records that link up, and everything that was synced.
+It finds what a start would find: the records that link up, and everything that was synced.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from raft.log.segment import segment_numbers
 from raft.types import Configuration, Entry, GroupId, HardState, SnapshotMeta
 
 READ_BYTES = 4 << 20
-"""Of entries at once."""
+"""Bytes of entries read at once."""
 
 
 class SegmentInfo(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class Inspection:
     """A log on disk, open for reading; a context manager."""
 
     def __init__(self, found: Recovered) -> None:
-        """Use `open`."""
+        """Use `open` instead."""
         self._found = found
         self._contents = Contents(found)
 
@@ -50,32 +50,32 @@ class Inspection:
 
     @property
     def first_index(self) -> int:
-        """Of the oldest entry; `last_index + 1` when there is none."""
+        """Index of the oldest entry; `last_index + 1` when there is none."""
         return self._contents.first_index
 
     @property
     def last_index(self) -> int:
-        """Of the newest entry, or of the snapshot that the log begins behind."""
+        """Index of the newest entry, or of the snapshot after which the log begins."""
         return self._contents.last_index
 
     @property
     def last_term(self) -> int:
-        """Term of `last_index`."""
+        """Term at `last_index`."""
         return self._contents.last_term
 
     @property
     def synced_index(self) -> int:
-        """Highest index that the log itself knows to be durable."""
+        """Highest index that the log itself records as durable."""
         return self._found.synced_index
 
     @property
     def hard_state(self) -> HardState:
-        """The last one."""
+        """The newest hard state."""
         return self._found.hard_state
 
     @property
     def snapshot_meta(self) -> SnapshotMeta | None:
-        """What the state machine has without the log; None in a log from its beginning."""
+        """The snapshot after which the log begins; None for a log that begins at index 1."""
         return self._contents.floor.meta
 
     def configuration(self) -> Configuration:
@@ -100,7 +100,7 @@ class Inspection:
         ]
 
     def entries(self, first: int, last: int) -> Iterator[Entry]:
-        """Yield the entries from `first` to `last` that are there. Raises LogDamaged."""
+        """Yield those entries from `first` to `last` that exist. Raises LogDamaged."""
         low, high = max(first, self.first_index), min(last, self.last_index) + 1
         while low < high:
             page = self._contents.entries(low, high, READ_BYTES)
@@ -113,7 +113,7 @@ class Inspection:
             segment.file.close()
 
     def __enter__(self) -> "Inspection":
-        """Return itself."""
+        """Return this inspection."""
         return self
 
     def __exit__(

@@ -1,7 +1,7 @@
-"""Snapshots on their way out: one picture of the state serves every follower that needs one.
+"""A picture of the state, from which snapshots are sent to all followers that need one.
 
-A transfer that broke resumes in the same picture, so it is kept for a while after its last
-use, together with the log behind it, which the followers need next.
+A broken transfer resumes with the same picture, so it is kept for a while after its last use,
+together with the log that follows it, which the followers need next.
 """
 
 import msgspec
@@ -37,11 +37,11 @@ class Picture:
         return _PictureSource(self)
 
     def tick(self, count: int) -> None:
-        """Count how long nobody has used it."""
+        """Count how long the picture has been unused."""
         self.idle_ticks = 0 if self._users else self.idle_ticks + count
 
     def drop(self) -> None:
-        """No more transfers begin; it is closed with the last that runs."""
+        """Let no more transfers begin; close the source with the last one that runs."""
         if not self._is_dropped:
             self._is_dropped = True
             self._hold.release()
@@ -52,7 +52,7 @@ class Picture:
         return self._source.read(offset, length)
 
     def leave(self) -> None:
-        """A transfer ended."""
+        """Note that a transfer ended."""
         self._users -= 1
         self._close_if_unused()
 
@@ -62,7 +62,7 @@ class Picture:
 
 
 class _PictureSource:
-    """What one transfer reads; closing it closes no other."""
+    """The source of one transfer; closing it leaves the others open."""
 
     __slots__ = ("_is_open", "_picture")
 

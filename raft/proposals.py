@@ -1,7 +1,7 @@
-"""Payloads on their way to becoming results: open batch, waiting batches, proposed entries.
+"""Payloads from submission to result: the open batch, waiting batches, proposed entries.
 
-All payloads of one moment share one batch, one entry and one future; a caller finds its result
-by its ordinal. So a message costs no task and no future of its own.
+All payloads submitted at one moment share one batch, one entry and one future; callers find their
+results by ordinal. So a message costs no task and no future of its own.
 """
 
 import asyncio
@@ -19,33 +19,32 @@ Prologue = Callable[[Sequence[bytes | memoryview]], bytes]
 ResultT = TypeVar("ResultT")
 
 WAITING_MAX_BYTES = 64 << 20
-"""Of payloads that wait to be proposed; then `Busy`."""
+"""Payloads that wait to be proposed; beyond this, `Busy`."""
 BATCHES_IN_FLIGHT_MAX = 2
-"""Entries proposed and not yet applied here. More would be smaller and cost more: two keep the
-disk busy while the network works."""
+"""Entries proposed and not yet applied here. Two keep the disk busy while the network works; with
+more, entries would be smaller and cost more."""
 OVERLAP_MIN_BYTES = 256 << 10
-"""Of payloads that wait: then they need not wait for the entry in flight. What an entry costs is
-fixed up to about this size, so a small one would slow down the one before it and gain nothing."""
+"""Once so many bytes wait, they do not wait for the entry in flight. Up to about this size an
+entry's cost is fixed, so a smaller one would gain nothing and slow down the one in flight."""
 
 
 ENTRY_WEIGHT_MAX = 1 << 16
-"""Of the payloads of one entry, in units that the state machine's owner knows; nothing is
-weighed by default."""
+"""Total weight of the payloads of one entry, in units of the state machine's owner."""
 
 
 class ProposalLost(Exception):
-    """Another leader's entry took the place: nothing happened, it may be proposed again."""
+    """Another leader's entry took its index: nothing happened, it may be proposed again."""
 
 
 class CommitUnknown(Exception):
-    """Leadership ended, or this node stops, before the outcome was seen here: it may happen yet.
+    """Leadership ended, or this node stops, before the outcome was seen: it may still happen.
 
-    Whoever proposes again needs its own way to recognise what was done already.
+    Callers that propose again need their own way to recognize what was done already.
     """
 
 
 class Pending(Generic[ResultT]):
-    """What becomes of one entry, for everybody who waits for it."""
+    """The outcome of one entry, shared by all callers that wait for it."""
 
     __slots__ = ("_error", "_value", "future", "index", "is_known", "term")
 
@@ -54,17 +53,17 @@ class Pending(Generic[ResultT]):
         self.term = 0
         self.is_known = False
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the outcome is known, or when somebody who waits was cancelled."""
+        """Done when the outcome is known, or when one of the waiting tasks was cancelled."""
         self._value: ResultT | None = None
         self._error: Callable[[], Exception] | None = None
 
     def resolve(self, value: ResultT | None) -> None:
-        """Give everybody the result."""
+        """Give all callers the result."""
         self._value = value
         self._end()
 
     def fail(self, error: Callable[[], Exception]) -> None:
-        """Raise an error in everybody, each his own."""
+        """Raise an error in all callers; `error` makes a separate instance for each."""
         self._error = error
         self._end()
 
@@ -74,7 +73,7 @@ class Pending(Generic[ResultT]):
             self.future.set_result(None)
 
     async def wait(self) -> ResultT:
-        """Return the result, or raise. Cancelling one caller does not disturb the others."""
+        """Return the result, or raise. Cancelling one caller does not affect the others."""
         while not self.is_known:
             try:
                 await self.future
@@ -83,14 +82,14 @@ class Pending(Generic[ResultT]):
         return self.value()
 
     def value(self) -> ResultT:
-        """Return the result, which is known, or raise."""
+        """Return the result, which must be known, or raise."""
         if self._error is not None:
             raise self._error()
         return self._value  # type: ignore[return-value]  # None only where ResultT has it
 
     def outlive_cancellation(self) -> None:
-        """Raise CancelledError if the caller was cancelled. If it was another, which cancelled
-        the future that all share, make a fresh one to wait for.
+        """Raise CancelledError if the caller was cancelled. If another caller was, and with it the
+        future that all share, make a new future to wait for.
         """
         task = asyncio.current_task()
         if task is None or task.cancelling():
@@ -111,8 +110,8 @@ class _Batch(Generic[ResultT]):
 
 
 class Proposals(Generic[ResultT]):
-    """Of one replica. An entry's result is a sequence with one result for each payload that was
-    added; the prologue has none.
+    """The proposals of one replica. An entry's result is a sequence with one result for each
+    payload that was added, none for the prologue.
     """
 
     def __init__(
@@ -127,7 +126,8 @@ class Proposals(Generic[ResultT]):
         """`prologue` is called once for each entry, in their order, when its batch is closed.
         `before_entry` is called when no entry is in flight: what it adds need not wait for one.
 
-        `entry_weight_max`: of the payloads that share an entry; one may exceed it alone.
+        `entry_weight_max` limits the total weight of payloads that share an entry; a single
+        payload may exceed it.
         """
         self._prologue = prologue
         self._before_entry = before_entry
@@ -139,10 +139,10 @@ class Proposals(Generic[ResultT]):
         self._waiting: deque[_Batch[ResultT]] = deque()
         self._proposed: deque[Pending[Any]] = deque()
         self.waiting_bytes = 0
-        """Of payloads that are not proposed yet."""
+        """Bytes of payloads that are not proposed yet."""
 
     def __bool__(self) -> bool:
-        """Tell whether anything waits or is on its way."""
+        """Return whether anything waits or is proposed."""
         return self._open is not None or bool(self._waiting) or bool(self._proposed)
 
     @property
@@ -157,11 +157,11 @@ class Proposals(Generic[ResultT]):
             return False
         if not self._proposed or self._proposed[-1].term < term:
             return True
-        # A batch that is closed is full, if not of bytes then of weight.
+        # A closed batch is full, by bytes or by weight.
         return bool(self._waiting) or self.waiting_bytes >= self._overlap_bytes_min
 
     def add(self, payload: bytes, weight: int = 1) -> tuple[Pending[Sequence[ResultT]], int]:
-        """Take a payload; return where its result will be found, and its ordinal. Raises Busy."""
+        """Add a payload; return the outcome of its entry and its ordinal there. Raises Busy."""
         waiting_bytes = self.waiting_bytes + len(payload)
         if waiting_bytes > self._waiting_bytes_max and self.waiting_bytes:
             raise Busy("too many proposals wait: WAITING_MAX_BYTES is reached")
@@ -178,9 +178,9 @@ class Proposals(Generic[ResultT]):
         return batch.outcome, batch.builder.add(payload)
 
     def submit(self, propose: Callable[[bytes], int], term: int) -> None:
-        """Propose what waits, as far as it may be in flight.
+        """Propose what waits, as far as the limits allow.
 
-        Busy leaves it waiting; without leadership everything that waits fails.
+        On Busy it keeps waiting; without leadership everything that waits fails.
         """
         if self._before_entry is not None and not self._proposed:
             self._before_entry()
@@ -205,15 +205,15 @@ class Proposals(Generic[ResultT]):
             self.waiting_bytes -= batch.size_bytes
 
     def proposed(self, outcome: Pending[Any], index: int, term: int) -> None:
-        """`outcome` is known when the entry at `index` is applied."""
+        """Note that `outcome` will be known when the entry at `index` is applied."""
         outcome.index, outcome.term = index, term
-        # What an older term of this node's had put there, or behind it, was truncated.
+        # Entries of an older term of this node at this index or after it were truncated.
         while self._proposed and self._proposed[-1].index >= index:
             self._proposed.pop().fail(ProposalLost)
         self._proposed.append(outcome)
 
     def applied(self, run: Sequence[AppliedEntry[Sequence[ResultT]]]) -> None:
-        """Hand out the results of entries that were applied."""
+        """Hand out the results of applied entries."""
         proposed = self._proposed
         if not proposed:
             return
@@ -226,12 +226,12 @@ class Proposals(Generic[ResultT]):
                     outcome.fail(ProposalLost)
 
     def restored(self, index: int) -> None:
-        """A snapshot stands for everything up to `index`: results are not known here."""
+        """Note that a snapshot replaced everything up to `index`: these results are unknown."""
         while self._proposed and self._proposed[0].index <= index:
             self._proposed.popleft().fail(CommitUnknown)
 
     def fail_waiting(self, leader: NodeId | None) -> None:
-        """Nobody here leads: what is not proposed yet never was."""
+        """Fail what is not proposed yet: this replica does not lead."""
         if self._open is not None:
             self._close_open()
         self.waiting_bytes = 0
@@ -239,7 +239,7 @@ class Proposals(Generic[ResultT]):
             self._waiting.popleft().outcome.fail(partial(NotLeader, leader))
 
     def fail_proposed(self, term: int) -> None:
-        """Wait no longer for what was proposed in this term or before."""
+        """Stop waiting for what was proposed in this term or before."""
         while self._proposed and self._proposed[0].term <= term:
             self._proposed.popleft().fail(CommitUnknown)
 

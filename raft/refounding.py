@@ -1,8 +1,8 @@
 """How a group begins again with one voter: from a state, or from the log of the last member.
 
-Both are for when a majority is lost for good, and both are a new group: its id is another one, so
-that members of the old group that come back are strangers to it. Whoever calls says to people what
-may be lost. Like founders, the one voter finds in its log what a leader would have committed.
+Both are for when a majority is lost for good, and both make a new group with another id, to which
+returning members of the old group are strangers. Callers tell the operator what may be lost. As
+with founders, the one voter's log looks as if a leader had committed it.
 """
 
 from collections.abc import Sequence
@@ -27,9 +27,9 @@ def begin_behind(
 ) -> None:
     """Prepare an empty directory for the one voter of a group that begins behind a state.
 
-    `state`: (index, term) that the state machine stands at; `payloads`: DATA entries that follow.
-    Durable on return; a crash on the way leaves a directory that no replica opens. Raises
-    IdentityRefused unless the directory is empty, and what opening a log raises.
+    `state`: (index, term) of the state machine; `payloads`: DATA entries that follow. Durable on
+    return; a crash before that leaves a directory that no replica opens. Raises IdentityRefused
+    unless the directory is empty, and what opening a log raises.
     """
     name, incarnation = name_and_incarnation(node)
     log_directory = directory.subdirectory(LOG_DIRECTORY)
@@ -51,9 +51,9 @@ def begin_alone(
 ) -> None:
     """Make a stopped member the one voter of a new group; `payloads`: DATA entries that follow.
 
-    Every entry of its log counts as committed from now on, and what a lost majority committed
-    beyond is gone. All other members leave for good. Repeating it after a crash on the way does it
-    again. Raises IdentityRefused for a directory that is no voter's, and what opening a log raises.
+    Every entry of its log counts as committed from now on; what a lost majority committed beyond
+    that is gone. All other members leave for good. After a crash on the way, call it again. Raises
+    IdentityRefused for a directory that is not a voter's, and what opening a log raises.
     """
     identity = load(directory)
     if identity is None or not identity.is_started:
@@ -65,7 +65,7 @@ def begin_alone(
             raise IdentityRefused(
                 f"{identity.node_id} is no voter of its group: recover from one that is"
             )
-        # Its own id: nothing that the old group sends is heard from here on.
+        # With the new cluster id, nothing that the old group sends is accepted from here on.
         store(directory, msgspec.structs.replace(identity, cluster_id=cluster))
         data = encode_configuration(_alone(known[-1][1], identity.node_id))
         _append(log, [(EntryKind.CONFIG, data), *((EntryKind.DATA, each) for each in payloads)])
@@ -84,7 +84,7 @@ def _alone(configuration: Configuration, node: NodeId) -> Configuration:
 
 
 def _append(log: Log, entries: Sequence[tuple[EntryKind, bytes]]) -> None:
-    """Append entries as if a term of their own had had a leader that committed them; durably."""
+    """Append entries durably, as if the leader of a new term had committed them."""
     term = max(log.hard_state.term, log.last_term) + 1
     first = log.last_index() + 1
     records = tuple(Entry(first + k, term, kind, data) for k, (kind, data) in enumerate(entries))

@@ -1,7 +1,7 @@
-"""One replica of one group: core, log, snapshots and state machine in step.
+"""One replica of one group: core, log, snapshots and state machine together.
 
-Synchronous and deterministic: production (raft.driver) and the simulator run exactly this.
-Calls come from one thread; only `SyncToken.run` and `Install.run` may run in another. Inputs
+Synchronous and deterministic: production (raft.driver) and the simulator run exactly this code.
+All calls come from one thread; only `SyncToken.run` and `Install.run` may run in another. Inputs
 are noted at once and take effect in `poll`, which the caller repeats while `has_work`.
 """
 
@@ -58,17 +58,17 @@ __all__ = [
 ResultT = TypeVar("ResultT")
 
 IDLE_TICKS = 10
-"""Without a sync. Before that, the next entries will say what is synced."""
+"""After so long without a sync, a mark says what is synced; before, the next entries say it."""
 COMPACT_TICKS = 200
-"""Between two looks at what of the log may go."""
+"""Time between two attempts to drop old entries of the log."""
 
 
 class StartRefused(Exception):
-    """State machine and log do not belong together; the text says what to do."""
+    """State machine and log do not belong together; the text tells the operator what to do."""
 
 
 class Replica(Generic[ResultT]):
-    """One replica of one group; `poll` takes its inputs."""
+    """One replica of one group; `poll` processes its inputs."""
 
     def __init__(
         self,
@@ -107,10 +107,10 @@ class Replica(Generic[ResultT]):
         self._now = 0
         self._outbox = Outbox()
         self._ready: Ready | None = None
-        """Of a poll that `outgoing` has begun."""
+        """What is to be done in the poll that `outgoing` has begun."""
         self._has_put_off_apply = False
         self._is_unsettled = False
-        """The state machine found no space for what it had put off."""
+        """The state machine found no space for the work that it had put off."""
         self._needs_sync = False
         self._sync: Sync | None = None
         self._sync_since = self._synced_at = 0
@@ -121,9 +121,9 @@ class Replica(Generic[ResultT]):
         self._restored_index = 0
         self._transfers = Transfers(config, self._core, self._log, self._machine)
         self._received: tuple[NodeId, SnapshotMeta, int] | None = None
-        """Whose snapshot grows here, and how far it is."""
+        """The snapshot that is being received: its sender, itself, and the next offset."""
         self._received_at = 0
-        # Numbers of another life must not come up: a late answer to one would be a stale read.
+        # Never reuse a number of an earlier process: a late answer to it would be a stale read.
         self._next_read = random(1 << 62)
         self._reads: list[tuple[int, int]] = []
         self._retention = Retention(config.log_retain_bytes)
@@ -158,8 +158,8 @@ class Replica(Generic[ResultT]):
     # Inputs
 
     def tick(self, count: int = 1) -> None:
-        """`count` ticks (5 ms each) passed."""
-        # As the core does: a process that was stopped first hears what waits for it.
+        """Note that `count` ticks (5 ms each) passed."""
+        # As in the core: a process that was stopped first reads what waits in its sockets.
         self._now += min(count, self._config.core.heartbeat_ticks)
         self._core.tick(count)
         self._watch_disk()
@@ -168,24 +168,24 @@ class Replica(Generic[ResultT]):
             self._compact_at = self._now + COMPACT_TICKS
             self._compact()
         if self._now - self._synced_at >= IDLE_TICKS:
-            # Until something follows it, damage to what was synced last passes for a torn write.
+            # Without a mark behind it, damage to what was synced last looks like a torn write.
             self._log.mark_synced()
 
     def ticks_until_due(self) -> int:
-        """Return after how many ticks `tick` must be called at the latest."""
+        """Return the number of ticks after which `tick` must be called at the latest."""
         due = min(self._core.ticks_until_due(), self._compact_at - self._now)
         if self._disk.is_full:
             due = min(due, self._disk.ticks_until_retry(self._now))
         return max(due, 1)
 
     def receive(self, envelopes: Sequence[Envelope]) -> None:
-        """Take messages from peers."""
+        """Process messages from peers."""
         receive = self._core.receive
         for envelope in envelopes:
             receive(envelope)
 
     def peer(self, peer: NodeId, state: PeerState) -> None:
-        """The own connection to a peer changed."""
+        """Note that this node's own connection to a peer changed."""
         self._core.peer(peer, state)
 
     def propose(self, data: bytes) -> int:
@@ -204,9 +204,9 @@ class Replica(Generic[ResultT]):
         self._core.transfer(to)
 
     def read(self) -> int:
-        """Begin a linearizable read; `Step.reads` returns its number. Raises Busy.
+        """Begin a linearizable read and return its number, for `Step.reads`. Raises Busy.
 
-        One read may serve everything that waits: share it among requests of one moment.
+        One read may serve many requests: share it among those that wait at the same time.
         """
         if len(self._reads) >= self._config.core.reads_pending_max:
             raise Busy("too many reads wait to be applied: reads_pending_max is reached")
@@ -233,21 +233,21 @@ class Replica(Generic[ResultT]):
         return wanted
 
     def _is_receiving_from_another(self, sender: NodeId) -> bool:
-        """Return whether somebody else's snapshot grows.
+        """Return whether a snapshot from another sender is being received.
 
-        A new leader sends its own while its predecessor still does. Taking both in turns would
-        finish neither.
+        A new leader sends its own while its predecessor still does. Taking chunks of both in turn
+        would finish neither.
         """
         if self._received is None or self._received[0] == sender:
             return False
         return self._now - self._received_at < self._config.core.election_ticks
 
     def snapshot_done(self, to: NodeId, is_whole: bool) -> None:
-        """The sending of a snapshot ended; of several to one follower the oldest."""
+        """Note that the sending of a snapshot ended; of several to one follower, the oldest."""
         self._transfers.ended(to, is_whole)
 
     def sync_done(self, sync: SyncToken) -> None:
-        """`sync.run()` returned without error."""
+        """Note that `sync.run()` returned without error."""
         if sync is not self._sync:
             raise ValueError("this sync is not outstanding")
         durable = self._log.end_sync(self._sync)
@@ -258,7 +258,7 @@ class Replica(Generic[ResultT]):
         self._disk.note_short(self._log.is_short_of_space)
 
     def install_done(self, install: Install) -> None:
-        """`install.run()` returned."""
+        """Note that `install.run()` returned."""
         if install is not self._install:
             raise ValueError("this install is not outstanding")
         self._install = self._received = None
@@ -270,7 +270,7 @@ class Replica(Generic[ResultT]):
         self._applied = self._restored_index = install.meta.index
 
     def retry_after_full(self) -> None:
-        """Space may have returned: try again what could not be done."""
+        """Retry what a full disk prevented: space may have been freed."""
         self._disk.retry_at_once(self._now)
         self._core.writable(True)
 
@@ -295,8 +295,8 @@ class Replica(Generic[ResultT]):
         return self._appliable() > self._applied
 
     def outgoing(self) -> tuple[Envelope, ...]:
-        """Begin a poll: return what may leave before anything is written, so that peers need not
-        wait for this. `poll` must follow before any input.
+        """Begin a poll: return the messages that may be sent before anything is written, so that
+        peers need not wait for that. Call `poll` before any further input.
         """
         self._take_ready()
         return self._outbox.take()
@@ -309,7 +309,8 @@ class Replica(Generic[ResultT]):
     def poll(self) -> Step[ResultT]:
         """Write, begin a sync, apply, and return what the caller must do.
 
-        What leaves now and the disk need not wait for the state machine: it has the next poll.
+        Applying is left to the next poll if this one sends or syncs, so that peers and the disk
+        need not wait for the state machine.
         """
         self._take_ready()
         ready, self._ready = self._ready, None
@@ -341,7 +342,7 @@ class Replica(Generic[ResultT]):
         )
 
     def settle(self) -> None:
-        """The results of a poll were handed out: let the state machine do what it put off."""
+        """Let the state machine do what it put off. Call it when results were handed out."""
         if self._install is not None:
             return
         try:
@@ -357,7 +358,7 @@ class Replica(Generic[ResultT]):
                 self._disk.note_room(Work.APPLY)
 
     def close(self) -> None:
-        """Close files."""
+        """Close all files."""
         self._transfers.drop_picture()
         self._log.close()
 
@@ -365,27 +366,27 @@ class Replica(Generic[ResultT]):
 
     @property
     def term(self) -> int:
-        """The current one."""
+        """The current term."""
         return self._core.term
 
     @property
     def role(self) -> Role:
-        """Of this replica."""
+        """The role of this replica."""
         return self._core.role
 
     @property
     def leader(self) -> NodeId | None:
-        """Who leads, as far as this replica knows."""
+        """The current leader, as far as this replica knows."""
         return self._core.leader
 
     @property
     def commit_index(self) -> int:
-        """The last index known committed."""
+        """The last index known to be committed."""
         return self._core.commit
 
     def droppable_soon(self, ahead_bytes: int) -> int:
-        """Return up to which applied index the log may be dropped when `ahead_bytes` more were
-        appended and the state machine has it durably; 0 if nothing.
+        """Return the applied index up to which the log could be dropped once `ahead_bytes` more are
+        appended and the state machine is durable up to there; 0 if none.
         """
         return min(self._retention.droppable_soon(ahead_bytes), self._applied)
 
@@ -395,7 +396,7 @@ class Replica(Generic[ResultT]):
         return self._applied
 
     def status(self) -> ReplicaStatus:
-        """Return what observers want to know."""
+        """Return the state for observers."""
         core = self._core
         return ReplicaStatus(
             core.role,
@@ -415,7 +416,7 @@ class Replica(Generic[ResultT]):
     # Writing
 
     def _write(self, ready: Ready) -> None:
-        """Steps 1, 2 and the bookkeeping for 4 and 5 of `Ready`."""
+        """Do steps 1 and 2 of `Ready`, and the bookkeeping for 4 and 5."""
         try:
             if ready.snapshot is not None:
                 self._log.reset(ready.snapshot)
@@ -450,7 +451,7 @@ class Replica(Generic[ResultT]):
         return self._sync
 
     def _watch_disk(self) -> None:
-        """Hand over when the disk does not write, sync or apply; try a full one again."""
+        """Hand over when the disk does not write, sync or apply; retry when it was full."""
         sync_since = None if self._sync is None else self._sync_since
         if self._disk.is_stuck(sync_since, self._now) and self._core.role is Role.LEADER:
             self._disk.tell_stuck()
@@ -463,7 +464,7 @@ class Replica(Generic[ResultT]):
     # Applying and reading
 
     def _appliable(self) -> int:
-        """Return up to where entries may be applied now: committed, and durable here."""
+        """Return the last index that may be applied now: committed, and durable here."""
         if self._install is not None:
             return self._applied
         if self._disk.is_put_off(Work.APPLY, self._now):
@@ -471,7 +472,7 @@ class Replica(Generic[ResultT]):
         return min(self._core.commit, self._core.durable_index)
 
     def _apply_in_turn(self, *, is_busy: bool) -> tuple[AppliedEntry[ResultT], ...]:
-        """Apply what may be applied; a poll that is busy elsewhere puts it off, once."""
+        """Apply what may be applied; a poll that has other work puts this off once."""
         upto = self._appliable()
         if upto <= self._applied:
             return ()
@@ -547,7 +548,7 @@ class Replica(Generic[ResultT]):
     # The log's length
 
     def _compact(self) -> None:
-        """Let go of what the state machine has durably and no follower may still hope for."""
+        """Drop entries that are durable in the state machine and not retained for followers."""
         if self._install is not None or self._core.is_restoring:
             return
         index = min(self._machine.durable_index(), self._retention.droppable(), self._applied)
@@ -558,7 +559,7 @@ class Replica(Generic[ResultT]):
         try:
             self._log.compact(SnapshotMeta(index, term, configuration, 0))
         except OSError as error:
-            # The log's disk, or the state machine's, which moves bodies out of what goes.
+            # From the log's disk, or the state machine's, which moves bodies out of old segments.
             if not may_pass(error):
                 raise
             self._disk.note_full(Work.COMPACT, error, self._now)

@@ -1,12 +1,12 @@
 """Receiving and installing a snapshot so that a crash at any point leaves one whole state.
 
-The state machine's sink holds the bytes; here stand the rules: which snapshot is received,
+The state machine's sink holds the bytes; this module has the rules: which snapshot is received,
 where a broken transfer resumes, and the order of installing:
 
-1. note `meta` durably in the file `install` (from here a restart finishes or forgets it);
+1. note `meta` durably in the file `install` (from here on a restart finishes or discards it);
 2. the sink verifies the bytes and makes the state durable at `meta.index`;
 3. the log restarts behind `meta`, synced;
-4. the note goes.
+4. the note is removed.
 """
 
 from raft.log.checked_file import read_checked, remove_checked, replace_checked
@@ -25,7 +25,7 @@ _MAGIC = b"qrinst\0\x01"
 
 
 class SnapshotReceiver:
-    """At most one snapshot on its way in. Owner's thread only, except `finish`."""
+    """Receives at most one snapshot at a time. Owner's thread only, except `finish`."""
 
     def __init__(self, directory: Directory, machine: StateMachine[object]) -> None:
         self._directory = directory
@@ -36,17 +36,16 @@ class SnapshotReceiver:
 
     @property
     def meta(self) -> SnapshotMeta | None:
-        """Of the snapshot on its way, or None."""
+        """The snapshot that is being received, or None."""
         return self._meta
 
     def receive(self, sender: NodeId, meta: SnapshotMeta, offset: int, chunk: bytes) -> int:
         """Take a chunk; return the offset wanted next (`meta.size_bytes`: it is whole).
 
         A chunk at another offset than the wanted one, or one that overruns the size, changes
-        nothing. A newer snapshot, or another one of the same index, as its identity says, or one
-        from another sender, replaces what is held. `SNAPSHOT_REFUSED` answers one that is older
-        than what is on its way, and one that the disk has no space for: the sender tries again
-        later.
+        nothing. A newer snapshot, one of the same index with another identity, or one from another
+        sender replaces what is held. Returns `SNAPSHOT_REFUSED` for one that is older than what is
+        held, and for one that the disk has no space for: the sender tries again later.
         """
         if self._meta is not None and meta.index < self._meta.index:
             return SNAPSHOT_REFUSED
@@ -62,12 +61,12 @@ class SnapshotReceiver:
         return sink.offset()
 
     def _sink_for(self, sender: NodeId, meta: SnapshotMeta) -> SnapshotSink:
-        """Return where the bytes go."""
+        """Return the sink for these bytes."""
         if self._sink is not None and (sender, meta) == (self._sender, self._meta):
             return self._sink
         self.abandon()
         sink = self._machine.receive_snapshot(meta)
-        # Bytes of an earlier life of this process may be there, if they are of this very stream.
+        # The sink may have bytes of this very stream from before a restart.
         if sink.offset() > meta.size_bytes:
             sink.abandon()
             sink = self._machine.receive_snapshot(meta)
@@ -75,16 +74,16 @@ class SnapshotReceiver:
         return sink
 
     def is_whole(self) -> bool:
-        """Return whether all bytes are here and `finish` may be called."""
+        """Return whether all bytes have arrived and `finish` may be called."""
         meta, sink = self._meta, self._sink
         return meta is not None and sink is not None and sink.offset() == meta.size_bytes
 
     def finish(self) -> SnapshotMeta:
-        """Steps 1 and 2; blocks, may run in another thread while nothing else is called here.
+        """Do steps 1 and 2; blocks. May run in another thread if no other method is called then.
 
-        Then the owner does `log.reset(meta)` and `installed()`. Raises ValueError when the bytes
-        do not prove themselves, or when there is no space to install them: all of them are
-        forgotten, the transfer starts again.
+        Afterwards the owner calls `log.reset(meta)` and `installed()`. Raises ValueError when the
+        bytes fail the verification, or when there is no space to install them: they are discarded,
+        and the transfer starts again.
         """
         if self._meta is None or self._sink is None or not self.is_whole():
             raise ValueError("the snapshot is not whole")
@@ -100,28 +99,27 @@ class SnapshotReceiver:
         return self._meta
 
     def installed(self) -> None:
-        """Step 4, after the log's reset."""
+        """Do step 4, after the log's reset."""
         self._sender = self._meta = self._sink = None
         remove_checked(self._directory, INSTALL_FILE)
 
     def abandon(self) -> None:
-        """Forget what was received (a newer leader appends instead)."""
+        """Discard what was received (a newer leader appends instead)."""
         if self._sink is not None:
             self._sink.abandon()
         self._sender = self._meta = self._sink = None
 
 
 def recover(directory: Directory, log: Log, machine: StateMachine[object]) -> None:
-    """After a restart: finish an installation that passed step 2, forget one that did not.
+    """Finish, after a restart, an installation that passed step 2, or discard one that did not.
 
-    Call it before the log and the state machine are used. Blocks. Raises LogFull,
-    FatalDiskError.
+    Call it before the log and the state machine are used. Blocks. Raises LogFull, FatalDiskError.
     """
     if INSTALL_FILE not in directory.names():
         return
     meta = _read_note(directory)
-    # A note that cannot be read was not needed, or else state and log now contradict each other
-    # and the replica refuses to start.
+    # A note that cannot be read was not needed, or else state and log contradict each other and
+    # the replica refuses to start.
     if meta is not None and machine.applied_index() == meta.index and not _has(log, meta):
         log.reset(meta)
     remove_checked(directory, INSTALL_FILE)
@@ -140,6 +138,6 @@ def _write_note(directory: Directory, meta: SnapshotMeta) -> None:
 
 
 def _read_note(directory: Directory) -> SnapshotMeta | None:
-    """Return what the note says, or None when it is damaged."""
+    """Return the note, or None when it is damaged."""
     body = read_checked(directory, INSTALL_FILE, _MAGIC, NOTE_MAX_BYTES)
     return None if body is None else decode_meta(body)

@@ -1,7 +1,7 @@
-"""One thread that waits for the disk, so that the event loop does not.
+"""A thread that waits for the disk, so that the event loop need not.
 
 `os.fdatasync` releases the interpreter lock; the thread needs it back for a moment before and
-after. CPython grants it after the switch interval when the loop is busy: 5 ms by default, ten
+after. When the loop is busy, CPython grants it after the switch interval: 5 ms by default, ten
 times what the disk takes. `raft.process.prepare` lowers it.
 """
 
@@ -16,15 +16,15 @@ from typing_extensions import override
 from raft.log_view import SyncToken
 
 SYNC_THREAD_JOIN_S = 30.0
-"""How long stopping waits for a disk that is still at it."""
+"""How long `stop` waits for a sync that still runs."""
 
 
 SyncDone: TypeAlias = Callable[[SyncToken, BaseException | None], None]
-"""Hears of each sync, and what it raised, in the loop."""
+"""Called in the loop with each sync that ran and what it raised."""
 
 
 class SyncWorker(Protocol):
-    """Runs syncs beside the loop, one after the other; a simulator has one of its own."""
+    """Runs syncs beside the loop, one after the other; a simulator has its own."""
 
     def submit(self, sync: SyncToken) -> None:
         """Run it soon."""
@@ -50,7 +50,7 @@ class SyncThread(SyncWorker):
 
     @override
     def stop(self) -> None:
-        """End the thread when everything submitted has run; blocks for it."""
+        """End the thread when everything submitted has run; blocks until then."""
         self._waiting.put(None)
         self._thread.join(SYNC_THREAD_JOIN_S)
 
@@ -59,9 +59,9 @@ class SyncThread(SyncWorker):
             error: BaseException | None = None
             try:
                 sync.run()
-            except BaseException as raised:  # it must reach the loop, which ends the process
+            except BaseException as raised:  # the loop must learn of it and end the process
                 error = raised
             try:
                 self._loop.call_soon_threadsafe(self._done, sync, error)
-            except RuntimeError:  # the loop was closed without stopping this
+            except RuntimeError:  # the loop was closed without stopping this thread
                 return

@@ -1,4 +1,4 @@
-"""Snapshots that leave a replica: whom one is sent to, and the picture that all of them share."""
+"""Snapshots that a replica sends: the transfers under way, and the picture that they share."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from raft.types import NodeId, SnapshotMeta
 
 
 class Transfers:
-    """Of one replica. A transfer outlives the leadership that began it."""
+    """The transfers of one replica. A transfer outlives the leadership that began it."""
 
     def __init__(
         self, config: ReplicaConfig, core: Core, log: Log, machine: StateMachine[Any]
@@ -24,24 +24,24 @@ class Transfers:
         self._machine = machine
         self._picture: Picture | None = None
         self._running: dict[NodeId, list[tuple[SnapshotMeta, int]]] = {}
-        """By receiver, oldest first, and since which tick."""
+        """By receiver, oldest first: the snapshot, and the tick at which its transfer began."""
 
     def tick(self, count: int) -> None:
-        """`count` ticks passed: a picture that nobody used for long is dropped."""
+        """Note that `count` ticks passed; drop a picture that has long been unused."""
         if self._picture is not None:
             self._picture.tick(count)
             if self._picture.idle_ticks >= self._config.picture_idle_ticks:
                 self.drop_picture()
 
     def begin(self, wanted: Sequence[NodeId], now: int) -> tuple[SnapshotSend, ...]:
-        """Begin transfers. One that still runs from an earlier leadership is as good."""
+        """Begin transfers. One that still runs from an earlier leadership is kept instead."""
         sends: list[SnapshotSend] = []
         for to in wanted:
             running = self._running.get(to, [])
             if not running or not self._is_running_well(*running[-1], now):
                 picture = self._fresh_picture()
                 if picture is None:
-                    self._core.snapshot_done(to, False)  # it is asked for again after a pause
+                    self._core.snapshot_done(to, False)  # the core asks again after a pause
                     continue
                 sends.append(SnapshotSend(to, picture.meta, picture.open()))
                 running.append((picture.meta, now))
@@ -50,32 +50,34 @@ class Transfers:
         return tuple(sends)
 
     def ended(self, to: NodeId, is_whole: bool) -> None:
-        """A transfer ended; of several to one follower the oldest."""
+        """Note that a transfer ended; of several to one follower, the oldest."""
         running = self._running.get(to, [])
         if running:
             running.pop(0)
         if not running:
-            # Otherwise it was replaced by one that still runs, whose end will be told.
+            # Otherwise a newer one still runs, whose end is reported later.
             self._running.pop(to, None)
             self._core.snapshot_done(to, is_whole)
 
     def drop_picture(self) -> None:
-        """Let no further transfer begin with the picture there is."""
+        """Let no further transfer begin with the current picture."""
         if self._picture is not None:
             self._picture.drop()
             self._picture = None
 
     def _is_running_well(self, meta: SnapshotMeta, since: int, now: int) -> bool:
-        """Return whether a transfer is still of use, and not so old that it may hang."""
+        """Return whether a transfer is still useful, and not so old that it may hang."""
         is_old = now - since >= self._config.core.snapshot_wait_ticks
         return self._is_continued(meta) and not is_old
 
     def _is_continued(self, meta: SnapshotMeta) -> bool:
-        """Return whether the log has all that follows a snapshot."""
+        """Return whether the log has everything that follows a snapshot."""
         return meta.index >= self._log.first_index() - 1
 
     def _fresh_picture(self) -> Picture | None:
-        """Return the last picture if the log still continues it, or a new one; None: not yet."""
+        """Return the last picture if the log still continues it, else a new one; None if the state
+        machine needs more time.
+        """
         if self._picture is not None and self._is_continued(self._picture.meta):
             return self._picture
         self.drop_picture()

@@ -1,3 +1,3 @@
-"""Consensus as a pure function of state and input: no I/O, no clock, no random. May import
+"""Consensus as a pure function of state and input: no I/O, no clock, no randomness. May import
 `raft.types` and `raft.log_view`.
 """

@@ -1,4 +1,4 @@
-"""How many bytes of entries wait for something, by index."""
+"""Counts the bytes of entries that wait for something, by index."""
 
 from collections import deque
 
@@ -13,18 +13,18 @@ class Backlog:
         self.size_bytes = 0
 
     def add(self, index: int, size: int) -> None:
-        """Entries that end at `index` wait, with `size` bytes."""
+        """Add entries that end at `index` and have `size` bytes."""
         self._sizes.append((index, size))
         self.size_bytes += size
 
     def release(self, upto: int) -> None:
-        """What ends at or below `upto` waits no more."""
+        """Remove what ends at or below `upto`: it no longer waits."""
         sizes = self._sizes
         while sizes and sizes[0][0] <= upto:
             self.size_bytes -= sizes.popleft()[1]
 
     def truncate(self, first: int) -> None:
-        """What ends at or behind `first` is gone."""
+        """Remove what ends at or above `first`: it was truncated."""
         sizes = self._sizes
         while sizes and sizes[-1][0] >= first:
             self.size_bytes -= sizes.pop()[1]

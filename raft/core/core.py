@@ -1,6 +1,6 @@
 """One replica's consensus: a pure function of (state, input) that yields `Ready` values.
 
-No clock, random or I/O: ticks are counted, the random generator is injected, the log is read
+No clock, randomness or I/O: ticks are counted, the random generator is injected, the log is read
 through `LogView`. Bad input from the network is counted (`Core.counters`) and dropped; it
 never raises. The rules and their reasons are in raft/design.md.
 """
@@ -47,13 +47,13 @@ from raft.types import (
 )
 
 TICK_MS = 5
-"""The length of a tick that the defaults of `CoreConfig` assume."""
+"""Length of a tick; the defaults of `CoreConfig` assume it."""
 
 __all__ = ["TICK_MS", "Busy", "Core", "CoreConfig", "Counters", "FollowerStatus", "NotLeader"]
 
 
 _FROM_LEADERS = Append | Heartbeat | InstallSnapshot | PreVote | Vote
-"""What leaders and candidates say; everything else is said in answer, or by a known leader."""
+"""Messages of leaders and candidates; all others are answers, or come from a known leader."""
 
 
 class FollowerStatus(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ class FollowerStatus(msgspec.Struct, frozen=True):
 
 
 class Core:
-    """One replica's consensus. Inputs may be called in any order; drain `ready` after."""
+    """One replica's consensus. Call inputs in any order, then drain `ready`."""
 
     def __init__(
         self,
@@ -80,9 +80,9 @@ class Core:
         random: Callable[[int], int],
         history: Sequence[tuple[int, Configuration]] = (),
     ) -> None:
-        """Start as a follower. `configuration` holds at or below `applied` and `history` has
-        the later ones that the log contains, as (index, configuration), oldest first.
-        Everything in `log` is durable. `random(n)` returns 0..n-1.
+        """Start as a follower. `configuration` is in force at or below `applied`, and `history` has
+        the later ones in the log, as (index, configuration), oldest first. Everything in `log` is
+        durable. `random(n)` returns 0..n-1.
         """
         members = Members(configuration, tuple(history))
         self._state = State(
@@ -99,8 +99,8 @@ class Core:
     # Inputs: time, peers, clients
 
     def tick(self, count: int = 1) -> None:
-        """`count` ticks passed. A late caller passes them all: no call advances an election
-        by more than a heartbeat interval, so that what waits in sockets is read first.
+        """Note that `count` ticks passed. A late caller may pass them all at once: no call advances
+        an election by more than a heartbeat interval, so that waiting messages are read first.
         """
         state = self._state
         count = min(count, state.config.heartbeat_ticks)
@@ -113,7 +113,7 @@ class Core:
         self._settle()
 
     def ticks_until_due(self) -> int:
-        """Return after how many ticks `tick` will have something to do, at least 1."""
+        """Return the number of ticks after which `tick` will have work, at least 1."""
         if self._leadership is not None:
             return self._leadership.ticks_until_due()
         due = self._election.ticks_until_due()
@@ -122,7 +122,7 @@ class Core:
         return due
 
     def receive(self, envelope: Envelope) -> None:
-        """Take a message from a peer."""
+        """Process a message from a peer."""
         state, counters = self._state, self._state.counters
         if envelope.group != state.config.group:
             counters.foreign_group += 1
@@ -139,10 +139,10 @@ class Core:
             self._settle()
 
     def propose(self, data: bytes) -> int:
-        """Append a DATA entry; return its index. It holds the current term: if an entry of
-        another term is applied at that index, the proposal is lost.
+        """Append a DATA entry of the current term; return its index. If an entry of another term
+        is applied at that index, the proposal is lost.
 
-        Raises NotLeader, Busy, or ValueError above `entry_bytes_max`.
+        Raises NotLeader, Busy, or ValueError for more than `entry_bytes_max`.
         """
         leadership = self._leading()
         if len(data) > self._state.config.entry_bytes_max:
@@ -156,9 +156,9 @@ class Core:
         return index
 
     def transfer(self, to: NodeId) -> None:
-        """Hand leadership to a voter. Raises NotLeader, BadChange, or Busy for now.
+        """Hand leadership to a voter. Raises NotLeader, BadChange, or Busy (try later).
 
-        Proposals are refused until it is done or an election timeout has passed.
+        Proposals are refused until that is done or an election timeout has passed.
         """
         self._leading().transfer(to)
 
@@ -172,7 +172,7 @@ class Core:
         """Ask for a linearizable read; `Ready.reads` answers with the same number.
 
         Works on every replica; without a leader it waits for one. A number must never be used
-        twice, not even in another life of this id: answers may be late. Raises Busy.
+        twice, not even after a restart: answers may be late. Raises Busy.
         """
         if not self._state.local_reads.add(request):
             raise Busy("too many reads wait: reads_pending_max is reached")
@@ -183,7 +183,7 @@ class Core:
         self._state.local_reads.remove(request)
 
     def peer(self, peer: NodeId, state: PeerState) -> None:
-        """The own connection to a peer changed."""
+        """Note that this node's own connection to a peer changed."""
         if self._election.peer(peer, state):
             self._lead()
         if self._leadership is not None:
@@ -193,7 +193,7 @@ class Core:
     # Inputs: what the driver has done
 
     def stable(self, index: int, term: int) -> None:
-        """The log is durable up to the entry (index, term)."""
+        """Note that the log is durable up to the entry (index, term)."""
         state = self._state
         state.log.stable(index, term)
         state.unsynced.release(state.log.durable_index)
@@ -202,18 +202,18 @@ class Core:
             self._settle()
 
     def applied(self, index: int) -> None:
-        """The state machine contains everything up to `index`."""
+        """Note that the state machine contains everything up to `index`."""
         self._state.applied = max(self._state.applied, index)
         if self._leadership is not None:
             self._leadership.applied(index)
 
     def compacted(self, index: int) -> None:
-        """Nothing at or below `index` will be asked for again: forget its configurations."""
+        """Forget the configurations at or below `index`, which will not be asked for again."""
         self._state.members.forget(index)
 
     def unwritten(self, ready: Ready) -> None:
-        """Steps 1, 2, 4 and 5 of `ready` could not be done (disk full): they will be handed
-        out again, after `writable(True)`.
+        """Take back steps 1, 2, 4 and 5 of `ready`, which could not be done (disk full): they are
+        handed out again after `writable(True)`.
         """
         floor = None
         if ready.snapshot is not None:
@@ -227,25 +227,25 @@ class Core:
         self.writable(False)
 
     def writable(self, is_writable: bool) -> None:
-        """While False, `ready` asks for nothing to be written, and this replica refuses
-        proposals and appends, and neither votes nor campaigns.
+        """Say whether the disk takes writes. While False, `ready` has nothing to write, and this
+        replica refuses proposals and appends, and neither votes nor campaigns.
         """
         self._state.is_writable = is_writable
 
     # Snapshots
 
     def offer_snapshot(self, to: NodeId, meta: SnapshotMeta) -> None:
-        """A snapshot for a follower in `Ready.snapshots_wanted` begins to be sent."""
+        """Note that sending a snapshot to a follower in `Ready.snapshots_wanted` begins."""
         if self._leadership is not None:
             self._leadership.offer_snapshot(to, meta)
 
     def snapshot_done(self, to: NodeId, is_whole: bool) -> None:
-        """The sending of a snapshot ended, or never began."""
+        """Note that the sending of a snapshot ended, or never began."""
         if self._leadership is not None:
             self._leadership.snapshot_done(to, is_whole=is_whole)
 
     def wants_snapshot(self, sender: NodeId, meta: SnapshotMeta) -> bool:
-        """Return whether a snapshot of `sender` is heard, and would bring this replica forward."""
+        """Return whether to accept a snapshot from `sender`: it must advance this replica."""
         if self._is_from_retired(sender):
             self._state.counters.retired_sender += 1
             return False
@@ -255,17 +255,17 @@ class Core:
         return follower.wants_snapshot(self._state, meta)
 
     def begin_install(self, meta: SnapshotMeta) -> bool:
-        """All bytes of a snapshot are here: return whether to install it.
+        """Return whether to install a snapshot, all bytes of which have arrived.
 
-        If so the log stands still until `end_install`.
+        If so, the log does not change until `end_install`.
         """
         self._state.is_installing = follower.wants_snapshot(self._state, meta)
         return self._state.is_installing
 
     def end_install(self, meta: SnapshotMeta | None) -> None:
-        """The state machine stands at `meta`: `Ready.snapshot` will ask to restart the log.
+        """Note that the state machine is at `meta`: `Ready.snapshot` will ask to restart the log.
 
-        None: the bytes did not prove themselves.
+        None: the bytes failed the verification.
         """
         state = self._state
         state.is_installing = False
@@ -281,7 +281,7 @@ class Core:
     # Output
 
     def has_ready(self) -> bool:
-        """Return whether `ready` has anything to say."""
+        """Return whether there is anything for `ready` to return."""
         state = self._state
         if state.messages or state.reads or state.commit != self._reported_commit:
             return True
@@ -297,7 +297,7 @@ class Core:
         return self._changed_soft_state() is not None
 
     def ready(self) -> Ready:
-        """Drain what is to be done. The caller must do it in the order that Ready states."""
+        """Return what is to be done. The caller must do it in the order that Ready documents."""
         state = self._state
         wanted: tuple[NodeId, ...] = ()
         if self._leadership is not None and self._leadership.needs_emit:
@@ -314,13 +314,13 @@ class Core:
             after = tuple(state.synced)
             state.synced.clear()
             is_voted = (state.term, state.vote) != self._written
-            # A crash may keep the hard state and lose the entries behind it. The index must then
-            # not call committed what they were to replace.
+            # A crash may keep the hard state and lose the entries that follow it. The entries that
+            # they were to replace must then not count as committed.
             commit = min(state.commit, entries[0].index - 1) if entries else state.commit
             stride = state.config.commit_stride_entries
             is_far = commit - self._written_commit >= stride
             if is_voted or (entries and is_far):
-                # The commit index rides along; alone it is not worth a write (Raft figure 2).
+                # The commit index goes along; alone it is not worth a write (Raft figure 2).
                 hard_state = HardState(state.term, state.vote, commit)
                 self._written = (state.term, state.vote)
                 self._written_commit = commit
@@ -348,37 +348,37 @@ class Core:
 
     @property
     def role(self) -> Role:
-        """Of this replica."""
+        """The role of this replica."""
         return self._state.role
 
     @property
     def term(self) -> int:
-        """The current one."""
+        """The current term."""
         return self._state.term
 
     @property
     def leader(self) -> NodeId | None:
-        """Who leads, as far as this replica knows."""
+        """The current leader, as far as this replica knows."""
         return self._state.leader
 
     @property
     def commit(self) -> int:
-        """The last index known committed."""
+        """The last index known to be committed."""
         return self._state.commit
 
     @property
     def last_index(self) -> int:
-        """Of the log, with what waits to be written."""
+        """The last index of the log, including entries that wait to be written."""
         return self._state.log.last_index
 
     @property
     def durable_index(self) -> int:
-        """The last index known durable here."""
+        """The last index known to be durable here."""
         return self._state.log.durable_index
 
     @property
     def configuration(self) -> Configuration:
-        """The one in force, committed or not."""
+        """The configuration in force, committed or not."""
         return self._state.members.current
 
     @property
@@ -387,12 +387,12 @@ class Core:
         return self._snapshot is not None
 
     def configuration_at(self, index: int) -> Configuration:
-        """Return the one in force at `index`, which is not compacted."""
+        """Return the configuration in force at `index`, which must not be compacted."""
         return self._state.members.at(index)
 
     @property
     def counters(self) -> Counters:
-        """What was dropped, and what elections did."""
+        """Counts of dropped messages and of elections."""
         return self._state.counters
 
     def term_at(self, index: int) -> int:
@@ -407,7 +407,7 @@ class Core:
         return self._state.log.entries(low, high, max_bytes)
 
     def followers(self) -> tuple[FollowerStatus, ...]:
-        """Return what this leader knows of its followers; nothing on others."""
+        """Return what this leader knows of its followers; empty if it does not lead."""
         if self._leadership is None:
             return ()
         state = self._state
@@ -431,7 +431,7 @@ class Core:
         return self._leadership
 
     def _lead(self) -> None:
-        """The election is won: lead the term, beginning with a no-op (Raft 8)."""
+        """Lead the term after a won election, beginning with a no-op (Raft 8)."""
         state = self._state
         state.role = Role.LEADER
         state.leader = state.node
@@ -439,7 +439,7 @@ class Core:
         self._leadership = LeaderRole(state)
 
     def _settle(self) -> None:
-        """After every input: end a leadership that is over, forward reads."""
+        """Follow up on an input: end a leadership that is over, forward reads."""
         state = self._state
         if self._leadership is not None:
             if self._leadership.is_over:
@@ -459,15 +459,15 @@ class Core:
                 self._leadership.read(state.node, request)
 
     def _is_from_retired(self, sender: NodeId) -> bool:
-        """Only a committed configuration retires: before that, the sender may yet lead."""
+        """Return whether a committed configuration retires the sender; before, it may lead."""
         members, commit = self._state.members, self._state.commit
         configuration = members.current if members.index <= commit else members.at(commit)
         return not is_member(configuration, sender) and is_retired(configuration, sender)
 
     def _is_known(self, sender: NodeId) -> bool:
-        """Whether a configuration calls the sender a member: the one in force, or the last
-        committed one, since a removal may yet be undone. A replica that none names knows nobody,
-        so that everybody is.
+        """Return whether the sender is a member in the configuration in force, or in the last
+        committed one, since a removal may still be undone. To a replica that no configuration
+        names, every sender is known.
         """
         state, members = self._state, self._state.members
         if is_member(members.current, sender) or not state.is_named():
@@ -475,10 +475,10 @@ class Core:
         return members.index > state.commit and is_member(members.at(state.commit), sender)
 
     def _hears(self, sender: NodeId, body: Body) -> bool:
-        """Return whether a message may count, by its sender (raft/design.md, Membership).
+        """Return whether messages of this kind count from this sender (raft/design.md, Identity).
 
-        A leader or candidate may be of a configuration that is not known here yet (thesis 4.1),
-        but not while a known leader lives; answers come from who was asked.
+        A leader or candidate may belong to a configuration that is not known here yet (thesis 4.1),
+        but not while a known leader is alive; answers count only from nodes that were asked.
         """
         if self._is_known(sender):
             return True
@@ -487,7 +487,7 @@ class Core:
         return sender == self._state.leader and isinstance(body, TimeoutNow | ReadReply)
 
     def _admit(self, envelope: Envelope) -> bool:
-        """Compare terms (Raft 5.1); return whether the message is for the current one."""
+        """Compare terms (Raft 5.1); return whether the message is for the current term."""
         state, body, term = self._state, envelope.body, envelope.term
         if isinstance(body, PreVote):
             return True
@@ -498,7 +498,7 @@ class Core:
         if term == state.term:
             return True
         if isinstance(body, PreVoteReply) and body.granted:
-            return True  # the term it would be, not one that is
+            return True  # its term is that of a campaign that has not begun
         if isinstance(body, Vote) and not self._election.admits(envelope.sender, term, body):
             state.counters.in_lease += 1
             return False
@@ -508,7 +508,7 @@ class Core:
         return True
 
     def _answer_stale(self, envelope: Envelope) -> None:
-        """Tell whoever lives in an older term, so that it does not stay there."""
+        """Answer a sender in an older term, so that it learns the current one."""
         state, body = self._state, envelope.body
         if isinstance(body, Append | Heartbeat | InstallSnapshot):
             state.send(envelope.sender, AppendReply(0, True, 0, 0, state.applied))
@@ -549,7 +549,7 @@ class Core:
     def _from_leader(self, sender: NodeId, body: Append | Heartbeat | InstallSnapshot) -> None:
         state = self._state
         if state.role is Role.LEADER or state.leader not in (None, sender):
-            state.counters.malformed += 1  # nobody else leads this term
+            state.counters.malformed += 1  # a term has one leader
             return
         self._election.heard(sender)
         match body:

@@ -1,4 +1,4 @@
-"""Who leads: timeouts, pre-vote, votes, early campaigns (raft/design.md, Elections).
+"""Elections: timeouts, pre-vote, votes, early campaigns (raft/design.md, Elections).
 
 Methods that may end a campaign return True when this replica has won it.
 """
@@ -13,12 +13,12 @@ from raft.types import NodeId, PeerState, PreVote, PreVoteReply, Role, Vote, Vot
 
 
 class Verdict(IntEnum):
-    """On a pre-vote."""
+    """The decision on a pre-vote."""
 
     DENY = 0
     GRANT = 1
     HOLD = 2
-    """The asker says that the leader died, and this replica has not noticed yet."""
+    """The asker reports that the leader died, which this replica has not noticed yet."""
 
 
 class HeldPreVote(msgspec.Struct, frozen=True, gc=False):
@@ -31,7 +31,7 @@ class HeldPreVote(msgspec.Struct, frozen=True, gc=False):
 
 
 class Election:
-    """Timers and campaigns of one replica; transitions of role except to leader."""
+    """Timers and campaigns of one replica; all changes of role except to leader."""
 
     __slots__ = (
         "_countdown",
@@ -51,22 +51,22 @@ class Election:
         self._elapsed = 0
         self._timeout = 0
         self._rounds = 0
-        """Campaigns that failed since a leader was heard."""
+        """Campaigns that failed since a leader was last heard."""
         self._votes: dict[NodeId, bool] = {}
         self._is_early = False
         self._countdown: int | None = None
         """Ticks until the early campaign for which there is evidence."""
         self._lost: dict[NodeId, tuple[PeerState, int]] = {}
-        """Peers whose connection is gone: how, and since which tick."""
+        """Peers whose connection is lost: its state, and since which tick."""
         self._held: dict[NodeId, HeldPreVote] = {}
         self._granted: tuple[NodeId, int] | None = None
-        """Whose pre-vote was granted last, for which term: its Vote may break the lease."""
+        """The last pre-vote granted, as (asker, term): its Vote may break the lease."""
         self._restart_timer(self._state.config.election_ticks)
 
     # Time
 
     def tick(self, count: int) -> bool:
-        """`count` ticks passed while not leading."""
+        """Note that `count` ticks passed while not leading."""
         state = self._state
         self._elapsed += count
         if self._held:
@@ -87,7 +87,7 @@ class Election:
         return False
 
     def ticks_until_due(self) -> int:
-        """Return after how many ticks `tick` has something to do."""
+        """Return the number of ticks after which `tick` will have work."""
         due = self._timeout - self._elapsed
         if self._countdown is not None:
             due = min(due, self._countdown)
@@ -98,7 +98,7 @@ class Election:
     def _restart_timer(self, base_ticks: int) -> None:
         self._elapsed = 0
         if self._state.members.current.voters == (self._state.node,):
-            self._timeout = 1  # nobody else to wait for
+            self._timeout = 1  # there is no other voter to wait for
         else:
             self._timeout = base_ticks + self._state.random(base_ticks)
 
@@ -110,7 +110,7 @@ class Election:
     # Roles
 
     def become_follower(self, term: int, leader: NodeId | None) -> None:
-        """Follow `leader`, or nobody yet, in `term`."""
+        """Follow `leader` in `term`; None while no leader is known."""
         state = self._state
         if term > state.term:
             state.term = term
@@ -120,7 +120,7 @@ class Election:
         self._restart_timer(state.config.election_ticks)
 
     def heard(self, leader: NodeId) -> None:
-        """A message of the leader of this term arrived."""
+        """Note that a message of the leader of this term arrived."""
         state = self._state
         was_early = state.role is Role.PRE_CANDIDATE and self._is_early
         if state.leader == leader and state.role is Role.FOLLOWER:
@@ -132,7 +132,7 @@ class Election:
         if lost is None:
             return
         if state.now - lost[1] >= state.config.early_window_ticks:
-            # Too late to have waited in a buffer since before the connection went: it lives.
+            # Too late to have waited in a buffer since the connection was lost: it is alive.
             del self._lost[leader]
             self._countdown = None
         elif was_early and self._has_evidence():
@@ -141,8 +141,8 @@ class Election:
     def may_campaign(self) -> bool:
         """Return whether this replica could lead.
 
-        So may who was removed, until that is committed: perhaps only its log can bring the
-        removal about (thesis 4.2.2). Its own vote does not count.
+        A removed voter could until its removal is committed: perhaps only its log can bring that
+        about (thesis 4.2.2). Its own vote does not count.
         """
         state = self._state
         if not state.is_writable or state.is_installing:
@@ -153,7 +153,7 @@ class Election:
         return members.index > state.commit and state.node in members.at(state.commit).voters
 
     def is_in_lease(self, asker: NodeId) -> bool:
-        """Return whether a leader is believed to live, other than the asker (thesis 4.2.3)."""
+        """Return whether a leader other than the asker is believed to be alive (thesis 4.2.3)."""
         state = self._state
         if state.role is Role.LEADER:
             return True
@@ -164,13 +164,13 @@ class Election:
     # Campaigns
 
     def _ask(self, *, is_early: bool) -> bool:
-        """Begin with the pre-vote, which disturbs nobody (thesis 9.6)."""
+        """Begin with the pre-vote, which disturbs no leader (thesis 9.6)."""
         state = self._state
         state.role = Role.PRE_CANDIDATE
         self._is_early = is_early
         self._votes = {state.node: True}
         if is_early:
-            # The leader and the timer stay: should the evidence be wrong, nothing happened.
+            # Keep leader and timer: if the evidence is wrong, nothing has changed.
             state.counters.early_campaigns += 1
         else:
             state.leader = None
@@ -200,8 +200,8 @@ class Election:
         body = Vote(state.log.last_index, state.log.last_term, is_transfer)
         for voter in state.members.current.voters:
             if voter != state.node:
-                # After the sync: a candidate that crashed must not win a term that it has
-                # forgotten, by votes given to a log that it has lost.
+                # After the sync: a candidate that crashes and forgets the term must not win it
+                # later by votes that were given to the longer log that it lost.
                 state.send_synced(voter, body)
         return False
 
@@ -209,7 +209,7 @@ class Election:
         return tally(self._state.members.current.voters, self._votes)
 
     def _failed(self) -> None:
-        """Give a campaign up, for now."""
+        """Give up a campaign for now."""
         state = self._state
         state.role = Role.FOLLOWER
         if not self._is_early or state.leader is None:
@@ -219,7 +219,7 @@ class Election:
     # Early campaigns
 
     def peer(self, peer: NodeId, link: PeerState) -> bool:
-        """The own connection to a peer changed."""
+        """Note that this node's own connection to a peer changed."""
         state = self._state
         if link is PeerState.CONNECTED:
             self._lost.pop(peer, None)
@@ -245,10 +245,10 @@ class Election:
         return lost is not None and lost[0] is PeerState.REFUSED
 
     def _delay(self) -> int:
-        """Rank x delay, in ticks, so that the votes of survivors do not split.
+        """Return rank x delay in ticks, so that the survivors' votes do not split.
 
-        The rank is the place of the id among the voters that seem alive; the positions of
-        their logs correct it as soon as they are known (`pre_vote`).
+        The rank is the position of the id among the voters that seem alive; the ends of their logs
+        correct it as soon as they are known (`pre_vote`).
         """
         state = self._state
         alive = [
@@ -291,7 +291,7 @@ class Election:
             return Verdict.DENY
         if not state.log.is_up_to_date(body.last_index, body.last_term):
             if body.is_early and self._countdown is not None:
-                self._countdown = 0  # this log outranks the asker's
+                self._countdown = 0  # this log is more up to date than the asker's
             return Verdict.DENY
         if state.role is Role.PRE_CANDIDATE and body.is_early == self._is_early:
             # Both ask at once: one of them must give way, or both would become candidates.
@@ -303,7 +303,7 @@ class Election:
         return Verdict.GRANT if state.leader in self._lost else Verdict.HOLD
 
     def _outranks(self, asker: NodeId, body: PreVote) -> bool:
-        """Return whether this replica goes first; the asker's log is not behind."""
+        """Return whether this replica goes first, given that the asker's log is not behind."""
         log = self._state.log
         is_same = (log.last_index, log.last_term) == (body.last_index, body.last_term)
         return is_same and self._state.node < asker
@@ -318,7 +318,7 @@ class Election:
                 self._countdown = state.config.campaign_ticks  # the asker goes first
             state.send(asker, PreVoteReply(True, body.is_early), term)
             return
-        # At least the asker's own term, so that it does not drop the answer as stale.
+        # Use at least the asker's own term, so that it does not drop the answer as stale.
         state.send(asker, PreVoteReply(False, body.is_early), max(state.term, term - 1))
 
     def pre_vote_reply(self, voter: NodeId, term: int, body: PreVoteReply) -> bool:
@@ -340,13 +340,13 @@ class Election:
         return False
 
     def admits(self, candidate: NodeId, term: int, body: Vote) -> bool:
-        """Return whether a Vote of a newer term may be heard at all (thesis 4.2.3, 3.10)."""
+        """Return whether a Vote of a newer term is considered at all (thesis 4.2.3, 3.10)."""
         if body.is_transfer or not self.is_in_lease(candidate):
             return True
         return self._granted == (candidate, term)
 
     def vote(self, candidate: NodeId, body: Vote) -> None:
-        """Answer a Vote of the own term (Raft 5.2, 5.4.1)."""
+        """Answer a Vote of the current term (Raft 5.2, 5.4.1)."""
         state = self._state
         is_free = state.vote == candidate or (state.vote is None and state.leader is None)
         if (
@@ -376,7 +376,7 @@ class Election:
         return outcome is Tally.WON
 
     def timeout_now(self, leader: NodeId) -> bool:
-        """The leader asks this replica to take over (thesis 3.10)."""
+        """Take over at the leader's request (thesis 3.10)."""
         if self._state.leader != leader or not self.may_campaign():
             self._state.counters.unexpected += 1
             return False

@@ -23,14 +23,14 @@ Configurations = list[tuple[int, Configuration]]
 
 
 def append(state: State, leader: NodeId, body: Append) -> None:
-    """Take entries behind a place where the logs agree, or say where they may."""
+    """Take entries that follow a place where the logs agree, or reply where they may agree."""
     log = state.log
     is_full = state.unsynced.size_bytes >= state.config.unsynced_bytes_max
     if is_full or not state.is_writable or state.is_installing:
         state.counters.overload += 1
         return
     if body.prev_index < state.commit:
-        # What is committed is equal on both sides (leader completeness): only the rest counts.
+        # Committed entries are equal on both sides (leader completeness): skip them.
         entries = body.entries[state.commit - body.prev_index :]
         prev_index = state.commit
     else:
@@ -57,7 +57,7 @@ def append(state: State, leader: NodeId, body: Append) -> None:
 
 
 def _unknown(state: State, entries: Sequence[Entry]) -> Sequence[Entry]:
-    """Return the entries from the first on that the log does not hold."""
+    """Return the entries from the first one that the log does not hold."""
     for position, entry in enumerate(entries):
         if not state.log.matches(entry.index, entry.term):
             return entries[position:]
@@ -65,7 +65,7 @@ def _unknown(state: State, entries: Sequence[Entry]) -> Sequence[Entry]:
 
 
 def _configurations(state: State, entries: Sequence[Entry]) -> Configurations | None:
-    """Read the CONFIG entries; None, counted, when one cannot stand."""
+    """Read the CONFIG entries; None, and counted, when one is not acceptable."""
     found: Configurations = []
     named = is_member(state.members.at(entries[0].index - 1), state.node)
     for entry in entries:
@@ -101,7 +101,7 @@ def _reject(state: State, leader: NodeId, body: Append) -> None:
 def _accept(state: State, leader: NodeId, match: int, read_context: int) -> None:
     synced = state.synced
     if synced:
-        # Acknowledgements that wait for the same sync: the furthest says it all.
+        # Of acknowledgements that wait for the same sync, the last one covers the others.
         last = synced[-1]
         waiting = last.body
         if (
@@ -117,31 +117,31 @@ def _accept(state: State, leader: NodeId, match: int, read_context: int) -> None
 
 
 def heartbeat(state: State, leader: NodeId, body: Heartbeat) -> None:
-    """The leader lives, and tells what is committed of the entries that it knows here."""
+    """Note that the leader is alive, and what is committed of the entries here."""
     if body.commit <= state.log.last_index:
         state.commit_to(body.commit)
     elif state.is_named():
         state.counters.malformed += 1
     else:
-        state.counters.id_reused += 1  # the leader remembers what this empty log acknowledged
+        state.counters.id_reused += 1  # an earlier log of this id acknowledged these entries
     state.send(leader, HeartbeatReply(body.read_context, state.applied))
 
 
 def offered(state: State, leader: NodeId, body: InstallSnapshot) -> None:
-    """The leader offers a snapshot: say so when it is not needed."""
+    """Answer the offer of a snapshot if it is not needed."""
     if body.meta.index <= state.commit and state.is_writable:
         state.send_synced(leader, SnapshotReply(state.commit, True))
 
 
 def wants_snapshot(state: State, meta: SnapshotMeta) -> bool:
-    """Return whether installing `meta` would bring this replica forward.
+    """Return whether installing `meta` would advance this replica.
 
     A snapshot is a committed prefix, so it may be taken from any member, in any term.
     """
     if meta.index <= state.commit or state.role is Role.LEADER or not state.is_writable:
         return False
     if state.log.matches(meta.index, meta.term):
-        # The log has it all, and perhaps more that was acknowledged: it must not be dropped.
+        # The log has all of it, and maybe more that was acknowledged and must not be dropped.
         state.commit_to(meta.index)
         return False
     try:
@@ -156,7 +156,7 @@ def wants_snapshot(state: State, meta: SnapshotMeta) -> bool:
 
 
 def restore(state: State, meta: SnapshotMeta) -> None:
-    """The state machine stands at `meta`: restart the log behind it."""
+    """Restart the log behind `meta`, at which the state machine now is."""
     state.log.restore(meta.index, meta.term)
     state.members.reset(meta.index, meta.configuration)
     state.commit = meta.index

@@ -1,4 +1,4 @@
-"""Whom a majority waits for, and who can wait (raft/design.md, Replication)."""
+"""Which followers a majority waits for, and which can wait (raft/design.md, Replication)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,10 +8,10 @@ from raft.types import NodeId
 
 
 class Front:
-    """The followers that a commit needs beside the leader; the others are the rear.
+    """The followers that a commit needs besides the leader; the others are the rear.
 
-    A frame costs both of its ends, and a sync its node, as much as many messages do. So the rear
-    gets what came within a tick together, and its answers to it are fewer as well.
+    A frame costs both ends, and a sync its node, as much as many messages do. So the rear gets the
+    entries of a tick together, and sends fewer answers as well.
     """
 
     __slots__ = ("_nodes", "_rear_ticks", "has_put_off")
@@ -20,14 +20,14 @@ class Front:
         self._rear_ticks = rear_ticks
         self._nodes: frozenset[NodeId] = frozenset()
         self.has_put_off = False
-        """The rear waits for the next tick."""
+        """Whether the rear waits for the next tick."""
 
     def choose(
         self, leader: NodeId, voters: Sequence[NodeId], progress: Mapping[NodeId, Progress]
     ) -> None:
-        """Let those be the front that have most, and of equals those that were.
+        """Make the front of the followers that have most, preferring its members among equals.
 
-        Call it every tick, and when a follower is to be probed: nobody waits for that one.
+        Call it every tick, and when a follower has to be probed: it leaves the front.
         """
         ranked = sorted(
             [
@@ -41,12 +41,12 @@ class Front:
         self._nodes = frozenset([voter for _, _, voter in ranked[:needed]])
 
     def before_rear(self, progress: Mapping[NodeId, Progress]) -> list[tuple[NodeId, Progress]]:
-        """Return the followers, those of the rear last."""
+        """Return all followers, the rear last."""
         return sorted(progress.items(), key=lambda item: item[0] not in self._nodes)
 
     def puts_off(self, node: NodeId, progress: Progress, now: int) -> bool:
-        """Return whether a follower was sent all in this tick and can wait for the next. One with
-        a backlog gets more whenever its window has room.
+        """Return whether a follower was sent everything in this tick and can wait for the next. One
+        with a backlog gets more whenever its window has room.
         """
         if not self._nodes or node in self._nodes:
             return False

@@ -1,4 +1,4 @@
-"""What a leader does (Raft 5.3, 5.4, thesis 3.10, 4, 6.4). Lives as long as its term leads."""
+"""What a leader does (Raft 5.3, 5.4, thesis 3.10, 4, 6.4), for one term."""
 
 from raft.core.backlog import Backlog
 from raft.core.front import Front
@@ -30,20 +30,20 @@ from raft.types import (
 )
 
 APPENDS_PER_READY_MAX = 4
-"""To one follower: reading a long backlog from disk must not hold up everything else."""
+"""Appends to one follower: reading a long backlog from disk must not delay everything else."""
 PROMOTE_LAG_MAX_ENTRIES = 64
-"""By which a learner that becomes a voter may be behind: under load it always is a little."""
+"""How far a learner that becomes a voter may be behind: under load it always is a little."""
 
 LARGE_APPEND_BYTES = 256 << 10
-"""What goes to the front in so large an Append goes to the rear with it: against its bytes a frame
-costs little, and its encoding is there already."""
+"""An Append of this size goes to the rear together with the front: compared with its bytes a frame
+costs little, and it is encoded already."""
 
 _Shared = dict[int, tuple[Append, int, int]]
-"""Appends of one moment by where they begin, each with its last index and its bytes."""
+"""Appends of one `emit` by first index, each with its last index and its bytes."""
 
 
 class NotLeader(Exception):
-    """Only the leader can do this; `leader` is who leads now, None if unknown."""
+    """Only the leader can do this; `leader` is the current one, None if unknown."""
 
     def __init__(self, leader: NodeId | None) -> None:
         super().__init__(f"not the leader; ask {leader}" if leader else "no leader is known")
@@ -51,11 +51,11 @@ class NotLeader(Exception):
 
 
 class Busy(Exception):
-    """A limit is reached or a transfer is under way; the text says which. Try again later."""
+    """A limit is reached or a transfer is under way, as the text says. Try again later."""
 
 
 class LeaderRole:
-    """Of one term: progress of the followers, reads, transfer. `is_over` ends it."""
+    """Leadership of one term: progress of the followers, reads, transfer. Ends by `is_over`."""
 
     __slots__ = (
         "_front",
@@ -75,9 +75,9 @@ class LeaderRole:
     def __init__(self, state: State) -> None:
         self._state = state
         self.is_over = False
-        """The majority is out of reach, or this node was removed: step down."""
+        """Step down: a majority does not answer, or this node was removed."""
         self.needs_emit = True
-        """`emit` may have something to send."""
+        """Whether `emit` may have something to send."""
         self.progress: dict[NodeId, Progress] = {}
         self.reads = ReadBarriers(state.config.reads_pending_max)
         self._front = Front(state.config.rear_ticks)
@@ -87,7 +87,7 @@ class LeaderRole:
         self._wanted: list[NodeId] = []
         self._update_members()
         self.first_index = state.log.last_index + 1
-        """Of the no-op: before it is committed, nothing of older terms counts (Raft 5.4.2)."""
+        """Index of the no-op: older entries are not committed before it (Raft 5.4.2)."""
         self._append(EntryKind.NOOP, b"")
         self._was_term_durable = state.members.current.voters != (state.node,)
 
@@ -140,7 +140,7 @@ class LeaderRole:
         self._finish_transfer(to)
 
     def resign(self) -> None:
-        """Hand over to the voter that knows most, whatever it lacks, and stop."""
+        """Hand over to the voter with the longest log, even if it is behind, and stop leading."""
         state = self._state
         heirs = [
             (self.progress[voter].match, voter)
@@ -152,16 +152,16 @@ class LeaderRole:
         self.is_over = True
 
     def applied(self, index: int) -> None:
-        """The own state machine contains `index`."""
+        """Note that this node's state machine contains `index`."""
         self._unapplied.release(index)
 
     def stable(self) -> None:
-        """More of the own log is durable: now the leader counts itself."""
+        """Note that more of the own log is durable: now the leader counts itself."""
         self.needs_emit = self.needs_emit or not self._was_term_durable
         self._advance()
 
     def tick(self, count: int) -> None:
-        """Heartbeats and check-quorum (thesis 6.2)."""
+        """Send heartbeats and check the quorum (thesis 6.2)."""
         state, config = self._state, self._state.config
         if self._transfer is not None and state.now >= self._transfer[1]:
             self._transfer = None
@@ -177,20 +177,20 @@ class LeaderRole:
                 self._heartbeat(node, progress)
 
     def ticks_until_due(self) -> int:
-        """Return after how many ticks `tick` has something to do."""
+        """Return the number of ticks after which `tick` will have work."""
         if self._front.has_put_off:
             return 1
         return max(self._state.config.heartbeat_ticks - self._heartbeat_elapsed, 1)
 
     def peer(self, peer: NodeId, link: PeerState) -> None:
-        """A connection changed: what was on its way is probably lost."""
+        """Note that a connection changed: messages under way are probably lost."""
         progress = self.progress.get(peer)
         if progress is None:
             return
         if progress.state is ProgressState.SNAPSHOT:
             if not progress.is_sent or link is not PeerState.CONNECTED:
                 return
-            # Perhaps it crashed before it had installed what was sent.
+            # It may have crashed before it had installed what was sent.
             progress.snapshot_wait = 0
         progress.probe(progress.match + 1 if progress.match else progress.next)
         progress.is_paused = link is not PeerState.CONNECTED
@@ -200,7 +200,7 @@ class LeaderRole:
     # Messages
 
     def append_reply(self, sender: NodeId, body: AppendReply) -> None:
-        """A follower acknowledged, or refused, an Append."""
+        """Process a follower's acknowledgement or refusal of an Append."""
         state = self._state
         progress = self._answered(sender, body.applied_index, body.read_context)
         if progress is None:
@@ -236,7 +236,7 @@ class LeaderRole:
         state.counters.unexpected += 1
 
     def heartbeat_reply(self, sender: NodeId, body: HeartbeatReply) -> None:
-        """A follower lives: repeat what it may have missed."""
+        """Note that a follower is alive, and repeat what it may have missed."""
         state = self._state
         progress = self._answered(sender, body.applied_index, body.read_context)
         if progress is None:
@@ -246,7 +246,7 @@ class LeaderRole:
         elif progress.state is ProgressState.REPLICATE:
             patience = state.config.heartbeat_ticks
             if progress.inflight and state.now - progress.stalled_from >= patience:
-                # Was it lost, or is its disk slow? An empty Append behind it will tell.
+                # Lost, or a slow disk: the answer to an empty Append behind it will tell.
                 progress.stalled_from = state.now
                 self._nudge(sender, progress)
         elif progress.snapshot_index and body.applied_index >= progress.snapshot_index:
@@ -254,7 +254,7 @@ class LeaderRole:
         self._finish_transfer(sender)
 
     def snapshot_reply(self, sender: NodeId, body: SnapshotReply) -> None:
-        """A follower installed a snapshot, or will not."""
+        """Note that a follower installed a snapshot, or refuses it."""
         progress = self._answered(sender, 0, 0)
         if progress is None:
             return
@@ -266,7 +266,7 @@ class LeaderRole:
             self._snapshot_failed(progress)
 
     def _answered(self, sender: NodeId, applied: int, read_context: int) -> Progress | None:
-        """Note what every answer says; None, counted, from a node that is no follower."""
+        """Note what every answer carries; None, and counted, if the sender is not a follower."""
         state = self._state
         progress = self.progress.get(sender)
         if progress is None:
@@ -291,7 +291,7 @@ class LeaderRole:
         return wanted
 
     def offer_snapshot(self, to: NodeId, meta: SnapshotMeta) -> None:
-        """A snapshot begins to be sent."""
+        """Offer a follower the snapshot that begins to be sent to it."""
         state = self._state
         progress = self.progress.get(to)
         if progress is None or progress.state is not ProgressState.SNAPSHOT:
@@ -302,7 +302,7 @@ class LeaderRole:
         state.send(to, InstallSnapshot(meta))
 
     def snapshot_done(self, to: NodeId, *, is_whole: bool) -> None:
-        """The sending ended. A whole one is installed next, which the follower will say."""
+        """Note that the sending ended. The follower reports when it has installed a whole one."""
         progress = self.progress.get(to)
         if progress is None or progress.state is not ProgressState.SNAPSHOT:
             return
@@ -328,7 +328,7 @@ class LeaderRole:
     # Commit
 
     def _advance(self) -> None:
-        """Commit what a majority has durably, if it is of this term (Raft 5.4.2)."""
+        """Commit what is durable on a majority, if it is of this term (Raft 5.4.2)."""
         state = self._state
         voters = state.members.current.voters
         node, durable, progress = state.node, state.log.durable_index, self.progress
@@ -340,8 +340,8 @@ class LeaderRole:
         state.commit = index
         self.needs_emit = True
         if node not in voters and state.members.index <= index:
-            # Removed, and its successors have it: the last act (thesis 4.2.2). The order to
-            # take over goes first, since who knows of the commit hears this id no more.
+            # The removal of this node is committed: hand over (thesis 4.2.2). TimeoutNow goes
+            # first, since nodes that know of the commit ignore messages from this id.
             self.resign()
             for peer, follower in self.progress.items():
                 self._heartbeat(peer, follower)
@@ -358,7 +358,7 @@ class LeaderRole:
     # Reads
 
     def read(self, node: NodeId, request: int) -> bool:
-        """Take a read; False for a node that has too many waiting, or is no member."""
+        """Take a read; False for a node that has too many waiting, or is not a member."""
         if node != self._state.node:
             if node not in self.progress:
                 return False
@@ -378,7 +378,7 @@ class LeaderRole:
     # Sending
 
     def emit(self) -> None:
-        """Send every follower what its window has room for, and news of the commit index."""
+        """Send every follower the entries that its window has room for, and the commit index."""
         state = self._state
         self.needs_emit = self._front.has_put_off = False
         shared: _Shared = {}
@@ -401,10 +401,10 @@ class LeaderRole:
         self._front.choose(self._state.node, self._state.members.current.voters, self.progress)
 
     def _is_term_durable(self) -> bool:
-        """Return whether this node remembers after a crash that it led this term.
+        """Return whether this node would remember after a crash that it led this term.
 
-        Others' votes are asked for after the own one is durable. A single voter asks nobody:
-        it could win the term twice and fill the same place with two entries.
+        Requests for votes leave after the own vote is durable. A single voter sends none: it could
+        win the term twice and put two entries at the same index.
         """
         if not self._was_term_durable:
             self._was_term_durable = self._state.log.durable_index >= self.first_index
@@ -447,7 +447,7 @@ class LeaderRole:
     def _want_snapshot(self, node: NodeId, progress: Progress) -> None:
         if not self._is_alive(node) or self._state.now < progress.snapshot_wait:
             progress.probe(progress.next)
-            progress.is_paused = True  # until it is heard of
+            progress.is_paused = True  # until an answer or the connection comes
             return
         progress.snapshot()
         progress.snapshot_wait = self._state.now + self._state.config.snapshot_wait_ticks
@@ -458,7 +458,7 @@ class LeaderRole:
         try:
             prev_term = self._state.log.term(progress.next - 1)
         except Compacted:
-            # It was lost, or is very late, and cannot be sent again.
+            # It was lost, or is very late, and cannot be repeated.
             progress.probe(progress.match + 1)
             return
         body = Append(progress.next - 1, prev_term, self._state.commit, (), self.reads.number)
@@ -500,8 +500,8 @@ class LeaderRole:
     def _has_caught_up(self, node: NodeId) -> bool:
         """Return whether `node` is close enough to become a voter (thesis 4.2.1).
 
-        It must have the entry that made it a learner: a log that was never told of its node
-        takes its first mention as a voter for a sign that the id had another log before.
+        It must have the entry that made it a learner: a replica that its log first names as a voter
+        concludes that its id had another log before.
         """
         state, progress = self._state, self.progress[node]
         if progress.state is not ProgressState.REPLICATE or not self._is_alive(node):
@@ -518,7 +518,7 @@ class LeaderRole:
             state.send(to, TimeoutNow())
 
     def _has(self, index: int) -> bool:
-        """Return whether the log still serves `index`."""
+        """Return whether the log still has `index`."""
         try:
             self._state.log.term(index - 1)
         except Compacted:
@@ -526,7 +526,7 @@ class LeaderRole:
         return True
 
     def _update_members(self) -> None:
-        """Track exactly the other members of the configuration in force."""
+        """Keep progress of exactly the other members of the configuration in force."""
         state = self._state
         current = state.members.current
         members = current.voters + current.learners

@@ -1,4 +1,4 @@
-"""The end of the log as the core knows it: entries not yet handed out, recent ones, `LogView`.
+"""The end of the log as the core sees it: entries not yet handed out, recent ones, `LogView`.
 
 The driver writes what `Ready` hands out before it calls the core again (raft.types.Ready, steps
 1 and 2), so an entry is either pending here or readable in the log, never in between.
@@ -10,9 +10,9 @@ from raft.log_view import Compacted, LogView
 from raft.types import Entry
 
 BACKTRACK_MAX_ENTRIES = 4096
-"""How far one search for a common place of two logs walks; a longer one takes more rounds."""
+"""How far one search for a common place of two logs goes; a longer one takes more rounds."""
 RECENT_ENTRIES_MAX = 4096
-"""Entries kept in memory, however small."""
+"""Recent entries kept in memory, however small they are."""
 
 
 class LogEnd:
@@ -32,8 +32,8 @@ class LogEnd:
     )
 
     def __init__(self, log: LogView, recent_bytes_max: int) -> None:
-        """`log` is durable as it stands. `recent_bytes_max` bounds what is kept in memory for
-        followers and apply, besides what waits to be written.
+        """All of `log` is durable. `recent_bytes_max` bounds the entries kept in memory for
+        followers and apply, besides those that wait to be written.
         """
         self._log = log
         self._bytes_max = recent_bytes_max
@@ -65,7 +65,7 @@ class LogEnd:
         return self._log.term(index)
 
     def matches(self, index: int, term: int) -> bool:
-        """Return whether the log has an entry (index, term), or begins right behind it."""
+        """Return whether the log has an entry (index, term), or begins right after it."""
         if index > self.last_index:
             return False
         try:
@@ -74,14 +74,14 @@ class LogEnd:
             return False
 
     def is_up_to_date(self, last_index: int, last_term: int) -> bool:
-        """Return whether a log that ends there may lead this one (Raft 5.4.1)."""
+        """Return whether a log with this end is at least as up to date as this (Raft 5.4.1)."""
         return (last_term, last_index) >= (self.last_term, self.last_index)
 
     def common_place(self, index: int, term: int) -> tuple[int, int]:
         """Return the last (index, term) at or below `index` whose term is at most `term`.
 
-        Both sides of a failed Append search so: two logs that differ in terms meet after one
-        round per term, not per entry.
+        Both sides of a failed Append search in this way: two logs with different terms agree after
+        one round per term, not per entry.
         """
         index = min(index, self.last_index)
         lowest = max(index - BACKTRACK_MAX_ENTRIES, 0)
@@ -112,7 +112,7 @@ class LogEnd:
         return tuple(self._entries[start : start + count])
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Add entries; what stands at or behind the first of them is replaced."""
+        """Add entries; those at or above the first index are replaced."""
         first = entries[0].index
         if first <= self.last_index:
             self.durable_index = min(self.durable_index, first - 1)
@@ -130,7 +130,7 @@ class LogEnd:
         self._pending_first = min(self._pending_first, first)
 
     def restore(self, index: int, term: int) -> None:
-        """Restart behind a snapshot; the driver resets the log when it has taken this."""
+        """Restart behind a snapshot; the driver resets the log when it has taken the Ready."""
         self._entries.clear()
         self._bytes = 0
         self._first = self._pending_first = index + 1
@@ -139,7 +139,7 @@ class LogEnd:
         self.durable_index = min(self.durable_index, index)
 
     def take(self) -> tuple[Entry, ...]:
-        """Hand out what is pending; from now on it is in the log as well."""
+        """Return the pending entries; from now on they are in the log as well."""
         pending = tuple(self._entries[self._pending_first - self._first :])
         self._pending_first = self.last_index + 1
         self._floor = None
@@ -148,7 +148,7 @@ class LogEnd:
         return pending
 
     def _shrink(self) -> None:
-        """Forget the older half, or more, of what is written."""
+        """Drop the older half, or more, of the written entries from memory."""
         drop = 0
         while self._bytes > self._bytes_max // 2 or len(self._entries) - drop > (
             RECENT_ENTRIES_MAX // 2
@@ -170,6 +170,6 @@ class LogEnd:
             self._first = self._pending_first
 
     def stable(self, index: int, term: int) -> None:
-        """Everything up to (index, term) is durable; a place that was truncated is ignored."""
+        """Note that all up to (index, term) is durable; a truncated place is ignored."""
         if self.durable_index < index < self._pending_first and self.matches(index, term):
             self.durable_index = index

@@ -1,7 +1,7 @@
 """Membership changes, one at a time (raft/design.md, Membership): pure functions on values.
 
 A node id is `name.incarnation`. One name has at most one id in a configuration, incarnations of
-a name only grow, and a retired id never returns: `retired` keeps the highest of each name.
+a name only grow, and a retired id never returns: `retired` keeps the highest one of each name.
 """
 
 from typing import TypeAlias
@@ -13,11 +13,11 @@ from raft.types import Configuration, NodeId
 MEMBERS_MAX = 32
 """Voters and learners of one group."""
 CONFIGURATION_MAX_BYTES = 64 * 1024
-"""Of an encoded configuration, retired ids included."""
+"""Size of an encoded configuration, including retired ids."""
 
 
 class BadChange(Exception):
-    """The change is not allowed; the text says why and what to do."""
+    """The change is not allowed; the text says why, and what to do."""
 
 
 class AddLearner(msgspec.Struct, frozen=True, tag=True):
@@ -39,7 +39,7 @@ class RemoveMember(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReplaceMember(msgspec.Struct, frozen=True, tag=True):
-    """`lost` leaves and `fresh`, its next incarnation, enters as a learner: one change."""
+    """In one change, `lost` leaves and `fresh`, its next incarnation, enters as a learner."""
 
     lost: NodeId
     fresh: NodeId
@@ -74,7 +74,7 @@ def is_retired(configuration: Configuration, node: NodeId) -> bool:
 
 
 def changed(configuration: Configuration, change: MemberChange) -> Configuration:
-    """Return the configuration after `change`: at most one voter more or less.
+    """Return the configuration after `change`: it has at most one voter more or less.
 
     Raises BadChange.
     """
@@ -130,7 +130,7 @@ def _without(configuration: Configuration, node: NodeId) -> Configuration:
     if not is_member(configuration, node):
         raise BadChange(f"{node} is no member")
     name, _ = name_and_incarnation_of(node)
-    # Ids below it of the same name are retired by the comparison in `is_retired`.
+    # `is_retired` covers lower incarnations of the same name by comparison.
     retired = tuple(gone for gone in configuration.retired if name_and_incarnation(gone)[0] != name)
     return Configuration(
         tuple(voter for voter in configuration.voters if voter != node),
@@ -144,12 +144,12 @@ def _sorted(nodes: tuple[NodeId, ...], node: NodeId) -> tuple[NodeId, ...]:
 
 
 def encode_configuration(configuration: Configuration) -> bytes:
-    """Return the data of a CONFIG entry: JSON, so that a log dump can be read."""
+    """Return the data of a CONFIG entry: JSON, so that a dump of the log is readable."""
     return msgspec.json.encode(configuration)
 
 
 def decode_configuration(data: bytes) -> Configuration:
-    """Read the data of a CONFIG entry. Raises ValueError for anything that is none."""
+    """Read the data of a CONFIG entry. Raises ValueError for anything else."""
     if len(data) > CONFIGURATION_MAX_BYTES:
         raise ValueError("configuration too long")
     configuration = msgspec.json.decode(data, type=Configuration)  # its errors are ValueErrors
@@ -158,7 +158,7 @@ def decode_configuration(data: bytes) -> Configuration:
 
 
 def check_configuration(configuration: Configuration) -> None:
-    """Check what the types cannot say. Raises ValueError."""
+    """Check what the types do not express. Raises ValueError."""
     for nodes in (configuration.voters, configuration.learners, configuration.retired):
         if list(nodes) != sorted(set(nodes)):
             raise ValueError("node ids are not sorted, or repeated")
@@ -175,20 +175,20 @@ def check_configuration(configuration: Configuration) -> None:
 
 
 class Members:
-    """The configurations that the log holds; the last one is in force from its append on."""
+    """The configurations in the log; the last one is in force as soon as it is appended."""
 
     __slots__ = ("_history", "current")
 
     def __init__(
         self, configuration: Configuration, later: tuple[tuple[int, Configuration], ...]
     ) -> None:
-        """`configuration` holds at the log's start, `later` has (index, configuration)."""
+        """`configuration` is in force at the log's start; `later` has (index, configuration)."""
         self._history: list[tuple[int, Configuration]] = [(0, configuration), *later]
         self.current = self._history[-1][1]
 
     @property
     def index(self) -> int:
-        """Of the entry that made `current`; 0 when it is older than the log."""
+        """Index of the entry that made `current`; 0 when it is older than the log."""
         return self._history[-1][0]
 
     def at(self, index: int) -> Configuration:
@@ -199,18 +199,18 @@ class Members:
         return self._history[0][1]
 
     def append(self, index: int, configuration: Configuration) -> None:
-        """A CONFIG entry was appended at `index`."""
+        """Note that a CONFIG entry was appended at `index`."""
         self._history.append((index, configuration))
         self.current = configuration
 
     def truncate(self, first: int) -> None:
-        """Entries at `first` and behind it were cut: their configurations never were."""
+        """Drop the configurations of entries at or above `first`, which were truncated."""
         while len(self._history) > 1 and self._history[-1][0] >= first:
             self._history.pop()
         self.current = self._history[-1][1]
 
     def forget(self, upto: int) -> None:
-        """Nothing at or below `upto` will be asked for, except what holds at `upto`."""
+        """Forget configurations older than the one that is in force at `upto`."""
         while len(self._history) > 1 and self._history[1][0] <= upto:
             self._history.pop(0)
 

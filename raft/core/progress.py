@@ -1,4 +1,4 @@
-"""What a leader knows of one follower, how much it may send to it (raft/design.md, Replication)."""
+"""A leader's knowledge of one follower, and its window (raft/design.md, Replication)."""
 
 from collections import deque
 from enum import IntEnum
@@ -8,18 +8,18 @@ NEVER = -(1 << 62)
 
 
 class ProgressState(IntEnum):
-    """How a follower is fed."""
+    """How a follower gets entries."""
 
     PROBE = 0
-    """Where the logs agree is unknown: one Append at a time, repeated by heartbeats."""
+    """The place where the logs agree is unknown: one Append at a time, repeated by heartbeats."""
     REPLICATE = 1
-    """Known: Appends are pipelined within the window."""
+    """That place is known: Appends are pipelined within the window."""
     SNAPSHOT = 2
-    """It needs entries that the log no longer has: nothing until a snapshot is installed."""
+    """It needs entries that the log no longer has: no Appends until a snapshot is installed."""
 
 
 class Progress:
-    """Of one follower. `match` is durable there; `next` is the first index not yet sent."""
+    """The progress of one follower. `match` is durable there; `next` is the next index to send."""
 
     __slots__ = (
         "applied",
@@ -46,21 +46,21 @@ class Progress:
         """(last index, bytes of data) of each Append not yet acknowledged."""
         self.inflight_bytes = 0
         self.is_paused = False
-        """PROBE: an Append is out, or the connection is."""
+        """PROBE: an Append is unanswered, or the connection is lost."""
         self.stalled_from = 0
         """REPLICATE: the tick since which what is in flight is not acknowledged."""
         self.heard_at = now
-        """The tick of its last answer; a new leader gives everybody an election timeout."""
+        """The tick of its last answer; a new leader gives each an election timeout."""
         self.applied = 0
         self.commit_told = 0
         self.fed_at = NEVER
         """REPLICATE: the tick when it was last sent all there is."""
         self.snapshot_index = 0
-        """SNAPSHOT: of the one that is being sent; 0 while none is."""
+        """SNAPSHOT: index of the snapshot that is being sent; 0 while none is."""
         self.is_sent = False
-        """SNAPSHOT: all of it has arrived, the follower installs it."""
+        """SNAPSHOT: all of it has arrived, and the follower installs it."""
         self.snapshot_wait = 0
-        """The tick before which no snapshot is asked for, or at which one counts as lost."""
+        """The tick before which no snapshot is requested, or at which one counts as lost."""
 
     def is_alive(self, now: int, election_ticks: int) -> bool:
         """Return whether it answered within an election timeout."""
@@ -73,7 +73,7 @@ class Progress:
         return self.state is ProgressState.PROBE and not self.is_paused
 
     def sent(self, last_index: int, size: int, now: int) -> None:
-        """An Append that ends at `last_index`, with `size` bytes of data, was sent."""
+        """Note that an Append that ends at `last_index`, with `size` bytes of data, was sent."""
         if self.state is ProgressState.PROBE:
             self.is_paused = True
             return
@@ -84,7 +84,7 @@ class Progress:
         self.inflight_bytes += size
 
     def accepted(self, match: int, now: int) -> bool:
-        """Take an acknowledgement; return whether it says more than was known."""
+        """Note an acknowledgement; return whether it advances `match`."""
         inflight = self.inflight
         while inflight and inflight[0][0] <= match:
             self.inflight_bytes -= inflight.popleft()[1]
@@ -104,14 +104,14 @@ class Progress:
         self._forget_inflight()
 
     def replicate(self) -> None:
-        """The logs agree up to `match`: send on from there."""
+        """Continue from `match`, up to which the logs agree."""
         self.state = ProgressState.REPLICATE
         self.next = self.match + 1
         self.snapshot_wait = 0
         self._forget_inflight()
 
     def snapshot(self) -> None:
-        """Entries from `next` on are gone: a snapshot must stand for them."""
+        """Wait for a snapshot: the entries from `next` on have been dropped."""
         self.state = ProgressState.SNAPSHOT
         self.snapshot_index = 0
         self.is_sent = False

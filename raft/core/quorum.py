@@ -7,7 +7,7 @@ from raft.types import NodeId
 
 
 class Tally(IntEnum):
-    """Where a vote stands."""
+    """The state of a vote."""
 
     PENDING = 0
     WON = 1
@@ -15,7 +15,7 @@ class Tally(IntEnum):
 
 
 def majority(voters: int) -> int:
-    """Return how many of `voters` any two majorities must share one of."""
+    """Return the size of a majority of `voters`: any two majorities share a voter."""
     return voters // 2 + 1
 
 

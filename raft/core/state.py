@@ -1,4 +1,4 @@
-"""What the rules of one replica share: persistent state, role, and what waits to be sent."""
+"""State that the rules of one replica share: term, vote, log, role, and messages to send."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ from raft.types import (
 
 
 class CoreConfig(msgspec.Struct, frozen=True):
-    """Who a replica is, and its limits. Times are in ticks of 5 ms (`TICK_MS`)."""
+    """The identity of a replica, and its limits. Times are in ticks of 5 ms (`TICK_MS`)."""
 
     node: NodeId
     group: GroupId
@@ -29,40 +29,41 @@ class CoreConfig(msgspec.Struct, frozen=True):
     election_ticks: int = 80
     """A follower campaigns after election_ticks + random(election_ticks) without its leader."""
     campaign_ticks: int = 20
-    """A campaign is repeated after this, plus as much at random; doubled up to election_ticks."""
+    """A campaign is repeated after this plus random(this), doubled each time up to
+    election_ticks."""
     early_delay_ticks: int = 3
-    """Times the rank: how long a follower with evidence of its leader's death waits."""
+    """A follower with evidence of its leader's death waits for its rank times this."""
     early_window_ticks: int = 10
-    """How long a denied early pre-vote may still be granted."""
+    """How long an early pre-vote may be held before it is denied."""
     rear_ticks: int = 1
-    """A follower that no majority waits for gets Appends once in so many ticks; 0: at once."""
+    """A follower that no majority waits for gets Appends every so many ticks; 0: at once."""
     commit_stride_entries: int = 64
-    """How far the commit index on disk may lag. A record for every batch would cost as much as the
-    batch's own; a node that restarts applies that much less before it hears of its leader."""
+    """How far the commit index on disk may lag. Recording it with every batch would cost as much as
+    the batch; a node that restarts applies so much less before it hears from its leader."""
     append_bytes_max: int = 1 << 20
-    """Of the data in one Append; a single entry may exceed it."""
+    """Data in one Append; a single entry may exceed it."""
     inflight_bytes_max: int = 16 << 20
-    """Of the data sent to one follower and not yet acknowledged."""
+    """Data sent to one follower and not yet acknowledged."""
     inflight_messages_max: int = 256
     """Appends sent to one follower and not yet acknowledged."""
     backlog_bytes_max: int = 64 << 20
-    """Of proposed data that is not yet committed and applied here: then Busy."""
+    """Proposed data that is not yet committed and applied here; beyond this, Busy."""
     unsynced_bytes_max: int = 64 << 20
-    """Of data received and not yet durable here: further Appends are dropped."""
+    """Data received and not yet durable here; beyond this, Appends are dropped."""
     recent_bytes_max: int = 32 << 20
-    """Of recent entries kept in memory for followers and apply; half of it stays at least."""
+    """Recent entries kept in memory for followers and apply; at least half of it stays."""
     apply_lag_entries_max: int = 1024
-    """By which a quorum's applied index may be behind the commit index: then Busy."""
+    """How far a majority's applied index may be behind the commit index; beyond this, Busy."""
     entry_bytes_max: int = 16 << 20
-    """Of one proposal."""
+    """Size of one proposal."""
     reads_pending_max: int = 1024
     """Linearizable reads that wait for their index, for each replica that asked."""
     snapshot_wait_ticks: int = 24_000
-    """How long a follower may take to install a snapshot that was sent, before a new try."""
+    """How long a follower may take to install a snapshot before another one is sent."""
 
 
 class Counters(msgspec.Struct):
-    """What was dropped and why, and what elections did: for metrics and tests. Only grow."""
+    """Counts of dropped messages and of elections, for metrics and tests. They only grow."""
 
     foreign_group: int = 0
     misaddressed: int = 0
@@ -70,16 +71,16 @@ class Counters(msgspec.Struct):
     stale_term: int = 0
     retired_sender: int = 0
     stranger: int = 0
-    """From who is no member: answers always, the rest while a leader is believed to live."""
+    """From non-members: answers always, the rest while a leader is believed to be alive."""
     unexpected: int = 0
-    """Fits no state: mostly late replies."""
+    """Messages that fit no state, mostly late replies."""
     in_lease: int = 0
-    """Requests for votes ignored since the leader lives."""
+    """Requests for votes ignored because the leader is alive."""
     overload: int = 0
-    """Appends dropped since the disk cannot follow."""
+    """Appends dropped because the disk cannot keep up."""
     id_reused: int = 0
-    """Signs that this id had another log before: it is called a voter, or to have matched what
-    is not here."""
+    """Signs that this id had another log before: others take it for a voter, or believe that it
+    holds entries that it does not."""
     campaigns: int = 0
     early_campaigns: int = 0
     elections_won: int = 0
@@ -87,7 +88,7 @@ class Counters(msgspec.Struct):
 
 
 class State:
-    """Of one replica. Term, vote and log are what Raft figure 2 calls persistent."""
+    """The state of one replica. Term, vote and log are persistent (Raft figure 2)."""
 
     __slots__ = (
         "applied",
@@ -134,44 +135,44 @@ class State:
         self.leader: NodeId | None = None
         self.is_writable = True
         self.is_installing = False
-        """A snapshot is being installed: the log must not move."""
+        """A snapshot is being installed: the log must not change."""
         self.now = 0
         """Ticks since the start."""
         self.counters = Counters()
         self.messages: list[Envelope] = []
         self.synced: list[Envelope] = []
-        """To be sent after what they claim is durable."""
+        """Messages to send once what they claim is durable."""
         self.unsynced = Backlog()
         self.local_reads = LocalReads(config.reads_pending_max)
         self.reads: list[ReadState] = []
 
     def send(self, to: NodeId, body: Body, term: int | None = None) -> None:
-        """Send what promises nothing about this disk; the term is the own unless given."""
+        """Send a message that promises nothing about this disk; `term` defaults to the own."""
         group = self.config.group
         self.messages.append(
             Envelope(group, self.node, to, self.term if term is None else term, body)
         )
 
     def send_synced(self, to: NodeId, body: Body) -> None:
-        """Send once everything before this call is durable."""
+        """Send a message once everything before this call is durable."""
         self.synced.append(Envelope(self.config.group, self.node, to, self.term, body))
 
     def commit_to(self, index: int) -> None:
-        """The entries up to `index`, which are here, are committed."""
+        """Note that the entries up to `index`, which are here, are committed."""
         self.commit = max(self.commit, index)
 
     def answer_read(self, asker: NodeId, request: int, index: int) -> None:
-        """Give a confirmed read index to whoever asked."""
+        """Give the asker its confirmed read index."""
         if asker != self.node:
             self.send(asker, ReadReply(request, index))
         elif self.local_reads.remove(request):
             self.reads.append(ReadState(request, index))
 
     def is_named(self) -> bool:
-        """Return whether a configuration calls this node a member: the one in force, or the last
-        committed one, since its removal may yet be undone.
+        """Return whether this node is a member in the configuration in force, or in the last
+        committed one, since its removal may still be undone.
 
-        A replica that was never told so does not vote (raft/design.md, Identity).
+        A replica that no configuration names does not vote (raft/design.md, Identity).
         """
         members = self.members
         if is_member(members.current, self.node):

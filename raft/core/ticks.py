@@ -6,11 +6,11 @@ from raft.core.core import TICK_MS
 
 
 class TickCount:
-    """Says how many ticks have passed, and when the next ones are due.
+    """Counts the ticks that have passed, and tells when the next ones are due.
 
-    Seconds are floats, so sums of 0.005 s drift by the same sign for as long as the clock stays
-    between two powers of two: a timer that is set for the next tick would then fire before it, find
-    no tick, and be set for "now" again and again. Milliseconds since the start are integers.
+    Seconds are floats, so sums of 0.005 s drift in one direction as long as the clock stays between
+    two powers of two: a timer set for the next tick would then fire before it, find no tick, and
+    be set for "now" again and again. Milliseconds since the start are integers.
     """
 
     __slots__ = ("_start_ms", "count")
@@ -18,7 +18,7 @@ class TickCount:
     def __init__(self, now_s: float) -> None:
         self._start_ms: Final = round(now_s * 1000)
         self.count = 0
-        """Ticks taken so far."""
+        """Ticks counted so far."""
 
     def take(self, now_s: float) -> int:
         """Return how many ticks have passed since the last call; not negative."""

@@ -1,4 +1,4 @@
-"""Which envelopes make sense at all. What fails here is counted and dropped (DESIGN 1.7)."""
+"""Checks that envelopes are plausible. Those that are not are counted and dropped (DESIGN 1.7)."""
 
 from raft.types import (
     Append,
@@ -17,16 +17,16 @@ from raft.types import (
 )
 
 NUMBER_MAX = (1 << 63) - 1
-"""Of terms, indexes and other numbers: leaves room to add one in 64 bits everywhere."""
+"""Limit of terms, indexes and other numbers: one can be added everywhere within 64 bits."""
 
 
 def is_wellformed(envelope: Envelope) -> bool:
-    """Return whether the numbers of an envelope can belong together."""
+    """Return whether the numbers of an envelope fit together."""
     body, term = envelope.body, envelope.term
     if not 0 <= term < NUMBER_MAX:
         return False
     if term == 0 and not isinstance(body, PreVoteReply | ReadRequest | ReadReply):
-        return False  # no term 0 was ever led or voted in
+        return False  # term 0 has no leader and no votes
     if isinstance(body, Append):
         return _is_append_wellformed(body, term)
     if isinstance(body, PreVote | Vote):
@@ -72,5 +72,5 @@ _KINDS = frozenset(EntryKind)
 
 
 def _is_position(index: int, term: int) -> bool:
-    """Index 0 has term 0, and no other index has."""
+    """Return whether the two fit together: index 0, and no other, has term 0."""
     return 0 <= index < NUMBER_MAX and 0 <= term < NUMBER_MAX and (index == 0) == (term == 0)
