@@ -92,7 +92,7 @@ class DiskWatch:
             return
         self._is_short = is_short
         if is_short:
-            text = "no space, or no descriptor, for the log's next segment: it is needed soon"
+            text = "no space or file descriptor for the log's next segment, which is needed soon"
             self._alarms.tell(AlarmKind.DISK_SHORT, text)
         else:
             text = "there is space for the log's next segment again"
@@ -126,5 +126,5 @@ class DiskWatch:
 
     def tell_stuck(self) -> None:
         """Raise the alarm STUCK, once."""
-        text = "the disk does not take what must be written; another must lead"
+        text = "the disk does not complete writes or syncs; another node must lead"
         self._alarms.tell_once(AlarmKind.STUCK, text)

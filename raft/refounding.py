@@ -63,7 +63,7 @@ def begin_alone(
         known = configurations(log)
         if not known or identity.node_id not in known[-1][1].voters:
             raise IdentityRefused(
-                f"{identity.node_id} is no voter of its group: recover from one that is"
+                f"{identity.node_id} is not a voter of its group: recover from one that is"
             )
         # With the new cluster id, nothing that the old group sends is accepted from here on.
         store(directory, msgspec.structs.replace(identity, cluster_id=cluster))

@@ -118,7 +118,7 @@ class LeaderRole:
             raise Busy(f"{change.node} has not caught up yet")
         alive = sum([self._is_alive(voter) for voter in after.voters])
         if alive < majority(len(after.voters)):
-            raise Busy("too few of the voters after this change answer")
+            raise Busy("too few of the voters that this change leaves answer")
         index = self._append(EntryKind.CONFIG, encode_configuration(after))
         state.members.append(index, after)
         self._update_members()
@@ -131,7 +131,7 @@ class LeaderRole:
         if to == state.node:
             return
         if to not in state.members.current.voters:
-            raise BadChange(f"{to} is no voter and cannot lead")
+            raise BadChange(f"{to} is not a voter and cannot lead")
         if self._transfer is not None and self._transfer[0] != to:
             raise Busy(f"leadership is being handed to {self._transfer[0]}")
         if not self._is_alive(to):

@@ -52,7 +52,7 @@ def name_and_incarnation(node: NodeId) -> tuple[str, int]:
     """Split an id. Raises ValueError for anything but `name.incarnation`."""
     name, _, incarnation = node.rpartition(".")
     if not name or not incarnation.isascii() or not incarnation.isdecimal():
-        raise ValueError(f"{node!r} is no node id: write name.incarnation, such as n1.1")
+        raise ValueError(f"{node!r} is not a node id: write name.incarnation, such as n1.1")
     return name, int(incarnation)
 
 
@@ -87,7 +87,7 @@ def changed(configuration: Configuration, change: MemberChange) -> Configuration
             after = _without(configuration, node)
         case ReplaceMember(lost, fresh):
             if name_and_incarnation_of(lost)[0] != name_and_incarnation_of(fresh)[0]:
-                raise BadChange(f"{fresh} is no incarnation of {lost}: add it, then remove {lost}")
+                raise BadChange(f"{fresh} has another name than {lost}: add it, then remove {lost}")
             after = _with_learner(_without(configuration, lost), fresh)
     if not after.voters:
         raise BadChange("the last voter cannot leave: promote another member first")
@@ -121,14 +121,14 @@ def _with_learner(configuration: Configuration, node: NodeId) -> Configuration:
 
 def _promoted(configuration: Configuration, node: NodeId) -> Configuration:
     if node not in configuration.learners:
-        raise BadChange(f"{node} is no learner: add it as one first")
+        raise BadChange(f"{node} is not a learner: add it as one first")
     learners = tuple(learner for learner in configuration.learners if learner != node)
     return Configuration(_sorted(configuration.voters, node), learners, configuration.retired)
 
 
 def _without(configuration: Configuration, node: NodeId) -> Configuration:
     if not is_member(configuration, node):
-        raise BadChange(f"{node} is no member")
+        raise BadChange(f"{node} is not a member")
     name, _ = name_and_incarnation_of(node)
     # `is_retired` covers lower incarnations of the same name by comparison.
     retired = tuple(gone for gone in configuration.retired if name_and_incarnation(gone)[0] != name)

@@ -29,7 +29,7 @@ Record: TypeAlias = tuple[int, int, int, bytes]
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
-    """Where a record was written."""
+    """The place of a record that was written."""
 
     segment: Segment
     offset: int
@@ -40,7 +40,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Tail:
-    """The segment that is appended to, and what the next record links to."""
+    """The segment that is appended to, and the checksum that the next record links to."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Tail:
     ) -> None:
         self.segment = segment
         self.checksum = checksum
-        """Of the last record."""
+        """Checksum of the last record."""
         self._directory = directory
         self._spares = spares
         self._next_incarnation = next_incarnation
@@ -65,11 +65,11 @@ class Tail:
         synced: tuple[int, int],
         checkpoint: Record,
     ) -> list[Placed]:
-        """Write records, in further segments when they do not fit, and return their places.
+        """Write records, in additional segments when they do not fit, and return their places.
 
-        `synced` is the (index, position) known fsynced. Each further segment begins with
-        `checkpoint`, so that it can do without the earlier ones. Raises OSError; the log
-        is then as before.
+        `synced` is the (index, position) known to be synced. Each additional segment begins with
+        `checkpoint`, so that it does not depend on the earlier ones. Raises OSError; the log is
+        then unchanged.
         """
         batch = _Batch(self, synced)
         try:
@@ -86,7 +86,7 @@ class Tail:
         return batch.placed
 
     def _add(self, batch: "_Batch", record: Record, checkpoint: Record) -> None:
-        """Put a record where it fits."""
+        """Add a record to the current segment, or to a new one if it does not fit."""
         reserve = self._reserve_bytes if record[0] <= LAST_ENTRY_KIND else 0
         if batch.end + record_bytes(len(record[3])) + reserve > batch.size_bytes:
             batch.flush()
@@ -120,16 +120,16 @@ class Tail:
         batch.add(checkpoint)
 
     def _undo(self, batch: "_Batch") -> None:
-        """Leave nothing behind that a recovery would find."""
+        """Remove what a recovery would find of the batch."""
         for segment in batch.new_segments():
             self._spares.recycle(segment)
-        # Errors do not matter: what is there was never promised, only unexpected.
+        # Errors do not matter: such records were never acknowledged, only unexpected.
         with contextlib.suppress(OSError):
             self.segment.file.pwrite(bytes(RECORD_HEADER_BYTES), self.segment.end)
 
 
 class _Batch:
-    """Records on their way into the files."""
+    """Records that are being written to the files."""
 
     def __init__(self, tail: Tail, synced: tuple[int, int]) -> None:
         self.segment = tail.segment
@@ -138,13 +138,13 @@ class _Batch:
         self.checksum = tail.checksum
         self.placed: list[Placed] = []
         self.filled: list[tuple[Segment, int]] = []
-        """Segments before the current one, and where their records end."""
+        """Segments before the current one, and the ends of their records."""
         self._synced = synced
         self._buffers: list[Buffer] = []
         self._written_end = self.end
 
     def add(self, record: Record) -> None:
-        """Put a record behind the last one; the caller knows that it fits."""
+        """Add a record after the last one; the caller has checked that it fits."""
         kind, term, index, data = record
         segment, end, length = self.segment, self.end, len(data)
         header, self.checksum = encode_header(
@@ -162,7 +162,7 @@ class _Batch:
             self._written_end = self.end
 
     def continue_in(self, segment: Segment) -> None:
-        """Go on in a fresh segment; everything for the one before is written."""
+        """Continue in a new segment; everything for the previous one is written."""
         self.filled.append((self.segment, self.end))
         self.segment = segment
         self.size_bytes = segment.header.size_bytes

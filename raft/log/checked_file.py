@@ -1,6 +1,6 @@
-"""Small files that are replaced whole, and prove themselves when they are read.
+"""Small files that are replaced as a whole and verified when they are read.
 
-A magic text whose last byte is the version of the format, a CRC-32 of the rest, the rest.
+Layout: a magic text whose last byte is the version of the format, a CRC-32 of the rest, the rest.
 """
 
 from zlib import crc32
@@ -11,7 +11,7 @@ _NEW_SUFFIX = ".new"
 
 
 def read_checked(directory: Directory, name: str, magic: bytes, bytes_max: int) -> bytes | None:
-    """Return what `replace_checked` wrote, None when it is damaged. Raises OSError."""
+    """Return what `replace_checked` wrote, or None when it is damaged. Raises OSError."""
     file = directory.open(name)
     try:
         data = file.pread(bytes_max, 0)
@@ -25,7 +25,7 @@ def read_checked(directory: Directory, name: str, magic: bytes, bytes_max: int) 
 def replace_checked(directory: Directory, name: str, magic: bytes, body: bytes) -> None:
     """Replace the file durably. Blocks for its fsync. Raises OSError, FatalDiskError."""
     fresh = name + _NEW_SUFFIX
-    _remove(directory, fresh)  # of a crash; it may be longer
+    _remove(directory, fresh)  # left by a crash; it may be longer than the new one
     file = directory.open(fresh, create=True)
     try:
         file.pwrite(magic + crc32(body).to_bytes(4, "little") + body, 0)
@@ -44,7 +44,7 @@ def remove_checked(directory: Directory, name: str) -> None:
 
 
 def _remove(directory: Directory, name: str) -> bool:
-    """Return whether the file was there."""
+    """Remove the file; return whether it existed."""
     is_there = name in directory.names()
     if is_there:
         directory.unlink(name)

@@ -1,4 +1,4 @@
-"""What a log holds, in memory: where its entries stand, and how they are read back."""
+"""The index of a log in memory: the places of its entries, and how they are read back."""
 
 from bisect import bisect_right
 from operator import attrgetter
@@ -20,17 +20,17 @@ from raft.log_view import Compacted, Unavailable
 from raft.types import Entry, EntryKind
 
 READ_THROUGH_MAX_BYTES = 64 * 1024
-"""Of truncated entries between others that are read along rather than passed over."""
+"""Truncated entries of at most this size between others are read along instead of skipped."""
 
 _FIRST_INDEX = attrgetter("table.first_index")
 
 
 class Contents:
-    """The entries of a log. Others than the log's owner may call `read` and `read_entry` alone."""
+    """The entries of a log. Only `read` and `read_entry` may be called by others than its owner."""
 
     def __init__(self, found: Recovered) -> None:
         self.segments: list[Segment] = found.segments
-        """Never empty. Replaced, never changed: `read` runs in other threads."""
+        """Never empty. The list is replaced, never changed: `read` runs in other threads."""
         self.floor: Floor = found.floor
         self.configuration_entries: list[Entry] = found.configuration_entries
         self.last_index: int = found.last_index
@@ -38,11 +38,11 @@ class Contents:
 
     @property
     def first_index(self) -> int:
-        """First entry; `last_index + 1` when there is none."""
+        """Index of the first entry; `last_index + 1` when there is none."""
         return self.floor.base_index + 1
 
     def take(self, item: Placed) -> None:
-        """Take note of a record that was written. Its segment is the newest or a further one."""
+        """Note a record that was written. Its segment is the newest, or follows it."""
         segment, kind, index = item.segment, item.kind, item.index
         if segment is not self.segments[-1]:
             segment.table.first_index = self.last_index + 1
@@ -61,7 +61,7 @@ class Contents:
             self.last_index, self.last_term = index, item.term
 
     def drop_oldest(self, count: int) -> list[Segment]:
-        """Remove and return the oldest segments; the floor stands above their entries."""
+        """Remove and return the oldest segments; the floor is above their entries."""
         dropped, self.segments = self.segments[:count], self.segments[count:]
         base_index = self.floor.base_index
         self.configuration_entries = [
@@ -80,7 +80,7 @@ class Contents:
     def entries(self, low: int, high: int, max_bytes: int) -> tuple[Entry, ...]:
         """Read entries. See `Log.entries`."""
         if low > high:
-            raise ValueError(f"{low} to {high} is no range")
+            raise ValueError(f"{low} to {high} is not a range of entries")
         entries: list[Entry] = []
         if low < high:
             self._segment_of(low)
@@ -121,14 +121,14 @@ class Contents:
     def _segment_of(self, index: int) -> Segment:
         """Return the segment that holds an entry. Raises Compacted, Unavailable."""
         if index <= self.floor.base_index:
-            raise Compacted(f"entry {index} is gone; the log begins at {self.first_index}")
+            raise Compacted(f"entry {index} has been dropped; the log begins at {self.first_index}")
         if index > self.last_index:
-            raise Unavailable(f"entry {index} is not here; the log ends at {self.last_index}")
+            raise Unavailable(f"entry {index} is not there yet; the log ends at {self.last_index}")
         segments = self.segments
         return segments[bisect_right(segments, index, key=_FIRST_INDEX) - 1]
 
     def _read_entries(self, segment: Segment, low: int, high: int) -> list[Entry]:
-        """Read and check entries that stand in one segment, in as few reads as is sensible."""
+        """Read and check entries of one segment, in as few reads as is sensible."""
         entries: list[Entry] = []
         place = segment.table.place
         start, length = place(low)
@@ -144,7 +144,7 @@ class Contents:
 
 
 def _read_run(segment: Segment, low: int, high: int, end: int) -> list[Entry]:
-    """Read and check entries with one read that goes up to `end`. Raises LogDamaged."""
+    """Read and check entries with one read up to the offset `end`. Raises LogDamaged."""
     start, _ = segment.table.place(low)
     data = _pread(segment, start, end - start, low)
     entries = []
@@ -156,7 +156,7 @@ def _read_run(segment: Segment, low: int, high: int, end: int) -> list[Entry]:
 
 
 def _checked(segment: Segment, index: int, data: bytes, at: int) -> tuple[Header, memoryview]:
-    """Return header and data of the record of an entry that begins at `at`. Raises LogDamaged."""
+    """Return header and data of an entry whose record begins at `at`. Raises LogDamaged."""
     offset, length = segment.table.place(index)
     header = parse_header(data, at, segment.keys)
     body = memoryview(data)[at + RECORD_HEADER_BYTES : at + RECORD_HEADER_BYTES + length]
@@ -167,7 +167,7 @@ def _checked(segment: Segment, index: int, data: bytes, at: int) -> tuple[Header
 
 
 def _pread(segment: Segment, offset: int, length: int, index: int) -> bytes:
-    """Read from a segment. Raises LogDamaged when the disk cannot."""
+    """Read from a segment. Raises LogDamaged when the disk cannot read it."""
     try:
         return segment.file.pread(length, offset)
     except OSError as error:

@@ -30,7 +30,7 @@ class DiskFile(File):
         data = os.pread(self._fd, length, offset)
         if len(data) == length or not data:
             return data
-        # A signal or the end of the file: only an empty read tells the end.
+        # A short read may be due to a signal; only an empty one means the end of the file.
         parts = [data]
         missing = length - len(data)
         while missing and (data := os.pread(self._fd, missing, offset + length - missing)):
@@ -58,7 +58,7 @@ class DiskFile(File):
 
     @override
     def write_out(self) -> None:
-        """What goes wrong is what `fdatasync` reports."""
+        """Start writing out; errors are reported by `fdatasync`."""
         _sync_file_range(self._fd, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
     @override
@@ -78,17 +78,17 @@ class DiskFile(File):
 
     @override
     def close(self) -> None:
-        """Closing again does nothing."""
+        """Close the file. A second call does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 class DiskDirectory(DirectoryTree):
-    """A folder, made if absent. Implements `raft.log.files.DirectoryTree`."""
+    """A folder, created if absent. Implements `raft.log.files.DirectoryTree`."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError."""
+        """Create the folder if it is absent. Raises OSError."""
         self._path = path
         if not path.is_dir():
             path.mkdir(mode=0o700)
@@ -142,10 +142,10 @@ class DiskDirectory(DirectoryTree):
 
 
 class ReadOnlyDirectory(DiskDirectory):
-    """A folder that may be another's at this moment: nothing in it can be changed by this."""
+    """A folder that another process may be using: nothing in it can be changed through this."""
 
     def __init__(self, path: Path) -> None:
-        """Makes nothing. What changes something raises OSError (EROFS)."""
+        """Creates nothing. Operations that would change something raise OSError (EROFS)."""
         self._path = path
 
     @override
@@ -177,7 +177,7 @@ class ReadOnlyDirectory(DiskDirectory):
 
     @override
     def subdirectory(self, name: str) -> DiskDirectory:
-        """The folder has to be there, and is for reading as well."""
+        """Return an existing folder, which is for reading only as well."""
         return ReadOnlyDirectory(self._path / name)
 
     @override

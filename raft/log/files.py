@@ -1,12 +1,12 @@
-"""The file system as the log and the snapshots see it: few calls, each with its durability.
+"""The file system as the log and the snapshots see it: few calls, with defined durability.
 
 Two implementations pass the same tests: the real one (`raft.log.disk`) and the simulator's,
 which loses, tears and flips bytes. No call here retries: an error of `fdatasync` ends the
 process (DESIGN section 3), since the kernel may have dropped the dirty pages it failed on.
 
-A crash keeps, of the writes since the last `fdatasync` of a file, any subset of any pieces;
-of the changes of names since the last `sync` of a directory, any prefix (a journaling file
-system replays them in order). `allocate` counts as a write.
+After a crash, any subset of any pieces of the writes since the last `fdatasync` of a file may
+remain, and any prefix of the changes of names since the last `sync` of a directory (a journaling
+file system replays them in order). `allocate` counts as a write.
 """
 
 import errno
@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""Bytes to write; never kept after the call returns."""
+"""Bytes to write; not referenced after the call returns."""
 
 
 class FatalDiskError(OSError):
-    """The disk failed in a way after which nothing written since can be trusted.
+    """The disk failed in such a way that unsynced writes cannot be trusted.
 
-    Never retry and never continue: stop the process. What a peer was told before stands,
-    what was not yet synced was never promised; a restart reads back what the disk really has.
-    `errno` is always EIO: even a sync that failed for lack of space is no full disk to wait out.
+    Never retry and never continue: stop the process. What peers were told before remains true, and
+    what was not synced was never promised; a restart reads back what the disk really has. `errno`
+    is always EIO: even after a sync that failed for lack of space, waiting does not help.
     """
 
     def __init__(self, text: str) -> None:
@@ -33,29 +33,29 @@ class File(Protocol):
     """An open file. Offsets and lengths are in bytes."""
 
     def pread(self, length: int, offset: int) -> bytes:
-        """Read up to `length` bytes; fewer only at the end of the file. Callable from any
+        """Read up to `length` bytes; fewer only at the end of the file. May be called from any
         thread.
         """
 
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """Write all of `data`; visible to reads at once, durable after `fdatasync` alone.
+        """Write all of `data`; visible to reads at once, durable only after `fdatasync`.
 
         Raises OSError (ENOSPC when the disk is full); part of the data may then be written.
         """
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
-        """Write the buffers one behind the other, as one `pwrite` of their concatenation would.
+        """Write the buffers one after the other, as one `pwrite` of their concatenation would.
 
         The log writes headers and entries' data with it, so that no payload is copied.
         """
 
     def write_out(self) -> None:
-        """Have the disk begin with what was written, without waiting for it: a sync that follows
-        has less to do. Promises nothing and reports nothing.
+        """Have the disk start on what was written, without waiting, so that a sync that follows has
+        less to do. Guarantees nothing and reports no errors.
         """
 
     def fdatasync(self) -> None:
-        """Make every earlier write durable. Safe to call from another thread than writes.
+        """Make every earlier write durable. May be called from another thread than writes.
 
         Raises FatalDiskError; the file must not be used afterwards.
         """
@@ -70,11 +70,11 @@ class File(Protocol):
         """Return the length of the file."""
 
     def close(self) -> None:
-        """Close; implies no durability."""
+        """Close the file without making anything durable."""
 
 
 class Directory(Protocol):
-    """One flat folder that belongs to the caller alone.
+    """One flat folder that only the caller uses.
 
     Calls may come from one other thread than the owner's (`Sync.run`).
     """
@@ -95,26 +95,27 @@ class Directory(Protocol):
         """Remove the name; durable after `sync`. Open files stay readable."""
 
     def subdirectory(self, name: str) -> "Directory":
-        """Return the folder of that name below this one, made if absent, durably."""
+        """Return the folder of that name below this one, created durably if absent."""
 
     def sync(self) -> None:
         """Make creations, renames and removals durable. Raises FatalDiskError."""
 
     def free_bytes(self) -> int:
-        """Return the space left for this process."""
+        """Return the space that this process can still use."""
 
 
 class DirectoryTree(Directory, Protocol):
-    """A folder with folders in it that come and go whole."""
+    """A folder with subfolders that are created and removed as a whole."""
 
     def folders(self) -> list[str]:
         """Return the names of the folders, sorted."""
 
     def remove_tree(self, name: str) -> None:
-        """Remove a folder below this one and all that is in it; durable after `sync`."""
+        """Remove a folder below this one with all its contents; durable after `sync`."""
 
     def sync_tree(self, name: str) -> None:
-        """Make all that is in a folder below this one durable, names included, whoever wrote it.
+        """Make all contents of a folder below this one durable, names included, even if another
+        process wrote them.
 
         Raises FatalDiskError.
         """

@@ -1,4 +1,4 @@
-"""One fdatasync for everything that waits."""
+"""Group commit: one fdatasync for everything that waits."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,12 +19,12 @@ class Sync:
         mark: Callable[[], None] | None,
     ) -> None:
         self.index = index
-        """Last index that is durable once `run` has returned, unless it is truncated meanwhile."""
+        """Last index that is durable when `run` has returned, unless it is truncated meanwhile."""
         self.position = position
         self.spare: Spare | None = None
         self.is_marked = False
         self.is_spare_missing = False
-        """There was no space for the next segment, or no descriptor."""
+        """Whether there was no space, or no descriptor, for the next segment."""
         self.has_run = False
         self.has_failed = False
         self._files = files
@@ -33,8 +33,8 @@ class Sync:
         self._mark = mark
 
     def run(self) -> None:
-        """Make it durable; one fdatasync, plus a mark behind a new segment and preparation of the
-        next one.
+        """Make everything durable: one fdatasync, plus a mark for a new segment and the preparation
+        of the next one.
 
         Blocks; call it from any one thread, once. Raises FatalDiskError: stop the process.
         """

@@ -1,4 +1,4 @@
-"""What keeps entries of the log readable while a reader needs them."""
+"""Keeps entries of the log readable while a reader needs them."""
 
 from types import TracebackType
 
@@ -15,11 +15,11 @@ class Hold:
         holds.add(self)
 
     def release(self) -> None:
-        """Let them go (at the next `compact`). Repeating it does nothing."""
+        """Allow the next `compact` to drop them. A second call does nothing."""
         self._holds.discard(self)
 
     def __enter__(self) -> "Hold":
-        """Return itself."""
+        """Return this hold."""
         return self
 
     def __exit__(
@@ -28,5 +28,5 @@ class Hold:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Release."""
+        """Release the entries."""
         self.release()

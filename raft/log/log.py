@@ -2,7 +2,7 @@
 
 One owner (a replica) calls everything here from one thread, except `Sync.run`, which may run
 in any other thread, and `Log.read` and `Log.read_entry` under a `Hold`. Appending only writes to
-the page cache; nothing is promised before a `Sync` that began afterwards was run and ended. The
+the page cache; nothing is durable until a `Sync` that began afterwards was run and ended. The
 format and the rules of recovery are in docs/log.md.
 """
 
@@ -45,8 +45,8 @@ __all__ = [
 ]
 
 CONTROL_RESERVE_MAX_BYTES = 64 * 1024
-"""At the end of each segment for what is no entry: a full disk stops neither votes nor
-compaction. An eighth of smaller segments."""
+"""Space at the end of each segment for records that are not entries, so that a full disk stops
+neither votes nor compaction. An eighth of smaller segments."""
 
 
 class LogConfig(msgspec.Struct, frozen=True):
@@ -54,12 +54,12 @@ class LogConfig(msgspec.Struct, frozen=True):
 
     group: GroupId
     salt: int
-    """64 random bits, used when the log is made and kept in it: without knowing them no peer can
+    """64 random bits, used when the log is created and kept in it: without knowing them no peer can
     send a body that recovery would take for a record (raft.log.record)."""
     segment_bytes: int = 64 * 1024 * 1024
-    """Length of a segment file. An entry that is larger gets a segment of its own."""
+    """Length of a segment file. A larger entry gets a segment of its own."""
     spare_segments: int = 1
-    """Kept allocated ahead of need, so that a full disk is noticed before it hurts."""
+    """Segments allocated ahead of need, so that a full disk is noticed before it stops writes."""
     recycled_segments_max: int = 4
     """Retired segment files kept for reuse; more are deleted."""
 
@@ -71,15 +71,15 @@ class LogConfig(msgspec.Struct, frozen=True):
 
     @property
     def control_reserve_bytes(self) -> int:
-        """Of each segment, kept for records that are no entries."""
+        """Space in each segment that is kept for records that are not entries."""
         return min(CONTROL_RESERVE_MAX_BYTES, self.segment_bytes // 8)
 
 
 class LogFull(OSError):
-    """No space on the disk for these records, or no descriptor to open their segment with; nothing
-    was appended and the log is as before. `errno` tells which.
+    """There is no space on the disk for these records, or no descriptor to open their segment;
+    `errno` tells which. Nothing was appended and the log is unchanged.
 
-    Stop acknowledging, say so, and call again later: the same call succeeds once there is some.
+    Stop acknowledging, raise an alarm, and call again later: the call succeeds once there is space.
     """
 
     def __init__(self, text: str, cause: OSError) -> None:
@@ -93,7 +93,7 @@ class Log(LogReader):
     def __init__(
         self, directory: Directory, config: LogConfig, spares: SparePool, found: Recovered
     ) -> None:
-        """Use `open`."""
+        """Use `open` instead."""
         self._directory = directory
         self._config = config
         self._spares = spares
@@ -114,13 +114,13 @@ class Log(LogReader):
         self._has_new_names = bool(found.discarded)
         self._sync: Sync | None = None
         self._marked = newest.header.incarnation if _is_marked(found.segments) else 0
-        """The newest segment that the one before it is known to name as durable."""
+        """The newest segment that is durably marked as successor in the one before it."""
         self._marking = 0
-        """What the outstanding sync makes of it."""
+        """The value of `_marked` after the outstanding sync."""
         self._holds: set[Hold] = set()
         self._retire_callbacks: list[Callable[[int, int], None]] = []
         self._retired: list[tuple[int, Segment]] = []
-        """Segments whose files are free once the position is synced."""
+        """Segments whose files can be reused once the position is synced."""
         self._is_short_of_space = False
         self._is_marked = False
         self._is_failed = False
@@ -128,10 +128,10 @@ class Log(LogReader):
 
     @classmethod
     def open(cls, directory: Directory, config: LogConfig) -> "Log":
-        """Recover the log in `directory`, or make an empty one. Everything found is durable.
+        """Recover the log in `directory`, or create an empty one. Everything found is durable.
 
-        Cuts a torn tail. Raises LogDamaged for damage at or below what is known to have been
-        synced, LogFull when the disk has no space for the first segment, FatalDiskError.
+        Cuts a torn tail. Raises LogDamaged for damage in what is known to have been synced, LogFull
+        when the disk has no space for the first segment, FatalDiskError.
         """
         spares = SparePool(directory, config.segment_bytes, config.recycled_segments_max)
         try:
@@ -154,19 +154,19 @@ class Log(LogReader):
 
     @property
     def snapshot_meta(self) -> SnapshotMeta | None:
-        """What the state machine has without the log: of the last `compact` that dropped
-        anything, or `reset`. None when there was none.
+        """What the state machine has without the log: the meta of the last `reset`, or `compact`
+        that dropped anything. None when there was none.
         """
         return self._contents.floor.meta
 
     @property
     def hard_state(self) -> HardState:
-        """As last appended (after `open`: as found on disk)."""
+        """The hard state last appended (after `open`: as found on disk)."""
         return self._hard_state
 
     @property
     def durable_index(self) -> int:
-        """Last index that is fsynced here."""
+        """Last index that is synced here."""
         return self._durable_index
 
     @property
@@ -181,17 +181,17 @@ class Log(LogReader):
 
     @property
     def is_short_of_space(self) -> bool:
-        """Whether the next segment could not be allocated: appending goes on until this one is
-        full. Each `begin_sync` looks again.
+        """Whether the next segment could not be allocated: appending works until this one is full.
+        Each `begin_sync` tries again.
         """
         return self._is_short_of_space
 
     def first_index(self) -> int:
-        """Return the first index whose entry is here; `last_index() + 1` when none is."""
+        """Return the index of the oldest entry; `last_index() + 1` when there is none."""
         return self._contents.first_index
 
     def last_index(self) -> int:
-        """Return the index of the newest entry, or of the snapshot that the log starts behind."""
+        """Return the index of the newest entry, or of the snapshot before the log's start."""
         return self._contents.last_index
 
     def term(self, index: int) -> int:
@@ -204,25 +204,25 @@ class Log(LogReader):
     def config_entries(self) -> Sequence[Entry]:
         """Return the CONFIG entries that are in the log, oldest first.
 
-        With `snapshot_meta` they tell the configuration at any later index, without a disk.
+        With `snapshot_meta` they tell the configuration at any later index, without disk access.
         """
         return tuple(self._contents.configuration_entries)
 
     def entries(self, low: int, high: int, max_bytes: int) -> tuple[Entry, ...]:
-        """Return entries from `low` to below `high`, at least one, then while their data fits
-        `max_bytes`; none when `low` is `high`.
+        """Return entries of [low, high): at least one, more while their data fits `max_bytes`; none
+        when `low` is `high`.
 
-        Raises Compacted, Unavailable; LogDamaged when the disk gives back other bytes.
+        Raises Compacted, Unavailable; LogDamaged when the disk returns other bytes than written.
         """
         return self._contents.entries(low, high, max_bytes)
 
     @override
     def read(self, index: int, offset: int, length: int) -> bytes:
-        """Return `length` bytes from `offset` of an entry's data, without reading the segment.
+        """Return `length` bytes from `offset` of an entry's data, reading nothing else.
 
-        Checks no checksum (the whole entry has one, not its parts): the caller has its own.
-        Callable from any thread while the index is held. Raises Compacted, Unavailable,
-        LogDamaged, and ValueError when the range leaves the entry.
+        No checksum is checked (the whole entry has one, not its parts): callers have their own. May
+        be called from any thread while the index is held. Raises Compacted, Unavailable,
+        LogDamaged, and ValueError for a range outside the entry.
         """
         return self._contents.read(index, offset, length)
 
@@ -230,13 +230,14 @@ class Log(LogReader):
     def read_entry(self, index: int) -> memoryview:
         """Return an entry's data, checked against its checksum.
 
-        Callable from any thread while the index is held. Raises Compacted, Unavailable, LogDamaged.
+        May be called from any thread while the index is held. Raises Compacted, Unavailable,
+        LogDamaged.
         """
         return self._contents.read_entry(index)
 
     def append(self, hard_state: HardState | None, entries: Sequence[Entry]) -> None:
-        """Write records, in this order. Contiguous indexes; when `entries[0].index` lies at or
-        below the last index, a record of truncation is written first.
+        """Write the hard state, then the entries, whose indexes are contiguous. When the first is
+        at or below the last index, a truncation record is written before them.
 
         Raises LogFull (nothing happened), FatalDiskError.
         """
@@ -250,14 +251,14 @@ class Log(LogReader):
             if not (meta.index if meta else 0) <= last_index <= self.last_index():
                 raise ValueError(
                     f"entry {entries[0].index} is neither the next one of a log that ends at "
-                    f"{self.last_index()} nor one that may still be replaced"
+                    f"{self.last_index()}, nor one that may be replaced"
                 )
             if last_index < self.last_index():
                 records.append((RecordKind.TRUNCATE, self.term(last_index), last_index, b""))
             for entry in entries:
                 last_index += 1
                 if entry.index != last_index:
-                    raise ValueError(f"entry {entry.index} stands where {last_index} should")
+                    raise ValueError(f"entry {entry.index} is in the place of {last_index}")
                 records.append((entry.kind, entry.term, entry.index, entry.data))
         if records:
             self._write(records, hard_state=hard_state)
@@ -269,11 +270,12 @@ class Log(LogReader):
         hard_state: HardState | None = None,
         floor: Floor | None = None,
     ) -> None:
-        """Write records and, once all are written, take note of what they say."""
+        """Write records and, once all are written, note what they contain."""
         self._check_disk()
         hard_state = hard_state or self._hard_state
 
-        # Whatever else a segment says that outlives its entries is said again when it is dropped.
+        # The rest of a segment's contents that must outlive its entries is written again when the
+        # segment is dropped.
         checkpoint = (
             RecordKind.HARD_STATE,
             hard_state.term,
@@ -292,7 +294,7 @@ class Log(LogReader):
             self._take(item)
 
     def _take(self, item: Placed) -> None:
-        """Take note of a record that was written."""
+        """Note a record that was written."""
         contents = self._contents
         if item.segment is not contents.segments[-1]:
             self._note_unsynced(item.segment)
@@ -304,12 +306,12 @@ class Log(LogReader):
                 self._sync.index = min(self._sync.index, contents.last_index)
 
     def _note_unsynced(self, segment: Segment) -> None:
-        """Have the next sync include a segment; it is the newest one."""
+        """Include a segment, the newest one, in the next sync."""
         if not self._unsynced or self._unsynced[-1] is not segment:
             self._unsynced.append(segment)
 
     def _failed(self, text: str, error: OSError) -> OSError:
-        """Return what to raise for an error of the disk; after a fatal one nothing is accepted."""
+        """Return the error to raise for one of the disk; after a fatal one nothing is accepted."""
         result = _disk_error(text, error)
         self._is_failed = self._is_failed or isinstance(result, FatalDiskError)
         return result
@@ -333,7 +335,7 @@ class Log(LogReader):
         self._marking = self._tail.segment.header.incarnation
         if self._marking != self._marked and len(self._contents.segments) > 1:
             mark = partial(self._contents.segments[-2].mark_successor, self._marking)
-        # A mark behind what is synced is in no file that this sync covers unless more came after.
+        # A SYNCED mark at the end is not covered by this sync, unless more records follow it.
         position = self._tail.segment.end_position if self._unsynced else self._synced_position
         self._sync = Sync(
             self.last_index(),
@@ -344,15 +346,15 @@ class Log(LogReader):
             mark,
         )
         if self._unsynced:
-            # The disk is at work while a thread wakes up to wait for it. Once for each sync: were
-            # the disk stuck, a queue full of requests would stop whoever adds one.
+            # The disk works while the sync thread wakes up. Only once for each sync: with a stuck
+            # disk, a full queue of requests would block the caller.
             self._unsynced[-1].file.write_out()
         self._unsynced = []
         self._has_new_names = False
         return self._sync
 
     def end_sync(self, sync: Sync) -> int:
-        """Take note that `sync.run()` has returned; return `durable_index`."""
+        """Note that `sync.run()` has returned; return `durable_index`."""
         self._check_disk()
         if sync is not self._sync or not sync.has_run:
             raise ValueError("this sync is not outstanding, or has not run")
@@ -370,16 +372,16 @@ class Log(LogReader):
         return self._durable_index
 
     def _check_disk(self) -> None:
-        """Accept nothing after an error of the disk. Raises FatalDiskError."""
+        """Refuse to continue after a fatal error of the disk. Raises FatalDiskError."""
         if self._is_failed or (self._sync is not None and self._sync.has_failed):
             raise FatalDiskError("the log's disk has failed before; stop the process")
 
     def mark_synced(self) -> None:
-        """Note behind the last record that it is synced; for the owner's idle moments.
+        """Record behind the last record that it is synced; call it when the owner is idle.
 
-        Each record says what was synced when it was written. Until something follows the records
-        of the last sync, damage to them passes for a torn write; this is something. It becomes
-        durable by the way, and does nothing when it was done or something else is under way.
+        Each record carries what was synced when it was written. Damage to the records of the last
+        sync looks like a torn write until another record follows them, such as this one. It is not
+        synced at once. Does nothing when it is there already, or appends or a sync are under way.
         """
         if self._is_marked or self._unsynced or self._sync is not None:
             return
@@ -401,7 +403,7 @@ class Log(LogReader):
         try:
             segments = self._contents.segments
             for segment in segments:
-                # A killed process may have left the word on the newest one in the page cache.
+                # A killed process may have left the mark of the newest one in the page cache.
                 is_before_newest = segment is not segments[-1] and segment is segments[-2]
                 if segment.end_position > self._synced_position or is_before_newest:
                     segment.file.fdatasync()
@@ -418,7 +420,7 @@ class Log(LogReader):
             self._sync.index = self.last_index()
 
     def _top_up_spares(self) -> None:
-        """Make the spares that are missing, if there is space."""
+        """Create the missing spares, if there is space."""
         try:
             while len(self._spares) < self._config.spare_segments:
                 name = self._spares.new_name()
@@ -431,12 +433,14 @@ class Log(LogReader):
 
     @override
     def hold(self, index: int) -> Hold:
-        """Keep the entry `index` and all later ones from being dropped until released.
+        """Keep the entry `index` and all later ones until released.
 
-        Raises Compacted when it is gone already. A `reset` drops them all the same.
+        Raises Compacted when it has been dropped already. A `reset` drops them nevertheless.
         """
         if index < self.first_index():
-            raise Compacted(f"entry {index} is gone; the log begins at {self.first_index()}")
+            raise Compacted(
+                f"entry {index} has been dropped; the log begins at {self.first_index()}"
+            )
         return Hold(index, self._holds)
 
     @override
@@ -449,24 +453,22 @@ class Log(LogReader):
     def on_retire(self, callback: Callable[[int, int], None]) -> None:
         """Have `callback(first_index, last_index)` called before those entries are dropped.
 
-        Called within `compact`, oldest segment first; whatever is needed of them must be durable
-        elsewhere when it returns. If it raises, nothing is dropped and `compact` raises. The same
-        entries may be announced again, after a crash or when the disk was full.
+        It is called within `compact`, oldest segment first; whatever is needed of the entries must
+        be durable elsewhere when it returns. If it raises, nothing is dropped and `compact` raises.
+        The same entries may be announced again, after a crash or when the disk was full.
         """
         self._retire_callbacks.append(callback)
 
     def compact(self, meta: SnapshotMeta) -> None:
-        """Drop whole segments of entries at or below `meta.index` that nobody holds.
+        """Drop whole segments of entries at or below `meta.index` that are not held.
 
         The state machine must have them durably without the log, and `meta` must describe it. Call
-        it again after holds were released. The files are free, and `meta` is durable, after the
-        next sync; when nothing can be dropped, nothing is noted. Raises LogFull (nothing was
+        it again after holds were released. The files can be reused, and `meta` is durable, after
+        the next sync; when nothing can be dropped, nothing is noted. Raises LogFull (nothing was
         dropped), ValueError when the log does not hold that entry durably.
         """
         if meta.index > self._durable_index or self.term(meta.index) != meta.term:
-            raise ValueError(
-                f"entry {meta.index} of term {meta.term} is not one that is durable here"
-            )
+            raise ValueError(f"entry {meta.index} of term {meta.term} is not durable here")
         count = self._droppable(self._droppable_upto(meta.index))
         if count == 0:
             return
@@ -490,8 +492,8 @@ class Log(LogReader):
     def _droppable(self, limit: int) -> int:
         """Return how many of the oldest segments hold nothing above `limit`.
 
-        They and the beginning of the one behind them are synced, also those without entries:
-        recovery takes a break in a segment below a floor for reuse, never for a torn write.
+        They, even without entries, and the beginning of the next one must be synced: recovery takes
+        a break in a segment below a floor for reuse, never for a torn write.
         """
         count = 0
         for segment, following in pairwise(self._contents.segments):
@@ -503,7 +505,7 @@ class Log(LogReader):
         return count
 
     def _retire(self, count: int) -> None:
-        """Forget the oldest segments; their files are free once the floor is synced."""
+        """Drop the oldest segments; their files can be reused once the floor is synced."""
         position = self._tail.segment.end_position
         self._retired += [(position, segment) for segment in self._contents.drop_oldest(count)]
 
@@ -517,7 +519,7 @@ class Log(LogReader):
             raise FatalDiskError(f"a retired segment cannot be recycled: {error}") from error
 
     def reset(self, meta: SnapshotMeta) -> None:
-        """Drop every entry and begin behind `meta`, whose snapshot is installed; durably.
+        """Drop every entry and begin behind `meta`, whose snapshot is installed. Durable on return.
 
         Blocks for the disk. The retire hook is not called. Raises LogFull (nothing happened),
         FatalDiskError.
@@ -528,14 +530,14 @@ class Log(LogReader):
         self._write([record], floor=floor)
         self._retire(len(segments) - 1)
         self._sync_now()
-        if self._sync is None:  # it may still be about to sync their files
+        if self._sync is None:  # a running one may still be about to sync their files
             self._free_retired()
 
     def close(self) -> None:
         """Sync what is left, mark it as synced, and close the files.
 
         While a sync is outstanding, or after an error of the disk, nothing is written: what was
-        not synced is as after a crash. Closing again does nothing.
+        not synced is as after a crash. A second call does nothing.
         """
         if self._is_closed:
             return
@@ -547,7 +549,7 @@ class Log(LogReader):
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the files as they are: what was not synced is as after a crash."""
+        """Close the files without syncing: what was not synced is as after a crash."""
         self._is_closed = True
         for segment in [*self._contents.segments, *(segment for _, segment in self._retired)]:
             segment.file.close()
@@ -559,12 +561,12 @@ def _is_marked(segments: Sequence[Segment]) -> bool:
 
 
 def has_log(directory: Directory) -> bool:
-    """Return whether `directory` holds any segment (spare files do not count)."""
+    """Return whether `directory` has any segment (spare files do not count)."""
     return bool(segment_numbers(directory))
 
 
 def _first_segment(directory: Directory, config: LogConfig, spares: SparePool) -> list[int]:
-    """Begin a log; return the incarnations of its segments."""
+    """Create a log; return the incarnations of its segments."""
     try:
         spare = spares.take(config.segment_bytes)
         make_first_segment(directory, spare, config.group, config.salt)
@@ -574,7 +576,7 @@ def _first_segment(directory: Directory, config: LogConfig, spares: SparePool) -
 
 
 def _disk_error(text: str, error: OSError) -> OSError:
-    """Return the error of the log for one of the disk: LogFull or FatalDiskError."""
+    """Return the log's error for an error of the disk: LogFull or FatalDiskError."""
     if isinstance(error, FatalDiskError):
         return error
     return LogFull(text, error) if may_pass(error) else FatalDiskError(f"{text}: {error}")

@@ -1,4 +1,4 @@
-"""A log in memory: the simplest thing that satisfies `LogView`, for tests of the core."""
+"""A log in memory: the simplest implementation of `LogView`, for tests of the core."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from raft.types import Entry
 
 
 class MemoryLog:
-    """Entries behind (base_index, base_term). Nothing here is durable."""
+    """The entries after (base_index, base_term). Nothing here is durable."""
 
     def __init__(self, base_index: int = 0, base_term: int = 0) -> None:
         self._base_index = base_index
@@ -43,7 +43,7 @@ class MemoryLog:
         return tuple(taken)
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write entries; what stands at or behind the first of them is truncated."""
+        """Write entries; those at or above the first index are truncated before."""
         if entries:
             self._check_gap(entries[0].index)
             del self._entries[entries[0].index - self._base_index - 1 :]

@@ -1,12 +1,12 @@
 """The bytes of one record of the log (docs/log.md, Records).
 
 A record is a header of 64 bytes, its data, and zeros up to a multiple of 64. The header's checksum
-is seeded with the incarnation of the segment and covers the checksum of the record before and that
+is seeded with the incarnation of the segment and covers the checksums of the previous record and
 of the data: it can be checked alone, and it links the record to exactly one predecessor.
 
 Both the seed and the tag that every header of a segment begins with depend on the log's salt,
-which no peer knows: a message whose body imitates a record is not mistaken for one when recovery
-searches behind a torn write.
+which no peer knows: recovery, searching behind a torn write, does not mistake a message whose body
+imitates a record for one.
 """
 
 import struct
@@ -33,7 +33,7 @@ _PADDING = tuple(bytes(count) for count in range(RECORD_ALIGNMENT_BYTES))
 
 
 class RecordKind(IntEnum):
-    """What a record says. Entries use the numbers of EntryKind."""
+    """The kind of a record. Entries use the numbers of EntryKind."""
 
     NOOP = EntryKind.NOOP
     DATA = EntryKind.DATA
@@ -47,9 +47,9 @@ class RecordKind(IntEnum):
     """All entries before this record are void and the log begins behind a snapshot (`Floor`)."""
     OPENED = 20
     """The log was recovered, and everything before this record is durable. It is synced before
-    anything is appended behind it, so that what a cut tail left behind never links up again."""
+    anything is appended after it, so that remains of a cut tail never link up again."""
     SYNCED = 21
-    """Only carries the marks, when the log is idle (`Log.mark_synced`)."""
+    """Carries only what is synced, when the log is idle (`Log.mark_synced`)."""
 
 
 LAST_ENTRY_KIND = RecordKind.CONFIG
@@ -57,27 +57,27 @@ _KINDS = frozenset(int(kind) for kind in RecordKind)
 
 
 class Header(msgspec.Struct, frozen=True, gc=False):
-    """A record's header whose checksum was found right."""
+    """A record's header with a valid checksum."""
 
     kind: int
     length: int
-    """Of the data, in bytes."""
+    """Length of the data in bytes."""
     term: int
     index: int
-    """Of the entry; for other kinds the last index of the log after this record."""
+    """Index of the entry; for other kinds the last index of the log after this record."""
     synced_index: int
-    """Highest index known fsynced when the record was written."""
+    """Highest index known to be synced when the record was written."""
     synced_position: int
-    """Log position (docs/log.md) up to which everything was known fsynced then."""
+    """Log position (docs/log.md) up to which everything was known to be synced then."""
     previous: int
-    """Checksum of the record before."""
+    """Checksum of the previous record."""
     data_checksum: int
     checksum: int
-    """Of the header; the next record names it as `previous`."""
+    """Checksum of the header; the next record has it as `previous`."""
 
 
 class Floor(msgspec.Struct, frozen=True):
-    """Where the log begins, and what is still to be known of what came before."""
+    """Where the log begins, and what must still be known of what came before."""
 
     retired_below: int = 0
     """Segments of lower incarnations are retired, whether or not their files still exist."""
@@ -89,7 +89,7 @@ class Floor(msgspec.Struct, frozen=True):
 
 
 def record_bytes(length: int) -> int:
-    """Return what a record with `length` bytes of data takes in a segment."""
+    """Return the space that a record with `length` bytes of data takes in a segment."""
     return (RECORD_HEADER_BYTES + length + RECORD_ALIGNMENT_BYTES - 1) & -RECORD_ALIGNMENT_BYTES
 
 
@@ -99,20 +99,20 @@ def padding(length: int) -> bytes:
 
 
 class SegmentKeys(msgspec.Struct, frozen=True, gc=False):
-    """What tells the records of one incarnation of a segment from anything else."""
+    """Values that tell the records of one incarnation of a segment from other bytes."""
 
     group: GroupId
     tag: bytes
     """The first four bytes of every record."""
     seed: int
-    """What the headers' checksums start from."""
+    """Start value of the headers' checksums."""
 
 
 def segment_keys(group: GroupId, salt: int, incarnation: int) -> SegmentKeys:
     """Return the keys of a segment of the log with this salt (64 bits)."""
     digest = blake2b(_NUMBER.pack(incarnation), key=_NUMBER.pack(salt), digest_size=_KEYS.size)
     tag, seed = _KEYS.unpack(digest.digest())
-    # Never zero in front: the search for tags runs over long stretches of zeros.
+    # The first byte is never zero: the search for tags goes over long stretches of zeros.
     return SegmentKeys(group, bytes([tag[0] | 1]) + tag[1:], seed)
 
 
@@ -134,9 +134,9 @@ def encode_header(
 
 
 def parse_header(buffer: Buffer, offset: int, keys: SegmentKeys) -> Header | None:
-    """Return the header at `offset`, or None when there is none of this segment.
+    """Return the header at `offset`, or None when there is no valid one of this segment.
 
-    The data is not looked at; it may reach beyond the buffer.
+    The data is not read; it may extend beyond the buffer.
     """
     if len(buffer) - offset < RECORD_HEADER_BYTES:
         return None
@@ -163,7 +163,7 @@ def parse_header(buffer: Buffer, offset: int, keys: SegmentKeys) -> Header | Non
 
 
 def encode_hard_state(state: HardState) -> bytes:
-    """Return the data of HARD_STATE; the term stands in the header."""
+    """Return the data of HARD_STATE; the term is in the header."""
     return _COMMIT.pack(state.commit) + (state.vote or "").encode()
 
 

@@ -1,8 +1,8 @@
 """Reading a log back after a crash: what counts, what is cut, what is refused.
 
-The rules stand in docs/log.md, Recovery. In short: every segment is read alone; the newest word on
-which segments are retired decides where the log begins; from there records must link up; where
-they stop, everything behind is cut, unless something behind proves that it had been synced.
+The rules are in docs/log.md, Recovery. In short: every segment is read alone; the newest floor,
+which says which segments are retired, decides where the log begins; from there records must link
+up; where they stop, the rest is cut, unless something in it proves that it had been synced.
 """
 
 import msgspec
@@ -35,7 +35,7 @@ from raft.types import Entry, EntryKind, GroupId, HardState
 
 
 class LogDamaged(Exception):
-    """Bytes that were once durable are not what was written.
+    """Bytes that were durable are not what was written.
 
     The node must not vote or acknowledge with this log: it rejoins under its next incarnation
     (raft.identity) and fetches everything from its peers.
@@ -47,35 +47,35 @@ class LogDamaged(Exception):
             "rejoin under the next incarnation"
         )
         self.file = file
-        """Name within the log's directory."""
+        """Name of the file in the log's directory."""
         self.offset = offset
         """First byte of the damaged record."""
         self.index = index
-        """Of the first entry that can no longer be trusted."""
+        """Index of the first entry that can no longer be trusted."""
         self.reason = reason
 
 
 class Recovered(msgspec.Struct):
-    """A log as it was found."""
+    """A log as found on disk."""
 
     segments: list[Segment]
     """Never empty; the last one is appended to."""
     discarded: list[int]
-    """Incarnations of segments that are no part of the log: retired, or cut."""
+    """Incarnations of segments that are not part of the log: retired, or cut."""
     checksum: int
-    """Of the last record."""
+    """Checksum of the last record."""
     hard_state: HardState
     floor: Floor
     configuration_entries: list[Entry]
     last_index: int
     last_term: int
     synced_index: int
-    """Highest index that the log itself knows to be synced."""
+    """Highest index that the log itself records as synced."""
     synced_position: int
 
 
 class _Scan:
-    """One segment, read alone: what its records say up to the first that does not link up."""
+    """One segment, read alone: its records up to the first that does not link up."""
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
@@ -86,16 +86,16 @@ class _Scan:
         self.void_above: int | None = None
         """Entries of earlier segments above this index are void."""
         self.last_index: int | None = None
-        """After this segment; None when it says nothing about it."""
+        """Last index of the log after this segment; None when the segment does not tell."""
         self.synced_index = 0
         self.synced_position = 0
         self.reason = ""
         """Why reading stopped at `segment.end`."""
         self.proven_position = 0
-        """Up to where any record in the file says that the log was synced."""
+        """Highest log position that any record in the file gives as synced."""
 
     def read(self, data: bytes) -> None:
-        """Take the records of a segment whose bytes are `data`."""
+        """Read the records of a segment whose bytes are `data`."""
         view = memoryview(data)
         segment = self.segment
         while True:
@@ -123,7 +123,7 @@ class _Scan:
         self.proven_position = max(self.synced_position, behind)
 
     def _take(self, header: Header, body: memoryview) -> None:
-        """Note what a valid record says."""
+        """Note the contents of a valid record."""
         kind = header.kind
         table = self.segment.table
         if kind <= LAST_ENTRY_KIND:
@@ -148,7 +148,7 @@ class _Scan:
             self.last_index = header.index
 
     def _void(self, last_index: int) -> None:
-        """Drop entries above `last_index`, here and, later, in earlier segments."""
+        """Drop entries above `last_index` here and, when linked, in earlier segments."""
         self.segment.table.truncate(last_index)
         drop_above(self.configuration_entries, last_index)
         if self.void_above is None or last_index < self.void_above:
@@ -156,7 +156,7 @@ class _Scan:
 
 
 class _Broken(msgspec.Struct):
-    """A segment file without a valid header of its own."""
+    """A segment file without a valid segment header."""
 
     incarnation: int
     proven_position: int
@@ -169,10 +169,10 @@ def drop_above(entries: list[Entry], last_index: int) -> None:
 
 
 def _proven_position(data: bytes, start: int, keys: SegmentKeys) -> int:
-    """Return the highest mark in any record of this segment at or behind `start`; 0 if none.
+    """Return the highest mark in any record of this segment at or after `start`; 0 if none.
 
-    A mark is true whatever became of the record that bears it: nothing that was synced moves, and
-    what an unsynced tail once held at a position was synced only if it is still there.
+    A mark is true even if its record was cut: what was synced never moves, and what an unsynced
+    tail once held at a position was synced only if it is still there.
     """
     highest = 0
     at = data.find(keys.tag, start)
@@ -186,7 +186,7 @@ def _proven_position(data: bytes, start: int, keys: SegmentKeys) -> int:
 
 
 def _read(file: File, name: str, length: int) -> bytes:
-    """Return the first bytes of a segment. Raises LogDamaged when the disk cannot give them."""
+    """Return the first bytes of a segment. Raises LogDamaged when the disk cannot read them."""
     try:
         return file.pread(length, 0)
     except OSError as error:
@@ -194,13 +194,13 @@ def _read(file: File, name: str, length: int) -> bytes:
 
 
 def _read_header(file: File, incarnation: int, group: GroupId) -> SegmentHeader | None:
-    """Return a segment's header if it is whole and the file's own."""
+    """Return a segment's header if it is whole and belongs to this incarnation."""
     name = segment_name(incarnation)
     try:
         header = parse_segment_header(_read(file, name, SEGMENT_HEADER_BYTES))
     except ValueError as error:
         raise LogDamaged(name, 0, 0, str(error)) from error
-    # A recycled file still bears the header of its former life until the new one is written.
+    # A recycled file has the header of its earlier use until the new one is written.
     if header is None or header.incarnation != incarnation:
         return None
     if header.group != group:
@@ -214,7 +214,7 @@ def _scan_all(files: dict[int, File], group: GroupId) -> list[_Scan | _Broken]:
     headers = {number: _read_header(file, number, group) for number, file in files.items()}
     salts = [header.salt for header in headers.values() if header is not None]
     if not salts:
-        # The first segment got its name only when its header was durable.
+        # The first segment gets its name only when its header is durable.
         raise LogDamaged(segment_name(min(files)), 0, 1, "no segment has a valid header")
     return [
         _scan(file, n, headers[n], segment_keys(group, salts[0], n)) for n, file in files.items()
@@ -228,7 +228,7 @@ def _scan(
     name = segment_name(incarnation)
     data = _read(file, name, file.size())
     if len(data) < (header.size_bytes if header else SEGMENT_MIN_BYTES):
-        # Its length was durable before it became a segment.
+        # A file's length is durable before it becomes a segment.
         raise LogDamaged(name, len(data), 0, f"the file has been shortened to {len(data)} bytes")
     if header is None:
         return _Broken(incarnation, _proven_position(data, SEGMENT_HEADER_BYTES, keys))
@@ -238,7 +238,7 @@ def _scan(
 
 
 class _Linked:
-    """The log so far: segments of which each continues the one before."""
+    """The log so far: segments that each continue the previous one."""
 
     def __init__(self) -> None:
         self.scans: list[_Scan] = []
@@ -248,7 +248,7 @@ class _Linked:
         self.last_index = 0
 
     def add(self, scan: _Scan | _Broken) -> bool:
-        """Continue the log with a segment; return False if it does not link up."""
+        """Append a segment to the log; return False if it does not link up."""
         if isinstance(scan, _Broken):
             return False
         if self.scans:
@@ -321,7 +321,7 @@ class _Linked:
             raise LogDamaged(segment.name, segment.end, following, reason)
 
     def drop_retired(self) -> None:
-        """Forget the segments that were retired and whose files were still there."""
+        """Drop segments that were retired and whose files still existed."""
         retired_below = self.floor.retired_below
         self.scans = [
             scan for scan in self.scans if scan.segment.header.incarnation >= retired_below
@@ -345,7 +345,7 @@ def _incarnation(scan: _Scan | _Broken) -> int:
 
 
 def _link(scans: list[_Scan | _Broken]) -> tuple[_Linked, list[_Scan | _Broken]]:
-    """Return the log, and the segments behind its end."""
+    """Return the log, and the segments after its end."""
     linked = _Linked()
     for at, scan in enumerate(scans):
         if not linked.add(scan):
@@ -363,8 +363,8 @@ def _recover(files: dict[int, File], group: GroupId) -> Recovered:
     )
     last = linked.scans[-1].segment.header.incarnation if linked.scans else 0
     if rest and last < retired_below:
-        # The break is among segments that were retired, and these were whole and synced before
-        # a floor was written above them: their files were reused already.
+        # The break is among retired segments. They were whole and synced before a floor was
+        # written above them, so their files have been reused already.
         linked, rest = _link([scan for scan in scans if _incarnation(scan) >= retired_below])
     if not linked.scans:
         name = segment_name(_incarnation(rest[0]) if rest else retired_below)
@@ -390,7 +390,7 @@ def _recover(files: dict[int, File], group: GroupId) -> Recovered:
 
 
 def recover(directory: Directory, incarnations: list[int], group: GroupId) -> Recovered:
-    """Read the segments with these incarnations (ascending, at least one).
+    """Recover a log from the segments with these incarnations (ascending, at least one).
 
     Changes nothing on disk. The files of `discarded` are closed. Raises LogDamaged, OSError.
     """

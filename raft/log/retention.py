@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from raft.types import Entry
 
 MARK_BYTES = 1 << 20
-"""Distance of two marks, and so the precision."""
+"""Distance between two marks, which is the precision."""
 
 
 class Retention:
-    """Remembers which index stood how many bytes ago. After a restart it knows nothing and
-    keeps everything until as much has been appended.
+    """Remembers how many bytes ago each index was appended. After a restart it knows nothing, and
+    keeps everything until `keep_bytes` have been appended.
     """
 
     __slots__ = ("_keep_bytes", "_marks", "_total")
@@ -23,7 +23,7 @@ class Retention:
         self._total = 0
 
     def appended(self, entries: Sequence[Entry]) -> None:
-        """Entries were appended, perhaps in the place of others."""
+        """Note that entries were appended, perhaps in the place of others."""
         if not entries:
             return
         marks = self._marks
@@ -34,18 +34,18 @@ class Retention:
             marks.append((entries[-1].index, self._total))
 
     def clear(self) -> None:
-        """The log restarted behind a snapshot."""
+        """Forget all marks: the log restarted behind a snapshot."""
         self._marks.clear()
 
     def droppable(self) -> int:
-        """Return the last index behind which more than what is kept was appended; 0 if none."""
+        """Return the last index after which `keep_bytes` were appended; 0 if none."""
         marks = self._marks
         while len(marks) > 1 and self._total - marks[1][1] >= self._keep_bytes:
             marks.popleft()
         return self.droppable_soon(0)
 
     def droppable_soon(self, ahead_bytes: int) -> int:
-        """Return what `droppable` will, at least, when `ahead_bytes` more were appended."""
+        """Return the least that `droppable` will return once `ahead_bytes` more are appended."""
         index = 0
         for mark, total in self._marks:
             if self._total + ahead_bytes - total < self._keep_bytes:

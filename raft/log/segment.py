@@ -1,8 +1,8 @@
-"""Segment files: their names and headers, and where in them each entry stands.
+"""Segment files: their names and headers, and the place of each entry in them.
 
 A segment begins with a header of 64 bytes and then holds records. Its incarnation is in its name
-and in its header; once anything in it was synced it never recurs in a log, though the file does: a
-retired segment is renamed to a spare and later to a new segment, with all its old bytes in it.
+and in its header; once anything in it was synced, that number is never used again in the log. The
+file is: a retired segment is renamed to a spare, then to a new segment, with its old bytes in it.
 """
 
 import errno
@@ -20,7 +20,7 @@ from raft.types import GroupId
 SEGMENT_HEADER_BYTES = 64
 SEGMENT_MIN_BYTES = 4096
 SEGMENT_MAX_BYTES = 1 << 30
-"""Offsets within a segment are kept in 32 bits."""
+"""Offsets in a segment are stored in 32 bits."""
 
 _MAGIC = b"qrseg\0\0"
 FORMAT_VERSION = 1
@@ -35,13 +35,13 @@ _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Return whether an error says that space is lacking: giving up a reserve may help."""
+    """Return whether an error means a lack of space: giving up a reserve may help."""
     return error.errno in _NO_SPACE
 
 
 def may_pass(error: OSError) -> bool:
-    """Return whether an error says that space is lacking, or a descriptor to open a file with: then
-    nothing is damaged, and the same may succeed later.
+    """Return whether an error means a lack of space or of file descriptors: nothing is damaged, and
+    the same call may succeed later.
     """
     return is_disk_full(error) or error.errno in _NO_DESCRIPTOR
 
@@ -52,7 +52,7 @@ def segment_name(incarnation: int) -> str:
 
 
 def spare_name(number: int) -> str:
-    """Return the file name of a spare; spares are numbered apart from segments."""
+    """Return the file name of a spare; spares have numbers of their own."""
     return f"{number:016x}{_SPARE_SUFFIX}"
 
 
@@ -77,16 +77,16 @@ def spare_numbers(directory: Directory) -> list[int]:
 
 
 class SegmentHeader(msgspec.Struct, frozen=True):
-    """What the first bytes of a segment say."""
+    """The contents of a segment's header."""
 
     group: GroupId
     incarnation: int
     base_position: int
     """Log position of the first byte of this file."""
     size_bytes: int
-    """Of the file. The next segment's base is this one's plus its size."""
+    """Size of the file. The next segment's base is this one's plus its size."""
     salt: int
-    """Of the log; the same in all segments."""
+    """Salt of the log; the same in all segments."""
     previous: int
     """Checksum of the last record before this segment; 0 in the first one of a log."""
     successor: int = 0
@@ -109,9 +109,9 @@ def encode_segment_header(header: SegmentHeader) -> bytes:
 
 
 def parse_segment_header(data: bytes) -> SegmentHeader | None:
-    """Read what `encode_segment_header` wrote; None when it is not whole.
+    """Read what `encode_segment_header` wrote; None when it is not valid.
 
-    Raises ValueError when it is whole and of another version.
+    Raises ValueError when it is valid but of another version.
     """
     if len(data) < SEGMENT_HEADER_BYTES:
         return None
@@ -132,7 +132,7 @@ def _successor_checksum(successor: int, header_checksum: int) -> int:
 
 
 class Table:
-    """Where the entries of one segment stand: 8 bytes each, plus 16 for each change of term."""
+    """The places of a segment's entries: 8 bytes for each, plus 16 for each change of term."""
 
     def __init__(self, first_index: int) -> None:
         self.first_index = first_index
@@ -146,11 +146,11 @@ class Table:
 
     @property
     def last_index(self) -> int:
-        """Last entry; `first_index - 1` when there is none."""
+        """Index of the last entry; `first_index - 1` when there is none."""
         return self.first_index + len(self._offsets) - 1
 
     def size_bytes(self) -> int:
-        """Return the memory that the entries take."""
+        """Return the memory that the table takes."""
         arrays = (self._offsets, self._lengths, self._term_starts, self._terms)
         return sum(item.buffer_info()[1] * item.itemsize for item in arrays)
 
@@ -177,17 +177,17 @@ class Table:
             self.first_index = last_index + 1
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return (offset of the record, length of the data) of an entry that is here."""
+        """Return (offset of the record, length of the data) of an entry of the segment."""
         at = index - self.first_index
         return self._offsets[at], self._lengths[at]
 
     def term(self, index: int) -> int:
-        """Return the term of an entry that is here."""
+        """Return the term of an entry of the segment."""
         return self._terms[bisect_right(self._term_starts, index) - 1]
 
 
 class Segment:
-    """A segment that is part of the log, open."""
+    """An open segment of the log."""
 
     def __init__(self, file: File, header: SegmentHeader, first_index: int) -> None:
         self.file = file
@@ -195,23 +195,23 @@ class Segment:
         self.keys: SegmentKeys = segment_keys(header.group, header.salt, header.incarnation)
         self.table = Table(first_index)
         self.end = SEGMENT_HEADER_BYTES
-        """Offset behind the last record."""
+        """Offset of the end of the last record."""
 
     @property
     def name(self) -> str:
-        """Its file's name."""
+        """The name of the file."""
         return segment_name(self.header.incarnation)
 
     @property
     def end_position(self) -> int:
-        """Log position behind the last record."""
+        """Log position of the end of the last record."""
         return self.header.base_position + self.end
 
     def mark_successor(self, incarnation: int) -> None:
-        """Note, durably, that this segment is not the last one; the next one is durable.
+        """Note durably that this segment has a successor, which is durable.
 
-        Without it nothing would tell a lost newest segment from one that never was. Blocks for
-        the disk. Raises OSError (ENOSPC: nothing is noted), FatalDiskError.
+        Without this note a lost newest segment could not be told from one that never existed.
+        Blocks for the disk. Raises OSError (ENOSPC: nothing is noted), FatalDiskError.
         """
         (header_checksum,) = _CHECKSUM.unpack_from(encode_segment_header(self.header), _HEADER.size)
         checksum = _successor_checksum(incarnation, header_checksum)
@@ -228,12 +228,12 @@ class Spare(msgspec.Struct, frozen=True):
 
 
 def make_spare(directory: Directory, name: str, size_bytes: int) -> Spare:
-    """Allocate a file, durably. Raises OSError (then nothing of it is left), FatalDiskError."""
+    """Allocate a file durably. Raises OSError (then no part of it is left), FatalDiskError."""
     file = directory.open(name, create=True)
     try:
         file.allocate(size_bytes)
     except OSError:
-        # What was allocated so far would keep the rest of the disk from everyone else.
+        # Free the part that was allocated: other writers need the space.
         file.close()
         directory.unlink(name)
         raise
@@ -246,7 +246,7 @@ def make_first_segment(directory: Directory, spare: Spare, group: GroupId, salt:
     """Turn a spare into the first segment of a log.
 
     It gets its name only when its header is durable: a first segment without a valid header is
-    damaged, never merely unfinished.
+    damaged, not unfinished.
     """
     header = SegmentHeader(group, 1, 0, spare.size_bytes, salt, previous=0)
     spare.file.pwrite(encode_segment_header(header), 0)

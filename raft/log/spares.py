@@ -1,4 +1,4 @@
-"""Files kept ready to become segments, so that a full disk is noticed before it hurts."""
+"""Files kept ready to become segments, so that a full disk is noticed before it stops writes."""
 
 from raft.log.files import Directory
 from raft.log.segment import Segment, Spare, make_spare, segment_name, spare_name, spare_numbers
@@ -10,7 +10,7 @@ class SparePool:
     """The spares of one log's directory. Owner's thread only; `make_spare` may run elsewhere."""
 
     def __init__(self, directory: Directory, segment_bytes: int, recycled_max: int) -> None:
-        """Take over the spares that are there; those of another size are deleted."""
+        """Take over the existing spares; those of another size are deleted."""
         self._directory = directory
         self._segment_bytes = segment_bytes
         self._recycled_max = recycled_max
@@ -25,13 +25,13 @@ class SparePool:
         return len(self._spares)
 
     def new_name(self) -> str:
-        """Return a name that no spare has or had."""
+        """Return a name that no spare has had before."""
         name = spare_name(self._next_number)
         self._next_number += 1
         return name
 
     def take(self, bytes_needed: int) -> Spare:
-        """Return a file of at least that size, made on the spot if none is ready.
+        """Return a file of at least that size, allocated now if none is ready.
 
         Raises OSError (ENOSPC), FatalDiskError.
         """
@@ -43,7 +43,7 @@ class SparePool:
         return make_spare(self._directory, self.new_name(), size)
 
     def put(self, spare: Spare) -> None:
-        """Keep a spare, or delete it when it has another size or there are enough."""
+        """Keep a spare, or delete it when its size differs or there are enough."""
         if spare.size_bytes == self._segment_bytes and len(self._spares) < self._recycled_max:
             self._spares.append(spare)
         else:
@@ -51,16 +51,16 @@ class SparePool:
             self._directory.unlink(spare.name)
 
     def recycle(self, segment: Segment) -> None:
-        """Take the file of a segment that is no longer part of the log.
+        """Reuse the file of a segment that is no longer part of the log.
 
-        Its new name need not be durable: recovery knows from the log itself what is retired.
+        Its new name need not be durable: the log itself says which segments are retired.
         """
         name = self.new_name()
         self._directory.rename(segment.name, name)
         self.put(Spare(name, segment.file, segment.header.size_bytes))
 
     def recycle_file(self, incarnation: int) -> None:
-        """Take the file of a segment that recovery found to be no part of the log."""
+        """Reuse the file of a segment that recovery found not to be part of the log."""
         name = self.new_name()
         self._directory.rename(segment_name(incarnation), name)
         file = self._directory.open(name)

@@ -1,6 +1,6 @@
 """A coroutine that begins at once, where a task would begin in the loop's next round.
 
-Python 3.12 knows eager tasks; this stands for them while 3.11 is served.
+Python 3.12 has eager tasks; this replaces them while 3.11 is supported.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ class EagerCall:
     def __init__(
         self, work: Coroutine[Any, Any, object], done: Callable[[BaseException | None], None]
     ) -> None:
-        """`done(error)` is called once, by the loop: never before this returns."""
+        """`done(error)` is called once, by the loop, never before this returns."""
         self._work = work
         self._done = done
         self._loop = asyncio.get_running_loop()

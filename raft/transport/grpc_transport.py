@@ -1,9 +1,9 @@
 """The transport between processes: gRPC streams over mutual TLS (DESIGN section 3).
 
-Who a peer is comes from its certificate, never from what it says: a caller must have the role of a
-node and no other, name itself with a node id whose name is a DNS name of its certificate, and be a
-member as far as this node's owner knows; a dialed node must present the name that was dialed. What
-does not fit is refused and counted, before a byte of it is read.
+A peer's identity comes from its certificate, never from its messages: a caller must have the role
+of a node and no other, call itself by a node id whose name is a DNS name of its certificate, and be
+a member as far as this node's owner knows; a dialed node must present the name that was dialed.
+Other calls are refused and counted before any of their data is read.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ from raft.transport.wire_format import FRAME_MAX_BYTES, NODE_ID_MAX_BYTES
 from raft.types import NodeId
 
 logger = logging.getLogger(__name__)
-# grpcio 1.85 logs from within its coroutines at DEBUG; under CPython 3.11 the frames that
-# logging then looks at crash the garbage collector (seen in half of the test runs).
+# grpcio 1.85 logs from within its coroutines at DEBUG; under CPython 3.11 the stack frames that
+# logging then inspects crash the garbage collector (seen in half of the test runs).
 logging.getLogger("grpc").setLevel(logging.INFO)
 
 SERVICE = "raft.pb.Peer"
@@ -44,16 +44,16 @@ DIAL_TIMEOUT_MS = 3_000
 PROBE_TIMEOUT_MS = 250
 HANDSHAKE_TIMEOUT_MS = 5_000
 KEEPALIVE_MS = 5_000
-"""Between pings of an idle connection, and how long an answer may take."""
+"""Time between pings of an idle connection, and for the answer to one."""
 CONNECTIONS_MAX = 1_024
-"""Open at once, those in their handshake included."""
+"""Connections open at once, including those in their handshake."""
 METADATA_MAX_BYTES = 8_192
-"""Of a call's header."""
+"""Size of a call's header."""
 CALLS_MAX = 256
-"""Open at once; every one of them authenticated."""
+"""Calls open at once, all of them authenticated."""
 
 REFUSALS_LOGGED_EVERY_MS = 1_000
-"""At most one line in this time; the counters know of all."""
+"""At most one log line in this time; the counters include all refusals."""
 _REVOKED = "the certificate was revoked"
 
 _COMMON_OPTIONS: tuple[tuple[str, Any], ...] = (
@@ -65,7 +65,7 @@ _COMMON_OPTIONS: tuple[tuple[str, Any], ...] = (
 _CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
     *_COMMON_OPTIONS,
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.use_local_subchannel_pool", 1),  # else a new channel inherits a broken connection
+    ("grpc.use_local_subchannel_pool", 1),  # else a new channel reuses a broken connection
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),
 )
@@ -83,16 +83,16 @@ _EOF: object = grpc.aio.EOF  # type: ignore[attr-defined]
 
 @dataclass(frozen=True, slots=True)
 class GrpcConfig:
-    """One node's place in the cluster."""
+    """Settings of one node's transport."""
 
     cluster: bytes
     """16 bytes."""
     node: NodeId
     listen: str
-    """`host:port`; port 0 takes any, see `GrpcTransport.port`."""
+    """`host:port`; port 0 means any free port, see `GrpcTransport.port`."""
     tls: TlsFiles
     admits: Callable[[str], bool]
-    """Whether a node of this name may speak here, asked for each of its calls."""
+    """Whether a node of this name may call, asked for each of its calls."""
 
 
 class GrpcTransport(StreamTransport):
@@ -138,8 +138,8 @@ class GrpcTransport(StreamTransport):
     @override
     @asynccontextmanager
     async def open_stream(self, peer: NodeId, address: str) -> AsyncIterator[Stream]:
-        """Dial for ordinary traffic. Frames pass as bytes: `raft.transport.wire_format` writes
-        protobuf.
+        """Dial for ordinary traffic. Frames are bytes here: `raft.transport.wire_format` encodes
+        them as protobuf.
         """
         async with self._call(peer, address, "Exchange", None, None) as call:
             yield Stream(_reader(call), call.write, call.cancel, is_dialed=True)
@@ -156,7 +156,7 @@ class GrpcTransport(StreamTransport):
     async def _call(
         self, peer: NodeId, address: str, method: str, serializer: Any, deserializer: Any
     ) -> AsyncIterator[Any]:
-        """Open a call that the peer has accepted."""
+        """Open a call; the peer has accepted it when it enters."""
         options = (*_CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", node_name(peer)))
         channel: Any = grpc.aio.secure_channel(
             address, self._identity.channel_credentials(), options=options
@@ -180,7 +180,7 @@ class GrpcTransport(StreamTransport):
 
     @override
     async def resolve(self, address: str) -> tuple[socket.AddressFamily, Any]:
-        """Ask the name service once, so that a probe need not."""
+        """Look up the address now, so that a probe need not."""
         host, _, port = address.rpartition(":")
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
@@ -188,7 +188,7 @@ class GrpcTransport(StreamTransport):
 
     @override
     async def is_refused(self, place: object) -> bool:
-        """Connect without TLS or gRPC, whose own retries would cost the milliseconds."""
+        """Connect without TLS or gRPC, whose own retries would cost milliseconds."""
         assert isinstance(place, tuple)
         family, address = place
         with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -211,7 +211,7 @@ class GrpcTransport(StreamTransport):
         try:
             await self._serve(peer, stream)
         except asyncio.CancelledError:
-            # A cancelled handler alone would leave a caller that lives without an answer.
+            # If the handler were only cancelled, a live caller would get no answer.
             task.uncancel()
             if self._identity.is_revoked(certificate):
                 self.metrics.revoked_total += 1
@@ -241,7 +241,7 @@ class GrpcTransport(StreamTransport):
             forget()
 
     async def _accept(self, context: Any) -> tuple[NodeId, bytes]:
-        """Return who calls and its certificate, or refuse the call and count it."""
+        """Return the caller and its certificate, or refuse the call and count it."""
         metadata = dict(context.invocation_metadata() or ())
         sender = str(metadata.get(METADATA_FROM, ""))
         name = node_name(sender)
@@ -254,7 +254,7 @@ class GrpcTransport(StreamTransport):
             await self._refuse(context, sender, text)
         if len(sender) > NODE_ID_MAX_BYTES:
             self.metrics.forged_sender_total += 1
-            await self._refuse(context, sender, "a node id is shorter")
+            await self._refuse(context, sender, f"a node id has at most {NODE_ID_MAX_BYTES} bytes")
         if self._identity.is_revoked(certificate.pem):
             self.metrics.revoked_total += 1
             await self._refuse(context, sender, _REVOKED)
@@ -263,7 +263,9 @@ class GrpcTransport(StreamTransport):
             await self._refuse(context, sender, "this is another cluster")
         if not self._admits(name):
             self.metrics.stranger_total += 1
-            await self._refuse(context, sender, f"{name} is no member, as far as this node knows")
+            await self._refuse(
+                context, sender, f"{name} is not a member, as far as this node knows"
+            )
         if metadata.get(METADATA_TO) != self.node:
             self.metrics.misdirected_total += 1
             await self._refuse(context, sender, f"this node is {self.node}")

@@ -1,7 +1,7 @@
 """The transport within one process: the same streams, queues and frames, without sockets.
 
-For tests of what stands above a transport, and for a cluster in one process. The network
-object decides which connections may exist, and breaks them.
+For tests of what uses a transport, and for a cluster in one process. The network object decides
+which connections may exist, and breaks them.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from raft.transport.transport import TransportEvents
 from raft.types import NodeId
 
 PIPE_MESSAGES_MAX = 16
-"""Written and not yet read, per direction; then a writer waits, as on a socket."""
+"""Messages written and not yet read, per direction; then a writer waits, as on a socket."""
 
 MessageT = TypeVar("MessageT")
 
@@ -70,7 +70,7 @@ class _Connection:
 
 
 class MemoryNetwork:
-    """Where transports listen, and what stands between them."""
+    """The listening transports, and the connections that are blocked."""
 
     def __init__(self) -> None:
         self._listening: dict[str, MemoryTransport] = {}
@@ -84,7 +84,7 @@ class MemoryNetwork:
                 self._end(connection)
 
     def block(self, one: NodeId, other: NodeId) -> None:
-        """Break every connection between two nodes and let no further one through."""
+        """Break every connection between two nodes and allow no new one."""
         self._blocked.add(frozenset((one, other)))
         self.reset(one, other)
 
@@ -95,9 +95,9 @@ class MemoryNetwork:
     def _at(self, address: str, caller: NodeId) -> "MemoryTransport":
         transport = self._listening.get(address)
         if transport is not None and frozenset((caller, transport.node)) in self._blocked:
-            raise TimeoutError(f"no way from {caller} to {address}")
+            raise TimeoutError(f"the network blocks {caller} from {address}")
         if transport is None:
-            raise ConnectionRefusedError(f"nobody listens at {address}")
+            raise ConnectionRefusedError(f"no transport listens at {address}")
         return transport
 
     def _end(self, connection: _Connection) -> None:
@@ -171,7 +171,7 @@ class MemoryTransport(StreamTransport):
 
     @override
     async def is_refused(self, place: object) -> bool:
-        """Tell whether nobody listens there."""
+        """Return whether no transport listens there."""
         try:
             self._network._at(str(place), self.node)
         except ConnectionRefusedError:

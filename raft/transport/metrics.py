@@ -1,7 +1,7 @@
 """Counters of the transport and the driver: plain integers that their owner increments.
 
-Whoever exports them (Prometheus, a log line, a test) reads the attributes; their names are
-the metric names without prefix. Everything is written from one thread.
+Exporters (Prometheus, a log line, a test) read the attributes; their names are the metric names
+without prefix. Everything is written from one thread.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from raft.types import NodeId
 
 @dataclass(slots=True)
 class PeerMetrics:
-    """One node's traffic with one peer."""
+    """Counters of one node's traffic with one peer."""
 
     frames_sent_total: int = 0
     frames_received_total: int = 0
@@ -21,7 +21,7 @@ class PeerMetrics:
     envelopes_sent_total: int = 0
     envelopes_received_total: int = 0
     envelopes_dropped_total: int = 0
-    """Did not fit the send queue, or the stream broke under them. Raft repeats them."""
+    """Envelopes that did not fit the send queue or whose stream broke. Raft repeats them."""
     bytes_dropped_total: int = 0
     queued_bytes: int = 0
     streams_opened_total: int = 0
@@ -37,18 +37,18 @@ class PeerMetrics:
 
 @dataclass(slots=True)
 class TransportMetrics:
-    """One node's transport. A frame or call that is counted here was dropped, whole."""
+    """Counters of one node's transport, of frames and calls that were dropped as a whole."""
 
     malformed_total: int = 0
     foreign_cluster_total: int = 0
     forged_sender_total: int = 0
     """The sender of a call or frame is not a node that the certificate names."""
     stranger_total: int = 0
-    """Calls of nodes that are no members, as far as this one knows."""
+    """Calls of nodes that are not members, as far as this one knows."""
     revoked_total: int = 0
-    """Calls and streams with a certificate that was taken back."""
+    """Calls and streams with a revoked certificate."""
     misdirected_total: int = 0
-    """Meant for another node, or another incarnation of this one."""
+    """Calls meant for another node, or another incarnation of this one."""
     unknown_peer_total: int = 0
     """Envelopes for a node that is neither configured nor connected."""
     certificates_reloaded_total: int = 0
@@ -61,14 +61,14 @@ class TransportMetrics:
 
 @dataclass(slots=True)
 class DriverMetrics:
-    """One replica's driver."""
+    """Counters of one replica's driver."""
 
     syncs_total: int = 0
     entries_applied_total: int = 0
 
 
 class Every:
-    """A limit on lines that peers can cause at will."""
+    """A rate limit for log lines that peers can cause at will."""
 
     def __init__(self, period_s: float, clock: Callable[[], float]) -> None:
         """`clock`: monotonic seconds."""
@@ -77,7 +77,7 @@ class Every:
         self._due = clock()
 
     def is_due(self) -> bool:
-        """Whether a line may be written now; then none may for a period."""
+        """Return whether a line may be written now; if so, none may for a period."""
         now = self._clock()
         if now < self._due:
             return False

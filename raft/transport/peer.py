@@ -1,15 +1,13 @@
 """One peer as a transport sees it: its streams, its send queue, its state.
 
-Each node dials every peer it knows an address of, and answers on the streams that peers
-dialed. So there are two streams between two nodes, and one is enough: a node whose
-configuration is too old to know its leader still answers it. Both ends write on the stream
-that the smaller id dialed while it lasts, since data and replies on one connection share its
-packets and acknowledgements.
+Each node dials every peer whose address it knows, and answers on the streams that peers dialed. So
+there are two streams between two nodes, and one is enough: a node whose configuration is too old to
+know its leader can still answer it. Both ends write on the stream that the smaller id dialed while
+it lasts, since data and replies on one connection share its packets and acknowledgements.
 
-The state is LOST when no stream is left. Then the peer's port is probed with a bare
-connection: only a refusal there, by the peer's own kernel, is evidence that the process is
-gone. Probes are repeated for a moment, because a dying process closes its streams before its
-listening socket.
+The state is LOST when no stream is left. Then the peer's port is probed with a bare connection:
+only a refusal there, by the peer's own kernel, is evidence that the process is gone. Probes are
+repeated for a moment, because a dying process closes its streams before its listening socket.
 """
 
 import asyncio
@@ -35,15 +33,15 @@ PROBE_DELAYS_MS = (0, 1, 2, 4, 8, 16, 32, 64)
 DIAL_BACKOFF_FIRST_MS = 20
 DIAL_BACKOFF_MAX_MS = 1_000
 RIDE_MS = 2
-"""How long a heartbeat or its answer waits for a frame to ride on. A frame of its own costs both
-ends as much as one of 64 KiB, and a busy leader has news of its commit index for every batch."""
+"""How long a heartbeat or its answer waits for another frame to go along with. A frame of its own
+costs both ends as much as one of 64 KiB, and a busy leader sends a new commit index per batch."""
 
 BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError, OSError)
-"""What opening, reading or writing raises when a stream ended under it."""
+"""The errors of opening, reading or writing when a stream ends meanwhile."""
 
 
 class Stream:
-    """Frames in both directions, from either end of the connection."""
+    """One end of a stream of frames in both directions."""
 
     def __init__(
         self,
@@ -53,7 +51,7 @@ class Stream:
         *,
         is_dialed: bool,
     ) -> None:
-        """`read` gives None at the end; `cancel` makes both raise, or cancels their callers."""
+        """`read` returns None at the end; `cancel` makes both raise, or cancels their callers."""
         self.read = read
         self.write = write
         self.cancel = cancel
@@ -64,13 +62,13 @@ class Connector(Protocol):
     """How a peer is reached."""
 
     def open_stream(self, peer: NodeId, address: str) -> AbstractAsyncContextManager[Stream]:
-        """Dial; the peer has accepted when it enters. Raises what BROKEN lists."""
+        """Dial; the peer has accepted when the context enters. Raises what BROKEN lists."""
 
     async def resolve(self, address: str) -> object:
-        """Return where the address leads, for `is_refused`. Raises OSError."""
+        """Resolve the address for `is_refused`. Raises OSError."""
 
     async def is_refused(self, place: object) -> bool:
-        """Connect barely; tell whether the peer's kernel refused it. Raises OSError."""
+        """Try a bare connection; return whether the peer's kernel refused it. Raises OSError."""
 
 
 class Peer:
@@ -101,7 +99,7 @@ class Peer:
         self._writing: Stream | None = None
         self._state: PeerState | None = None
         self._is_due = False
-        """What is queued waits no longer for a frame to ride on."""
+        """The queue is to be sent now, without waiting for other envelopes to go along with."""
         self._is_writing = False
         self._loop = asyncio.get_running_loop()
         self._ride: asyncio.TimerHandle | None = None
@@ -112,14 +110,14 @@ class Peer:
 
     @property
     def is_idle(self) -> bool:
-        """Neither connected nor dialed: nothing would be lost by forgetting the peer."""
+        """Whether it is neither connected nor dialed, so that the peer may be forgotten."""
         return not self._streams and not self.address
 
     # Sending
 
     def send(self, envelope: Envelope) -> None:
-        """Queue an envelope for the next `flush`. Without a stream it is dropped: Raft repeats it,
-        not old news.
+        """Queue an envelope for the next `flush`. Without a stream it is dropped: Raft sends a
+        newer one later.
         """
         if self._writing is None:
             self._queue.drop(envelope)
@@ -129,7 +127,7 @@ class Peer:
         if type(body) is not Heartbeat and type(body) is not HeartbeatReply:
             self._is_due = True
         elif body.read_context != self._read_context:
-            self._read_context = body.read_context  # a read waits for it
+            self._read_context = body.read_context  # a read waits for this
             self._is_due = True
         elif self._ride is None:
             self._ride = self._loop.call_later(RIDE_MS / 1000, self._end_ride)
@@ -140,13 +138,13 @@ class Peer:
         self.flush()
 
     def flush(self) -> None:
-        """Write a frame of what is due. If one is on its way, the next follows it by itself."""
+        """Write a frame of what is due, now or when the current write ends."""
         stream = self._writing
         if not self._is_due or self._is_writing or stream is None:
             return
         envelopes = self._queue.take()
         self._is_due = bool(self._queue)
-        if not envelopes:  # a frame has taken along what was to ride
+        if not envelopes:  # they went along with an earlier frame
             return
         frame = self._encoder.encode(envelopes)
         self._is_writing = True
@@ -197,7 +195,7 @@ class Peer:
 
     def _attach(self, stream: Stream) -> None:
         for old in list(self._streams):
-            if old.is_dialed == stream.is_dialed:  # the other end gave that one up
+            if old.is_dialed == stream.is_dialed:  # the other end has given up the old one
                 self._remove(old)
                 old.cancel()
         self._streams.append(stream)
@@ -221,7 +219,7 @@ class Peer:
         self.metrics.streams_lost_total += 1
 
     def _choose(self) -> None:
-        """Write on the shared stream, else on any."""
+        """Choose the stream to write on: the shared one, else any."""
         self._writing = None
         for stream in self._streams:
             if self._writing is None or stream.is_dialed == self._dials_shared_stream:
@@ -231,7 +229,7 @@ class Peer:
     # Dialing
 
     def dial(self, address: str, random: Callable[[int], int]) -> None:
-        """Keep a stream open to `address` instead of where was dialed before; "" dials nobody."""
+        """Keep a stream open to `address` instead of the previous one; "" ends dialing."""
         if address == self.address:
             return
         self.address = address
@@ -285,7 +283,7 @@ class Peer:
             try:
                 is_refused = await self._connector.is_refused(place)
             except OSError as error:
-                logger.debug("probing %s: %r", self.node, error)  # unreachable proves nothing
+                logger.debug("probing %s: %r", self.node, error)  # this is no evidence of death
                 return
             if is_refused and self._state is PeerState.LOST:
                 self._change_state(PeerState.REFUSED)

@@ -1,4 +1,4 @@
-"""Envelopes that wait for a peer's stream: bounded in bytes, cut into frames."""
+"""Envelopes that wait for a peer's stream: limited in bytes, cut into frames."""
 
 from collections import deque
 
@@ -7,27 +7,27 @@ from raft.transport.wire_format import FRAME_BYTES_SOFT, FRAME_ENVELOPES_MAX, si
 from raft.types import Append, Envelope, GroupId, Heartbeat
 
 SEND_QUEUE_MAX_BYTES = 32 << 20
-"""Per peer. A slow peer's further envelopes are dropped: Raft repeats what matters."""
+"""Limit per peer. A slow peer's further envelopes are dropped: Raft repeats what matters."""
 
 assert SEND_QUEUE_MAX_BYTES >= 2 * FRAME_BYTES_SOFT
 
 
 class SendQueue:
-    """What waits for one peer."""
+    """The envelopes that wait for one peer."""
 
     def __init__(self, metrics: PeerMetrics, limit_bytes: int = SEND_QUEUE_MAX_BYTES) -> None:
         self._metrics = metrics
         self._limit_bytes = limit_bytes
         self._waiting: deque[tuple[Envelope, int]] = deque()
         self._read_context = 0
-        """The read barrier that the last heartbeat left with. Each leadership counts anew."""
+        """The read barrier in the last heartbeat sent. Each leadership counts from the start."""
 
     def __bool__(self) -> bool:
-        """Tell whether anything waits."""
+        """Return whether anything waits."""
         return bool(self._waiting)
 
     def put(self, envelope: Envelope) -> None:
-        """Queue the envelope, or drop and count it; an empty queue takes one of any size."""
+        """Queue the envelope, or drop and count it; an empty queue accepts any size."""
         if type(envelope.body) is Append:
             self._supersede(envelope.group)
         size = size_bytes(envelope)
@@ -39,9 +39,9 @@ class SendQueue:
         metrics.queued_bytes += size
 
     def _supersede(self, group: GroupId) -> None:
-        """Forget heartbeats that wait last: the Append behind them, and its answer, say as much.
+        """Drop heartbeats at the end of the queue: the Append that follows carries the same.
 
-        But that answer waits for a disk: the first news of a read barrier is not held up by it.
+        But its answer waits for a disk, so the first heartbeat with a new read barrier is kept.
         """
         while self._waiting:
             last, size = self._waiting[-1]
@@ -54,7 +54,7 @@ class SendQueue:
             self._metrics.queued_bytes -= size
 
     def take(self) -> list[Envelope]:
-        """Remove and return what fits the next frame: at least one envelope."""
+        """Remove and return what fits into the next frame, at least one envelope."""
         frame: list[Envelope] = []
         frame_bytes = 0
         while self._waiting and frame_bytes < FRAME_BYTES_SOFT and len(frame) < FRAME_ENVELOPES_MAX:
@@ -68,11 +68,11 @@ class SendQueue:
         return frame
 
     def drop(self, envelope: Envelope) -> None:
-        """Count an envelope that has no stream to wait for."""
+        """Count an envelope that is dropped because there is no stream."""
         self._count_drop(size_bytes(envelope))
 
     def clear(self) -> None:
-        """Drop and count everything: the stream broke."""
+        """Drop and count everything, because the stream broke."""
         for _, size in self._waiting:
             self._count_drop(size)
         self._waiting.clear()

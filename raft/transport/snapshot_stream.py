@@ -1,4 +1,4 @@
-"""A snapshot on its own stream: chunks in flight, progress back, resume after a break.
+"""A snapshot on a stream of its own: chunks in flight, progress back, resume after a break.
 
 The connection is its own as well: bulk data in the sockets of the ordinary traffic would
 delay heartbeats and cause elections.
@@ -24,12 +24,12 @@ SNAPSHOT_CHUNK_BYTES = 512 * 1024
 SNAPSHOT_CHUNKS_IN_FLIGHT = 8
 SNAPSHOT_IDENTITY_MAX_BYTES = 64
 SNAPSHOT_ATTEMPTS_MAX = 5
-"""Streams that may break in a row without a byte of progress."""
+"""Streams that may break in a row without any progress."""
 SNAPSHOT_RETRY_MS = 200
 
 
 class SnapshotCall:
-    """The caller's end of the stream; `read` gives None at the end."""
+    """The caller's end of the stream; `read` returns None at the end."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class SnapshotCall:
 
 
 class SnapshotService:
-    """The called node's end of the stream; `read` gives None at the end."""
+    """The called node's end of the stream; `read` returns None at the end."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class SnapshotService:
 
 
 class SnapshotSender:
-    """One snapshot on its way to one peer."""
+    """Sends one snapshot to one peer."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class SnapshotSender:
         self._progress_bytes = 0
 
     async def run(self) -> bool:
-        """Send it all, over as many streams as it takes; return whether the peer holds it."""
+        """Send all of it, over several streams if needed; return whether the peer has it."""
         attempts = 0
         while attempts < SNAPSHOT_ATTEMPTS_MAX:
             before = self._progress_bytes
@@ -101,7 +101,7 @@ class SnapshotSender:
         return not progress.is_refused
 
     async def _send_chunk(self, call: SnapshotCall, offset: int) -> int:
-        # Reading a cold state from disk may take milliseconds that heartbeats do not have.
+        # In a thread: reading from disk may take milliseconds, which would delay heartbeats.
         data = await asyncio.to_thread(self._source.read, offset, SNAPSHOT_CHUNK_BYTES)
         if not data:
             raise EOFError(f"the snapshot ends at byte {offset} of {self._size_bytes}")
@@ -113,7 +113,7 @@ class SnapshotSender:
 async def receive_snapshot(
     stream: SnapshotService, sender: NodeId, events: TransportEvents, metrics: PeerMetrics
 ) -> None:
-    """Serve one SendSnapshot call. A part that is neither offer nor in order ends it."""
+    """Serve one SendSnapshot call. A part that is neither an offer nor in order ends it."""
     first = await stream.read()
     if first is None or first.WhichOneof("part") != "offer":
         return

@@ -1,4 +1,4 @@
-"""What the transports over streams share: the table of peers, sending, snapshots, closing."""
+"""Common parts of transports over streams: the table of peers, sending, snapshots, closing."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from raft.types import Envelope, GroupId, NodeId, SnapshotMeta
 logger = logging.getLogger(__name__)
 
 FAULTS_LOGGED_EVERY_MS = 1_000
-"""At most one line in this time; the counters know of all."""
+"""At most one log line in this time; the counters include all faults."""
 
 
 class StreamTransport(ABC):
@@ -53,11 +53,11 @@ class StreamTransport(ABC):
 
     @abstractmethod
     async def _listen(self) -> None:
-        """Accept streams from now on. Raises OSError."""
+        """Begin to accept streams. Raises OSError."""
 
     @abstractmethod
     async def _stop_listening(self) -> None:
-        """Refuse new streams and end what was accepted."""
+        """Refuse new streams and end the accepted ones."""
 
     @abstractmethod
     def open_stream(self, peer: NodeId, address: str) -> AbstractAsyncContextManager[Stream]:
@@ -67,30 +67,30 @@ class StreamTransport(ABC):
     def open_snapshot(
         self, peer: NodeId, address: str
     ) -> AbstractAsyncContextManager[SnapshotCall]:
-        """Dial for a snapshot; the peer has accepted. Raises what `raft.transport.peer.BROKEN`
-        lists.
+        """Dial for a snapshot; the peer has accepted when the context enters. Raises what
+        `raft.transport.peer.BROKEN` lists.
         """
 
     @abstractmethod
     async def resolve(self, address: str) -> object:
-        """Say where an address leads (`raft.transport.peer.Connector`)."""
+        """Resolve an address (`raft.transport.peer.Connector`)."""
 
     @abstractmethod
     async def is_refused(self, place: object) -> bool:
-        """Probe (`raft.transport.peer.Connector`)."""
+        """Probe a peer (`raft.transport.peer.Connector`)."""
 
-    # The face
+    # The public interface
 
     async def start(self) -> None:
-        """Listen and dial. Raises OSError when the address cannot be had."""
+        """Listen and dial. Raises OSError when the address cannot be bound."""
         self._loop = asyncio.get_running_loop()
         await self._listen()
         self._is_started = True
         self._dial()
 
     def set_peers(self, addresses: dict[NodeId, str]) -> None:
-        """Replace the peers and their addresses (`host:port`). This node itself is ignored, and
-        so is what it was before it lost its log: that has its address.
+        """Replace the peers and their addresses (`host:port`). This node itself is ignored, and so
+        are its earlier incarnations, which have the same address.
         """
         own = node_name(self.node)
         self._addresses = {peer: at for peer, at in addresses.items() if node_name(peer) != own}
@@ -98,10 +98,10 @@ class StreamTransport(ABC):
             self._dial()
 
     def send(self, envelopes: Sequence[Envelope]) -> None:
-        """Queue envelopes; what is for an unknown peer is dropped and counted.
+        """Queue envelopes; those for unknown peers are dropped and counted.
 
-        The first one's peer gets its frame before this returns, the others theirs in the loop's
-        next round: who is named first is waited for, and so is what the caller does next.
+        The first one's peer is sent its frame before this returns, as a commit waits for it; the
+        others get theirs in the loop's next round, so as not to delay the caller.
         """
         peers: list[Peer] = []
         for envelope in envelopes:
@@ -151,7 +151,7 @@ class StreamTransport(ABC):
             await self._stop_listening()
         await asyncio.gather(*(peer.close() for peer in list(self._peers.values())))
 
-    # Within
+    # Internals
 
     async def _serve(self, peer: NodeId, stream: Stream) -> None:
         """Serve a stream that an authenticated peer opened, until it ends."""
@@ -159,7 +159,7 @@ class StreamTransport(ABC):
         try:
             await known.serve(stream)
         finally:
-            # Ids that only ever called would pile up otherwise.
+            # Otherwise ids that only ever called would accumulate.
             if known.is_idle and self._peers.get(peer) is known:
                 del self._peers[peer]
                 del self.metrics.peers[peer]
@@ -181,7 +181,7 @@ class StreamTransport(ABC):
         return peer
 
     def _dial(self) -> None:
-        # In the order in which they were named: it decides who is connected first.
+        # Keep the caller's order: the peer that comes first is sent its frame first.
         for node in dict.fromkeys((*self._addresses, *self._peers)):
             self._peer(node).dial(self._addresses.get(node, ""), self._random)
 

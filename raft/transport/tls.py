@@ -1,9 +1,9 @@
-"""Mutual TLS between nodes: who this node is, and which certificates it trusts.
+"""Mutual TLS between nodes: this node's certificate, and those that it trusts.
 
-A node's name stands among its certificate's subject alternative names (DNS). Files may be
-replaced while the node runs: each handshake uses what is on disk, so a rotation needs no
-restart. Streams that are already open keep the certificate they began with, and end when it is
-revoked. A revoked certificate is refused call by call, since gRPC for Python has no lists of them.
+A node's name is among its certificate's subject alternative names (DNS). Files may be replaced
+while the node runs: each handshake uses what is on disk, so a rotation needs no restart. Open
+streams keep the certificate with which they began, and end when it is revoked. Revocation is
+checked for each call, since gRPC for Python does not support revocation lists.
 """
 
 import asyncio
@@ -25,21 +25,21 @@ from raft.transport.metrics import TransportMetrics
 logger = logging.getLogger(__name__)
 
 _KEPT: list[grpc.ServerCredentials] = []
-"""One per server, for ever: a connection that arrives while its server is being freed still asks
-them for certificates, in a thread of gRPC's, and would crash the process."""
+"""One per server, never freed: a connection that arrives while its server is being freed still
+asks them for certificates, in a thread of gRPC's, and would crash the process."""
 
 PEER_ROLE = "quorate:role/node"
-"""The URI among a peer's alternative names that makes it one. It has no other role."""
+"""The URI among the alternative names of a node's certificate. A node has no other role."""
 _ROLE_PREFIX = "quorate:role/"
 _DNS_PROPERTY = "peer_dns"
 _URI_PROPERTY = "peer_uri"
 _PEM_PROPERTY = "x509_pem_cert"
 REVOKED_LOOK_S = 1.0
-"""Between two looks at the list of revoked certificates."""
+"""Time between two checks of the list of revoked certificates."""
 PARSED_MAX = 1_024
-"""Certificates whose issuer and number are kept."""
+"""Certificates whose issuer and serial number are cached."""
 REVOCATIONS_MAX_BYTES = 16 << 20
-"""Of the file with the lists."""
+"""Size of the file with the lists."""
 
 
 class TlsError(ValueError):
@@ -51,32 +51,32 @@ class TlsFiles:
     """PEM files of one node."""
 
     authority: Path
-    """Certificates that sign the cluster's nodes, and nothing else's."""
+    """The authorities that sign certificates of the cluster's nodes, and of nothing else."""
     certificate: Path
-    """This node's, followed by intermediate ones."""
+    """This node's certificate, followed by intermediate ones."""
     key: Path
     revoked: Path | None = None
-    """Lists of what authorities took back (PEM, one CRL per authority); None: nothing is."""
+    """Revocation lists (PEM, one CRL per authority); None: nothing is revoked."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerCertificate:
-    """What a call's certificate says of its holder."""
+    """What a caller's certificate says about its holder."""
 
     dns_names: tuple[str, ...]
     roles: tuple[str, ...]
-    """URIs that give roles."""
+    """URIs of roles."""
     pem: bytes
 
     @property
     def is_peer(self) -> bool:
-        """Whether it makes its holder a node, and nothing else."""
+        """Whether the holder is a node and nothing else."""
         return self.roles == (PEER_ROLE,)
 
 
 def peer_certificate(properties: Mapping[str, Sequence[bytes]]) -> PeerCertificate:
-    """Read gRPC's authentication context. Kinds of alternative names are never mixed: an address
-    or a URI that looks like a node's name is none.
+    """Read gRPC's authentication context. Kinds of alternative names are never mixed: an address or
+    a URI that looks like a node's name does not count as one.
     """
     uris = _texts(properties, _URI_PROPERTY)
     return PeerCertificate(
@@ -91,7 +91,7 @@ def _texts(properties: Mapping[str, Sequence[bytes]], name: str) -> tuple[str, .
 
 
 _Serial = tuple[bytes, int]
-"""Issuer and number: what names a certificate."""
+"""Issuer and serial number, which identify a certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +103,13 @@ class _Material:
 
 
 class TlsIdentity:
-    """Credentials from files, read again when they change."""
+    """Credentials from files, which are read again when they change."""
 
     def __init__(self, files: TlsFiles, metrics: TransportMetrics) -> None:
         """Read the files. Raises TlsError when they cannot be used."""
         self._files = files
         self._metrics = metrics
-        self._lock = threading.Lock()  # gRPC asks from threads of its own
+        self._lock = threading.Lock()  # gRPC calls from threads of its own
         self._stamp = self._stat()
         self._material = self._read()
         self._looked_at = time.monotonic()
@@ -123,12 +123,12 @@ class TlsIdentity:
         return grpc.ssl_channel_credentials(material.authority, material.key, material.certificate)
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """Return credentials that follow the files, handshake by handshake."""
+        """Return credentials that use the current files for each handshake."""
         served = self._current()
 
         def fetch() -> Any:
-            # None: as before. gRPC 1.85 frees what it replaces while another handshake of the
-            # same moment may use it, so it must not be given the same again each time.
+            # None means unchanged. gRPC 1.85 frees credentials that it replaces while a concurrent
+            # handshake may still use them, so do not give it the same ones again each time.
             nonlocal served
             current = self._current()
             if current is served:
@@ -142,10 +142,10 @@ class TlsIdentity:
         _KEPT.append(credentials)
         return credentials
 
-    # Certificates that were taken back
+    # Revoked certificates
 
     def is_revoked(self, pem: bytes) -> bool:
-        """Return whether an authority took this certificate back, by what is on disk now."""
+        """Return whether this certificate is revoked by the lists that are on disk now."""
         now = time.monotonic()
         if now - self._looked_at >= REVOKED_LOOK_S:
             self._looked_at = now
@@ -164,8 +164,8 @@ class TlsIdentity:
         return known
 
     def watch(self, pem: bytes, end: Callable[[], object]) -> Callable[[], None]:
-        """Have `end` called, once and in this loop, if a certificate in use is revoked; the result
-        ends that.
+        """Call `end` once, in this loop, if a certificate in use is revoked. Returns a function
+        that stops watching.
         """
         key = object()
         self._watched[key] = pem, end
@@ -193,10 +193,10 @@ class TlsIdentity:
     # Files
 
     def _current(self) -> _Material:
-        """Return what is on disk if it can be used, else what could be used last.
+        """Return the files on disk if they are usable, else the last usable ones.
 
-        Certificate and key are two files: between their replacements they do not fit each
-        other. Such a moment is passed over; the next handshake looks again.
+        Certificate and key are two files, which do not match while only one has been replaced. The
+        next handshake then tries again.
         """
         with self._lock:
             try:
@@ -207,7 +207,7 @@ class TlsIdentity:
                     self._metrics.certificates_reloaded_total += 1
                     logger.info("certificate files reloaded from %s", self._files.certificate)
             except TlsError as error:
-                logger.warning("certificate files kept as they were: %s", error)
+                logger.warning("the previous certificate files stay in use: %s", error)
             return self._material
 
     def _paths(self) -> tuple[Path, ...]:
@@ -245,10 +245,10 @@ _CRL_END = b"-----END X509 CRL-----"
 
 
 def _read_revoked(path: Path, authority: bytes) -> frozenset[_Serial]:
-    """Read lists that authorities of the file signed. Raises TlsError.
+    """Read the lists that authorities of the file signed. Raises TlsError.
 
-    A list is used beyond the time at which the next one was due: a cluster must not stop because
-    nobody wrote one.
+    A list is used even after the next one was due: a cluster must not stop because the operator
+    issued none.
     """
     try:
         if path.stat().st_size > REVOCATIONS_MAX_BYTES:
@@ -259,7 +259,7 @@ def _read_revoked(path: Path, authority: bytes) -> frozenset[_Serial]:
         for part in parts:
             found = x509.load_pem_x509_crl(part.strip() + b"\n" + _CRL_END + b"\n")
             if not any(_has_signed(signer, found) for signer in signers):
-                # Of another authority: one file may serve callers' listeners and peers'.
+                # It is another authority's: callers' and peers' listeners may share one file.
                 continue
             issuer = found.issuer.public_bytes()
             revoked.update((issuer, each.serial_number) for each in found)

@@ -9,12 +9,12 @@
                (indexes follow from `prev_index`)
     ids        count u16, then each: length u8 | UTF-8
 
-The receiver is not in the layout: it is the node at the other end. So the same frame serves
-every follower that is sent the same entries, and is built once.
+The receiver is not in the layout: it is the node at the other end. So every follower that gets the
+same entries gets the same frame, which is built once.
 
-The bytes are a valid protobuf message, so `peer.proto` holds, but are joined and cut here:
-for a 512 KiB frame the protobuf runtime took 760 us to write and 27 us to read, this takes 11
-and below 1.
+The bytes are a valid protobuf message as in `peer.proto`, but are written and read here: for a
+512 KiB frame the protobuf runtime took 760 us to write and 27 us to read, this takes 11 and
+below 1.
 """
 
 import struct
@@ -47,15 +47,15 @@ from raft.types import (
 )
 
 FRAME_BYTES_SOFT = 1 << 20
-"""A frame takes no further envelope once it has this size."""
+"""A frame takes no more envelopes once it has this size."""
 FRAME_MAX_BYTES = 32 << 20
-"""Of a received frame. An envelope may carry one entry of any size beside the soft limit, and
+"""Size of a received frame. An envelope may carry one entry of any size besides the soft limit, and
 the largest packet of the product is 4 MiB with headers (DESIGN section 3)."""
 FRAME_ENVELOPES_MAX = 4096
-"""Smallest envelopes would otherwise turn one frame into ten times its size in memory."""
+"""Envelopes of a frame: the smallest ones take ten times their encoded size in memory."""
 FRAME_MAX_ENTRIES = 262_144
-"""Likewise for entries. Two of the core's Appends fit even if they are full of the smallest
-batches (7 bytes of data)."""
+"""Entries of a frame, for the same reason. Two of the core's Appends fit even if they are full of
+the smallest batches (7 bytes of data)."""
 NODE_ID_MAX_BYTES = 255
 CLUSTER_ID_BYTES = 16
 LAYOUT_VERSION = 1
@@ -101,7 +101,7 @@ class FrameFault(StrEnum):
 
 
 class FrameError(ValueError):
-    """A peer sent bytes that are no frame for this stream. The frame is dropped, whole."""
+    """A peer sent bytes that are not a frame for this stream. All of the frame is dropped."""
 
     def __init__(self, fault: FrameFault, detail: str) -> None:
         super().__init__(f"{fault}: {detail}")
@@ -109,7 +109,7 @@ class FrameError(ValueError):
 
 
 def size_bytes(envelope: Envelope) -> int:
-    """Return how much of a send queue the envelope takes: its data and a little."""
+    """Return the space that the envelope takes in a send queue: its data and a little more."""
     body = envelope.body
     if type(body) is Append:
         return 64 + sum([len(entry.data) + _ENTRY.size for entry in body.entries])
@@ -125,7 +125,7 @@ class FrameEncoder:
         self._last_frame = b""
 
     def encode(self, envelopes: Sequence[Envelope]) -> bytes:
-        """Return the frame; their `to` is not in it."""
+        """Return the frame of these envelopes, without their `to`."""
         if self._is_last(envelopes):
             return self._last_frame
         parts = [b"", self._head]
@@ -149,7 +149,7 @@ class FrameEncoder:
         return frame
 
     def _is_last(self, envelopes: Sequence[Envelope]) -> bool:
-        # Entries of one log are the same objects, so comparing them costs no look at data.
+        # Entries of one log are the same objects, so comparing them does not compare their data.
         return len(envelopes) == len(self._last) > 0 and all(
             new.term == old.term and new.group == old.group and new.body == old.body
             for new, old in zip(envelopes, self._last, strict=True)
@@ -166,7 +166,7 @@ class FrameDecoder:
         self._head = _head(cluster, sender)
 
     def decode(self, frame: bytes) -> list[Envelope]:
-        """Return the envelopes in their order. Raises FrameError alone, whatever the bytes."""
+        """Return the envelopes in their order. Raises only FrameError, whatever the bytes."""
         try:
             offset = _after_protobuf_head(frame)
             end = offset + len(self._head)
@@ -200,7 +200,7 @@ class FrameDecoder:
         return envelopes
 
     def _blame(self, frame: bytes, offset: int) -> FrameError:
-        """Say which part of the head differs from this stream's."""
+        """Return an error that says which part of the head differs from this stream's."""
         if frame[offset] != LAYOUT_VERSION:
             return FrameError(FrameFault.MALFORMED, f"layout version {frame[offset]}")
         cluster = frame[offset + 1 : offset + 1 + CLUSTER_ID_BYTES]
@@ -233,7 +233,7 @@ def _protobuf_head(length: int) -> bytes:
 
 
 def _after_protobuf_head(frame: bytes) -> int:
-    """Return where the layout begins; the field must fill the message."""
+    """Return the offset of the layout; the protobuf field must fill the message."""
     if frame[0] != _PROTOBUF_TAG:
         raise FrameError(FrameFault.MALFORMED, f"protobuf tag {frame[0]}")
     length = 0
