@@ -1,10 +1,10 @@
-"""What a node tells the others at an audit mark: a digest that the rows on its disk vouch for.
+"""The digest that a node reports at an audit mark, verified against the rows on its disk.
 
-The digest that is kept along the way would not notice a byte that flipped on the disk, so the rows
-are read again, in a thread, while apply goes on. They are read from a copy by hard links that is
-taken soon after the mark, since a copy at the mark itself would flush the state with everybody
-waiting. It has the digest that was kept up to it beside its rows: if they agree, so they did at the
-mark, whose own digest was put down when it was applied.
+The running digest would not reveal a byte that flipped on the disk, so the rows are read again, in
+a thread, while apply continues. They are read from a copy by hard links that is taken soon after
+the mark, since a copy at the mark itself would flush the state while all callers wait. The copy
+contains the running digest at its own index: if its rows give that digest, the running digest was
+right at the mark as well, where it was noted when the mark was applied.
 """
 
 import shutil
@@ -27,11 +27,11 @@ COPY_CACHE_BYTES: Final = 8 * 1024 * 1024
 ALARM_DIVERGED: Final = "diverged"
 """Members' states differ at an audit mark."""
 UNREADABLE: Final = b"unreadable state"
-"""What a node tells whose rows cannot be read: no digest is ever equal to it."""
+"""Reported by a node whose rows cannot be read; no digest ever equals it."""
 
 
 UNREADABLE_ROW: Final = (DatabaseError, FatalDiskError, ValueError, struct.error)
-"""What reading rows raises where they are not what was written: msgspec's errors are values'."""
+"""What reading damaged rows raises; msgspec's errors are ValueErrors."""
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
@@ -40,59 +40,59 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
     number: int
     index: int
     kept: bytes
-    """The digest that was kept along the way, 16 bytes."""
+    """The running digest, 16 bytes."""
     pinned: PinnedRows
-    """The state at the mark, until it is copied, or closed before."""
+    """The rows at the mark, until they are copied or the state is closed."""
 
 
 class MarkGone(Exception):
-    """The state that a mark was applied to is closed, or another one came in its place."""
+    """The state that a mark was applied to was closed or replaced."""
 
 
 class QueueContents(NamedTuple):
-    """What is in a queue at a mark, whatever its state: hidden and locked positions included."""
+    """The contents of a queue at a mark, including hidden and locked positions."""
 
     queue_id: int
     name: str
-    """As effects' rows have it."""
+    """The name as in the rows of effects."""
     messages: int
     size_bytes: int
     quota_kb: int
 
 
 class MarkCopy(NamedTuple):
-    """What `prove` reads."""
+    """The input of `prove`."""
 
     mark: Mark
     folder: Path
-    """A copy of the state at the mark or behind it; `prove` removes it."""
+    """A copy of the state at the mark or later; `prove` removes it."""
     queue_rows: Sequence[tuple[bytes, bytes | None]]
     """(QUEUE row, QUEUE_STATS row) at the mark, by ascending queue_id."""
     damage: str = ""
-    """Why they could not be read."""
+    """Why `queue_rows` could not be read; else empty."""
 
 
 class Proof(msgspec.Struct, frozen=True, gc=False):
-    """What `prove` found."""
+    """The result of `prove`."""
 
     digest: bytes
-    """To be told to all members."""
+    """The digest to report to all members."""
     is_sound: bool
-    """Whether the rows gave the digest that was kept; if not, this node must stop."""
+    """Whether the rows gave the running digest; if not, this node must stop."""
     reason: str = ""
     queues: Sequence[QueueContents] = ()
-    """For the archive."""
+    """Contents of the queues, for the archive."""
 
 
 def prove(copy: MarkCopy) -> Proof:
     """Read every row of a copy. Takes seconds; call it in a thread of its own.
 
-    Raises OSError where that says nothing of the rows, such as for lack of memory or files.
+    Raises OSError for errors that do not concern the rows, such as a lack of memory or files.
     """
     mark = copy.mark
     try:
         queues = [_contents(*rows) for rows in copy.queue_rows]
-        # For reading alone: a full disk must not pass for rows that cannot be read.
+        # Open read-only: a full disk must not be taken for unreadable rows.
         database = open_database(copy.folder, cache_bytes=COPY_CACHE_BYTES, is_read_only=True)
         state = RocksState(database)
         try:
@@ -112,7 +112,7 @@ def prove(copy: MarkCopy) -> Proof:
 
 
 def copied(mark: Mark, folder: Path) -> MarkCopy:
-    """Return what `prove` reads: the copy in a folder, and what is pinned of the mark itself."""
+    """Return the input of `prove`: the copy in a folder, and the pinned queue rows of the mark."""
     try:
         stats = dict(mark.pinned.rows(Table.QUEUE_STATS))
         rows = [(row, stats.get(key)) for key, row in mark.pinned.rows(Table.QUEUE)]

@@ -1,7 +1,7 @@
-"""A backup: a folder with a whole state in one file, and what it must be to be believed in another.
+"""A backup: a folder with a whole state in one file, and in another what is needed to verify it.
 
     state.qsnap    the stream of `qm.store.snapshot.StoreSnapshot`: rows, blob files, bodies
-    backup.json    `Backup`, written last: a folder without it is no backup
+    backup.json    `Backup`, written last: a folder without it is not a backup
 
 The base that compaction of the archive leaves has the same form, so either can be restored.
 """
@@ -33,29 +33,29 @@ MANIFEST_MAX_BYTES: Final = 1 << 20
 _READ_BYTES: Final = 1 << 20
 
 Progress = Callable[[int, int], None]
-"""Told (bytes done, bytes in all) now and then."""
+"""Called from time to time with (bytes done, bytes in total)."""
 
 
 class BackupError(Exception):
-    """The folder is no backup that can be believed or written; says why and what to do."""
+    """The folder cannot be used or written as a backup; the text says why and what to do."""
 
 
 class BackupHead(msgspec.Struct, frozen=True):
-    """Which state a backup holds."""
+    """The state in a backup."""
 
     cluster: str
-    """Of consensus, hexadecimal: whose log `index` belongs to."""
+    """Id of the Raft cluster to whose log `index` belongs, hexadecimal."""
     index: int
     term: int
-    """Of the last entry that the state contains."""
+    """Term of the last entry that the state contains."""
     digest: str
-    """Of the replicated rows, hexadecimal (qm/model/design.md, Digest)."""
+    """Digest of the replicated rows, hexadecimal (qm/model/design.md, Digest)."""
     state_version: int
-    """Apply version; a build that knows only older ones cannot restore it."""
+    """Apply version; a build that knows only older ones cannot restore the state."""
     created_ms: int
     """Cluster time of the state, UTC milliseconds."""
     source: str
-    """The node that it was taken from, or what else made it."""
+    """The node, or the program, that made it."""
     build: str
 
 
@@ -68,7 +68,7 @@ class BackupFile(msgspec.Struct, frozen=True):
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """What `backup.json` says."""
+    """The contents of `backup.json`."""
 
     format: int
     head: BackupHead
@@ -92,7 +92,7 @@ class BackupWriter:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Raises BackupError, OSError."""
+        """Create the folder. Raises BackupError, OSError."""
         if folder.exists() and any(folder.iterdir()):
             raise BackupError(f"{folder} is not empty: give each backup a folder of its own")
         self._folder = folder
@@ -109,7 +109,7 @@ class BackupWriter:
         self._size_bytes += len(data)
 
     def finish(self, head: BackupHead) -> Backup:
-        """Make all of it durable and a backup. Raises OSError."""
+        """Write `backup.json` and make everything durable. Raises OSError."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -126,7 +126,7 @@ class BackupWriter:
         return backup
 
     def __enter__(self) -> "BackupWriter":
-        """Return itself."""
+        """Return this writer."""
         return self
 
     def __exit__(
@@ -135,7 +135,7 @@ class BackupWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Remove what is no backup."""
+        """Remove the files unless the backup was finished."""
         self._file.close()
         if not self._is_finished:
             (self._folder / STATE_FILE).unlink(missing_ok=True)
@@ -143,7 +143,7 @@ class BackupWriter:
 
 
 def write_backup(folder: Path, source: SnapshotSource, head: BackupHead) -> Backup:
-    """Write a whole backup of a state that is here. Raises BackupError, OSError."""
+    """Write a whole backup of this node's state. Raises BackupError, OSError."""
     with BackupWriter(folder) as writer:
         offset = 0
         while part := source.read(offset, _READ_BYTES):
@@ -153,22 +153,21 @@ def write_backup(folder: Path, source: SnapshotSource, head: BackupHead) -> Back
 
 
 def read_backup(folder: Path) -> Backup:
-    """Return what a folder says it holds; nothing is proven. Raises BackupError."""
+    """Return the description in a folder, without verifying it. Raises BackupError."""
     path = folder / MANIFEST_FILE
     try:
         with path.open("rb") as file:
             data = file.read(MANIFEST_MAX_BYTES + 1)
     except OSError as error:
         raise BackupError(
-            f"{path}: {error.strerror}: a folder without it is no backup, or one whose writing"
-            " was broken off"
+            f"{path}: {error.strerror}: a folder without it is no backup, or an unfinished one"
         ) from error
     try:
         if len(data) > MANIFEST_MAX_BYTES:
             raise msgspec.DecodeError(f"longer than {MANIFEST_MAX_BYTES} bytes")
         backup = _DECODER.decode(data)
     except msgspec.DecodeError as error:
-        raise BackupError(f"{path}: {error}: it is damaged, or no backup's") from error
+        raise BackupError(f"{path}: {error}: it is damaged, or not of a backup") from error
     if backup.format != BACKUP_FORMAT:
         raise BackupError(
             f"{path}: format {backup.format}; this build reads format {BACKUP_FORMAT}"
@@ -177,7 +176,7 @@ def read_backup(folder: Path) -> Backup:
 
 
 def check_files(folder: Path, backup: Backup, progress: Progress = lambda _done, _all: None) -> int:
-    """Read every file and compare it with what is written of it; return the bytes.
+    """Read every file and compare it with its size and SHA-256; return the bytes read.
 
     Raises BackupError, with the file's name.
     """
@@ -204,7 +203,7 @@ def check_files(folder: Path, backup: Backup, progress: Progress = lambda _done,
 def unpack_backup(folder: Path, backup: Backup, store: Path) -> None:
     """Make a backup the first state of a node's store, a folder that does not exist yet.
 
-    Its files are to be checked before. Durable on return. Raises BackupError, OSError.
+    Check its files before. Durable on return. Raises BackupError, OSError.
     """
     head = backup.head
     if head.state_version > APPLY_VERSION:
@@ -224,13 +223,13 @@ def unpack_backup(folder: Path, backup: Backup, store: Path) -> None:
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """What a backup was found to hold."""
+    """The contents of a verified backup."""
 
     queue_manager: bytes
-    """GUID; empty if there is none in it."""
+    """GUID of the queue manager; empty if the state has none."""
     computer_name: str
     messages: int
-    """In all queues; each one's body was read and matches its checksum."""
+    """Messages in all queues; each body was read and matches its checksum."""
     size_bytes: int
     digest: str
 
@@ -238,8 +237,8 @@ class Verified(msgspec.Struct, frozen=True):
 def verify_backup(
     folder: Path, scratch: Path | None = None, progress: Progress = lambda _done, _all: None
 ) -> Verified:
-    """Build the state of a backup in a temporary folder below `scratch` and prove it: files, the
-    digest of its rows, every message's body. Takes as much disk as the backup.
+    """Build the state of a backup in a temporary folder below `scratch` and verify files, digest of
+    the rows, and every message's body. Takes as much disk as the backup.
 
     Raises BackupError, OSError.
     """

@@ -1,9 +1,9 @@
-"""Commands as they lie in a Raft entry: protobuf header, then raw packets (command.proto).
+"""Commands as written in a Raft entry: protobuf header, then raw packets (command.proto).
 
-An entry's data is a `raft.batch` whose first payload is the Stamp. Decoding keeps the packets
-where they are: commands hold views into the entry and the offset at which their bytes lie, which
-is the place that positions store. An op, version or enum value that this build does not know
-raises `UnknownCommand`: the node stops before it diverges (DESIGN 1.3).
+An entry's data is a `raft.batch` whose first payload is the Stamp. Decoding leaves the packets in
+place: commands hold views into the entry and the offset of their bytes, which is the place that
+positions store. An op, version or enum value that this build does not know raises
+`UnknownCommand`: the node stops before it diverges (DESIGN 1.3).
 """
 
 import sys
@@ -26,22 +26,22 @@ from qm.pb import command_pb2
 from raft import batch
 
 HASH_BYTES: Final = 32
-"""Of an entry's data."""
+"""Length of the hash of an entry's data."""
 _HEADER_LENGTH: Final = Struct("<I")
 _UNREADABLE: Final = (batch.BatchError, DecodeError, ValueError, IndexError)
 FACTS_KNOWN_MAX: Final = 4_096
-"""Facts kept decoded; then all are decoded anew."""
+"""Facts kept decoded; beyond this all are dropped and decoded again."""
 _PLAIN: Final = (int, bool, str, bytes)
 _FROM_PLACE: Final = frozenset({"body_index", "body_offset", "first_ordinal", "packets"})
-"""Fields that the blob and its place give, not the header."""
+"""Fields that come from the blob and its place, not from the header."""
 
 
 _CARRIERS: Final = frozenset({"edge_batch", "send"})
-"""Ops with packets behind the header."""
+"""Ops with packets after the header."""
 
 
 class UnknownCommand(Exception):
-    """The entry is beyond this build: a newer one wrote it, or it is damaged."""
+    """This build cannot read the entry: a newer one wrote it, or it is damaged."""
 
 
 def encode_stamp(stamp: model.Stamp) -> bytes:
@@ -58,10 +58,10 @@ def encode_stamp(stamp: model.Stamp) -> bytes:
 def encode_command(
     command: model.Command, packets: Sequence[bytes | memoryview] | None = None
 ) -> bytes:
-    """Return one payload: header and, for commands that carry packets, the blob behind it.
+    """Return one payload: the header and, for commands that carry packets, the blob.
 
     `packets`: the blob of an EdgeBatch in pieces, instead of `command.packets`, so that it is
-    copied once.
+    copied only once.
     """
     codec = _BY_TYPE[type(command)]
     header = command_pb2.Command()
@@ -78,18 +78,18 @@ def encode_command(
 
 
 class Inspected(msgspec.Struct, frozen=True, gc=False):
-    """An encoded command whose header was decoded, for all who look at it before it is proposed."""
+    """An encoded command with its decoded header, for all checks before it is proposed."""
 
     payload: bytes
     op: str
     message: Any
-    """That of the op, in command.proto."""
+    """The message of the op, in command.proto."""
     blob_at: int
-    """Where what follows the header begins."""
+    """Offset of the blob, after the header."""
 
     @property
     def declaration(self) -> Declaration:
-        """What is declared of the command."""
+        """The declaration of the command."""
         return _BY_OP[self.op].declaration
 
 
@@ -102,9 +102,10 @@ def inspect(payload: bytes) -> Inspected:
 
 
 def inspect_foreign(payload: bytes) -> Inspected:
-    """Raise UnknownCommand unless this build could apply a command, which another node sent.
+    """Decode as `inspect` a command that another node sent. Raises UnknownCommand unless this build
+    can apply it.
 
-    A leader checks before it proposes: what is in the log and cannot be read stops every node.
+    A leader checks before it proposes: an entry in the log that cannot be read stops every node.
     """
     inspected = inspect(payload)
     try:
@@ -116,7 +117,7 @@ def inspect_foreign(payload: bytes) -> Inspected:
 
 
 def decode_entry(index: int, data: bytes) -> model.CommandBatch:
-    """Return what the entry at `index` commands. Raises UnknownCommand."""
+    """Return the commands of the entry at `index`. Raises UnknownCommand."""
     try:
         (_, first), *rest = _payloads(data)
         stamp = _decode_stamp(first)
@@ -152,7 +153,7 @@ def packet_spans(index: int, data: bytes) -> list[tuple[int, int]]:
 
 
 def _payloads(data: bytes) -> list[tuple[int, memoryview]]:
-    """Return the payloads of an entry with their offsets."""
+    """Return the payloads of an entry, each with its offset."""
     payloads = batch.split(data)
     begin = len(data) - sum(map(len, payloads))
     offsets = accumulate(map(len, payloads), initial=begin)
@@ -160,9 +161,9 @@ def _payloads(data: bytes) -> list[tuple[int, memoryview]]:
 
 
 def _header(payload: memoryview) -> tuple[str, Any, int]:
-    """Return a command's op, its message in the header and where its blob begins."""
+    """Return a command's op, its message in the header, and the offset of its blob."""
     if len(payload) < _HEADER_LENGTH.size:
-        raise ValueError("a command without header")
+        raise ValueError("a command has no header")
     (length,) = _HEADER_LENGTH.unpack_from(payload)
     blob_at = _HEADER_LENGTH.size + length
     if blob_at > len(payload):
@@ -170,7 +171,7 @@ def _header(payload: memoryview) -> tuple[str, Any, int]:
     header = command_pb2.Command.FromString(bytes(payload[_HEADER_LENGTH.size : blob_at]))
     op = header.WhichOneof("op")
     if op is None:
-        raise ValueError("an op that this build does not know: upgrade this node")
+        raise ValueError("this build does not know the op: upgrade this node")
     return op, getattr(header, op), blob_at
 
 
@@ -206,13 +207,13 @@ def _decode_command(
 
 
 def _read(op: str, message: Any, blob_bytes: int, ordinal: int) -> tuple[dict[str, Any], int]:
-    """Return the fields that the header gives, and how many bodies the command carries.
+    """Return the fields in the header, and the number of bodies that the command carries.
 
-    Raises ValueError for what does not fit together, and what a field's codec raises.
+    Raises ValueError for fields that do not fit together, and what a field's codec raises.
     """
     fields = _BY_OP[op].read(message)
     if op == "raise_apply_version":
-        # What follows behaves in a way that this build may not know: it must not go on.
+        # This build may not know how to apply the entries that follow, so it must stop here.
         _check_version(fields["apply_version"])
     used = 0
     if op == "edge_batch":
@@ -221,9 +222,9 @@ def _read(op: str, message: Any, blob_bytes: int, ordinal: int) -> tuple[dict[st
     elif op == "send":
         used = len(fields["targets"])
         if sum(target.packet_bytes for target in fields["targets"]) != blob_bytes:
-            raise ValueError("packets of targets that do not cover the blob")
+            raise ValueError("the packets of the targets do not cover the blob")
     elif blob_bytes:
-        raise ValueError(f"{op} carries a blob")
+        raise ValueError(f"{op} must not carry a blob")
     if ordinal + used > BODY_ORDINAL_SYNTHETIC_FIRST:
         raise ValueError(f"more than {BODY_ORDINAL_SYNTHETIC_FIRST} bodies in one entry")
     return fields, used
@@ -234,15 +235,15 @@ def _check_columns(fields: dict[str, Any], blob_bytes: int) -> None:
     count = len(offsets) - 1
     facts_of = fields["facts_of"]
     if count < 1 or len(fields["checksums"]) != count or len(facts_of) != count:
-        raise ValueError("columns of different length")
+        raise ValueError("the columns differ in length")
     if offsets[0] != 0 or offsets[-1] != blob_bytes or sorted(offsets) != offsets:
-        raise ValueError("offsets that do not cover the packets")
+        raise ValueError("the offsets do not cover the packets")
     if max(facts_of) >= len(fields["facts"]):
-        raise ValueError("a message without facts")
+        raise ValueError("a message has no facts")
 
 
 def array_bytes(values: IntArray) -> bytes:
-    """Return a column little-endian."""
+    """Return the values of a column, little-endian."""
     if sys.byteorder == "big":
         values = array(values.typecode, values)
         values.byteswap()
@@ -250,7 +251,7 @@ def array_bytes(values: IntArray) -> bytes:
 
 
 def array_of(typecode: str, data: bytes) -> IntArray:
-    """Return the column of little-endian bytes. Raises ValueError for half a value."""
+    """Return the column of little-endian bytes. Raises ValueError for an incomplete value."""
     values = array(typecode)
     values.frombytes(data)
     if sys.byteorder == "big":
@@ -263,7 +264,7 @@ Filler = Callable[[Any, Any], None]
 
 
 class _Codec:
-    """Converts between one value type and its message, field by field, as declared.
+    """Converts between one value type and its message, field by field as declared.
 
     Fields that need no conversion are read together, since entries are decoded on every node.
     """
@@ -282,14 +283,14 @@ class _Codec:
         ]
 
     def read(self, message: Any) -> dict[str, Any]:
-        """Return the constructor's arguments that the message gives."""
+        """Return the constructor's arguments from the message."""
         values = dict(zip(self._plain_names, self._plain(message), strict=True))
         for name, read in self._converted:
             values[name] = read(message)
         return values
 
     def value(self, message: Any) -> Any:
-        """Return the value of a message that has no place in an entry."""
+        """Return the value of a message that is not a command."""
         return self.kind(**self.read(message))
 
     def fill(self, value: Any, message: Any) -> None:
@@ -299,7 +300,7 @@ class _Codec:
 
 
 def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return what reads these attributes, as a tuple however many they are."""
+    """Return a function that reads these attributes, always as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda message: tuple(getattr(message, name) for name in names)
@@ -366,7 +367,7 @@ def _sequence_codec(name: str, nested: _Codec) -> tuple[Reader, Filler]:
 
 
 class _Interned:
-    """Values that come again and again: the facts of a session are the same in all its batches."""
+    """Caches repeated values: the facts of a session are the same in all its batches."""
 
     def __init__(self, nested: _Codec) -> None:
         self._nested = nested
@@ -398,7 +399,7 @@ _NESTED_SEQUENCES: Final[dict[Any, type[Any]]] = {
 
 
 class _CommandCodec(_Codec):
-    """Of a kind of command."""
+    """The codec of one kind of command."""
 
     def __init__(self, declaration: Declaration) -> None:
         super().__init__(declaration.kind)

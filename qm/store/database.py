@@ -1,8 +1,8 @@
-"""RocksDB with errors that say what happened.
+"""RocksDB with typed errors.
 
-The library raises bare exceptions whose text is RocksDB's status; it is read here and nowhere else.
-Whatever touches a database goes through `Database`, also reading: an iterator that comes upon a
-damaged block ends like one that has seen all, and only its status tells the difference.
+The library raises bare exceptions whose text is RocksDB's status; only this module interprets it.
+All access to a database goes through `Database`, even reading: an iterator that meets a damaged
+block ends as if it had reached the last row, and only its status tells the difference.
 """
 
 import errno
@@ -27,23 +27,23 @@ _LOCKED: Final = ("lock hold by current process", "While lock file")
 
 
 class DatabaseError(Exception):
-    """The database cannot do what was asked of it; the text is RocksDB's."""
+    """The database cannot do what was asked; the text is RocksDB's."""
 
 
 class DatabaseDamaged(DatabaseError):
-    """What the database reads is not what it wrote: nothing in it can be trusted."""
+    """The database reads other bytes than it wrote: nothing in it can be trusted."""
 
 
 class DatabaseInUse(DatabaseError):
-    """Another process, or something here that was not closed, has the database open."""
+    """The database is open in another process, or was not closed in this one."""
 
 
 class DatabaseFull(OSError):
-    """There is no space for what the database must write (`errno` is ENOSPC), or no descriptor to
-    open its file with (EMFILE).
+    """The database has no space to write (`errno` is ENOSPC), or no descriptor to open a file with
+    (EMFILE).
 
-    After that it takes no write at all, whatever space comes back, until it is opened again. What
-    was committed and not flushed is then gone, and comes again out of the log.
+    From then on it accepts no write, even if space is freed, until it is opened again. Batches that
+    were committed and not flushed are then lost, and are replayed from the log.
     """
 
     def __init__(self, text: str, number: int = errno.ENOSPC) -> None:
@@ -51,7 +51,7 @@ class DatabaseFull(OSError):
 
 
 def database_error(error: Exception) -> Exception:
-    """Return what to raise for an error of the library."""
+    """Return the exception to raise for an error of the library."""
     text = str(error)
     if any(words in text for words in _NO_SPACE):
         if any(words in text for words in _SYNCS):
@@ -69,7 +69,7 @@ def database_error(error: Exception) -> Exception:
 
 
 class Rows:
-    """An iterator over rows as they were when it was made. For one thread."""
+    """An iterator over the rows as they were when it was made. For one thread."""
 
     def __init__(self, iterator: RdictIter) -> None:
         self._iterator = iterator
@@ -96,9 +96,9 @@ class Database:
     def __init__(self, rocks: Rdict) -> None:
         self._rocks = rocks
         self.is_refusing = False
-        """It found no space for something, and takes no writes; see DatabaseFull."""
+        """Whether it ran out of space and accepts no writes; see DatabaseFull."""
         self.lack = errno.ENOSPC
-        """The `errno` of that."""
+        """The `errno` of DatabaseFull."""
 
     def _error(self, error: Exception) -> Exception:
         named = database_error(error)
@@ -115,7 +115,7 @@ class Database:
             raise self._error(error) from error
 
     def write(self, batch: WriteBatch, options: WriteOptions) -> None:
-        """Write all of a batch or nothing; it is used up either way."""
+        """Write all of a batch or nothing; the batch cannot be used again in either case."""
         try:
             self._rocks.write(batch, options)
             self.is_refusing = False
@@ -137,7 +137,7 @@ class Database:
             )
             rows = [*islice(items, limit)]
             if len(rows) < limit:
-                # It has seen all that there is, or could not go on.
+                # It reached the last row, or could not continue.
                 iterator = self._rocks.iter(options)
                 iterator.seek(rows[-1][0] if rows else low)
                 if rows and iterator.valid():
@@ -148,7 +148,7 @@ class Database:
         return rows
 
     def descending(self, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """Return rows from below a key down to another."""
+        """Return rows in [low, high), from the highest key down."""
         rows: list[tuple[bytes, bytes]] = []
         try:
             iterator = self._rocks.iter()
@@ -163,7 +163,7 @@ class Database:
         return rows
 
     def iterate(self) -> Rows:
-        """Return what reads the rows as they are now."""
+        """Return an iterator over the rows as they are now."""
         try:
             return Rows(self._rocks.iter())
         except Exception as error:
@@ -177,28 +177,28 @@ class Database:
             raise self._error(error) from error
 
     def compact(self) -> None:
-        """Rewrite all of it."""
+        """Rewrite the whole database."""
         try:
             self._rocks.compact_range(None, None)
         except Exception as error:
             raise self._error(error) from error
 
     def number(self, name: str) -> int:
-        """Return a property of RocksDB's; 0 if it has none of that name."""
+        """Return a property of RocksDB; 0 if there is none of that name."""
         try:
             return self._rocks.property_int_value(name) or 0
         except Exception as error:
             raise self._error(error) from error
 
     def checkpoint(self, path: Path) -> None:
-        """Make a copy in a new folder, by hard links; flushes before."""
+        """Flush, then make a copy in a new folder by hard links."""
         try:
             Checkpoint(self._rocks).create_checkpoint(str(path))
         except Exception as error:
             raise self._error(error) from error
 
     def close(self) -> None:
-        """Close; it flushes what it can. After an error it is closed as well."""
+        """Flush what it can and close; closed even after an error."""
         try:
             self._rocks.close()
         except Exception as error:

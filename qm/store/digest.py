@@ -1,7 +1,7 @@
-"""The digest of a state: what makes replicas comparable (qm/model/design.md, Digest).
+"""The digest of a state, by which replicas are compared (qm/model/design.md, Digest).
 
-`sum over rows of h(table, key, value) mod 2**128`. Addition commutes, so a change costs its old and
-its new row, and the order of rows does not matter.
+`sum over rows of h(table, key, value) mod 2**128`. Addition commutes, so the order of rows does not
+matter, and a change costs two hashes, of the old and the new row.
 """
 
 from collections.abc import Iterable
@@ -12,8 +12,8 @@ from xxhash import xxh3_128_intdigest
 DIGEST_BYTES: Final = 16
 MODULUS: Final = 1 << 128
 _TABLE_SHIFT: Final = 16
-"""Keys are shorter than 64 KiB: table and length together are the seed, so neither where a key
-ends nor whose row it is can be mistaken."""
+"""Keys are shorter than 64 KiB: table and length of the key together are the seed, so that rows of
+other tables, or with another boundary of key and value, hash differently."""
 
 
 def row_hash(full_key: bytes, value: bytes) -> int:

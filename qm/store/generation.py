@@ -1,7 +1,7 @@
-"""Generations: whole states side by side in one folder, one of them current.
+"""Generations: whole states side by side in one folder, one of which is current.
 
-A received snapshot is unpacked into the next generation and becomes current by one rename; until
-then the old one serves, and after a crash the one that `CURRENT` names is the state. Others are
+A received snapshot is unpacked into the next generation and becomes current by one rename. Until
+then the old one serves; after a crash the state is the one that `CURRENT` names. Others are
 leftovers and are removed.
 """
 
@@ -19,7 +19,7 @@ _NUMBER_MAX_BYTES: Final = 32
 
 
 def current_generation(directory: DirectoryTree) -> int:
-    """Return the number of the current generation; makes the first one in an empty folder."""
+    """Return the number of the current generation; creates the first one in an empty folder."""
     if _CURRENT not in directory.names():
         directory.subdirectory(folder_name(1))
         switch_to(directory, 1)
@@ -41,7 +41,7 @@ def folder(path: Path, generation: int) -> Path:
 
 
 def switch_to(directory: DirectoryTree, generation: int) -> None:
-    """Make a generation current; durable on return. Its files were synced before."""
+    """Make a generation current; durable on return. Its files must be synced already."""
     fresh = _CURRENT + ".new"
     if fresh in directory.names():
         directory.unlink(fresh)

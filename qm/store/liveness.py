@@ -1,7 +1,8 @@
-"""Which bodies of which entries are still referred to: node-local rows beside the state.
+"""Which bodies of which entries are still referenced: node-local rows beside the state.
 
-Per entry a bitmap of ordinals, and one of those with more than one reference, whose number has a
-row of its own. Messages of one entry mostly go together, so a receive costs a bit, not a row.
+Each entry has a bitmap of ordinals, and one of those with several references, whose number has a
+row of its own. Messages of one entry are mostly removed together, so a receive costs a bit, not a
+row.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from qm.model.state.tables import Table
 from qm.model.values.rows import BODY_KEY
 
 ENTRY_KEY: Final = Struct(">Q")
-"""index u64: BODY_LIVE and BLOB."""
+"""index u64: the key of BODY_LIVE and BLOB."""
 _COUNT: Final = Struct("<I")
 _LENGTH: Final = Struct("<H")
 _SCAN_ROWS: Final = 256
@@ -24,11 +25,11 @@ class LastEntry(Protocol):
 
     @property
     def index(self) -> int:
-        """Of the entry."""
+        """Index of the entry."""
 
 
 class LocalRows(Protocol):
-    """The node's rows, as references read and write them."""
+    """The node's rows, as `Liveness` reads and writes them."""
 
     @property
     def applied(self) -> LastEntry:
@@ -41,7 +42,7 @@ class LocalRows(Protocol):
         """Set a row."""
 
     def delete(self, table: Table, key: bytes) -> None:
-        """Take a row away."""
+        """Delete a row."""
 
     def scan(
         self, table: Table, low: bytes, high: bytes, limit: int
@@ -56,16 +57,16 @@ class Liveness:
         self._state = state
         self._live: dict[int, int] = {}
         self._shared: dict[int, int] = {}
-        """Of entries in `_live`, where it is not 0."""
+        """Second bitmap of entries in `_live`, where it is not 0."""
         self._dirty: set[int] = set()
         self._dead: dict[int, list[int]] = {}
         self.on_dead: Callable[[Mapping[int, Sequence[int]]], None] | None = None
-        """Hears before every commit, as index -> ordinals, to which bodies nothing refers any
-        more.
+        """Called before every commit with the bodies that are no longer referenced, as index ->
+        ordinals.
         """
 
     def retain(self, index: int, ordinals: Sequence[int]) -> None:
-        """One more reference to each; ordinals ascending."""
+        """Add a reference to each; ordinals ascending."""
         live = self._load(index)
         mask = 0
         if not live and len(ordinals) == ordinals[-1] - ordinals[0] + 1:
@@ -79,11 +80,11 @@ class Liveness:
                 mask |= bit
         self._live[index] = live | mask
         self._dirty.add(index)
-        if index in self._dead:  # what was let go of and taken up again did not die
+        if index in self._dead:  # a body that was released and retained again is not dead
             self._dead[index] = [o for o in self._dead[index] if not mask >> o & 1]
 
     def release(self, bodies: Iterable[tuple[int, int]]) -> None:
-        """One reference less to each (index, ordinal)."""
+        """Remove a reference to each (index, ordinal)."""
         live_of, shared_of, dead_of = self._live, self._shared, self._dead
         for index, ordinal in bodies:
             live = live_of.get(index)
@@ -115,17 +116,17 @@ class Liveness:
             low = rows[-1][0] + b"\0"
 
     def is_any_live(self, index: int) -> bool:
-        """Whether anything refers to a body of an entry."""
+        """Whether any body of an entry is referenced."""
         return bool(self._load(index))
 
     def live_ordinals(self, index: int) -> list[int]:
-        """Return the ordinals of the bodies of an entry to which something refers."""
+        """Return the ordinals of the referenced bodies of an entry."""
         return ordinals_of(self._load(index))
 
     def _load(self, index: int) -> int:
         live = self._live.get(index)
         if live is None:
-            if index > self._state.applied.index:  # an entry of this run: it has no row yet
+            if index > self._state.applied.index:  # an entry of this run has no row yet
                 self._live[index] = 0
                 return 0
             row = self._state.get(Table.BODY_LIVE, ENTRY_KEY.pack(index))
@@ -185,5 +186,5 @@ def _unpack(row: bytes) -> tuple[int, int]:
 
 def ordinals_of(bitmap: int) -> list[int]:
     """Return the positions of the set bits, ascending."""
-    # Digits of its text rather than bit arithmetic, which would copy the whole number each time.
+    # Scan the digits of its text: bit arithmetic would copy the whole number each time.
     return [at for at, digit in enumerate(bin(bitmap)[:1:-1]) if digit == "1"]

@@ -1,7 +1,7 @@
-"""What entries changed in one table since the last commit, in the order that scans ask for.
+"""The changes that entries made to one table since the last commit, in the order of keys.
 
-Writers pay for a dictionary alone: keys are sorted when a scan needs them, and only those that
-share their first bytes, since positions are scanned one queue at a time.
+Writers only fill dictionaries: keys are sorted when a scan needs them, and only those that share
+their first bytes, since positions are scanned one queue at a time.
 """
 
 from bisect import bisect_left
@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 _GROUP_BYTES: Final = 4
-"""Keys are grouped by that many leading bytes: a queue_id where a key begins with one."""
+"""Keys are grouped by so many leading bytes: by queue_id where a key begins with one."""
 _RUN_KEYS_MIN: Final = 16
 _RUNS_MAX: Final = 64
-"""Long ascending runs are looked through as they are, as long as they are few."""
+"""Long ascending runs are searched as they are, as long as they are few."""
 
 
 class Changes:
@@ -22,9 +22,9 @@ class Changes:
 
     def __init__(self) -> None:
         self.rows: dict[bytes, bytes | None] = {}
-        """What rows became that the database may hold; None: deleted."""
+        """New values of rows that the database may have; None: deleted."""
         self.fresh: dict[bytes, bytes] = {}
-        """Rows that the database does not hold."""
+        """Rows that the database does not have."""
         self._pending: list[bytes] = []
         self._runs: list[Sequence[bytes]] = []
         self._groups: dict[bytes, list[bytes]] = {}
@@ -34,7 +34,7 @@ class Changes:
         return len(self.rows) + len(self.fresh)
 
     def put(self, key: bytes, value: bytes) -> None:
-        """A row gets a value."""
+        """Set the value of a row."""
         if key in self.fresh:
             self.fresh[key] = value
             return
@@ -44,7 +44,7 @@ class Changes:
         rows[key] = value
 
     def add(self, rows: Mapping[bytes, bytes]) -> None:
-        """Rows whose keys the state does not hold."""
+        """Add rows whose keys the state does not have."""
         # Some may have been deleted since the last commit.
         if self.rows and not self.rows.keys().isdisjoint(rows):
             for key, value in rows.items():
@@ -54,7 +54,7 @@ class Changes:
         self._pending.extend(rows)
 
     def delete(self, key: bytes) -> None:
-        """A row goes; one that was added since the last commit leaves no trace."""
+        """Delete a row; one that was added since the last commit leaves no trace."""
         if self.fresh.pop(key, None) is None:
             rows = self.rows
             if key not in rows:
@@ -62,7 +62,7 @@ class Changes:
             rows[key] = None
 
     def delete_all(self, keys: Sequence[bytes]) -> None:
-        """Rows that exist go; keys ascending."""
+        """Delete rows that exist; keys ascending."""
         if self.fresh:
             for key in keys:
                 self.delete(key)
@@ -74,9 +74,9 @@ class Changes:
             self._pending.extend(keys)
 
     def between(self, low: bytes, high: bytes) -> list[bytes]:
-        """Return the changed keys with low <= key < high, in any order, some perhaps twice.
+        """Return the changed keys with low <= key < high, in any order, perhaps with repetitions.
 
-        Among them may be keys without a change: those of fresh rows that were deleted.
+        They may include keys without a change: those of fresh rows that were deleted.
         """
         if self._pending:
             self._group()
@@ -111,18 +111,18 @@ class Changes:
             return []
         if group in self._unsorted:
             self._unsorted.discard(group)
-            keys.sort()  # in place: mostly they are ascending runs, and stay so
+            keys.sort()  # in place: they are mostly ascending runs, and then remain sorted
         return keys[bisect_left(keys, low) : bisect_left(keys, high)]
 
     def values(self, keys: list[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
-        """Yield what became of each of these changed keys; None: no row."""
+        """Yield each of these changed keys with its value; None: no row."""
         rows, fresh = self.rows, self.fresh
         for key in keys:
             value = fresh.get(key)
             yield key, rows.get(key) if value is None else value
 
     def clear(self) -> None:
-        """The changes are in the database."""
+        """Forget the changes, which are in the database now."""
         self.rows.clear()
         self.fresh.clear()
         self._pending.clear()

@@ -1,8 +1,8 @@
-"""A state rebuilt outside of any node: from a snapshot stream and committed entries.
+"""A state rebuilt outside of any node, from a snapshot stream and committed entries.
 
 Audits and compaction of the archive use it (DESIGN section 5). There is no log: entries are kept
-in memory until there are too many, then what is alive of the oldest moves to blob files, as it
-does when a node's log drops a segment. What was received by then was never written.
+in memory until there are too many; then the live bodies of the oldest move to blob files, as they
+do when a node's log drops a segment. Bodies received before that are never written.
 """
 
 import shutil
@@ -25,26 +25,26 @@ from raft.machine import Hold, LogReader, SnapshotSource
 from raft.types import Configuration, Entry, EntryKind, SnapshotMeta
 
 RETAINED_BYTES: Final = 64 * 1024 * 1024
-"""Of entries in memory; beyond it the older half goes."""
+"""Entries in memory; beyond this the older half is dropped."""
 ALIVE_SHARE_MIN: Final = 0.9
-"""Of each blob file of a compact state."""
+"""Least live share of each blob file after `Replay.compact`."""
 _SCAN_ROWS: Final = 1024
 _BODY_FIELDS: Final = slice(3, 8)
-"""Of POSITION_ROW: what BodyPlaces has as columns."""
+"""The fields of POSITION_ROW that BodyPlaces has as columns."""
 _KEY_END: Final = b"\xff" * 24
 
 
 class ReplayedMark(msgspec.Struct, frozen=True, gc=False):
-    """An audit mark that was passed."""
+    """An audit mark among the entries applied."""
 
     number: int
     index: int
     digest: bytes
-    """Of the rebuilt state at the mark, 16 bytes."""
+    """Digest of the rebuilt state at the mark, 16 bytes."""
 
 
 class Replay:
-    """A store that is driven by hand."""
+    """A store without a replica, to which the caller feeds entries."""
 
     def __init__(self, path: Path, *, retained_bytes: int = RETAINED_BYTES) -> None:
         """`path`: a folder that does not exist yet; `close` removes it."""
@@ -54,25 +54,25 @@ class Replay:
         self._store = Store(path, self._entries)
 
     def install(self, stream: Path, index: int, term: int) -> None:
-        """Begin with a snapshot stream. Raises SnapshotDamaged."""
+        """Start from a snapshot stream. Raises SnapshotDamaged."""
         self._store.install(stream, SnapshotMeta(index, term, Configuration(()), 0))
         self._entries.last = index
 
     @property
     def applied(self) -> AppliedPoint:
-        """How far the state has come."""
+        """The last entry applied."""
         return self._store.applied
 
     @property
     def state(self) -> RocksState:
-        """The rows."""
+        """The rows of the state."""
         return self._store.state
 
     def apply(self, entries: Sequence[tuple[int, int, bytes]]) -> list[ReplayedMark]:
         """Apply (index, term, data) of DATA entries in order; return the marks among them.
 
-        Raises UnknownCommand, and Diverged when the entries themselves tell of a majority whose
-        state was another one.
+        Raises UnknownCommand, and Diverged when an AuditResult among the entries shows that the
+        majority's state was different.
         """
         whole = [Entry(index, term, EntryKind.DATA, data) for index, term, data in entries]
         self._entries.append(whole)
@@ -87,7 +87,7 @@ class Replay:
         return ReplayedMark(mark.number, mark.index, mark.kept)
 
     def compact(self) -> None:
-        """Leave nothing on disk but live rows and, nearly, live bodies."""
+        """Leave only live rows on disk, and blob files of which nearly all is alive."""
         self._entries.drop(0)
         self._store.bodies.empty_all_sparse(ALIVE_SHARE_MIN)
         self._store.bodies.settle()
@@ -121,22 +121,22 @@ def _places(rows: Sequence[bytes]) -> BodyPlaces:
 
 
 class _Nothing:
-    """A hold that is not needed; implements `raft.machine.Hold`."""
+    """A hold that does nothing; implements `raft.machine.Hold`."""
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
     def __enter__(self) -> "_Nothing":
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 class _RecentEntries(LogReader):
     """The newest entries, in memory; implements `raft.machine.LogReader`.
 
-    Entries go only by `drop`, between calls of the store, so that holds have nothing to do.
+    Only `drop` removes entries, between calls of the store, so holds need not do anything.
     """
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class _RecentEntries(LogReader):
         self.last = 0
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Take entries, indexes ascending."""
+        """Add entries, indexes ascending."""
         for entry in entries:
             self._order.append(entry.index)
             self._data[entry.index] = entry.data
@@ -155,7 +155,7 @@ class _RecentEntries(LogReader):
             self.last = entry.index
 
     def drop(self, keep_bytes: int) -> None:
-        """Let the oldest go until the others have no more than that."""
+        """Drop the oldest entries until the others have at most `keep_bytes`."""
         left, going = self.size_bytes, []
         for index in self._order:
             if left <= keep_bytes:
@@ -192,7 +192,7 @@ class _RecentEntries(LogReader):
 
     @override
     def retirable(self, index: int) -> int:
-        """Nothing is dropped but by `drop`."""
+        """Return the index below the oldest entry: only `drop` removes entries."""
         return min(index, self._order[0] - 1 if self._order else self.last)
 
     @override

@@ -1,8 +1,8 @@
 """The state in RocksDB: an overlay of what entries changed, written as one batch.
 
 The log is the write-ahead log: batches go to the memtable without a sync of their own, and the
-applied index inside them says from where to replay. There is one column family, so that what
-survives of it is always one prefix of the batches.
+applied index in them says from where to replay. There is one column family, so that a prefix of
+the batches survives a crash.
 """
 
 from collections import deque
@@ -37,9 +37,9 @@ BLOCK_CACHE_BYTES: Final = 256 * 1024 * 1024
 WRITE_BUFFER_BYTES: Final = 64 * 1024 * 1024
 WRITE_BUFFERS: Final = 3
 BYTES_PER_SYNC: Final = 512 * 1024
-"""Of a file being written: then the kernel begins to write it out."""
+"""After so many bytes of a new file the kernel begins to write it out."""
 _RUNS: Final = 12
-"""Sorted runs before some are merged: merging costs as much as the flushes, seeking little."""
+"""Sorted runs before some are merged: merging then costs as much as flushing, seeking little."""
 _BLOCK_BYTES: Final = 16 * 1024
 _BLOOM_BITS_PER_KEY: Final = 10
 _PREFIX: Final = tuple(bytes((table,)) for table in range(256))
@@ -61,22 +61,22 @@ _HOT_TABLES: Final = frozenset(
         Table.SEQUENCE_IN,
     }
 )
-"""Rows that the next batches read or change again: kept from one commit to the next."""
+"""Tables whose rows the next batches read or change again: cached across commits."""
 _SCANNED_AHEAD: Final = frozenset({Table.POSITION})
-"""Rows that are mostly read one by one after a scan found them: a scan keeps them."""
+"""Tables whose rows are mostly read one by one after a scan found them: scans cache them."""
 ROW_CACHE_BYTES: Final = 32 * 1024 * 1024
-"""Of the rows kept beside the database; beyond it all are dropped and read again."""
+"""Size of the row cache; beyond this all rows are dropped and read again."""
 _ROW_OVERHEAD_BYTES: Final = 160
-"""Of a row in a dictionary, beside its value: objects, hash table, key."""
+"""Memory of a cached row besides its value: objects, hash table, key."""
 
 
 class AppliedPoint(msgspec.Struct, frozen=True, gc=False):
-    """How far a state has come."""
+    """The last entry that a state contains."""
 
     index: int = 0
     term: int = 0
     digest: int = 0
-    """u128 over all logical rows."""
+    """u128, over all replicated rows."""
 
 
 def open_database(
@@ -97,7 +97,7 @@ def open_database(
     options.set_block_based_table_factory(table)
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_max_write_buffer_number(WRITE_BUFFERS)
-    # Positions of all queues lie in every flushed file, so that levels would be rewritten whole.
+    # Positions of all queues are in every flushed file, so levels would be rewritten as a whole.
     options.set_compaction_style(DBCompactionStyle.universal())
     options.set_level_zero_file_num_compaction_trigger(_RUNS)
     options.set_level_zero_slowdown_writes_trigger(3 * _RUNS)
@@ -105,20 +105,21 @@ def open_database(
     options.set_compression_type(DBCompressionType.lz4())
     options.set_max_background_jobs(2)
     options.set_paranoid_checks(True)
-    # A file's sync at its end would hold up those of the log, which shares the disk.
+    # One sync at the end of a file would delay those of the log, which shares the disk.
     options.set_bytes_per_sync(BYTES_PER_SYNC)
     options.set_keep_log_file_num(2)
     access = AccessType.read_only() if is_read_only else AccessType.read_write()
     try:
         return Database(Rdict(str(path), options, access_type=access))
-    except Exception as error:  # the library has no type of its own for it
+    except Exception as error:  # the library has no exception type of its own
         raise database_error(error) from error
 
 
 class PinnedRows:
-    """Committed rows as they were when this was made, whatever is written since.
+    """Committed rows as they were when this was made, unaffected by later writes.
 
-    Made in no time; for any one thread, until `release`. The database's files stay open as long.
+    Cheap to make; for one thread at a time, until `release`. The database's files stay open until
+    then.
     """
 
     def __init__(self, database: Database) -> None:
@@ -135,11 +136,11 @@ class PinnedRows:
 
     @property
     def is_released(self) -> bool:
-        """Whether nothing can be read any more."""
+        """Whether `release` was called, so that nothing can be read."""
         return self._rows is None
 
     def release(self) -> None:
-        """Let go of the database. Repeating it does nothing."""
+        """Release the database. A second call does nothing."""
         self._rows = None
 
 
@@ -150,12 +151,12 @@ class RocksState(State):
         self._database = database
         self._changes: dict[int, Changes] = {table: Changes() for table in Table}
         self._cache: dict[bytes, bytes] = {}
-        """Rows as the database has them, by full key."""
+        """Rows as in the database, by full key."""
         self._cached_bytes = 0
         self._missing: set[bytes] = set()
-        """Full keys that were asked for since the last commit and have no row there."""
+        """Full keys that were read since the last commit and have no row there."""
         self._no_wal = WriteOptions()
-        # The stub calls this property a method.
+        # The stub declares this property as a method.
         self._no_wal.disable_wal = True  # type: ignore[method-assign, assignment]
         row = database.get(_APPLIED_KEY)
         if row is None:
@@ -190,7 +191,7 @@ class RocksState(State):
         return [cached(full) or committed(full) for full in map(_PREFIX[table].__add__, keys)]
 
     def _committed(self, full: bytes) -> bytes | None:
-        """Return a row as the last commit left it."""
+        """Return a row as of the last commit."""
         value = self._cache.get(full)
         if value is None and full not in self._missing:
             value = self._database.get(full)
@@ -207,7 +208,7 @@ class RocksState(State):
         self._cached_bytes += _ROW_OVERHEAD_BYTES + len(value)
 
     def _bound_cache(self) -> None:
-        """Drop the rows kept beside the database when they are too many; any time will do."""
+        """Drop all cached rows when there are too many; may be called at any time."""
         if self._cached_bytes > ROW_CACHE_BYTES:
             self._cache.clear()
             self._missing.clear()
@@ -235,14 +236,14 @@ class RocksState(State):
     ) -> list[tuple[bytes, bytes]]:
         changes = self._changes[table]
         changed = dict(changes.values(changes.between(low, high))) if changes else {}
-        # Rows that the overlay deletes may stand before those that are wanted.
+        # Rows that the overlay deletes may precede those that are wanted.
         wanted = limit + sum(value is None for value in changed.values())
         stored = self._stored(table, low, high, wanted, backward=backward)
         if not changed:
             return stored
         rows = dict(stored)
         if len(stored) == wanted:
-            # What lies behind the last row that was read is none of ours.
+            # Changes beyond the last row that was read do not belong to the result.
             last = stored[-1][0]
             changed = {
                 key: value
@@ -259,14 +260,14 @@ class RocksState(State):
     def _stored(
         self, table: Table, low: bytes, high: bytes, limit: int, *, backward: bool
     ) -> list[tuple[bytes, bytes]]:
-        """Return rows as the last commit left them; keys without the table byte."""
+        """Return rows as of the last commit; keys without the table byte."""
         full_low, full_high = _PREFIX[table] + low, _PREFIX[table] + high
         if full_low >= full_high:
             return []
         if backward:
             rows = self._database.descending(full_low, full_high, limit)
         else:
-            # A bound keeps the iterator from walking through deleted rows that nobody asked for.
+            # A bound keeps the iterator from walking through deleted rows outside the range.
             options = ReadOptions()
             options.set_iterate_upper_bound(full_high)
             rows = self._database.ascending(full_low, options, limit)
@@ -280,7 +281,7 @@ class RocksState(State):
     def scan_committed(
         self, table: Table, low: bytes, high: bytes, limit: int
     ) -> list[tuple[bytes, bytes]]:
-        """As `scan`, of the last commit alone. From any thread, for tables that no scan caches."""
+        """As `scan`, as of the last commit. For any thread, and tables that scans do not cache."""
         assert table not in _SCANNED_AHEAD
         return self._stored(table, low, high, limit, backward=False)
 
@@ -305,7 +306,7 @@ class RocksState(State):
     def commit(self, index: int, term: int) -> None:
         """Write everything since the last commit, with the applied point, as one batch.
 
-        Raises DatabaseFull, FatalDiskError: nothing was written, and what is read is as before.
+        Raises DatabaseFull, FatalDiskError: nothing was written, and readers see no difference.
         """
         self.liveness.flush()
         batch = WriteBatch(raw_mode=True)
@@ -326,14 +327,14 @@ class RocksState(State):
         self._bound_cache()
 
     def _digest_change(self, table: int, changes: Changes) -> int:
-        """Return what the changes of one table add to the digest, not reduced."""
+        """Return what the changes of one table add to the digest, unreduced."""
         rows = changes.rows
         replaced = zip(rows, self._committed_rows(table, rows), strict=True)
         added = rows_sum(table, changes.fresh.items()) + rows_sum(table, rows.items())
         return added - rows_sum(table, replaced)
 
     def _cache_changes(self, table: int, changes: Changes) -> None:
-        """Have beside the database what was just written to it."""
+        """Update the cache with what was just written to the database."""
         prefix, cache = _PREFIX[table], self._cache
         is_hot = table in _HOT_TABLES
         if is_hot:
@@ -356,15 +357,15 @@ class RocksState(State):
 
     @property
     def lack(self) -> int:
-        """What the database lacked when it last refused one: `errno` of DatabaseFull."""
+        """What the database lacked when it last refused a write: `errno` of DatabaseFull."""
         return self._database.lack
 
     def has_background_errors(self) -> bool:
-        """Whether merging what was flushed failed, for which nobody waits."""
+        """Whether merging flushed files failed, which no call reports."""
         return self._database.number(_BACKGROUND_ERRORS) > 0
 
     def unflushed_bytes(self) -> int:
-        """Return what a flush would go through, about: overwritten and deleted rows count too."""
+        """Return about how much a flush must process, including overwritten and deleted rows."""
         return self._database.number(_UNFLUSHED)
 
     # Whole states ------------------------------------------------------------------------
@@ -374,7 +375,7 @@ class RocksState(State):
         return self._database.iterate().from_key(b"")
 
     def computed_digest(self) -> int:
-        """Return the digest from all rows; equals `applied.digest` unless a row was damaged."""
+        """Return the digest of all rows; it equals `applied.digest` unless a row is damaged."""
         digest = 0
         for full, value in self.rows():
             if full[0] >= Table.LOCAL_FIRST:
@@ -383,23 +384,23 @@ class RocksState(State):
         return digest % MODULUS
 
     def drop_table(self, table: Table) -> None:
-        """Remove all committed rows of a local table at once; nothing of it may be in hand."""
+        """Remove all committed rows of a local table; it must have no cached or changed rows."""
         assert table >= Table.LOCAL_FIRST
         self._database.delete_range(_PREFIX[table], _PREFIX[table + 1], self._no_wal)
 
     def compact(self) -> None:
-        """Rewrite the database without what was deleted or replaced; not for a serving node."""
+        """Rewrite the database without deleted and replaced rows; not for a serving node."""
         self._database.compact()
 
     def pin(self) -> PinnedRows:
-        """Keep the committed rows as they are now."""
+        """Pin the committed rows as they are now."""
         return PinnedRows(self._database)
 
     def checkpoint(self, path: Path) -> None:
         """Make a copy of the database in a new folder, by hard links.
 
-        Flushes what was not flushed and holds the interpreter lock all the while, in any thread:
-        whoever has others waiting calls `flush` before, which does not.
+        Flushes what was not flushed, and holds the interpreter lock meanwhile in any thread: call
+        `flush`, which does not hold it, before if other threads must run.
         """
         self._database.checkpoint(path)
 
@@ -410,7 +411,7 @@ class RocksState(State):
 
 def _batch_changes(table: int, changes: Changes, batch: WriteBatch) -> None:
     prefix, put, delete = _PREFIX[table], batch.put, batch.delete
-    # Neighbours in key order are three times as cheap for the memtable.
+    # Neighbours in key order cost the memtable a third.
     fresh, rows = changes.fresh, changes.rows
     if fresh:
         keys = sorted(fresh)

@@ -1,8 +1,8 @@
-"""Private keys at rest: sealed under a key that is not in the state ([MS-MQDMPR] 3.1.3, ours).
+"""Private keys at rest, sealed under a key that is not in the state ([MS-MQDMPR] 3.1.3, ours).
 
-The replicated state and every snapshot carry only the sealed form. The sealing key comes from a
-file or from the output of a command (a vault's client, say) on each node; without it a node serves
-everything but what needs private keys.
+The replicated state and every snapshot contain only the sealed form. Each node gets the sealing key
+from a file or from the output of a command (a vault's client, say); without it a node serves
+everything that needs no private keys.
 """
 
 import subprocess
@@ -20,11 +20,11 @@ _NONCE_BYTES: Final = 12
 
 
 class SealingError(Exception):
-    """The key cannot be had, or does not open this seal. Says what to do."""
+    """The key is not available, or does not open this seal. The text says what to do."""
 
 
 def key_from_file(path: Path) -> bytes:
-    """Read 32 bytes, raw or as 64 hexadecimal digits. Raises SealingError."""
+    """Read a key of 32 bytes, raw or as 64 hexadecimal digits. Raises SealingError."""
     try:
         with path.open("rb") as file:
             return _key(file.read(KEY_OUTPUT_MAX_BYTES), str(path))
@@ -33,7 +33,7 @@ def key_from_file(path: Path) -> bytes:
 
 
 def key_from_command(command: list[str]) -> bytes:
-    """Take the key from a command's standard output. Raises SealingError."""
+    """Read the key from a command's standard output. Raises SealingError."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=COMMAND_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -61,7 +61,7 @@ def _key(data: bytes, source: str) -> bytes:
 
 
 def seal(key: bytes, nonce: bytes, secret: bytes, label: bytes) -> bytes:
-    """Return the sealed form. `nonce`: 12 fresh random bytes; `label` binds it to its use."""
+    """Return the sealed form. `nonce`: 12 new random bytes; `label` binds the seal to its use."""
     if len(nonce) != _NONCE_BYTES:
         raise ValueError(f"a nonce of {len(nonce)} bytes; 12 are needed")
     return _VERSION + nonce + AESGCM(key).encrypt(nonce, secret, _VERSION + label)
@@ -77,5 +77,5 @@ def unseal(key: bytes, sealed: bytes, label: bytes) -> bytes:
     except InvalidTag as error:
         raise SealingError(
             "the sealing key does not open this cluster's private keys: configure the key that"
-            " the cluster was born with"
+            " the cluster was founded with"
         ) from error

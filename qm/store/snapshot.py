@@ -2,11 +2,10 @@
 still in the log, as one stream with random access.
 
 Stream: magic, manifest length u32, manifest (msgpack), the files in its order, the bodies in its
-order. What the stream needs is pinned while it is served: hard links hold the files, a hold keeps
-the log. A received stream is believed when its rows give the digest that its manifest names, at
-the index that consensus expects, and every body the checksum that its row names. Two streams of one
-state need not have the same bytes, so each has an identity, and only what was received of the same
-one is gone on with.
+order. What the stream needs is pinned while it is served: hard links keep the files, a hold keeps
+the log. A received stream is accepted when its rows give the digest in its manifest, at the index
+that consensus expects, and every body matches the checksum in its row. Two streams of one state
+need not have the same bytes, so each has an identity, and only the same stream is resumed.
 """
 
 import os
@@ -49,7 +48,7 @@ _COPY_BYTES: Final = 1 << 20
 
 
 class Manifest(msgspec.Struct, frozen=True, array_like=True):
-    """What a stream holds."""
+    """The contents of a stream."""
 
     index: int
     term: int
@@ -57,22 +56,22 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     files: tuple[tuple[str, int], ...]
     """(path below the generation, length)."""
     bodies: tuple[tuple[int, int, int, int], ...]
-    """(index, ordinal, offset in the entry's data, length): packets that the log still holds."""
+    """(index, ordinal, offset in the entry's data, length) of packets that the log still has."""
 
 
 class SourceUnreadable(Exception):
-    """What a snapshot needs of the log cannot be read."""
+    """A part of the log that a snapshot needs cannot be read."""
 
 
 class Pinned:
-    """A state as it is now, kept by hard links, and the log behind it.
+    """A state as it is now, kept by hard links, and the log that follows it.
 
-    Made at once, whatever the state holds; what takes time is `source`.
+    Making it takes little time for any state; `source` takes longer.
     """
 
     def __init__(self, state: RocksState, blobs: Path, log: LogReader, folder: Path) -> None:
-        """`folder`: does not exist yet, on the same file system. Raises OSError (ENOSPC): nothing
-        is kept.
+        """`folder` must not exist yet, and is on the same file system. Raises OSError (ENOSPC);
+        then nothing is kept.
         """
         self.folder = folder
         self.log = log
@@ -83,7 +82,7 @@ class Pinned:
             folder.mkdir(parents=True)
             state.checkpoint(folder / STATE_FOLDER)
             (folder / BLOB_FOLDER).mkdir()
-            # What no row names may go at this moment, in a thread.
+            # Files that no row names may be removed at this moment by another thread.
             for name in blob_files(state):
                 os.link(blobs / name, folder / BLOB_FOLDER / name)
         except OSError:
@@ -91,7 +90,7 @@ class Pinned:
             raise
 
     def source(self) -> "StoreSnapshot":
-        """Return the stream, made out of the copy: for a thread of its own. Once."""
+        """Return the stream, made from the copy. Call it once, in a thread of its own."""
         database = open_database(
             self.folder / STATE_FOLDER, cache_bytes=COPY_CACHE_BYTES, is_read_only=True
         )
@@ -103,7 +102,7 @@ class Pinned:
         return StoreSnapshot(self, in_log)
 
     def close(self) -> None:
-        """Let go of everything. Repeating it does nothing."""
+        """Release everything. A second call does nothing."""
         if self.hold is not None:
             self.hold.release()
             self.hold = None
@@ -114,10 +113,10 @@ class StoreSnapshot(SnapshotSource):
     """A stream to serve; implements `raft.machine.SnapshotSource`."""
 
     def __init__(self, pinned: Pinned, in_log: list[tuple[int, list[int]]]) -> None:
-        """`in_log`: (index, ordinals) of bodies that only the log has. It takes `pinned` over."""
+        """`in_log`: (index, ordinals) of bodies that only the log has. `close` closes `pinned`."""
         self._pinned = pinned
         self._log = pinned.log
-        # What follows the state is kept as well: whoever gets the stream needs it next.
+        # Keep the log that follows the state as well: the receiver of the stream needs it next.
         narrow = self._log.hold(in_log[0][0] if in_log else pinned.applied.index + 1)
         if pinned.hold is not None:
             pinned.hold.release()
@@ -187,7 +186,7 @@ class StoreSnapshot(SnapshotSource):
 
 
 def _entries_in_log(state: RocksState, last: int) -> list[tuple[int, list[int]]]:
-    """Return (index, ordinals) of live bodies that no blob file holds."""
+    """Return (index, ordinals) of live bodies that no blob file has."""
     return [
         (index, ordinals)
         for index, ordinals in state.liveness.live(0, last)
@@ -209,14 +208,14 @@ def _bodies(
 
 
 class SnapshotDamaged(ValueError):
-    """The stream does not prove itself."""
+    """The stream fails its verification."""
 
 
 def unpack(stream: BinaryIO, directory: DirectoryTree, target: Path, index: int, term: int) -> None:
-    """Make a generation out of a whole stream; durable on return.
+    """Make a generation from a whole stream; durable on return.
 
-    `target`: its folder, a name in `directory` that need not exist.
-    Raises SnapshotDamaged unless the rows give the manifest's digest at (index, term).
+    `target`: its folder, a name in `directory` that need not exist. Raises SnapshotDamaged unless
+    the rows give the manifest's digest at (index, term).
     """
     manifest = _read_manifest(stream)
     if (manifest.index, manifest.term) != (index, term):
@@ -245,7 +244,7 @@ def unpack(stream: BinaryIO, directory: DirectoryTree, target: Path, index: int,
 
 
 def _prove(stream: BinaryIO, target: Path, manifest: Manifest) -> None:
-    """Open what was unpacked, take the bodies and recompute the digest."""
+    """Open what was unpacked, take over the bodies and verify the digest."""
     state = RocksState(open_database(target / STATE_FOLDER, cache_bytes=BLOCK_CACHE_BYTES))
     try:
         _take_bodies(state, stream, target / BLOB_FOLDER, manifest)
@@ -254,7 +253,7 @@ def _prove(stream: BinaryIO, target: Path, manifest: Manifest) -> None:
             and digest_bytes(state.computed_digest()) == manifest.digest
         )
         if not is_proven:
-            raise SnapshotDamaged("the rows do not give the digest that the manifest names")
+            raise SnapshotDamaged("the rows do not give the digest in the manifest")
         try:
             prove_bodies(state, DiskDirectory(target).subdirectory(BLOB_FOLDER))
         except BodyDamaged as error:
@@ -267,7 +266,7 @@ def _prove(stream: BinaryIO, target: Path, manifest: Manifest) -> None:
 
 
 def _forget_kept(state: RocksState, index: int) -> None:
-    """What the sender kept for its archive is not ours; our own goes on behind the snapshot."""
+    """Drop the rows of the sender's archive; this node's own continues after the snapshot."""
     state.drop_table(Table.EFFECTS)
     state.put(Table.EXPORTED, b"", Exported(index, restored_at=index).pack())
 
@@ -295,7 +294,7 @@ def _copy(stream: BinaryIO, target: BinaryIO, size: int) -> None:
 
 
 def _take_bodies(state: RocksState, stream: BinaryIO, blobs: Path, manifest: Manifest) -> None:
-    """Put the bodies that the sender's log held into a blob file of our own."""
+    """Write the bodies that were in the sender's log to a blob file of this node."""
     if not manifest.bodies:
         return
     numbers = [int(path.name.removeprefix("blob-")) for path in blobs.glob("blob-*")]

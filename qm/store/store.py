@@ -1,11 +1,11 @@
 """The state machine that consensus drives: entries in, `Applied` out, everything on disk.
 
-What is durable when: the log holds an entry before it is applied. `apply` changes the state, which
-readers see at once. `settle` writes one batch for each call of it with the applied index inside,
-unsynced: that may wait until everybody has their results, but for nothing else that is done here.
-`flush` makes the state durable, and only then `durable_index` rises, below which the log may drop
-entries; their live bodies were copied and synced before (qm.store.bodies.body_places). After a
-crash the state is some prefix of the batches, and the log replays the rest.
+What is durable when: the log has an entry before it is applied. `apply` changes the state, which
+readers see at once. `settle` writes one batch with the applied index for each call of `apply`,
+unsynced: it may wait until callers have their results, but every other operation here calls it
+first. `flush` makes the state durable, and only then `durable_index` rises, up to which the log may
+drop entries; their live bodies were copied and synced before (qm.store.bodies.body_places). After
+a crash the state is some prefix of the batches, and the log replays the rest.
 """
 
 import contextlib
@@ -58,25 +58,25 @@ _AUDITS: Final = frozenset({AuditMark, AuditResult})
 
 
 class _Unkept(NamedTuple):
-    """An entry that was applied and is still to be settled."""
+    """An entry that was applied and not yet settled."""
 
     entry: Entry
     batch: CommandBatch
     kinds: Set[type]
-    """Of its commands."""
+    """Types of its commands."""
     applied: Applied
     may_begin: bool
-    """The state, right after it, has a chain that may have begun with it."""
+    """Right after the entry the state has a chain, which may have begun with it."""
 
 
 REPLAYED_TOGETHER_MAX: Final = 64
-"""Entries between two writes, when a state that was opened again is brought up to date."""
+"""Entries between two writes when a reopened state is brought up to date."""
 MARKS_KEPT_MAX: Final = 64
-"""Own digests kept for results that are still to come."""
+"""Own digests kept until the results of their marks arrive."""
 
 
 class _Applied(msgspec.Struct, gc=False):
-    """DATA entries of one term without a gap."""
+    """A range of DATA entries of one term without a gap."""
 
     first: int
     last: int
@@ -84,12 +84,12 @@ class _Applied(msgspec.Struct, gc=False):
 
 
 class Diverged(Exception):
-    """This node's state is not the majority's: it stops, and rejoins from its peers."""
+    """This node's state differs from the majority's: it stops, and rejoins from its peers."""
 
 
 class Store:
-    """What `raft.machine.StateMachine` asks for, but pictures in the loop
-    (qm.node.replica.snapshot_source).
+    """Implements `raft.machine.StateMachine`, except that `snapshot` blocks
+    (qm.node.replica.snapshot_source makes pictures beside the loop).
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Store:
         keeps_effects: bool = False,
         directory: Callable[[Path], DirectoryTree] = DiskDirectory,
     ) -> None:
-        """`path`: a folder of its own, made if absent. `keeps_effects`: for an archiver, which
-        takes them (`kept`); without it those of an earlier process are dropped. Raises
-        StartRefused for the state of a newer build.
+        """`path`: a folder of its own, created if absent. `keeps_effects`: keep effects for an
+        archiver (`kept`); otherwise those of an earlier process are dropped. Raises StartRefused
+        for the state of a newer build.
         """
         self._path = path
         self._open_directory = directory
@@ -113,12 +113,12 @@ class Store:
         self._cache_bytes = cache_bytes
         self._keeps_effects = keeps_effects
         self.marks: list[Mark] = []
-        """Marks that were applied and not yet told; whoever tells them takes them."""
+        """Marks that were applied, until the auditor takes them to report their digests."""
         self._own_marks: dict[int, bytes] = {}
         self._pinned: dict[int, Mark] = {}
         self._snapshots = 0
         self._unflushed: deque[_Applied] = deque()
-        """What was applied here and is not known to be on disk, ascending."""
+        """Entries that were applied and are not known to be on disk, ascending."""
         self._is_open = False
         log.on_retire(self._retire)
         for leftover in (_PINNED_FOLDER, _AUDIT_FOLDER):
@@ -133,7 +133,7 @@ class Store:
         self._begin(open_database(here / STATE_FOLDER, cache_bytes=self._cache_bytes))
 
     def _begin(self, database: Database) -> None:
-        """Use an open database of the current generation; it is closed after an error."""
+        """Use an open database of the current generation; closes it after an error."""
         try:
             self._use(database)
         except OSError:
@@ -144,14 +144,14 @@ class Store:
     def _use(self, database: Database) -> None:
         self._state = RocksState(database)
         self._unsettled: Entry | None = None
-        """The last one that was applied, until its batch is written."""
+        """The last entry that was applied, until its batch is written."""
         self._unkept: list[_Unkept] = []
         self._durable_index = self._state.applied.index
         self._refuse_newer()
         self._machine = Machine(self._state)
         self._chain = EntryChain(self._state)
         self.kept: EffectsLog | None = None
-        """What entries did, for the archive; another object after an install."""
+        """Effects of entries for the archive; another object after an install."""
         if self._keeps_effects:
             self.kept = EffectsLog(self._state)
         else:
@@ -171,36 +171,36 @@ class Store:
             )
 
     def _retire(self, first: int, last: int) -> None:
-        """The log is about to drop entries; the bodies are another object after an install."""
+        """Copy bodies before the log drops entries; `bodies` is replaced by an install."""
         self._check_open()
         self.bodies.retire(first, last)
 
     # raft.machine.StateMachine -----------------------------------------------------------
 
     def applied_index(self) -> int:
-        """Return the last index whose effect the state contains."""
+        """Return the last index that the state contains."""
         return self.applied.index
 
     @property
     def applied(self) -> AppliedPoint:
         """Index, term and digest of the state."""
-        with contextlib.suppress(DatabaseFull):  # whoever applies hears of the disk
+        with contextlib.suppress(DatabaseFull):  # `apply` reports a full disk
             self.settle()
         return self._state.applied
 
     @property
     def is_chained(self) -> bool:
-        """Whether entries are chained: somebody archives, or did."""
+        """Whether entries are chained: a member archives, or has archived."""
         return self._chain.is_kept
 
     @property
     def view(self) -> View:
-        """The state as queries read it, between calls of `apply`; another one after `install`."""
+        """The state for queries, between calls of `apply`; another object after `install`."""
         return self._machine.view
 
     @property
     def state(self) -> RocksState:
-        """The state, another object after an install; for readers between entries."""
+        """The state for readers between entries; another object after an install."""
         return self._state
 
     def durable_index(self) -> int:
@@ -208,8 +208,8 @@ class Store:
         return self._durable_index
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[Applied]:
-        """Raises UnknownCommand, Diverged: the node must stop; and
-        DatabaseFull having applied nothing: see `reopen`.
+        """Apply entries. Raises UnknownCommand, Diverged: the node must stop; and DatabaseFull,
+        having applied nothing: see `reopen`.
         """
         results = self._apply(entries)
         self._note_unflushed(entries)
@@ -234,7 +234,7 @@ class Store:
             applied = self._machine.apply(batch, settle=False)
             results.append(applied)
             kinds = {*map(type, batch.commands)}
-            # Now, since a later entry of the run may begin the chain.
+            # Ask now, since a later entry of the run may begin the chain.
             may_begin = LeaderActivated in kinds and self._chain.is_in_state
             unkept.append(_Unkept(entry, batch, kinds, applied, may_begin))
             if not kinds.isdisjoint(_AUDITS):
@@ -251,9 +251,9 @@ class Store:
             self._unsettled = unkept[-1][0]
 
     def settle(self) -> None:
-        """In the thread that applies.
+        """Write what was applied, in the thread that applies.
 
-        Raises DatabaseFull: what was applied is still read here, and in no database.
+        Raises DatabaseFull: readers still see what was applied, but it is not in the database.
         """
         if self._unsettled is None:
             return
@@ -275,16 +275,16 @@ class Store:
             elif isinstance(command, AuditResult):
                 self._compare(command)
                 if len(set(command.digests.values())) > 1:
-                    applied.alarms.append(ALARM_DIVERGED)  # of another node: for who is left
+                    applied.alarms.append(ALARM_DIVERGED)  # another node diverged; tell operators
 
     def snapshot(self, meta_index: int) -> SnapshotSource:
-        """Return a picture of the state, which is at this index."""
+        """Return a picture of the state, whose applied index must be `meta_index`."""
         self.settle()
         assert meta_index == self._state.applied.index, "a snapshot of another index"
         return StoreSnapshot.at_once(*self._to_pin())
 
     def pin(self) -> Pinned:
-        """Keep the state as it is now; its stream can be made in another thread."""
+        """Pin the state as it is now; its stream can be made in another thread."""
         return Pinned(*self._to_pin())
 
     def _to_pin(self) -> tuple[RocksState, Path, LogReader, Path]:
@@ -300,7 +300,7 @@ class Store:
         return _Sink(self, self._path, self._directory, meta)
 
     def install(self, stream: Path, meta: SnapshotMeta) -> None:
-        """Replace the state by a received stream; raises SnapshotDamaged and changes nothing."""
+        """Replace the state by a received stream; if it raises SnapshotDamaged, nothing changed."""
         fresh = self._generation + 1
         target = folder(self._path, fresh)
         try:
@@ -309,14 +309,14 @@ class Store:
             database = open_database(target / STATE_FOLDER, cache_bytes=self._cache_bytes)
         except OSError:
             with contextlib.suppress(OSError):
-                self._directory.remove_tree(target.name)  # what fits not needs no space
+                self._directory.remove_tree(target.name)  # free its space: it did not fit
             raise
         try:
             switch_to(self._directory, fresh)
         except OSError:
             database.close()
             raise
-        # From here on there is no way back.
+        # From here on the old state cannot be restored.
         self.close()
         self._unflushed.clear()  # the log restarts behind the snapshot
         self._generation = fresh
@@ -330,17 +330,17 @@ class Store:
 
     @property
     def needs_reopening(self) -> bool:
-        """Whether the database refuses writes for good, since it found no space for one."""
+        """Whether the database ran out of space and refuses writes until it is opened again."""
         return not self._is_open or self._state.is_refusing
 
     @property
     def lack(self) -> int:
-        """What it lacked then: `errno` of DatabaseFull."""
+        """What the database lacked: the `errno` of DatabaseFull."""
         return self._state.lack
 
     @property
     def has_background_errors(self) -> bool:
-        """Whether the database failed to merge what was flushed. It may go on by itself."""
+        """Whether the database failed to merge flushed files. It may recover by itself."""
         return self._is_open and self._state.has_background_errors()
 
     def _check_open(self) -> None:
@@ -348,16 +348,16 @@ class Store:
             raise DatabaseFull("it could not be opened again yet", self.lack)
 
     def reopen(self) -> None:
-        """Open the state again as it is on disk and bring it up to where it was, from the log.
+        """Open the state again as it is on disk, and replay the log up to where it was.
 
-        In a thread, while nobody uses the state, or repeatedly after DatabaseFull: until it
-        returns nothing can be read. Raises FatalDiskError, DatabaseDamaged.
+        Call it in a thread while the state is not in use, and again after DatabaseFull: until it
+        returns, nothing can be read. Raises FatalDiskError, DatabaseDamaged.
         """
         self.close()
         self._open()
         index = self._state.applied.index
         logger.warning("the state is opened again at %d", index)
-        self.marks.clear()  # those that are passed again come again
+        self.marks.clear()  # the replay adds those that it passes again
         with self._log.hold(index + 1):
             entries = self._entries_above(index)
             while run := [*islice(entries, REPLAYED_TOGETHER_MAX)]:
@@ -373,7 +373,7 @@ class Store:
     # For the archive ----------------------------------------------------------------------
 
     def hold_log(self, index: int) -> Hold:
-        """Keep an entry and all later ones in the log. Raises Compacted when it is gone already."""
+        """Keep an entry and all later ones in the log. Raises Compacted if it has been dropped."""
         return self._log.hold(index)
 
     def read_entry(self, index: int) -> bytes | memoryview:
@@ -381,8 +381,8 @@ class Store:
         return self._log.read_entry(index)
 
     def kept_rows(self, above: int, limit: int) -> list[tuple[int, bytes]]:
-        """Return (index, EFFECTS row) of the next entries that are kept, as the last commit left
-        them. From any thread while the state is open.
+        """Return (index, EFFECTS row) of the next kept entries as of the last commit. May be called
+        from any thread while the state is open.
         """
         self._check_open()
         low = INDEX_KEY.pack(above + 1)
@@ -392,12 +392,12 @@ class Store:
     # Audit marks -------------------------------------------------------------------------
 
     def _mark(self, command: AuditMark, entry: Entry) -> None:
-        """Put down the digest at exactly this entry, and keep the rows for `copy_at`."""
+        """Note the digest at exactly this entry, and pin the rows for `copy_at`."""
         try:
             self.settle()
         except DatabaseFull:
-            # What of this run was applied before cannot be taken back; the mark comes again when
-            # the state is opened again.
+            # The entries of this run that were applied before cannot be undone. The mark is applied
+            # again when the state is reopened.
             return
         kept = digest_bytes(self._state.applied.digest)
         mark = Mark(command.number, entry.index, kept, self._state.pin())
@@ -410,17 +410,17 @@ class Store:
             del self._own_marks[next(iter(self._own_marks))]
 
     def copy_at(self, mark: Mark) -> MarkCopy:
-        """Copy the state as it is now for the proof of a mark that was applied to it. Once.
+        """Copy the state as it is now, for the proof of a mark that was applied to it; once.
 
-        From any thread, while nobody closes or replaces the state. Raises MarkGone, DatabaseFull:
-        there will be no proof of this mark.
+        May be called from any thread while the state is not closed or replaced. Raises MarkGone,
+        DatabaseFull: then there is no proof of this mark.
         """
         if mark.pinned.is_released:
             raise MarkGone(f"audit mark {mark.number}: its state was closed")
         folder = self._path / _AUDIT_FOLDER / f"{mark.number}"
         folder.parent.mkdir(exist_ok=True)
         try:
-            # Beside everything else; little is left to the checkpoint, for which all wait.
+            # Flush here, beside other threads: the checkpoint, which stops them, has less to do.
             self.flush()
             self._state.checkpoint(folder)
             return copied(mark, folder)
@@ -431,12 +431,12 @@ class Store:
             self.let_go(mark)
 
     def let_go(self, mark: Mark) -> None:
-        """Nobody wants a mark's proof, any more or at all. Repeating it does nothing."""
+        """Release a mark whose proof is not wanted. A second call does nothing."""
         self._pinned.pop(mark.number, None)
         mark.pinned.release()
 
     def _compare(self, command: AuditResult) -> None:
-        """A minority stops itself; without a majority all stop (DESIGN section 4, Digests)."""
+        """Stop if in the minority; without a majority all stop (DESIGN section 4, Digests)."""
         mine = self._own_marks.get(command.number)
         if mine is None:
             return  # a snapshot brought this node past the mark
@@ -457,14 +457,14 @@ class Store:
             )
 
     def verify(self) -> bool:
-        """Read every row and compare with the digest that was kept along the way."""
+        """Read every row and return whether they give the running digest."""
         self.settle()
         return self._state.computed_digest() == self._state.applied.digest
 
     # Durability --------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Make the state durable as it is now; the log may then drop what lies before.
+        """Make the state durable as it is now; the log may then drop the entries up to it.
 
         Raises DatabaseFull, FatalDiskError.
         """
@@ -477,8 +477,8 @@ class Store:
         self.bodies.flushed(recorded)
 
     def unflushed_bytes(self) -> int:
-        """Return how much a flush would have to go through, about; without what is kept for the
-        archive, which is one row for each entry and takes little time.
+        """Return about how much a flush must process, without the rows for the archive, which are
+        one for each entry and take little time.
         """
         return self._state.unflushed_bytes() - self._kept_bytes() + self._kept_flushed_bytes
 
@@ -486,7 +486,7 @@ class Store:
         return 0 if self.kept is None else self.kept.written_bytes
 
     def close(self) -> None:
-        """Close; what was not flushed is replayed from the log."""
+        """Close; changes that were not flushed are replayed from the log."""
         for mark in list(self._pinned.values()):
             self.let_go(mark)
         if self._is_open:
@@ -498,17 +498,17 @@ class Store:
         try:
             self._state.close()
         except DatabaseFull as error:
-            logger.warning("what was not flushed comes again out of the log: %s", error)
+            logger.warning("unflushed changes will be replayed from the log: %s", error)
 
 
 class _Sink(SnapshotSink):
-    """Takes a stream into a file; implements `raft.machine.SnapshotSink`."""
+    """Writes a stream to a file; implements `raft.machine.SnapshotSink`."""
 
     def __init__(
         self, store: Store, path: Path, directory: DirectoryTree, meta: SnapshotMeta
     ) -> None:
-        """`path`: the folder that `directory` is. In it may lie a part of the same stream, or of
-        another one, which goes.
+        """`path`: the folder of `directory`. It may have a part of the same stream, or of another
+        one, which is removed.
         """
         self._store = store
         self._path = path
@@ -516,7 +516,7 @@ class _Sink(SnapshotSink):
         self._name = f"{_INCOMING}-{meta.index}-{meta.term}-{meta.identity.hex()}"
         self._meta = meta
         for other in directory.names():
-            # A stream without identity cannot show that it is the same.
+            # Without an identity a stream cannot be recognized as the same.
             is_same = other == self._name and meta.identity
             if other.startswith(f"{_INCOMING}-") and not is_same:
                 directory.unlink(other)
@@ -530,7 +530,7 @@ class _Sink(SnapshotSink):
 
     @override
     def write(self, chunk: bytes) -> None:
-        """At its place: what a full disk took of it comes again."""
+        """Write at the chunk's offset: a part that a full disk took is written again."""
         file = self._directory.open(self._name, create=True)
         try:
             file.pwrite(chunk, self._size)

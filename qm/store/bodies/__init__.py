@@ -1,3 +1,3 @@
-"""Bodies of messages: in the log while it holds their entry, then in blob files. May import the
+"""Bodies of messages: in the log while it has their entry, then in blob files. May import the
 rows of `qm.store` and `raft`'s log.
 """

@@ -1,8 +1,8 @@
 """Blob files: bodies whose entries the log has dropped, one row per entry.
 
 Files are append-only. The row of an entry says where its packets begin and how long each is, so
-that moving an entry costs one write and one row, and a body that dies costs neither. A file without
-live bytes is removed once a flushed state does not name it, a sparse one is emptied first.
+that moving an entry costs one write and one row, and removing a body neither. A file without live
+bytes is removed once a flushed state does not name it; a sparse one is emptied first.
 """
 
 import sys
@@ -20,17 +20,17 @@ from qm.store.rocks import RocksState
 from raft.log.files import Buffer, Directory, File
 
 BLOB_FILE_BYTES: Final = 64 * 1024 * 1024
-"""A file is closed for writing beyond this size."""
+"""A file that exceeds this size is not appended to."""
 SPARSE_SHARE: Final = 0.25
 """A file with a smaller share of live bytes is emptied into the current one."""
 SPARSE_BYTES_PER_STEP: Final = 4 * 1024 * 1024
 FILES_OPEN_MAX: Final = 256
 ORDINALS_IN_HAND_MAX: Final = 1 << 20
-"""Of the entries whose row is kept decoded, four bytes each."""
+"""Ordinals of the entries whose rows are cached decoded, four bytes each."""
 
 PLACE: Final = Struct("<IQ")
-"""file u32, offset u64 of the first packet; then per ordinal, and once more for the end, how many
-bytes of packets lie before it, u32. A body that was dead when its entry moved has no bytes."""
+"""file u32, offset u64 of the first packet; then u32 per ordinal, and one for the end: bytes of
+packets before it. A body that was dead when its entry was moved has no bytes."""
 FILE_KEY: Final = Struct(">I")
 FILE_ROW: Final = Struct("<QQQQ")
 """live bytes u64, written bytes u64, lowest and highest index of its entries u64."""
@@ -42,34 +42,34 @@ _LAST_KEY: Final = b"\xff" * 9
 
 
 class MovedEntry:
-    """Where the packets of an entry lie."""
+    """The places of an entry's packets."""
 
     __slots__ = ("file", "offset", "starts")
 
     def __init__(self, file: int, offset: int, starts: IntArray) -> None:
         self.file = file
         self.offset = offset
-        """Of the first packet in the file."""
+        """Offset of the first packet in the file."""
         self.starts = starts
         """Bytes before each ordinal's packet, and before the end."""
 
     def span(self, ordinal: int) -> tuple[int, int]:
-        """Return (offset in the file, length), (0, 0) for an ordinal that has no packet here."""
+        """Return (offset in the file, length); (0, 0) for an ordinal without a packet here."""
         starts = self.starts
         if ordinal + 1 >= len(starts):
             return 0, 0
         return self.offset + starts[ordinal], starts[ordinal + 1] - starts[ordinal]
 
     def bytes_of(self, ordinals: Iterable[int]) -> int:
-        """Return how long these packets are together."""
+        """Return the total length of these packets."""
         starts = self.starts
         return sum([starts[ordinal + 1] - starts[ordinal] for ordinal in ordinals])
 
 
 def moved_entry(file: int, offset: int, lengths: Iterable[int]) -> MovedEntry:
-    """Return where packets lie that were written one behind the other.
+    """Return the places of packets that were written one after the other.
 
-    `lengths`: by ordinal, 0 for one that was left out.
+    `lengths`: by ordinal, 0 for a packet that was left out.
     """
     return MovedEntry(file, offset, array("I", accumulate(lengths, initial=0)))
 
@@ -80,7 +80,7 @@ def pack_entry(entry: MovedEntry) -> bytes:
 
 
 def unpack_entry(row: bytes) -> MovedEntry:
-    """Return what a BLOB row says."""
+    """Return the places in a BLOB row."""
     file, offset = PLACE.unpack_from(row)
     starts = array("I")
     starts.frombytes(row[PLACE.size :])
@@ -95,7 +95,7 @@ def _little_endian(column: IntArray) -> IntArray:
 
 
 class FileUse:
-    """How much of a file is alive, and which entries may lie there."""
+    """How much of a file is alive, and the range of its entries."""
 
     __slots__ = ("first", "last", "live", "written")
 
@@ -106,7 +106,7 @@ class FileUse:
         self.last = last
 
     def add(self, index: int, size: int) -> None:
-        """The packets of an entry were appended."""
+        """Note that the packets of an entry were appended."""
         self.live += size
         self.first = min(self.first, index) if self.written else index
         self.last = max(self.last, index)
@@ -118,15 +118,15 @@ class FileUse:
 
 
 def blob_files(state: RocksState) -> list[str]:
-    """Return the names of the files that the committed state has bodies in. They stay until a
-    flushed state names them no more.
+    """Return the names of the files in which the committed state has bodies. They remain until a
+    flushed state no longer names them.
     """
     rows = state.scan(Table.BLOB_FILE, b"", _LAST_KEY, _FILES_MAX)
     return [FILE_NAME.format(FILE_KEY.unpack(key)[0]) for key, _ in rows]
 
 
 class BlobSync:
-    """Files to be synced."""
+    """A sync of blob files."""
 
     def __init__(self, files: list[tuple[int, File, int]], directory: Directory) -> None:
         self.files: Final = files
@@ -134,7 +134,7 @@ class BlobSync:
         self._directory = directory
 
     def run(self) -> None:
-        """Make them durable."""
+        """Make the files durable."""
         for _, file, _ in self.files:
             file.fdatasync()
         if self.files:
@@ -142,20 +142,20 @@ class BlobSync:
 
 
 class BlobRemoval:
-    """Files that no state names any more, however a crash ends."""
+    """The removal of files that no state names, even after a crash."""
 
     def __init__(self, files: list[str], directory: Directory) -> None:
         self.files: Final = files
         self._directory = directory
 
     def run(self) -> None:
-        """Remove them: of a large file that takes a disk tens of milliseconds."""
+        """Remove the files; a large one takes a disk tens of milliseconds."""
         for name in self.files:
             self._directory.unlink(name)
 
 
 class Blobs:
-    """The files, and how much of each is alive."""
+    """The blob files, and how much of each is alive."""
 
     def __init__(self, state: RocksState, directory: Directory) -> None:
         self._state = state
@@ -164,15 +164,15 @@ class Blobs:
         self._entries: dict[int, MovedEntry | None] = {}
         self._ordinals_in_hand = 0
         self._placed: dict[int, MovedEntry] = {}
-        """Entries whose bytes are written and not yet synced: no row says so."""
+        """Entries whose bytes are written and not yet synced, so that they have no row yet."""
         self._vacated: dict[int, tuple[int, int]] = {}
-        """By entry: which file it was copied out of, and how many bytes, alive there until the copy
-        is durable."""
+        """By entry: the file from which it was copied, and the bytes that stay alive there until
+        the copy is durable."""
         self._synced: dict[int, int] = {}
-        """Bytes by file that the last sync covered."""
+        """By file: the bytes that the last sync covered."""
         self._recorded = self._durable = 0
         self._emptied: deque[tuple[int, int]] = deque()
-        """(number of the record that names the file no longer, file)."""
+        """(number of the record that no longer names the file, file)."""
         self._usage: dict[int, FileUse] = {}
         for key, row in state.scan(Table.BLOB_FILE, b"", _LAST_KEY, _FILES_MAX):
             self._usage[FILE_KEY.unpack(key)[0]] = FileUse(*FILE_ROW.unpack(row))
@@ -188,7 +188,7 @@ class Blobs:
         return self._moved_upto
 
     def read(self, index: int, ordinal: int) -> bytes | None:
-        """Return a packet, or None when no file holds it."""
+        """Return a packet, or None when no file has it."""
         entry = self.entry(index)
         offset, length = entry.span(ordinal) if entry is not None else (0, 0)
         if entry is None or not length:
@@ -196,7 +196,7 @@ class Blobs:
         return self._file(entry.file).pread(length, offset)
 
     def entry(self, index: int) -> MovedEntry | None:
-        """Return where the packets of an entry lie, None: in no file."""
+        """Return the places of an entry's packets; None when they are in no file."""
         entry = self._entries.get(index) or self._placed.get(index)
         if entry is None and index <= self._moved_upto:
             row = self._state.get(Table.BLOB, ENTRY_KEY.pack(index))
@@ -208,15 +208,15 @@ class Blobs:
     def append(self, index: int, packets: Sequence[Buffer], lengths: Sequence[int]) -> None:
         """Write the packets of an entry.
 
-        `packets` together have the bytes of all packets; `lengths` by ordinal, 0 for one that is
-        left out.
+        `packets` together have the bytes of all packets; `lengths` is by ordinal, 0 for a packet
+        that is left out.
         """
         number, use, file = self._to_append_to()
         entry = moved_entry(number, use.written, lengths)
         file.pwritev(packets, use.written)
         file.write_out()
-        # Nothing is counted before the write that it describes: a full disk may have refused it,
-        # and whatever part of it was taken is overwritten by the next one.
+        # Count bytes only after the write, which a full disk may refuse. The next write then
+        # overwrites whatever part of it was written.
         use.add(index, entry.starts[-1])
         self._usage[number] = use
         self._current = number
@@ -225,8 +225,8 @@ class Blobs:
         self._moved_upto = max(self._moved_upto, index)
 
     def _to_append_to(self) -> tuple[int, FileUse, File]:
-        """Return number, use and file of the one to append to, perhaps a new one that is not known
-        here before something was written.
+        """Return number, use and file of the one to append to. A new one is registered only after
+        the write.
         """
         use = self._usage.get(self._current)
         if use is not None and use.written < BLOB_FILE_BYTES:
@@ -237,7 +237,7 @@ class Blobs:
         return number, FileUse(), self._files[number]
 
     def _died(self, dead: Mapping[int, Sequence[int]]) -> None:
-        """Nothing refers to these bodies any more."""
+        """Note that these bodies are no longer referenced."""
         freed: dict[int, int] = {}
         for index, ordinals in dead.items():
             entry = self.entry(index)
@@ -259,15 +259,15 @@ class Blobs:
         self._put_use(file)
 
     def begin_file(self) -> None:
-        """Append no more to the current file, so that it can be emptied too."""
+        """Close the current file for appending, so that it can be emptied, too."""
         if self._current in self._usage:
             self._current += 1
 
     def empty_sparse(self, share: float = SPARSE_SHARE) -> int:
-        """Copy bodies out of files with a smaller share of live bytes, a bounded number of bytes;
-        return of how many entries. `end_sync` or `settle` comes before the next step.
+        """Copy bodies out of files with a smaller share of live bytes, up to a limit of bytes;
+        return of how many entries. Call `end_sync` or `settle` before the next step.
 
-        Raises what reading and writing files does.
+        Raises what reading and writing files raises.
         """
         moved = copied = 0
         for file, use in list(self._usage.items()):
@@ -281,7 +281,7 @@ class Blobs:
                     if (
                         copied < SPARSE_BYTES_PER_STEP
                         and PLACE.unpack_from(row)[0] == file
-                        and index not in self._placed  # copied already, the row does not say so yet
+                        and index not in self._placed  # copied already, but not yet in its row
                     ):
                         copied += self._move(index, unpack_entry(row))
                         moved += 1
@@ -291,7 +291,7 @@ class Blobs:
         return moved
 
     def _move(self, index: int, entry: MovedEntry) -> int:
-        """Copy what is alive of a moved entry into the current file; return its bytes."""
+        """Copy the live packets of a moved entry into the current file; return their bytes."""
         packets: list[Buffer] = []
         lengths = [0] * (len(entry.starts) - 1)
         for ordinal in self._state.liveness.live_ordinals(index):
@@ -304,33 +304,33 @@ class Blobs:
     # Durability --------------------------------------------------------------------------
 
     def begin_sync(self) -> "BlobSync":
-        """Return what makes the copies so far durable; `run` it in any thread, then `end_sync`."""
+        """Return a sync of the copies so far; `run` it in any thread, then call `end_sync`."""
         numbers = sorted({entry.file for entry in self._placed.values()})
         files = [(number, self._file(number), self._usage[number].written) for number in numbers]
         return BlobSync(files, self._directory)
 
     def end_sync(self, sync: "BlobSync") -> None:
-        """The sync ran: the state may name the new places, and not what became empty."""
+        """Note that the sync ran: the state may name the new places and drop empty files."""
         self._synced |= {number: size for number, _, size in sync.files}
         self.record()
 
     @property
     def recorded(self) -> int:
-        """How often the state was told of changes here; see `flushed`."""
+        """Number of the last `record` of changes in the state; see `flushed`."""
         return self._recorded
 
     @property
     def durable(self) -> int:
-        """Up to which `recorded` number a flushed state knows."""
+        """The `recorded` number up to which a flushed state contains the changes."""
         return self._durable
 
     @property
     def has_placed(self) -> bool:
-        """Whether copies were written of which no row says so."""
+        """Whether there are copies that no row names yet."""
         return bool(self._placed)
 
     def flushed(self, recorded: int) -> None:
-        """All that was `recorded` when the state began to be flushed is durable."""
+        """Note that a flush made durable what was `recorded` when it began."""
         self._durable = max(self._durable, recorded)
 
     def secure(self) -> None:
@@ -341,12 +341,12 @@ class Blobs:
             self._durable = self._recorded
 
     def settle(self) -> None:
-        """Make copies and state durable, then remove files that nothing refers to."""
+        """Make copies and state durable, then remove files that nothing references."""
         self.secure()
         self.begin_removal().run()
 
     def begin_removal(self) -> BlobRemoval:
-        """Close what the flushed state does not name; `run` removes it, in any thread."""
+        """Close files that the flushed state does not name; `run` removes them, in any thread."""
         files = []
         while self._emptied and self._emptied[0][0] <= self._durable:
             _, number = self._emptied.popleft()
@@ -357,7 +357,7 @@ class Blobs:
         return BlobRemoval(files, self._directory)
 
     def record(self) -> None:
-        """Commit the new places; syncs what no `begin_sync` covered."""
+        """Commit the new places, after a sync of what no `begin_sync` covered."""
         sync = self.begin_sync()
         if any(self._synced.get(number) != size for number, _, size in sync.files):
             sync.run()
@@ -385,7 +385,7 @@ class Blobs:
         self._state.put(Table.BLOB_FILE, FILE_KEY.pack(number), self._usage[number].pack())
 
     def _remove_strangers(self) -> None:
-        """Remove files that the state does not know: a crash left them."""
+        """Remove files that the state does not name and a crash left."""
         known = {FILE_NAME.format(number) for number in self._usage}
         for name in self._directory.names():
             if name.startswith(_PREFIX) and name not in known:

@@ -1,8 +1,8 @@
-"""Where packets are: in the log as long as it holds their entry, then in blob files.
+"""Where packets are: in the log as long as it has their entry, then in blob files.
 
-A body is (index, ordinal), the same on every node; where it lies is this node's matter (DESIGN
-section 3, Bodies). When the log is about to drop a segment, what is alive in it is copied to the
-current blob file, and the copies are durable before the segment goes.
+A body is (index, ordinal), the same on every node; its place is local to the node (DESIGN section
+3, Bodies). When the log is about to drop a segment, its live bodies are copied to the current blob
+file, and the copies are durable before the segment is dropped.
 """
 
 from collections import deque
@@ -29,15 +29,15 @@ from raft.log_view import Compacted
 from raft.machine import LogReader
 
 MOVED_AHEAD_BYTES: Final = 512 * 1024
-"""Of one step: about a millisecond, and as long for the disk to sync."""
+"""Bytes moved in one step: about a millisecond, and as long for the disk to sync."""
 
 
 class BodyDamaged(Exception):
-    """The bytes of a body are not those that were stored: this node must not serve them."""
+    """The bytes of a body differ from those that were stored: this node must not serve them."""
 
 
 class BodyPlace(msgspec.Struct, frozen=True, gc=False):
-    """What a position, a result or an outbox row knows of its body."""
+    """The body that a position, a result or an outbox row refers to."""
 
     index: int
     offset: int
@@ -47,7 +47,7 @@ class BodyPlace(msgspec.Struct, frozen=True, gc=False):
 
 
 class BodyPlaces(NamedTuple):
-    """Places of several bodies, field by field; columns of one length."""
+    """Places of several bodies as columns of equal length, one for each field."""
 
     indexes: Sequence[int]
     offsets: Sequence[int]
@@ -56,19 +56,19 @@ class BodyPlaces(NamedTuple):
     checksums: Sequence[int]
 
     def at(self, k: int) -> BodyPlace:
-        """Return one of them."""
+        """Return one place."""
         return BodyPlace(*[column[k] for column in self])
 
 
 class Packets(NamedTuple):
-    """Raw packets, back to back."""
+    """Raw packets, one after the other."""
 
     block: bytes
     lengths: Sequence[int]
 
 
 class Bodies:
-    """Reads bodies, and moves them when the log goes on without them."""
+    """Reads bodies, and moves them before the log drops their entries."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class Bodies:
         directory: Directory,
         settle: Callable[[], None],
     ) -> None:
-        """`settle`: write what was applied. What is committed here must not part it, and what is
-        alive is to be found as it is now.
+        """`settle` writes what was applied: commits made here must not split it, and liveness must
+        be up to date.
         """
         self._settle = settle
         self._state = state
@@ -86,7 +86,7 @@ class Bodies:
         self._blobs = Blobs(state, directory)
         self._ahead = self._blobs.moved_upto
         self._recorded_ahead: deque[tuple[int, int]] = deque()
-        """(record, index up to which it names the places of what was moved), both ascending."""
+        """(record, index up to which it has the places of moved entries), both ascending."""
 
     # Reading -----------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class Bodies:
     def _read_neighbours(
         self, places: BodyPlaces, begin: int, end: int, blocks: list[bytes], lengths: list[int]
     ) -> None:
-        """Append the packets of places begin ... end - 1, and how long each is."""
+        """Append the packets of places begin ... end - 1, and their lengths."""
         if end - begin > 1:
             offset, own = places.offsets[begin], places.lengths[begin:end]
             try:
@@ -150,8 +150,8 @@ class Bodies:
     # Moving ------------------------------------------------------------------------------
 
     def retire(self, first: int, last: int) -> None:
-        """Copy what is alive in these entries; durable, state included, on return. Nothing is to
-        be done once a flush came after `end_sync`.
+        """Copy the live bodies of these entries; durable, including the state, on return. Does
+        nothing if they were moved ahead and a flush followed `end_sync`.
         """
         self._settle()
         copied = 0
@@ -161,18 +161,18 @@ class Bodies:
             self._blobs.secure()
 
     def _is_durable(self, index: int) -> bool:
-        """Whether a flushed state has the places of all that was moved up to an index."""
+        """Whether a flushed state has the places of all entries moved up to an index."""
         for recorded, ahead in self._recorded_ahead:
             if ahead >= index:
                 return recorded <= self._blobs.durable
         return not self._blobs.has_placed and self._blobs.recorded <= self._blobs.durable
 
     def move_ahead(self, upto: int) -> bool:
-        """Copy some of what `retire` will be asked for when the log drops what it may up to an
-        index; return whether there is more.
+        """Copy some of the bodies that `retire` will have to copy when the log drops all it can up
+        to `upto`; return whether there are more.
 
-        Repeat it between other work; then `begin_sync`, and flush the state: `retire` finds all
-        done.
+        Repeat it between other work, then call `begin_sync` and `end_sync` and flush the state, so
+        that `retire` has nothing left to do.
         """
         last, copied = self._log.retirable(upto), 0
         if last <= self._ahead:
@@ -187,7 +187,7 @@ class Bodies:
         return False
 
     def _move(self, index: int, ordinals: Sequence[int]) -> int:
-        """Copy bodies of an entry unless that was done; return their bytes."""
+        """Copy bodies of an entry unless they were copied already; return their bytes."""
         if self._blobs.entry(index) is not None:
             return 0
         data = self._entry(index)
@@ -202,11 +202,11 @@ class Bodies:
         return sum(lengths)
 
     def begin_sync(self) -> BlobSync:
-        """Return what makes copies durable; `run` it in any thread, then `end_sync`."""
+        """Return a sync of the copies; `run` it in any thread, then call `end_sync`."""
         return self._blobs.begin_sync()
 
     def end_sync(self, sync: BlobSync) -> None:
-        """The sync ran: the state learns of the new places, for its next flush."""
+        """Note that the sync ran: write the new places to the state, for its next flush."""
         self._settle()
         blobs, marks = self._blobs, self._recorded_ahead
         blobs.end_sync(sync)
@@ -216,35 +216,37 @@ class Bodies:
             marks.popleft()
 
     def empty_sparse(self) -> int:
-        """Copy bodies out of blob files of which little is alive, a bounded number; return of how
-        many entries. `begin_sync` and `end_sync` come before the next step.
+        """Copy a limited number of bodies out of sparse blob files; return of how many entries.
+        Call `begin_sync` and `end_sync` before the next step.
         """
         self._settle()
         return self._blobs.empty_sparse()
 
     def empty_all_sparse(self, share: float) -> None:
-        """Have no file, however new, with a smaller share of live bytes; not for a serving node."""
+        """Empty all files with a smaller share of live bytes, even new ones; not for a serving
+        node.
+        """
         self._settle()
         self._blobs.begin_file()
         while self._blobs.empty_sparse(share):
             self._blobs.settle()
 
     def settle(self) -> None:
-        """Make copies and state durable, then remove files that nothing refers to."""
+        """Make copies and state durable, then remove files that nothing references."""
         self._settle()
         self._blobs.settle()
 
     def begin_removal(self) -> BlobRemoval:
-        """Return what removes the files that nothing refers to; `run` it in any thread."""
+        """Return the removal of files that nothing references; `run` it in any thread."""
         return self._blobs.begin_removal()
 
     @property
     def recorded(self) -> int:
-        """How often the state was told of changes here; for `flushed`."""
+        """Number of the last record of changes in the state; for `flushed`."""
         return self._blobs.recorded
 
     def flushed(self, recorded: int) -> None:
-        """All that was `recorded` when the state began to be flushed is durable."""
+        """Note that a flush made durable what was `recorded` when it began."""
         self._blobs.flushed(recorded)
 
     def close(self) -> None:
@@ -270,8 +272,8 @@ def _check_all(block: bytes, places: BodyPlaces, begin: int, end: int) -> None:
 
 
 def _neighbours(places: BodyPlaces) -> Iterator[tuple[int, int]]:
-    """Yield the places in order as (begin, end), those that follow one another in an entry
-    together.
+    """Yield the places in order as ranges (begin, end); those that are adjacent in an entry share a
+    range.
     """
     indexes, offsets, ordinals = places.indexes, places.offsets, places.ordinals
     if not indexes:
@@ -301,7 +303,7 @@ def whole_entry(log: LogReader, index: int) -> bytes:
 def _packets(
     data: bytes, spans: Sequence[tuple[int, int]], ordinals: Sequence[int]
 ) -> list[memoryview]:
-    """Return the packets of these ordinals, those that lie behind one another as one view."""
+    """Return the packets of these ordinals, adjacent ones as one view."""
     view = memoryview(data)
     (begin, _), (last, length) = spans[ordinals[0]], spans[ordinals[-1]]
     if last + length - begin == sum([spans[ordinal][1] for ordinal in ordinals]):

@@ -1,8 +1,8 @@
-"""Whether every body that the rows of a state refer to is there and has its checksum.
+"""Checks that every body that the rows of a state refer to exists and matches its checksum.
 
-For a state without a log, as a snapshot leaves it: all bodies lie in blob files. What was damaged
-on its way, or belongs to another stream, is found when it is installed, not when somebody receives
-the message.
+It is for a state without a log, as a snapshot leaves it: all bodies are in blob files. Bytes that
+were damaged in transfer, or are of another stream, are thus found when the snapshot is installed,
+not when the message is received.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,11 +22,11 @@ from raft.machine import Hold, LogReader
 
 _PAGE_ROWS: Final = 1_024
 _KEY_END: Final = b"\xff" * 300
-"""Above every key; those of results begin with an id of a client, of 128 bytes at most."""
+"""Above every key: those of results begin with a client's id, which has at most 128 bytes."""
 
 
 class _NoLog(LogReader):
-    """A log that dropped everything."""
+    """A log that has dropped everything."""
 
     @override
     def read(self, index: int, offset: int, length: int) -> bytes:
@@ -43,7 +43,7 @@ class _NoLog(LogReader):
     @override
     def retirable(self, index: int) -> int:
         del index
-        return 0  # nothing is left that could go
+        return 0  # there is nothing left to drop
 
     @override
     def on_retire(self, callback: Callable[[int, int], None]) -> None:
@@ -51,12 +51,12 @@ class _NoLog(LogReader):
 
 
 def prove_bodies(state: RocksState, blobs: Directory) -> int:
-    """Read each body that a row refers to; return how many there were. Raises BodyDamaged."""
+    """Read each body that a row refers to; return their number. Raises BodyDamaged."""
     bodies = Bodies(state, _NoLog(), blobs, lambda: None)
     count = 0
     try:
         for page in _pages(state):
-            # Neighbours lie side by side in the files.
+            # Bodies of neighbouring keys are adjacent in the files.
             for place in sorted(page, key=lambda place: (place.index, place.ordinal)):
                 bodies.read(place)
             count += len(page)

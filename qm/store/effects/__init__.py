@@ -1,3 +1,3 @@
-"""What entries did, kept for the archive, and the hash chain over entries. May import the rows and
-the codec of `qm.store`.
+"""Effects of entries, kept for the archive, and the hash chain over entries. May import the rows
+and the codec of `qm.store`.
 """

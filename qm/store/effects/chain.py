@@ -1,8 +1,8 @@
-"""The hash chain over entries: an edited or missing one is evident (qm/archive/design.md, Chain).
+"""The hash chain over entries, which shows edited and missing ones (qm/archive/design.md, Chain).
 
-It is replicated state, so that every replica vouches for the same history, also one that came by a
+It is replicated state, so that every replica vouches for the same history, even one that came by a
 snapshot; and it needs an entry's bytes and term, so the store keeps it and not the machine. Hashing
-is not for nothing: the machine begins the chain (LeaderActivated) where somebody archives.
+takes time, so the machine begins the chain (LeaderActivated) only where entries are archived.
 """
 
 from collections.abc import Sequence
@@ -39,12 +39,12 @@ _NOTHING_HASHED: Final = sha256()
 
 
 def hash_of(data: bytes | memoryview, *, is_blake3: bool) -> bytes:
-    """Return the hash of an entry's data: SHA-256, or BLAKE3, which takes a quarter of the time; of
-    data whose stamp says it, and rightly, what that says.
+    """Return the hash of an entry's data: SHA-256, or BLAKE3, which takes a quarter of the time. A
+    hash in the stamp of the data is returned if it is correct.
     """
     if not is_blake3:
         return sha256(data).digest()
-    view = memoryview(data).cast("B")  # Arrow's are of signed bytes, and equal to no others
+    view = memoryview(data).cast("B")  # Arrow's views have signed bytes, which equal no others
     try:
         begin, length = batch.locate(view, 0)
         said = command_pb2.Stamp.FromString(bytes(view[begin : begin + length])).entry_hash
@@ -59,14 +59,14 @@ def hash_of(data: bytes | memoryview, *, is_blake3: bool) -> bytes:
 
 
 def hashed(stamp: Stamp, payloads: Sequence[bytes | memoryview]) -> bytes:
-    """Return the stamp of an entry with these payloads, encoded, and in it the entry's hash."""
+    """Return the encoded stamp of an entry with these payloads; it contains the entry's hash."""
     blank = encode_stamp(msgspec.structs.replace(stamp, entry_hash=_NO_HASH))
     entry_hash = blake3(batch.joined((blank, *payloads))).digest()
     return blank[:-HASH_BYTES] + entry_hash
 
 
 def _hash_as_said(data: bytes, stamp: Stamp) -> bytes:
-    """Return `hash_of` an entry's data; its stamp is believed."""
+    """Return `hash_of` an entry's data, taking a hash in its stamp without verifying it."""
     if stamp.entry_hash:
         return stamp.entry_hash
     return blake3(data).digest() if stamp.version >= VERSION_OF_BLAKE3 else sha256(data).digest()
@@ -74,17 +74,17 @@ def _hash_as_said(data: bytes, stamp: Stamp) -> bytes:
 
 def chained(before: bytes, index: int, term: int, hash_of_data: bytes) -> bytes:
     """Return the chain's value at an entry, from the value before it and the hash of its data."""
-    # A copy is half as dear as a new one, for which the library looks up what it is to do.
+    # Copying a hash object takes half the time of a new one, which looks up its algorithm.
     link = _NOTHING_HASHED.copy()
     link.update(before + _PLACE.pack(index, term) + hash_of_data)
     return link.digest()
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
-    """Where an entry hangs in the chain."""
+    """The place of an entry in the chain."""
 
     previous_index: int
-    """Of the DATA entry before it, 0 for the first."""
+    """Index of the DATA entry before it, 0 for the first."""
     before: bytes
     data_hash: bytes
     is_blake3: bool
@@ -108,8 +108,8 @@ class EntryChain:
 
     @property
     def end(self) -> tuple[int, bytes]:
-        """Index of the last DATA entry and the chain's value there; 0 and the chain's start while
-        none is kept.
+        """Index of the last DATA entry and the chain's value there; 0 and the start value while no
+        chain is kept.
         """
         return self._index, self._value
 
@@ -126,9 +126,9 @@ class EntryChain:
     def advance(
         self, term: int, data: bytes, entry: CommandBatch, *, may_begin: bool = True
     ) -> Link | None:
-        """Append the DATA entry that was applied just now; `settle` writes it down. None while no
-        chain is kept. `entry`: as decoded; `may_begin`: a leader was activated in it, and right
-        after it the state had a chain.
+        """Append the DATA entry that was just applied, decoded as `entry`; `settle` writes the row.
+        None while no chain is kept. `may_begin`: the entry activated a leader, and right after it
+        the state had a chain.
         """
         if not self._is_kept and not (may_begin and self._look()):
             return None
@@ -140,6 +140,6 @@ class EntryChain:
         return link
 
     def settle(self) -> None:
-        """Write the row, once for a run of entries."""
+        """Write the row; called once for a run of entries."""
         if self._is_kept:
             self._state.put(Table.META, META_CHAIN, CHAIN_ROW.pack(self._index, self._value))

@@ -1,15 +1,14 @@
-"""What entries did, kept for the archive until it has it: one EFFECTS row per entry.
+"""The effects of entries, kept until the archive has them: one EFFECTS row per entry.
 
-Effects cannot be had again without replaying, so their rows lie in the same WriteBatch as the state
-that they belong to: recovery replays what the state lacks, and that makes the missing rows again
-(qm/archive/design.md, Effects survive a crash). They are local, and written only while somebody
-archives. Nothing is done per message: effects lie there as apply has them, columns as columns, and
-runs as the keys and rows of their positions. Whoever exports cuts those
-(`qm.store.effects.effects_row`): that costs more than all else here, and can wait until there is a
-core for it.
+Only a replay can produce effects again, so their rows are in the same WriteBatch as the state that
+they belong to: recovery replays what the state lacks, which makes the missing rows again
+(qm/archive/design.md, Effects survive a crash). They are local, and written only while this node
+archives. There is no work per message: effects are written as apply has them, columns as columns,
+and runs as the keys and rows of their positions. The exporter cuts those into columns
+(`qm.store.effects.effects_row`), which costs more than all else here and can wait for an idle core.
 
-EXPORTED says up to where the rows are needed no more. What a snapshot brings is its sender's, and
-is dropped before the state is used: a node exports what it applied itself.
+EXPORTED says up to which entry the rows are no longer needed. Rows in a snapshot are its sender's,
+and are dropped before the state is used: a node exports what it applied itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -33,26 +32,26 @@ from raft.types import Entry
 INDEX_KEY: Final = Struct(">Q")
 INDEX_END: Final = b"\xff" * (INDEX_KEY.size + 1)
 QUEUE_NAMES_MAX: Final = 65_536
-"""Names in hand; beyond it all are dropped, and read again."""
+"""Cached names; beyond this all are dropped, and read again."""
 _VERSION: Final = 3
 _VERSION_FIRST: Final = 1
-"""Runs were columns, too; in version 2 none was ALIKE or COUNTING."""
+"""In version 1 runs were columns, too; in version 2 none was ALIKE or COUNTING."""
 HEAD: Final = Struct("<BBBHHQQQ32s32sIIIQ")
-"""version u8, NEEDS_COMMANDS | IS_BLAKE3 u8, bytes of the name of the node that stamped it u8,
-names of queues u16, which columns have one value for all effects u16 (a bit each), term u64,
-cluster time ms u64, index of the DATA entry before u64, chain value before it, hash of the entry's
-data, their bytes u32, commands u32, effects that have columns u32, bytes of all entries that were
-kept up to it u64. Behind it that name, NAMEs, ends of commands u32, the columns, and the runs.
+"""version u8, NEEDS_COMMANDS | IS_BLAKE3 u8, length of the name of the node that stamped it u8,
+number of queue names u16, which columns have one value for all effects u16 (a bit each), term u64,
+cluster time ms u64, index of the previous DATA entry u64, chain value before it, hash of the
+entry's data, its length u32, commands u32, effects that have columns u32, bytes of all entries that
+were kept up to it u64. Then follow that name, NAMEs, ends of commands u32, columns, and runs.
 """
 NEEDS_COMMANDS: Final = 1
 """The entry's commands are needed to understand it."""
 IS_BLAKE3: Final = 2
 NAME: Final = Struct("<IH")
-"""queue_id u32, bytes of its name u16."""
+"""queue_id u32, length of its name u16."""
 RUN: Final = Struct("<BHI")
 """kind u8, reason u16, positions u32; their keys and their rows follow. With COUNTING in the kind
-only the first key, since they count up. With ALIKE (see `qm.model.values.effects.Alike`) key and
-row of the first, one more than so many offsets u32, and their message ordinals u32.
+only the first key follows, since they count up. With ALIKE (see `qm.model.values.effects.Alike`)
+the first key and row follow, positions + 1 offsets u32, and their message ordinals u32.
 """
 ALIKE: Final = 0x80
 COUNTING: Final = 0x40
@@ -66,10 +65,10 @@ _MAY_BE_TRANSACTIONAL: Final = frozenset(
 
 
 class Exported(msgspec.Struct, frozen=True, gc=False):
-    """How far the archive is on this node; local row EXPORTED."""
+    """How far this node's archive has come; local row EXPORTED."""
 
     upto: int = 0
-    """Nothing at or below it is needed any more."""
+    """Nothing at or below this index is needed any longer."""
     chain: bytes = CHAIN_START
     """Chain value at the end of the last range that was exported."""
     restored_at: int = 0
@@ -81,7 +80,7 @@ class Exported(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def unpack(cls, row: bytes | None) -> "Exported":
-        """Return what a row says; without one nothing was exported."""
+        """Return the value of a row; without a row nothing was exported."""
         if row is None:
             return cls()
         upto, restored_at, chain = _EXPORTED.unpack(row)
@@ -89,11 +88,11 @@ class Exported(msgspec.Struct, frozen=True, gc=False):
 
 
 WIDTHS: Final = (1, 4, 8, 2, 4, 16, 4, 8, 2)
-"""Bytes per effect of the columns, in the order that `_columns_of` has."""
+"""Bytes per effect of the columns, in the order of `_columns_of`."""
 
 
 def head_of(index: int, row: bytes) -> tuple[Any, ...]:
-    """Return what a row's HEAD says. Raises ValueError for another version's."""
+    """Return the fields of a row's HEAD. Raises ValueError for another version's."""
     head = HEAD.unpack_from(row)
     if not _VERSION_FIRST <= head[0] <= _VERSION:
         raise ValueError(f"effects of entry {index} in version {head[0]}: upgrade this node")
@@ -101,37 +100,37 @@ def head_of(index: int, row: bytes) -> tuple[Any, ...]:
 
 
 def place_of(index: int, row: bytes) -> tuple[int, int]:
-    """Return `previous_index` and `data_bytes` of a KeptEntry. Raises as `head_of`."""
+    """Return `previous_index` and `data_bytes` of a row. Raises ValueError as `head_of`."""
     *_, previous_index, _, _, data_bytes, _, _, _ = head_of(index, row)
     return previous_index, data_bytes
 
 
 def total_bytes_of(row: bytes) -> int:
-    """Return `KeptEntry.total_bytes` of a row."""
+    """Return `EffectsRow.total_bytes` of a row."""
     total: int = HEAD.unpack_from(row)[-1]
     return total
 
 
 class EffectsLog:
-    """Writes EFFECTS rows. Made anew when the state becomes another one."""
+    """Writes EFFECTS rows. Made again when the state is replaced."""
 
     def __init__(self, state: RocksState) -> None:
         self._state = state
         self._names: dict[int, bytes] = {}
         newest = state.scan(Table.EFFECTS, b"", INDEX_END, 1, backward=True)
         self.total_bytes = total_bytes_of(newest[0][1]) if newest else 0
-        """Bytes of all rows up to the newest one."""
+        """Bytes of all entries that were kept, up to the newest row."""
         self.exported = Exported.unpack(state.get(Table.EXPORTED, b""))
         self.newest_index = state.applied.index
-        """Of the last entry that was applied."""
+        """Index of the last entry that was applied."""
         self.written_bytes = 0
-        """Of rows, since this was made."""
+        """Bytes of rows written since this object was made."""
         self.marks: list[int] = []
-        """Indexes of audit marks that were applied; whoever archives takes them."""
+        """Indexes of audit marks that were applied, until the exporter takes them."""
 
     def begin_run(self, removed_queue_names: Iterable[Mapping[int, str]]) -> None:
-        """A run of entries begins, in which these queues are removed: the state after it has their
-        rows no more, and with a queue that was made in the run none before it had.
+        """Begin a run of entries in which these queues are removed: the state after it no longer
+        has their rows, and the state before it has none of a queue that was made in the run.
         """
         if len(self._names) > QUEUE_NAMES_MAX:
             self._names.clear()
@@ -142,8 +141,8 @@ class EffectsLog:
     def keep(
         self, entry: Entry, batch: CommandBatch, kinds: Set[type], applied: Applied, link: Link
     ) -> None:
-        """Write the row of an entry that was applied just now, unless the archive has it: an older
-        state than that came back after a power loss. `kinds`: of its commands.
+        """Write the row of an entry that was just applied, unless the archive has it already, since
+        a power loss brought back an older state. `kinds`: types of the entry's commands.
         """
         if entry.index <= self.exported.upto:
             return
@@ -194,7 +193,7 @@ class EffectsLog:
         self.newest_index = entry.index
 
     def _name(self, queue_id: int) -> bytes:
-        """Return id and name of a queue, as a row has them; a queue keeps its name for life."""
+        """Return id and name of a queue as in a row; the name of a queue never changes."""
         name = self._names.get(queue_id)
         if name is None:
             row = self._state.get(Table.QUEUE, QUEUE_KEY.pack(queue_id))
@@ -203,8 +202,8 @@ class EffectsLog:
         return name
 
     def move(self, exported: Exported, indexes: list[int]) -> None:
-        """Set how far the archive is, and drop rows that it needs no more, ascending; both with
-        the next commit.
+        """Set how far the archive has come, and drop the rows of these indexes (ascending), which
+        it no longer needs; both take effect with the next commit.
         """
         self.exported = exported
         self._state.put(Table.EXPORTED, b"", exported.pack())
@@ -217,7 +216,7 @@ def _packed_name(queue_id: int, name: str) -> bytes:
 
 
 def _packed(columns: list[bytes], count: int) -> tuple[list[bytes], int]:
-    """Return columns, those with one value for all effects as that value; and which they are."""
+    """Return the columns, with one value for those whose values are equal, and which these are."""
     uniform = 0
     for k, width in enumerate(WIDTHS if count > 1 else ()):
         first = columns[k][:width]
@@ -233,7 +232,7 @@ def _counts_up(ends: tuple[bytes, bytes], count: int) -> bool:
 
 
 def _packed_alike(run: PositionRun) -> list[bytes]:
-    """Return a run with rows that tell of many positions, those between them one by one."""
+    """Return a run as runs with ALIKE where many positions are alike, and without it elsewhere."""
     parts: list[bytes] = []
     keys, rows, done, passed = iter(run.keys), iter(run.rows), 0, 0
     for at, key, row, offsets, ordinals in run.alike:

@@ -1,7 +1,6 @@
-"""What a row of EFFECTS says, as columns; for whoever exports (`qm.store.effects.effects_log`
-writes the rows).
+"""Reads an EFFECTS row as columns, for the exporter (`qm.store.effects.effects_log` writes rows).
 
-Apart from there because numpy takes a while to load, and only a node that archives needs it.
+A separate module because numpy takes a while to load, and only a node that archives needs it.
 """
 
 from collections.abc import Sequence
@@ -49,25 +48,25 @@ class EffectsRow(msgspec.Struct, frozen=True, gc=False):
 
     index: int
     needs_commands: bool
-    """Transactions, senders' sequences or an audit mark: the entry's own bytes say more."""
+    """Has transactions, senders' sequences or an audit mark: read the entry's own bytes, too."""
     term: int
     time_ms: int
-    """Cluster time."""
+    """Cluster time in milliseconds."""
     leader: str
-    """Node that stamped it."""
+    """The node that stamped the entry."""
     previous_index: int
     chain_before: bytes
     data_hash: bytes
     is_blake3: bool
-    """Otherwise it is SHA-256."""
+    """Whether `data_hash` is BLAKE3; else it is SHA-256."""
     data_bytes: int
     commands: int
     count: int
-    """Effects."""
+    """Number of effects."""
     total_bytes: int
-    """Of all entries kept since archiving began, this one included."""
+    """Bytes of all entries kept since archiving began, including this one."""
     names: dict[int, str]
-    """Of the queues in `queue_ids`, at least, by id."""
+    """Names of at least the queues in `queue_ids`, by id."""
     command_ends: memoryview
     kinds: memoryview
     queue_ids: memoryview
@@ -75,14 +74,14 @@ class EffectsRow(msgspec.Struct, frozen=True, gc=False):
     reasons: memoryview
     message_ordinals: memoryview
     source_queue_managers: memoryview
-    """16 bytes each."""
+    """16 bytes for each effect."""
     sizes_bytes: memoryview
     body_indexes: memoryview
     body_ordinals: memoryview
 
 
 class _Run(NamedTuple):
-    """A `qm.model.values.effects.PositionRun` as the row has it."""
+    """A `qm.model.values.effects.PositionRun` as written in the row."""
 
     kind: int
     reason: int
@@ -139,7 +138,7 @@ def unpack_kept(index: int, row: bytes) -> EffectsRow:
 
 
 def _columns(view: memoryview, at: int, count: int, uniform: int) -> tuple[list[memoryview], int]:
-    """Return the columns that lie in a row from `at` on, and where they end."""
+    """Return the columns of a row that begin at `at`, and where they end."""
     columns = []
     for k, width in enumerate(WIDTHS):
         if count and uniform >> k & 1:
@@ -171,14 +170,14 @@ def _runs(view: memoryview, at: int) -> list[_Run]:
 
 
 def _counted(key: memoryview, count: int) -> memoryview:
-    """Return so many keys that count up from one."""
+    """Return `count` keys that count up from the given one."""
     keys = np.frombuffer(bytes(key) * count, _KEY).copy()
     keys["lookup_identifier"] += np.arange(count).astype("u8")
     return memoryview(keys.tobytes())
 
 
 def _unfolded(row: memoryview, numbers: "npt.NDArray[np.uint32]") -> memoryview:
-    """Return rows of a `qm.model.values.effects.Alike`, as far as columns are cut out of them."""
+    """Return rows of a `qm.model.values.effects.Alike`; only fields that columns need are right."""
     count = len(numbers) // 2
     rows = np.frombuffer(bytes(row) * count, _ROW).copy()
     rows["body_ordinal"] += np.arange(count).astype("u2")
@@ -188,7 +187,7 @@ def _unfolded(row: memoryview, numbers: "npt.NDArray[np.uint32]") -> memoryview:
 
 
 def _columns_of_runs(runs: Sequence[_Run]) -> list[memoryview]:
-    """Return the columns cut out of keys and rows, without looking at each of them."""
+    """Return the columns of keys and rows, without a loop over positions."""
     keys = np.frombuffer(b"".join([run.keys for run in runs]), _KEY)
     rows = np.frombuffer(b"".join([run.rows for run in runs]), _ROW)
     columns = [
