@@ -2,12 +2,12 @@
 
 import os
 
-# Read once, when gRPC is loaded: whoever loads it, too, imports this package first.
+# gRPC reads these variables once, when it is loaded: import this package before grpc.
 #
-# gRPC 1.85's new engine moves every read and write through threads of its own; the older one needs
-# a third less processor time and latency for a frame of 64 KiB there and back: 245 us instead of
-# 374, 270 us from write to answer instead of 372 (tests/bench/raft.py measures the whole).
+# gRPC 1.85's new engine moves every read and write through threads of its own. For a frame of
+# 64 KiB there and back the older one needs a third less processor time (245 us instead of 374) and
+# latency (270 us from write to answer instead of 372); tests/bench/raft.py measures the whole.
 os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")
-# It writes lines of its own on stderr whenever a peer dies, between those of the process's log.
-# What matters of it comes up as an error of a call, and is logged and counted by who called.
+# gRPC writes lines of its own to stderr whenever a peer dies, among those of the process's log.
+# The errors that matter are raised by calls, and the callers log and count them.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

@@ -1,9 +1,9 @@
-"""Group commit: everything that waits becomes the data of one DATA entry.
+"""Group commit: all payloads that wait become the data of one DATA entry.
 
-Layout, little endian: magic u16, zero u16, count u32, count x end offset u32 (behind the
-offsets, so the last one is the length of all payloads), payloads. `locate` finds one payload
-from the header alone, so that a reader fetches a message's bytes by (index, ordinal) without
-the rest of the entry.
+Layout, little endian: magic u16, zero u16, count u32, count x end offset u32 (counted from the end
+of the offsets, so the last one is the length of all payloads), payloads. `locate` finds one
+payload from the header alone, so that a reader fetches a message's bytes by (index, ordinal)
+without the rest of the entry.
 """
 
 import struct
@@ -13,18 +13,18 @@ from itertools import accumulate
 from raft.log.files import Buffer
 
 BATCH_SOFT_MAX_BYTES = 1 << 20
-"""A batch closes when it holds this much; a single payload may exceed it, alone."""
+"""A batch closes when it holds this much; a payload that is alone in its batch may exceed it."""
 BATCH_PAYLOADS_MAX = 1 << 16
-"""Payloads of one batch, with its prologue."""
+"""Payloads of one batch, including its prologue."""
 PREFIX_BYTES = 8
-"""Of a batch, from which `header_bytes` knows the length of the header."""
+"""The start of a batch, from which `header_bytes` computes the length of the header."""
 
 _PREFIX = struct.Struct("<HHI")
 _MAGIC = 0x4251
 
 
 class BatchError(Exception):
-    """The bytes are no batch, or hold no payload of that ordinal."""
+    """The bytes are not a batch, or have no payload with that ordinal."""
 
 
 class BatchBuilder:
@@ -42,23 +42,23 @@ class BatchBuilder:
 
     @property
     def payloads(self) -> Sequence[bytes | memoryview]:
-        """What was added since the last `build`."""
+        """The payloads added since the last `build`."""
         return self._payloads
 
     @property
     def size_bytes(self) -> int:
-        """Of all payloads."""
+        """Total size of the payloads."""
         return self._bytes
 
     def add(self, payload: bytes | memoryview) -> int:
-        """Take a payload, which must not change before `build`; return its ordinal, from 0."""
+        """Add a payload, which must not change before `build`; return its ordinal, from 0."""
         payloads = self._payloads
         payloads.append(payload)
         self._bytes += len(payload)
         return len(payloads) - 1
 
     def offer(self, payload: bytes | memoryview) -> int:
-        """As `add`, if the payload still belongs into this batch; -1 if the batch is full."""
+        """As `add`, if the payload still fits into this batch; return -1 if the batch is full."""
         payloads, size_bytes = self._payloads, self._bytes + len(payload)
         if size_bytes > self._soft_max and payloads:
             return -1
@@ -71,7 +71,7 @@ class BatchBuilder:
 
     def build(self, prologue: bytes | None = None) -> bytes:
         """Return the entry's data and start an empty batch. `prologue` becomes its first payload,
-        before those whose ordinals `add` told.
+        before those whose ordinals `add` returned.
         """
         payloads, self._payloads, self._bytes = self._payloads, [], 0
         if prologue is not None:
@@ -92,7 +92,7 @@ def header_bytes(prefix: Buffer) -> int:
         raise BatchError("shorter than the prefix of a batch")
     magic, zero, count = _PREFIX.unpack_from(prefix)
     if magic != _MAGIC or zero != 0:
-        raise BatchError("no batch")
+        raise BatchError("not a batch: wrong magic")
     if count > BATCH_PAYLOADS_MAX:
         raise BatchError(f"more than {BATCH_PAYLOADS_MAX} payloads")
     return PREFIX_BYTES + 4 * int(count)

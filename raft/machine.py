@@ -1,4 +1,4 @@
-"""What consensus asks of the state machine that it drives (DESIGN section 9, contract 2)."""
+"""What consensus requires of the state machine that it drives (DESIGN section 9, contract 2)."""
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -13,10 +13,10 @@ class Hold(Protocol):
     """Keeps an entry of the log, and all later ones, readable. Also a context manager."""
 
     def release(self) -> None:
-        """Let them go. Repeating it does nothing."""
+        """Allow the log to drop them. A second call does nothing."""
 
     def __enter__(self) -> "Hold":
-        """Return itself."""
+        """Return this hold."""
 
     def __exit__(
         self,
@@ -24,43 +24,43 @@ class Hold(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Release."""
+        """Release the entries."""
 
 
 class LogReader(Protocol):
     """The log as the state machine may use it: bodies stay where they were written (DESIGN
-    section 3, Bodies are generational). `raft.log.log.Log` is one.
+    section 3, Bodies are generational). `raft.log.log.Log` implements it.
     """
 
     def read(self, index: int, offset: int, length: int) -> bytes:
-        """Return `length` bytes from `offset` of an entry's data, without reading the segment.
+        """Return `length` bytes from `offset` of an entry's data, reading nothing else.
 
-        Checks no checksum: the caller has its own. Callable from any thread while the index is
-        held. Raises Compacted, Unavailable, and ValueError when the range leaves the entry.
+        The checksum is not checked: callers have their own. May be called from any thread while the
+        index is held. Raises Compacted, Unavailable, and ValueError for a range outside the entry.
         """
 
     def read_entry(self, index: int) -> bytes | memoryview:
-        """Return an entry's data, checked against its checksum; whoever must trust all of it.
+        """Return an entry's data, checked against its checksum.
 
-        Callable from any thread while the index is held. Raises Compacted, Unavailable, and
-        LogDamaged when the disk gives back other bytes.
+        May be called from any thread while the index is held. Raises Compacted, Unavailable, and
+        LogDamaged when the disk returns other bytes than were written.
         """
 
     def hold(self, index: int) -> Hold:
-        """Keep the entry and all later ones. Raises Compacted when it is gone already."""
+        """Keep the entry and all later ones. Raises Compacted if it has been dropped already."""
 
     def retirable(self, index: int) -> int:
         """Return the last index that would be dropped if nothing at or below `index` were needed.
 
-        Whole segments are; `first_index() - 1` when none would be.
+        Only whole segments are dropped; returns `first_index() - 1` when none would be.
         """
 
     def on_retire(self, callback: Callable[[int, int], None]) -> None:
         """Have `callback(first_index, last_index)` called before those entries are dropped.
 
-        Oldest first, in the owner's thread. What is needed of them must be durable elsewhere
-        when it returns; after a crash or on a full disk the same range is announced again. If it
-        raises, the entries stay.
+        Calls come oldest range first, in the owner's thread. When the callback returns, whatever is
+        needed of the entries must be durable elsewhere; after a crash or on a full disk the same
+        range is announced again. If it raises, the entries stay.
         """
 
 
@@ -71,43 +71,43 @@ class SnapshotSource(Protocol):
         """Return the length of the stream; the same on every call."""
 
     def identity(self) -> bytes:
-        """Return what no stream of other bytes has, up to SNAPSHOT_IDENTITY_MAX_BYTES: a broken
-        transfer goes on only with the same stream.
+        """Return up to SNAPSHOT_IDENTITY_MAX_BYTES that no stream of other bytes has: a broken
+        transfer resumes only with the same stream.
         """
 
     def read(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from `offset`; b"" only at the end.
 
-        Any offset may be asked for again: a transfer resumes where it broke.
+        Any offset may be read again: a transfer resumes where it broke.
         """
 
     def close(self) -> None:
-        """Release what the picture pins (log segments, blobs, checkpoints)."""
+        """Release what the picture holds (log segments, blobs, checkpoints)."""
 
 
 class SnapshotSink(Protocol):
     """Receives a snapshot beside the live state; nothing is visible before `finish`."""
 
     def offset(self) -> int:
-        """Return how many bytes are held; a broken transfer resumes here."""
+        """Return how many bytes have been received; a broken transfer resumes here."""
 
     def write(self, chunk: bytes) -> None:
         """Append a chunk."""
 
     def finish(self) -> None:
-        """Verify the whole stream and make it durable; the state machine now stands at its
-        index. Raises ValueError when the bytes do not prove themselves.
+        """Verify the whole stream and make it durable; the state machine is then at its index.
+        Raises ValueError when the bytes fail the verification.
         """
 
     def abandon(self) -> None:
-        """Forget what was received."""
+        """Discard what was received."""
 
 
 class StateMachine(Protocol[ResultT_co]):
     """Deterministic: the same entries in the same order give the same state everywhere."""
 
     def applied_index(self) -> int:
-        """Return the last index whose effect the state contains (after recovery: found on disk)."""
+        """Return the last index that the state contains (after recovery: as found on disk)."""
 
     def durable_index(self) -> int:
         """Return the index up to which the state survives a power loss without the log.
@@ -118,22 +118,22 @@ class StateMachine(Protocol[ResultT_co]):
     def apply(self, entries: Sequence[Entry]) -> Sequence[ResultT_co]:
         """Apply DATA entries in order and return one result for each of them.
 
-        Never raises for what an entry contains; an exception here stops the replica, but OSError
-        for lack of space (ENOSPC): then nothing was applied, and it is called again.
+        Never raises for what an entry contains; any exception here stops the replica, except
+        OSError for lack of space (ENOSPC): then nothing was applied, and it is called again.
         """
 
     def settle(self) -> None:
-        """Do what `apply` put off so that its results are handed out first; what is called next
-        but this does it, too. Before a snapshot is installed it is always called. Raises OSError
-        for lack of space (ENOSPC): then it is called again.
+        """Do the work that `apply` put off so that its results are handed out first; any other
+        call does that work first, too. It is always called before a snapshot is installed. Raises
+        OSError for lack of space (ENOSPC): then it is called again.
         """
 
     def snapshot(self, meta_index: int) -> tuple[int, SnapshotSource] | None:
         """Return a picture of the state and the index that it was taken at.
 
-        `meta_index` is `applied_index()`. A machine that needs time for it returns None, and the
-        picture when it is asked again: of the index at which it was first asked for, from which on
-        it holds the log. Raises OSError for lack of space, and may be asked again.
+        `meta_index` is `applied_index()`. A machine that needs time returns None and holds the log
+        from that index on; a later call returns the picture at the index of the first call. Raises
+        OSError for lack of space; it may be called again.
         """
 
     def receive_snapshot(self, meta: SnapshotMeta) -> SnapshotSink:

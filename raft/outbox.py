@@ -1,12 +1,12 @@
-"""Messages on their way out of a replica: some may leave, some wait for a sync."""
+"""Messages that leave a replica: some at once, some after a sync."""
 
 from collections.abc import Sequence
 
 from raft.types import Envelope
 
 PROMISES_MAX = 4096
-"""That wait for one sync. Beyond it the older half is dropped, as a network might: a peer asks
-again, and a sync that hangs must not let it fill the memory."""
+"""Messages that wait for one sync. Beyond this the older half is dropped, as a network might do:
+peers ask again, and a sync that hangs must not let their requests fill the memory."""
 
 
 class Outbox:
@@ -23,13 +23,13 @@ class Outbox:
         return bool(self._free)
 
     def send(self, messages: Sequence[Envelope]) -> None:
-        """Let messages leave that wait for nothing."""
+        """Release messages that need no sync."""
         self._free.extend(messages)
 
     def promise(self, messages: Sequence[Envelope], *, needs_sync: bool, is_syncing: bool) -> None:
-        """Let messages leave once everything written so far is durable.
+        """Release messages once everything written so far is durable.
 
-        `needs_sync`: something was written since the last sync began. `is_syncing`: one runs.
+        `needs_sync`: something was written since the last sync began. `is_syncing`: a sync runs.
         """
         if needs_sync:
             waiting = self._of_next_sync
@@ -42,16 +42,16 @@ class Outbox:
             del waiting[: PROMISES_MAX // 2]
 
     def sync_begins(self) -> None:
-        """The next sync is the running one now."""
+        """The next sync is now the running one."""
         self._of_running_sync, self._of_next_sync = self._of_next_sync, []
 
     def sync_ended(self) -> None:
-        """What waited for the running sync may leave."""
+        """Release what waited for the running sync."""
         self._free.extend(self._of_running_sync)
         self._of_running_sync.clear()
 
     def take(self) -> tuple[Envelope, ...]:
-        """Return what leaves now."""
+        """Return the messages to send now."""
         free = tuple(self._free)
         self._free.clear()
         return free

@@ -1,4 +1,4 @@
-"""What a process that runs replicas sets once: interpreter lock, garbage collector."""
+"""Settings of a process that runs replicas: interpreter lock, garbage collector."""
 
 import gc
 import sys
@@ -8,7 +8,7 @@ GC_THRESHOLDS = (50_000, 20, 50)
 
 
 def prepare() -> None:
-    """Call after everything is imported and before replicas start."""
+    """Apply the settings. Call it after all imports and before replicas start."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.collect()
     gc.freeze()

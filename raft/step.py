@@ -1,4 +1,4 @@
-"""What a replica is given and what it gives back: settings, alarms, the values of one `poll`."""
+"""What a replica takes and returns: settings, alarms, the values of one `poll`."""
 
 from enum import IntEnum
 from typing import Generic, TypeVar
@@ -22,25 +22,26 @@ class ReplicaConfig(msgspec.Struct, frozen=True):
     cluster: bytes
     """16 bytes, the same on every node of a cluster and in no other."""
     apply_batch_bytes: int = 1 << 20
-    """Of entries applied in one `poll`."""
+    """Bytes of entries applied in one `poll`."""
     apply_batch_entries: int = 64
-    """Small ones may be dear: who catches up must hear and vote meanwhile."""
+    """Entries applied in one `poll`. Even small ones may take long, and a node that catches up must
+    receive messages and vote meanwhile."""
     log_retain_bytes: int = 256 << 20
-    """Of applied entries kept for followers that lag; beyond it they get a snapshot."""
+    """Applied entries kept for followers that lag; those further behind get a snapshot."""
     segment_bytes: int = 64 << 20
-    """Of a file of the log."""
+    """Size of one file of the log."""
     stuck_ticks: int = 200
-    """A leader that can not write or sync for this long hands over (DESIGN section 6)."""
+    """A leader that cannot write or sync for this long hands over (DESIGN section 6)."""
     picture_idle_ticks: int = 6000
     """How long an unused snapshot is kept for a transfer that resumes."""
 
     def log_config(self, salt: int) -> LogConfig:
-        """Return the settings of the log; `salt` matters when it is made."""
+        """Return the settings of the log; `salt` is used only when the log is created."""
         return LogConfig(self.core.group, salt, segment_bytes=self.segment_bytes)
 
 
 class AlarmKind(IntEnum):
-    """What an operator must hear of."""
+    """Events that an operator must learn of."""
 
     DISK_FULL = 0
     DISK_ROOM = 1
@@ -48,15 +49,15 @@ class AlarmKind(IntEnum):
     RETIRED = 2
     """This id is no longer a member: remove its data, join with the next incarnation."""
     ID_REUSED = 3
-    """This id voted before this log existed. It must leave, as after a loss of its disk."""
+    """This id voted before this log existed. It must leave, as after the loss of its disk."""
     SNAPSHOT_BAD = 4
-    """A received snapshot did not prove itself and was dropped."""
+    """A received snapshot failed its verification and was dropped."""
     STUCK = 5
     """The disk did not write or sync for `stuck_ticks`; leadership was handed over."""
     DISK_SHORT = 6
-    """There is no space for the log's next segment: writing goes on until this one is full."""
+    """There is no space for the log's next segment; the current one can still be filled."""
     DESCRIPTORS_SHORT = 7
-    """Too many files are open for what must be written; DISK_ROOM follows it as well."""
+    """Too many files are open to write what is needed; DISK_ROOM ends this as well."""
 
 
 class Alarm(msgspec.Struct, frozen=True):
@@ -67,9 +68,9 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 class AppliedEntry(msgspec.Struct, Generic[ResultT], frozen=True, gc=False):
-    """One applied entry. Every index appears once, in order; `result` is None unless DATA.
+    """One applied entry. Every index appears once, in order; only DATA has a `result`.
 
-    A proposal is lost when its index comes up with another term.
+    A proposal is lost when its index appears with another term.
     """
 
     index: int
@@ -87,10 +88,10 @@ class Install:
         self._receiver = receiver
         self.meta = meta
         self.error: ValueError | None = None
-        """Set by `run` when the bytes did not prove themselves."""
+        """Set by `run` when the bytes failed the verification."""
 
     def run(self) -> None:
-        """Verify and make durable. An OSError ends the process."""
+        """Verify the snapshot and make it durable. An OSError ends the process."""
         try:
             self._receiver.finish()
         except ValueError as error:
@@ -98,31 +99,31 @@ class Install:
 
 
 class Step(msgspec.Struct, Generic[ResultT], frozen=True):
-    """What the caller does with one `poll`: send `messages` first (`Replica.outgoing` gave others
-    before), then start `sync`.
+    """What the caller does after one `poll`: first send `messages` (others came earlier from
+    `Replica.outgoing`), then start `sync`.
     """
 
     messages: tuple[Envelope, ...] = ()
     sync: SyncToken | None = None
     """Run it (in a thread, or at once), then call `Replica.sync_done(sync)`; an error ends the
-    process. No further one is handed out before that."""
+    process. No other sync is handed out before that."""
     install: Install | None = None
     """Run it (in a thread, or at once), then call `Replica.install_done(install)`."""
     snapshots: tuple[SnapshotSend, ...] = ()
     results: tuple[AppliedEntry[ResultT], ...] = ()
     restored_index: int = 0
-    """Not 0: a snapshot put the state there; what older proposals came to is not known here."""
+    """If not 0, a snapshot brought the state there; the results of older proposals are unknown."""
     reads: tuple[int, ...] = ()
-    """Numbers from `Replica.read` whose state is applied: serve them now."""
+    """Numbers from `Replica.read` whose index is applied: serve them now."""
     soft_state: SoftState | None = None
-    """Only when it changed."""
+    """Given only when it changed."""
     configuration: Configuration | None = None
-    """Only when it changed; effective at once (connect to its members)."""
+    """Given only when it changed; in force at once (connect to its members)."""
     alarms: tuple[Alarm, ...] = ()
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True):
-    """For observers."""
+    """State for observers."""
 
     role: Role
     term: int
@@ -133,7 +134,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True):
     first_index: int
     last_index: int
     is_short_of_space: bool
-    """Since DISK_SHORT, until there is space."""
+    """True from DISK_SHORT until there is space."""
     configuration: Configuration
     followers: tuple[FollowerStatus, ...]
     counters: Counters

@@ -1,4 +1,4 @@
-"""Values that cross the borders of the consensus core. Pure data: no clock, random or I/O.
+"""Values that enter and leave the consensus core. Pure data: no clock, randomness or I/O.
 
 Everything that names a replica carries the id of its group, so that one process can later
 run many groups. Terms and indexes are unsigned 64-bit numbers; index 0 and term 0 mean
@@ -15,11 +15,11 @@ GroupId: TypeAlias = int
 
 NodeId: TypeAlias = str
 """`name.incarnation`, for example `n1.3`. A node that lost its log returns with the next
-incarnation: an id that ever voted is never worn by an empty log (raft/design.md, Identity)."""
+incarnation: an id that ever voted is never used with an empty log (raft/design.md, Identity)."""
 
 
 class EntryKind(IntEnum):
-    """What an entry's data means to the core; the state machine sees DATA alone."""
+    """What an entry's data means to the core; the state machine sees only DATA."""
 
     NOOP = 0
     DATA = 1
@@ -37,21 +37,20 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class HardState(msgspec.Struct, frozen=True, gc=False):
-    """What a replica must remember before it answers anybody (Raft figure 2)."""
+    """What a replica must store durably before it answers (Raft figure 2)."""
 
     term: int = 0
     vote: NodeId | None = None
     commit: int = 0
-    """May lag, and lies below the entries that are written along with it: it must hold without
-    them.
-    """
+    """May lag. Lies below the entries that are written along with it, since a crash may lose them
+    and keep it."""
 
 
 class Configuration(msgspec.Struct, frozen=True, gc=False):
     """The members of a group. Each id is in one of the two sets, never in both."""
 
     voters: tuple[NodeId, ...]
-    """Sorted. They elect, and their majority commits."""
+    """Sorted. They vote, and a majority of them commits."""
     learners: tuple[NodeId, ...] = ()
     """Sorted. They replicate and never vote."""
     retired: tuple[NodeId, ...] = ()
@@ -59,19 +58,19 @@ class Configuration(msgspec.Struct, frozen=True, gc=False):
 
 
 class SnapshotMeta(msgspec.Struct, frozen=True, gc=False):
-    """Which prefix of the log a snapshot stands for."""
+    """The prefix of the log that a snapshot replaces."""
 
     index: int
     term: int
     configuration: Configuration
     size_bytes: int
-    """Of the stream that `SnapshotSource.read` serves."""
+    """Length of the stream that `SnapshotSource.read` serves."""
     identity: bytes = b""
-    """Of that stream; b"" from a build that does not tell. Not in the log."""
+    """Identifies that stream; b"" from a build that does not send it. Not in the log."""
 
 
 class Role(IntEnum):
-    """Of a replica within its group."""
+    """The role of a replica within its group."""
 
     FOLLOWER = 0
     PRE_CANDIDATE = 1
@@ -84,12 +83,12 @@ class Role(IntEnum):
 
 
 class PreVote(msgspec.Struct, frozen=True, gc=False):
-    """May I campaign? Asks without disturbing anybody's term (Raft thesis 9.6)."""
+    """Asks whether the sender may campaign, without raising any term (Raft thesis 9.6)."""
 
     last_index: int
     last_term: int
     is_early: bool
-    """The asker has evidence that the leader died. A voter grants such a request only if its
+    """The sender has evidence that the leader died. A voter grants such a request only if its
     own connection to the leader is gone as well (DESIGN section 3, Early campaigns)."""
 
 
@@ -106,7 +105,7 @@ class Vote(msgspec.Struct, frozen=True, gc=False):
     last_index: int
     last_term: int
     is_transfer: bool
-    """The leader itself asked for this campaign: check-quorum's lease does not apply."""
+    """The leader itself asked for this campaign: the lease of votes does not apply."""
 
 
 class VoteReply(msgspec.Struct, frozen=True, gc=False):
@@ -116,7 +115,7 @@ class VoteReply(msgspec.Struct, frozen=True, gc=False):
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
-    """Replicates entries behind (prev_index, prev_term) (Raft 5.3)."""
+    """Replicates the entries that follow (prev_index, prev_term) (Raft 5.3)."""
 
     prev_index: int
     prev_term: int
@@ -127,23 +126,23 @@ class Append(msgspec.Struct, frozen=True, gc=False):
 
 
 class AppendReply(msgspec.Struct, frozen=True, gc=False):
-    """Answer to Append. Sent after what it claims is durable."""
+    """Answer to Append. Sent only once the entries that it accepts are durable."""
 
     match_index: int
-    """Accepted: the last index known equal and durable. Rejected: 0."""
+    """Accepted: the last index known to be equal and durable. Rejected: 0."""
     is_rejected: bool
     hint_index: int
     """Rejected: a place where the logs may still agree, with its term."""
     hint_term: int
     applied_index: int
-    """For the leader's throttle (DESIGN section 4, Bounded steps)."""
+    """Lets the leader throttle proposals (DESIGN section 4, Bounded steps)."""
     read_context: int = 0
     rejected_index: int = 0
-    """Rejected: the `prev_index` that was refused, so that a late reply is recognised."""
+    """Rejected: the `prev_index` that was refused, so that a late reply is recognized."""
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
-    """The leader lives; `commit` never passes what the follower has matched."""
+    """The leader is alive; `commit` is never above the follower's match index."""
 
     commit: int
     read_context: int
@@ -157,7 +156,7 @@ class HeartbeatReply(msgspec.Struct, frozen=True, gc=False):
 
 
 class InstallSnapshot(msgspec.Struct, frozen=True, gc=False):
-    """Offers a snapshot; its bytes follow on a stream of their own, in chunks, with resume."""
+    """Offers a snapshot; its bytes follow in chunks on a stream of their own, which can resume."""
 
     meta: SnapshotMeta
 
@@ -214,14 +213,14 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadState(msgspec.Struct, frozen=True, gc=False):
-    """A linearizable read with this number may be served once `index` is applied."""
+    """The linearizable read with this number may be served once `index` is applied."""
 
     request: int
     index: int
 
 
 class SoftState(msgspec.Struct, frozen=True, gc=False):
-    """For observers; never persisted."""
+    """State for observers; never persisted."""
 
     role: Role
     leader: NodeId | None
@@ -229,14 +228,14 @@ class SoftState(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ready(msgspec.Struct, frozen=True, gc=False):
-    """What a driver must do, in this order. The core assumes that it will be done.
+    """What a driver must do, in this order. The core assumes that all of it is done.
 
     1. Install `snapshot` if there is one (the log restarts behind it).
-    2. Append `hard_state` and `entries` to the log, in this order. `entries[0]` may lie at or
-       below the last index: what stands there is truncated first.
-    3. Send `messages`; also before 1 and 2. They promise nothing about this replica's disk: a
-       leader sends entries before its own fsync is finished, and what was written but not synced
-       may be lost as what was not written. It counts itself only when told (`Core.stable`).
+    2. Append `hard_state` and `entries` to the log, in this order. If `entries[0]` lies at or
+       below the last index, the log is truncated there first.
+    3. Send `messages`, which may be done before 1 and 2. They promise nothing about this replica's
+       disk: a leader sends entries before its own fsync ends, and counts itself towards the
+       majority only after `Core.stable`.
     4. Make the log durable if `must_sync`; batches may share one sync.
     5. After that sync, and in order: tell the core (`Core.stable`), send `messages_after_sync`.
     6. Apply entries up to min(`commit`, own durable index), in order; tell the core
@@ -253,20 +252,20 @@ class Ready(msgspec.Struct, frozen=True, gc=False):
     commit: int
     reads: tuple[ReadState, ...]
     soft_state: SoftState | None
-    """Only when it changed."""
+    """Given only when it changed."""
     snapshots_wanted: tuple[NodeId, ...] = ()
     """Followers that need a snapshot: make one, tell the core (`Core.offer_snapshot`), send it."""
 
 
 class PeerState(IntEnum):
-    """What this node's own connection to a peer says about it."""
+    """What this node's own connection to a peer tells about the peer."""
 
     CONNECTED = 0
     LOST = 1
-    """The stream broke. Alone it proves nothing: a live peer's connection may be reset."""
+    """The stream broke. This alone proves nothing: a live peer's connection may be reset."""
     REFUSED = 2
     """The stream broke and a new connection was refused: evidence that the process is gone."""
 
 
 SNAPSHOT_REFUSED = -1
-"""Wanted by a receiver that will not take the snapshot (it is stale, or damaged)."""
+"""The offset wanted by a receiver that refuses the snapshot (it is stale or damaged)."""

@@ -141,8 +141,8 @@ class Election:
     def may_campaign(self) -> bool:
         """Return whether this replica could lead.
 
-        A removed voter could until its removal is committed: perhaps only its log can bring that
-        about (thesis 4.2.2). Its own vote does not count.
+        A removed voter may campaign until its removal is committed: perhaps only its log can bring
+        that about (thesis 4.2.2). Its own vote does not count.
         """
         state = self._state
         if not state.is_writable or state.is_installing:

@@ -1,6 +1,6 @@
 """The hash chain over entries, which shows edited and missing ones (qm/archive/design.md, Chain).
 
-It is replicated state, so that every replica vouches for the same history, even one that came by a
+It is replicated state, so that all replicas attest to the same history, even one that came by a
 snapshot; and it needs an entry's bytes and term, so the store keeps it and not the machine. Hashing
 takes time, so the machine begins the chain (LeaderActivated) only where entries are archived.
 """
