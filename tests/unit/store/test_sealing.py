@@ -1,13 +1,11 @@
-"""Sealed keys and the disk reserve."""
+"""Sealed keys, and where the sealing key comes from."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
-from qm.store.reserve import DiskLevel, DiskReserve
 from qm.store.sealing import SealingError, key_from_command, key_from_file, seal, unseal
-from raft.log.disk import DiskDirectory
 
 KEY, NONCE = bytes(range(32)), bytes(12)
 
@@ -50,28 +48,3 @@ def test_keys_that_cannot_be_had(tmp_path: Path) -> None:
         key_from_command([sys.executable, "-c", "raise SystemExit(3)"])
     with pytest.raises(SealingError, match="failed"):
         key_from_command([str(tmp_path / "no-such-program")])
-
-
-class Disk(DiskDirectory):
-    """A real folder on a disk whose free space the test decides."""
-
-    free = 1 << 40
-
-    def free_bytes(self) -> int:
-        return self.free
-
-
-def test_the_reserve_is_held_given_up_and_taken_again(tmp_path: Path) -> None:
-    disk = Disk(tmp_path)
-    reserve = DiskReserve(disk, 1 << 20)
-    assert (tmp_path / "reserve").stat().st_size == 1 << 20
-    assert reserve.level() is DiskLevel.ROOM
-    disk.free = (1 << 20) - 1
-    assert reserve.level() is DiskLevel.REFUSING
-    reserve.give_up()
-    assert reserve.level() is DiskLevel.EXHAUSTED
-    assert not (tmp_path / "reserve").exists()
-    assert not reserve.hold()
-    disk.free = 1 << 30
-    assert reserve.hold()
-    assert DiskReserve(disk, 1 << 20).level() is DiskLevel.ROOM

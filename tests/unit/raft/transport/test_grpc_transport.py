@@ -386,7 +386,7 @@ def test_the_end_of_a_peer_leaves_nothing_on_stderr(tmp_path: Path) -> None:
     """Operators' logs are lines of one format; gRPC would put its own between them."""
     program = (
         "import raft, pathlib, sys\n"
-        "from tests.unit.raft.transport.test_grpc_identity import watch_a_peer_end\n"
+        "from tests.unit.raft.transport.test_grpc_transport import watch_a_peer_end\n"
         "watch_a_peer_end(pathlib.Path(sys.argv[1]))\n"
     )
     inherited = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
