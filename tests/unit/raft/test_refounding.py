@@ -89,7 +89,7 @@ def test_recovery_may_be_repeated(cluster: Cluster) -> None:
 
 def test_only_a_voter_can_go_on(cluster: Cluster, tmp_path: Path) -> None:
     learner = Node("d.1", tmp_path / "d").create(Configuration(()))
-    with pytest.raises(IdentityRefused, match="no voter"):
+    with pytest.raises(IdentityRefused, match="not a voter"):
         begin_alone(learner.directory(), log_config(learner), NEW_CLUSTER, [])
     stranger = Node("e.1", tmp_path / "e")
     with pytest.raises(IdentityRefused, match="not a member"):

@@ -83,11 +83,11 @@ def test_a_lost_node_is_replaced_in_one_change() -> None:
         (AddLearner(".1"), "name.incarnation"),
         (AddLearner("x.-1"), "name.incarnation"),
         (AddLearner("x.²"), "name.incarnation"),
-        (PromoteLearner("a.1"), "no learner"),
-        (RemoveMember("x.1"), "no member"),
-        (ReplaceMember("b.1", "d.1"), "no incarnation of"),
+        (PromoteLearner("a.1"), "not a learner"),
+        (RemoveMember("x.1"), "not a member"),
+        (ReplaceMember("b.1", "d.1"), "has another name than"),
         (ReplaceMember("b.1", "b.1"), "higher incarnation"),
-        (ReplaceMember("b.2", "b.3"), "no member"),
+        (ReplaceMember("b.2", "b.3"), "not a member"),
     ],
 )
 def test_what_is_no_change(change: MemberChange, reason: str) -> None:
