@@ -121,7 +121,7 @@ def test_a_release_is_born_restarted_and_scaled_up_and_down_under_load(tmp_path:
 
             async def scale_down() -> None:
                 release.server.replicas = 3
-                assert "no member any more" in await pods[3].stop()
+                assert "no longer a member" in await pods[3].stop()
 
             async def scale_up_and_lose() -> None:
                 await pods[3].lose_volume()

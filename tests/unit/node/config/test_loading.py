@@ -62,7 +62,7 @@ def insert(line: str, *, into: str = "") -> str:
         (SOUND.replace('host = "127.0.0.11"', 'host = "127.0.0.99"', 1), "disagree about n1"),
         (SOUND.replace('"n2"', '"n1"'), "names a node twice"),
         (SOUND.partition("[[members]]")[0], "members"),
-        (insert('"not-a-guid" = "h"', into="peers"), "no GUID"),
+        (insert('"not-a-guid" = "h"', into="peers"), "not a GUID"),
         (
             insert('insecure = true\nlisten = "0.0.0.0"', into="api"),
             "loopback",
