@@ -1,7 +1,7 @@
-"""The requirement rows of `tests/data/spec` and the reviewed list of rows that no test can claim.
+"""The requirement rows of `tests/data/spec` and the reviewed list of rows that no test claims.
 
-Everything that is wrong with either file is a `CatalogueError` with the file's name: the ledger
-is only as good as its input.
+Everything that is wrong with either is a `CatalogueError` with the file's name: the ledger is only
+as good as its input.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import json
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SPEC_FOLDER = REPOSITORY / "tests" / "data" / "spec"
-DECLARED_FILE = REPOSITORY / "tests" / "conformance" / "declared.toml"
+DECLARED_FOLDER = REPOSITORY / "tests" / "conformance" / "declared"
 
 CLAIMS_PER_TEST_MAX = 5
 STATUSES = ("not_applicable", "later")
@@ -37,12 +38,28 @@ class Row:
 
 @dataclass(frozen=True)
 class Declared:
-    """A row that no test claims, and why; `part` names the later part that will claim it."""
+    """Why no test claims a row; `part` names the later part that will claim it."""
 
-    id: str
     status: str
     part: str
     reason: str
+
+
+@dataclass(frozen=True)
+class Declarations:
+    """What is declared: single rows, which no test may claim, and whole areas.
+
+    An area is declared when none or few of its rows are built: what a test claims of it counts as
+    covered, and the entry stands for all other rows.
+    """
+
+    rows: dict[str, Declared]
+    areas: dict[tuple[str, str], Declared]
+    """By document and area."""
+
+    def of(self, row: Row) -> Declared | None:
+        """What is declared of a row that no test claims."""
+        return self.rows.get(row.id) or self.areas.get((row.document, row.area))
 
 
 def load_rows(folder: Path = SPEC_FOLDER) -> dict[str, Row]:
@@ -70,40 +87,73 @@ def load_rows(folder: Path = SPEC_FOLDER) -> dict[str, Row]:
     return rows
 
 
-def load_declared(file: Path, rows: dict[str, Row]) -> dict[str, Declared]:
-    """Read the declared rows of `file`, each checked against `rows`."""
-    declared: dict[str, Declared] = {}
-    content = tomllib.loads(file.read_text(encoding="utf-8"))
-    if unknown := set(content) - {"row"}:
-        raise CatalogueError(f"{file.name}: unknown table {', '.join(sorted(unknown))}")
-    for entry in content.get("row", []):
-        known = Declared(
-            id=entry.get("id", ""),
+def load_declared(folder: Path, rows: dict[str, Row]) -> Declarations:
+    """Read every `<document>.toml` of `folder`, each entry checked against `rows`."""
+    found = Declarations({}, {})
+    for file in sorted(folder.glob("*.toml")):
+        _Reader(file, rows, found).read()
+    return found
+
+
+class _Reader:
+    """Reads one file of declarations into `found`."""
+
+    def __init__(self, file: Path, rows: dict[str, Row], found: Declarations) -> None:
+        self.file = file
+        self.document = file.stem
+        self.rows = rows
+        self.areas = {row.area for row in rows.values() if row.document == self.document}
+        self.found = found
+
+    def read(self) -> None:
+        content = tomllib.loads(self.file.read_text(encoding="utf-8"))
+        if unknown := set(content) - {"row", "area"}:
+            raise self._wrong(f"unknown table {', '.join(sorted(unknown))}")
+        if not self.areas:
+            raise self._wrong("there is no catalogue of that name")
+        for entry in content.get("row", []):
+            self._rows(entry)
+        for entry in content.get("area", []):
+            self._areas(entry)
+
+    def _rows(self, entry: dict[str, Any]) -> None:
+        declared = self._declared(entry, "ids")
+        for row in entry["ids"]:
+            if row not in self.rows or self.rows[row].document != self.document:
+                raise self._wrong(f"{row} is not in this document's catalogue")
+            if row in self.found.rows:
+                raise self._wrong(f"{row} is declared twice")
+            self.found.rows[row] = declared
+
+    def _areas(self, entry: dict[str, Any]) -> None:
+        declared = self._declared(entry, "names")
+        if declared.status != "later":
+            raise self._wrong(f"area {entry['names'][0]}: only `later` is said of whole areas")
+        for area in entry["names"]:
+            if area not in self.areas:
+                raise self._wrong(f"area {area} is not in this document's catalogue")
+            if (self.document, area) in self.found.areas:
+                raise self._wrong(f"area {area} is declared twice")
+            self.found.areas[self.document, area] = declared
+
+    def _declared(self, entry: dict[str, Any], names: str) -> Declared:
+        if unknown := set(entry) - {names, "status", "part", "reason"}:
+            raise self._wrong(f"unknown keys {', '.join(sorted(unknown))}")
+        if not entry.get(names):
+            raise self._wrong(f"an entry has no {names}")
+        declared = Declared(
             status=entry.get("status", ""),
             part=entry.get("part", ""),
             reason=entry.get("reason", "").strip(),
         )
-        _check_declared(known, file.name, rows, declared, set(entry))
-        declared[known.id] = known
-    return declared
+        first = entry[names][0]
+        if declared.status not in STATUSES:
+            raise self._wrong(f"{first}: status must be one of {', '.join(STATUSES)}")
+        if declared.status == "later" and not declared.part:
+            raise self._wrong(f"{first}: name the part that will cover it")
+        if not declared.reason:
+            raise self._wrong(f"{first}: a reason is missing")
+        return declared
 
-
-def _check_declared(
-    entry: Declared,
-    file: str,
-    rows: dict[str, Row],
-    before: dict[str, Declared],
-    keys: set[str],
-) -> None:
-    if entry.id not in rows:
-        raise CatalogueError(f"{file}: {entry.id or 'a row without id'} is in no catalogue")
-    if entry.id in before:
-        raise CatalogueError(f"{file}: {entry.id} is declared twice")
-    if unknown := keys - {"id", "status", "part", "reason"}:
-        raise CatalogueError(f"{file}: {entry.id} has unknown keys {', '.join(sorted(unknown))}")
-    if entry.status not in STATUSES:
-        raise CatalogueError(f"{file}: {entry.id}: status must be one of {', '.join(STATUSES)}")
-    if entry.status == "later" and not entry.part:
-        raise CatalogueError(f"{file}: {entry.id}: name the part that will cover it")
-    if not entry.reason:
-        raise CatalogueError(f"{file}: {entry.id}: a reason is missing")
+    def _wrong(self, what: str) -> CatalogueError:
+        return CatalogueError(f"{self.file.name}: {what}")

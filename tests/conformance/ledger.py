@@ -1,7 +1,7 @@
 """Add up the conformance ledger: `python -m tests.conformance.ledger`.
 
 Runs every test that claims rows, then counts, per document and area, the rows that passing tests
-prove (covered), the rows declared `not_applicable` or `later` (tests/conformance/declared.toml, a
+prove (covered), the rows declared `not_applicable` or `later` (tests/conformance/declared, a
 reason each), and the rest (open). Prints the table and the JSON, and writes the JSON to
 build/conformance.json: document -> area -> {covered, not_applicable, later, open}.
 
@@ -11,7 +11,7 @@ Exit code 1, with every reason printed, when
   these at collection);
 - a claiming test did not run or did not pass, or a claim stands in a file that pytest never
   collects;
-- an area that must be complete today (REQUIRED) has open rows.
+- a row is open: every row of every document is claimed, or declared with a reason.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.conformance.catalogue import (
-    DECLARED_FILE,
+    DECLARED_FOLDER,
     REPOSITORY,
     SPEC_FOLDER,
     CatalogueError,
-    Declared,
+    Declarations,
     Row,
     load_declared,
     load_rows,
@@ -41,46 +41,6 @@ from tests.conformance.catalogue import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-# Areas that must have no open row. Each part appends its own when it is done.
-REQUIRED = (
-    "mqmq:names",
-    "mqmq:struct",
-    "mqmq:packet",
-    "mqmq:header",
-    "mqmq:enum",
-    "mqmq:error",
-    "mqqb:codec",
-    "mqqb:ack",
-    "mqqb:expiry",
-    "mqqb:journal",
-    "mqqb:misc",
-    "mqqb:ping",
-    "mqqb:routing",
-    "mqqb:session",
-    "mqqb:timer",
-    "mqqb:trace",
-    "mqqb:transactional",
-    "mqdmpr:model",
-    "mqdmpr:directory",
-    "mqdmpr:persistence",
-    "mqdmpr:flow",
-    "mqdmpr:journal",
-    "mqdmpr:routing",
-    "mqdmpr:security",
-    "mqdmpr:transaction",
-    "mqdmpr:timer",
-    "mqdmpr:message",
-    "mqdmpr:queue",
-    "mqdmpr:dispatch",
-    "mqdmpr:cursor",
-    "mqdmpr:dtc",
-    "mqdmpr:serialize",
-    "mqac:queueinfo",
-    "mqac:queue",
-    "mqac:transaction",
-    "mqac:message",
-)
 
 COLUMNS = ("covered", "not_applicable", "later", "open")
 OPEN_ROWS_SHOWN_MAX = 40
@@ -93,8 +53,7 @@ class Project:
     root: Path = REPOSITORY
     tests: Path = REPOSITORY / "tests"
     spec_folder: Path = SPEC_FOLDER
-    declared_file: Path = DECLARED_FILE
-    required: tuple[str, ...] = REQUIRED
+    declared_folder: Path = DECLARED_FOLDER
 
 
 @dataclass(frozen=True)
@@ -138,7 +97,7 @@ def pytest_command(project: Project, files: Iterable[str], *options: str) -> lis
         *(sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"),
         *("-p", "tests.conformance.plugin", "--rootdir", str(project.root)),
         *("--spec-folder", str(project.spec_folder)),
-        *("--spec-declared", str(project.declared_file)),
+        *("--spec-declared", str(project.declared_folder)),
         *options,
         *sorted(files),
     ]
@@ -208,7 +167,7 @@ def settle(
     project: Project,
     outcomes: dict[str, Outcome],
     problems: list[str],
-    declared: dict[str, Declared],
+    declared: Declarations,
 ) -> Ledger:
     """Decide each row's state and list what is wrong."""
     rows = load_rows(project.spec_folder)
@@ -225,37 +184,41 @@ def settle(
     for file, ids in written_claims(project.tests, project.root).items():
         if missing := ids - collected.get(file, set()):
             problems.append(f"{file} claims {', '.join(sorted(missing))} in a test that never ran")
-    state = {
-        row: declared[row].status if row in declared else "covered" if row in covered else "open"
-        for row in rows
-    }
-    problems += _open_in_required(project, rows, state)
+    state = {row.id: _state(row, covered, declared) for row in rows.values()}
+    problems += _open_rows(rows, state)
     return Ledger(rows=rows, state=state, problems=tuple(problems))
 
 
-def _open_in_required(project: Project, rows: dict[str, Row], state: dict[str, str]) -> list[str]:
+def _state(row: Row, covered: set[str], declared: Declarations) -> str:
+    if row.id in covered:
+        return "covered"
+    entry = declared.of(row)
+    return entry.status if entry else "open"
+
+
+def _open_rows(rows: dict[str, Row], state: dict[str, str]) -> list[str]:
+    left: dict[str, list[str]] = {}
+    for row in rows.values():
+        if state[row.id] == "open":
+            left.setdefault(f"{row.document}:{row.area}", []).append(row.id)
     problems = []
-    for name in project.required:
-        document, area = name.split(":")
-        within = [r for r in rows.values() if (r.document, r.area) == (document, area)]
-        if not within:
-            problems.append(f"required area {name} is in no catalogue")
-        if left := [r.id for r in within if state[r.id] == "open"]:
-            shown = " ".join(left[:OPEN_ROWS_SHOWN_MAX])
-            more = "" if len(left) <= OPEN_ROWS_SHOWN_MAX else " ..."
-            problems.append(f"{name} must be complete, {len(left)} rows are open: {shown}{more}")
+    for area, ids in left.items():
+        shown = " ".join(ids[:OPEN_ROWS_SHOWN_MAX])
+        more = "" if len(ids) <= OPEN_ROWS_SHOWN_MAX else " ..."
+        problems.append(f"{area}: {len(ids)} rows are neither claimed nor declared: {shown}{more}")
     return problems
 
 
-def render(ledger: Ledger, required: tuple[str, ...]) -> str:
-    """The table people read; required areas are marked."""
+def render(ledger: Ledger) -> str:
+    """The table people read."""
     lines = [f"{'document':10}{'area':16}{'covered':>9}{'n/a':>9}{'later':>9}{'open':>9}"]
+    total: Counter[str] = Counter()
     for document, areas in ledger.table().items():
         for area, counts in areas.items():
-            mark = " *" if f"{document}:{area}" in required else ""
+            total.update(counts)
             figures = "".join(f"{counts[column]:>9}" for column in COLUMNS)
-            lines.append(f"{document:10}{area:16}{figures}{mark}")
-    lines.append("* must have no open row")
+            lines.append(f"{document:10}{area:16}{figures}")
+    lines.append(f"{'all':26}" + "".join(f"{total[column]:>9}" for column in COLUMNS))
     return "\n".join(lines)
 
 
@@ -269,14 +232,14 @@ def render_json(ledger: Ledger) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the ledger; 0 when every claim holds and every required area is complete."""
+    """Run the ledger; 0 when every claim holds and no row is open."""
     parser = argparse.ArgumentParser(prog="tests.conformance.ledger", description=__doc__)
     parser.add_argument("--json", type=Path, default=Path("build/conformance.json"))
     parser.add_argument("--open", metavar="DOC:AREA", help="also list the open rows of an area")
     arguments = parser.parse_args(argv)
     project = Project()
     try:
-        declared = load_declared(project.declared_file, load_rows(project.spec_folder))
+        declared = load_declared(project.declared_folder, load_rows(project.spec_folder))
     except CatalogueError as error:
         print(f"conformance: {error}", file=sys.stderr)
         return 1
@@ -285,7 +248,7 @@ def main(argv: list[str] | None = None) -> int:
     table = render_json(ledger)
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(table + "\n", encoding="utf-8")
-    print(render(ledger, project.required))
+    print(render(ledger))
     print(table)
     for row in ledger.rows.values():
         if arguments.open == f"{row.document}:{row.area}" and ledger.state[row.id] == "open":

@@ -116,7 +116,7 @@ class Workshop:
         shutil.copytree(project.root, self.root, ignore=NOT_COPIED)
         moved = {
             name: self.root / getattr(project, name).relative_to(project.root)
-            for name in ("tests", "spec_folder", "declared_file")
+            for name in ("tests", "spec_folder", "declared_folder")
         }
         self.project = Project(root=self.root, **moved)
         self.tree = Tree(self.root)

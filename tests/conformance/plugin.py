@@ -4,7 +4,7 @@ A claim is `@pytest.mark.spec("MQ-2.2.20.1-03", ...)`. A parametrised test is on
 are the union over its cases, and it passes when all its cases pass. Checked at collection, in
 every run, so that a wrong claim is seen by the one who writes it:
 
-- each id is in a catalogue and is not declared `later` or `not_applicable`;
+- each id is in a catalogue, and its row is not declared `later` or `not_applicable`;
 - a test claims at most five rows.
 
 With `--spec-record FILE` only claiming tests are run, and FILE receives what each claimed and how
@@ -27,7 +27,7 @@ import pytest
 
 from tests.conformance.catalogue import (
     CLAIMS_PER_TEST_MAX,
-    DECLARED_FILE,
+    DECLARED_FOLDER,
     SPEC_FOLDER,
     CatalogueError,
     load_declared,
@@ -84,7 +84,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--spec-only", type=Path, help="run only the tests named in this file")
     group.addoption("--spec-mutant", action="store_true", help="a run on broken code")
     group.addoption("--spec-folder", type=Path, default=SPEC_FOLDER, help="the catalogues")
-    group.addoption("--spec-declared", type=Path, default=DECLARED_FILE, help="declared rows")
+    group.addoption("--spec-declared", type=Path, default=DECLARED_FOLDER, help="declared rows")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -107,7 +107,7 @@ class Ledger:
         self.contexts: Path | None = config.getoption("--spec-contexts")
         self.only: Path | None = config.getoption("--spec-only")
         self.folder: Path = config.getoption("--spec-folder")
-        self.declared_file: Path = config.getoption("--spec-declared")
+        self.declared_folder: Path = config.getoption("--spec-declared")
         self.claims: dict[str, Claim] = {}
         self.coverage: Coverage | None = None
 
@@ -131,17 +131,17 @@ class Ledger:
     def _problems(self) -> list[str]:
         try:
             rows = load_rows(self.folder)
-            declared = load_declared(self.declared_file, rows)
+            declared = load_declared(self.declared_folder, rows)
         except CatalogueError as error:
             return [str(error)]
         problems = []
         for name, claim in self.claims.items():
             problems += [f"{name} claims {i}: no such row" for i in claim.ids if i not in rows]
             problems += [
-                f"{name} claims {i}, which {self.declared_file.name} declares {declared[i].status}:"
+                f"{name} claims {i}, which is declared {declared.rows[i].status} in declared/:"
                 " delete the entry there"
                 for i in claim.ids
-                if i in declared
+                if i in declared.rows
             ]
             if len(claim.ids) > CLAIMS_PER_TEST_MAX:
                 problems.append(
