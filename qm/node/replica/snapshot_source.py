@@ -72,7 +72,8 @@ class _Making:
         self._kept_s = kept_s
         self._workers = workers
         self._call_off: Callable[[], None] | None = None
-        self._wait = workers.begin(self._make)
+        with self._lock:  # `drop` may come from a thread before `begin` returns
+            self._wait = workers.begin(self._make)
 
     @property
     def has_failed(self) -> bool:
@@ -96,7 +97,9 @@ class _Making:
 
         Raises the error that made it fail unless that may pass: this node cannot trust its state.
         """
-        if not self._wait(wait_s):
+        with self._lock:
+            wait = self._wait
+        if not wait(wait_s):
             return None
         if self._call_off is not None:
             self._call_off()

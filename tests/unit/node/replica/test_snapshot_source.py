@@ -1,12 +1,15 @@
 """Pictures for followers are made outside the loop, and released when not fetched."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from qm.model.values import commands
+from qm.node.platform import Workers
 from qm.node.replica.snapshot_source import Pictures
 from qm.store.database import DatabaseDamaged, DatabaseFull
 from qm.store.snapshot import SnapshotDamaged, SourceUnreadable, unpack
@@ -77,6 +80,36 @@ def test_a_picture_that_nobody_takes_is_let_go(node: Node) -> None:
     pictures.drop()
     assert not pinned(node)
     pictures.drop()
+
+
+class EarlyDrop(Workers):
+    """Drops what was made while `begin` has not yet returned."""
+
+    def __init__(self) -> None:
+        self.dropping: threading.Thread | None = None
+
+    @override
+    def begin(self, job: Callable[[], None]) -> Callable[[float | None], bool]:
+        job()
+        assert self.dropping is not None
+        self.dropping.join(0.05)
+        return lambda _: True
+
+    @override
+    def later(self, after_s: float, job: Callable[[], None]) -> Callable[[], None]:
+        self.dropping = threading.Thread(target=job)
+        self.dropping.start()
+        return lambda: None
+
+
+def test_a_picture_may_be_dropped_before_its_maker_knows_of_it(node: Node) -> None:
+    workers = EarlyDrop()
+    made = Pictures(wait_s=0.0, kept_s=0.0, workers=workers).ask(node.store)
+    assert workers.dropping is not None
+    workers.dropping.join(BOUND_S)
+    if made is not None:
+        made[1].close()
+    assert not pinned(node)
 
 
 def failing(error: Exception) -> Callable[..., None]:
