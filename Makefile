@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit architecture conformance deps-system lock \
 	clean conformance-mutants fuzz sim mutants node-mutants baseline model-check bench-wire bench-log bench-raft \
-	house bench-model bench-spark bench-session bench-edge bench-api bench test-chart test-image test-image-spark test-hosts test-spark
+	house sbom bench-model bench-spark bench-session bench-edge bench-api bench test-chart test-image test-image-spark test-hosts test-spark
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
@@ -76,9 +76,9 @@ unit: setup  ## run all tests but the slow suites
 
 # Needs other versions of the product's dependencies, so it gets its own environment.
 CHECKOV := build/checkov/.installed
-$(CHECKOV): | $(VENV)/bin/python
-	$(PYTHON) -m venv build/checkov
-	build/checkov/bin/python -m pip --disable-pip-version-check --quiet install 'checkov==3.3.30'
+$(CHECKOV): requirements-checkov.lock | $(VENV)/bin/python
+	$(PYTHON) -m venv --clear build/checkov
+	build/checkov/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r $<
 	@touch $@
 
 test-chart: $(CHART) $(CHECKOV)  ## render the Helm chart and check its objects, alerts and dashboards (needs promtool)
@@ -93,9 +93,9 @@ test-image-spark: $(SPARK) $(CHART)  ## build the audit image and run it as a jo
 
 # An S3-compatible server, likewise.
 MOTO := build/moto/.installed
-$(MOTO): | $(VENV)/bin/python
-	$(PYTHON) -m venv build/moto
-	build/moto/bin/python -m pip --disable-pip-version-check --quiet install 'moto[s3,server]==5.2.5'
+$(MOTO): requirements-moto.lock | $(VENV)/bin/python
+	$(PYTHON) -m venv --clear build/moto
+	build/moto/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r $<
 	@touch $@
 
 test-spark: $(SPARK) $(MOTO)  ## test the data pipeline's jobs on an embedded Spark (Java 17), archives on disk and behind S3
@@ -135,8 +135,22 @@ conformance-mutants: setup  ## break the code behind sampled rows; their claims 
 FUZZ_SECONDS ?= 60
 fuzz: setup  ## fuzz the wire codec, guided by coverage (FUZZ_SECONDS=)
 	test -x $(VENV)-fuzz/bin/python || $(PYTHON) -m venv $(VENV)-fuzz
-	$(VENV)-fuzz/bin/python -m pip --disable-pip-version-check --quiet install 'atheris>=3,<4' -r requirements.lock
+	$(VENV)-fuzz/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements.lock -r requirements-fuzz.lock
 	$(VENV)-fuzz/bin/python -m tests.fuzz.wire -max_total_time=$(FUZZ_SECONDS)
+
+# What the images ship, in an environment of its own, seen by the tool from another one.
+SBOM := build/sbom/.installed
+$(SBOM): requirements-sbom.lock requirements.lock requirements-spark.lock | $(VENV)/bin/python
+	$(PYTHON) -m venv --clear build/sbom/tool
+	build/sbom/tool/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements-sbom.lock
+	$(PYTHON) -m venv --clear --without-pip build/sbom/shipped
+	$(PIP) --python build/sbom/shipped/bin/python install --require-hashes -r requirements.lock
+	$(PIP) --python build/sbom/shipped/bin/python install --require-hashes -r requirements-spark.lock
+	@touch $@
+
+sbom: setup $(SBOM)  ## write build/sbom.json (CycloneDX), and the licence of every dependency to build/licences.txt
+	build/sbom/tool/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON -o build/sbom.json build/sbom/shipped/bin/python
+	$(BIN)/python -m tests.sbom build/sbom.json build/licences.txt
 
 SEEDS ?= 0:2000
 STEPS ?= 2000
@@ -186,14 +200,21 @@ bench-model: setup  ## benchmark apply through the real store; DEEP= queued mess
 deps-system:  ## install the Debian packages that the complete tests need (root), or say how
 	@tests/deps-system.sh
 
+# Options of pip-compile, so that a lock file says nothing of the machine that made it.
+COMPILE := $(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header
 lock: | $(VENV)/bin/python  ## update the lock files
-	$(PIP) install 'pip-tools>=7.5,<8'
-	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -o requirements.lock pyproject.toml
-	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -c requirements.lock --extra dev -o requirements-dev.lock pyproject.toml
-	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -c requirements-dev.lock --extra spark -o requirements-spark.lock pyproject.toml
-	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -c requirements-dev.lock --extra chart -o requirements-chart.lock pyproject.toml
-	$(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -c requirements-dev.lock --build-deps-for wheel --only-build-deps -o requirements-build.lock pyproject.toml
-	echo 'setuptools>=80,<84' | $(BIN)/pip-compile -q --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -o requirements-spark-build.lock -
+	$(PIP) install --require-hashes -r requirements-tools.lock
+	$(COMPILE) -o requirements.lock pyproject.toml
+	$(COMPILE) -c requirements.lock --extra dev -o requirements-dev.lock pyproject.toml
+	$(COMPILE) -c requirements-dev.lock --extra spark -o requirements-spark.lock pyproject.toml
+	$(COMPILE) -c requirements-dev.lock --extra chart -o requirements-chart.lock pyproject.toml
+	$(COMPILE) -c requirements-dev.lock --build-deps-for wheel --only-build-deps -o requirements-build.lock pyproject.toml
+	echo 'setuptools>=80,<84' | $(COMPILE) -o requirements-spark-build.lock -
+	echo 'pip-tools>=7.5,<8' | $(COMPILE) -o requirements-tools.lock -
+	echo 'cyclonedx-bom>=7.5,<8' | $(COMPILE) -o requirements-sbom.lock -
+	echo 'atheris>=3,<4' | $(COMPILE) -c requirements.lock -o requirements-fuzz.lock -
+	echo 'moto[s3,server]==5.2.5' | $(COMPILE) -o requirements-moto.lock -
+	echo 'checkov==3.3.30' | $(COMPILE) -o requirements-checkov.lock -
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) $(VENV)-fuzz build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

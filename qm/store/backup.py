@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -63,6 +63,7 @@ class BackupFile(msgspec.Struct, frozen=True):
     """One file of the folder."""
 
     name: str
+    """Without any folder: nothing outside the backup's own is ever opened."""
     size_bytes: int
     sha256: str
 
@@ -172,7 +173,20 @@ def read_backup(folder: Path) -> Backup:
         raise BackupError(
             f"{path}: format {backup.format}; this build reads format {BACKUP_FORMAT}"
         )
+    for name in (one.name for one in backup.files):
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise BackupError(
+                f"{path} names {name!r}, which is not a file of its own folder: do not use it"
+            )
     return backup
+
+
+def _open_own(path: Path) -> BinaryIO:
+    """Open a file of a backup for reading; a link that may lead elsewhere is refused.
+
+    Raises OSError.
+    """
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
 
 
 def check_files(folder: Path, backup: Backup, progress: Progress = lambda _done, _all: None) -> int:
@@ -185,7 +199,7 @@ def check_files(folder: Path, backup: Backup, progress: Progress = lambda _done,
         path = folder / expected.name
         sha256, size_bytes = hashlib.sha256(), 0
         try:
-            with path.open("rb") as file:
+            with _open_own(path) as file:
                 while part := file.read(_READ_BYTES):
                     sha256.update(part)
                     size_bytes += len(part)
@@ -215,7 +229,7 @@ def unpack_backup(folder: Path, backup: Backup, store: Path) -> None:
     directory = DiskDirectory(store)
     first = generation_folder(store, 1)
     try:
-        with (folder / backup.state_file().name).open("rb") as stream:
+        with _open_own(folder / backup.state_file().name) as stream:
             unpack(stream, directory, first, head.index, head.term)
     except SnapshotDamaged as error:
         raise BackupError(f"{folder}: {error}") from error

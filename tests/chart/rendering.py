@@ -50,6 +50,12 @@ def render(values: Object) -> list[Object]:
     ]
 
 
+def notes(values: Object) -> str:
+    """Return what an installation with these values tells, its lines joined."""
+    (text,) = (t for name, t in chart().render(values).items() if name.endswith("NOTES.txt"))
+    return " ".join(text.split())
+
+
 def of_kind(objects: list[Object], kind: str) -> list[Object]:
     return [found for found in objects if found["kind"] == kind]
 

@@ -26,6 +26,7 @@ from tests.chart.rendering import (
     chart,
     everything,
     example,
+    notes,
     of_kind,
     one,
     pod_specs,
@@ -279,6 +280,40 @@ def test_consensus_is_closed_to_everything_but_members() -> None:
     (rule,) = [rule for rule in rules if {"port": 1812, "protocol": "TCP"} in rule["ports"]]
     (peer,) = rule["from"]
     assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "node"
+
+
+def test_metrics_are_open_to_the_namespaces_that_are_named() -> None:
+    def sources(values: Object) -> list[Object]:
+        rules = one(render(values), "NetworkPolicy", "-quorate")["spec"]["ingress"]
+        ports = {"port": 1814, "protocol": "TCP"}
+        return [source for rule in rules if ports in rule["ports"] for source in rule["from"]]
+
+    assert sources(TLS) == [{"podSelector": {}}], "the release's namespace"
+    named = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    assert sources({**TLS, "networkPolicy": {"metricsFrom": named}}) == named
+
+
+RANGES: Object = {"msmq": {"service": {"loadBalancerSourceRanges": ["10.1.0.0/16"]}}}
+SENDERS: Object = {"msmqFrom": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}
+OPEN_MSMQ, OPEN_PODS = "everybody who reaches the cluster may send", "every pod of the cluster"
+
+
+@pytest.mark.parametrize(
+    ("values", "warnings"),
+    [
+        ({}, {OPEN_MSMQ}),
+        (RANGES, set()),
+        ({"networkPolicy": SENDERS}, set()),
+        ({"networkPolicy": {**SENDERS, "enabled": False}}, {OPEN_MSMQ, OPEN_PODS}),
+        ({**RANGES, "networkPolicy": {"enabled": False}}, {OPEN_PODS}),
+        ({"msmq": {"service": {**RANGES["msmq"]["service"], "type": "NodePort"}}}, {OPEN_MSMQ}),
+    ],
+)
+def test_an_installation_warns_of_what_it_leaves_open(values: Object, warnings: set[str]) -> None:
+    told = notes({**TLS, **values})
+    assert {text for text in (OPEN_MSMQ, OPEN_PODS) if text in told} == warnings
+    if OPEN_MSMQ in warnings:
+        assert "networkPolicy.msmqFrom" in told
 
 
 def test_the_releases_own_tools_reach_it_whoever_else_is_let_in() -> None:

@@ -151,6 +151,26 @@ def test_what_is_no_backup_is_refused(tmp_path: Path, folder: Path) -> None:
             read_backup(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["/etc/hostname", "../other", "sub/file", "..", ""])
+def test_a_manifest_opens_no_path_outside_its_folder(folder: Path, name: str) -> None:
+    manifest = json.loads((folder / MANIFEST_FILE).read_bytes())
+    manifest["files"].append({"name": name, "size_bytes": 1, "sha256": "00"})
+    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
+    with pytest.raises(BackupError, match="not a file of its own folder"):
+        verify_backup(folder)
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path, folder: Path) -> None:
+    state = folder / STATE_FILE
+    state.rename(tmp_path / "elsewhere")
+    state.symlink_to(tmp_path / "elsewhere")
+    backup = read_backup(folder)
+    with pytest.raises(BackupError, match=STATE_FILE):
+        check_files(folder, backup)
+    with pytest.raises(OSError, match="symbolic links"):
+        unpack_backup(folder, backup, tmp_path / "store")
+
+
 def test_a_state_of_a_newer_build_is_not_restored(tmp_path: Path) -> None:
     folder = backup_of(tmp_path, state_version=1_000)
     with pytest.raises(BackupError, match="newer release"):

@@ -1,5 +1,8 @@
 """Who may do what: certificates, roles, SIDs, access lists, the insecure mode."""
 
+import re
+from pathlib import Path
+
 import grpc
 import grpc.aio
 import pytest
@@ -29,6 +32,8 @@ from tests.unit.api.test_data import ORDERS, PATH, create
 from tests.unit.api.world import bodies, refused, world
 
 DENIED = grpc.StatusCode.PERMISSION_DENIED
+ROOT = Path(__file__).resolve().parents[4]
+_CLUSTER_CONTROL = "/quorate.control.v1.ClusterControl/"
 
 
 def names(common_name: str, *alternative: str) -> dict[str, list[bytes]]:
@@ -48,6 +53,13 @@ def test_every_method_has_a_row_and_no_row_is_without_method() -> None:
     }
     assert methods == RULES.keys()
     assert rule_of("/somebody.else/Call") is None
+
+
+def test_nodes_may_call_what_the_page_says_and_nothing_else() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| node \| (.+) \|$", page, re.MULTILINE)
+    allowed = {name for name, rule in RULES.items() if Role.NODE in rule.roles}
+    assert {f"{_CLUSTER_CONTROL}{method}" for method in re.findall(r"`(\w+)`", row)} == allowed
 
 
 def test_a_certificate_names_a_principal_and_one_role() -> None:
