@@ -149,7 +149,7 @@ $(SBOM): requirements-sbom.lock requirements.lock requirements-spark.lock | $(VE
 	@touch $@
 
 sbom: setup $(SBOM)  ## write build/sbom.json (CycloneDX), and the licence of every dependency to build/licences.txt
-	build/sbom/tool/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON -o build/sbom.json build/sbom/shipped/bin/python
+	build/sbom/tool/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --gather-license-texts --of JSON -o build/sbom.json build/sbom/shipped/bin/python
 	$(BIN)/python -m tests.sbom build/sbom.json build/licences.txt
 
 SEEDS ?= 0:2000

@@ -25,7 +25,8 @@ def _named(choices: list[dict[str, Any]]) -> str:
     names = set()
     for choice in choices:
         licence = choice.get("license", {})
-        name = choice.get("expression") or licence.get("id") or licence.get("name") or ""
+        text = licence.get("text", {}).get("content")
+        name = choice.get("expression") or licence.get("id") or text or licence.get("name", "")
         names.add(name.strip().partition("\n")[0][:_TEXT_MAX_CHARACTERS])
     return "; ".join(sorted(names - {""})) or NONE
 

@@ -29,11 +29,14 @@ def test_a_lock_file_pins_each_package_with_a_hash_and_is_renewed_by_make(lock: 
     assert f"-o {lock.name} " in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
+BSD = {"content": "BSD\nand what it says"}
+
+
 def test_licences_are_read_in_each_form() -> None:
     components = [
         {"name": "b", "version": "2", "licenses": [{"license": {"id": "MIT"}}]},
         {"name": "a", "version": "1", "licenses": [{"expression": "Apache-2.0 OR MIT"}]},
-        {"name": "c", "version": "3", "licenses": [{"license": {"name": "BSD\nand its text"}}]},
+        {"name": "c", "version": "3", "licenses": [{"license": {"name": "c's", "text": BSD}}]},
         {"name": "d", "version": "4"},
     ]
     assert licences({"components": components}) == [
