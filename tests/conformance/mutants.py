@@ -1,9 +1,9 @@
 """Break the code behind covered rows: `python -m tests.conformance.mutants [--seed N] [--rows 20]`.
 
 A claim says: this test fails when the code behind that row breaks. Here the claim is put to the
-proof. Of all covered rows a seeded sample is taken; for each row the code behind it is broken,
-one small break at a time, in a temporary copy of the tree, and only the row's claiming tests are
-run there.
+proof. Of all covered rows a seeded sample is taken (a larger one holds the smaller); for each row
+the code behind it is broken, one small break at a time, in a temporary copy of the tree, and only
+the row's claiming tests are run there.
 
 The code behind a row
     1. Candidates are the breaks (`mutation`) of the product statements behind the row's claiming
@@ -26,28 +26,35 @@ not caught. Words are only a guess at meaning, and some breaks change nothing th
 that is why a row gets several, and why the share of all breaks that were killed is reported
 beside the rows.
 
-Exit code 1 when a sampled row is not caught. Writes build/conformance-mutants.json: rows_sampled,
-rows_caught, mutants_tried, mutants_killed, seed.
+Exit code 1 when a sampled row is not caught. build/conformance-mutants.json has the figures and
+every row with its breaks. It is written after each row, and a run goes on where one with the same
+seed was stopped: a row that was caught is taken from the report as long as neither it nor its
+claiming tests nor the product files behind them have changed.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import os
+import queue
 import random
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from coverage import CoverageData
 
@@ -93,8 +100,10 @@ class Verdict:
     tests: tuple[str, ...]
     asserts: bool
     """Whether the claiming tests assert anything at all."""
-    tried: tuple[tuple[Mutant, Fate], ...]
+    tried: tuple[tuple[str, Fate], ...]
     """Each break, and what the claiming tests did with it."""
+    fingerprint: str = ""
+    """Of all that the verdict was found on."""
 
     @property
     def killed(self) -> int:
@@ -106,13 +115,83 @@ class Verdict:
         """Whether they assert, and failed on one."""
         return self.asserts and self.killed > 0
 
+    def to_json(self) -> dict[str, Any]:
+        """The verdict as the report keeps it."""
+        return {
+            "row": self.row,
+            "caught": self.is_caught,
+            "asserts": self.asserts,
+            "tests": list(self.tests),
+            "breaks": [[text, fate.value] for text, fate in self.tried],
+            "fingerprint": self.fingerprint,
+        }
+
+    @classmethod
+    def from_json(cls, kept: dict[str, Any]) -> Verdict:
+        """A verdict of an earlier run."""
+        return cls(
+            row=kept["row"],
+            tests=tuple(kept["tests"]),
+            asserts=kept["asserts"],
+            tried=tuple((text, Fate(fate)) for text, fate in kept["breaks"]),
+            fingerprint=kept["fingerprint"],
+        )
+
+
+class Report:
+    """The file that a run writes, and that the next one goes on from."""
+
+    def __init__(self, file: Path, seed: int) -> None:
+        self.file = file
+        self.seed = seed
+        self.before: dict[str, Verdict] = {}
+        self.verdicts: list[Verdict] = []
+        if file.exists():
+            content = json.loads(file.read_text(encoding="utf-8"))
+            if content["seed"] == seed:
+                verdicts = (Verdict.from_json(kept) for kept in content.get("rows", []))
+                self.before = {v.row: v for v in verdicts if v.is_caught}
+
+    def known(self, row: str, fingerprint: str) -> Verdict | None:
+        """The verdict of an earlier run, if it was found on the same."""
+        verdict = self.before.get(row)
+        return verdict if verdict and verdict.fingerprint == fingerprint else None
+
+    def add(self, verdict: Verdict) -> None:
+        """Keep a verdict, and write the file."""
+        self.verdicts.append(verdict)
+        rows = sorted(self.verdicts, key=lambda v: (v.is_caught, v.row))
+        # What an earlier run found and this one has not reached is kept for the next.
+        reached = {verdict.row for verdict in rows}
+        rows += [verdict for row, verdict in self.before.items() if row not in reached]
+        lines = ",\n".join(f"  {json.dumps(verdict.to_json())}" for verdict in rows)
+        figures = json.dumps(self.figures(), indent=1).removesuffix("\n}")
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.file.with_suffix(".part")
+        partial.write_text(f'{figures},\n "rows": [\n{lines}\n ]\n}}\n', encoding="utf-8")
+        partial.replace(self.file)
+
+    def figures(self) -> dict[str, int]:
+        """The counts of this run."""
+        return {
+            "rows_sampled": len(self.verdicts),
+            "rows_caught": sum(verdict.is_caught for verdict in self.verdicts),
+            "mutants_tried": sum(len(verdict.tried) for verdict in self.verdicts),
+            "mutants_killed": sum(verdict.killed for verdict in self.verdicts),
+            "seed": self.seed,
+        }
+
 
 class Workshop:
-    """A copy of the tree in which code is broken and tests are run."""
+    """A copy of the tree in which code is broken and tests are run.
 
-    def __init__(self, project: Project, folder: Path) -> None:
+    `through` is put before every command, such as `nice -n 19`.
+    """
+
+    def __init__(self, project: Project, folder: Path, through: tuple[str, ...] = ()) -> None:
         self.root = folder / "tree"
         self.folder = folder
+        self.through = through
         shutil.copytree(project.root, self.root, ignore=NOT_COPIED)
         moved = {
             name: self.root / getattr(project, name).relative_to(project.root)
@@ -127,7 +206,7 @@ class Workshop:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         return subprocess.run(
-            command,
+            [*self.through, *command],
             cwd=self.root,
             env=environment,
             capture_output=True,
@@ -294,7 +373,9 @@ def cites(module: Module, statement: Statement, row: Row) -> bool:
     )
 
 
-def examine(workshop: Workshop, row: Row, tests: tuple[str, ...], ranking: Ranking) -> Verdict:
+def examine(
+    workshop: Workshop, row: Row, tests: tuple[str, ...], ranking: Ranking, fingerprint: str = ""
+) -> Verdict:
     """Break the code behind one row, one break at a time, until an assertion notices."""
     tried: list[tuple[Mutant, Fate]] = []
     in_scope: Counter[tuple[str, ...]] = Counter()
@@ -310,11 +391,12 @@ def examine(workshop: Workshop, row: Row, tests: tuple[str, ...], ranking: Ranki
             in_scope[scope] += 1
         if fate is Fate.ASSERTED:
             break
-    asserts = any(workshop.tree.asserts(test) for test in tests)
-    return Verdict(row.id, tests, asserts, tuple(tried))
+    asserts = any(ranking.tree.asserts(test) for test in tests)
+    broken = tuple((str(mutant), fate) for mutant, fate in tried)
+    return Verdict(row.id, tests, asserts, broken, fingerprint)
 
 
-def report(verdict: Verdict) -> str:
+def rendered(verdict: Verdict) -> str:
     """One row's verdict for people."""
     word = "caught" if verdict.is_caught else "NOT CAUGHT"
     lines = [f"{verdict.row}: {word}, {verdict.killed} of {len(verdict.tried)} breaks killed"]
@@ -326,28 +408,88 @@ def report(verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
-def run(project: Project, seed: int, sample_size: int) -> list[Verdict]:
-    """Examine a seeded sample of the covered rows of `project`; print each verdict."""
-    rows = load_rows(project.spec_folder)
-    verdicts = []
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        workshop = Workshop(project, Path(folder))
-        outcomes, executed = workshop.first_pass()
-        claims: dict[str, tuple[str, ...]] = {}
+def sampled(claims: dict[str, tuple[str, ...]], seed: int, size: int) -> list[str]:
+    """`size` of the claimed rows by the seed; new claims and a larger size keep the others."""
+
+    def place(row: str) -> bytes:
+        return hashlib.sha256(f"{seed} {row}".encode()).digest()
+
+    return sorted(claims, key=place)[:size]
+
+
+class Run:
+    """The first pass over a project, and then its sampled rows, several at a time."""
+
+    def __init__(self, project: Project, folder: Path, seed: int, through: tuple[str, ...]) -> None:
+        self.project = project
+        self.folder = folder
+        self.through = through
+        self.rows = load_rows(project.spec_folder)
+        # Nothing is broken in this copy: what is read of the code is read here.
+        self.whole = Workshop(project, folder / "whole", through)
+        outcomes, executed = self.whole.first_pass()
+        self.claims: dict[str, tuple[str, ...]] = {}
         for test, outcome in outcomes.items():
             if not outcome.holds:  # not covered, which is for the ledger to say
                 print(f"mutants: {test} does not pass without a break", file=sys.stderr)
                 continue
             for claimed in outcome.ids:
-                claims[claimed] = (*claims.get(claimed, ()), test)
-        sample = random.Random(seed).sample(sorted(claims), min(sample_size, len(claims)))
-        behind = {test: workshop.tree.behind(test, executed.get(test, {})) for test in outcomes}
-        ranking = Ranking(workshop.tree, rows, behind, seed)
-        for claimed in sample:
-            verdict = examine(workshop, rows[claimed], claims[claimed], ranking)
-            print(report(verdict), flush=True)
-            verdicts.append(verdict)
-    return verdicts
+                self.claims[claimed] = (*self.claims.get(claimed, ()), test)
+        tree = self.whole.tree
+        self.behind = {test: tree.behind(test, executed.get(test, {})) for test in outcomes}
+        self.ranking = Ranking(tree, self.rows, self.behind, seed)
+
+    def examine(self, sample: list[str], report: Report, workers: int) -> None:
+        """Examine the rows of `sample`, those first that the report does not know yet."""
+        left = []
+        for row in sample:
+            known = report.known(row, self.fingerprint(row))
+            if known is None:
+                left.append(row)
+            else:
+                report.add(known)
+        workshops: queue.Queue[Workshop] = queue.Queue()
+        for number in range(min(workers, len(left))):
+            place = self.folder / str(number)
+            workshops.put(Workshop(self.whole.project, place, self.through))
+
+        def one(row: str) -> Verdict:
+            workshop = workshops.get()
+            try:
+                tests, fingerprint = self.claims[row], self.fingerprint(row)
+                return examine(workshop, self.rows[row], tests, self.ranking, fingerprint)
+            finally:
+                workshops.put(workshop)
+
+        with ThreadPoolExecutor(workers) as pool:
+            for done in as_completed([pool.submit(one, row) for row in left]):
+                print(rendered(done.result()), flush=True)
+                report.add(done.result())
+
+    def fingerprint(self, row: str) -> str:
+        """Of the row, its claiming tests' files and the product files behind them."""
+        tests = self.claims[row]
+        files = {test.split("::", 1)[0] for test in tests}
+        files |= {statement.file for test in tests for statement in self.behind[test]}
+        found = hashlib.sha256(repr((self.rows[row], tests)).encode())
+        for file in sorted(files):
+            found.update((self.whole.root / file).read_bytes())
+        return found.hexdigest()[:16]
+
+
+def run(
+    project: Project,
+    seed: int,
+    sample_size: int,
+    report: Report,
+    workers: int = 1,
+    through: tuple[str, ...] = (),
+) -> list[Verdict]:
+    """Examine a seeded sample of the covered rows of `project`; print each new verdict."""
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        whole = Run(project, Path(folder), seed, through)
+        whole.examine(sampled(whole.claims, seed, sample_size), report, workers)
+    return report.verdicts
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -355,20 +497,15 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.conformance.mutants")
     parser.add_argument("--seed", type=int, default=1, help="which rows and breaks are taken")
     parser.add_argument("--rows", type=int, default=20, help="how many rows are sampled")
+    parser.add_argument("--workers", type=int, default=2, help="how many rows at a time")
+    parser.add_argument("--through", default="", help="a command put before each run of tests")
     parser.add_argument("--json", type=Path, default=Path("build/conformance-mutants.json"))
     arguments = parser.parse_args(argv)
-    verdicts = run(Project(), arguments.seed, arguments.rows)
-    figures = {
-        "rows_sampled": len(verdicts),
-        "rows_caught": sum(verdict.is_caught for verdict in verdicts),
-        "mutants_tried": sum(len(verdict.tried) for verdict in verdicts),
-        "mutants_killed": sum(verdict.killed for verdict in verdicts),
-        "seed": arguments.seed,
-    }
-    text = json.dumps(figures, indent=1)
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(text + "\n", encoding="utf-8")
-    print(text)
+    report = Report(arguments.json, arguments.seed)
+    through = tuple(shlex.split(arguments.through))
+    verdicts = run(Project(), arguments.seed, arguments.rows, report, arguments.workers, through)
+    figures = report.figures()
+    print(json.dumps(figures, indent=1))
     return 0 if verdicts and figures["rows_caught"] == figures["rows_sampled"] else 1
 
 

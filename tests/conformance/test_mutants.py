@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.conformance import mutants
 from tests.conformance.ledger import Project
-from tests.conformance.mutants import Fate
+from tests.conformance.mutants import Fate, Report, Verdict
 from tests.conformance.mutation import Mutant, Source
 from tests.conformance.reach import Tree
 from tests.conformance.test_ledger import small_tree
@@ -171,7 +172,9 @@ def test_an_honest_claim_is_caught_and_a_hollow_one_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mutants, "BREAKS_PER_ROW", 3)
-    verdicts = {v.row: v for v in mutants.run(small_product(tmp_path), seed=1, sample_size=20)}
+    project = small_product(tmp_path)
+    report = Report(tmp_path / "report.json", seed=1)
+    verdicts = {v.row: v for v in mutants.run(project, 1, 20, report, workers=2)}
     assert {row: verdict.is_caught for row, verdict in sorted(verdicts.items())} == {
         "XX-1-01": True,  # honest
         "XX-1-02": False,  # calls the code and looks at nothing
@@ -182,9 +185,34 @@ def test_an_honest_claim_is_caught_and_a_hollow_one_is_not(
     assert not verdicts["XX-1-02"].asserts
     assert verdicts["XX-1-03"].tried == ()
     assert verdicts["XX-1-04"].asserts
-    broken = {m.before for v in verdicts.values() for m, _ in v.tried}
-    assert not any("UNRELATED" in before for before in broken)
+    broken = {text for v in verdicts.values() for text, _ in v.tried}
+    assert not any("UNRELATED" in text for text in broken)
     assert (tmp_path / "qm" / "wire" / "part.py").read_text() == PRODUCT
+    written = json.loads((tmp_path / "report.json").read_text())
+    assert (written["rows_sampled"], written["rows_caught"]) == (4, 1)
+    assert [row["row"] for row in written["rows"] if row["caught"]] == ["XX-1-01"]
+
+
+def test_a_run_takes_what_was_caught_from_the_report(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    caught = Verdict("XX-1-01", ("a::b",), True, (("x", Fate.ASSERTED),), "same")
+    missed = Verdict("XX-1-02", ("a::c",), True, (("x", Fate.SURVIVED),), "same")
+    for verdict in (caught, missed):
+        Report(file, seed=1).add(verdict)
+    report = Report(file, seed=1)
+    assert report.known("XX-1-01", "same") == caught
+    assert report.known("XX-1-01", "changed") is None
+    assert report.known("XX-1-02", "same") is None
+    assert Report(file, seed=2).known("XX-1-01", "same") is None
+
+
+def test_a_larger_sample_holds_the_smaller_one() -> None:
+    claims = {f"XX-1-{n:02}": ("test",) for n in range(40)}
+    few, many = (mutants.sampled(claims, 7, size) for size in (5, 20))
+    assert many[:5] == few
+    assert mutants.sampled(claims, 8, 5) != few
+    del claims[few[0]]
+    assert mutants.sampled(claims, 7, 4) == few[1:]
 
 
 def test_a_break_that_stops_the_import_is_no_break(tmp_path: Path) -> None:
