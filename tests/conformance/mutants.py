@@ -54,7 +54,7 @@ from enum import Enum
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coverage import CoverageData
 
@@ -69,6 +69,9 @@ from tests.conformance.ledger import (
 )
 from tests.conformance.mutation import Mutant, Statement
 from tests.conformance.reach import Lines, Module, Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 BREAKS_PER_ROW = 6
 BREAKS_PER_SCOPE = 2
@@ -408,7 +411,7 @@ def rendered(verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
-def sampled(claims: dict[str, tuple[str, ...]], seed: int, size: int) -> list[str]:
+def sampled(claims: Iterable[str], seed: int, size: int) -> list[str]:
     """`size` of the claimed rows by the seed; new claims and a larger size keep the others."""
 
     def place(row: str) -> bytes:
