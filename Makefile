@@ -104,7 +104,7 @@ test-spark: $(SPARK) $(MOTO)  ## test the data pipeline's jobs on an embedded Sp
 ROUNDS ?= 1
 SEED_FIRST ?= 1
 TARGET ?= $(if $(filter 0,$(shell id -u)),netns,dev)
-.PHONY: drills soak bench-failover drill-mutants
+.PHONY: drills hostile soak bench-failover drill-mutants
 drills: setup  ## run every failover drill ROUNDS= times (as root on network namespaces), then measure the gaps
 	rm -f build/drills.json
 	$(BIN)/python -m qm drill run --target $(TARGET) --rounds $(ROUNDS) --seed $(SEED_FIRST)
@@ -116,6 +116,11 @@ soak: setup  ## run random drills on one cluster under load for MINUTES=, from S
 
 bench-failover: setup  ## measure how long senders wait when the leader fails, compared with peers; continues where it was stopped
 	$(BIN)/python -m tests.bench.failover
+
+SECONDS ?= 600
+hostile: setup  ## attack three nodes beside honest senders, each class (CLASSES=) for SECONDS= (root, nft); writes build/hostile.json
+	rm -f build/hostile.json
+	$(BIN)/python -m tests.hostile --seconds $(SECONDS) --seed $(SEED_FIRST) $(if $(CLASSES),--classes $(CLASSES))
 
 drill-mutants: setup  ## check that drills find planted bugs, ROUNDS= times each (root: some need the network cut)
 	$(BIN)/python -m tests.drills.mutants --rounds $(ROUNDS)

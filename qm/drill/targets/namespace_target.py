@@ -1,7 +1,7 @@
 """Nodes as processes of this machine, each in its own network namespace."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,9 +26,10 @@ class NamespaceTarget(ProcessTarget):
         folder: Path,
         say: Callable[[str], None],
         other_build: Path | None = None,
+        guests: Sequence[str] = (),
     ) -> None:
-        """Raises Refused if namespaces cannot be created."""
-        names = [f"n{k + 1}" for k in range(MACHINES)]
+        """`guests`: hosts without a node. Raises Refused if namespaces cannot be created."""
+        names = [*(f"n{k + 1}" for k in range(MACHINES)), *guests]
         # Two drills on one machine must not reach each other.
         network = f"10.181.{os.getpid() % 256}"
         self._spaces = Namespaces(f"d{os.getpid() % 10_000}", names, f"{network}.0/24", first=11)
@@ -37,6 +38,11 @@ class NamespaceTarget(ProcessTarget):
             self._spaces, folder / "fronts", lambda: [node.name for node in self.nodes]
         )
         self._is_made = False
+
+    @property
+    def spaces(self) -> Namespaces:
+        """The hosts."""
+        return self._spaces
 
     @property
     @override

@@ -1,0 +1,213 @@
+"""Attacks three nodes beside honest senders: `python -m tests.hostile`, as root.
+
+Writes build/hostile.json, one object for each class of attack:
+
+    inputs                   what the attacker sent: packets, calls, requests, datagrams or bytes
+    tracebacks, deaths       of the nodes
+    leader_changes           terms that began meanwhile
+    rss_growth_<node>_mib    resident memory at the end, less that after a warm-up
+    gap_p99_ms, gap_max_ms   times between two acknowledgements that a healthy sender waited for
+    sent, lost, doubled      messages of the healthy senders
+    diverged                 1 if the replicas' digests differ afterwards
+    seconds, seed
+
+Exit code 1: a class broke a promise. A class that ran before keeps its figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from qm.client.calls import Calls
+from qm.drill.agreement import disagreement
+from qm.drill.queues import make_queues
+from qm.load.history import read_history
+from qm.load.receiver import Mode
+from qm.load.run import Plan, Reading, Run
+from qm.load.timeline import acknowledgement_gaps
+from qm.load.workload import Target as Queue
+from qm.load.workload import Workload
+from qm.node.config.schema import MSMQ_PORT
+from qm.pb import control_pb2
+from tests.hostile.attack import CLASSES
+from tests.hostile.site import SILENCE, SOURCES, Site
+from tests.hostile.victim import Victim
+
+OUTPUT = Path("build") / "hostile.json"
+FOLDER = Path("build") / "hostile"
+GAP_P99_MAX_MS = 1_000.0
+RATE_PER_S = 20.0
+WARM_UP_S = 8.0
+AFTER_S = 3.0
+STALL_S = 60.0
+QUOTA_KIB = 256 << 10
+"""Of the queue that attackers may fill."""
+_QUEUES = {"private$\\attacked": False, "private$\\attacked.tx": True}
+Figures = dict[str, float]
+
+
+def broken(figures: Figures) -> list[str]:
+    """Return the promises that a class broke."""
+    none = ("tracebacks", "deaths", "leader_changes", "lost", "doubled", "diverged", "unsettled")
+    found = [f"{name} {figures[name]:g}" for name in none if figures[name]]
+    if not figures["inputs"]:
+        found.append("no inputs")
+    if figures["gap_p99_ms"] >= GAP_P99_MAX_MS or not figures["sent"]:
+        found.append(f"gap_p99_ms {figures['gap_p99_ms']:g}")
+    return found
+
+
+class Round:
+    """One class of attack on a fresh cluster."""
+
+    def __init__(self, site: Site, name: str, seconds: float, seed: int) -> None:
+        self._site, self._name, self._seconds, self._seed = site, name, seconds, seed
+        self._history = FOLDER / "histories" / f"{name}.jsonl"
+
+    async def run(self) -> Figures:
+        """Return the figures."""
+        site = self._site
+        await site.up()
+        site.deaths = 0
+        wire = Calls([node.api for node in site.nodes], site.tls)
+        try:
+            healthy = await make_queues(wire, "healthy", "")
+            victim = await self._victim(wire)
+            async with Run(self._plan([healthy[0], healthy[2]])) as run:
+                return await self._beside(run, wire, victim)
+        finally:
+            await wire.close()
+            await site.down()
+
+    async def _beside(self, run: Run, wire: Calls, victim: Path) -> Figures:
+        site = self._site
+        load = asyncio.create_task(run.send(float("inf")))
+        await asyncio.sleep(WARM_UP_S)
+        term, rss = await site.term(wire), site.rss_mib()
+        began_ns = time.monotonic_ns()
+        attacker = await site.attack(self._name, victim)
+        said, _ = await attacker.communicate()
+        await site.raise_the_dead()
+        await asyncio.sleep(AFTER_S)
+        grown = {node: now - rss[node] for node, now in site.rss_mib().items()}
+        load.cancel()
+        await asyncio.gather(load, return_exceptions=True)
+        is_settled = await run.settle(STALL_S)
+        term = await site.term(wire) - term
+        wrong = await disagreement(site, wire)
+        verdict = await run.verdict()
+        gaps = sorted(
+            gap.length_ms
+            for gap in acknowledgement_gaps(read_history(self._history))
+            if gap.end_ns > began_ns
+        )
+        return {
+            "inputs": json.loads(said or b"{}").get("inputs", 0),
+            "tracebacks": site.tracebacks(),
+            "deaths": site.deaths,
+            "leader_changes": term,
+            **{f"rss_growth_{node}_mib": round(grown[node], 1) for node in sorted(grown)},
+            "gap_p99_ms": gaps[int(0.99 * len(gaps))] if gaps else 0.0,
+            "gap_max_ms": gaps[-1] if gaps else 0.0,
+            "sent": verdict.sent,
+            "lost": verdict.lost.count,
+            "doubled": verdict.duplicated.count,
+            "unsettled": int(not is_settled),
+            "diverged": int("differ" in wrong),
+            "reconnects": verdict.reconnects,
+            "seconds": self._seconds,
+            "seed": self._seed,
+        }
+
+    async def _victim(self, wire: Calls) -> Path:
+        """Make what attackers aim at, and write down what they know."""
+        site = self._site
+        request = control_pb2.GetQueueManagerRequest()
+        manager = await wire.call(lambda stubs: stubs.queues.GetQueueManager, request)
+        for path, is_transactional in _QUEUES.items():
+            create = control_pb2.CreateQueueRequest(
+                path_name=f"{manager.computer_name}\\{path}",
+                attributes={
+                    "transactional": control_pb2.Value(flag=is_transactional),
+                    "quota": control_pb2.Value(number=QUOTA_KIB),
+                },
+            )
+            await wire.call(lambda stubs: stubs.queues.CreateQueue, create)
+        plain, transactional = _QUEUES
+        victim = Victim(
+            hosts=tuple(node.host for node in site.nodes),
+            computer_name=manager.computer_name,
+            pki=str(site.pki.resolve()),
+            sources=tuple(map(site.address, SOURCES)),
+            silent=tuple(map(site.address, SILENCE)),
+            queue=plain,
+            transactional_queue=transactional,
+            seed=self._seed,
+            seconds=self._seconds,
+        )
+        written = FOLDER / "victim.json"
+        written.write_bytes(msgspec.json.encode(victim))
+        return written
+
+    def _plan(self, queues: list[Queue]) -> Plan:
+        nodes = self._site.nodes
+        return Plan(
+            workload=Workload(targets=tuple(queues), seed=self._seed),
+            rate_per_s=RATE_PER_S,
+            senders=[[(node.host, MSMQ_PORT)] for node in nodes],
+            receivers=[Reading(queue.format_name, Mode.STREAM) for queue in queues],
+            endpoints=[node.api for node in nodes],
+            tls=self._site.tls,
+            reconnect_s=0.25,
+            history=self._history,
+        )
+
+
+async def attack_all(names: list[str], seconds: float, seed: int) -> bool:
+    """Run the classes and keep their figures; return whether all promises held."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    results: dict[str, Figures] = json.loads(OUTPUT.read_bytes()) if OUTPUT.exists() else {}
+    is_sound = True
+    site = Site(FOLDER, say)
+    try:
+        for name in names:
+            say(f"{name}: {seconds:g} s")
+            results[name] = figures = await Round(site, name, seconds, seed).run()
+            OUTPUT.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+            wrong = broken(figures)
+            is_sound = is_sound and not wrong
+            say(f"{name}: {'BROKEN: ' + ', '.join(wrong) if wrong else 'holds'} {figures}")
+    finally:
+        await site.down()
+        site.remove()
+    return is_sound
+
+
+def say(text: str) -> None:
+    """Tell the progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.hostile")
+    parser.add_argument("--seconds", type=float, default=600, help="of each class")
+    parser.add_argument("--classes", default="", help="names, separated by commas; default: all")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    names = arguments.classes.split(",") if arguments.classes else list(CLASSES)
+    if unknown := set(names) - CLASSES.keys():
+        parser.error(f"no such class: {', '.join(sorted(unknown))}; there are {', '.join(CLASSES)}")
+    return int(not uvloop.run(attack_all(names, arguments.seconds, arguments.seed)))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,75 @@
+"""One attacker, a process on a host of its own: `python -m tests.hostile.attack CLASS VICTIM`.
+
+`VICTIM` is a file with a `Victim`. Prints one JSON object at the end: the number of inputs. Ends
+by itself after the victim's seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from pathlib import Path
+from random import Random
+
+import msgspec
+import uvloop
+
+from tests.hostile.calls import dead_letters, fuzz_grpc, slow_streams
+from tests.hostile.msmq import (
+    bulk_4mib,
+    byte_wise,
+    counters_near_end,
+    dead_destinations,
+    fuzz_1801,
+    fuzz_udp,
+    many_guids,
+    many_names,
+    slow_readers,
+    tiny_missing,
+)
+from tests.hostile.victim import Attack, Victim
+from tests.hostile.web import fuzz_http
+
+CLASSES: dict[str, tuple[Attack, ...]] = {
+    "fuzz_1801": (fuzz_1801,),
+    "fuzz_grpc": (fuzz_grpc,),
+    "fuzz_http": (fuzz_http,),
+    "fuzz_udp": (fuzz_udp,),
+    "many_guids": (many_guids,),
+    "many_names": (many_names,),
+    "dead_destinations": (dead_destinations,),
+    "slow_readers": (slow_readers, slow_streams),
+    "byte_wise": (byte_wise,),
+    "bulk_4mib": (bulk_4mib,),
+    "tiny_missing": (tiny_missing,),
+    "dead_letters": (dead_letters,),
+    "counters_near_end": (counters_near_end,),
+}
+"""Each class of attack: what happens at the same time."""
+
+
+async def attack(name: str, victim: Victim) -> int:
+    """Attack for the victim's seconds; return the number of inputs."""
+    sent = 0
+
+    def count(number: int) -> None:
+        nonlocal sent
+        sent += number
+
+    chance = Random(f"{victim.seed}/{name}")
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(victim.seconds):
+            await asyncio.gather(*(each(victim, chance, count) for each in CLASSES[name]))
+    return sent
+
+
+def main(name: str, path: str) -> None:
+    """Run one attack."""
+    victim = msgspec.json.decode(Path(path).read_bytes(), type=Victim)
+    print(json.dumps({"inputs": uvloop.run(attack(name, victim))}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

@@ -1,0 +1,105 @@
+"""Three nodes on network namespaces, with a host of attackers and one that is silent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from typing_extensions import override
+
+from qm.api.gate.identity import Role
+from qm.client.calls import Calls
+from qm.drill.targets.namespace_target import NamespaceTarget
+from qm.node.upkeep.pki import PEERS_FOLDER, create_authority, issue
+from qm.pb import control_pb2
+from tests.hostile.calls import FOREIGN, STRANGER
+
+ATTACKER, SILENT = "attacker", "silent"
+SOURCES = range(32, 96)
+SILENCE = range(160, 224)
+"""Last numbers of the attacker's addresses, and of those where nothing answers."""
+_NICE = ("nice", "-n", "10")
+"""An attacker has processors of its own; here it may only have what the nodes leave."""
+_MIB = 1 << 20
+
+
+class Site(NamespaceTarget):
+    """A cluster and its surroundings; use `up` and `remove` as a drill does."""
+
+    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+        super().__init__("hostile", folder, say, guests=(ATTACKER, SILENT))
+        self.deaths = 0
+        """Nodes that were found ended by themselves."""
+
+    @override
+    async def up(self) -> None:
+        await super().up()
+        for host, numbers in ((ATTACKER, SOURCES), (SILENT, SILENCE)):
+            batch = "".join(f"addr add {self.address(n)}/24 dev eth0\n" for n in numbers)
+            # Those that are there already are refused, and stay.
+            self._on(host, "ip", "-force", "-batch", "-", text=batch)
+        rule = "add table ip silent; add chain ip silent all { type filter hook input priority 0; }"
+        self._on(SILENT, "nft", f"{rule}; add rule ip silent all tcp dport 1801 drop")
+        pki = self._layout.pki
+        for path in (pki, pki / PEERS_FOLDER):
+            issue(path, STRANGER, Role.NODE, [STRANGER])
+        create_authority(pki / FOREIGN, "quorate dev authority")
+        certificate, key = issue(pki / FOREIGN, FOREIGN, Role.ADMIN)
+        certificate.rename(pki / f"{FOREIGN}.pem")
+        key.rename(pki / f"{FOREIGN}.key")
+
+    def _on(self, host: str, *argv: str, text: str = "") -> None:
+        command = self.spaces.command(host, *argv)
+        subprocess.run(command, input=text, text=True, capture_output=True, check=False)
+
+    @property
+    def pki(self) -> Path:
+        """Folder of the certificates."""
+        return self._layout.pki
+
+    def address(self, number: int) -> str:
+        """Return an address of the network by its last number."""
+        return str(IPv4Address(int(self.spaces.network.network_address) + number))
+
+    async def attack(self, name: str, victim: Path) -> asyncio.subprocess.Process:
+        """Start an attacker."""
+        argv = self.spaces.command(
+            ATTACKER, *_NICE, sys.executable, "-m", "tests.hostile.attack", name, str(victim)
+        )
+        return await asyncio.create_subprocess_exec(
+            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+        )
+
+    # What is measured ----------------------------------------------------------------------
+
+    def rss_mib(self) -> dict[str, float]:
+        """Return the resident memory of each node that runs."""
+        found = {}
+        for node, process in self._running.items():
+            if process.returncode is None:
+                pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+                found[node] = pages * os.sysconf("SC_PAGE_SIZE") / _MIB
+        return found
+
+    def tracebacks(self) -> int:
+        """Return how many the nodes have written."""
+        return sum(
+            self._layout.log(node.name).read_text(errors="replace").count("Traceback (most recent")
+            for node in self._members
+        )
+
+    async def raise_the_dead(self) -> None:
+        """Count the nodes that ended, and start them again."""
+        ended = [node for node, run in self._running.items() if run.returncode is not None]
+        self.deaths += len(ended)
+        await self.start(*ended)
+
+    async def term(self, wire: Calls) -> int:
+        """Return the cluster's term: each change of leader raises it."""
+        request = control_pb2.GetStatusRequest()
+        return (await wire.call(lambda stubs: stubs.cluster.GetStatus, request)).term
