@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fmt lint type proto proto-check unit architecture conformance deps-system lock \
-	clean conformance-mutants fuzz sim mutants node-mutants baseline model-check bench-wire bench-log bench-raft \
+	clean conformance-mutants fuzz sim mutants mutants-code node-mutants baseline model-check bench-wire bench-log bench-raft \
 	house sbom bench-model bench-spark bench-session bench-edge bench-api bench test-chart test-image test-image-spark test-hosts test-spark
 
 help:  ## list the targets
@@ -165,6 +165,19 @@ sim: setup  ## run the Raft simulator over many seeds (SEEDS=first:end, STEPS=, 
 mutants: setup  ## check that the simulator finds planted consensus bugs
 	$(BIN)/python -m tests.sim.mutants
 
+# Cosmic Ray brings a database layer and Git bindings that nothing else here wants.
+COSMIC_RAY := build/cosmic-ray/.installed
+$(COSMIC_RAY): requirements-mutation.lock | $(VENV)/bin/python
+	$(PYTHON) -m venv --clear build/cosmic-ray
+	build/cosmic-ray/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r $<
+	@touch $@
+
+SEED ?= 1
+N ?= 300
+JOBS ?= 2
+mutants-code: setup $(COSMIC_RAY)  ## break sampled lines of the durable code; tests must notice (SEED=, N=, JOBS=, SIMULATOR=1: seeds judge survivors)
+	$(BIN)/python -m tests.mutation --seed $(SEED) --number $(N) --jobs $(JOBS) $(if $(SIMULATOR),--simulator)
+
 node-mutants: setup  ## check that the simulator finds planted bugs of whole nodes
 	$(BIN)/python -m tests.sim.nodes.mutants
 
@@ -219,6 +232,7 @@ lock: | $(VENV)/bin/python  ## update the lock files
 	echo 'cyclonedx-bom>=7.5,<8' | $(COMPILE) -o requirements-sbom.lock -
 	echo 'atheris>=3,<4' | $(COMPILE) -c requirements.lock -o requirements-fuzz.lock -
 	echo 'moto[s3,server]==5.2.5' | $(COMPILE) -o requirements-moto.lock -
+	echo 'cosmic-ray>=8.7,<9' | $(COMPILE) -o requirements-mutation.lock -
 	echo 'checkov==3.3.30' | $(COMPILE) -o requirements-checkov.lock -
 
 clean:  ## remove what the targets made

@@ -1,0 +1,1 @@
+"""Mutation testing of the durable code: `make mutants-code` (see `__main__`)."""

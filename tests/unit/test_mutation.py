@@ -1,0 +1,75 @@
+"""The mutation tester's own judgement: what stays known, what counts, which tests are run first."""
+
+from typing import Any
+
+import pytest
+
+from tests.mutation import __main__ as mutation
+from tests.mutation.reach import BUDGET_S, affordable, nearness
+from tests.mutation.workshop import Fate, Verdict
+
+BREAK: dict[str, Any] = {
+    "file": "qm/store/rocks.py",
+    "definition": "commit",
+    "operator": "core/AddNot",
+    "before": "if a:",
+    "after": "if not a:",
+    "ordinal": 1,
+    "line": 7,
+    "source_hash": "aa",
+}
+
+
+def test_the_tests_of_the_file_s_own_module_come_first() -> None:
+    took_s = {
+        "tests/unit/api/test_data.py::test_one": 0.1,
+        "tests/unit/store/test_rocks.py::test_slow": 2.0,
+        "tests/unit/store/test_rocks.py::test_quick": 1.0,
+        "tests/unit/store/test_codec.py::test_other": 0.1,
+    }
+    assert affordable(set(took_s), "qm/store/rocks.py", took_s) == [
+        "tests/unit/store/test_rocks.py::test_quick",
+        "tests/unit/store/test_rocks.py::test_slow",
+        "tests/unit/store/test_codec.py::test_other",
+        "tests/unit/api/test_data.py::test_one",
+    ]
+    assert nearness("tests/unit/raft/log/test_log.py::test_it", "raft/log/log.py") == 4
+
+
+def test_tests_that_no_time_is_left_for_are_not_run() -> None:
+    took_s = {"tests/unit/store/test_a.py::test_a": BUDGET_S, "tests/unit/api/test_b.py::b": 1.0}
+    chosen = affordable(set(took_s), "qm/store/rocks.py", took_s)
+    assert chosen == ["tests/unit/store/test_a.py::test_a"]
+
+
+def test_an_equivalent_needs_a_reason_and_one_that_is_killed_is_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = {("qm/store/rocks.py", "commit", "if a:", "if not a:"): "a is never true"}
+    monkeypatch.setattr(mutation, "reasons", lambda: known)
+    other = {**BREAK, "before": "if b:"}
+    survived, killed = Verdict(Fate.SURVIVED, ""), Verdict(Fate.KILLED, "a test")
+    report = mutation.figures([BREAK, BREAK, other], [survived, killed, survived], 50)
+    counts = {name: report[name] for name in ("mutants", "killed", "equivalent", "survived")}
+    assert counts == {"mutants": 3, "killed": 1, "equivalent": 1, "survived": 1}
+    assert report["killed_or_equivalent_share"] == 0.6667
+    assert [each["before"] for each in report["left"]] == ["if b:"]
+
+
+def test_every_equivalent_that_is_listed_has_a_reason() -> None:
+    assert all(len(reason) > 20 for reason in mutation.reasons().values())
+
+
+def test_a_verdict_holds_while_code_and_tests_are_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(mutation, "FOLDER", tmp_path)
+    results = mutation.Results("tests of then")
+    results.keep(BREAK, Verdict(Fate.SURVIVED, ""), by_seeds=False)
+    assert results.known(BREAK, by_seeds=False) == Verdict(Fate.SURVIVED, "")
+    assert results.known(BREAK, by_seeds=True) is None
+    later = mutation.Results("tests of now")
+    assert later.known(BREAK, by_seeds=False) is None
+    later.keep(BREAK, Verdict(Fate.KILLED, "a test"), by_seeds=False)
+    assert mutation.Results("tests of tomorrow").known(BREAK, by_seeds=True) is not None
+    assert later.known({**BREAK, "source_hash": "bb"}, by_seeds=False) is None
