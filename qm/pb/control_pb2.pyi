@@ -1529,6 +1529,9 @@ class OutgoingQueue(_message.Message):
     NEXT_RESEND_MS_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     BASE_PRIORITY_FIELD_NUMBER: _builtins.int
+    LAST_ACK_TIME_S_FIELD_NUMBER: _builtins.int
+    LAST_ACK_COUNT_FIELD_NUMBER: _builtins.int
+    RESEND_INTERVAL_S_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     format_name: _builtins.str
     state: Global___OutgoingState.ValueType
@@ -1543,6 +1546,11 @@ class OutgoingQueue(_message.Message):
     last_error: _builtins.str
     base_priority: _builtins.int
     """Added to a message's priority when queues share a connection; QueueControl.SetQueue sets it."""
+    last_ack_time_s: _builtins.int
+    """Known to the leader only: order acknowledgements that it received. UTC seconds, 0 = none."""
+    last_ack_count: _builtins.int
+    resend_interval_s: _builtins.int
+    """How long it waits until it sends again what is not acknowledged."""
     @_builtins.property
     def next(self) -> Global___SequencePlace:
         """Transactional link: PROPID_MGMT_QUEUE_EOD_*."""
@@ -1580,10 +1588,13 @@ class OutgoingQueue(_message.Message):
         next_resend_ms: _builtins.int = ...,
         last_error: _builtins.str = ...,
         base_priority: _builtins.int = ...,
+        last_ack_time_s: _builtins.int = ...,
+        last_ack_count: _builtins.int = ...,
+        resend_interval_s: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["first_unacked", b"first_unacked", "last_acked", b"last_acked", "last_unacked", b"last_unacked", "next", b"next"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_priority", b"base_priority", "connection_history", b"connection_history", "first_unacked", b"first_unacked", "format_name", b"format_name", "is_deleting", b"is_deleting", "last_acked", b"last_acked", "last_error", b"last_error", "last_unacked", b"last_unacked", "message_count", b"message_count", "next", b"next", "next_hops", b"next_hops", "next_resend_ms", b"next_resend_ms", "queue_id", b"queue_id", "resend_count", b"resend_count", "state", b"state", "total_bytes", b"total_bytes", "unacked_count", b"unacked_count", "unread_count", b"unread_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_priority", b"base_priority", "connection_history", b"connection_history", "first_unacked", b"first_unacked", "format_name", b"format_name", "is_deleting", b"is_deleting", "last_ack_count", b"last_ack_count", "last_ack_time_s", b"last_ack_time_s", "last_acked", b"last_acked", "last_error", b"last_error", "last_unacked", b"last_unacked", "message_count", b"message_count", "next", b"next", "next_hops", b"next_hops", "next_resend_ms", b"next_resend_ms", "queue_id", b"queue_id", "resend_count", b"resend_count", "resend_interval_s", b"resend_interval_s", "state", b"state", "total_bytes", b"total_bytes", "unacked_count", b"unacked_count", "unread_count", b"unread_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -793,11 +793,17 @@ class Link(_message.Message):
     RESEND_COUNT_FIELD_NUMBER: _builtins.int
     NEXT_RESEND_MS_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
+    LAST_ACK_TIME_S_FIELD_NUMBER: _builtins.int
+    LAST_ACK_COUNT_FIELD_NUMBER: _builtins.int
+    RESEND_INTERVAL_S_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     state: _builtins.int
     resend_count: _builtins.int
     next_resend_ms: _builtins.int
     last_error: _builtins.str
+    last_ack_time_s: _builtins.int
+    last_ack_count: _builtins.int
+    resend_interval_s: _builtins.int
     @_builtins.property
     def next_hops(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -812,10 +818,13 @@ class Link(_message.Message):
         resend_count: _builtins.int = ...,
         next_resend_ms: _builtins.int = ...,
         last_error: _builtins.str = ...,
+        last_ack_time_s: _builtins.int = ...,
+        last_ack_count: _builtins.int = ...,
+        resend_interval_s: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connection_history", b"connection_history", "last_error", b"last_error", "next_hops", b"next_hops", "next_resend_ms", b"next_resend_ms", "queue_id", b"queue_id", "resend_count", b"resend_count", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connection_history", b"connection_history", "last_ack_count", b"last_ack_count", "last_ack_time_s", b"last_ack_time_s", "last_error", b"last_error", "next_hops", b"next_hops", "next_resend_ms", b"next_resend_ms", "queue_id", b"queue_id", "resend_count", b"resend_count", "resend_interval_s", b"resend_interval_s", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

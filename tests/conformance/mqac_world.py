@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pytest
 
+from qm.client.calls import Method, Stubs
 from qm.client.errors import MqError
-from qm.client.mqac import MSMQQueue, MSMQQueueInfo, MSMQService, connect
+from qm.client.mqac import MSMQMessage, MSMQQueue, MSMQQueueInfo, MSMQService, connect
+from qm.client.mqac.cluster.manager import ClusterManager
 from qm.client.mqac.constants import MQACCESS, MQSHARE
 from tests.unit.client.threaded import threaded_node
 
@@ -19,6 +22,14 @@ RECEIVE, SEND, PEEK = (
     MQACCESS.MQ_PEEK_ACCESS,
 )
 _numbers = itertools.count(1)
+_Q = TypeVar("_Q")
+_R = TypeVar("_R")
+
+
+def ask(service: MSMQService, method: Callable[[Stubs], Method[_Q, _R]], request: _Q) -> _R:
+    """A call of the control plane, past the objects."""
+    assert isinstance(service.manager, ClusterManager)
+    return service.manager.call(method, request)
 
 
 @contextlib.contextmanager
@@ -29,7 +40,7 @@ def serving() -> Iterator[MSMQService]:
         try:
             yield service
         finally:
-            service.client.close()
+            service.close()
 
 
 def fresh_path() -> str:
@@ -66,3 +77,21 @@ def fails(code: int) -> Iterator[None]:
     with pytest.raises(MqError) as raised:
         yield
     assert raised.value.code == code, raised.value
+
+
+class Way:
+    """A queue that messages are sent to and received from."""
+
+    def __init__(self, service: MSMQService, *, is_transactional: bool = False) -> None:
+        self.service = service
+        self.info = made(service, is_transactional=is_transactional)
+        self.sender, self.reader = opened(self.info, SEND), opened(self.info)
+
+    def through(self, message: MSMQMessage, **wants: bool) -> MSMQMessage:
+        message.Send(self.sender)
+        return self.next(**wants)
+
+    def next(self, **wants: bool) -> MSMQMessage:
+        found = self.reader.Receive(ReceiveTimeout=0, **wants)
+        assert found is not None
+        return found

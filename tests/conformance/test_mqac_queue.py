@@ -388,7 +388,7 @@ def test_a_notification_comes_once(service: MSMQService) -> None:
 
 
 def test_null_on_empty_is_a_choice_of_the_service(service: MSMQService) -> None:
-    lenient = MSMQService(service.client, null_on_empty=True)
+    lenient = MSMQService(service.manager, null_on_empty=True)
     queue = opened(info_of(lenient, name=made(service).FormatName or ""))
     assert queue.Receive(ReceiveTimeout=0) is None
     assert queue.PeekFirstByLookupId() is None

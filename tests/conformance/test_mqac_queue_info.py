@@ -15,6 +15,7 @@ from tests.conformance.mqac_world import (
     PEEK,
     RECEIVE,
     SEND,
+    ask,
     fails,
     fresh_path,
     info_of,
@@ -44,7 +45,9 @@ def service() -> Iterator[MSMQService]:
 )
 def test_a_name_that_is_put_means_another_queue(service: MSMQService) -> None:
     info = MSMQQueueInfo(service)
-    assert (info.PathName, info.FormatName) == (None, None)
+    assert info.FormatName is None
+    with fails(E.MQ_ERROR_INVALID_PARAMETER):
+        _ = info.PathName
     first, second = made(service), made(service)
     info.PathName = first.PathName or ""
     info.Label = "mine"
@@ -301,7 +304,7 @@ def test_create_is_neither_transactional_nor_world_readable_by_default(
 
     def everyone(info: MSMQQueueInfo) -> int:
         name = control_pb2.QueueName(name=info.FormatName or "")
-        acl = service.call(lambda s: s.queues.GetAcl, control_pb2.GetAclRequest(queue=name))
+        acl = ask(service, lambda s: s.queues.GetAcl, control_pb2.GetAclRequest(queue=name))
         mask = 0
         for entry in acl.entries:
             mask |= entry.mask if entry.principal == "Everyone" else 0
@@ -321,7 +324,7 @@ def test_a_new_queue_s_access_list(service: MSMQService) -> None:
     from qm.pb import control_pb2
 
     name = control_pb2.QueueName(name=made(service).FormatName or "")
-    acl = service.call(lambda s: s.queues.GetAcl, control_pb2.GetAclRequest(queue=name))
+    acl = ask(service, lambda s: s.queues.GetAcl, control_pb2.GetAclRequest(queue=name))
     everyone, anonymous, owner, *_ = acl.entries
     everything = int(QueueAccess.QUEUE_GENERIC_ALL)
     see = QueueAccess.GET_QUEUE_PROPERTIES | QueueAccess.GET_QUEUE_PERMISSIONS
@@ -335,7 +338,10 @@ def test_delete_resets_the_object(service: MSMQService) -> None:
     info = made(service)
     name = info.FormatName or ""
     info.Delete()
-    assert (info.PathName, info.FormatName) == (None, None)
+    assert info.FormatName is None
+    for read in ("PathName", "Label", "QueueGuid"):
+        with fails(E.MQ_ERROR_INVALID_PARAMETER):
+            getattr(info, read)
     with fails(E.MQ_ERROR_QUEUE_NOT_FOUND):
         info_of(service, name=name).Delete()
     for several in (SEVERAL, MULTICAST, HTTP):
@@ -408,8 +414,8 @@ def test_sends_to_other_computers_wait_in_an_outgoing_queue(service: MSMQService
     assert opened(local).Receive(ReceiveTimeout=0) is not None
     remote = info_of(service, name="DIRECT=TCP:127.255.255.254\\private$\\far")
     MSMQMessage(service).Send(opened(remote, SEND))
-    reply = service.call(
-        lambda stubs: stubs.outgoing.ListOutgoing, control_pb2.ListOutgoingRequest()
+    reply = ask(
+        service, lambda stubs: stubs.outgoing.ListOutgoing, control_pb2.ListOutgoingRequest()
     )
     waiting = {queue.format_name.upper(): queue.message_count for queue in reply.queues}
     assert waiting[(remote.FormatName or "").upper()] == 1

@@ -41,7 +41,7 @@ class Pair:
         info = made(service, is_transactional=True)
         self.service = service
         self.sender = opened(info, SEND)
-        lenient = MSMQService(service.client, null_on_empty=True)
+        lenient = MSMQService(service.manager, null_on_empty=True)
         self.looker = opened(info_of(lenient, name=info.FormatName or ""), PEEK)
         self.reader: MSMQQueue = opened(info)
 

@@ -126,6 +126,9 @@ def _shown(info: OutgoingQueueInfo, link: Link | None) -> pb.OutgoingQueue:
         shown.resend_count = link.resend_count
         shown.next_resend_ms = link.next_resend_ms
         shown.last_error = link.last_error
+        shown.last_ack_time_s = link.last_ack_time_s
+        shown.last_ack_count = link.last_ack_count
+        shown.resend_interval_s = link.resend_interval_s
     return shown
 
 

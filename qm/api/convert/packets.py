@@ -222,7 +222,7 @@ class PacketBuilder:
                 given, "time_to_reach_queue_s", TIME_TO_REACH_QUEUE_DEFAULT_S
             ),
             time_to_be_received=_time(given, "time_to_be_received_s", TIME_INFINITE_S),
-            hash_algorithm=given.hash_algorithm or HashAlgorithm.SHA1,
+            hash_algorithm=given.hash_algorithm or HashAlgorithm.SHA512,
             encryption_algorithm=given.encryption_algorithm or EncryptionAlgorithm.RC4,
             connector_type_identifier=given.connector_type or GUID_NULL,
             transaction_identifier=self._transaction_identifier(),

@@ -37,6 +37,12 @@ class Link(msgspec.Struct, frozen=True):
     next_resend_ms: int = 0
     """Cluster time of the next attempt; 0 = none is due."""
     last_error: str = ""
+    last_ack_time_s: int = 0
+    """UTC seconds of the last order acknowledgement that this leader received; 0 = none."""
+    last_ack_count: int = 0
+    """Order acknowledgements that this leader received."""
+    resend_interval_s: int = 0
+    """How long it waits until it sends again what is not acknowledged."""
 
 
 class BackupPart(msgspec.Struct, frozen=True):

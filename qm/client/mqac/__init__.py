@@ -17,9 +17,18 @@ from pathlib import Path
 
 from qm.client.blocking import BlockingClient
 from qm.client.calls import Tls
+from qm.client.mqac.application import MSMQApplication
+from qm.client.mqac.cluster.manager import ClusterManager
+from qm.client.mqac.collection import MSMQCollection
 from qm.client.mqac.destination import MSMQDestination
 from qm.client.mqac.event import MSMQEvent
+from qm.client.mqac.management import (
+    MSMQManagement,
+    MSMQOutgoingQueueManagement,
+    MSMQQueueManagement,
+)
 from qm.client.mqac.message import MSMQMessage
+from qm.client.mqac.query import MSMQQuery, MSMQQueueInfos
 from qm.client.mqac.queue import MSMQQueue
 from qm.client.mqac.queue_info import MSMQQueueInfo
 from qm.client.mqac.service import MSMQService
@@ -30,12 +39,19 @@ from qm.client.mqac.transaction import (
 )
 
 __all__ = [
+    "MSMQApplication",
+    "MSMQCollection",
     "MSMQCoordinatedTransactionDispenser",
     "MSMQDestination",
     "MSMQEvent",
+    "MSMQManagement",
     "MSMQMessage",
+    "MSMQOutgoingQueueManagement",
+    "MSMQQuery",
     "MSMQQueue",
     "MSMQQueueInfo",
+    "MSMQQueueInfos",
+    "MSMQQueueManagement",
     "MSMQService",
     "MSMQTransaction",
     "MSMQTransactionDispenser",
@@ -51,9 +67,9 @@ def connect(
     memory: Path | None = None,
     null_on_empty: bool = False,
 ) -> MSMQService:
-    """Return the service that creates the objects; `service.client.close()` ends it.
+    """Return the service that creates the objects; its `close` ends it.
 
     Arguments are those of `qm.client.client.Client` and `MSMQService`. Raises ClientError.
     """
     client = BlockingClient(endpoints, tls=tls, client_id=client_id, memory=memory)
-    return MSMQService(client, null_on_empty=null_on_empty)
+    return MSMQService(ClusterManager(client), null_on_empty=null_on_empty)

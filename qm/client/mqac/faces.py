@@ -14,6 +14,8 @@ _Queue = TypeVar("_Queue")
 class SendTarget(ABC):
     """What a message may be sent to: an open queue or a destination."""
 
+    __slots__ = ()
+
     @abstractmethod
     def opened_names(self) -> list[str]:
         """Return the format names for Send. Raises MqError if it may not be sent to."""

@@ -5,10 +5,10 @@ are kept here until Send, which checks them. The same object may be sent again a
 """
 
 from collections.abc import Callable
-from datetime import datetime
+from contextlib import suppress
 from typing import Any, Final, NoReturn
 
-from qm.client.errors import ClientError, MqError
+from qm.client.errors import MqError
 from qm.client.message import INFINITE_S, Message, ReceivedMessage, Sent
 from qm.client.mqac.constants import (
     E_INVALIDARG,
@@ -26,19 +26,37 @@ from qm.client.mqac.constants import (
 )
 from qm.client.mqac.destination import MSMQDestination
 from qm.client.mqac.faces import SendTarget
-from qm.client.mqac.local_manager import hresult_of
 from qm.client.mqac.object_factory import ObjectFactory
 from qm.client.mqac.queue_attributes import QueueAttributes
-from qm.client.mqac.transaction import MSMQTransaction
-from qm.client.mqac.variant import date_of, from_body, to_body
+from qm.client.mqac.transaction import TransactionArgument, unit_of
+from qm.client.mqac.variant import VT_EMPTY, date_of, from_body, to_body
 from qm.names.guid import guid_from_text, guid_text
 from qm.wire.codes import ErrorCode
+from qm.wire.guid import GUID_NULL
+from qm.wire.headers.security_header import SENDER_ID_SID
+from qm.wire.packets.user_message import UserMessage
 
 SENDER_VERSION: Final = 0x10
 """AC-A35: regardless of the packet's own version."""
 _LABEL_MAX_CHARS: Final = 249
 _ID_BYTES: Final = 20
-_CONNECTOR_ONLY: Final = ("Class", "SenderId", "DestinationSymmetricKey", "Signature")
+_PROVIDER_TYPE: Final = 1
+_PROVIDER_NAME: Final = "Microsoft Base Cryptographic Provider, v1.0"
+_ACK_FLAGS: Final = range(16)
+"""AC-A42: any combination."""
+_CONNECTOR_ONLY: Final = frozenset(
+    {
+        "Class",
+        "SenderId",
+        "DestinationSymmetricKey",
+        "Signature",
+        "AuthenticationProviderName",
+    }
+)
+_NOT_SENT: Final = frozenset(
+    {"SenderId", "SenderCertificate", "DestinationSymmetricKey", "Signature"}
+)
+"""What the data plane does not carry yet."""
 _DEFAULTS: Final[dict[str, Any]] = {
     "Class": MQMSGCLASS.MQMSG_CLASS_NORMAL,
     "PrivLevel": MQMSGPRIVLEVEL.MQMSG_PRIV_LEVEL_NONE,
@@ -51,7 +69,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "AppSpecific": 0,
     "SenderIdType": MQMSGSENDERIDTYPE.MQMSG_SENDERID_TYPE_SID,
     "HashAlgorithm": MQCALG.MQMSG_CALG_SHA,
-    # AC-A24: what the queue manager uses, not what older texts say.
+    # AC-A24: shown only; what was not put is the queue manager's choice.
     "EncryptAlgorithm": MQCALG.MQMSG_CALG_RC4,
     "MaxTimeToReachQueue": -1,
     "MaxTimeToReceive": -1,
@@ -64,9 +82,9 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "SenderId": b"",
     "Signature": b"",
     "DestinationSymmetricKey": b"",
-    "AuthenticationProviderType": 0,
-    "AuthenticationProviderName": "",
-    "ConnectorTypeGuid": "",
+    "AuthenticationProviderType": _PROVIDER_TYPE,
+    "AuthenticationProviderName": _PROVIDER_NAME,
+    "ConnectorTypeGuid": GUID_NULL,
     "ResponseQueue": "",
     "ResponseQueues": [],
     "AdminQueue": "",
@@ -74,7 +92,12 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "IsFirstInTransaction": False,
     "IsLastInTransaction": False,
     "ReceivedAuthenticationLevel": MQMSGAUTHENTICATION.MQMSG_AUTHENTICATION_NOT_REQUESTED,
-    "SourceMachineGuid": "",
+    "SourceMachineGuid": GUID_NULL,
+    # AC-A55: not sent, not received.
+    "SentTime": None,
+    "ArrivedTime": None,
+    "DestinationQueue": "",
+    "Destinations": [],
     "SoapHeader": "",
     "SoapBody": "",
 }
@@ -113,29 +136,32 @@ def _read_only(name: str, text: str) -> Any:
 
 
 class MSMQMessage:
-    """A message to send, or one that was read. Errors are MqError with the HRESULT as `code`."""
+    """A message to send, or one that was read. Errors are MqError with the HRESULT as `code`; a
+    name that is not a property's raises AttributeError.
+    """
+
+    __slots__ = ("_body", "_put", "_service", "_values")
 
     def __init__(self, service: ObjectFactory) -> None:
         """An application's new message."""
         self._service = service
         self._values: dict[str, Any] = dict(_DEFAULTS)
         self._put: set[str] = set()
-        self._body: tuple[bytes, int] = (b"", 0)
-        self._received: ReceivedMessage | None = None
-        self._wants_destination = False
+        self._body: tuple[bytes, int] = (b"", VT_EMPTY)
 
     # Plain properties [MC-MQAC 3.17.4.1] ---------------------------------------------------
 
     Class = _read_only("Class", "MQMSGCLASS.")
     MsgClass = _plain("Class", "MQMSGCLASS; only connector applications may set it.")
-    PrivLevel = _among("PrivLevel", "MQMSGPRIVLEVEL.", tuple(MQMSGPRIVLEVEL))
+    PrivLevel = _among("PrivLevel", "MQMSGPRIVLEVEL; other than 0 is not supported by Send.",
+                       tuple(MQMSGPRIVLEVEL))  # fmt: skip
     AuthLevel = _among("AuthLevel", "MQMSGAUTHLEVEL; other than 0 is not supported by Send.",
                        tuple(MQMSGAUTHLEVEL))  # fmt: skip
     Delivery = _among("Delivery", "MQMSGDELIVERY.", (0, 1))
     Trace = _among("Trace", "MQMSGTRACE.", (0, 1))
     Priority = _among("Priority", "0 to 7; 0 in a transaction.", range(8))
     Journal = _among("Journal", "MQMSGJOURNAL.", range(4))
-    Ack = _among("Ack", "MQMSGACKNOWLEDGEMENT.", range(16))
+    Ack = _among("Ack", "MQMSGACKNOWLEDGEMENT.", _ACK_FLAGS)
     AppSpecific = _among("AppSpecific", "Any 32 bits.", range(-(1 << 31), 1 << 32))
     HashAlgorithm = _plain("HashAlgorithm", "MQCALG.")
     EncryptAlgorithm = _plain("EncryptAlgorithm", "MQCALG.")
@@ -143,34 +169,29 @@ class MSMQMessage:
     MaxTimeToReceive = _plain("MaxTimeToReceive", "Seconds, -1 infinite.")
     SenderCertificate = _plain("SenderCertificate", "X.509, DER.")
     SenderId = _plain("SenderId", "SID; only connector applications may set it.")
-    SenderIdType = _among("SenderIdType", "MQMSGSENDERIDTYPE.", (0, 1))
+    SenderIdType = _plain("SenderIdType", "MQMSGSENDERIDTYPE (AC-A47).")
     Extension = _plain("Extension", "Bytes for the application's own use.")
     DestinationSymmetricKey = _plain("DestinationSymmetricKey", "For connector applications.")
     Signature = _plain("Signature", "For connector applications.")
-    AuthenticationProviderType = _plain("AuthenticationProviderType", "Needs the name, too.")
-    AuthenticationProviderName = _plain("AuthenticationProviderName", "Needs the type, too.")
+    AuthenticationProviderType = _plain("AuthenticationProviderType", "A number, None for none.")
     Label = _checked(
         "Label",
         "At most 249 UTF-16 code units.",
         lambda value: len(value.encode("utf-16-le")) <= 2 * _LABEL_MAX_CHARS,
         ErrorCode.MQ_ERROR_LABEL_TOO_LONG,
     )
-    CorrelationId = _checked(
-        "CorrelationId",
-        "20 bytes.",
-        lambda value: len(value) == _ID_BYTES,
-        ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_SIZE,
-    )
+    CorrelationId = _plain("CorrelationId", "20 bytes; another length is refused by Send.")
     Id = _read_only("Id", "20 bytes, b'' before Send.")
     TransactionId = _read_only("TransactionId", "20 bytes: GUID of the sender, and its number.")
-    SourceMachineGuid = _read_only("SourceMachineGuid", "Without braces.")
+    SentTime = _read_only("SentTime", "UTC, by the sender's clock; None before Send.")
+    ArrivedTime = _read_only("ArrivedTime", "UTC, by the queue manager's clock; None if not read.")
     ReceivedAuthenticationLevel = _read_only("ReceivedAuthenticationLevel", "MQMSGAUTHENTICATION.")
     IsFirstInTransaction2 = _read_only("IsFirstInTransaction", "Whether it began a transaction.")
     IsLastInTransaction2 = _read_only("IsLastInTransaction", "Whether it ended a transaction.")
 
     @property
     def Body(self) -> Any:
-        """The body as a value of its type (`qm.client.mqac.variant`)."""
+        """The body as a value of its type (`qm.client.mqac.variant`), None for none."""
         return from_body(*self._body)
 
     @Body.setter
@@ -214,26 +235,32 @@ class MSMQMessage:
         return str(self._values["LookupId"])
 
     @property
-    def SentTime(self) -> datetime | None:
-        """UTC, by the sender's clock; None before it was sent."""
-        return date_of(self._received.sent_time_s) if self._received is not None else None
+    def SourceMachineGuid(self) -> str:
+        """GUID of the sending queue manager, without braces."""
+        return guid_text(self._values["SourceMachineGuid"])
 
     @property
-    def ArrivedTime(self) -> datetime | None:
-        """UTC, by the cluster's clock."""
-        return date_of(self._received.arrived_time_s) if self._received is not None else None
+    def AuthenticationProviderName(self) -> str:
+        """Name of the provider, "" for none."""
+        return self._values["AuthenticationProviderName"] or ""
+
+    @AuthenticationProviderName.setter
+    def AuthenticationProviderName(self, value: str | None) -> None:
+        """None and "" mean that there is none; only connector applications may set it."""
+        self._values["AuthenticationProviderName"] = value or None
+        self._put.add("AuthenticationProviderName")
 
     @property
     def ConnectorTypeGuid(self) -> str:
-        """GUID without braces, "" for none."""
-        return str(self._values["ConnectorTypeGuid"])
+        """GUID in braces, zeros for none."""
+        return _braced(self._values["ConnectorTypeGuid"])
 
     @ConnectorTypeGuid.setter
     def ConnectorTypeGuid(self, value: str) -> None:
-        raw = guid_from_text(value.strip("{}"))
-        if raw is None:
+        raw = guid_from_text(value[1:-1])
+        if raw is None or value.upper() != _braced(raw):
             raise MqError(ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE)
-        self._values["ConnectorTypeGuid"] = guid_text(raw)
+        self._values["ConnectorTypeGuid"] = raw
 
     @property
     def Properties(self) -> NoReturn:
@@ -260,36 +287,38 @@ class MSMQMessage:
 
     @property
     def ResponseQueueInfo(self) -> QueueAttributes | None:
-        """Queue for responses."""
+        """Queue for responses, refreshed if it can be; None for none (AC-A41)."""
         return self._queue_info(self._values["ResponseQueue"])
 
     @ResponseQueueInfo.setter
     def ResponseQueueInfo(self, value: QueueAttributes | None) -> None:
-        self._values["ResponseQueue"] = _format_name_of(value)
+        self._values["ResponseQueue"] = _name_of(value)
 
     @property
     def AdminQueueInfo(self) -> QueueAttributes | None:
-        """Queue for acknowledgments."""
+        """Queue for acknowledgments, refreshed if it can be; None for none (AC-A41)."""
         return self._queue_info(self._values["AdminQueue"])
 
     @AdminQueueInfo.setter
     def AdminQueueInfo(self, value: QueueAttributes | None) -> None:
-        self._values["AdminQueue"] = _format_name_of(value)
+        self._values["AdminQueue"] = _name_of(value)
 
     @property
     def ResponseDestination(self) -> MSMQDestination | None:
-        """Queues for responses, if there are several."""
+        """Queues for responses, if there are several (AC-A46)."""
         return self._several(self._values["ResponseQueues"])
 
     @ResponseDestination.setter
-    def ResponseDestination(self, value: MSMQDestination | QueueAttributes | None) -> None:
-        names = _format_name_of(value)
+    def ResponseDestination(self, value: MSMQDestination | None) -> None:
+        if not isinstance(value, MSMQDestination | None):
+            raise MqError(E_INVALIDARG)
+        names = value.FormatName if value is not None else ""
         self._values["ResponseQueues"] = names.split(",") if names else []
 
     @property
     def Destination(self) -> MSMQDestination | None:
         """Every queue that the message was sent to, if there were several."""
-        return self._several(self._received.destination_queues if self._received else [])
+        return self._several(self._values["Destinations"])
 
     ResponseQueueInfo_v1 = ResponseQueueInfo
     ResponseQueueInfo_v2 = ResponseQueueInfo
@@ -298,10 +327,8 @@ class MSMQMessage:
 
     @property
     def DestinationQueueInfo(self) -> QueueAttributes | None:
-        """Queue that it was sent to, if the read requested it."""
-        if self._received is None or not self._wants_destination:
-            return None
-        return self._queue_info(self._received.destination_queue)
+        """Queue that it was sent to; of a message that was read, only if the read asked for it."""
+        return self._queue_info(self._values["DestinationQueue"])
 
     @property
     def TransactionStatusQueueInfo(self) -> QueueAttributes | None:
@@ -313,27 +340,23 @@ class MSMQMessage:
     def Send(
         self,
         DestinationQueue: SendTarget,
-        Transaction: "MSMQTransaction | int" = MQTRANSACTION.MQ_MTS_TRANSACTION,
+        Transaction: TransactionArgument = MQTRANSACTION.MQ_MTS_TRANSACTION,
     ) -> None:
-        """Send the message [MC-MQAC 3.17.4.1.48]; Id is the new one afterwards."""
-        targets = self._targets(DestinationQueue)
-        self._check_providers()
-        message = self._message()
-        client = self._service.client
-        try:
-            if isinstance(Transaction, MSMQTransaction):
-                sent = Transaction.attached().transaction.send(targets, message)
-            elif not isinstance(Transaction, int):
-                raise MqError(E_INVALIDARG)
-            elif Transaction == MQTRANSACTION.MQ_SINGLE_MESSAGE:
-                with client.transaction() as single:
-                    sent = single.send(targets, message)
-            else:
-                # AC-A21: there is no ambient transaction.
-                sent = client.send(targets, message)
-        except ClientError as error:
-            raise hresult_of(error) from error
-        self._sent(sent)
+        """Send the message [MC-MQAC 3.17.4.1.48]; Id is the new one afterwards, outside
+        transactions. AC-A49: Transaction is as omitted in the receives.
+        """
+        if not isinstance(DestinationQueue, SendTarget):
+            raise MqError(E_INVALIDARG)
+        self._check_connector()
+        unit = unit_of(Transaction)
+        self._check_supported()
+        targets = DestinationQueue.opened_names()
+        message, manager = self._message(), self._service.manager
+        if Transaction == MQTRANSACTION.MQ_SINGLE_MESSAGE:
+            sent = manager.send_single(targets, message)
+        else:
+            sent = manager.send(targets, message, unit)
+        self._sent(sent, targets)
 
     def AttachCurrentSecurityContext(self) -> None:
         """Do nothing: the client's certificate identifies the caller."""
@@ -354,8 +377,7 @@ class MSMQMessage:
     ) -> "MSMQMessage":
         """Return the object of a message that was read."""
         self = MSMQMessage(service)
-        wire, header = message.wire, message.wire.user_header
-        properties, transaction = wire.properties, wire.transaction
+        wire, header, properties = message.wire, message.wire.user_header, message.wire.properties
         values = self._values
         values["Class"] = message.message_class
         values["PrivLevel"] = properties.privacy_level
@@ -377,28 +399,39 @@ class MSMQMessage:
         values["Id"] = message.message_id
         values["CorrelationId"] = message.correlation_id
         values["Extension"] = message.extension
-        values["SourceMachineGuid"] = guid_text(message.source_machine)
+        values["SourceMachineGuid"] = message.source_machine
+        values["SentTime"] = date_of(message.sent_time_s)
+        values["ArrivedTime"] = date_of(message.arrived_time_s)
         values["ResponseQueue"] = message.response_queue
         values["ResponseQueues"] = message.response_queues
         values["AdminQueue"] = message.administration_queue
+        values["Destinations"] = message.destination_queues
+        if wants_destination:
+            values["DestinationQueue"] = message.destination_queue
         if wants_connector and header.connector_type is not None:
-            values["ConnectorTypeGuid"] = guid_text(header.connector_type)
+            values["ConnectorTypeGuid"] = header.connector_type
+        if wants_body:
+            self._body = (message.body, message.body_type)
+        self._take_transaction(wire)
+        self._take_security(wire)
+        return self
+
+    def _take_transaction(self, wire: UserMessage) -> None:
+        header, transaction, values = wire.user_header, wire.transaction, self._values
         if transaction is not None:
             values["IsFirstInTransaction"] = transaction.is_first
             values["IsLastInTransaction"] = transaction.is_last
             number = transaction.transaction_id.to_bytes(4, "little")
             values["TransactionId"] = header.source_queue_manager + number
-        if wire.security is not None:
-            values["SenderId"] = wire.security.security_id
-            values["SenderCertificate"] = wire.security.sender_cert
-            values["Signature"] = wire.security.signature
-        else:
+
+    def _take_security(self, wire: UserMessage) -> None:
+        security, values = wire.security, self._values
+        if security is None or security.sender_id_type != SENDER_ID_SID:
             values["SenderIdType"] = MQMSGSENDERIDTYPE.MQMSG_SENDERID_TYPE_NONE
-        if wants_body:
-            self._body = (message.body, message.body_type)
-        self._received = message
-        self._wants_destination = wants_destination
-        return self
+        if security is not None:
+            values["SenderId"] = security.security_id
+            values["SenderCertificate"] = security.sender_cert
+            values["Signature"] = security.signature
 
     def _several(self, names: list[str]) -> MSMQDestination | None:
         if not names:
@@ -408,26 +441,36 @@ class MSMQMessage:
         return destination
 
     def _queue_info(self, format_name: str) -> QueueAttributes | None:
-        return self._service.queue_info(format_name) if format_name else None
+        if not format_name:
+            return None
+        info = self._service.queue_info(format_name)
+        with suppress(MqError):
+            info.Refresh()
+        return info
 
-    def _targets(self, destination: object) -> list[str]:
-        if not isinstance(destination, SendTarget):
-            raise MqError(E_INVALIDARG)
-        return destination.opened_names()
-
-    def _check_providers(self) -> None:
-        is_connector = bool(self._values["ConnectorTypeGuid"])
-        name = "AuthenticationProviderName"
-        if not is_connector and self._put & {*_CONNECTOR_ONLY, name}:
+    def _check_connector(self) -> None:
+        """What connector applications alone may put, and what goes together."""
+        if self._values["ConnectorTypeGuid"] == GUID_NULL and self._put & _CONNECTOR_ONLY:
             raise MqError(ErrorCode.MQ_ERROR_MISSING_CONNECTOR_TYPE)
-        if (name in self._put) != ("AuthenticationProviderType" in self._put):
+        has_name = self._values["AuthenticationProviderName"] is not None
+        if has_name != (self._values["AuthenticationProviderType"] is not None):
             raise MqError(ErrorCode.MQ_ERROR_INSUFFICIENT_PROPERTIES)
-        if self._values["AuthLevel"] or self._values["SoapHeader"] or self._values["SoapBody"]:
-            # Signing needs a private key, which stays with the caller; SRMP has no transport.
-            raise MqError(ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION)
+
+    def _check_supported(self) -> None:
+        """Refuse what would not be done: signing needs a private key, which stays with the caller;
+        bodies are not encrypted; SRMP has no transport.
+        """
+        values = self._values
+        wanted = [name for name in ("AuthLevel", "PrivLevel", "SoapHeader", "SoapBody")
+                  if values[name]]  # fmt: skip
+        wanted += sorted(self._put & _NOT_SENT)
+        if wanted:
+            text = f"Send does not support {', '.join(wanted)} yet: leave them as they were"
+            raise MqError(ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION, text)
 
     def _message(self) -> Message:
         values = self._values
+        is_connector = values["ConnectorTypeGuid"] != GUID_NULL
         body, body_type = self._body
         reach = values["MaxTimeToReachQueue"] % (1 << 32)
         receive = values["MaxTimeToReceive"] % (1 << 32)
@@ -444,8 +487,8 @@ class MSMQMessage:
             application_tag=values["AppSpecific"] % (1 << 32),
             response_queue=values["ResponseQueue"],
             response_queues=tuple(values["ResponseQueues"]),
-            message_class=int(values["Class"]),
-            connector_type=guid_from_text(values["ConnectorTypeGuid"]) or b"",
+            message_class=int(values["Class"]) if is_connector else 0,
+            connector_type=values["ConnectorTypeGuid"] if is_connector else b"",
             administration_queue=values["AdminQueue"],
             acknowledgements=int(values["Ack"]),
             dead_letter=bool(values["Journal"] & MQMSGJOURNAL.MQMSG_DEADLETTER),
@@ -458,17 +501,27 @@ class MSMQMessage:
             ),
         )
 
-    def _sent(self, sent: list[Sent]) -> None:
-        self._values["Id"] = sent[0].message_id
-        places = sent[0].places
-        self._values["LookupId"] = places[0][1] if len(places) == 1 else 0
+    def _sent(self, sent: Sent, targets: list[str]) -> None:
+        values, manager = self._values, self._service.manager
+        values["Id"] = sent.message_id
+        values["LookupId"] = sent.places[0][1] if len(sent.places) == 1 else 0
+        values["SourceMachineGuid"] = manager.identifier
+        values["SentTime"] = manager.now()
+        if values["ConnectorTypeGuid"] == GUID_NULL:
+            values["Class"] = MQMSGCLASS.MQMSG_CLASS_NORMAL
+        is_one = len(targets) == 1
+        values["DestinationQueue"] = targets[0] if is_one else ""
+        values["Destinations"] = [] if is_one else targets
 
 
 def _seconds(value: int) -> int:
     return -1 if value == INFINITE_S else value
 
 
-def _format_name_of(info: QueueAttributes | MSMQDestination | None) -> str:
-    if info is None:
-        return ""
-    return info.FormatName or ""
+def _braced(raw: bytes) -> str:
+    return f"{{{guid_text(raw)}}}"
+
+
+def _name_of(info: QueueAttributes | None) -> str:
+    """Return the format name as it was put, or the one that a path name leads to (AC-A12)."""
+    return (info.FormatName or "") if info is not None else ""

@@ -1,12 +1,11 @@
 """MSMQQueue [MC-MQAC 3.11]: an open queue, read from its head, by cursor or by LookupId."""
 
-from collections.abc import Callable
-from typing import Final, NoReturn, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn
 
 from typing_extensions import override
 
-from qm.client.blocking import BlockingQueue
-from qm.client.errors import ClientError, MqError
+from qm.client.errors import MqError
 from qm.client.message import ReceivedMessage
 from qm.client.mqac.constants import (
     E_INVALIDARG,
@@ -20,14 +19,12 @@ from qm.client.mqac.constants import (
 )
 from qm.client.mqac.cursor import Cursor
 from qm.client.mqac.faces import EventSink, OpenQueue
-from qm.client.mqac.local_manager import hresult_of
+from qm.client.mqac.manager import FIRST, OpenedQueue, Seek, Selection
 from qm.client.mqac.message import MSMQMessage
+from qm.client.mqac.naming import element_names
 from qm.client.mqac.object_factory import ObjectFactory
 from qm.client.mqac.queue_attributes import QueueAttributes
-from qm.client.mqac.transaction import MSMQTransaction
-from qm.client.queue import exactly
-from qm.client.reading import FIRST, FOREVER_S, Selection
-from qm.pb import control_pb2, data_pb2
+from qm.client.mqac.transaction import TransactionArgument, unit_of
 from qm.wire.codes import ErrorCode
 
 _MTS: Final = MQTRANSACTION.MQ_MTS_TRANSACTION
@@ -36,9 +33,6 @@ _PEEKS: Final = MQACCESS.MQ_RECEIVE_ACCESS | MQACCESS.MQ_PEEK_ACCESS
 
 _NOTHING: Final = (ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, ErrorCode.MQ_ERROR_IO_TIMEOUT)
 """Statuses of a read that found nothing: of a poll, and of one that waited."""
-
-Transaction_ = MSMQTransaction | int
-_T = TypeVar("_T")
 
 
 class MSMQQueue(OpenQueue):
@@ -51,7 +45,7 @@ class MSMQQueue(OpenQueue):
         self,
         service: ObjectFactory,
         info: QueueAttributes | None = None,
-        opened: BlockingQueue | None = None,
+        opened: OpenedQueue | None = None,
         access: MQACCESS | None = None,
         share_mode: MQSHARE = MQSHARE.MQ_DENY_NONE,
     ) -> None:
@@ -68,13 +62,13 @@ class MSMQQueue(OpenQueue):
     @property
     def Access(self) -> MQACCESS:
         """MQACCESS."""
-        self._initialized()
+        self.require_open()
         return self._access
 
     @property
     def ShareMode(self) -> MQSHARE:
         """MQSHARE."""
-        self._initialized()
+        self.require_open()
         return self._share_mode
 
     @property
@@ -90,8 +84,8 @@ class MSMQQueue(OpenQueue):
 
     @property
     def Handle2(self) -> int:
-        """The cluster's handle."""
-        return self._initialized().queue.opened.handle
+        """The queue manager's handle, 64 bits."""
+        return self.require_open().handle
 
     @property
     def IsOpen(self) -> int:
@@ -114,7 +108,7 @@ class MSMQQueue(OpenQueue):
         """Close it. Raises MQ_ERROR_INVALID_HANDLE if it is closed."""
         opened = self.require_open()
         self._is_closed = True
-        _ask(opened.close)
+        opened.close()
 
     def Reset(self) -> None:
         """Put the cursor before the first message."""
@@ -125,13 +119,7 @@ class MSMQQueue(OpenQueue):
         """Delete every message that is not locked."""
         opened = self.require_open()
         self._require(_RECEIVES)
-        client = self._service.client
-        name = control_pb2.QueueName(queue_id=opened.queue.queue_id)
-        _ask(
-            lambda: client.call(
-                lambda stubs: stubs.queues.PurgeQueue, control_pb2.PurgeQueueRequest(queue=name)
-            )
-        )
+        opened.purge()
 
     def EnableNotification(
         self,
@@ -139,25 +127,30 @@ class MSMQQueue(OpenQueue):
         Cursor: int = MQMSGCURSOR.MQMSG_FIRST,
         ReceiveTimeout: int = INFINITE,
     ) -> None:
-        """Notify `Event` once, when a message is at the place that `Cursor` names."""
+        """Notify `Event` once, when a message is at the place that `Cursor` names, or there is none
+        within the time. The message stays; the cursor moves to it (AC-A40: not from the head).
+        """
         if Cursor not in tuple(MQMSGCURSOR):
             raise MqError(E_INVALIDARG)
-        self.require_open()
+        opened = self.require_open()
         if not isinstance(Event, EventSink):
             raise MqError(E_INVALIDARG)
         # AC-A25: a queue opened for receiving may be peeked at.
         self._require(_PEEKS)
-        selection = FIRST
-        if Cursor == MQMSGCURSOR.MQMSG_CURRENT:
-            selection = self._cursor.selection()
-        elif Cursor == MQMSGCURSOR.MQMSG_NEXT:
-            selection = self._cursor.next_selection()
-            self._cursor.passed_to_next()
-        timeout = ReceiveTimeout
+        cursor, timeout = self._cursor, ReceiveTimeout
+        is_illegal = Cursor == MQMSGCURSOR.MQMSG_NEXT and not cursor.advanced()
+        selections = (FIRST,) if Cursor == MQMSGCURSOR.MQMSG_FIRST else cursor.from_here()
+        place = cursor.place
 
         def look() -> None:
-            if self._look(selection, timeout) is None:
+            if is_illegal and timeout:
+                # AC-A43: the call itself succeeds, and no message can come.
+                raise MqError(ErrorCode.MQ_ERROR_ILLEGAL_CURSOR_ACTION)
+            found = None if is_illegal else _first(opened, selections, timeout)
+            if found is None:
                 raise MqError(_NOTHING[timeout != 0])
+            if Cursor != MQMSGCURSOR.MQMSG_FIRST and cursor.place == place:
+                cursor.seen(found.lookup_identifier)
 
         Event.watch(self, Cursor, look)
 
@@ -165,7 +158,7 @@ class MSMQQueue(OpenQueue):
 
     def Receive(
         self,
-        Transaction: Transaction_ = _MTS,
+        Transaction: TransactionArgument = _MTS,
         WantDestinationQueue: bool = False,
         WantBody: bool = True,
         ReceiveTimeout: int = INFINITE,
@@ -192,17 +185,20 @@ class MSMQQueue(OpenQueue):
 
     def ReceiveCurrent(
         self,
-        Transaction: Transaction_ = _MTS,
+        Transaction: TransactionArgument = _MTS,
         WantDestinationQueue: bool = False,
         WantBody: bool = True,
         ReceiveTimeout: int = INFINITE,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
-        """Take the message at the cursor, which then moves past it."""
+        """Take the message at the cursor, or the next one that is not locked; the cursor then
+        moves past it.
+        """
         self._guard(_RECEIVES)
-        timeout = 0 if self._cursor.is_at_message else ReceiveTimeout
-        found = self._take(self._cursor.selection(), Transaction, timeout)
-        self._require_current(found)
+        unit, opened = unit_of(Transaction), self.require_open()
+        found = self._at_cursor(
+            lambda selection, wait: opened.take(selection, wait, unit), ReceiveTimeout
+        )
         if found is not None:
             self._cursor.taken(found.lookup_identifier)
         return self._shown(found, ReceiveTimeout, WantDestinationQueue, WantBody, WantConnectorType)
@@ -214,11 +210,9 @@ class MSMQQueue(OpenQueue):
         ReceiveTimeout: int = INFINITE,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
-        """Peek at the message at the cursor."""
+        """Peek at the message at the cursor, or the next one that is not locked."""
         self._guard(_PEEKS)
-        timeout = 0 if self._cursor.is_at_message else ReceiveTimeout
-        found = self._look(self._cursor.selection(), timeout)
-        self._require_current(found)
+        found = self._at_cursor(self.require_open().look, ReceiveTimeout)
         if found is not None:
             self._cursor.seen(found.lookup_identifier)
         return self._shown(found, ReceiveTimeout, WantDestinationQueue, WantBody, WantConnectorType)
@@ -244,14 +238,14 @@ class MSMQQueue(OpenQueue):
     def ReceiveByLookupId(
         self,
         LookupId: int | str,
-        Transaction: Transaction_ = _MTS,
+        Transaction: TransactionArgument = _MTS,
         WantDestinationQueue: bool = False,
         WantBody: bool = True,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
         """Take exactly this message."""
         return self._receive_lookup(
-            exactly(_lookup_id(LookupId)),
+            _at(Seek.EXACT, LookupId),
             Transaction,
             (WantDestinationQueue, WantBody, WantConnectorType),
         )
@@ -259,14 +253,14 @@ class MSMQQueue(OpenQueue):
     def ReceiveByLookupIdAllowPeek(
         self,
         LookupId: int | str,
-        Transaction: Transaction_ = _MTS,
+        Transaction: TransactionArgument = _MTS,
         WantDestinationQueue: bool = False,
         WantBody: bool = True,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
         """Take exactly this message; in a transaction it stays visible to peeks meanwhile."""
         return self._receive_lookup(
-            exactly(_lookup_id(LookupId)),
+            _at(Seek.EXACT, LookupId),
             Transaction,
             (WantDestinationQueue, WantBody, WantConnectorType),
             allow_peek=True,
@@ -275,14 +269,14 @@ class MSMQQueue(OpenQueue):
     def ReceiveNextByLookupId(
         self,
         LookupId: int | str,
-        Transaction: Transaction_ = _MTS,
+        Transaction: TransactionArgument = _MTS,
         WantDestinationQueue: bool = False,
         WantBody: bool = True,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
         """Take the first message after this one."""
         return self._receive_lookup(
-            Selection(data_pb2.SEEK_NEXT, _lookup_id(LookupId)),
+            _at(Seek.NEXT, LookupId),
             Transaction,
             (WantDestinationQueue, WantBody, WantConnectorType),
         )
@@ -290,21 +284,21 @@ class MSMQQueue(OpenQueue):
     def ReceivePreviousByLookupId(
         self,
         LookupId: int | str,
-        Transaction: Transaction_ = _MTS,
+        Transaction: TransactionArgument = _MTS,
         WantDestinationQueue: bool = False,
         WantBody: bool = True,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
         """Take the last message before this one."""
         return self._receive_lookup(
-            Selection(data_pb2.SEEK_PREVIOUS, _lookup_id(LookupId)),
+            _at(Seek.PREVIOUS, LookupId),
             Transaction,
             (WantDestinationQueue, WantBody, WantConnectorType),
         )
 
     def ReceiveFirstByLookupId(
         self,
-        Transaction: Transaction_ = _MTS,
+        Transaction: TransactionArgument = _MTS,
         WantDestinationQueue: bool = False,
         WantBody: bool = True,
         WantConnectorType: bool = False,
@@ -316,14 +310,14 @@ class MSMQQueue(OpenQueue):
 
     def ReceiveLastByLookupId(
         self,
-        Transaction: Transaction_ = _MTS,
+        Transaction: TransactionArgument = _MTS,
         WantDestinationQueue: bool = False,
         WantBody: bool = True,
         WantConnectorType: bool = False,
     ) -> MSMQMessage | None:
         """Take the last message."""
         return self._receive_lookup(
-            Selection(data_pb2.SEEK_LAST),
+            Selection(Seek.LAST),
             Transaction,
             (WantDestinationQueue, WantBody, WantConnectorType),
         )
@@ -337,7 +331,7 @@ class MSMQQueue(OpenQueue):
     ) -> MSMQMessage | None:
         """Peek at exactly this message."""
         return self._peek_lookup(
-            exactly(_lookup_id(LookupId)), (WantDestinationQueue, WantBody, WantConnectorType)
+            _at(Seek.EXACT, LookupId), (WantDestinationQueue, WantBody, WantConnectorType)
         )
 
     def PeekNextByLookupId(
@@ -349,7 +343,7 @@ class MSMQQueue(OpenQueue):
     ) -> MSMQMessage | None:
         """Peek at the first message after this one."""
         return self._peek_lookup(
-            Selection(data_pb2.SEEK_NEXT, _lookup_id(LookupId)),
+            _at(Seek.NEXT, LookupId),
             (WantDestinationQueue, WantBody, WantConnectorType),
         )
 
@@ -362,7 +356,7 @@ class MSMQQueue(OpenQueue):
     ) -> MSMQMessage | None:
         """Peek at the last message before this one."""
         return self._peek_lookup(
-            Selection(data_pb2.SEEK_PREVIOUS, _lookup_id(LookupId)),
+            _at(Seek.PREVIOUS, LookupId),
             (WantDestinationQueue, WantBody, WantConnectorType),
         )
 
@@ -383,7 +377,7 @@ class MSMQQueue(OpenQueue):
     ) -> MSMQMessage | None:
         """Peek at the last message."""
         return self._peek_lookup(
-            Selection(data_pb2.SEEK_LAST), (WantDestinationQueue, WantBody, WantConnectorType)
+            Selection(Seek.LAST), (WantDestinationQueue, WantBody, WantConnectorType)
         )
 
     # Earlier revisions' names for the same.
@@ -395,7 +389,7 @@ class MSMQQueue(OpenQueue):
 
     # ---------------------------------------------------------------------------------------
 
-    def require_open(self) -> BlockingQueue:
+    def require_open(self) -> OpenedQueue:
         """Return the open queue. Raises OLE_E_BLANK, MQ_ERROR_INVALID_HANDLE."""
         opened = self._initialized()
         if self._is_closed:
@@ -404,12 +398,13 @@ class MSMQQueue(OpenQueue):
 
     @override
     def opened_names(self) -> list[str]:
-        """Return its name for Send. Raises MQ_ERROR_ACCESS_DENIED and what `require_open` does."""
-        if self.Access != MQACCESS.MQ_SEND_ACCESS:
+        """Return its names for Send. Raises MQ_ERROR_ACCESS_DENIED and what `require_open` does."""
+        opened = self.require_open()
+        if self._access != MQACCESS.MQ_SEND_ACCESS:
             raise MqError(ErrorCode.MQ_ERROR_ACCESS_DENIED)
-        return [self.require_open().name]
+        return element_names(opened.format_name)
 
-    def _initialized(self) -> BlockingQueue:
+    def _initialized(self) -> OpenedQueue:
         if self._opened is None:
             raise MqError(OLE_E_BLANK)
         return self._opened
@@ -426,7 +421,7 @@ class MSMQQueue(OpenQueue):
     def _receive_lookup(
         self,
         selection: Selection,
-        transaction: Transaction_,
+        transaction: TransactionArgument,
         wants: tuple[bool, bool, bool],
         *,
         allow_peek: bool = False,
@@ -444,29 +439,31 @@ class MSMQQueue(OpenQueue):
     def _take(
         self,
         selection: Selection,
-        transaction: Transaction_,
+        transaction: TransactionArgument,
         timeout_ms: int,
         *,
         allow_peek: bool = False,
     ) -> ReceivedMessage | None:
-        opened, timeout_s = self.require_open(), _timeout_s(timeout_ms)
-        if isinstance(transaction, MSMQTransaction):
-            inner = transaction.attached().transaction
-            return _ask(
-                lambda: inner.receive(opened, timeout_s, selection=selection, allow_peek=allow_peek)
-            )
-        if not isinstance(transaction, int):
-            raise MqError(E_INVALIDARG)
-        # A single message taken is its own transaction; there are no ambient ones (AC-A21).
-        return _ask(lambda: opened.receive(timeout_s, selection=selection))
+        unit = unit_of(transaction)
+        return self.require_open().take(selection, timeout_ms, unit, allow_peek=allow_peek)
 
     def _look(self, selection: Selection, timeout_ms: int) -> ReceivedMessage | None:
-        opened = self.require_open()
-        return _ask(lambda: opened.peek(_timeout_s(timeout_ms), selection=selection))
+        return self.require_open().look(selection, timeout_ms)
 
-    def _require_current(self, found: ReceivedMessage | None) -> None:
-        if found is None and self._cursor.is_at_message:
-            raise MqError(ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED)
+    def _at_cursor(
+        self, read: Callable[[Selection, int], ReceivedMessage | None], timeout_ms: int
+    ) -> ReceivedMessage | None:
+        """Read the first message from the cursor on. Raises MQ_ERROR_MESSAGE_ALREADY_RECEIVED if
+        the cursor's own is gone.
+        """
+        *at, onwards = self._cursor.from_here()
+        for selection in at:
+            found = read(selection, 0)
+            if found is not None:
+                return found
+            if not self.require_open().holds(selection.lookup_identifier):
+                raise MqError(ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED)
+        return read(onwards, timeout_ms)
 
     def _shown(
         self,
@@ -489,15 +486,20 @@ class MSMQQueue(OpenQueue):
         raise MqError(_NOTHING[timeout_ms != 0])
 
 
-def _ask(call: Callable[[], _T]) -> _T:
-    try:
-        return call()
-    except ClientError as error:
-        raise hresult_of(error) from error
+def _first(
+    opened: OpenedQueue, selections: Sequence[Selection], timeout_ms: int
+) -> ReceivedMessage | None:
+    """Return the first message that one of these finds; the last one waits."""
+    found = None
+    for place, selection in enumerate(selections, start=1):
+        found = opened.look(selection, timeout_ms if place == len(selections) else 0)
+        if found is not None:
+            break
+    return found
 
 
-def _timeout_s(timeout_ms: int) -> float:
-    return FOREVER_S if timeout_ms == INFINITE else timeout_ms / 1000
+def _at(seek: Seek, lookup_id: int | str) -> Selection:
+    return Selection(seek, _lookup_id(lookup_id))
 
 
 def _lookup_id(value: int | str) -> int:

@@ -12,17 +12,14 @@ from qm.client.errors import MqError
 from qm.client.mqac import naming
 from qm.client.mqac.constants import E_NOTIMPL, MQPRIVLEVEL
 from qm.client.mqac.faces import OpenQueue
-from qm.client.mqac.local_manager import LocalManager
+from qm.client.mqac.manager import QueueManager, QueueRecord
 from qm.client.mqac.variant import date_of
-from qm.client.values import kept_entry, python_value, value_of
 from qm.names.guid import guid_from_text, guid_text
-from qm.pb import control_pb2
 from qm.wire.access_mask import QueueAccess
 from qm.wire.codes import ErrorCode
 
 _UNLIMITED: Final = 0xFFFF_FFFF
-_APPLICATION: Final = (control_pb2.PRIVATE, control_pb2.PUBLIC)
-_EVERYONE: Final = "Everyone"
+_GUID_BYTES: Final = 16
 # Attributes that Update and Create write; `transactional` is set only at creation.
 _WRITTEN: Final[tuple[str, ...]] = (
     "type",
@@ -45,8 +42,18 @@ class QueueAttributes(ABC):
     Errors are MqError with the HRESULT as `code`.
     """
 
-    def __init__(self, service: LocalManager) -> None:
-        self._service = service
+    __slots__ = (
+        "_attributes",
+        "_changed",
+        "_format_name",
+        "_is_application",
+        "_is_refreshed",
+        "_manager",
+        "_path_name",
+    )
+
+    def __init__(self, manager: QueueManager) -> None:
+        self._manager = manager
         self._path_name = ""
         self._format_name = ""
         self._attributes: dict[str, Any] = {}
@@ -54,13 +61,13 @@ class QueueAttributes(ABC):
         self._forget_flags()
 
     def _forget_flags(self) -> None:
-        self._is_refreshed = self._is_created = self._is_application = False
+        self._is_refreshed = self._is_application = False
 
     # Names ---------------------------------------------------------------------------------
 
     @property
     def PathName(self) -> str | None:
-        """The value that was set, or that Refresh found (AC-A13)."""
+        """The value that was set (AC-A13), or that Refresh finds."""
         if not self._path_name:
             self._refresh_once()
         return self._path_name or None
@@ -108,14 +115,13 @@ class QueueAttributes(ABC):
     @property
     def ServiceTypeGuid(self) -> str:
         """Type: a GUID chosen by the application."""
-        return guid_text(self._get("type", bytes(16)))
+        raw = self._get("type", bytes(_GUID_BYTES))
+        return guid_text(raw) if len(raw) == _GUID_BYTES else raw.decode()
 
     @ServiceTypeGuid.setter
     def ServiceTypeGuid(self, value: str) -> None:
-        raw = guid_from_text(value.strip("{}"))
-        if raw is None:
-            raise MqError(ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE)
-        self._put("type", raw)
+        """Text that is not a GUID is refused by Create and Update."""
+        self._put("type", guid_from_text(value.strip("{}")) or value.encode())
 
     @property
     def Label(self) -> str:
@@ -177,12 +183,12 @@ class QueueAttributes(ABC):
     def BasePriority(self) -> int:
         """Base priority of a public queue; 0 for others."""
         value = int(self._get("base_priority", 0))
-        return value if self._format_name.upper().startswith("PUBLIC=") else 0
+        return value if naming.is_public(self._format_name) else 0
 
     @BasePriority.setter
     def BasePriority(self, value: int) -> None:
-        is_public = self._format_name.upper().startswith("PUBLIC=") or (
-            not self._format_name and naming.is_public(self._service, self._path_name)
+        is_public = naming.is_public(self._format_name) or (
+            not self._format_name and naming.is_public_path(self._manager, self._path_name)
         )
         # AC-A10: a public path name is enough before Create.
         if not is_public or not -32768 <= value <= 32767:
@@ -226,16 +232,12 @@ class QueueAttributes(ABC):
     def IsWorldReadable2(self) -> bool:
         """False when only the owner may take ownership; has no effect (AC-A15)."""
         try:
-            acl = self._call(
-                lambda stubs: stubs.queues.GetAcl,
-                control_pb2.GetAclRequest(queue=control_pb2.QueueName(name=self._resolve())),
-            )
+            found = self._manager.access_list(self._resolve())
         except MqError:
             return True
         return any(
-            entry.mask & QueueAccess.TAKE_QUEUE_OWNERSHIP and entry.sid != acl.owner_sid
-            for entry in acl.entries
-            if entry.type == control_pb2.ALLOW
+            entry.mask & QueueAccess.TAKE_QUEUE_OWNERSHIP and entry.sid != found.owner_sid
+            for entry in found.allowed
         )
 
     @property
@@ -259,61 +261,41 @@ class QueueAttributes(ABC):
         path = self._path_name
         if not path:
             raise MqError(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        naming.require_local(self._service, path)
+        naming.require_local(self._manager, path)
         attributes = self._to_write()
         attributes["transactional"] = bool(IsTransactional)
-        queue = self._call(
-            lambda stubs: stubs.queues.CreateQueue,
-            control_pb2.CreateQueueRequest(
-                path_name=naming.expanded(self._service, path), attributes=_values(attributes)
-            ),
+        queue = self._manager.create_queue(
+            naming.expanded(self._manager, path),
+            attributes,
+            is_world_readable=bool(IsWorldReadable),
         )
-        if IsWorldReadable:
-            self._let_everyone_read(queue.queue_id)
         self._take(queue)
         # AC-A11: FormatName is known from here on.
         self._format_name = queue.format_name
-        self._is_created = True
         self._is_refreshed = False
 
     def Delete(self) -> None:
         """Delete the queue and its messages."""
-        name = self._one_local_queue()
-        self._call(
-            lambda stubs: stubs.queues.DeleteQueue,
-            control_pb2.DeleteQueueRequest(queue=control_pb2.QueueName(name=name)),
-        )
-        self.__init__(self._service)  # type: ignore[misc]
+        self._manager.delete_queue(self._one_local_queue())
+        self._path_name = self._format_name = ""
+        self._attributes, self._changed = {}, set()
+        self._forget_flags()
 
     @abstractmethod
     def Open(self, Access: int, ShareMode: int) -> OpenQueue:
         """Open the queue [MC-MQAC 3.10.4.1.28]."""
 
     def Refresh(self) -> None:
-        """Read the queue's attributes."""
-        name = self._one_local_queue()
-        queue = self._call(
-            lambda stubs: stubs.queues.GetQueue,
-            control_pb2.GetQueueRequest(queue=control_pb2.QueueName(name=name)),
-        )
-        self._take(queue)
+        """Read the queue's attributes; a queue manager's own queue shows none [3.10.4.1.29]."""
+        self._take(self._manager.queue(self._one_local_queue()))
         self._is_refreshed = True
 
     def Update(self) -> None:
         """Write the attributes that were set since Refresh or Create."""
-        name = self._one_local_queue()
-        self._call(
-            lambda stubs: stubs.queues.SetQueue,
-            control_pb2.SetQueueRequest(
-                queue=control_pb2.QueueName(name=name), changes=_values(self._to_write())
-            ),
-        )
+        self._manager.change_queue(self._one_local_queue(), self._to_write())
         self._changed.clear()
 
     # ---------------------------------------------------------------------------------------
-
-    def _call(self, method: Any, request: Any) -> Any:
-        return self._service.call(method, request)
 
     def _get(self, name: str, default: _T) -> _T:
         if name not in self._changed:
@@ -330,7 +312,7 @@ class QueueAttributes(ABC):
         self._changed.add(name)
 
     def _refresh_once(self) -> None:
-        if not self._is_refreshed and (self._path_name or self._format_name):
+        if not self._is_refreshed:
             kept = {name: self._attributes[name] for name in self._changed}
             self.Refresh()
             self._attributes |= kept
@@ -339,43 +321,26 @@ class QueueAttributes(ABC):
     def _to_write(self) -> dict[str, Any]:
         return {name: self._attributes[name] for name in _WRITTEN if name in self._changed}
 
-    def _take(self, queue: control_pb2.Queue) -> None:
-        self._attributes = {name: python_value(queue.attributes[name]) for name in queue.attributes}
+    def _take(self, queue: QueueRecord) -> None:
+        self._is_application = queue.is_application
+        self._attributes = dict(queue.attributes) if queue.is_application else {}
         self._changed.clear()
-        self._path_name = queue.path_name
+        if queue.is_application:
+            self._path_name = queue.path_name
         self._format_name = self._format_name or queue.format_name
-        self._is_application = queue.type in _APPLICATION
 
     def _public_only(self, name: str) -> str:
         value = self._get(name, "")
-        if not self._resolve().upper().startswith("PUBLIC="):
+        if not naming.is_public(self._resolve()):
             raise MqError(ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION)
         return str(value)
-
-    def _let_everyone_read(self, queue_id: int) -> None:
-        """AC-A14: allow Everyone to receive and peek."""
-        name = control_pb2.QueueName(queue_id=queue_id)
-        acl = self._call(lambda stubs: stubs.queues.GetAcl, control_pb2.GetAclRequest(queue=name))
-        added = control_pb2.Ace(
-            type=control_pb2.ALLOW,
-            principal=_EVERYONE,
-            mask=QueueAccess.RECEIVE_MESSAGE | QueueAccess.PEEK_MESSAGE,
-        )
-        self._call(
-            lambda stubs: stubs.queues.SetAcl,
-            control_pb2.SetAclRequest(
-                queue=name,
-                entries=[*map(kept_entry, acl.entries), added],
-                if_version=acl.version,
-            ),
-        )
 
     def _resolve(self) -> str:
         """Return the format name, finding it if only a path name is known."""
         if not self._format_name:
             if not self._path_name:
                 raise MqError(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-            self._format_name = naming.resolve(self._service, self._path_name)
+            self._format_name = naming.resolve(self._manager, self._path_name)
         return self._format_name
 
     def _one_local_queue(self) -> str:
@@ -384,13 +349,9 @@ class QueueAttributes(ABC):
         if naming.is_send_only(name):
             raise MqError(ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION)
         if self._path_name:
-            naming.require_local(self._service, self._path_name)
+            naming.require_local(self._manager, self._path_name)
         return name
 
 
 def _signed(kilobytes: int) -> int:
     return -1 if kilobytes == _UNLIMITED else kilobytes
-
-
-def _values(attributes: dict[str, Any]) -> dict[str, control_pb2.Value]:
-    return {name: value_of(value) for name, value in attributes.items()}

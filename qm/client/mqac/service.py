@@ -16,3 +16,7 @@ class MSMQService(ObjectFactory):
         if format_name:
             info.FormatName = format_name
         return info
+
+    def close(self) -> None:
+        """End the connection to the queue manager; the objects are of no use afterwards."""
+        self.manager.close()

@@ -4,10 +4,16 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from qm.client.blocking import BlockingTransaction
-from qm.client.errors import ClientError, MqError
-from qm.client.mqac.constants import E_INVALIDARG, E_NOTIMPL, XACT_E_NOTSUPPORTED, XACTTC
-from qm.client.mqac.local_manager import LocalManager, hresult_of
+from qm.client.errors import MqError
+from qm.client.mqac.constants import (
+    E_INVALIDARG,
+    E_NOTIMPL,
+    MQTRANSACTION,
+    XACT_E_NOTSUPPORTED,
+    XACTTC,
+)
+from qm.client.mqac.manager import UnitOfWork
+from qm.client.mqac.object_factory import ObjectFactory
 from qm.wire.codes import ErrorCode
 
 
@@ -27,8 +33,8 @@ class XACTTRANSINFO(msgspec.Struct, frozen=True):
 class TransactionImpl:
     """A transaction of the queue manager [MC-MQAC 3.8]; several objects may share one."""
 
-    def __init__(self, transaction: BlockingTransaction) -> None:
-        self.transaction: Final = transaction
+    def __init__(self, unit: UnitOfWork) -> None:
+        self.unit: Final = unit
         self._is_ended = False
 
     def Commit(
@@ -50,18 +56,15 @@ class TransactionImpl:
 
     def GetTransactionInfo(self) -> XACTTRANSINFO:
         """Return its unit of work; everything else is zero."""
-        return XACTTRANSINFO(self.transaction.transaction.identifier)
+        return XACTTRANSINFO(self.unit.identifier)
 
     def _end(self, *, commits: bool) -> None:
         if self._is_ended:
             raise MqError(ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE)
-        try:
-            if commits:
-                self.transaction.commit()
-            else:
-                self.transaction.abort()
-        except ClientError as error:
-            raise hresult_of(error) from error
+        if commits:
+            self.unit.commit()
+        else:
+            self.unit.abort()
         self._is_ended = True
 
 
@@ -111,10 +114,27 @@ class MSMQTransaction:
         return self._inner
 
 
-class MSMQTransactionDispenser:
-    """Begins transactions of the queue manager [MC-MQAC 3.6]."""
+TransactionArgument = MSMQTransaction | int | None
+"""What Send and the receives take: a transaction, an MQTRANSACTION, or None for none at all."""
 
-    def __init__(self, service: LocalManager) -> None:
+
+def unit_of(argument: TransactionArgument) -> UnitOfWork | None:
+    """Return the transaction that an argument means. Raises E_INVALIDARG."""
+    if isinstance(argument, MSMQTransaction):
+        return argument.attached().unit
+    if argument is None:
+        return None
+    is_number = isinstance(argument, int) and not isinstance(argument, bool)
+    if not is_number or argument not in tuple(MQTRANSACTION):
+        raise MqError(E_INVALIDARG)
+    # A single message is its own transaction; AC-A21: there are no ambient ones.
+    return None
+
+
+class MSMQTransactionDispenser:
+    """Begins transactions of the queue manager [MC-MQAC 3.6] (AC-A52)."""
+
+    def __init__(self, service: ObjectFactory) -> None:
         self._service = service
 
     @property
@@ -124,16 +144,13 @@ class MSMQTransactionDispenser:
 
     def BeginTransaction(self) -> MSMQTransaction:
         """Begin a transaction; if it is not ended, the cluster aborts it after a time."""
-        try:
-            return MSMQTransaction(TransactionImpl(self._service.client.begin_transaction()))
-        except ClientError as error:
-            raise hresult_of(error) from error
+        return MSMQTransaction(TransactionImpl(self._service.manager.begin_transaction()))
 
 
 class MSMQCoordinatedTransactionDispenser:
     """Would begin transactions of a distributed transaction coordinator [MC-MQAC 3.7]."""
 
-    def __init__(self, service: LocalManager) -> None:
+    def __init__(self, service: ObjectFactory) -> None:
         del service
 
     @property

@@ -108,6 +108,9 @@ class NodeOperations(Operations):
                 link.resend_count,
                 link.next_resend_ms,
                 link.last_error,
+                link.last_ack_time_s,
+                link.last_ack_count,
+                link.resend_interval_s,
             )
             for link in reply.links
         }
@@ -189,4 +192,7 @@ def _link(queue_id: int, report: LinkReport) -> relay_pb2.Link:
         resend_count=report.eod_resend_count,
         next_resend_ms=report.eod_resend_time * 1000,
         last_error=last_error,
+        last_ack_time_s=report.eod_last_ack_time,
+        last_ack_count=report.eod_last_ack_count,
+        resend_interval_s=report.eod_resend_interval_s,
     )

@@ -1,0 +1,419 @@
+"""MSMQMessage.Send over a real node [MC-MQAC 3.17.4.1.48]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from qm.client.mqac import (
+    MSMQDestination,
+    MSMQMessage,
+    MSMQQueue,
+    MSMQQueueInfo,
+    MSMQService,
+    MSMQTransactionDispenser,
+)
+from qm.client.mqac.constants import E_INVALIDARG, MQMSGCLASS, MQTRANSACTION
+from qm.names.guid import guid_text
+from qm.pb import control_pb2
+from qm.wire.codes import ErrorCode
+from tests.conformance.mqac_world import (
+    SEND,
+    Way,
+    ask,
+    fails,
+    info_of,
+    made,
+    opened,
+    serving,
+)
+
+E = ErrorCode
+EXPIRY_WAIT_MS = 20_000
+CONNECTOR = "{01020304-0506-0708-090A-0B0C0D0E0F10}"
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[MSMQService]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def way(service: MSMQService) -> Way:
+    return Way(service)
+
+
+# What is filled in -----------------------------------------------------------------------------
+
+
+@pytest.mark.spec("AC-3.17.4.1.48-01")
+def test_send_wants_a_queue_or_a_destination(way: Way, service: MSMQService) -> None:
+    message = MSMQMessage(service)
+    message.MsgClass = 1  # refused, too, but later
+    for wrong in (None, way.info, "queue"):
+        with fails(E_INVALIDARG):
+            message.Send(wrong)  # type: ignore[arg-type]
+    message = MSMQMessage(service)
+    destination = MSMQDestination(service)
+    destination.FormatName = way.info.FormatName or ""
+    for target in (way.sender, destination):
+        message.Send(target)
+        way.next()
+
+
+@pytest.mark.spec("AC-3.17.4.1.48-05", "AC-3.17.4.1.48-18", "AC-3.17.4.1.48-19")
+def test_a_send_gives_a_new_id_and_names_the_destination(way: Way, service: MSMQService) -> None:
+    message = MSMQMessage(service)
+    ids = []
+    for _ in range(3):
+        message.Send(way.sender)
+        ids.append(message.Id)
+        assert way.next().Id == message.Id
+    assert len(set(ids)) == 3
+    assert {len(each) for each in ids} == {20}
+    info = message.DestinationQueueInfo
+    assert info is not None
+    assert info.FormatName == way.info.FormatName
+    other = made(service)
+    destination = MSMQDestination(service)
+    destination.FormatName = f"{way.info.FormatName},{other.FormatName}"
+    message.Body = "both"
+    message.Send(destination)
+    second = opened(other).Receive(ReceiveTimeout=0)
+    assert second is not None
+    first = way.next()
+    assert first.Body == second.Body == "both"
+    assert first.Id == second.Id == message.Id
+    assert isinstance(message.Destination, MSMQDestination)
+    assert message.Destination.FormatName == destination.FormatName
+
+
+@pytest.mark.spec("AC-3.17.4.1.48-16", "AC-3.17.4.1.48-20")
+def test_a_send_says_where_and_when(way: Way, service: MSMQService) -> None:
+    message = MSMQMessage(service)
+    before = datetime.now(UTC)
+    message.Send(way.sender)
+    assert message.SentTime is not None
+    assert before <= message.SentTime <= datetime.now(UTC)
+    assert message.SourceMachineGuid == guid_text(service.manager.identifier)
+    found = way.next()
+    assert found.SourceMachineGuid == message.SourceMachineGuid
+    assert found.SentTime is not None
+    assert abs((found.SentTime - message.SentTime).total_seconds()) < 300
+
+
+@pytest.mark.spec("AC-3.17.4.1.48-17")
+def test_a_class_is_kept_for_connectors_alone(service: MSMQService) -> None:
+    way, other = Way(service), Way(service)
+    message = MSMQMessage(service)
+    message.ConnectorTypeGuid = CONNECTOR
+    message.MsgClass = MQMSGCLASS.MQMSG_CLASS_ACK_RECEIVE
+    found = way.through(message)
+    assert (message.Class, found.Class) == (0x4000, 0x4000)
+    # Read without its connector and sent again, it is an ordinary message.
+    assert other.through(found).Class == MQMSGCLASS.MQMSG_CLASS_NORMAL
+    assert found.Class == MQMSGCLASS.MQMSG_CLASS_NORMAL
+
+
+@pytest.mark.spec("AC-3.17.4.1.48-25", "AC-3.17.4.1.48-26", "AC-3.17.4.1.48-27", "AC-4.9-01")
+def test_a_send_goes_through_what_is_open(way: Way, service: MSMQService) -> None:
+    message = MSMQMessage(service)
+    info = MSMQQueueInfo(service)
+    info.FormatName = way.info.FormatName or ""
+    queue = opened(info, SEND)
+    message.Send(queue)
+    assert way.next().Id == message.Id
+    queue.Close()
+    with fails(E.MQ_ERROR_INVALID_HANDLE):
+        message.Send(queue)
+    with fails(E.MQ_ERROR_ACCESS_DENIED):
+        message.Send(way.reader)
+    unopened = MSMQDestination(service)
+    unopened.FormatName = way.info.FormatName or ""
+    message.Send(unopened)  # opens it
+    assert unopened.IsOpen
+    way.info.Quota = 1
+    way.info.Update()
+    message.Body = bytes(4_000)
+    with fails(E.MQ_ERROR_INSUFFICIENT_RESOURCES):
+        for _ in range(3):
+            message.Send(way.sender)
+
+
+# What connectors put ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MsgClass", 1),
+        ("SenderId", b"sid"),
+        ("DestinationSymmetricKey", b"key"),
+        ("Signature", b"signature"),
+        ("AuthenticationProviderName", "provider"),
+    ],
+)
+@pytest.mark.spec("AC-3.17.4.1.48-02")
+def test_what_connectors_alone_may_put(
+    way: Way, service: MSMQService, name: str, value: Any
+) -> None:
+    message = MSMQMessage(service)
+    setattr(message, name, value)
+    with fails(E.MQ_ERROR_MISSING_CONNECTOR_TYPE):
+        message.Send(way.sender)
+
+
+@pytest.mark.spec(
+    "AC-3.17.4.1.48-03", "AC-3.17.4.1.60-01", "AC-3.17.4.1.61-01", "AC-3.17.4.1.62-01",
+    "AC-3.17.4.1.63-01",
+)  # fmt: skip
+def test_a_provider_has_a_type_and_a_name(way: Way, service: MSMQService) -> None:
+    name = "AuthenticationProviderName"
+    for put, is_good in (
+        ({"AuthenticationProviderType": 5}, True),
+        ({name: "provider"}, True),
+        ({"AuthenticationProviderType": None}, False),
+        ({name: None}, False),
+        ({name: ""}, False),
+        ({"AuthenticationProviderType": None, name: None}, True),
+    ):
+        message = MSMQMessage(service)
+        message.ConnectorTypeGuid = CONNECTOR
+        for property_name, value in put.items():
+            setattr(message, property_name, value)
+            shown = value or "" if property_name == name else value
+            assert getattr(message, property_name) == shown
+        if is_good:
+            message.Send(way.sender)
+        else:
+            with fails(E.MQ_ERROR_INSUFFICIENT_PROPERTIES):
+                message.Send(way.sender)
+    alone = MSMQMessage(service)
+    alone.AuthenticationProviderType = None
+    with fails(E.MQ_ERROR_INSUFFICIENT_PROPERTIES):
+        alone.Send(way.sender)
+
+
+@pytest.mark.spec("AC-3.17.4.1.62-02", "AC-3.17.4.1.63-02")
+def test_provider_names(service: MSMQService) -> None:
+    message = MSMQMessage(service)
+    for name in ("Base", "Enhanced"):
+        full = f"Microsoft {name} Cryptographic Provider, v1.0"
+        message.AuthenticationProviderName = full
+        assert message.AuthenticationProviderName == full
+    message.AuthenticationProviderName = None
+    assert message.AuthenticationProviderName == ""
+
+
+@pytest.mark.spec(
+    "AC-3.17.4.1.56-01", "AC-3.17.4.1.57-01", "AC-3.17.4.1.58-01", "AC-3.17.4.1.59-01",
+    "AC-3.17.4.1.64-01",
+)  # fmt: skip
+def test_connector_properties_are_kept_and_ask_for_a_connector(
+    way: Way, service: MSMQService
+) -> None:
+    for name in ("DestinationSymmetricKey", "Signature", "SenderId"):
+        message = MSMQMessage(service)
+        assert getattr(message, name) == b""
+        setattr(message, name, b"its own " + name.encode())
+        assert getattr(message, name) == b"its own " + name.encode()
+        with fails(E.MQ_ERROR_MISSING_CONNECTOR_TYPE):
+            message.Send(way.sender)
+        # Not carried yet, so not dropped either.
+        message.ConnectorTypeGuid = CONNECTOR
+        with fails(E.MQ_ERROR_UNSUPPORTED_OPERATION):
+            message.Send(way.sender)
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        way.reader.Receive(ReceiveTimeout=0)
+
+
+def test_what_would_not_be_done_is_refused(way: Way, service: MSMQService) -> None:
+    for name, value in (
+        ("PrivLevel", 1), ("PrivLevel", 3), ("AuthLevel", 8), ("SoapHeader", "<h/>"),
+        ("SoapBody", "<b/>"), ("SenderCertificate", b"der"),
+    ):  # fmt: skip
+        message = MSMQMessage(service)
+        setattr(message, name, value)
+        with fails(E.MQ_ERROR_UNSUPPORTED_OPERATION):
+            message.Send(way.sender)
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        way.reader.Receive(ReceiveTimeout=0)
+
+
+@pytest.mark.spec("AC-3.17.4.1.43-01", "AC-3.17.4.1.44-01", "AC-3.17.4.1.45-01")
+def test_certificate_and_sender(way: Way, service: MSMQService) -> None:
+    message = MSMQMessage(service)
+    message.SenderCertificate = b"der"
+    assert message.SenderCertificate == b"der"
+    message.SenderId = b"a SID"
+    assert message.SenderId == b"a SID"
+
+
+@pytest.mark.spec(
+    "AC-3.17.4.1.53-01", "AC-3.17.4.1.53-02", "AC-3.17.4.1.54-01", "AC-3.17.4.1.54-02"
+)
+def test_a_connector_is_named_in_braces_and_if_wanted(way: Way, service: MSMQService) -> None:
+    message = MSMQMessage(service)
+    assert message.ConnectorTypeGuid == "{00000000-0000-0000-0000-000000000000}"
+    for wrong in (CONNECTOR[1:-1], "", "{}", CONNECTOR[:-1], CONNECTOR + " ", "{x}", "nothing"):
+        with fails(E.MQ_ERROR_ILLEGAL_PROPERTY_VALUE):
+            message.ConnectorTypeGuid = wrong
+    message.ConnectorTypeGuid = CONNECTOR.lower()
+    assert message.ConnectorTypeGuid == CONNECTOR
+    assert way.through(message, WantConnectorType=True).ConnectorTypeGuid == CONNECTOR
+    unwanted = way.through(message).ConnectorTypeGuid
+    assert unwanted == "{00000000-0000-0000-0000-000000000000}"
+
+
+# Transactions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.spec(
+    "AC-3.17.4.1.48-04", "AC-3.17.4.1.69-01", "AC-3.17.4.1.70-01", "AC-3.17.4.1.85-01",
+    "AC-3.17.4.1.86-01",
+)  # fmt: skip
+def test_a_transactional_send_marks_its_messages(service: MSMQService) -> None:
+    way = Way(service, is_transactional=True)
+    transaction = MSMQTransactionDispenser(service).BeginTransaction()
+    message = MSMQMessage(service)
+    for body in ("first", "middle", "last"):
+        message.Body = body
+        message.Send(way.sender, transaction)
+    transaction.Commit()
+    found = [way.next() for _ in range(3)]
+    assert [m.IsFirstInTransaction for m in found] == [1, 0, 0]
+    assert [m.IsLastInTransaction for m in found] == [0, 0, 1]
+    assert [m.IsFirstInTransaction2 for m in found] == [True, False, False]
+    assert [m.IsLastInTransaction2 for m in found] == [False, False, True]
+    assert (found[0].Delivery, found[0].Priority) == (1, 0)
+
+
+@pytest.mark.spec("AC-3.17.4.1.68-01", "AC-3.17.4.1.68-02")
+def test_a_transaction_s_id_is_the_sender_s_guid_and_a_number(service: MSMQService) -> None:
+    way = Way(service, is_transactional=True)
+    dispenser = MSMQTransactionDispenser(service)
+    ids = []
+    for _ in range(2):
+        transaction = dispenser.BeginTransaction()
+        for _ in range(2):
+            MSMQMessage(service).Send(way.sender, transaction)
+        transaction.Commit()
+        one, other = way.next().TransactionId, way.next().TransactionId
+        assert one == other
+        ids.append(one)
+    own = service.manager.identifier
+    assert [(len(each), each[:16]) for each in ids] == [(20, own), (20, own)]
+    numbers = [int.from_bytes(each[16:], "little") for each in ids]
+    assert numbers[0] != numbers[1]
+    assert all(numbers)
+    assert Way(service).through(MSMQMessage(service)).TransactionId == bytes(20)
+
+
+@pytest.mark.spec("AC-3.17.4.1.48-09", "AC-3.17.4.1.48-11", "AC-3.17.4.1.48-12")
+def test_what_a_send_takes_as_a_transaction(service: MSMQService) -> None:
+    way, plain = Way(service, is_transactional=True), Way(service)
+    message = MSMQMessage(service)
+    for wrong in ("mine", b"mine", 1.0, True, 4, -1, way):
+        for each in (way, plain):
+            with fails(E_INVALIDARG):
+                message.Send(each.sender, wrong)  # type: ignore[arg-type]
+    # No ambient transaction (AC-A21): what is none is refused by a transactional queue.
+    for none in (None, 0, 1, 2):
+        with fails(E.MQ_ERROR_TRANSACTION_USAGE):
+            message.Send(way.sender, none)
+        message.Send(plain.sender, none)
+        assert plain.next().TransactionId == bytes(20)
+    with fails(E.MQ_ERROR_TRANSACTION_USAGE):
+        message.Send(way.sender)  # omitted: MTS
+    message.Send(way.sender, MQTRANSACTION.MQ_SINGLE_MESSAGE)
+    with fails(E.MQ_ERROR_TRANSACTION_USAGE):
+        message.Send(plain.sender, MQTRANSACTION.MQ_SINGLE_MESSAGE)
+
+
+@pytest.mark.spec("AC-3.17.4.1.48-10", "AC-3.6.4.1.1-02")
+def test_a_transaction_becomes_known_with_its_own_identifier(service: MSMQService) -> None:
+    way = Way(service, is_transactional=True)
+    transaction = MSMQTransactionDispenser(service).BeginTransaction()
+
+    def known() -> list[bytes]:
+        reply = ask(
+            service, lambda s: s.clients.ListTransactions, control_pb2.ListTransactionsRequest()
+        )
+        return [each.identifier for each in reply.transactions]
+
+    identifier = transaction.attached().GetTransactionInfo().uow
+    assert identifier not in known()
+    MSMQMessage(service).Send(way.sender, transaction)
+    assert identifier in known()
+    transaction.Commit()
+    assert identifier not in known()
+
+
+@pytest.mark.spec("AC-2.2.2.1-02")
+def test_a_single_message_is_a_transaction_of_its_own(service: MSMQService) -> None:
+    way = Way(service, is_transactional=True)
+    MSMQMessage(service).Send(way.sender, MQTRANSACTION.MQ_SINGLE_MESSAGE)
+    found = way.next()
+    assert (found.IsFirstInTransaction2, found.IsLastInTransaction2) == (True, True)
+
+
+def dead_letters(service: MSMQService, *, is_transactional: bool) -> MSMQQueue:
+    name = "DEADXACT" if is_transactional else "DEADLETTER"
+    info = info_of(service, name=f"DIRECT=OS:QUORATE\\SYSTEM$;{name}")
+    return opened(info)
+
+
+def short_lived(service: MSMQService, label: str, journal: int) -> MSMQMessage:
+    message = MSMQMessage(service)
+    message.Label, message.Journal = label, journal
+    message.MaxTimeToReachQueue = message.MaxTimeToReceive = 1
+    return message
+
+
+def label_of(message: MSMQMessage | None) -> str:
+    assert message is not None
+    return str(message.Label)
+
+
+# Times -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("AC-3.17.4.1.48-21")
+def test_a_lone_time_to_be_received_counts(way: Way, service: MSMQService) -> None:
+    message = MSMQMessage(service)
+    message.MaxTimeToReceive = 7
+    assert way.through(message).MaxTimeToReceive == 7
+
+
+@pytest.mark.spec("AC-2.2.2.12-02", "AC-3.1.6.1.1-02", "AC-3.1.6.1.1-03", "AC-1.4-01")
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_an_expired_message_is_a_dead_letter_if_it_asked_for_that(
+    service: MSMQService, is_transactional: bool
+) -> None:
+    way = Way(service, is_transactional=is_transactional)
+    how = MQTRANSACTION.MQ_SINGLE_MESSAGE if is_transactional else 0
+    for label, journal in (("forget", 0), ("keep", 1)):
+        short_lived(service, label, journal).Send(way.sender, how)
+    queue = dead_letters(service, is_transactional=is_transactional)
+    assert label_of(queue.Receive(ReceiveTimeout=EXPIRY_WAIT_MS)) == "keep"
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        queue.Receive(ReceiveTimeout=0)
+
+
+@pytest.mark.spec("AC-3.1.6.1.1-01")
+def test_a_locked_message_expires_when_its_transaction_aborts(service: MSMQService) -> None:
+    way = Way(service, is_transactional=True)
+    queue = dead_letters(service, is_transactional=True)
+    for label in ("locked", "free"):
+        short_lived(service, label, 1).Send(way.sender, MQTRANSACTION.MQ_SINGLE_MESSAGE)
+    transaction = MSMQTransactionDispenser(service).BeginTransaction()
+    assert label_of(way.reader.Receive(transaction, ReceiveTimeout=0)) == "locked"
+    assert label_of(queue.Receive(ReceiveTimeout=EXPIRY_WAIT_MS)) == "free"
+    with fails(E.MQ_ERROR_MESSAGE_NOT_FOUND):
+        queue.Receive(ReceiveTimeout=0)
+    transaction.Abort()
+    assert label_of(queue.Receive(ReceiveTimeout=EXPIRY_WAIT_MS)) == "locked"
