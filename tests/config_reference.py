@@ -153,7 +153,8 @@ def _text(info: types.Type) -> str:
         case types.DictType():
             return f"table, {_text(info.key_type)} to {_text(info.value_type)}"
         case types.UnionType():
-            return _text(next(t for t in info.types if not isinstance(t, types.NoneType)))
+            kinds = [_text(t) for t in info.types if not isinstance(t, types.NoneType)]
+            return " or ".join(dict.fromkeys(kinds))
         case types.CustomType() if info.cls is Path:
             return "path"
     raise AssertionError(f"say how {info} reads for people")

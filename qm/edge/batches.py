@@ -24,6 +24,7 @@ from qm.model.values.columns import IntArray
 from qm.model.values.commands import EdgeBatch, Facts, FinalAcked, OrderAcked
 from qm.session import CloseReason
 from qm.store.codec import encode_command
+from qm.wire.guid import Guid
 
 _NO_PACKETS: Final = memoryview(b"")
 
@@ -131,6 +132,21 @@ class AckItem:
         """Last number received in the sequence, or MessageClass of the final ack."""
 
     @property
+    def queue_manager(self) -> Guid:
+        """GUID that the peer claims."""
+        return self.intake.facts.plain.peer_queue_manager
+
+    @property
+    def address(self) -> str:
+        """Address of the peer, without port."""
+        return self.intake.facts.plain.peer_address
+
+    @property
+    def key(self) -> tuple[int, Guid, str]:
+        """What it is about, and who sent it."""
+        return self.subject, self.queue_manager, self.address
+
+    @property
     def text(self) -> str:
         """For log lines."""
         raise NotImplementedError
@@ -235,16 +251,25 @@ def _acknowledged(ack_items: Sequence[AckItem]) -> OrderAcked | FinalAcked:
         return FinalAcked(
             array("Q", [item.subject for item in ack_items]),
             array("Q", [item.number for item in ack_items]),
+            b"".join(item.queue_manager for item in ack_items),
+            tuple(item.address for item in ack_items),
         )
     furthest = _furthest(ack_items)
-    return OrderAcked(array("Q", furthest), array("Q", furthest.values()))
+    return OrderAcked(
+        array("Q", [subject for subject, _, _ in furthest]),
+        array("Q", furthest.values()),
+        b"".join(queue_manager for _, queue_manager, _ in furthest),
+        tuple(address for _, _, address in furthest),
+    )
 
 
-def _furthest(ack_items: Sequence[AckItem]) -> dict[int, int]:
-    """Return the highest number of each sequence: OrderAcks are cumulative."""
-    furthest: dict[int, int] = {}
+def _furthest(ack_items: Sequence[AckItem]) -> dict[tuple[int, Guid, str], int]:
+    """Return the highest number of each sequence and peer: OrderAcks are cumulative, but only those
+    of the right peer count.
+    """
+    furthest: dict[tuple[int, Guid, str], int] = {}
     for item in ack_items:
-        furthest[item.subject] = max(item.number, furthest.get(item.subject, 0))
+        furthest[item.key] = max(item.number, furthest.get(item.key, 0))
     return furthest
 
 
@@ -257,7 +282,7 @@ def ack_verdicts(ack_items: Sequence[AckItem], verdicts: IntArray) -> list[int]:
         return verdicts.tolist()
     furthest = _furthest(ack_items)
     of = dict(zip(furthest, verdicts, strict=True))
-    return [of[item.subject] if item.number == furthest[item.subject] else 0 for item in ack_items]
+    return [of[item.key] if item.number == furthest[item.key] else 0 for item in ack_items]
 
 
 def edge_batch(edge: str, number: int, runs: Sequence[PacketRun]) -> EdgeBatch:

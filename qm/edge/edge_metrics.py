@@ -22,12 +22,14 @@ _REFUSAL: Final = 0x8000
 _VERDICTS: Final = {int(verdict): verdict.name.lower() for verdict in TransferVerdict} | {
     int(refusal): refusal.name.lower() for refusal in MessageClass if refusal & _REFUSAL
 }
+_NOT_TAKEN: Final = frozenset({TransferVerdict.OUT_OF_ORDER, TransferVerdict.ELSEWHERE})
 _OTHER: Final = "other"
 _ACKNOWLEDGEMENT: Final = "acknowledgement"
 _ACKNOWLEDGEMENTS: Final = {
     int(TransferVerdict.ACCEPTED): _ACKNOWLEDGEMENT,
     int(TransferVerdict.IGNORED): f"{_ACKNOWLEDGEMENT}_ignored",
     int(TransferVerdict.NEVER_SENT): f"{_ACKNOWLEDGEMENT}_never_sent",
+    int(TransferVerdict.ELSEWHERE): f"{_ACKNOWLEDGEMENT}_elsewhere",
 }
 
 
@@ -137,7 +139,7 @@ class EdgeMetrics:
         for verdict, count in Counter(verdicts).items():
             name = _VERDICTS.get(verdict, _OTHER)
             self._arrived.labels(name).inc(count)
-            if verdict & _REFUSAL or verdict == TransferVerdict.OUT_OF_ORDER:
+            if verdict & _REFUSAL or verdict in _NOT_TAKEN:
                 facts = batch.intake_at(verdicts.index(verdict)).facts.plain
                 self._log.warning(
                     f"not_taken:{name}",

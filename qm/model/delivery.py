@@ -10,6 +10,7 @@ from array import array
 from typing import Final
 
 from qm.model.messages.endings import Endings
+from qm.model.state.bindings import Bindings
 from qm.model.state.ledger import Ledger, QueueInHand
 from qm.model.state.outgoing_queues import OutgoingQueues
 from qm.model.state.tables import Table
@@ -21,13 +22,20 @@ from qm.model.values.commands import (
     OutboxDone,
     TransferAcked,
     TransferFailed,
+    TransferOpened,
     TransferVerdict,
 )
 from qm.model.values.effects import Outcome
 from qm.model.values.elements import LockKind, QueueKind
-from qm.model.values.limits import POSITIONS_PER_ENTRY_MAX, SETTLED_PER_COMMAND_MAX
+from qm.model.values.limits import (
+    ADDRESS_MAX_CHARS,
+    ALARM_PEER_ELSEWHERE,
+    POSITIONS_PER_ENTRY_MAX,
+    SETTLED_PER_COMMAND_MAX,
+)
 from qm.model.values.records import AwaitingFinalAck, Lock, OutgoingPosition
 from qm.model.values.rows import OUTBOX_KEY, QUEUE_KEY, Position, PositionFlag, PositionState
+from qm.names.guid import GUID_SIZE_BYTES
 from qm.wire.codes import ErrorCode
 from qm.wire.message_class import MessageClass
 
@@ -46,10 +54,13 @@ _WANTS_FINAL_ACK: Final = (
 class Delivery:
     """Applies what the leader learns during delivery."""
 
-    def __init__(self, ledger: Ledger, endings: Endings, outgoing: OutgoingQueues) -> None:
+    def __init__(
+        self, ledger: Ledger, endings: Endings, outgoing: OutgoingQueues, bindings: Bindings
+    ) -> None:
         self._ledger = ledger
         self._endings = endings
         self._outgoing = outgoing
+        self._bindings = bindings
 
     def _queue(self, queue_id: int) -> QueueInHand | None:
         queue = self._ledger.queue(queue_id)
@@ -100,6 +111,35 @@ class Delivery:
 
     # Acknowledgements --------------------------------------------------------------------
 
+    def apply_transfer_opened(self, command: TransferOpened) -> Outcome:
+        """Note the peer that a queue's messages go to, before the first of them leaves."""
+        if self._queue(command.queue_id) is None:
+            return Outcome(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND)
+        is_peer = len(command.queue_manager) == GUID_SIZE_BYTES
+        if not is_peer or not 0 < len(command.address) <= ADDRESS_MAX_CHARS:
+            return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
+        self._outgoing.add_peer(command.queue_id, command.queue_manager, command.address)
+        return Outcome(MQ_OK)
+
+    def _is_foreign(self, queue_id: int, place: int, command: OrderAcked | FinalAcked) -> bool:
+        """Whether an acknowledgement comes from where the queue's messages never went: neither the
+        address, nor one that the queue manager there is bound to. Of queues that have sent nothing
+        since VERSION_OF_BINDINGS this is not known.
+        """
+        rules, guids = self._bindings.rules, command.queue_managers
+        peers = self._outgoing.peers(queue_id) if rules is not None else ()
+        if rules is None or not peers:
+            return False
+        guid = guids[place * GUID_SIZE_BYTES : (place + 1) * GUID_SIZE_BYTES]
+        address = command.addresses[place] if place < len(command.addresses) else ""
+        if any(rules.place(known) == rules.place(address) for _, known in peers):
+            return False
+        is_known = any(known == guid for known, _ in peers)
+        if is_known and self._bindings.is_at(guid, address):
+            return False
+        self._bindings.suspect(ALARM_PEER_ELSEWHERE, guid, address, peers[0][1])
+        return True
+
     def apply_transfer_acked(self, command: TransferAcked) -> Outcome:
         """Record that sessions acknowledged these positions."""
         queue = self._queue(command.queue_id)
@@ -131,7 +171,11 @@ class Delivery:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         room = SETTLED_PER_COMMAND_MAX
         verdicts = array("H")
-        for identifier, number in zip(identifiers, numbers, strict=True):
+        for place, (identifier, number) in enumerate(zip(identifiers, numbers, strict=True)):
+            queue_id = self._outgoing.queue_of_sequence(identifier)
+            if queue_id and self._is_foreign(queue_id, place, command):
+                verdicts.append(TransferVerdict.ELSEWHERE)
+                continue
             verdicts.append(self._order_verdict(identifier, number))
             room -= self._order_acked(identifier, number, room)
             if room < 0:
@@ -208,16 +252,18 @@ class Delivery:
         if len(ordinals) != len(classes) or len(ordinals) > SETTLED_PER_COMMAND_MAX:
             return Outcome(ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         verdicts = array("H")
-        for ordinal, message_class in zip(ordinals, classes, strict=True):
+        for place, (ordinal, message_class) in enumerate(zip(ordinals, classes, strict=True)):
             is_possible = 0 < ordinal <= _U32_MAX and message_class <= _U16_MAX
             verdicts.append(
-                self._final_acked(ordinal, message_class)
+                self._final_acked(command, place, ordinal, message_class)
                 if is_possible
                 else TransferVerdict.NEVER_SENT
             )
         return Outcome(MQ_OK, verdicts)
 
-    def _final_acked(self, ordinal: int, message_class: int) -> TransferVerdict:
+    def _final_acked(
+        self, command: FinalAcked, place: int, ordinal: int, message_class: int
+    ) -> TransferVerdict:
         key = QUEUE_KEY.pack(ordinal)
         awaiting = self._ledger.record(Table.AWAITING_FINAL_ACK, key, AwaitingFinalAck)
         if awaiting is None:
@@ -225,6 +271,8 @@ class Delivery:
             ahead = (ordinal - self._ledger.counters.message_ordinal) & _U32_MAX
             is_new = 0 < ahead <= _U32_MAX // 2
             return TransferVerdict.NEVER_SENT if is_new else TransferVerdict.IGNORED
+        if self._is_foreign(awaiting.queue_id, place, command):
+            return TransferVerdict.ELSEWHERE
         queue = self._queue(awaiting.queue_id)
         position = self._ledger.position(awaiting.queue_id, awaiting.lookup_identifier)
         if queue is not None and position is not None:

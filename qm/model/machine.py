@@ -23,6 +23,7 @@ from qm.model.messages.enqueue import Enqueue
 from qm.model.messages.move import Moving
 from qm.model.messages.reports import Reports
 from qm.model.queries.view import View
+from qm.model.state.bindings import Bindings
 from qm.model.state.ledger import Ledger
 from qm.model.state.outgoing_queues import OutgoingQueues
 from qm.model.state.registry import Registry
@@ -65,13 +66,15 @@ class Machine:
         registry = Registry(ledger)
         enqueue = Enqueue(ledger)
         outgoing = OutgoingQueues(ledger, registry)
-        duplicates = Duplicates(ledger)
+        bindings = Bindings(ledger)
+        duplicates = Duplicates(ledger, bindings)
         acknowledgements = Acknowledgements(ledger, registry, enqueue, outgoing)
         endings = Endings(ledger, registry, enqueue, acknowledgements, outgoing)
         moving = Moving(ledger, enqueue)
         reports = Reports(ledger, registry, enqueue)
         arrivals = Arrivals(
-            ledger, registry, duplicates, enqueue, endings, acknowledgements, reports
+            *(ledger, registry, duplicates, bindings),
+            *(enqueue, endings, acknowledgements, reports),
         )
         administration = Administration(ledger, registry, outgoing)
         purging = Purging(ledger, registry, endings)
@@ -82,7 +85,7 @@ class Machine:
         sending = Sending(
             ledger, registry, clients, enqueue, endings, outgoing, transactions, opens
         )
-        delivery = Delivery(ledger, endings, outgoing)
+        delivery = Delivery(ledger, endings, outgoing, bindings)
         restoring = Restoring(ledger, registry, outgoing, delivery)
         expiry = Expiry(ledger, endings, duplicates)
         clients.on_close += [reads.release_owner, transactions.release_owner, opens.release_owner]
@@ -99,6 +102,7 @@ class Machine:
         """What queries read between entries."""
         self._ledger: Final = ledger
         self._registry: Final = registry
+        self._bindings: Final = bindings
         self._duplicates: Final = duplicates
         self._arrivals: Final = arrivals
         self._clients: Final = clients
@@ -106,7 +110,7 @@ class Machine:
             (
                 *(arrivals, sending, reads, clients, opens, transactions),
                 *(administration, purging, restoring, self.directory, Members(ledger)),
-                *(delivery, reports, expiry),
+                *(bindings, delivery, reports, expiry),
             )
         )
 
@@ -154,5 +158,6 @@ class Machine:
         """Drop everything derived from rows (design.md, rule 6); only after `settle`."""
         self._ledger.forget()
         self._registry.forget()
+        self._bindings.forget()
         self._duplicates.forget()
         self._clients.forget()

@@ -12,6 +12,7 @@ from qm.api.gate.events import EventLog
 from qm.api.server import ApiConfig, ApiServer
 from qm.archive.limits import STEP_EVERY_S
 from qm.edge.edge import NO_LEADER
+from qm.edge.outgoing.link.resolver import SystemResolver
 from qm.node.config.addresses import AddressBook, host_and_port
 from qm.node.config.schema import NodeConfig
 from qm.node.config.tls import Identities, certificate_files, peer_files
@@ -19,6 +20,7 @@ from qm.node.leader.audit_marks import Auditor
 from qm.node.leader.disk_failover import Yielding
 from qm.node.leader.kubernetes import LOOK_EVERY_S, LeaderLabel
 from qm.node.leader.leader_tasks import Duties
+from qm.node.leader.peer_bindings import PeerBindings
 from qm.node.leader.periodic import Rounds
 from qm.node.leader.removed_pods import scaled_away
 from qm.node.leader.timekeeping import Timekeeper, wall_ms
@@ -140,6 +142,7 @@ class Service:
             self._auditor,
             Versions(self.replicated, self.members),
             Yielding(lambda: self.disk.admits_messages, self.members, self.members.transfer),
+            PeerBindings(self._config, self.replicated, SystemResolver()),
             scaled_away(self._config.kubernetes, self.members),
             self._metrics,
             self._die,

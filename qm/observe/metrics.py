@@ -47,8 +47,9 @@ SECONDS_BUCKETS: Final = (
 
 ALARMS: Final = (
     "archive_lag", "descriptors_short", "disk_exhausted", "disk_full", "disk_refusing", "disk_room",
-    "disk_short", "diverged", "history_evicted", "id_reused", "journal_copy_dropped", "retired",
-    "snapshot_bad", "stream_limit", "stuck",
+    "disk_short", "diverged", "history_evicted", "id_reused", "journal_copy_dropped",
+    "peer_elsewhere", "peer_moved", "retired", "sequence_ahead", "snapshot_bad", "stream_limit",
+    "stuck",
 )  # fmt: skip
 """Conditions that an operator has to act on; docs/runbook.md says what to do."""
 

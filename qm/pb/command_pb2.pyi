@@ -1063,17 +1063,25 @@ class OrderAcked(_message.Message):
 
     SEQUENCE_IDENTIFIERS_FIELD_NUMBER: _builtins.int
     SEQUENCE_NUMBERS_FIELD_NUMBER: _builtins.int
+    QUEUE_MANAGERS_FIELD_NUMBER: _builtins.int
+    ADDRESSES_FIELD_NUMBER: _builtins.int
     sequence_identifiers: _builtins.bytes
     sequence_numbers: _builtins.bytes
+    queue_managers: _builtins.bytes
+    """Since version 5, of each row: the peer that sent it, a GUID of 16 bytes, and its address."""
+    @_builtins.property
+    def addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
         *,
         sequence_identifiers: _builtins.bytes = ...,
         sequence_numbers: _builtins.bytes = ...,
+        queue_managers: _builtins.bytes = ...,
+        addresses: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["sequence_identifiers", b"sequence_identifiers", "sequence_numbers", b"sequence_numbers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "queue_managers", b"queue_managers", "sequence_identifiers", b"sequence_identifiers", "sequence_numbers", b"sequence_numbers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1085,17 +1093,25 @@ class FinalAcked(_message.Message):
 
     MESSAGE_ORDINALS_FIELD_NUMBER: _builtins.int
     MESSAGE_CLASSES_FIELD_NUMBER: _builtins.int
+    QUEUE_MANAGERS_FIELD_NUMBER: _builtins.int
+    ADDRESSES_FIELD_NUMBER: _builtins.int
     message_ordinals: _builtins.bytes
     message_classes: _builtins.bytes
+    queue_managers: _builtins.bytes
+    """As in OrderAcked."""
+    @_builtins.property
+    def addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
         *,
         message_ordinals: _builtins.bytes = ...,
         message_classes: _builtins.bytes = ...,
+        queue_managers: _builtins.bytes = ...,
+        addresses: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_classes", b"message_classes", "message_ordinals", b"message_ordinals"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "message_classes", b"message_classes", "message_ordinals", b"message_ordinals", "queue_managers", b"queue_managers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1176,6 +1192,33 @@ class TransferTraced(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TransferTraced: _TypeAlias = TransferTraced  # noqa: Y015
+
+@_typing.final
+class TransferOpened(_message.Message):
+    """Since version 5."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_MANAGER_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    queue_id: _builtins.int
+    queue_manager: _builtins.bytes
+    address: _builtins.str
+    def __init__(
+        self,
+        *,
+        queue_id: _builtins.int = ...,
+        queue_manager: _builtins.bytes = ...,
+        address: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "queue_id", b"queue_id", "queue_manager", b"queue_manager"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TransferOpened: _TypeAlias = TransferOpened  # noqa: Y015
 
 @_typing.final
 class LeaderActivated(_message.Message):
@@ -1313,6 +1356,38 @@ class SetMember(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SetMember: _TypeAlias = SetMember  # noqa: Y015
+
+@_typing.final
+class SetBindings(_message.Message):
+    """Since version 5."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODE_FIELD_NUMBER: _builtins.int
+    SILENCE_MS_FIELD_NUMBER: _builtins.int
+    SHARED_FIELD_NUMBER: _builtins.int
+    PINS_FIELD_NUMBER: _builtins.int
+    mode: _builtins.int
+    silence_ms: _builtins.int
+    @_builtins.property
+    def shared(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def pins(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        mode: _builtins.int = ...,
+        silence_ms: _builtins.int = ...,
+        shared: _abc.Iterable[_builtins.str] | None = ...,
+        pins: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mode", b"mode", "pins", b"pins", "shared", b"shared", "silence_ms", b"silence_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetBindings: _TypeAlias = SetBindings  # noqa: Y015
 
 @_typing.final
 class RaiseApplyVersion(_message.Message):
@@ -1492,6 +1567,7 @@ class Command(_message.Message):
     ORDER_ACKED_FIELD_NUMBER: _builtins.int
     FINAL_ACKED_FIELD_NUMBER: _builtins.int
     TRANSFER_TRACED_FIELD_NUMBER: _builtins.int
+    TRANSFER_OPENED_FIELD_NUMBER: _builtins.int
     DIRECTORY_WRITE_FIELD_NUMBER: _builtins.int
     AUDIT_MARK_FIELD_NUMBER: _builtins.int
     AUDIT_RESULT_FIELD_NUMBER: _builtins.int
@@ -1499,6 +1575,7 @@ class Command(_message.Message):
     SET_MEMBER_FIELD_NUMBER: _builtins.int
     STATE_RESTORED_FIELD_NUMBER: _builtins.int
     RENUMBER_STEP_FIELD_NUMBER: _builtins.int
+    SET_BINDINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def leader_activated(self) -> Global___LeaderActivated: ...
     @_builtins.property
@@ -1568,6 +1645,8 @@ class Command(_message.Message):
     @_builtins.property
     def transfer_traced(self) -> Global___TransferTraced: ...
     @_builtins.property
+    def transfer_opened(self) -> Global___TransferOpened: ...
+    @_builtins.property
     def directory_write(self) -> Global___DirectoryWrite: ...
     @_builtins.property
     def audit_mark(self) -> Global___AuditMark: ...
@@ -1581,6 +1660,8 @@ class Command(_message.Message):
     def state_restored(self) -> Global___StateRestored: ...
     @_builtins.property
     def renumber_step(self) -> Global___RenumberStep: ...
+    @_builtins.property
+    def set_bindings(self) -> Global___SetBindings: ...
     def __init__(
         self,
         *,
@@ -1618,6 +1699,7 @@ class Command(_message.Message):
         order_acked: Global___OrderAcked | None = ...,
         final_acked: Global___FinalAcked | None = ...,
         transfer_traced: Global___TransferTraced | None = ...,
+        transfer_opened: Global___TransferOpened | None = ...,
         directory_write: Global___DirectoryWrite | None = ...,
         audit_mark: Global___AuditMark | None = ...,
         audit_result: Global___AuditResult | None = ...,
@@ -1625,12 +1707,13 @@ class Command(_message.Message):
         set_member: Global___SetMember | None = ...,
         state_restored: Global___StateRestored | None = ...,
         renumber_step: Global___RenumberStep | None = ...,
+        set_bindings: Global___SetBindings | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "transfer_traced", "directory_write", "audit_mark", "audit_result", "raise_apply_version", "set_member", "state_restored", "renumber_step"]  # noqa: Y015
+    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "transfer_traced", "transfer_opened", "directory_write", "audit_mark", "audit_result", "raise_apply_version", "set_member", "state_restored", "renumber_step", "set_bindings"]  # noqa: Y015
     _WhichOneofArgType_op: _TypeAlias = _typing.Literal["op", b"op"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_op) -> _WhichOneofReturnType_op | None: ...
 

@@ -53,6 +53,8 @@ class CloseReason(Enum):
     """The transport ended [MS-MQQB 3.1.7.3]."""
     QUEUE_MANAGER_QUOTA = "queue_manager_quota"
     """Nothing can be stored now; the peer resends [MS-MQQB 3.1.5.8.8]."""
+    PEER_ELSEWHERE = "peer_elsewhere"
+    """A queue manager that speaks from another address than the one it is bound to."""
     NO_LEADER = "no_leader"
     """The edge has had no leader for too long (DESIGN section 7)."""
     LIMIT = "limit"
@@ -76,6 +78,7 @@ BLAME: Final = {
     CloseReason.RECYCLED: Blame.NOBODY,
     CloseReason.DISCONNECTED: Blame.NOBODY,
     CloseReason.QUEUE_MANAGER_QUOTA: Blame.LOCAL,
+    CloseReason.PEER_ELSEWHERE: Blame.PEER,
     CloseReason.NO_LEADER: Blame.LOCAL,
     CloseReason.LIMIT: Blame.LOCAL,
     CloseReason.STOPPED: Blame.LOCAL,

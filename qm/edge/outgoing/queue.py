@@ -23,15 +23,18 @@ from qm.edge.outgoing.packets import Addressing
 from qm.edge.outgoing.packing import Packed, Packer
 from qm.edge.outgoing.proposal_queue import KeyBatch
 from qm.model.state.ledger import LEVELS, QueueInHand
+from qm.model.state.outgoing_queues import peers_of
 from qm.model.values.columns import IntArray
 from qm.model.values.commands import (
     AssignTransfer,
     Command,
     TransferAcked,
     TransferFailed,
+    TransferOpened,
     TransferTraced,
 )
 from qm.model.values.effects import Outcome
+from qm.model.values.limits import VERSION_OF_BINDINGS
 from qm.names.format_name import format_name_text, parse_format_name
 from qm.session import (
     Closed,
@@ -61,6 +64,8 @@ class QueueSender(LinkOwner):
         self._base_priority = queue.record.base_priority
         self._is_held = False
         self._is_stopped = False
+        self._introductions = 0
+        """Proposals in progress without which nothing leaves."""
         self._acked = KeyBatch(context.proposals, lambda keys: TransferAcked(self._queue_id, keys))
         self._expired = self._failing(MessageClass.NACK_REACH_QUEUE_TIMEOUT)
         self._unsendable = self._failing(MessageClass.NACK_DELETED)
@@ -178,7 +183,20 @@ class QueueSender(LinkOwner):
             self._backlog.assigned(keys, outcomes is not None)
             self.go_on()
 
-        self._context.proposals.ask([AssignTransfer(self._queue_id, keys)], then)
+        commands = [*self._introduction(), AssignTransfer(self._queue_id, keys)]
+        self._context.proposals.ask(commands, then)
+
+    def _introduction(self) -> list[Command]:
+        """Return what must be committed before a transactional message leaves over the connection
+        in use: acknowledgements of it are taken from that peer. Nothing if that is known.
+        """
+        connection, state = self._driver.connection, self._context.cluster.state
+        if connection is None or rows.apply_version(state) < VERSION_OF_BINDINGS:
+            return []
+        peer = (connection.remote_guid, connection.address)
+        if peer in peers_of(state, self._queue_id)[:1]:
+            return []
+        return [TransferOpened(self._queue_id, *peer)]
 
     # LinkOwner -----------------------------------------------------------------------------
 
@@ -243,12 +261,27 @@ class QueueSender(LinkOwner):
     def on_established(self) -> None:
         self._driver.on_established()
         self._set_held()
+        if rows.sequence(self._context.cluster.state, self._queue_id).pending_count:
+            self._introduce()
         self.go_on()
+
+    def _introduce(self) -> None:
+        """Have the peer of a new session noted before it gets messages that have numbers."""
+        commands = self._introduction()
+        if not commands:
+            return
+
+        def then(_: Sequence[Outcome] | None) -> None:
+            self._introductions -= 1
+            self.go_on()
+
+        self._introductions += 1
+        self._context.proposals.ask(commands, then)
 
     @override
     def take_turn(self, count: int, size_bytes: int) -> tuple[list[int], list[bytes]]:
         """Read bodies only now, just before they are sent."""
-        if self._expired or self._unsendable:
+        if self._expired or self._unsendable or self._introductions:
             return [], []  # nothing overtakes what is about to end (packing)
         self._load()
         dispatched = self.table.dispatch(count)

@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from qm.model.state.ledger import META_QUEUE_MANAGER, QueueInHand
+from qm.model.state.ledger import META_COUNTERS, META_QUEUE_MANAGER, QueueInHand
 from qm.model.state.outgoing_queues import OUTGOING_RECORD, admin_state_of, number_key
 from qm.model.state.registry import NameIndex
 from qm.model.state.tables import State, Table
 from qm.model.values.elements import OutgoingAdminState
 from qm.model.values.records import (
+    Counters,
     OutgoingPosition,
     OutgoingTransferInfo,
     Queue,
@@ -39,6 +40,12 @@ def queue_manager(state: State) -> QueueManager | None:
     """Return the cluster's queue manager, None before its birth."""
     row = state.get(Table.META, META_QUEUE_MANAGER)
     return None if row is None else decode(QueueManager, row)
+
+
+def apply_version(state: State) -> int:
+    """Return the version of apply that the state has reached."""
+    row = state.get(Table.META, META_COUNTERS)
+    return 1 if row is None else decode(Counters, row).apply_version
 
 
 def queue(state: State, queue_id: int) -> QueueInHand | None:

@@ -8,13 +8,24 @@ session, and those before it are committed, so that the peer sends it again (QB-
 from collections.abc import Sequence
 from typing import Final
 
-from qm.edge.batches import AckItem, Batch, Intake, Item, PacketRun
+from qm.edge.batches import AckItem, Batch, FinalAckItem, Intake, Item, PacketRun
 from qm.model.values.columns import IntArray
 from qm.model.values.commands import TransferVerdict
 from qm.model.values.effects import Outcome
 from qm.session import CloseReason
 
 _CLOSE: Final = int(TransferVerdict.CLOSE_SESSION)
+_REASONS: Final = {
+    _CLOSE: (
+        CloseReason.QUEUE_MANAGER_QUOTA,
+        "it cannot be stored now",
+    ),
+    int(TransferVerdict.ELSEWHERE): (
+        CloseReason.PEER_ELSEWHERE,
+        "its queue manager is bound to another address: see `peers`",
+    ),
+}
+"""Verdicts that end a session before the message that has them."""
 
 
 def settle(batch: Batch, index: int, outcome: Outcome) -> list[AckItem]:
@@ -22,17 +33,21 @@ def settle(batch: Batch, index: int, outcome: Outcome) -> list[AckItem]:
 
     Return acknowledgements whose command must be applied again before they count.
     """
+    verdicts = outcome.verdicts
     ack_items = batch.ack_items
+    if ack_items and isinstance(ack_items[0], FinalAckItem):
+        # One that was not taken is not acknowledged either, so that it can come again.
+        _settle_some(ack_items, index, verdicts)
+        return []
     if ack_items:
         return _settle_acks(ack_items, index, is_complete=outcome.value is not True)
     runs = [item for item in batch.items if isinstance(item, PacketRun)]
-    verdicts = outcome.verdicts
     if verdicts is None or len(verdicts) != sum(run.count for run in runs):
         _settle_some(runs, index, None)
-    elif _CLOSE in verdicts:
-        _settle_some(runs, index, verdicts)
-    else:
+    elif _REASONS.keys().isdisjoint(verdicts):
         _settle_all(runs, index)
+    else:
+        _settle_some(runs, index, verdicts)
     return []
 
 
@@ -42,7 +57,7 @@ def _settle_all(items: Sequence[Item], index: int) -> None:
 
 
 def _settle_acks(ack_items: list[AckItem], index: int, *, is_complete: bool) -> list[AckItem]:
-    """Settle acknowledgements; `is_complete` is False if OrderAcked must be applied again."""
+    """Settle OrderAcks; `is_complete` is False if the command must be applied again."""
     for item in ack_items:
         if is_complete:
             item.intake.complete(item.last_position)
@@ -52,22 +67,22 @@ def _settle_acks(ack_items: list[AckItem], index: int, *, is_complete: bool) -> 
     return [] if is_complete else [item for item in ack_items if item.intake.is_open]
 
 
-def _settle_some(runs: Sequence[PacketRun], index: int, verdicts: IntArray | None) -> None:
-    """Settle runs of which something cannot be stored; `verdicts` None: nothing was."""
+def _settle_some(items: Sequence[Item], index: int, verdicts: IntArray | None) -> None:
+    """Settle items of which something was not taken; `verdicts` None: nothing was."""
     upto: dict[Intake, int] = {}
-    refused: dict[Intake, None] = {}  # in the order of their messages
+    refused: dict[Intake, int] = {}  # in the order of their messages
     at = 0
-    for run in runs:
-        mine = () if verdicts is None else verdicts[at : at + run.count].tolist()
-        at += run.count
-        if run.intake in refused:
+    for item in items:
+        mine = (_CLOSE,) if verdicts is None else verdicts[at : at + item.count].tolist()
+        at += item.count
+        if item.intake in refused:
             continue
-        stored = mine.index(_CLOSE) if _CLOSE in mine else len(mine)
-        upto[run.intake] = run.last_position - run.count + stored
-        if stored < run.count:
-            refused[run.intake] = None
+        taken = next((k for k, verdict in enumerate(mine) if verdict in _REASONS), item.count)
+        upto[item.intake] = item.last_position - item.count + taken
+        if taken < item.count:
+            refused[item.intake] = mine[taken]
     for intake, position in upto.items():
         intake.settle(position, index)
-    for intake in refused:
+    for intake, verdict in refused.items():
         if intake.is_open:
-            intake.owner.close(CloseReason.QUEUE_MANAGER_QUOTA, "it cannot be stored now")
+            intake.owner.close(*_REASONS[verdict])

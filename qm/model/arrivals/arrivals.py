@@ -7,23 +7,33 @@ stored now is not, and its session closes so that the peer sends it again.
 """
 
 from array import array
+from collections.abc import Iterable
 from typing import Final
 
 from qm.model.arrivals.arrival import Arrival
 from qm.model.arrivals.duplicates import Duplicates
-from qm.model.arrivals.fast_arrivals import Lane, Lanes, PlainRun
+from qm.model.arrivals.fast_arrivals import Lane, Lanes, PlainRun, Speaker
 from qm.model.arrivals.incoming_streams import Stream
 from qm.model.messages.acknowledgements import Acknowledgements
 from qm.model.messages.endings import Endings
 from qm.model.messages.enqueue import Enqueue, EnqueueStatus
 from qm.model.messages.reports import Reports
+from qm.model.state.bindings import Bindings
 from qm.model.state.granting import is_granted_on_queue
 from qm.model.state.ledger import Ledger, QueueInHand
 from qm.model.state.registry import Registry
+from qm.model.values.columns import IntArray
 from qm.model.values.commands import EdgeBatch, Facts, SignatureFact, TransferVerdict
 from qm.model.values.effects import EffectKind, Outcome
 from qm.model.values.elements import QueueKind, QueuePrivacyLevel
-from qm.model.values.limits import ALARM_STREAM_LIMIT, POSITIONS_PER_ENTRY_MAX, VERSION_OF_REFUSALS
+from qm.model.values.limits import (
+    ALARM_SEQUENCE_AHEAD,
+    ALARM_STREAM_LIMIT,
+    POSITIONS_PER_ENTRY_MAX,
+    SEQUENCE_AHEAD_MAX_S,
+    VERSION_OF_BINDINGS,
+    VERSION_OF_REFUSALS,
+)
 from qm.model.values.rows import PositionFlag
 from qm.wire.access_mask import QueueAccess
 from qm.wire.headers.base_header import FLAG_PR, FLAG_TR
@@ -35,7 +45,7 @@ from qm.wire.message_class import (
     AcknowledgeFlags,
     MessageClass,
 )
-from qm.wire.packets.peek import peek_transaction
+from qm.wire.packets.peek import peek_source, peek_transaction
 
 LANES_MAX: Final = 65_536
 """Cached lanes and their senders; peers can send any number of names."""
@@ -55,6 +65,7 @@ class Arrivals:
         ledger: Ledger,
         registry: Registry,
         duplicates: Duplicates,
+        bindings: Bindings,
         enqueue: Enqueue,
         endings: Endings,
         acknowledgements: Acknowledgements,
@@ -63,6 +74,7 @@ class Arrivals:
         self._ledger = ledger
         self._registry = registry
         self.duplicates = duplicates
+        self._bindings = bindings
         self._enqueue = enqueue
         self._endings = endings
         self._acknowledgements = acknowledgements
@@ -77,21 +89,44 @@ class Arrivals:
             closed = array("H", [TransferVerdict.CLOSE_SESSION]) * count
             return Outcome(0, closed)
         policies: Policies = {}
+        lanes = self._known_lanes()
+        lanes.heard.clear()
         run = PlainRun(
             self._ledger,
             self._ledger.manager,
             command,
-            self._known_lanes(),
+            lanes,
             lambda k: self._open_lane(Arrival(command, k)),
             lambda k: self._judge(Arrival(command, k), policies),
         )
-        return Outcome(0, run.take_all())
+        verdicts = run.take_all()
+        self._note_speakers(command, verdicts, lanes.heard)
+        return Outcome(0, verdicts)
+
+    def _note_speakers(
+        self, command: EdgeBatch, verdicts: IntArray, heard: Iterable[Speaker]
+    ) -> None:
+        """Note from where queue managers speak. The whole batch was judged by the bindings before.
+
+        A GUID is bound to another address only if a message from there was accepted.
+        """
+        bindings = self._bindings
+        if bindings.rules is None:
+            return
+        speakers = dict.fromkeys(heard)
+        unsettled = {speaker for speaker in speakers if not bindings.is_settled(*speaker)}
+        silent = unsettled - _accepted(command, verdicts) if unsettled else unsettled
+        for speaker in speakers:
+            if speaker not in silent:
+                bindings.heard(*speaker)
 
     def _judge(self, arrival: Arrival, policies: Policies) -> int:
         """Judge one packet by all rules; return its verdict."""
-        stream = self.duplicates.stream(
-            arrival.source_queue_manager, arrival.destination, arrival.facts.peer_address
-        )
+        source, facts = arrival.source_queue_manager, arrival.facts
+        if not self._bindings.admits(source, facts.peer_address):
+            return TransferVerdict.ELSEWHERE
+        self._lanes.heard.append((source, facts.peer_address))
+        stream = self.duplicates.stream(source, arrival.destination, facts.peer_address)
         if stream is None:
             self._ledger.applied.alarms.append(ALARM_STREAM_LIMIT)
             return TransferVerdict.CLOSE_SESSION
@@ -109,6 +144,11 @@ class Arrivals:
         sequence, number, previous = peek_transaction(
             arrival.command.packets, arrival.offset, arrival.head
         )
+        if self._is_ahead(stream, sequence):
+            self._bindings.suspect(
+                ALARM_SEQUENCE_AHEAD, arrival.source_queue_manager, arrival.facts.peer_address
+            )
+            return TransferVerdict.OUT_OF_ORDER
         if not self.duplicates.admits(stream, sequence, number, previous):
             self.duplicates.reject(stream)
             self._owe_order_ack(stream, arrival)
@@ -123,6 +163,14 @@ class Arrivals:
                 self._note_refusal(arrival, verdict)
         self._owe_order_ack(stream, arrival)
         return verdict
+
+    def _is_ahead(self, stream: Stream, sequence: int) -> bool:
+        """Whether a new TxSequenceID is one that no clock can have given yet: once accepted, it
+        would bar the sender's own ones.
+        """
+        if sequence <= stream.sequence or self._ledger.behaviour < VERSION_OF_BINDINGS:
+            return False
+        return sequence >> 32 > self._ledger.now_ms // 1000 + SEQUENCE_AHEAD_MAX_S
 
     def _owe_order_ack(self, stream: Stream, arrival: Arrival) -> None:
         """Have the sender told how far its sequence came, unless nothing of it is remembered."""
@@ -167,8 +215,10 @@ class Arrivals:
             return None
         if _policy(queue, arrival.facts, False) != _ACCEPTED or arrival.facts.was_encrypted:
             return None
-        source = arrival.source_queue_manager
-        stream = self.duplicates.stream(source, arrival.destination, arrival.facts.peer_address)
+        source, address = arrival.source_queue_manager, arrival.facts.peer_address
+        if not self._bindings.admits(source, address):
+            return None
+        stream = self.duplicates.stream(source, arrival.destination, address)
         if stream is None:
             return None
         return Lane(source, queue, self.duplicates.history(stream))
@@ -309,6 +359,16 @@ class Arrivals:
         message.time_to_be_received = TIME_INFINITE_S
         message.message_class = MessageClass.NACK_Q_EXCEED_QUOTA
         self._enqueue.insert(target, message)
+
+
+def _accepted(command: EdgeBatch, verdicts: IntArray) -> set[Speaker]:
+    """Return from where messages were accepted."""
+    addresses = [facts.peer_address for facts in command.facts]
+    return {
+        (peek_source(command.packets, command.offsets[k]), addresses[command.facts_of[k]])
+        for k, verdict in enumerate(verdicts)
+        if verdict == _ACCEPTED
+    }
 
 
 def _policy(queue: QueueInHand, facts: Facts, is_transactional: bool) -> int:

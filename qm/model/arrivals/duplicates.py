@@ -10,6 +10,7 @@ with consecutive ordinals costs one row per 512 messages and second.
 from typing import Final
 
 from qm.model.arrivals.incoming_streams import History, Stream
+from qm.model.state.bindings import Bindings
 from qm.model.state.ledger import Ledger
 from qm.model.state.tables import Table
 from qm.model.values.limits import (
@@ -64,8 +65,9 @@ META_RESTORED: Final = b"restored"
 class Duplicates:
     """The history and the sequences of all streams."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, bindings: Bindings) -> None:
         self._ledger = ledger
+        self._bindings = bindings
         self._streams: dict[tuple[bytes, bytes], Stream] = {}
         self._streams_by_id: dict[int, Stream] = {}
         self._open: dict[History, None] = {}
@@ -268,6 +270,7 @@ class Duplicates:
         if not source.stream_count:
             state.delete(Table.STREAM, _SOURCE_PREFIX + source_guid)
             self._discharge(_SOURCE_ADDRESS + source_guid, -1, 0)
+            self._bindings.unbind(source_guid)
             del self._sources[source_guid], self._dirty_sources[source_guid]
             self._ledger.counters.source_count -= 1
 

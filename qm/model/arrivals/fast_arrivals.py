@@ -161,6 +161,8 @@ def _alike(name_end: int) -> Callable[[bytes, int], tuple[int, bytes, int, bytes
     return Struct(f"{_BASE_BEGIN}{_MESSAGE_ID_AT - _REACH_AT}sI{name_end - _FLAGS_AT}s").unpack_from
 
 
+Speaker = tuple[bytes, str]
+"""Source queue manager of messages, and address of the session that brought them."""
 LanesByName = dict[bytes, Lane | None]
 """By destination name. None: one by one."""
 
@@ -168,10 +170,12 @@ LanesByName = dict[bytes, Lane | None]
 class Lanes:
     """Lanes, valid as long as the facts from which they were derived."""
 
-    __slots__ = ("_by_sender", "size")
+    __slots__ = ("_by_sender", "heard", "size")
 
     def __init__(self) -> None:
-        self._by_sender: dict[tuple[bytes, Facts, int], LanesByName] = {}
+        self._by_sender: dict[tuple[bytes, Facts, int], tuple[LanesByName, Speaker]] = {}
+        self.heard: list[Speaker] = []
+        """Those of the batch in hand, in order, each at least once."""
         self.size = 0
         """Number of lanes and senders."""
 
@@ -180,15 +184,17 @@ class Lanes:
         of destination name.
         """
         sender = (guids, facts, queue_type)
-        lanes = self._by_sender.get(sender)
-        if lanes is None:
-            lanes = self._by_sender[sender] = {}
+        known = self._by_sender.get(sender)
+        if known is None:
+            known = self._by_sender[sender] = ({}, (guids[:GUID_SIZE_BYTES], facts.peer_address))
             self.size += 1
+        lanes, speaker = known
+        self.heard.append(speaker)
         return lanes
 
     def forget(self, stream_ids: frozenset[int]) -> None:
         """Drop the lanes of streams that no longer exist."""
-        for lanes in self._by_sender.values():
+        for lanes, _ in self._by_sender.values():
             for name, lane in list(lanes.items()):
                 if lane is not None and lane.history.stream.stream_id in stream_ids:
                     del lanes[name]

@@ -42,6 +42,7 @@ from qm.model.queries.outgoing import (
     outgoing_queue,
 )
 from qm.model.queries.paths import QueuePath, get_queue_path
+from qm.model.queries.peers import binding_policy
 from qm.model.queries.queues import (
     QueueInfo,
     QueueLookup,
@@ -87,6 +88,7 @@ __all__ = [
     "SequencePlace",
     "TransactionInfo",
     "View",
+    "binding_policy",
     "browse",
     "count_classes",
     "count_numbered",

@@ -6,15 +6,28 @@ from typing import Final
 
 from qm.model.state.ledger import Ledger, QueueInHand
 from qm.model.state.registry import Registry, Route, outgoing_key
-from qm.model.state.tables import Table
+from qm.model.state.tables import State, Table
 from qm.model.values.elements import OutgoingAdminState, QueueKind, QueueType
-from qm.model.values.limits import OUTGOING_QUEUES_MAX, QUEUES_MAX, VERSION_OF_REFUSALS
-from qm.model.values.records import OutgoingPosition, OutgoingTransferInfo, Queue, QueueManager
+from qm.model.values.limits import (
+    OUTGOING_QUEUES_MAX,
+    QUEUES_MAX,
+    TRANSFER_PEERS_MAX,
+    VERSION_OF_REFUSALS,
+)
+from qm.model.values.records import (
+    OutgoingPosition,
+    OutgoingTransferInfo,
+    Queue,
+    QueueManager,
+    TransferPeers,
+    decode,
+)
 from qm.model.values.rows import POSITION_KEY, QUEUE_KEY, Position, PositionFlag
 from qm.names.capability import check_sendable
 from qm.names.direct import DirectName
 from qm.names.errors import QueueNameError
 from qm.names.format_name import FormatName, PrivateName, format_name_text
+from qm.wire.guid import Guid
 from qm.wire.limits import TRANSACTION_ID_MAX
 
 _IDENTIFIER_BYTES: Final = 16
@@ -23,7 +36,7 @@ OUTGOING_RECORD: Final = b"\x00"
 NUMBERED_PREFIX: Final = b"\x01"
 """Precedes queue, sequence and number in the key of the row for a numbered position."""
 _TAG: Final = b"\x02"
-_BY_QUEUE, _BY_IDENTIFIER = b"\x00", b"\x01"
+_BY_QUEUE, _BY_IDENTIFIER, _PEERS = b"\x00", b"\x01", b"\x02"
 NUMBERED_KEY: Final = Struct(">cIQI")
 _SEQUENCE_KEY: Final = Struct(">cQ")
 _KEY: Final = Struct(">Q")
@@ -58,6 +71,12 @@ def sequence_of(ledger: Ledger, queue_id: int) -> OutgoingTransferInfo:
     key = _BY_QUEUE + QUEUE_KEY.pack(queue_id)
     found = ledger.record(Table.SEQUENCE_OUT, key, OutgoingTransferInfo)
     return found or OutgoingTransferInfo()
+
+
+def peers_of(state: State, queue_id: int) -> tuple[tuple[Guid, str], ...]:
+    """Return the peers that a queue's messages went to, GUID and address, newest first."""
+    row = state.get(Table.SEQUENCE_OUT, _PEERS + QUEUE_KEY.pack(queue_id))
+    return () if row is None else decode(TransferPeers, row).peers
 
 
 class OutgoingQueues:
@@ -153,7 +172,21 @@ class OutgoingQueues:
         state = self._ledger.state
         state.delete(Table.SEQUENCE_OUT, sequence_key(sequence.sequence_identifier))
         state.delete(Table.SEQUENCE_OUT, _BY_QUEUE + QUEUE_KEY.pack(queue_id))
+        state.delete(Table.SEQUENCE_OUT, _PEERS + QUEUE_KEY.pack(queue_id))
         return True
+
+    def peers(self, queue_id: int) -> tuple[tuple[Guid, str], ...]:
+        """Return the peers that a queue's messages went to, GUID and address, newest first."""
+        return peers_of(self._ledger.state, queue_id)
+
+    def add_peer(self, queue_id: int, queue_manager: Guid, address: str) -> None:
+        """Note a peer that a queue's messages go to now."""
+        peer, known = (queue_manager, address), self.peers(queue_id)
+        others = tuple(one for one in known if one != peer)
+        peers = (peer, *others)[:TRANSFER_PEERS_MAX]
+        if peers != known:
+            key = _PEERS + QUEUE_KEY.pack(queue_id)
+            self._ledger.put_record(Table.SEQUENCE_OUT, key, TransferPeers(peers))
 
     def queue_of_sequence(self, sequence_identifier: int) -> int:
         """Return the queue whose live sequence this is, 0 if none: old ones are void (QB-A8)."""

@@ -167,6 +167,19 @@ class SequenceSeen(msgspec.Struct, frozen=True, gc=False):
     """MessageID for one order ack that answers this entry; 0: none was assigned."""
 
 
+class Suspicion(msgspec.Struct, frozen=True, gc=False):
+    """A peer that is not where it was, or whose sequence cannot be right."""
+
+    alarm: str
+    """ALARM_PEER_ELSEWHERE, ALARM_PEER_MOVED or ALARM_SEQUENCE_AHEAD."""
+    queue_manager: bytes
+    """GUID that it names."""
+    address: str
+    """Where it came from, without port."""
+    expected: str = ""
+    """Where that queue manager was bound before, or is pinned; "" = does not matter."""
+
+
 class Outcome(msgspec.Struct, gc=False):
     """Result of one command, in the order of the batch."""
 
@@ -202,6 +215,8 @@ class Applied(msgspec.Struct, gc=False):
     """An attribute of the queue manager changed: names, locks of outgoing queues, limits."""
     order_ack_ordinals: range = range(0)
     """MessageIDs for the order acks that the leader sends unasked when its term begins here."""
+    suspicions: list[Suspicion] = []
+    """At most SUSPICIONS_PER_ENTRY_MAX different ones; each also raised its alarm."""
     removed_queue_names: dict[int, str] = {}
     """Queue id -> path name of removed queues, which the state no longer shows later."""
     _joined: PositionEffects | None = None

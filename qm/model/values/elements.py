@@ -190,3 +190,13 @@ class OutboxKind(IntEnum):
 
     FINAL_ACK = 1
     NOTIFICATION = 2
+
+
+class BindingMode(IntEnum):
+    """Whether a queue manager's GUID is bound to the address from which it speaks."""
+
+    OFF = 0
+    BIND = 1
+    """It moves to another address once the old one has been silent."""
+    STRICT = 2
+    """It moves only when an administrator forgets it or pins it."""

@@ -5,7 +5,7 @@ Changing a value changes what apply does: it needs a new apply version.
 
 from typing import Final
 
-APPLY_VERSION: Final = 4
+APPLY_VERSION: Final = 5
 """Newest behaviour of apply that this build knows."""
 VERSION_OF_BLAKE3: Final = 2
 """Apply version from which on the chain hashes entries' data with BLAKE3 instead of SHA-256."""
@@ -15,6 +15,9 @@ VERSION_OF_REFUSALS: Final = 4
 """Apply version from which on a refusal leaves no trace: a stream gets a number and rows only
 when something of it is remembered, and numbers at the end of their range carry over or are
 assigned again only if free."""
+VERSION_OF_BINDINGS: Final = 5
+"""Apply version from which on a queue manager's GUID is bound to the address that it speaks from,
+and a TxSequenceID may not lie far in the future."""
 
 CLOCK_MAX_MS: Final = 0xFFFF_FFFF * 1000
 """Cluster time ends where the seconds of packets end: a later stamp counts as this value."""
@@ -76,3 +79,22 @@ SEQUENCE_KEPT_MS: Final = 180 * 24 * 3600 * 1000
 """An incoming sequence that was silent for this long is forgotten."""
 SOURCES_MAX: Final = 1_000_000
 """Queue managers whose messages are remembered."""
+ALARM_PEER_ELSEWHERE: Final = "peer_elsewhere"
+"""Something was refused because it came from another address than its queue manager's."""
+ALARM_PEER_MOVED: Final = "peer_moved"
+"""A queue manager is bound to another address from now on: the old one had been silent."""
+ALARM_SEQUENCE_AHEAD: Final = "sequence_ahead"
+"""A message was refused because its TxSequenceID lies in the future."""
+SEQUENCE_AHEAD_MAX_S: Final = 24 * 3600
+"""How far TxSequenceID.TimeStamp may be ahead of cluster time: a sender's clock may be wrong."""
+BINDING_GRAIN_MS: Final = 5_000
+"""How exactly it is known when a bound address was heard last: a change needs that much more."""
+ADDRESS_MAX_CHARS: Final = 64
+"""An IP address with a zone."""
+TRANSFER_PEERS_MAX: Final = 8
+"""Peers of one outgoing queue from which acknowledgements of its messages are taken."""
+PINS_MAX: Final = 8_192
+"""Pairs of a pinned queue manager and a network."""
+SHARED_NETWORKS_MAX: Final = 256
+SUSPICIONS_PER_ENTRY_MAX: Final = 16
+"""Different refused or moved peers that the effects of one entry name."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from qm.model.values.elements import (
+    BindingMode,
     DirectoryServerType,
     LockKind,
     OperatingSystemType,
@@ -288,6 +289,28 @@ class AddressUse(Record):
     stream_count: int = 0
 
 
+class Binding(Record):
+    """The address that a queue manager's GUID is bound to."""
+
+    address: str
+    """Without port, as it was first seen."""
+    heard_ms: int
+    """Cluster time at which something came from there, up to BINDING_GRAIN_MS too early."""
+    since_ms: int
+
+
+class BindingPolicy(Record):
+    """How GUIDs are bound to addresses; META `bindings`, from the leaders' configuration."""
+
+    mode: BindingMode
+    silence_ms: int
+    """How long a bound address must have been silent before another one may follow it."""
+    shared: tuple[str, ...]
+    """Networks, of proxies for example, whose addresses count as one."""
+    pins: tuple[str, ...]
+    """Each a GUID and a network from which it may speak, with a space between them."""
+
+
 class HistoryBucket(Record):
     """The history of one stream and one second of SentTime."""
 
@@ -381,6 +404,13 @@ class OutgoingTransferInfo(Record):
     next_number: int = 1
     last_acked_number: int = 0
     pending_count: int = 0
+
+
+class TransferPeers(Record):
+    """The peers that a queue's messages went to last, newest first."""
+
+    peers: tuple[tuple[bytes, str], ...]
+    """GUID and address, without port."""
 
 
 class OutgoingPosition(Record):

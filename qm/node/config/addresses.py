@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from qm.names.guid import guid_from_text
 from qm.node.config.schema import MemberSection, NodeConfig
 from qm.pb import relay_pb2
+from qm.wire.guid import Guid
 
 
 class NodeAddress(msgspec.Struct, frozen=True):
@@ -45,6 +47,16 @@ class NodeAddress(msgspec.Struct, frozen=True):
 def address_of(config: NodeConfig) -> NodeAddress:
     """Return the address that a node's configuration gives it."""
     return NodeAddress(config.host, config.raft.port, config.raft.relay_port, config.api.port)
+
+
+def peer_hosts(config: NodeConfig) -> dict[Guid, tuple[str, ...]]:
+    """Return the addresses, host names and networks of each queue manager in `peers`."""
+    found = {}
+    for text, hosts in config.peers.items():
+        guid = guid_from_text(text)
+        if guid is not None:
+            found[guid] = (hosts,) if isinstance(hosts, str) else hosts
+    return found
 
 
 class AddressBook:

@@ -11,7 +11,9 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
+from qm.model.values.limits import PINS_MAX, SHARED_NETWORKS_MAX
 from qm.names.guid import guid_from_text
+from qm.node.config.addresses import peer_hosts
 from qm.node.config.environment import NotExpanded, expand
 from qm.node.config.schema import NodeConfig, Section
 
@@ -154,16 +156,38 @@ def _check(config: NodeConfig) -> None:
         raise ConfigError(
             "`storage.sealing_key_file` and `storage.sealing_key_command`: give one of them"
         )
-    for guid in config.peers:
+    _check_peers(config)
+    for key, networks in (
+        ("outgoing.allow", config.outgoing.allow),
+        ("outgoing.deny", config.outgoing.deny),
+        ("msmq.binding_shared", config.msmq.binding_shared),
+    ):
+        for network in networks:
+            _check_network(key, network)
+    if len(config.msmq.binding_shared) > SHARED_NETWORKS_MAX:
+        raise ConfigError(f"`msmq.binding_shared`: more than {SHARED_NETWORKS_MAX} networks")
+    _check_files(config)
+
+
+def _check_network(key: str, text: str) -> None:
+    try:
+        ip_network(text)
+    except ValueError as error:
+        raise ConfigError(f"`{key}`: {error}") from None
+
+
+def _check_peers(config: NodeConfig) -> None:
+    for guid, hosts in config.peers.items():
         if guid_from_text(guid) is None:
             raise ConfigError(f"`peers`: {guid!r} is not a GUID: write 8-4-4-4-12 hex digits")
-    for key, networks in (("allow", config.outgoing.allow), ("deny", config.outgoing.deny)):
-        for network in networks:
-            try:
-                ip_network(network)
-            except ValueError as error:
-                raise ConfigError(f"`outgoing.{key}`: {error}") from None
-    _check_files(config)
+        first = hosts if isinstance(hosts, str) else next(iter(hosts), "")
+        if not first or "/" in first:
+            raise ConfigError(f"`peers`: {guid} needs an address first, to which answers go")
+        for host in (hosts,) if isinstance(hosts, str) else hosts:
+            if "/" in host:
+                _check_network("peers", host)
+    if sum(map(len, peer_hosts(config).values())) > PINS_MAX:
+        raise ConfigError(f"`peers`: more than {PINS_MAX} addresses")
 
 
 def _check_files(config: NodeConfig) -> None:

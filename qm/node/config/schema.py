@@ -57,6 +57,15 @@ class MsmqSection(Section, frozen=True, kw_only=True):
     """Sessions from one address, counted before and after the handshake."""
     sessions_per_queue_manager_max: Positive = 2500
     """Sessions from one queue manager, by the GUID that it gives."""
+    binding: Literal["off", "bind", "strict"] = "bind"
+    """Whether the GUID of a queue manager belongs to the address that its first message came from:
+    with `bind` it follows to another one once the old one has been silent, with `strict` it never
+    does. What comes from elsewhere is refused. The same on all nodes."""
+    binding_silence_s: Annotated[int, msgspec.Meta(ge=10, le=86_400)] = 300
+    """Seconds of silence of a bound address after which its GUID may follow to another one."""
+    binding_shared: tuple[str, ...] = ()
+    """Networks whose addresses count as one for `binding`: where peers are seen at the addresses of
+    proxies, of address translation or of a routing server, those."""
     window_size: Annotated[int, msgspec.Meta(ge=1, le=0x4000)] = 64
     """Messages that a peer may have in flight."""
     aliases: tuple[str, ...] = ()
@@ -237,8 +246,9 @@ class NodeConfig(Section, frozen=True, kw_only=True):
     """Founders, or seeds for a node that joins; may include this node."""
     bind: str = ""
     """Address to listen on where a section gives none; empty = `host`."""
-    peers: dict[str, str] = {}
-    """GUID of a queue manager -> address for answers to it (DESIGN section 7)."""
+    peers: dict[str, str | tuple[str, ...]] = {}
+    """GUID of a queue manager -> its address, host name or network, or a list of them: it may speak
+    from these alone (`msmq.binding`), and is answered at the first, which must not be a network."""
     msmq: MsmqSection = MsmqSection()
     outgoing: OutgoingSection = OutgoingSection()
     api: ApiSection = ApiSection()

@@ -19,6 +19,8 @@ from qm.model.values.effects import Applied
 from qm.node.leader.audit_marks import Auditor
 from qm.node.leader.disk_failover import LOOK_EVERY_S as ROOM_EVERY_S
 from qm.node.leader.disk_failover import Yielding
+from qm.node.leader.peer_bindings import LOOK_EVERY_S as BINDINGS_EVERY_S
+from qm.node.leader.peer_bindings import PeerBindings
 from qm.node.leader.periodic import Rounds
 from qm.node.leader.removed_pods import LOOK_EVERY_S as SCALED_AWAY_EVERY_S
 from qm.node.leader.removed_pods import ScaledAway
@@ -50,6 +52,7 @@ class Duties(ClusterListener):
         auditor: Auditor,
         versions: Versions,
         yielding: Yielding,
+        bindings: PeerBindings,
         scaled_away: ScaledAway | None,
         metrics: Metrics,
         die: Callable[[str], None] = end_process,
@@ -60,6 +63,7 @@ class Duties(ClusterListener):
         self._auditor = auditor
         self._versions = versions
         self._yielding = yielding
+        self._bindings = bindings
         self._scaled_away = scaled_away
         self._rounds = Rounds(metrics.counter("quorate_duties_failed_total"), die)
         self._ticked_ms = 0
@@ -90,6 +94,7 @@ class Duties(ClusterListener):
         begin("purging", LOOK_EVERY_S, self._purge)
         begin("steering time", STEER_EVERY_S, self._timekeeper.steer)
         begin("apply version", VERSIONS_EVERY_S, self._versions.look)
+        begin("bindings", BINDINGS_EVERY_S, self._bindings.look)
         begin("room", ROOM_EVERY_S, self._yielding.look)
         if self._scaled_away is not None:
             self._scaled_away.begin()

@@ -1,27 +1,73 @@
 """Records changes of the cluster, as this node sees them, in its event log."""
 
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
 from prometheus_client import Counter
 from typing_extensions import override
 
 from qm.api.gate.events import EventLog
 from qm.cluster.cluster import ClusterListener, Leadership
-from qm.model.values.effects import Applied
+from qm.model.values.effects import Applied, Suspicion
+from qm.model.values.limits import ALARM_PEER_ELSEWHERE, ALARM_PEER_MOVED, ALARM_SEQUENCE_AHEAD
+from qm.names.guid import guid_text
+from qm.observe.logs import LimitedLog
+
+logger = logging.getLogger(__name__)
+
+_SUSPICIONS: Final = {
+    ALARM_PEER_ELSEWHERE: (
+        "what queue manager {queue_manager} sends from {address} is refused: it belongs to"
+        " {expected}; if it is right there, also as one that only receives and acknowledges through"
+        " a proxy, give both addresses in `peers`"
+    ),
+    ALARM_PEER_MOVED: (
+        "queue manager {queue_manager} was silent at {expected} and is bound to {address} from now"
+        " on; give its address in `peers` if that is wrong"
+    ),
+    ALARM_SEQUENCE_AHEAD: (
+        "a message of queue manager {queue_manager} from {address} is refused: its TxSequenceID"
+        " lies in the future; set that computer's clock"
+    ),
+}
 
 
 class Journal(ClusterListener):
     """Keeps events that operators may ask about later."""
 
-    def __init__(self, events: EventLog, alarms: Counter) -> None:
-        """`alarms`: quorate_alarms_total."""
+    def __init__(
+        self,
+        events: EventLog,
+        alarms: Counter,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`alarms`: quorate_alarms_total; `clock`: monotonic seconds."""
         self._events = events
         self._alarms = alarms
+        self._lines = LimitedLog(logger, clock)
         self._leadership = Leadership(None, 0, False)
 
     @override
     def on_applied(self, applied: Applied) -> None:
-        """Keep alarms that apply raised."""
+        """Keep alarms that apply raised; those about peers say which."""
+        peers = {suspicion.alarm for suspicion in applied.suspicions}
+        for suspicion in applied.suspicions:
+            self._suspect(suspicion)
         for alarm in applied.alarms:
-            self.alarm(alarm, f"{alarm} in entry {applied.index}")
+            if alarm not in peers:
+                self.alarm(alarm, f"{alarm} in entry {applied.index}")
+
+    def _suspect(self, suspicion: Suspicion) -> None:
+        details = {
+            "queue_manager": guid_text(suspicion.queue_manager),
+            "address": suspicion.address,
+            "expected": suspicion.expected,
+        }
+        text = _SUSPICIONS[suspicion.alarm].format(**details)
+        self.alarm(suspicion.alarm, text, details)
+        self._lines.warning(suspicion.alarm, text, **details)
 
     @override
     def on_restored(self, index: int) -> None:
@@ -43,7 +89,7 @@ class Journal(ClusterListener):
             details={"node": leadership.node or "", "term": str(leadership.term)},
         )
 
-    def alarm(self, name: str, text: str) -> None:
+    def alarm(self, name: str, text: str, details: Mapping[str, str] | None = None) -> None:
         """Count and keep an alarm."""
         self._alarms.labels(alarm=name).inc()
-        self._events.add("alarm", name, text)
+        self._events.add("alarm", name, text, details=details)

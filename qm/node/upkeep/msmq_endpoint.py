@@ -10,7 +10,7 @@ from qm.edge import Edge, EdgeSettings
 from qm.edge.outgoing import OutgoingManager, OutgoingSettings
 from qm.edge.outgoing.link.destination_rules import rules_of
 from qm.edge.tcp.listeners import bind
-from qm.names.guid import guid_from_text
+from qm.node.config.addresses import peer_hosts
 from qm.node.config.schema import NodeConfig
 from qm.observe.metrics import Metrics
 from qm.session import SessionConfig
@@ -62,11 +62,10 @@ class MsmqEndpoint:
         self.outgoing.start()
 
     def _outgoing_settings(self, own_addresses: Sequence[str]) -> OutgoingSettings:
-        peers = {guid_from_text(text): host for text, host in self._config.peers.items()}
         return OutgoingSettings(
             source_address=self._config.msmq.source_address,
             port=self._config.msmq.port,
-            peers={guid: host for guid, host in peers.items() if guid is not None},
+            peers={guid: hosts[0] for guid, hosts in peer_hosts(self._config).items()},
             rules=rules_of(self._config.outgoing.allow, self._config.outgoing.deny, own_addresses),
             session=self._session,
         )

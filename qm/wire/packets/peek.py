@@ -67,6 +67,8 @@ class Head(NamedTuple):
 
 assert len(HEAD.unpack(bytes(HEAD.size))) == len(Head._fields)
 
+_SOURCE_OFFSET: Final = BASE_HEADER_SIZE_BYTES
+"""SourceQueueManager is the first field of UserHeader."""
 _DESTINATION_OFFSET: Final = BASE_HEADER_SIZE_BYTES + DESTINATION_QUEUE_OFFSET
 _DIRECT_TEXT_OFFSET: Final = _DESTINATION_OFFSET + DIRECT_COUNT_SIZE_BYTES
 _PRIVATE_ID_SIZE_BYTES: Final = 4
@@ -77,6 +79,12 @@ def peek_head(buffer: Buffer, offset: int) -> Head:
     """Return the fixed fields of the framed user packet at `offset`."""
     # Head._make does the same but counts the fields each time, which doubles the cost.
     return tuple.__new__(Head, HEAD.unpack_from(buffer, offset))
+
+
+def peek_source(buffer: Buffer, offset: int) -> Guid:
+    """Return UserHeader.SourceQueueManager of the framed user packet at `offset`."""
+    start = offset + _SOURCE_OFFSET
+    return take(buffer, start, start + GUID_SIZE_BYTES)
 
 
 def effective_priority(head: Head) -> int:

@@ -91,8 +91,8 @@ class Connection(asyncio.Protocol, IntakeOwner, TimerOwner, SharedConnection):
         return not self._users
 
     @property
+    @override
     def remote_guid(self) -> Guid:
-        """The peer's queue manager, zeros while unknown."""
         return self._session.remote_guid if self._session is not None else GUID_NULL
 
     def is_stuck(self, now: float) -> bool:

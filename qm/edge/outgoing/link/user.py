@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from qm.session import Closed, ConnectionStatus
+from qm.wire.guid import Guid
 
 KEY_BITS: Final = 64
 KEY_MASK: Final = (1 << KEY_BITS) - 1
@@ -21,6 +22,10 @@ class SharedConnection(Protocol):
     @property
     def address(self) -> str:
         """The peer's IP address, without port."""
+
+    @property
+    def remote_guid(self) -> Guid:
+        """The peer's queue manager, zeros while unknown."""
 
     def ready(self, user: "User") -> None:
         """The user has something to send; `take_turn` will be called."""

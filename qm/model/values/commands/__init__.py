@@ -34,6 +34,7 @@ from qm.model.values.commands.cluster import (
     LeaderActivated,
     RaiseApplyVersion,
     RenumberStep,
+    SetBindings,
     SetMember,
     StateRestored,
 )
@@ -56,6 +57,7 @@ from qm.model.values.commands.delivery import (
     OutboxDone,
     TransferAcked,
     TransferFailed,
+    TransferOpened,
     TransferTraced,
 )
 from qm.model.values.commands.entry import CommandBatch, Request, Stamp
@@ -117,6 +119,7 @@ __all__ = [
     "Selector",
     "SelectorKind",
     "Send",
+    "SetBindings",
     "SetMember",
     "SetOutgoingAdminState",
     "SetQueue",
@@ -127,6 +130,7 @@ __all__ = [
     "Target",
     "TransferAcked",
     "TransferFailed",
+    "TransferOpened",
     "TransferTraced",
     "TransferVerdict",
     "TxAbort",

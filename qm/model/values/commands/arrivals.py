@@ -71,3 +71,6 @@ class TransferVerdict(IntEnum):
     """Cannot be stored now (quota of the queue manager): not acknowledged, the peer resends."""
     NEVER_SENT = 5
     """An order or final ack for something never sent: no honest peer has one."""
+    ELSEWHERE = 6
+    """From an address that the queue manager which it names is not bound to. A message, or a final
+    ack, is not acknowledged, and its session closes: the peer sends it again."""

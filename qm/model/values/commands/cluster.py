@@ -46,6 +46,18 @@ class SetMember(Command, frozen=True, gc=False):
     api_port: int
 
 
+@declared(weight=Fixed(1), since=5)
+class SetBindings(Command, frozen=True, gc=False):
+    """How GUIDs of queue managers are bound to addresses, as the leader's configuration says."""
+
+    mode: int
+    """BindingMode."""
+    silence_ms: int
+    """See `records.BindingPolicy`, also for the rest."""
+    shared: tuple[str, ...]
+    pins: tuple[str, ...]
+
+
 @declared(weight=Fixed(1), since=1)
 class RaiseApplyVersion(Command, frozen=True, gc=False):
     """Every member supports the version: entries after this one use the new behaviour."""

@@ -27,6 +27,10 @@ class OrderAcked(Command, frozen=True, gc=False):
 
     sequence_identifiers: U64Column
     sequence_numbers: U64Column
+    queue_managers: bytes = b""
+    """16 bytes per row: the GUID that the peer claims which sent it; since version 5."""
+    addresses: tuple[str, ...] = ()
+    """One per row: the address of that peer, without port."""
 
 
 @declared(weight=RowsOf("message_ordinals"), since=1)
@@ -35,6 +39,9 @@ class FinalAcked(Command, frozen=True, gc=False):
 
     message_ordinals: U64Column
     message_classes: U64Column
+    queue_managers: bytes = b""
+    """As in OrderAcked."""
+    addresses: tuple[str, ...] = ()
 
 
 @declared(weight=RowsOf("lookup_identifiers"), since=1)
@@ -63,3 +70,14 @@ class TransferTraced(Command, frozen=True, gc=False):
     """16 bytes per ordinal: DebugHeader.QueueIdentifier."""
     next_hop: str
     """IP address without port."""
+
+
+@declared(weight=Fixed(1), since=5)
+class TransferOpened(Command, frozen=True, gc=False):
+    """A session for a queue's messages is open: their acknowledgements may come from there."""
+
+    queue_id: int
+    queue_manager: bytes
+    """GUID that the peer answered with."""
+    address: str
+    """Address that was connected to, without port."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from qm.edge.outgoing import limits
+from qm.model.state.outgoing_queues import peers_of
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
-from qm.model.values.elements import OutgoingAdminState
+from qm.model.values.elements import BindingMode, OutgoingAdminState
 from qm.names.guid import guid_text
 from qm.session import OutgoingState, SessionConfig
 from qm.wire.guid import GUID_NULL
@@ -527,5 +528,28 @@ def test_an_administrator_need_not_wait_for_the_retry_timer() -> None:
                 assert not peer.connections
                 assert cluster.manager.resend(queue)
                 await until(lambda: not cluster.waiting(queue))
+
+    run(scenario())
+
+
+def test_acknowledgements_come_from_the_peer_that_the_messages_went_to() -> None:
+    """Also over a new session of another address, and with a leader that knows only rows."""
+
+    async def scenario() -> None:
+        async with two_peers(HOST, OTHER_HOST) as (first, second, cluster):
+            second.guid = first.guid
+            cluster.world.one(commands.SetBindings(BindingMode.STRICT, 60_000, (), ()))
+            cluster.names.known["far"] = [HOST]
+            queue = cluster.send("DIRECT=OS:far\\q", 40, is_transactional=True)
+            await until(lambda: not cluster.waiting(queue), lambda: cluster.waiting(queue))
+            assert peers_of(cluster.world.state, queue) == ((PEER_GUID, HOST),)
+            cluster.names.known["far"] = [OTHER_HOST]
+            await first.shut()
+            cluster.lead("n2")
+            cluster.send("DIRECT=OS:far\\q", 40, is_transactional=True)
+            await until(lambda: not cluster.waiting(queue), lambda: cluster.waiting(queue))
+            assert peers_of(cluster.world.state, queue)[0] == (PEER_GUID, OTHER_HOST)
+            opened = [c for c in cluster.world.proposed if isinstance(c, commands.TransferOpened)]
+            assert len(opened) == 2
 
     run(scenario())

@@ -161,6 +161,7 @@ class Replicated(World):
         self.proposed: list[Command] = []
         self.offset_s = 0.0
         super().__init__()
+        self.one(commands.RaiseApplyVersion(APPLY_VERSION))
 
     def apply(self, *batch: Command) -> Applied:
         applied = super().apply(*batch)

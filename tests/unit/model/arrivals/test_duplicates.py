@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from qm.model.arrivals import duplicates as module
 from qm.model.arrivals.duplicates import Duplicates
 from qm.model.arrivals.incoming_streams import Stream
+from qm.model.state.bindings import Bindings
 from qm.model.state.ledger import Ledger
 from qm.model.state.tables import MemoryState, Table
 from qm.model.values.commands import TransferVerdict
@@ -35,7 +36,7 @@ class World:
 
     def reopen(self) -> None:
         self.ledger = Ledger(self.state)
-        self.duplicates = Duplicates(self.ledger)
+        self.duplicates = Duplicates(self.ledger, Bindings(self.ledger))
 
     def begin(self, now_ms: int) -> None:
         self.index += 1

@@ -6,6 +6,7 @@ import pytest
 
 from qm.node.config.loading import CONFIG_MAX_BYTES, ConfigError, load, parse
 
+GUID = "00000000-0000-0000-0000-0000000000A7"
 SOUND = """
 name = "n1"
 host = "127.0.0.11"
@@ -63,6 +64,9 @@ def insert(line: str, *, into: str = "") -> str:
         (SOUND.replace('"n2"', '"n1"'), "names a node twice"),
         (SOUND.partition("[[members]]")[0], "members"),
         (insert('"not-a-guid" = "h"', into="peers"), "not a GUID"),
+        (insert(f'"{GUID}" = "10.0.0.0/8"', into="peers"), "needs an address first"),
+        (insert(f'"{GUID}" = ["h", "10.0.0.1/8"]', into="peers"), "has host bits set"),
+        (insert('binding_shared = ["10.0.0.1/8"]', into="msmq"), r"`msmq\.binding_shared`"),
         (
             insert('insecure = true\nlisten = "0.0.0.0"', into="api"),
             "loopback",

@@ -1,0 +1,32 @@
+"""Alarms of apply are counted and kept, with the peer that they are about."""
+
+from prometheus_client import CollectorRegistry
+
+from qm.api.gate.events import EventLog
+from qm.model.values import commands
+from qm.model.values.commands import Facts
+from qm.model.values.elements import BindingMode
+from qm.names.guid import guid_text
+from qm.node.upkeep.event_journal import Journal
+from qm.observe.metrics import Metrics
+from tests.unit.model.world import PEER, PEER_ADDRESS, World, packet
+
+
+def test_an_alarm_about_a_peer_names_it() -> None:
+    world, metrics = World(), Metrics(CollectorRegistry())
+    world.create("plain")
+    world.one(commands.SetBindings(BindingMode.BIND, 60_000, (), ()))
+    world.arrive(packet(1, to="plain"))
+    _, applied = world.arrive_applied(packet(2, to="plain"), facts=Facts(2, PEER, "10.0.0.66", ()))
+    events = EventLog(lambda: 0)
+    Journal(events, metrics.counter("quorate_alarms_total")).on_applied(applied)
+    (event,) = events.after(0)
+    assert event.name == "peer_elsewhere"
+    assert event.details == {
+        "queue_manager": guid_text(PEER),
+        "address": "10.0.0.66",
+        "expected": PEER_ADDRESS,
+    }
+    assert all(text in event.text for text in event.details.values())
+    counted = metrics.registry.get_sample_value("quorate_alarms_total", {"alarm": event.name})
+    assert counted == 1
