@@ -53,3 +53,5 @@ def test_a_demo_that_cannot_start_says_so(tmp_path: Path) -> None:
     result = demo(tmp_path, "--network", "192.0.2")
     assert result.returncode == 1
     assert "Error:" in result.stderr
+    said = result.stdout + result.stderr
+    assert said.count("cannot listen on 192.0.2.11, port 1801") == 1

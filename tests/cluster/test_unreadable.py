@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from qm.cli.main import main
 from qm.model.values.commands import ClockTick
+from qm.node.log_reading import NodeLog
 from qm.node.replica.skipped_entries import entry_hash
 from tests.cluster.harness import Harness, cluster, run, until
 
@@ -43,7 +44,8 @@ def test_all_nodes_go_on_without_the_entry() -> None:
             nodes.deaths.clear()  # the last one may have heard of it meanwhile
             for node in nodes.nodes.values():
                 data = node.config.data
-                assert skip(data, index, "0" * 64)[0] == 1
+                if NodeLog(data).data(index) is not None:  # one that did not end may lack it
+                    assert skip(data, index, "0" * 64)[0] == 1
                 code, text = skip(data, index - 1, entry_hash(GARBAGE))
                 assert code == 1, text
                 code, text = await asyncio.to_thread(skip, data, index, entry_hash(GARBAGE))

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from qm.node.dev import pids
+from qm.node.dev import addresses, pids
 from qm.node.dev.layout import DevNode, Layout
 from qm.node.membership.first_start import init_cluster
 from qm.node.membership.join import JoinRefused
@@ -47,6 +47,12 @@ class Manager:
         """
         lock = pids.lock(self._layout.manager_pid)
         pids.write(lock, os.getpid())
+        if problem := addresses.conflict(node.host for node in self._nodes):
+            os.close(lock)
+            raise DevFailed(
+                f"{problem}. Is another cluster running? `--network` in a fresh `--folder` gives"
+                " this one other addresses."
+            )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop.set)
