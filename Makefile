@@ -71,8 +71,11 @@ proto: setup  ## generate the protobuf and gRPC code from proto/
 proto-check: setup  ## fail if generated code is not current
 	$(BIN)/python -m tests.proto_check
 
+# In two processes what needs one core; real clusters need both.
+QUICK := tests/baseline tests/conformance tests/decoder tests/sim tests/unit
 unit: setup  ## run all tests but the slow suites
-	$(BIN)/python -m pytest -q --ignore=tests/chart --ignore=tests/drills --ignore=tests/spark
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile $(QUICK)
+	$(BIN)/python -m pytest -q $(addprefix --ignore=,$(QUICK) tests/chart tests/drills tests/spark)
 
 # Needs other versions of the product's dependencies, so it gets its own environment.
 CHECKOV := build/checkov/.installed
