@@ -23,7 +23,7 @@ from qm.node.leader.leader_tasks import Duties
 from qm.node.leader.peer_bindings import PeerBindings
 from qm.node.leader.periodic import Rounds
 from qm.node.leader.removed_pods import scaled_away
-from qm.node.leader.timekeeping import Timekeeper, wall_ms
+from qm.node.leader.timekeeping import WATCH_EVERY_S, Timekeeper, wall_ms
 from qm.node.leader.upgrade import Versions
 from qm.node.membership.address_announcer import REFRESH_EVERY_S, Announcer
 from qm.node.membership.members import Members
@@ -56,7 +56,6 @@ logger = logging.getLogger(__name__)
 
 KEEP_FOLLOWING_EVERY_S: Final = 1.0
 PROVE_EVERY_S: Final = 1.0
-WATCH_CLOCK_EVERY_S: Final = 5.0
 
 
 class Service:
@@ -252,7 +251,7 @@ class Service:
         begin("draining", KEEP_FOLLOWING_EVERY_S, self._drain.keep_following)
         begin("audit proof", PROVE_EVERY_S, self._auditor.prove_marks, is_durable=True)
         begin("roster", ASK_EVERY_S, self._look_for_members)
-        begin("clock", WATCH_CLOCK_EVERY_S, self._timekeeper.watch)
+        begin("clock", WATCH_EVERY_S, self._timekeeper.watch)
         if self._archiving.archiver is not None:
             begin("archive", STEP_EVERY_S, self._archiving.archiver.step)
         if self._config.kubernetes.label_leader:

@@ -116,6 +116,14 @@ TABLE: Final[tuple[Metric, ...]] = (
     Metric("quorate_clock_offset_seconds", _GAUGE, "Wall clock minus cluster time"),
     Metric("quorate_clock_steps_total", _COUNTER, "Steps of the wall clock"),
     Metric(
+        "quorate_clock_jumped_seconds_total", _COUNTER,
+        "By how much cluster time went forward as this node began to lead",
+    ),
+    Metric(
+        "quorate_clock_unread_terms_total", _COUNTER,
+        "Terms that this node began without knowing a majority's wall clocks",
+    ),
+    Metric(
         "quorate_audits_total", _COUNTER,
         "Audit marks that this node compared as leader: agreed, differ or incomplete", ("result",),
         values=("agreed", "differ", "incomplete"),

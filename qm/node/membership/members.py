@@ -3,6 +3,7 @@ and `Peers`.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -21,7 +22,7 @@ from qm.cluster.membership import (
 )
 from qm.node.config.addresses import NodeAddress
 from qm.node.membership.address_announcer import Announcer
-from qm.node.membership.peers import Peers
+from qm.node.membership.peers import ClockReading, Peers
 from qm.node.relay.channels import Channels, Unreachable
 from qm.node.relay.forwarding import NotTaken
 from qm.node.replica.replicated_store import ReplicatedStore
@@ -134,6 +135,33 @@ class Members(Membership, Peers):
             for name, reply in zip(names, replies, strict=True)
             if isinstance(reply, relay_pb2.InspectReply)
         }
+
+    @override
+    async def read_clocks(self, enough: int) -> dict[str, ClockReading]:
+        asked = {
+            member.name: asyncio.create_task(self._read_clock(member.name))
+            for member in self.members
+        }
+        readings: dict[str, ClockReading] = {}
+        waiting = set(asked.values())
+        try:
+            while waiting and len(readings) < enough:
+                _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                # A call whose channel was closed is cancelled.
+                readings = {
+                    name: task.result()
+                    for name, task in asked.items()
+                    if task.done() and not task.cancelled() and task.exception() is None
+                }
+        finally:
+            for task in asked.values():
+                task.cancel()
+        return readings
+
+    async def _read_clock(self, node: str) -> ClockReading:
+        asked_ms = time.monotonic_ns() // 1_000_000
+        reply = await self.inspect_reply(node)
+        return ClockReading(reply.wall_clock_ms, asked_ms, time.monotonic_ns() // 1_000_000)
 
     @override
     async def change_members(self, change: Change) -> None:

@@ -1,17 +1,19 @@
 """Cluster time: stamped by the leader and estimated by every node (DESIGN section 4, Time).
 
 It is the last stamp plus the time that has passed since, by the leader's monotonic clock. Wall
-clocks only steer it: slowly, towards the median of the members', or by one jump forward after a gap
-without a leader. So a wall clock that steps expires no message and no lease.
+clocks only steer it: slowly, towards the median of the members', and by one jump forward to the
+median of a majority's when a leader begins; leases get their full time from then. So one wall clock
+that steps expires no message and no lease.
 """
 
 from collections.abc import Callable, Sequence
-from math import inf
 from statistics import median_low
 from typing import Final
 
 SLEW_SHARE: Final = 200
 """At most this fraction of passing time is added or removed: 5 ms in a second."""
+BIRTH_MS: Final = 365 * 24 * 3600 * 1000
+"""No stamp of a leader lies before: the clock of a cluster without entries counts from 0."""
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -26,7 +28,6 @@ class ClusterClock:
         self._owed_ns = 0
         self._told_ms = 0
         self._leads = False
-        self._observed_at_ns: int | None = None
 
     def now_ms(self) -> int:
         """Return cluster time; it never goes back."""
@@ -44,20 +45,20 @@ class ClusterClock:
         self._time_ns += passed + slewed
 
     def observe(self, stamp_ms: int) -> None:
-        """An entry with this stamp was applied here. A leader ignores its own stamps."""
-        self._observed_at_ns = self._monotonic_ns()
-        if not self._leads:
+        """An entry with this stamp was applied here. A leader ignores its own stamps, which lie
+        behind it; an older leader's may lie ahead, if it was applied only now.
+        """
+        if not self._leads or stamp_ms > self.now_ms():
             self._set(stamp_ms)
 
     def begin_at(self, stamp_ms: int) -> None:
         """This process starts from a state with this stamp, however old it is."""
         self._set(stamp_ms)
 
-    def silence_ms(self) -> float:
-        """Return for how long no entry was applied here; infinite before the first one."""
-        if self._observed_at_ns is None:
-            return inf
-        return (self._monotonic_ns() - self._observed_at_ns) / _NS_PER_MS
+    @property
+    def has_begun(self) -> bool:
+        """Whether there was ever a stamp."""
+        return self.now_ms() >= BIRTH_MS
 
     def lead(self) -> None:
         """This node stamps from now on, never with less than it told or observed before."""
@@ -76,14 +77,15 @@ class ClusterClock:
             self._owed_ns = median_low(wall_clocks_ms) * _NS_PER_MS - self._time_ns
 
     def jump(self, wall_clocks_ms: Sequence[int]) -> int:
-        """Jump forward to the median after a gap without leader; return by how much, in ms.
+        """Jump forward to the median as a leader begins; return by how much, in ms.
 
         Of an even number the lower middle one counts: it is better to be late than early.
         """
         gap = median_low(wall_clocks_ms) - self.now_ms() if wall_clocks_ms else 0
         if gap <= 0:
             return 0
-        self._set(self._told_ms + gap)
+        self._told_ms += gap
+        self._set(self._told_ms)
         return gap
 
     def _set(self, time_ms: int) -> None:

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from qm.model.values.commands import AuditResult
 from qm.node.leader import audit_marks
 from qm.node.leader.audit_marks import Auditor
-from qm.node.membership.peers import Peers
+from qm.node.membership.peers import ClockReading, Peers
 from qm.observe.metrics import Metrics
 from qm.pb import relay_pb2
 from qm.store.audit import Mark
@@ -45,6 +45,9 @@ class Members(Peers):
 
     async def inspect_all(self) -> dict[str, relay_pb2.InspectReply]:
         return {name: relay_pb2.InspectReply(marks=marks) for name, marks in self.told.items()}
+
+    async def read_clocks(self, enough: int) -> dict[str, ClockReading]:
+        raise NotImplementedError
 
     def majority(self) -> int:
         return 2

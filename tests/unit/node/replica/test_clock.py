@@ -81,7 +81,7 @@ def test_steering_ends_at_the_median() -> None:
     assert clock.now_ms() == 101_010
 
 
-def test_after_a_gap_it_jumps_forward_to_the_median_and_never_back() -> None:
+def test_it_jumps_forward_to_the_median_and_never_back() -> None:
     monotonic = Monotonic()
     clock = ClusterClock(monotonic)
     clock.observe(1_000)
@@ -90,6 +90,15 @@ def test_after_a_gap_it_jumps_forward_to_the_median_and_never_back() -> None:
     assert clock.jump([90_000, 61_000, 5]) == 60_000
     assert clock.now_ms() == 61_000
     assert clock.jump([99_000, 70_000]) == 9_000, "of two the earlier"
+    clock.observe(1_500)  # an entry of the last leader that is applied only now
+    assert clock.now_ms() == 70_000
+
+
+def test_a_leader_is_never_behind_what_older_leaders_stamped() -> None:
+    clock, monotonic = leading(1_000)
+    clock.observe(9_000)
+    monotonic.pass_ms(10)
+    assert clock.now_ms() == 9_010
 
 
 @given(
