@@ -117,6 +117,7 @@ class SimCluster:
     async def _phases(self) -> None:
         await self.until(lambda: self.leader() is not None, "a first leader", 30.0)
         await self._be_born()
+        self.probes.watch_time()
         await self.load.prepare()
         async with self.load:
             self.faults.begin()

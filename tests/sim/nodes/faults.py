@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 FIRST_AFTER_S: Final = 0.5
 AWAY_S: Final = (2.5, 4.5)
+LONG_OUTAGE_S: Final = 8.0
+"""Shorter than any lease, and much longer than an election."""
 BOUNDARIES_MAX: Final = 400
 """An armed process dies at one of so many calls of its disk."""
 CLOCK_STEP_S: Final = 300
@@ -119,6 +121,13 @@ class Faults:
         """Power loss of all of them."""
         for each in self._cluster.machines.values():
             each.kill(power=True, why="blackout")
+        return True
+
+    def long_outage(self, machine: Machine) -> bool:
+        """Kill -9 of this node and another: the last one cannot lead until they are back."""
+        others = [each for each in self._cluster.machines.values() if each is not machine]
+        for each in (machine, self._chance.choice(others)):
+            each.kill(power=False, why="outage", restart_s=LONG_OUTAGE_S)
         return True
 
     def armed(self, machine: Machine) -> bool:
@@ -231,6 +240,7 @@ _OF_NETWORK: Final[dict[str, Callable[[Faults, Machine], bool]]] = {
     "reset": Faults.reset,
     "slow_net": Faults.slow_net,
     "blackout": Faults.blackout,
+    "long_outage": Faults.long_outage,
 }
 _OF_MACHINES: Final[dict[str, Callable[[Faults, Machine], bool]]] = {
     "kill": Faults.kill,

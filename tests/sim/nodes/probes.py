@@ -20,6 +20,7 @@ from qm.store.rocks import RocksState
 from qm.store.store import Store
 from raft.log.log import Log
 from raft.types import Entry, SnapshotMeta
+from tests.sim.nodes.world import EPOCH_NS, NS
 
 if TYPE_CHECKING:
     from tests.sim.nodes.cluster import SimCluster
@@ -28,7 +29,13 @@ FINDINGS_MAX: Final = 3
 """Of one kind: the others follow from the first."""
 FIRST_INDEX_MAX: Final = 3
 """Of the first entry of data in a log that begins at its birth."""
-
+NS_PER_MS: Final = NS // 1_000
+TIME_ERROR_MAX_MS: Final = 250
+"""How far cluster time may be from the wall clocks at TERM_BEGINS_S of a term."""
+TERM_BEGINS_S: Final = 2.0
+TIME_LOOK_S: Final = 0.1
+CLOCK_FAULTS: Final = frozenset({"clock", "pause", "cut", "one_way", "slow_net"})
+"""Under these a majority's clocks differ, or cannot be read in time."""
 
 HEAD_FIELDS: Final = (
     "version",
@@ -124,6 +131,30 @@ class Probes:
         if 2 * len(holding) <= len(self._cluster.machines):
             text = f"{self._who()} acknowledges entry {mark.depends_on}, durable on {holding} alone"
             self.find("ack mark", text)
+
+    def watch_time(self) -> None:
+        """From now on, compare cluster time with the wall clocks, which are all the same, 2 s after
+        each election.
+        """
+        cluster = self._cluster
+        if CLOCK_FAULTS.isdisjoint(cluster.knobs.faults):
+            cluster.world.after(TIME_LOOK_S, lambda: self._look_at_time("", 0, 0))
+
+    def _look_at_time(self, leader: str, term: int, since_ns: int) -> None:
+        """`leader` leads in `term` since then."""
+        cluster = self._cluster
+        world = cluster.world
+        machine = cluster.leader()
+        if machine is not None and machine.node is not None:
+            replicated = machine.node.replicated
+            assert replicated is not None
+            if (leader, term) != (machine.name, replicated.leadership.term):
+                leader, term, since_ns = machine.name, replicated.leadership.term, world.time_ns
+            if world.time_ns - since_ns >= TERM_BEGINS_S * NS:
+                error_ms = replicated.clock.now_ms() - (EPOCH_NS + world.time_ns) // NS_PER_MS
+                if abs(error_ms) > TIME_ERROR_MAX_MS:
+                    self.find("time", f"{leader} leads in term {term}, {error_ms:+d} ms off")
+        world.after(TIME_LOOK_S, lambda: self._look_at_time(leader, term, since_ns))
 
 
 _watching: list[Probes] = []
