@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
@@ -459,7 +460,9 @@ class Context:
             return
         result = await answer
         if not handler.response_streaming:
-            await self.write(result)
+            # gRPC drops the answer to a client that waits no more, and says nothing.
+            with suppress(grpc.aio.UsageError):
+                await self.write(result)
 
 
 def _behaviour(handler: Any) -> Any:
