@@ -40,6 +40,7 @@ _NOUNS: Final = {
     "node": "qm.cli.cluster.node:node",
     "outgoing": "qm.cli.queues.outgoing:outgoing",
     "packet": "qm.cli.packets.packet:packet",
+    "peer": "qm.cli.queues.peer:peer",
     "pki": "qm.cli.cluster.pki:pki",
     "queue": "qm.cli.queues.queue:queue",
     "top": "qm.cli.cluster.watch:top",

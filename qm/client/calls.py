@@ -87,6 +87,7 @@ class Stubs:
         self.cluster = control_pb2_grpc.ClusterControlStub(channel)
         self.queues = control_pb2_grpc.QueueControlStub(channel)
         self.outgoing = control_pb2_grpc.OutgoingControlStub(channel)
+        self.peers = control_pb2_grpc.PeerControlStub(channel)
         self.messages = control_pb2_grpc.MessageControlStub(channel)
         self.clients = control_pb2_grpc.ClientControlStub(channel)
         self.definitions = control_pb2_grpc.DefinitionControlStub(channel)

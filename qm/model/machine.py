@@ -15,6 +15,7 @@ from qm.model.management.administration import Administration
 from qm.model.management.directory import Directory
 from qm.model.management.expiry import Expiry
 from qm.model.management.members import Members
+from qm.model.management.peers import Peers
 from qm.model.management.purge import Purging
 from qm.model.management.restore import Restoring
 from qm.model.messages.acknowledgements import Acknowledgements
@@ -110,7 +111,7 @@ class Machine:
             (
                 *(arrivals, sending, reads, clients, opens, transactions),
                 *(administration, purging, restoring, self.directory, Members(ledger)),
-                *(bindings, delivery, reports, expiry),
+                *(Peers(ledger, duplicates, bindings), bindings, delivery, reports, expiry),
             )
         )
 

@@ -1390,6 +1390,37 @@ class SetBindings(_message.Message):
 Global___SetBindings: _TypeAlias = SetBindings  # noqa: Y015
 
 @_typing.final
+class ForgetPeer(_message.Message):
+    """Since version 5."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_MANAGER_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    IS_ADDRESS_ONLY_FIELD_NUMBER: _builtins.int
+    SENDER_SIDS_FIELD_NUMBER: _builtins.int
+    queue_manager: _builtins.bytes
+    count: _builtins.int
+    is_address_only: _builtins.bool
+    @_builtins.property
+    def sender_sids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        queue_manager: _builtins.bytes = ...,
+        count: _builtins.int = ...,
+        is_address_only: _builtins.bool = ...,
+        sender_sids: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "is_address_only", b"is_address_only", "queue_manager", b"queue_manager", "sender_sids", b"sender_sids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetPeer: _TypeAlias = ForgetPeer  # noqa: Y015
+
+@_typing.final
 class RaiseApplyVersion(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1576,6 +1607,7 @@ class Command(_message.Message):
     STATE_RESTORED_FIELD_NUMBER: _builtins.int
     RENUMBER_STEP_FIELD_NUMBER: _builtins.int
     SET_BINDINGS_FIELD_NUMBER: _builtins.int
+    FORGET_PEER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def leader_activated(self) -> Global___LeaderActivated: ...
     @_builtins.property
@@ -1662,6 +1694,8 @@ class Command(_message.Message):
     def renumber_step(self) -> Global___RenumberStep: ...
     @_builtins.property
     def set_bindings(self) -> Global___SetBindings: ...
+    @_builtins.property
+    def forget_peer(self) -> Global___ForgetPeer: ...
     def __init__(
         self,
         *,
@@ -1708,12 +1742,13 @@ class Command(_message.Message):
         state_restored: Global___StateRestored | None = ...,
         renumber_step: Global___RenumberStep | None = ...,
         set_bindings: Global___SetBindings | None = ...,
+        forget_peer: Global___ForgetPeer | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "forget_peer", b"forget_peer", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_transfer", b"assign_transfer", "audit_mark", b"audit_mark", "audit_result", b"audit_result", "cancel_requests", b"cancel_requests", "clock_tick", b"clock_tick", "close_client", b"close_client", "close_queue", b"close_queue", "confirm", b"confirm", "create_queue", b"create_queue", "delete_queue", b"delete_queue", "directory_write", b"directory_write", "edge_batch", b"edge_batch", "final_acked", b"final_acked", "forget_peer", b"forget_peer", "leader_activated", b"leader_activated", "move", b"move", "op", b"op", "open_client", b"open_client", "open_queue", b"open_queue", "order_acked", b"order_acked", "outbox_done", b"outbox_done", "provision", b"provision", "purge_queue", b"purge_queue", "purge_step", b"purge_step", "raise_apply_version", b"raise_apply_version", "read_end", b"read_end", "receive_run", b"receive_run", "remove_outgoing_queue", b"remove_outgoing_queue", "renew_clients", b"renew_clients", "renumber_step", b"renumber_step", "send", b"send", "set_bindings", b"set_bindings", "set_member", b"set_member", "set_outgoing_admin_state", b"set_outgoing_admin_state", "set_queue", b"set_queue", "set_queue_manager", b"set_queue_manager", "state_restored", b"state_restored", "transfer_acked", b"transfer_acked", "transfer_failed", b"transfer_failed", "transfer_opened", b"transfer_opened", "transfer_traced", b"transfer_traced", "tx_abort", b"tx_abort", "tx_begin", b"tx_begin", "tx_commit", b"tx_commit", "tx_prepare", b"tx_prepare"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "transfer_traced", "transfer_opened", "directory_write", "audit_mark", "audit_result", "raise_apply_version", "set_member", "state_restored", "renumber_step", "set_bindings"]  # noqa: Y015
+    _WhichOneofReturnType_op: _TypeAlias = _typing.Literal["leader_activated", "provision", "set_queue_manager", "clock_tick", "open_client", "renew_clients", "close_client", "confirm", "cancel_requests", "create_queue", "delete_queue", "set_queue", "purge_queue", "set_outgoing_admin_state", "remove_outgoing_queue", "purge_step", "open_queue", "close_queue", "send", "edge_batch", "receive_run", "read_end", "move", "tx_begin", "tx_prepare", "tx_commit", "tx_abort", "assign_transfer", "transfer_acked", "transfer_failed", "outbox_done", "order_acked", "final_acked", "transfer_traced", "transfer_opened", "directory_write", "audit_mark", "audit_result", "raise_apply_version", "set_member", "state_restored", "renumber_step", "set_bindings", "forget_peer"]  # noqa: Y015
     _WhichOneofArgType_op: _TypeAlias = _typing.Literal["op", b"op"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_op) -> _WhichOneofReturnType_op | None: ...
 

@@ -1666,6 +1666,218 @@ class GetOutgoingRequest(_message.Message):
 Global___GetOutgoingRequest: _TypeAlias = GetOutgoingRequest  # noqa: Y015
 
 @_typing.final
+class Peer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_MANAGER_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    BOUND_SINCE_MS_FIELD_NUMBER: _builtins.int
+    HEARD_MS_FIELD_NUMBER: _builtins.int
+    PINS_FIELD_NUMBER: _builtins.int
+    COUNTED_AT_FIELD_NUMBER: _builtins.int
+    STREAMS_FIELD_NUMBER: _builtins.int
+    HISTORY_ROWS_FIELD_NUMBER: _builtins.int
+    queue_manager: _builtins.bytes
+    """GUID, 16 bytes as in packets."""
+    address: _builtins.str
+    """Where it is bound to; empty = nowhere."""
+    bound_since_ms: _builtins.int
+    """UTC milliseconds, cluster time."""
+    heard_ms: _builtins.int
+    """When it was heard from there last, to within some seconds."""
+    counted_at: _builtins.str
+    """Address against whose quotas it counts."""
+    streams: _builtins.int
+    """Destination names that it sent to."""
+    history_rows: _builtins.int
+    @_builtins.property
+    def pins(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Networks that the configuration pins it to."""
+
+    def __init__(
+        self,
+        *,
+        queue_manager: _builtins.bytes = ...,
+        address: _builtins.str = ...,
+        bound_since_ms: _builtins.int = ...,
+        heard_ms: _builtins.int = ...,
+        pins: _abc.Iterable[_builtins.str] | None = ...,
+        counted_at: _builtins.str = ...,
+        streams: _builtins.int = ...,
+        history_rows: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "bound_since_ms", b"bound_since_ms", "counted_at", b"counted_at", "heard_ms", b"heard_ms", "history_rows", b"history_rows", "pins", b"pins", "queue_manager", b"queue_manager", "streams", b"streams"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Peer: _TypeAlias = Peer  # noqa: Y015
+
+@_typing.final
+class PeerSequence(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    REJECT_COUNT_FIELD_NUMBER: _builtins.int
+    LAST_ACCESS_MS_FIELD_NUMBER: _builtins.int
+    queue_id: _builtins.int
+    """Local queue; 0 if the name leads nowhere any more."""
+    reject_count: _builtins.int
+    """Rejections since the last acceptance."""
+    last_access_ms: _builtins.int
+    @_builtins.property
+    def last(self) -> Global___SequencePlace: ...
+    def __init__(
+        self,
+        *,
+        queue_id: _builtins.int = ...,
+        last: Global___SequencePlace | None = ...,
+        reject_count: _builtins.int = ...,
+        last_access_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last", b"last"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "last_access_ms", b"last_access_ms", "queue_id", b"queue_id", "reject_count", b"reject_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PeerSequence: _TypeAlias = PeerSequence  # noqa: Y015
+
+@_typing.final
+class ListPeersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    page_token: _builtins.str
+    address: _builtins.str
+    """Only those that are bound to this address, or count against its quotas."""
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        address: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPeersRequest: _TypeAlias = ListPeersRequest  # noqa: Y015
+
+@_typing.final
+class ListPeersReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PEERS_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_token: _builtins.str
+    @_builtins.property
+    def peers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Peer]: ...
+    def __init__(
+        self,
+        *,
+        peers: _abc.Iterable[Global___Peer] | None = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_token", b"page_token", "peers", b"peers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPeersReply: _TypeAlias = ListPeersReply  # noqa: Y015
+
+@_typing.final
+class GetPeerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_MANAGER_FIELD_NUMBER: _builtins.int
+    queue_manager: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        queue_manager: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue_manager", b"queue_manager"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPeerRequest: _TypeAlias = GetPeerRequest  # noqa: Y015
+
+@_typing.final
+class GetPeerReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PEER_FIELD_NUMBER: _builtins.int
+    SEQUENCES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def peer(self) -> Global___Peer: ...
+    @_builtins.property
+    def sequences(self) -> _containers.RepeatedCompositeFieldContainer[Global___PeerSequence]:
+        """The first 1,000."""
+
+    def __init__(
+        self,
+        *,
+        peer: Global___Peer | None = ...,
+        sequences: _abc.Iterable[Global___PeerSequence] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["peer", b"peer"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["peer", b"peer", "sequences", b"sequences"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPeerReply: _TypeAlias = GetPeerReply  # noqa: Y015
+
+@_typing.final
+class ForgetPeerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_MANAGER_FIELD_NUMBER: _builtins.int
+    ADDRESS_ONLY_FIELD_NUMBER: _builtins.int
+    queue_manager: _builtins.bytes
+    address_only: _builtins.bool
+    """Keep what is remembered of its messages: what it sends again is still recognized."""
+    def __init__(
+        self,
+        *,
+        queue_manager: _builtins.bytes = ...,
+        address_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address_only", b"address_only", "queue_manager", b"queue_manager"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetPeerRequest: _TypeAlias = ForgetPeerRequest  # noqa: Y015
+
+@_typing.final
+class ForgetPeerReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetPeerReply: _TypeAlias = ForgetPeerReply  # noqa: Y015
+
+@_typing.final
 class BrowsedMessage(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -1253,6 +1253,172 @@ class OutgoingControl:
             _registered_method=True)
 
 
+class PeerControlStub:
+    """Other queue managers --------------------------------------------------------------------------
+
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.ListPeers = channel.unary_unary(
+                '/quorate.control.v1.PeerControl/ListPeers',
+                request_serializer=qm_dot_pb_dot_control__pb2.ListPeersRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.ListPeersReply.FromString,
+                _registered_method=True)
+        self.GetPeer = channel.unary_unary(
+                '/quorate.control.v1.PeerControl/GetPeer',
+                request_serializer=qm_dot_pb_dot_control__pb2.GetPeerRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.GetPeerReply.FromString,
+                _registered_method=True)
+        self.ForgetPeer = channel.unary_unary(
+                '/quorate.control.v1.PeerControl/ForgetPeer',
+                request_serializer=qm_dot_pb_dot_control__pb2.ForgetPeerRequest.SerializeToString,
+                response_deserializer=qm_dot_pb_dot_control__pb2.ForgetPeerReply.FromString,
+                _registered_method=True)
+
+
+class PeerControlServicer:
+    """Other queue managers --------------------------------------------------------------------------
+
+    """
+
+    def ListPeers(self, request, context):
+        """Queue managers of which messages are remembered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPeer(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ForgetPeer(self, request, context):
+        """Forget one that is gone, or only the address that its GUID is bound to.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_PeerControlServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'ListPeers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPeers,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.ListPeersRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.ListPeersReply.SerializeToString,
+            ),
+            'GetPeer': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPeer,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.GetPeerRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.GetPeerReply.SerializeToString,
+            ),
+            'ForgetPeer': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgetPeer,
+                    request_deserializer=qm_dot_pb_dot_control__pb2.ForgetPeerRequest.FromString,
+                    response_serializer=qm_dot_pb_dot_control__pb2.ForgetPeerReply.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'quorate.control.v1.PeerControl', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('quorate.control.v1.PeerControl', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class PeerControl:
+    """Other queue managers --------------------------------------------------------------------------
+
+    """
+
+    @staticmethod
+    def ListPeers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.PeerControl/ListPeers',
+            qm_dot_pb_dot_control__pb2.ListPeersRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.ListPeersReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPeer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.PeerControl/GetPeer',
+            qm_dot_pb_dot_control__pb2.GetPeerRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.GetPeerReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgetPeer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.control.v1.PeerControl/ForgetPeer',
+            qm_dot_pb_dot_control__pb2.ForgetPeerRequest.SerializeToString,
+            qm_dot_pb_dot_control__pb2.ForgetPeerReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class MessageControlStub:
     """Messages as operators see them ----------------------------------------------------------------
 

@@ -342,6 +342,58 @@ class OutgoingControlServicer(metaclass=_abc_1.ABCMeta):
 
 def add_OutgoingControlServicer_to_server(servicer: OutgoingControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
+class PeerControlStub:
+    """Other queue managers --------------------------------------------------------------------------"""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> PeerControlAsyncStub: ...
+    ListPeers: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListPeersRequest, _control_pb2.ListPeersReply]
+    """Queue managers of which messages are remembered."""
+    GetPeer: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetPeerRequest, _control_pb2.GetPeerReply]
+    ForgetPeer: _grpc.UnaryUnaryMultiCallable[_control_pb2.ForgetPeerRequest, _control_pb2.ForgetPeerReply]
+    """Forget one that is gone, or only the address that its GUID is bound to."""
+
+@_typing.type_check_only
+class PeerControlAsyncStub(PeerControlStub):
+    """Other queue managers --------------------------------------------------------------------------"""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    ListPeers: _aio.UnaryUnaryMultiCallable[_control_pb2.ListPeersRequest, _control_pb2.ListPeersReply]  # type: ignore[assignment]
+    """Queue managers of which messages are remembered."""
+    GetPeer: _aio.UnaryUnaryMultiCallable[_control_pb2.GetPeerRequest, _control_pb2.GetPeerReply]  # type: ignore[assignment]
+    ForgetPeer: _aio.UnaryUnaryMultiCallable[_control_pb2.ForgetPeerRequest, _control_pb2.ForgetPeerReply]  # type: ignore[assignment]
+    """Forget one that is gone, or only the address that its GUID is bound to."""
+
+class PeerControlServicer(metaclass=_abc_1.ABCMeta):
+    """Other queue managers --------------------------------------------------------------------------"""
+
+    @_abc_1.abstractmethod
+    def ListPeers(
+        self,
+        request: _control_pb2.ListPeersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.ListPeersReply, _abc.Awaitable[_control_pb2.ListPeersReply]]:
+        """Queue managers of which messages are remembered."""
+
+    @_abc_1.abstractmethod
+    def GetPeer(
+        self,
+        request: _control_pb2.GetPeerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.GetPeerReply, _abc.Awaitable[_control_pb2.GetPeerReply]]: ...
+
+    @_abc_1.abstractmethod
+    def ForgetPeer(
+        self,
+        request: _control_pb2.ForgetPeerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.ForgetPeerReply, _abc.Awaitable[_control_pb2.ForgetPeerReply]]:
+        """Forget one that is gone, or only the address that its GUID is bound to."""
+
+def add_PeerControlServicer_to_server(servicer: PeerControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
 class MessageControlStub:
     """Messages as operators see them ----------------------------------------------------------------"""
 

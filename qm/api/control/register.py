@@ -8,6 +8,7 @@ from qm.api.control.definitions import DefinitionControl
 from qm.api.control.messages import MessageControl
 from qm.api.control.node import NodeControl
 from qm.api.control.outgoing import OutgoingControl
+from qm.api.control.peers import PeerControl
 from qm.api.control.queues import QueueControl
 from qm.api.control.return_to_source import Returning
 from qm.api.data.service import Data
@@ -35,6 +36,7 @@ class Control:
         self._cluster = ClusterControl(cluster, membership, operations, decider)
         self._queues = QueueControl(cluster, decider)
         self._outgoing = OutgoingControl(cluster, operations, decider)
+        self._peers = PeerControl(cluster, decider)
         self._messages = MessageControl(cluster, data.bodies, returning)
         self._clients = ClientControl(cluster, decider)
         self._definitions = DefinitionControl(cluster, self._queues)
@@ -45,6 +47,7 @@ class Control:
         stubs.add_ClusterControlServicer_to_server(self._cluster, server)
         stubs.add_QueueControlServicer_to_server(self._queues, server)
         stubs.add_OutgoingControlServicer_to_server(self._outgoing, server)
+        stubs.add_PeerControlServicer_to_server(self._peers, server)
         stubs.add_MessageControlServicer_to_server(self._messages, server)
         stubs.add_ClientControlServicer_to_server(self._clients, server)
         stubs.add_DefinitionControlServicer_to_server(self._definitions, server)

@@ -130,6 +130,12 @@ class Conflict(ApiError):
     code = _Code.FAILED_PRECONDITION
 
 
+class NotFound(ApiError):
+    """What the request names does not exist, and MSMQ has no code for it."""
+
+    code = _Code.NOT_FOUND
+
+
 class LimitReached(ApiError):
     """A named limit of this node is reached."""
 

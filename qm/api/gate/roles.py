@@ -61,6 +61,8 @@ RULES: Final[Mapping[str, Rule]] = {
     **_changes(f"{_CONTROL}.QueueControl", ADMINS, "SetQueueManager"),
     **_reads(f"{_CONTROL}.OutgoingControl", OPERATORS, "ListOutgoing", "GetOutgoing"),
     **_changes(f"{_CONTROL}.OutgoingControl", OPERATORS, "Pause", "Resume", "Resend"),
+    **_reads(f"{_CONTROL}.PeerControl", OPERATORS, "ListPeers", "GetPeer"),
+    **_changes(f"{_CONTROL}.PeerControl", ADMINS, "ForgetPeer"),
     **_reads(f"{_CONTROL}.MessageControl", OPERATORS, "Browse", "GetMessage", "CountClasses"),
     **_changes(f"{_CONTROL}.MessageControl", OPERATORS, "ReturnToSource"),
     **_reads(f"{_CONTROL}.ClientControl", OPERATORS, "ListClients", "ListOpens"),

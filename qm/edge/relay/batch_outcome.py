@@ -22,7 +22,7 @@ _REASONS: Final = {
     ),
     int(TransferVerdict.ELSEWHERE): (
         CloseReason.PEER_ELSEWHERE,
-        "its queue manager is bound to another address: see `peers`",
+        "its queue manager is bound to another address: `qm peer show` tells which",
     ),
 }
 """Verdicts that end a session before the message that has them."""

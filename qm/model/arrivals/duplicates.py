@@ -51,13 +51,18 @@ _CLOCK_SKEW_MAX_MS: Final = 24 * 3600 * 1000
 """A SentTime further in the future than this does not prolong the memory."""
 _BITMAP_BYTES: Final = (1 << HISTORY_BITS) // 8
 
-_SOURCE_PREFIX: Final = b"\x00"
-_STREAM_PREFIX: Final = b"\x01"
+SOURCE_PREFIX: Final = b"\x00"
+"""Precedes a source's GUID in the key of its record."""
+STREAM_PREFIX: Final = b"\x01"
+"""Precedes a source's GUID and a name in the key of the row with the stream's number."""
 STREAM_NAME: Final = b"\x02"
 """Precedes the stream id in the key of the row that names a stream."""
+NAME_END: Final = b"\xff"
+"""Follows a source's GUID above all names, which begin with their type."""
 _ADDRESS: Final = b"\x03"
 _STREAM_ADDRESS: Final = b"\x04"
-_SOURCE_ADDRESS: Final = b"\x05"
+SOURCE_ADDRESS: Final = b"\x05"
+"""Precedes a source's GUID in the key of the row that says at which address it is counted."""
 META_RESTORED: Final = b"restored"
 """In META, once a StateRestored was applied."""
 
@@ -124,7 +129,7 @@ class Duplicates:
 
     def _load_stream(self, source_guid: bytes, wire_name: bytes, address: str) -> Stream | None:
         ledger = self._ledger
-        key = _STREAM_PREFIX + source_guid + wire_name
+        key = STREAM_PREFIX + source_guid + wire_name
         row = ledger.state.get(Table.STREAM, key)
         if row is not None:
             stream_id, _ = number_in(row)
@@ -161,13 +166,13 @@ class Duplicates:
         counters.stream_id += 1
         stream.stream_id = counters.stream_id
         row = number_key(stream.stream_id)
-        ledger.state.put(Table.STREAM, _STREAM_PREFIX + source_guid + wire_name, row)
+        ledger.state.put(Table.STREAM, STREAM_PREFIX + source_guid + wire_name, row)
         ledger.state.put(Table.STREAM, STREAM_NAME + row, source_guid + wire_name)
         if ledger.behaviour >= VERSION_OF_REFUSALS:
             place = address.encode()
             ledger.state.put(Table.STREAM, _STREAM_ADDRESS + row, place)
             if is_new:
-                ledger.state.put(Table.STREAM, _SOURCE_ADDRESS + source_guid, place)
+                ledger.state.put(Table.STREAM, SOURCE_ADDRESS + source_guid, place)
             self._count_at(place, is_new, 1)
         self._dirty_sources[source_guid] = None
         if self._streams_by_id.pop(unnumbered, None) is not None:
@@ -216,6 +221,11 @@ class Duplicates:
         if end_ms > self._ledger.now_ms:
             self._ledger.put_lease(end_ms, LeaseKind.SEQUENCE, row_key)
             return
+        self._forget_sequence(stream_id)
+
+    def _forget_sequence(self, stream_id: int) -> None:
+        """Forget a sequence, and its stream if it has no history."""
+        state, row_key = self._ledger.state, number_key(stream_id)
         state.delete(Table.SEQUENCE_IN, row_key)
         stream = self._streams_by_id.pop(stream_id, None)
         if stream is not None:
@@ -226,6 +236,30 @@ class Duplicates:
             del self._streams[name[:GUID_SIZE_BYTES], name[GUID_SIZE_BYTES:]]
             self._ledger.version += 1
         self._forget_stream(stream_id)
+
+    def forget_source(self, source_guid: bytes, row_count_max: int) -> bool:
+        """Forget at most so many rows of a source; return whether there are more.
+
+        Its messages are then new to this queue manager: what it sends again is delivered again.
+        """
+        self.flush()
+        state = self._ledger.state
+        low, high = STREAM_PREFIX + source_guid, STREAM_PREFIX + source_guid + NAME_END
+        for _ in range(row_count_max):
+            streams = state.scan(Table.STREAM, low, high, 1)
+            if not streams:
+                return False
+            stream_id, _ = number_in(streams[0][1])
+            first = bucket_record_key(stream_id, 0)
+            last = bucket_record_key(stream_id, 0xFFFF_FFFF) + b"\0"
+            buckets = state.scan(Table.HISTORY_BUCKET, first, last, 1)
+            if buckets:
+                sent_time = int.from_bytes(buckets[0][0][-4:], "big")
+                self._forget_rows((stream_id, sent_time), 1)
+                self.flush()
+            else:
+                self._forget_sequence(stream_id)
+        return bool(state.scan(Table.STREAM, low, high, 1))
 
     def _used(self, stream: Stream) -> None:
         """Note that something of a stream is remembered."""
@@ -265,11 +299,11 @@ class Duplicates:
         self._dirty_sources[source_guid] = None
         if stream_id > 0:
             state.delete(Table.STREAM, STREAM_NAME + number_key(stream_id))
-            state.delete(Table.STREAM, _STREAM_PREFIX + source_guid + wire_name)
+            state.delete(Table.STREAM, STREAM_PREFIX + source_guid + wire_name)
             self._discharge(_STREAM_ADDRESS + number_key(stream_id), 0, -1)
         if not source.stream_count:
-            state.delete(Table.STREAM, _SOURCE_PREFIX + source_guid)
-            self._discharge(_SOURCE_ADDRESS + source_guid, -1, 0)
+            state.delete(Table.STREAM, SOURCE_PREFIX + source_guid)
+            self._discharge(SOURCE_ADDRESS + source_guid, -1, 0)
             self._bindings.unbind(source_guid)
             del self._sources[source_guid], self._dirty_sources[source_guid]
             self._ledger.counters.source_count -= 1
@@ -422,7 +456,7 @@ class Duplicates:
     def _find_source(self, source_guid: bytes) -> Source | None:
         source = self._sources.get(source_guid)
         if source is None:
-            source = self._ledger.record(Table.STREAM, _SOURCE_PREFIX + source_guid, Source)
+            source = self._ledger.record(Table.STREAM, SOURCE_PREFIX + source_guid, Source)
             if source is not None:
                 self._sources[source_guid] = source
         return source
@@ -542,9 +576,7 @@ class Duplicates:
                 self._buckets[bucket_key],
             )
         for source_guid in self._dirty_sources:
-            ledger.put_record(
-                Table.STREAM, _SOURCE_PREFIX + source_guid, self._sources[source_guid]
-            )
+            ledger.put_record(Table.STREAM, SOURCE_PREFIX + source_guid, self._sources[source_guid])
         for stream in self._dirty_sequences.values():
             state.put(
                 Table.SEQUENCE_IN,

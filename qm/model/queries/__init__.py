@@ -42,7 +42,13 @@ from qm.model.queries.outgoing import (
     outgoing_queue,
 )
 from qm.model.queries.paths import QueuePath, get_queue_path
-from qm.model.queries.peers import binding_policy
+from qm.model.queries.peers import (
+    PeerInfo,
+    binding_policy,
+    get_peer,
+    list_peers,
+    peer_sequences,
+)
 from qm.model.queries.queues import (
     QueueInfo,
     QueueLookup,
@@ -78,6 +84,7 @@ __all__ = [
     "OutgoingMessage",
     "OutgoingQueueInfo",
     "Page",
+    "PeerInfo",
     "PositionInfo",
     "QueueInfo",
     "QueueLookup",
@@ -99,6 +106,7 @@ __all__ = [
     "format_name_of_queue",
     "get_client",
     "get_client_holder",
+    "get_peer",
     "get_queue_path",
     "get_transaction",
     "is_due",
@@ -108,12 +116,14 @@ __all__ = [
     "list_opens",
     "list_outbox",
     "list_outgoing_queues",
+    "list_peers",
     "list_queues",
     "list_transactions",
     "member_addresses",
     "outgoing_messages",
     "outgoing_queue",
     "peek",
+    "peer_sequences",
     "position",
     "purging_queue_ids",
     "queue_manager",

@@ -59,8 +59,8 @@ class MsmqSection(Section, frozen=True, kw_only=True):
     """Sessions from one queue manager, by the GUID that it gives."""
     binding: Literal["off", "bind", "strict"] = "bind"
     """Whether the GUID of a queue manager belongs to the address that its first message came from:
-    with `bind` it follows to another one once the old one has been silent, with `strict` it never
-    does. What comes from elsewhere is refused. The same on all nodes."""
+    with `bind` it follows to another one once the old one has been silent, with `strict` only after
+    `qm peer forget`. What comes from elsewhere is refused. The same on all nodes."""
     binding_silence_s: Annotated[int, msgspec.Meta(ge=10, le=86_400)] = 300
     """Seconds of silence of a bound address after which its GUID may follow to another one."""
     binding_shared: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ _SUSPICIONS: Final = {
     ALARM_PEER_ELSEWHERE: (
         "what queue manager {queue_manager} sends from {address} is refused: it belongs to"
         " {expected}; if it is right there, also as one that only receives and acknowledges through"
-        " a proxy, give both addresses in `peers`"
+        " a proxy, give both addresses in `peers`, or use `qm peer forget --address-only`"
     ),
     ALARM_PEER_MOVED: (
         "queue manager {queue_manager} was silent at {expected} and is bound to {address} from now"

@@ -9,13 +9,16 @@ import grpc.aio
 import pytest
 
 from qm.api.control import return_to_source
+from qm.model.queries import binding_policy
 from qm.model.values.limits import CLIENTS_MAX
 from qm.pb import control_pb2 as pb
 from qm.pb import control_pb2_grpc, data_pb2
 from qm.wire.codes import ErrorCode
 from tests.cluster.harness import run
+from tests.cluster.messages import batch, create_queue, propose
 from tests.unit.api.test_data import ORDERS, PATH, create
 from tests.unit.api.world import Client, bodies, eventually, refused, world
+from tests.unit.model.world import PEER, PEER_ADDRESS
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 ELSEWHERE = r"DIRECT=TCP:127.0.0.250\private$\far"
@@ -28,6 +31,7 @@ class Operator:
         self.cluster: Any = control_pb2_grpc.ClusterControlStub(channel)
         self.queues: Any = control_pb2_grpc.QueueControlStub(channel)
         self.outgoing: Any = control_pb2_grpc.OutgoingControlStub(channel)
+        self.peers: Any = control_pb2_grpc.PeerControlStub(channel)
         self.messages: Any = control_pb2_grpc.MessageControlStub(channel)
         self.clients: Any = control_pb2_grpc.ClientControlStub(channel)
         self.definitions: Any = control_pb2_grpc.DefinitionControlStub(channel)
@@ -581,5 +585,37 @@ def test_the_queue_managers_list_cannot_lock_everybody_out() -> None:
             first = await operator.queues.SetAcl(alone)
             again = await operator.queues.SetAcl(pb.SetAclRequest(entries=[every]))
             assert again.version > first.version
+
+    run(scenario())
+
+
+def test_peers_are_listed_shown_and_forgotten() -> None:
+    async def scenario() -> None:
+        async with world() as made, made.channel(await made.leader()) as channel:
+            node = (await made.leader()).node
+            await create_queue(node, "plain")
+
+            async def policy() -> object:
+                await node.cluster.read_barrier()
+                return binding_policy(node.cluster.view)
+
+            await eventually(policy, bool)
+            await propose(node, batch("plain", [1, 2]))
+            peers = Operator(channel).peers
+            (found,) = (await peers.ListPeers(pb.ListPeersRequest(address=PEER_ADDRESS))).peers
+            assert (found.queue_manager, found.address) == (PEER, PEER_ADDRESS)
+            assert (found.streams, found.history_rows) == (1, 1)
+            assert not (await peers.ListPeers(pb.ListPeersRequest(address="10.0.0.66"))).peers
+            shown = await peers.GetPeer(pb.GetPeerRequest(queue_manager=PEER))
+            assert shown.peer == found
+            only_address = pb.ForgetPeerRequest(queue_manager=PEER, address_only=True)
+            await peers.ForgetPeer(only_address)
+            shown = await peers.GetPeer(pb.GetPeerRequest(queue_manager=PEER))
+            assert (shown.peer.address, shown.peer.history_rows) == ("", 1)
+            await peers.ForgetPeer(pb.ForgetPeerRequest(queue_manager=PEER))
+            with refused(grpc.StatusCode.NOT_FOUND):
+                await peers.GetPeer(pb.GetPeerRequest(queue_manager=PEER))
+            with refused(INVALID, field="queue_manager"):
+                await peers.ForgetPeer(pb.ForgetPeerRequest(queue_manager=b"short"))
 
     run(scenario())

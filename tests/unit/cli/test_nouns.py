@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,13 @@ from qm.cli.lib.connection import EXIT_NOT_ALLOWED, EXIT_REFUSED, EXIT_UNAVAILAB
 from qm.cli.main import main
 from qm.client.blocking import BlockingClient
 from qm.client.calls import Tls
+from qm.names.guid import guid_text
+from qm.node.config.schema import MSMQ_PORT
+from qm.session import AcksReceived, Established, Role, Session, SessionConfig
+from qm.wire.structures.queue_name import DirectQueueFormatName
 from tests.drills.processes import until
 from tests.unit.client.threaded import threaded_node
+from tests.unit.model.world import packet
 
 ORDERS = ".\\private$\\orders"
 USAGE = 2
@@ -386,3 +393,38 @@ def test_errors_have_exit_codes_of_their_own(qm: Qm, tmp_path: Path) -> None:
     assert dead.exit_code == 1
     assert "does not answer" in dead.output
     assert {EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_NOT_ALLOWED} == {3, 4, 5}
+
+
+# Peers -----------------------------------------------------------------------------------------
+
+
+def deliver(host: str, source: bytes, raw: bytes) -> None:
+    """Send one message as another queue manager, and wait until it is acknowledged."""
+    session = Session(SessionConfig(), Role.INITIATOR, source, time.monotonic())
+    with socket.create_connection((host, MSMQ_PORT), WAIT_S) as connection:
+        is_done = False
+        while not is_done:
+            while data := session.take_outgoing(time.monotonic()):
+                connection.sendall(data)
+            session.receive(connection.recv(1 << 16), time.monotonic())
+            while (event := session.next_event()) is not None:
+                if isinstance(event, Established):
+                    session.offer([1], [raw])
+                is_done = is_done or isinstance(event, AcksReceived)
+
+
+def test_a_peer_is_listed_shown_and_forgotten(qm: Qm, orders: str) -> None:
+    source, text = b"CLIP" * 4, guid_text(b"CLIP" * 4)
+    to = DirectQueueFormatName("OS:QUORATE\\private$\\orders")
+    host = qm.endpoint.partition(":")[0]
+    deliver(host, source, packet(1, to=to, source_queue_manager=source))
+    (row,) = qm.json("peer", "list", "--address", "127.0.0.1")
+    assert (row["queue_manager"], row["destinations"]) == (text, 1)
+    shown = qm.json("peer", "show", text.lower())
+    assert (shown["counted_at"], shown["sequences"]) == ("127.0.0.1", [])
+    qm("peer", "forget", text, "--address-only", "--yes")
+    qm("peer", "forget", text, exit_code=1, stdin="n\n")
+    qm("peer", "forget", text, "--yes")
+    assert qm.json("peer", "list") == []
+    qm("peer", "show", text, exit_code=EXIT_REFUSED)
+    qm("peer", "show", "nonsense", exit_code=USAGE)

@@ -58,6 +58,19 @@ class SetBindings(Command, frozen=True, gc=False):
     pins: tuple[str, ...]
 
 
+@declared(weight=ValueOf("count"), since=5)
+class ForgetPeer(Command, frozen=True, gc=False):
+    """Forget at most `count` rows of what is remembered of another queue manager, in steps; the
+    value says whether there is more.
+    """
+
+    queue_manager: bytes
+    count: int
+    is_address_only: bool
+    """Only where its GUID is bound to; duplicates and sequences are still recognized."""
+    sender_sids: tuple[bytes, ...]
+
+
 @declared(weight=Fixed(1), since=1)
 class RaiseApplyVersion(Command, frozen=True, gc=False):
     """Every member supports the version: entries after this one use the new behaviour."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from qm.model import queries
 from qm.model.state.bindings import BINDING
 from qm.model.state.tables import Table
 from qm.model.values import commands
@@ -201,3 +202,74 @@ def test_a_sequence_that_was_ahead_before_goes_on() -> None:
     assert world.arrive(packet(1, sequence=(ahead, 1, 0)), facts=HERE) == [ACCEPTED]
     world.version = 5
     assert world.arrive(packet(2, sequence=(ahead, 2, 1)), facts=HERE) == [ACCEPTED]
+
+
+def forget(world: World, count: int = 3, *, is_address_only: bool = False) -> int:
+    """Forget PEER in steps; return their number."""
+    for steps in range(1, 100):
+        outcome = world.one(commands.ForgetPeer(PEER, count, is_address_only, ()))
+        assert outcome.status == 0, hex(outcome.status)
+        if not outcome.value:
+            return steps
+    raise AssertionError("there is always more")
+
+
+def test_a_forgotten_peer_leaves_no_row_and_may_begin_anew(world: World) -> None:
+    before = sorted(world.state.rows())
+    bind(world)
+    for number in range(1, 6):
+        world.create(f"q{number}")
+        world.arrive(
+            packet(number, to=f"q{number}"), packet(number + (1 << 16), to=f"q{number}"), facts=HERE
+        )
+    world.arrive(packet(9, sequence=(SEQUENCE, 1, 0)), facts=HERE)
+    world.arrive(packet(1, to="plain", source_queue_manager=b"O" * 16), facts=THERE)
+    assert forget(world) > 3
+    kept = {bytes(key[1:17]) for table, key, _ in world.state.rows() if table == Table.STREAM}
+    assert PEER not in kept
+    assert not [row for row in world.state.rows() if row[0] in (Table.SEQUENCE_IN,)]
+    assert len(before) < len(list(world.state.rows())), "queues and messages stay"
+    assert world.arrive(packet(9, sequence=(SEQUENCE, 1, 0)), facts=THERE) == [ACCEPTED]
+    world.tick(200 * 24 * 3_600_000)
+    assert not [row for row in world.state.rows() if row[0] == Table.STREAM], "nor what is due"
+
+
+def test_only_the_address_is_forgotten_if_that_is_all_that_changed(world: World) -> None:
+    bind(world, BindingMode.STRICT)
+    world.arrive(packet(1, to="plain"), facts=HERE)
+    assert forget(world, is_address_only=True) == 1
+    known = TransferVerdict.DUPLICATE
+    assert world.arrive(packet(1, to="plain"), packet(2, to="plain"), facts=THERE) == [
+        known,
+        ACCEPTED,
+    ]
+    assert world.arrive(packet(3, to="plain"), facts=HERE) == [ELSEWHERE]
+
+
+def test_peers_are_listed_with_where_they_are_bound(world: World) -> None:
+    bind(world, pins=(f"{guid_text(b'P' * 16)} 10.0.0.0/8",))
+    world.arrive(packet(1, to="plain"), packet(2, sequence=(SEQUENCE, 1, 0)), facts=HERE)
+    for number, source in enumerate((b"O" * 16, b"P" * 16), start=1):
+        message = packet(number, to="plain", source_queue_manager=source)
+        world.arrive(message, facts=THERE)
+    view = world.machine.view
+    page = queries.list_peers(view, limit=2)
+    rest = queries.list_peers(view, after=page.next or b"", limit=2)
+    assert [one.queue_manager for one in (*page.items, *rest.items)] == [
+        b"O" * 16,
+        PEER,
+        b"P" * 16,
+    ]
+    assert rest.next is None
+    mine = queries.get_peer(view, PEER)
+    assert mine is not None
+    assert mine == page.items[1]
+    assert (mine.address, mine.counted_at, mine.stream_count) == (PEER_ADDRESS, PEER_ADDRESS, 2)
+    pinned = queries.get_peer(view, b"P" * 16)
+    assert pinned is not None
+    assert (pinned.address, pinned.pins) == ("", ("10.0.0.0/8",))
+    there = queries.list_peers(view, address="10.0.0.66").items
+    assert [one.queue_manager for one in there] == [b"O" * 16, b"P" * 16]
+    (sequence,) = queries.peer_sequences(view, PEER)
+    assert (sequence.sequence_identifier, sequence.sequence_number) == (SEQUENCE, 1)
+    assert queries.get_peer(view, b"nobody") is None

@@ -1,0 +1,104 @@
+"""PeerControl: other queue managers, as far as their messages are remembered."""
+
+from typing import Final
+
+from typing_extensions import override
+
+from qm.api.gate.calls import Context, caller
+from qm.api.gate.errors import Conflict, InvalidArgument, NotFound, check
+from qm.api.gate.pages import bytes_after, page_size, token_of
+from qm.api.propose.control_once import Decider
+from qm.cluster.cluster import Cluster
+from qm.model.queries import (
+    PAGE_ITEMS_MAX,
+    IncomingSequence,
+    PeerInfo,
+    get_peer,
+    list_peers,
+    peer_sequences,
+)
+from qm.model.values.commands import ForgetPeer
+from qm.model.values.limits import VERSION_OF_BINDINGS
+from qm.names.guid import GUID_SIZE_BYTES, guid_text
+from qm.pb import control_pb2 as pb
+from qm.pb import control_pb2_grpc
+
+ROWS_PER_STEP: Final = 1_024
+"""Rows that one command forgets; there are as many commands as are needed."""
+
+
+class PeerControl(control_pb2_grpc.PeerControlServicer):
+    """Implements `quorate.control.v1.PeerControl`."""
+
+    def __init__(self, cluster: Cluster, decider: Decider) -> None:
+        self._cluster = cluster
+        self._decider = decider
+
+    @override
+    async def ListPeers(self, request: pb.ListPeersRequest, context: Context) -> pb.ListPeersReply:
+        size, after = page_size(request.page_size), bytes_after(request.page_token)
+        await self._cluster.read_barrier()
+        page = list_peers(self._cluster.view, after=after, limit=size, address=request.address)
+        return pb.ListPeersReply(peers=map(_shown, page.items), page_token=token_of(page.next))
+
+    @override
+    async def GetPeer(self, request: pb.GetPeerRequest, context: Context) -> pb.GetPeerReply:
+        guid = _guid(request.queue_manager)
+        await self._cluster.read_barrier()
+        sequences = peer_sequences(self._cluster.view, guid, PAGE_ITEMS_MAX)
+        return pb.GetPeerReply(
+            peer=_shown(self._known(guid)), sequences=map(_shown_sequence, sequences)
+        )
+
+    @override
+    async def ForgetPeer(
+        self, request: pb.ForgetPeerRequest, context: Context
+    ) -> pb.ForgetPeerReply:
+        guid = _guid(request.queue_manager)
+        await self._cluster.read_barrier()
+        self._known(guid)
+        if self._cluster.view.counters().apply_version < VERSION_OF_BINDINGS:
+            raise Conflict("not before every member runs this release: upgrade the others first")
+        command = ForgetPeer(guid, ROWS_PER_STEP, request.address_only, caller().sids)
+        is_left = True
+        while is_left:
+            outcome = await self._decider.decide(command)
+            check(outcome.status)
+            is_left = bool(outcome.value)
+        return pb.ForgetPeerReply()
+
+    def _known(self, guid: bytes) -> PeerInfo:
+        found = get_peer(self._cluster.view, guid)
+        if found is None:
+            raise NotFound(f"nothing is remembered of a queue manager {guid_text(guid)}")
+        return found
+
+
+def _guid(given: bytes) -> bytes:
+    if len(given) != GUID_SIZE_BYTES:
+        raise InvalidArgument("queue_manager", f"a GUID of {GUID_SIZE_BYTES} bytes")
+    return given
+
+
+def _shown(info: PeerInfo) -> pb.Peer:
+    return pb.Peer(
+        queue_manager=info.queue_manager,
+        address=info.address,
+        bound_since_ms=info.since_ms,
+        heard_ms=info.heard_ms,
+        pins=info.pins,
+        counted_at=info.counted_at,
+        streams=info.stream_count,
+        history_rows=info.history_row_count,
+    )
+
+
+def _shown_sequence(one: IncomingSequence) -> pb.PeerSequence:
+    return pb.PeerSequence(
+        queue_id=one.queue_id,
+        last=pb.SequencePlace(
+            sequence_identifier=one.sequence_identifier, sequence_number=one.sequence_number
+        ),
+        reject_count=one.reject_count,
+        last_access_ms=one.last_access_ms,
+    )
