@@ -12,6 +12,7 @@ from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Facts, SignatureFact, TransferVerdict
+from qm.model.values.limits import VERSION_OF_JUDGEMENT
 from qm.model.values.records import FinalAckRow, OutboxRow, decode
 from qm.model.values.rows import SEQUENCE_IN_ROW
 from qm.names.guid import guid_text
@@ -123,26 +124,49 @@ def test_a_message_is_remembered_in_the_entry_that_takes_it(world: World) -> Non
 
 @pytest.mark.spec("QB-3.1.5.8-01")
 def test_the_order_of_judgement(world: World) -> None:
-    """Duplicate or out of order, expired, queue, policy, quota: the first that applies."""
+    """Each message but the last breaks two rules that follow each other; the earlier one tells."""
+    nobody = write_descriptor(SecurityDescriptor(dacl=Acl(())))
+    world.create("open")
     world.create("full", quota=0)
-    world.create("closed", quota=0, security=write_descriptor(SecurityDescriptor(dacl=Acl(()))))
+    world.create("closed", quota=0, security=nobody)
+    world.create("sealed", quota=0, security=nobody, privacy_level=2)
+    late: dict[str, Any] = {"time_to_reach_queue": 5, "sent_time": NOW_S - 6}
+    unsigned = Facts(1, PEER, PEER_ADDRESS, ())
+    forged = Facts(1, PEER, PEER_ADDRESS, (), SignatureFact.INVALID)
+    steps: list[tuple[Facts, bytes, int]] = [
+        (unsigned, packet(1, to="open"), ACCEPTED),
+        (forged, packet(1, to="open"), DUPLICATE),
+        (unsigned, packet(2, to="absent", sequence=(SEQUENCE, 2, 1)), OUT_OF_ORDER),
+        (forged, packet(3, to="absent", **late), MessageClass.NACK_BAD_DST_Q),
+        (
+            forged,
+            packet(4, to="open", sequence=(SEQUENCE, 1, 0)),
+            MessageClass.NACK_NOT_TRANSACTIONAL_Q,
+        ),
+        (forged, packet(5, to="sealed"), MessageClass.NACK_BAD_SIGNATURE),
+        (unsigned, packet(6, to="sealed"), MessageClass.NACK_BAD_ENCRYPTION),
+        (unsigned, packet(7, to="closed", **late), MessageClass.NACK_ACCESS_DENIED),
+        (unsigned, packet(8, to="full", **late), MessageClass.NACK_REACH_QUEUE_TIMEOUT),
+        (unsigned, packet(9, to="full"), MessageClass.NACK_Q_EXCEED_QUOTA),
+    ]
+    for facts, message, verdict in steps:
+        assert world.arrive(message, facts=facts) == [verdict]
+
+
+def test_an_older_state_keeps_the_older_order_of_judgement(world: World) -> None:
+    """Entries below apply version 5 ask first whether a message came in time."""
+    world.version = VERSION_OF_JUDGEMENT - 1
+    nobody = write_descriptor(SecurityDescriptor(dacl=Acl(())))
+    world.create("closed", security=nobody)
     late: dict[str, Any] = {"time_to_reach_queue": 5, "sent_time": NOW_S - 6}
     assert world.arrive(
         packet(1, to="absent", **late),
-        packet(2, to="absent", sequence=(SEQUENCE, 2, 1), **late),
-        packet(3, to="absent"),
-        packet(4, to="closed", **late),
-        packet(5, to="closed"),
-        packet(6, to="full", sequence=(SEQUENCE, 1, 0)),
-        packet(7, to="full"),
+        packet(2, to="closed", **late),
+        packet(3, to="closed", sequence=(SEQUENCE, 1, 0)),
     ) == [
         MessageClass.NACK_REACH_QUEUE_TIMEOUT,
-        OUT_OF_ORDER,
-        MessageClass.NACK_BAD_DST_Q,
         MessageClass.NACK_REACH_QUEUE_TIMEOUT,
         MessageClass.NACK_ACCESS_DENIED,
-        MessageClass.NACK_NOT_TRANSACTIONAL_Q,
-        MessageClass.NACK_Q_EXCEED_QUOTA,
     ]
 
 

@@ -1,9 +1,10 @@
 """UserMessages from the network: the hot path ([MS-MQQB] 3.1.5.8, guide 4.3 step 8).
 
-For each packet of a batch, in order: duplicate or out of order, expired, destination, access and
-policy, quota; then position, history or sequence, and consequences, all in this apply. A message is
-remembered exactly when it was accepted or refused for good (QB-A1 to A03, A20); one that cannot be
-stored now is not, and its session closes so that the peer sends it again.
+For each packet of a batch, in order: duplicate or out of order (a repeat of a message that was
+taken must not be refused for another reason, QB-A20), destination, kind, signature, encryption,
+access, expired, quota; then position, history or sequence, and consequences, all in this apply. A
+message is remembered exactly when it was accepted or refused for good (QB-A1 to A03, A20); one that
+cannot be stored now is not, and its session closes so that the peer sends it again.
 """
 
 from array import array
@@ -32,6 +33,7 @@ from qm.model.values.limits import (
     POSITIONS_PER_ENTRY_MAX,
     SEQUENCE_AHEAD_MAX_S,
     VERSION_OF_BINDINGS,
+    VERSION_OF_JUDGEMENT,
     VERSION_OF_REFUSALS,
 )
 from qm.model.values.rows import PositionFlag
@@ -53,8 +55,9 @@ _ACCEPTED: Final = int(TransferVerdict.ACCEPTED)
 _RECEIVE_FLAGS: Final = int(AcknowledgeFlags.PR | AcknowledgeFlags.NR)
 _IGNORING_KINDS: Final = frozenset({QueueKind.ORDER, QueueKind.NOTIFICATION})
 
-Policies = dict[tuple[int, int, bool], int]
-"""(queue_id, facts, whether transactional) -> the queue's verdict on all such messages."""
+Policies = dict[tuple[int, int, bool], tuple[int, int]]
+"""(queue_id, facts, whether transactional) -> the queue's verdicts on all such messages: before it
+is asked how the body is protected, and after."""
 
 
 class Arrivals:
@@ -213,7 +216,7 @@ class Arrivals:
             return None
         if arrival.is_by_http:
             return None
-        if _policy(queue, arrival.facts, False) != _ACCEPTED or arrival.facts.was_encrypted:
+        if any(self._policy(queue, arrival.facts, False)) or arrival.facts.was_encrypted:
             return None
         source, address = arrival.source_queue_manager, arrival.facts.peer_address
         if not self._bindings.admits(source, address):
@@ -248,9 +251,8 @@ class Arrivals:
         if is_by_http and self._ledger.behaviour >= VERSION_OF_REFUSALS:
             queue = None  # such names lead here only over HTTP
         arrival.is_homeless = queue is None
-        lifetime_s = arrival.time_to_reach_queue
-        age_s = self._ledger.now_ms // 1000 - arrival.sent_time
-        if lifetime_s != TIME_INFINITE_S and age_s > lifetime_s:
+        is_by_text = self._ledger.behaviour >= VERSION_OF_JUDGEMENT
+        if not is_by_text and self._is_expired(arrival):
             return self._refuse(arrival, MessageClass.NACK_REACH_QUEUE_TIMEOUT)
         if queue is None:
             return self._refuse(arrival, MessageClass.NACK_BAD_DST_Q)
@@ -262,15 +264,15 @@ class Arrivals:
         policy = policies.get(key)
         if policy is None:
             facts = arrival.command.facts[fact]
-            policy = policies[key] = _policy(queue, facts, is_transactional)
-        if policy == _ACCEPTED and arrival.user_flags & FLAG_SH:
-            policy = self._privacy(arrival, queue)
-        elif policy == _ACCEPTED and queue.record.privacy_level is QueuePrivacyLevel.BODY:
-            policy = MessageClass.NACK_BAD_ENCRYPTION
-        if policy != _ACCEPTED:
-            if policy == TransferVerdict.IGNORED:
-                return policy
-            return self._refuse(arrival, policy)
+            policy = policies[key] = self._policy(queue, facts, is_transactional)
+        before, after = policy
+        verdict = before or self._privacy(arrival, queue) or after
+        if verdict == TransferVerdict.IGNORED:
+            return verdict
+        if verdict != _ACCEPTED:
+            return self._refuse(arrival, verdict)
+        if is_by_text and self._is_expired(arrival):
+            return self._refuse(arrival, MessageClass.NACK_REACH_QUEUE_TIMEOUT)
         size = arrival.size_bytes
         status = self._enqueue.quota_status(queue, size)
         if status is EnqueueStatus.MANAGER_QUOTA:
@@ -281,8 +283,25 @@ class Arrivals:
         self._accept(arrival, queue, is_transactional)
         return _ACCEPTED
 
+    def _is_expired(self, arrival: Arrival) -> bool:
+        """Whether the message took longer than its time to reach the queue (QB-A41)."""
+        lifetime_s = arrival.time_to_reach_queue
+        age_s = self._ledger.now_ms // 1000 - arrival.sent_time
+        return lifetime_s != TIME_INFINITE_S and age_s > lifetime_s
+
+    def _policy(self, queue: QueueInHand, facts: Facts, is_transactional: bool) -> tuple[int, int]:
+        """Return a queue's verdicts on all messages of a sender: ACCEPTED or a refusal's class."""
+        signature, access = _signature(queue, facts), _access(queue, facts)
+        kind = _kind(queue, is_transactional)
+        if self._ledger.behaviour >= VERSION_OF_JUDGEMENT:
+            return _home(queue) or kind or signature, access
+        return _home(queue) or signature or access or kind, _ACCEPTED
+
     def _privacy(self, arrival: Arrival, queue: QueueInHand) -> int:
         """Return whether the queue accepts a body protected like this (3.1.1.2 PrivacyLevel)."""
+        if not arrival.user_flags & FLAG_SH:
+            is_demanded = queue.record.privacy_level is QueuePrivacyLevel.BODY
+            return MessageClass.NACK_BAD_ENCRYPTION if is_demanded else _ACCEPTED
         facts = arrival.facts
         # The edge decrypts what it can and reports it; EB still set means that it could not.
         is_sealed = arrival.security_flags() & FLAG_EB and not facts.was_encrypted
@@ -371,21 +390,30 @@ def _accepted(command: EdgeBatch, verdicts: IntArray) -> set[Speaker]:
     }
 
 
-def _policy(queue: QueueInHand, facts: Facts, is_transactional: bool) -> int:
-    """Return a queue's verdict on all messages of a sender: ACCEPTED or a refusal's class."""
+def _home(queue: QueueInHand) -> int:
+    """Whether a queue takes messages from the network at all."""
     record = queue.record
     if record.kind in _IGNORING_KINDS:
         return TransferVerdict.IGNORED
     if record.kind not in (QueueKind.APPLICATION, QueueKind.CONNECTOR) or record.is_deleting:
         return MessageClass.NACK_BAD_DST_Q
-    if facts.signature in (SignatureFact.INVALID, SignatureFact.UNVERIFIED):
-        return MessageClass.NACK_BAD_SIGNATURE
-    if record.authentication and facts.signature is not SignatureFact.VALID:
-        return MessageClass.NACK_BAD_SIGNATURE
-    if not is_granted_on_queue(queue, facts.sender_sids, QueueAccess.WRITE_MESSAGE):
-        return MessageClass.NACK_ACCESS_DENIED
-    if is_transactional and not record.transactional:
+    return _ACCEPTED
+
+
+def _kind(queue: QueueInHand, is_transactional: bool) -> int:
+    if is_transactional and not queue.record.transactional:
         return MessageClass.NACK_NOT_TRANSACTIONAL_Q
-    if record.transactional and not is_transactional:
+    if queue.record.transactional and not is_transactional:
         return MessageClass.NACK_NOT_TRANSACTIONAL_MSG
     return _ACCEPTED
+
+
+def _signature(queue: QueueInHand, facts: Facts) -> int:
+    is_bad = facts.signature in (SignatureFact.INVALID, SignatureFact.UNVERIFIED)
+    is_missing = queue.record.authentication and facts.signature is not SignatureFact.VALID
+    return MessageClass.NACK_BAD_SIGNATURE if is_bad or is_missing else _ACCEPTED
+
+
+def _access(queue: QueueInHand, facts: Facts) -> int:
+    is_granted = is_granted_on_queue(queue, facts.sender_sids, QueueAccess.WRITE_MESSAGE)
+    return _ACCEPTED if is_granted else MessageClass.NACK_ACCESS_DENIED

@@ -19,7 +19,7 @@ from qm.model.state.tables import State, Table
 from qm.model.values.commands import CloseQueue, OpenQueue
 from qm.model.values.effects import Outcome
 from qm.model.values.elements import QueueAccessType, QueueKind, QueueShareMode
-from qm.model.values.limits import OPEN_QUEUES_PER_CLIENT_MAX
+from qm.model.values.limits import OPEN_QUEUES_PER_CLIENT_MAX, VERSION_OF_OPEN_STATUS
 from qm.model.values.records import OpenQueueRow
 from qm.names.direct import DirectName
 from qm.names.errors import QueueNameError
@@ -125,7 +125,8 @@ class Opens:
                 return self._administration.create_subqueue(name, sids)
             return ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
         if access is not _SEND:
-            # Reading queues of other queue managers needs a protocol that is not supported.
+            if self._ledger.behaviour >= VERSION_OF_OPEN_STATUS:
+                return ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
             return ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
         made = self._outgoing.ensure(name)
         return made if made > 0 else ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION

@@ -31,6 +31,7 @@ from qm.model.values.limits import (
     ORDER_ACK_ORDINALS,
     QUEUES_MAX,
     SUBQUEUES_PER_QUEUE_MAX,
+    VERSION_OF_QUEUE_RIGHTS,
     VERSION_OF_REFUSALS,
 )
 from qm.model.values.records import Queue, QueueManager
@@ -46,6 +47,7 @@ from qm.wire.errors import ProtocolError
 MQ_OK: Final = 0
 _BASE_PRIORITY: Final = "base_priority"
 _SECURITY: Final = "security"
+_QUEUE_RIGHTS: Final = int(QueueAccess.QUEUE_GENERIC_ALL)
 
 
 class Administration:
@@ -202,7 +204,7 @@ class Administration:
         if refusal:
             return Outcome(refusal)
         security = values.pop(_SECURITY, command.security_descriptor)
-        if not _is_descriptor(security):
+        if not _is_descriptor(security) or not self._names_queue_rights(security):
             return Outcome(ErrorCode.MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR)
         queue = self._create(manager, name, command, values, security)
         return Outcome(MQ_OK, value=queue.queue_id)
@@ -343,6 +345,8 @@ class Administration:
         values, refusal = decode_attributes(QUEUE_ATTRIBUTES, command.changes, is_change=True)
         if refusal:
             return Outcome(refusal)
+        if not self._names_queue_rights(values.get(_SECURITY, b"")):
+            return Outcome(ErrorCode.MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR)
         for name, value in values.items():
             setattr(record, name, value)
         record.privacy_level = QueuePrivacyLevel(record.privacy_level)
@@ -380,6 +384,17 @@ class Administration:
             needed |= QueueAccess.CHANGE_QUEUE_PERMISSIONS
         is_granted = is_granted_on_queue(queue, command.sender_sids, needed)
         return MQ_OK if is_granted else ErrorCode.MQ_ERROR_ACCESS_DENIED
+
+    def _names_queue_rights(self, security: bytes) -> bool:
+        """Whether all entries name rights of MQQUEUEACCESSMASK alone (3.1.1.2 Security).
+
+        Generic rights are not values of it: whoever writes a descriptor maps them first.
+        """
+        if self._ledger.behaviour < VERSION_OF_QUEUE_RIGHTS or not security:
+            return True
+        descriptor = parse_descriptor(security)
+        lists = [acl for acl in (descriptor.dacl, descriptor.sacl) if acl is not None]
+        return not any(entry.mask & ~_QUEUE_RIGHTS for acl in lists for entry in acl.entries)
 
     def _set_journal_quota(self, record: Queue) -> None:
         journal = self._ledger.queue(record.journal_queue)

@@ -18,6 +18,13 @@ assigned again only if free."""
 VERSION_OF_BINDINGS: Final = 5
 """Apply version from which on a queue manager's GUID is bound to the address that it speaks from,
 and a TxSequenceID may not lie far in the future."""
+VERSION_OF_JUDGEMENT: Final = 5
+"""Apply version from which on a message is judged in the order of [MS-MQQB] 3.1.5.8."""
+VERSION_OF_QUEUE_RIGHTS: Final = 5
+"""Apply version from which on the entries of a queue's descriptor name MQQUEUEACCESSMASK alone."""
+VERSION_OF_OPEN_STATUS: Final = 5
+"""Apply version from which on a queue of another queue manager is not found by who wants to read it
+([MS-MQDMPR] 3.1.7.1.5)."""
 
 CLOCK_MAX_MS: Final = 0xFFFF_FFFF * 1000
 """Cluster time ends where the seconds of packets end: a later stamp counts as this value."""

@@ -23,6 +23,7 @@ from qm.model.values.results import RequestResult, ResultRow
 from qm.model.values.rows import BODY_KEY, POSITION_KEY, QUEUE_KEY, Position, unpack_position
 from qm.wire.headers.debug_header import DebugHeader
 from qm.wire.headers.message_properties import MessagePropertiesHeader
+from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.headers.transaction_header import TransactionHeader
 from qm.wire.headers.user_header import UserHeader
 from qm.wire.packets.user_message import UserMessage, parse_user_message, write_user_message
@@ -56,6 +57,7 @@ def packet(
     properties: dict[str, Any] | None = None,
     priority: int = 3,
     time_to_reach_queue: int = 0xFFFF_FFFF,
+    security: SecurityHeader | None = None,
     **header: Any,
 ) -> bytes:
     """Return a UserMessage; `sequence` = (TxSequenceID as u64, number, previous)."""
@@ -79,6 +81,7 @@ def packet(
             UserHeader(**fields),
             MessagePropertiesHeader(body, **(properties or {})),
             transaction,
+            security=security,
             priority=0 if sequence else priority,
             time_to_reach_queue=time_to_reach_queue,
             is_traced=report_to is not None,

@@ -10,10 +10,12 @@ from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.commands import Facts, SignatureFact, TransferVerdict
 from qm.model.values.effects import EffectKind, SequenceSeen
+from qm.model.values.elements import QueuePrivacyLevel
 from qm.model.values.records import FinalAckRow, OutboxRow, decode
 from qm.model.values.rows import PositionFlag
 from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
 from qm.security.sid import sid_from_text
+from qm.wire.headers.security_header import SecurityHeader
 from qm.wire.message_class import AcknowledgeFlags, MessageClass
 from qm.wire.structures.identifiers import MessageIdentifier, write_message_identifier
 from qm.wire.structures.queue_name import (
@@ -155,9 +157,7 @@ def test_of_messages_to_no_queue_nothing_is_owed_to_whom_they_only_name(
         more = {"source_queue_manager": source} | (LATE if late else asked)
         raw = packet(1, to="absent", sequence=(9, 1, 0), final_ack=True, **more)
         (verdict,), applied = world.arrive_applied(raw)
-        assert verdict == (
-            MessageClass.NACK_REACH_QUEUE_TIMEOUT if late else MessageClass.NACK_BAD_DST_Q
-        )
+        assert verdict == MessageClass.NACK_BAD_DST_Q
         assert not applied.incoming_sequences
         assert not applied.outbox_ids
     assert [row for row in world.state.rows() if row[0] != Table.META] == before
@@ -340,6 +340,7 @@ def test_only_who_may_write_may_send(world: World) -> None:
         (SignatureFact.ABSENT, False, ACCEPTED),
         (SignatureFact.ABSENT, True, MessageClass.NACK_BAD_SIGNATURE),
         (SignatureFact.VALID, True, ACCEPTED),
+        (SignatureFact.VALID, False, ACCEPTED),
         (SignatureFact.INVALID, False, MessageClass.NACK_BAD_SIGNATURE),
         (SignatureFact.UNVERIFIED, False, MessageClass.NACK_BAD_SIGNATURE),
         (SignatureFact.UNVERIFIED, True, MessageClass.NACK_BAD_SIGNATURE),
@@ -354,9 +355,30 @@ def test_signatures(
 
 
 @pytest.mark.spec("DM-3.1.1.2-09")
-def test_a_queue_that_demands_encryption_refuses_clear_text(world: World) -> None:
-    world.create("orders", privacy_level=2)
-    assert world.arrive(packet(1)) == [MessageClass.NACK_BAD_ENCRYPTION]
+@pytest.mark.parametrize(
+    ("privacy_level", "was_encrypted", "is_accepted"),
+    [
+        (QueuePrivacyLevel.NONE, False, True),
+        (QueuePrivacyLevel.NONE, True, False),
+        (QueuePrivacyLevel.OPTIONAL, False, True),
+        (QueuePrivacyLevel.OPTIONAL, True, True),
+        (QueuePrivacyLevel.BODY, False, False),
+        (QueuePrivacyLevel.BODY, True, True),
+    ],
+)
+def test_bodies_are_protected_as_the_queue_demands(
+    world: World, privacy_level: int, was_encrypted: bool, is_accepted: bool
+) -> None:
+    world.create("orders", privacy_level=int(privacy_level))
+    world.create("exact", privacy_level=int(privacy_level), transactional=True)
+    expected = ACCEPTED if is_accepted else MessageClass.NACK_BAD_ENCRYPTION
+    facts = Facts(1, PEER, PEER_ADDRESS, (), was_encrypted=was_encrypted)
+    security = (
+        SecurityHeader(is_body_encrypted=True, encryption_key=b"key") if was_encrypted else None
+    )
+    plain = packet(1, security=security)
+    exact = packet(2, to="exact", security=security, sequence=(5 << 32 | 1, 1, 0))
+    assert world.arrive(plain, exact, facts=facts) == [expected, expected]
 
 
 # Acknowledgements --------------------------------------------------------------------------

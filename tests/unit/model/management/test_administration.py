@@ -16,9 +16,20 @@ from qm.model.values.elements import (
     QueueShareMode,
     QueueType,
 )
-from qm.model.values.limits import APPLY_VERSION
+from qm.model.values.limits import (
+    APPLY_VERSION,
+    VERSION_OF_OPEN_STATUS,
+    VERSION_OF_QUEUE_RIGHTS,
+)
 from qm.names.format_name import PrivateName, format_name_text
-from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
+from qm.security.descriptor import (
+    ACE_ALLOWED,
+    ACE_AUDIT,
+    Ace,
+    Acl,
+    SecurityDescriptor,
+    write_descriptor,
+)
 from qm.security.sid import EVERYONE, sid_from_text
 from qm.wire.codes import ErrorCode
 from tests.unit.model.world import NOW_S, OWN, ClientInWorld, World, packet, request
@@ -338,6 +349,13 @@ def test_queues_that_are_not_here(world: World) -> None:
     assert status_of(client, "DIRECT=OS:vhost\\absent", SEND) == absent
     assert status_of(client, private, SEND) == absent
     assert status_of(client, "DIRECT=OS:vhost\\absent;sub", MOVE) == absent
+    elsewhere = "DIRECT=TCP:10.0.0.1\\q"
+    for access in (RECEIVE, PEEK, MOVE):
+        assert status_of(client, elsewhere, access) == absent
+    assert status_of(client, elsewhere, SEND) == 0
+    world.version = VERSION_OF_OPEN_STATUS - 1
+    unsupported = ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION
+    assert status_of(client, "DIRECT=TCP:10.0.0.2\\q", RECEIVE) == unsupported
 
 
 @pytest.mark.spec(
@@ -355,7 +373,33 @@ def test_names_and_modes_that_do_not_go_together(world: World) -> None:
     assert status_of(client, "MULTICAST=234.1.1.1:8001", PEEK) == unsupported
     assert status_of(client, "nonsense", SEND) == ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME
     assert status_of(client, ORDERS, 9) == ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE
-    assert status_of(client, "DIRECT=TCP:10.0.0.1\\q", RECEIVE) == unsupported
+
+
+@pytest.mark.spec("DM-3.1.1.2-12")
+@pytest.mark.parametrize(
+    ("mask", "is_known"),
+    [
+        (0x0000_003F, True),
+        (0x000F_0000, True),
+        (0x0000_0040, False),
+        (0x0010_0000, False),
+        (0x1000_0000, False),
+        (0x8000_0000, False),
+    ],
+)
+def test_a_queue_grants_rights_to_queues_alone(world: World, mask: int, is_known: bool) -> None:
+    illegal = ErrorCode.MQ_ERROR_ILLEGAL_SECURITY_DESCRIPTOR
+    expected = 0 if is_known else illegal
+    audited = write_descriptor(SecurityDescriptor(sacl=Acl((Ace(ACE_AUDIT, 0, mask, ALICE),))))
+    for number, security in enumerate((allowing(mask), audited), start=1):
+        made = world.one(creating(f".\\q{number}", number, security=security))
+        assert made.status == expected
+        plain = world.create(f"plain{number}")
+        change = {"security": encode_attribute(security)}
+        assert world.one(commands.SetQueue(request(), plain, change, ())).status == expected
+        assert world.record(plain).security == (security if is_known else b"")
+    world.version = VERSION_OF_QUEUE_RIGHTS - 1
+    assert world.one(creating(".\\older", 3, security=allowing(mask))).status == 0
 
 
 def test_access_is_checked_when_a_queue_is_opened(world: World) -> None:
