@@ -61,7 +61,7 @@ class MessageClassRole(Enum):
     ADMINISTRATION = "administration"
     """Tells the sender's administration queue the outcome for its message."""
     UNDEFINED = "undefined"
-    """Neither in the table nor built from the bits of a custom class."""
+    """Neither in the table nor built from the bits of a custom class (MQ-A39)."""
 
 
 class AcknowledgeFlags(IntFlag):

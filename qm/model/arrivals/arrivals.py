@@ -303,7 +303,8 @@ class Arrivals:
             is_demanded = queue.record.privacy_level is QueuePrivacyLevel.BODY
             return MessageClass.NACK_BAD_ENCRYPTION if is_demanded else _ACCEPTED
         facts = arrival.facts
-        # The edge decrypts what it can and reports it; EB still set means that it could not.
+        # The edge decrypts what it can and reports it; EB still set means that it could not, also
+        # because the header's PrivacyLevel is undefined (MQ-A38).
         is_sealed = arrival.security_flags() & FLAG_EB and not facts.was_encrypted
         if is_sealed or facts.decryption_failed:
             return MessageClass.NACK_BAD_ENCRYPTION

@@ -148,7 +148,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     sent_time: int = 0
     time_to_reach_queue: int = TIME_TO_REACH_QUEUE_DEFAULT_S
     time_to_be_received: int = TIME_INFINITE_S
-    hash_algorithm: int = HashAlgorithm.SHA1
+    hash_algorithm: int = HashAlgorithm.SHA512
+    """DM-A36: the default of current systems."""
     encryption_algorithm: int = EncryptionAlgorithm.RC4
     destination_queue_type: DestinationQueueType | None = None
     administration_queue_type: AdministrationQueueType = AdministrationQueueType.NONE

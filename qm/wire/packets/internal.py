@@ -148,7 +148,7 @@ def parse_establish_connection(
     client, server, time_stamp, operating_system, _, padding = _ESTABLISH.unpack_from(
         buffer, offset + _HEADER_OFFSET
     )
-    if operating_system & OPERATING_SYSTEM_RE_MASK != OPERATING_SYSTEM_RE:
+    if operating_system & OPERATING_SYSTEM_RE_MASK != OPERATING_SYSTEM_RE:  # QB-A54
         raise ProtocolError(
             56,
             "EstablishConnectionHeader.OperatingSystem.RE",

@@ -105,7 +105,10 @@ def test_defaults_of_identity_time_and_algorithms() -> None:
     assert message.correlation_identifier == ObjectId(GUID_NULL, 0)
     assert message.time_to_reach_queue == 345_600
     assert message.time_to_be_received == 0xFFFF_FFFF
-    assert message.hash_algorithm == HashAlgorithm.SHA1
+    assert message.hash_algorithm == HashAlgorithm.SHA512
+    assert {algorithm.name for algorithm in HashAlgorithm} == {
+        *("MD2", "MD4", "MD5", "SHA1", "SHA256", "SHA512")
+    }
     assert message.encryption_algorithm == EncryptionAlgorithm.RC4
     correlated = with_(correlation_identifier=ObjectId(b"c" * 16, 0xFFFF_FFFF))
     assert again(correlated) == correlated
