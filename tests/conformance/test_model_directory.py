@@ -21,7 +21,7 @@ from qm.model.values.elements import (
 from qm.model.values.records import OutgoingPosition, Queue, QueueManager
 from qm.names.guid import guid_from_text, guid_text
 from qm.security.descriptor import ACE_ALLOWED, Ace, Acl, SecurityDescriptor, write_descriptor
-from qm.security.sid import EVERYONE
+from qm.security.sid import EVERYONE, sid_from_text, sid_text
 from qm.wire.access_mask import (
     ConnectedNetworkAccess,
     EnterpriseAccess,
@@ -29,7 +29,12 @@ from qm.wire.access_mask import (
     SiteAccess,
 )
 from qm.wire.codes import ErrorCode
-from qm.wire.structures.public_key import write_mqds_public_keys
+from qm.wire.structures.public_key import (
+    MqdsPublicKey,
+    ProviderType,
+    PublicKeyBlob,
+    write_mqds_public_keys,
+)
 from tests.unit.model.management.test_directory import write
 from tests.unit.model.world import HOST, OWN, World, request
 
@@ -223,12 +228,18 @@ def test_public_keys_of_a_queue_manager(world: World) -> None:
     assert found is not None
     assert found.attributes["public_encryption_key_list"] == b""
     assert found.attributes["public_signing_key_list"] == b""
-    none = write_mqds_public_keys(())
+    key = PublicKeyBlob(1024, 65_537, bytes([*range(127), 0x80]))
+    advanced = "Microsoft Enhanced RSA and AES Cryptographic Provider"
+    keys = write_mqds_public_keys((MqdsPublicKey(ProviderType.RSA_AES, advanced, key),))
     for name in ("public_encryption_key_list", "public_signing_key_list"):
-        assert set_manager(world, **{name: none}) == 0
         illegal = ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE
-        assert set_manager(world, **{name: b"\x01"}) == illegal
-        assert set_manager(world, **{name: none + b"\0"}) == illegal
+        for damaged in (b"\x01", keys + b"\0", keys[:-1], keys[:4] + b"\2" + keys[5:]):
+            assert set_manager(world, **{name: damaged}) == illegal
+        assert set_manager(world, **{name: keys}) == 0
+        kept = read(world, Type.QUEUE_MANAGER, OWN)
+        assert kept is not None
+        assert kept.attributes[name] == keys
+        assert set_manager(world, **{name: write_mqds_public_keys(())}) == 0
     assert set_manager(world, sealed_private_keys=b"sealed") == 0
     published = read(world, Type.QUEUE_MANAGER, OWN)
     assert published is not None
@@ -257,12 +268,22 @@ def test_nothing_volatile_is_stored_and_nothing_of_outgoing_queues_published(wor
 
 @pytest.mark.spec("DM-2-01")
 def test_identifiers_have_the_layout_of_data_types(world: World) -> None:
+    """GUID: three little-endian integers and eight bytes; SID: revision, count, big-endian
+    authority, little-endian sub-authorities.
+    """
     text = "00112233-4455-6677-8899-AABBCCDDEEFF"
     raw = bytes.fromhex("33221100554477668899aabbccddeeff")
     assert guid_from_text(text) == raw
     outcome = world.one(commands.CreateQueue(request(), raw, b"j" * 16, ".\\orders", {}, b"", ()))
     assert queries.find_queue(world.machine.view, f"PUBLIC={text}").queue_id == outcome.value
+    assert guid_text(raw) == text
+    alice = bytes.fromhex("01050000000000051500000001000000020000000300000000000102")
+    assert sid_from_text("S-1-5-21-1-2-3-33619968") == alice
+    assert sid_text(alice) == "S-1-5-21-1-2-3-33619968"
     assert EVERYONE == bytes.fromhex("010100000000000100000000")
+    owned = write_descriptor(SecurityDescriptor(owner=alice, dacl=Acl(())))
+    queue_id = world.create("owned", security=owned)
+    assert alice in world.record(queue_id).security
     rows = [key for table, key, _ in world.state.rows() if table == Table.QUEUE_NAME]
     assert any(key.endswith(raw) for key in rows)
 

@@ -142,8 +142,10 @@ def test_the_lookup_identifier(priority: int) -> None:
     assert key == (7 - priority) << 56 | before + 1
     (transactional,) = world.fill(1)
     assert transactional == 7 << 56 | before + 2
+    assert world.c.send("DIRECT=OS:vhost\\plain", raw=packet(0, priority=priority)).status == 0
+    assert list(world.positions(plain)) == [key, (7 - priority) << 56 | before + 3]
     world.arrive(packet(1, to="plain", priority=priority), packet(1, to="absent"))
-    assert world.counters().sequential_id == before + 2
+    assert world.counters().sequential_id == before + 3
 
 
 @pytest.mark.spec("DM-3.1.1.11-04")

@@ -101,7 +101,7 @@ def test_a_signature_that_does_not_match_refuses(world: World, signature: Signat
     assert final_acks(world) == [bad]
 
 
-@pytest.mark.spec("QB-3.1.5.8.3-15", "QB-3.1.5.8.3-16", "QB-3.1.5.8.3-17")
+@pytest.mark.spec("QB-3.1.5.8.3-15", "QB-3.1.5.8.3-17")
 @pytest.mark.parametrize(
     ("granted", "sids", "is_let_in"),
     [
@@ -114,13 +114,14 @@ def test_a_signature_that_does_not_match_refuses(world: World, signature: Signat
     ],
     ids=["who may", "other right", "everyone may", "known by queue manager", "is not", "nobody"],
 )
+@pytest.mark.parametrize("name", ["orders", "private$\\orders"])
 def test_who_may_write(
-    world: World, granted: tuple[int, Sid], sids: tuple[Sid, ...], is_let_in: bool
+    world: World, name: str, granted: tuple[int, Sid], sids: tuple[Sid, ...], is_let_in: bool
 ) -> None:
     set_manager(world, send_insecure_nacks=True)
     admin = world.create("admin")
-    both(world, "orders", security=granting(*granted))
+    both(world, name, security=granting(*granted))
     denied = MessageClass.NACK_ACCESS_DENIED
-    assert refused(world, "orders", facts(*sids), 1) == (0 if is_let_in else denied)
+    assert refused(world, name, facts(*sids), 1) == (0 if is_let_in else denied)
     assert told(world, admin) == ([] if is_let_in else [denied, denied])
     assert final_acks(world) == ([] if is_let_in else [denied])

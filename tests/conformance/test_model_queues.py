@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import md5
 from typing import Any
 
 import msgspec
@@ -20,9 +21,16 @@ from qm.model.values.elements import (
     QueueScope,
     QueueShareMode,
 )
+from qm.model.values.limits import VERSION_OF_USER_FORMS
 from qm.model.values.records import QueueManager
 from qm.names.format_name import PublicName, format_name_text
+from qm.security.sid import sid_from_text
 from qm.wire.codes import ErrorCode
+from qm.wire.structures.user_certificate import (
+    UserCertificate,
+    certificate_digest,
+    write_user_certificates,
+)
 from tests.unit.model.world import HOST, NOW_S, OWN, ClientInWorld, World, packet, request
 
 SEND, RECEIVE = QueueAccessType.SEND_ACCESS, QueueAccessType.RECEIVE_ACCESS
@@ -191,18 +199,37 @@ def test_users(world: World) -> None:
         command = commands.DirectoryWrite(request(), bytes([number]) * 16, user, attributes, ())
         return world.one(command).status
 
-    digests = (b"d" * 16, b"e" * 16)
-    given = {"security_identifier": b"sid", "certificate_digest_list": digests}
-    assert write(1, **given, certificates=b"all of them") == 0
-    assert write(2, security_identifier=b"other", certificate_digest_list=(b"short",)) == (
-        ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_SIZE
+    alice, bob = sid_from_text("S-1-5-21-1-2-3-1001"), sid_from_text("S-1-5-21-1-2-3-1002")
+    encoded = (b"one certificate", b"another")
+    digests = tuple(certificate_digest(certificate) for certificate in encoded)
+    assert digests == tuple(md5(one, usedforsecurity=False).digest() for one in encoded)
+    certificates = write_user_certificates(
+        tuple(
+            UserCertificate(digest, bytes(16), certificate)
+            for digest, certificate in zip(digests, encoded, strict=True)
+        )
     )
-    wanted = [Filter("security_identifier", Operator.EQUALS, b"sid")]
+    given = {"certificate_digest_list": digests, "certificates": certificates}
+    assert write(1, security_identifier=alice, **given) == 0
+    size = ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_SIZE
+    assert write(2, security_identifier=bob, certificate_digest_list=(b"short",)) == size
+    value = ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE
+    for damaged in (
+        {"security_identifier": b"bob"},
+        {"security_identifier": bob + b"\0"},
+        {"security_identifier": bob, "certificates": certificates[:-1]},
+        {"security_identifier": bob, "certificates": certificates + b"\0"},
+    ):
+        assert write(2, **damaged) == value
+    wanted = [Filter("security_identifier", Operator.EQUALS, alice)]
     _, found = world.machine.directory.read(DirectoryObjectType.USER, wanted)
     assert found is not None
     assert list(found.attributes["certificate_digest_list"]) == list(digests)
-    assert found.attributes["certificates"] == b"all of them"
-    assert world.machine.directory.query(DirectoryObjectType.USER, []).next()[1] is not None
+    assert found.attributes["certificates"] == certificates
+    query = world.machine.directory.query(DirectoryObjectType.USER, [])
+    assert [query.next()[1] is None for _ in range(2)] == [False, True], "one user is there"
+    world.version = VERSION_OF_USER_FORMS - 1
+    assert write(3, security_identifier=b"older") == 0
 
 
 @pytest.mark.spec("DM-3.1.7.1.3-01")

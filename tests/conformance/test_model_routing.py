@@ -262,7 +262,6 @@ def test_what_each_access_permits(sender: Sender) -> None:
     assert not sender.positions(sender.queue_id)
 
 
-@pytest.mark.spec("DM-3.1.1.1-20")
 def test_hardened_security_is_off_until_it_is_set_and_then_nothing_leaves(sender: Sender) -> None:
     found = queries.queue_manager(sender.machine.view)
     assert found is not None

@@ -64,7 +64,7 @@ def test_resolve_then_ping_then_connect() -> None:
     assert link.next_action() == Connect(FIRST, False)
 
 
-@pytest.mark.spec("QB-3.1.5.2.1-04", "QB-3.1.5.2.1-05", "QB-6-04", "QB-3.1.1.3.1-11")
+@pytest.mark.spec("QB-3.1.5.2.1-04", "QB-3.1.5.2.1-05", "QB-6-04")
 def test_the_first_hop_is_the_remote_queue_manager() -> None:
     link = OutgoingLink(SessionConfig())
     link.message_available()

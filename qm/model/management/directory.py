@@ -30,8 +30,10 @@ from qm.model.values.elements import (
     QueueKind,
     QueueType,
 )
+from qm.model.values.limits import VERSION_OF_USER_FORMS
 from qm.model.values.records import DirectoryObjectRow, Queue, QueueManager, decode
 from qm.names.guid import guid_text
+from qm.security.sid import parse_sid
 from qm.wire.access_mask import (
     ConnectedNetworkAccess,
     EnterpriseAccess,
@@ -39,6 +41,8 @@ from qm.wire.access_mask import (
     SiteAccess,
 )
 from qm.wire.codes import ErrorCode
+from qm.wire.errors import ProtocolError
+from qm.wire.structures.user_certificate import parse_user_certificates
 
 MQ_OK: Final = 0
 OBJECTS_MAX: Final = 100_000
@@ -51,6 +55,25 @@ def _digests(value: Any) -> int:
     """CertificateDigestList: the MD5 of each certificate (3.1.1.15)."""
     is_sound = all(len(digest) == _DIGEST_BYTES for digest in value)
     return 0 if is_sound else ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_SIZE
+
+
+def _is_user(values: dict[str, Any]) -> bool:
+    """Whether a user's attributes have the forms of 3.1.1.15: a SID and an MQUSERSIGNCERTS."""
+    try:
+        for name, parse in _FORMS_OF_USER.items():
+            value = values.get(name)
+            if value is not None and parse(value) != len(value):
+                return False
+    except ProtocolError:
+        return False
+    return True
+
+
+_FORMS_OF_USER: Final[Mapping[str, Callable[[bytes], int]]] = {
+    "security_identifier": lambda value: parse_sid(value, 0, len(value), "SecurityIdentifier")[1],
+    "certificates": lambda value: parse_user_certificates(value, 0, len(value))[1],
+}
+"""Each returns where the form ends."""
 
 
 OBJECT_ATTRIBUTES: Final[Mapping[DirectoryObjectType, Mapping[str, Attribute]]] = {
@@ -226,6 +249,9 @@ class Directory:
         if refusal:
             return Outcome(refusal)
         object_type = DirectoryObjectType(command.object_type)
+        is_user = object_type is DirectoryObjectType.USER
+        if is_user and self._ledger.behaviour >= VERSION_OF_USER_FORMS and not _is_user(values):
+            return Outcome(ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE)
         if not 1 <= values.get("actual_cost", 1) <= _COST_MAX:
             return Outcome(ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE)
         if existing is not None and existing.object_type != object_type:

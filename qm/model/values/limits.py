@@ -22,6 +22,9 @@ VERSION_OF_JUDGEMENT: Final = 5
 """Apply version from which on a message is judged in the order of [MS-MQQB] 3.1.5.8."""
 VERSION_OF_QUEUE_RIGHTS: Final = 5
 """Apply version from which on the entries of a queue's descriptor name MQQUEUEACCESSMASK alone."""
+VERSION_OF_USER_FORMS: Final = 5
+"""Apply version from which on a user's identifier is a SID and its certificates an MQUSERSIGNCERTS
+([MS-MQDMPR] 3.1.1.15)."""
 VERSION_OF_OPEN_STATUS: Final = 5
 """Apply version from which on a queue of another queue manager is not found by who wants to read it
 ([MS-MQDMPR] 3.1.7.1.5)."""

@@ -4,6 +4,7 @@ from array import array
 
 import pytest
 
+from qm.model import queries
 from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
@@ -216,7 +217,6 @@ def test_purging_an_outgoing_queue_dead_letters_what_asked_for_it(sender: Sender
     assert len(sender.ordinals("system_deadletter_queue")) == 2
 
 
-@pytest.mark.spec("DM-3.1.4.14-01", "DM-3.1.7.2.3-01")
 def test_a_purge_does_not_end_what_has_arrived_meanwhile(sender: Sender) -> None:
     sender.send(2, **TRANSACTIONAL, **JOURNALED)
     (first, sequence, _, _), _ = sender.assign()
@@ -233,6 +233,37 @@ def test_a_purge_does_not_end_what_has_arrived_meanwhile(sender: Sender) -> None
     assert sender.ordinals("system_journal_queue") == [1]
     stats = sender.stats(sender.queue_id)
     assert (stats.count(), sum(stats.locked), stats.hidden, stats.total_bytes) == (0, 0, 0, 0)
+
+
+@pytest.mark.spec("DM-3.1.4.14-01", "DM-3.1.7.2.3-01")
+def test_an_outgoing_queue_alone_is_paused_and_is_on_hold_until_it_is_resumed(
+    sender: Sender,
+) -> None:
+    local = sender.create("orders")
+    sender.send(1)
+
+    def pause(queue_id: int, state: OutgoingAdminState = OutgoingAdminState.ON_HOLD) -> int:
+        return sender.one(commands.SetOutgoingAdminState(request(), queue_id, state, ())).status
+
+    def state() -> OutgoingAdminState:
+        found = queries.outgoing_queue(sender.machine.view, sender.queue_id)
+        assert found is not None
+        return found.admin_state
+
+    before = sender.record(local)
+    assert pause(local) == ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+    assert sender.record(local) == before
+    assert state() is OutgoingAdminState.NORMAL
+    assert pause(sender.queue_id) == 0
+    sender.machine.forget()
+    assert state() is OutgoingAdminState.ON_HOLD
+    sender.send(1)
+    assert len(sender.keys()) == 2
+    assert pause(sender.queue_id, OutgoingAdminState.LOCKED) == (
+        ErrorCode.MQ_ERROR_INVALID_PARAMETER
+    )
+    assert pause(sender.queue_id, OutgoingAdminState.NORMAL) == 0
+    assert state() is OutgoingAdminState.NORMAL
 
 
 def test_pausing_and_removing(sender: Sender) -> None:

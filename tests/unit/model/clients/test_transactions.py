@@ -2,11 +2,16 @@
 
 import pytest
 
+from qm.model.machine import Machine
+from qm.model.state.ledger import META_COUNTERS
 from qm.model.state.tables import Table
 from qm.model.values import commands
 from qm.model.values.elements import QueueAccessType
+from qm.model.values.records import encode
 from qm.wire.codes import ErrorCode
-from tests.unit.model.world import ClientInWorld, World, packet
+from qm.wire.message_class import AcknowledgeFlags
+from qm.wire.structures.identifiers import MessageIdentifier, write_message_identifier
+from tests.unit.model.world import PEER, ClientInWorld, World, direct, packet
 
 RECEIVE, MOVE = QueueAccessType.RECEIVE_ACCESS, QueueAccessType.MOVE_ACCESS
 A, B = "DIRECT=OS:vhost\\a", "DIRECT=OS:vhost\\b"
@@ -73,7 +78,6 @@ def test_an_abort_leaves_everything_as_it_was(two: Two) -> None:
     assert [r.message_ordinal for r in again] == [1, 2, 3]
 
 
-@pytest.mark.spec("DM-3.1.1.1-28")
 def test_a_pending_message_counts_against_the_quota_and_never_moves_the_numbers_back(
     two: Two,
 ) -> None:
@@ -83,6 +87,24 @@ def test_a_pending_message_counts_against_the_quota_and_never_moves_the_numbers_
     before = two.counters().sequential_id
     two.c.abort(tx)
     assert two.counters().sequential_id == before
+
+
+@pytest.mark.spec("DM-3.1.1.1-28")
+def test_every_enqueue_takes_the_next_of_64_bits_also_after_a_restart(two: Two) -> None:
+    plain = two.create("plain")
+    mask = (1 << 56) - 1
+    at = two.counters().sequential_id
+    two.arrive(packet(1, to="plain"), packet(2, to="absent"), packet(1, to="plain"))
+    assert two.counters().sequential_id == at + 1, "one was inserted"
+    two.machine = Machine(two.state)
+    two.arrive(packet(3, to="plain"))
+    assert [key & mask for key in two.positions(plain)] == [at + 1, at + 2]
+    counters = two.counters()
+    counters.sequential_id = 1 << 32
+    two.state.put(Table.META, META_COUNTERS, encode(counters))
+    two.machine = Machine(two.state)
+    two.arrive(packet(4, to="plain"))
+    assert [key & mask for key in two.positions(plain)][-1] == (1 << 32) + 1
 
 
 def test_committed_messages_keep_the_place_of_their_sending(two: Two) -> None:
@@ -200,7 +222,22 @@ def test_a_committed_read_of_a_purged_message_still_counts_as_received(two: Two)
     assert two.ordinals(two.a) == []
 
 
-@pytest.mark.spec("DM-3.1.7.1.4-01", "DM-3.1.7.1.4-02", "DM-3.1.7.1.4-03")
+@pytest.mark.spec("DM-3.1.7.1.4-01")
+def test_each_message_of_a_deleted_queue_ends_for_that_reason(two: Two) -> None:
+    admin, plain = two.create("admin"), two.create("plain")
+    asked = {"admin_queue": direct("admin"), "properties": {"flags": int(AcknowledgeFlags.NR)}}
+    two.arrive(*(packet(number, to="plain", **asked) for number in (1, 2, 3)))
+    two.arrive(packet(4, to="plain"))
+    assert two.one(commands.DeleteQueue(two.c.request(), plain, ())).status == 0
+    two.settle(plain, 2)
+    told = two.messages(admin)
+    assert [message.properties.message_class for message in told] == [0xC000] * 3
+    named = {message.properties.correlation_id for message in told}
+    assert named == {write_message_identifier(MessageIdentifier(PEER, n)) for n in (1, 2, 3)}
+    assert two.positions(plain) == {}
+
+
+@pytest.mark.spec("DM-3.1.7.1.4-02", "DM-3.1.7.1.4-03")
 def test_a_deleted_queue_is_gone_at_once_and_takes_locked_messages_with_it(two: Two) -> None:
     tx = two.c.begin("t")
     two.c.receive(two.from_a, 1, transaction=tx)

@@ -6,6 +6,7 @@ from qm.model.management.directory import Filter, Operator, SortKey
 from qm.model.values import commands
 from qm.model.values.attributes import encode_attribute
 from qm.model.values.elements import DirectoryObjectType, DirectoryOperationResult
+from qm.security.sid import EVERYONE
 from qm.wire.codes import ErrorCode
 from tests.unit.model.world import OWN, World, request
 
@@ -42,7 +43,7 @@ def delete(world: World, number: int) -> object:
 def test_objects_are_created_changed_and_deleted(world: World) -> None:
     assert write(world, 1, SITE, name="North", foreign_site=False) is SUCCESS
     assert write(world, 2, SITE, name="NORTH") is EXISTS
-    assert write(world, 1, USER, security_identifier=b"s") is EXISTS
+    assert write(world, 1, USER, security_identifier=EVERYONE) is EXISTS
     assert write(world, 1, SITE, foreign_site=True) is SUCCESS
     _, found = world.machine.directory.read(SITE, [])
     assert found is not None
@@ -90,6 +91,15 @@ def test_a_read_returns_the_first_that_satisfies_every_filter(world: World) -> N
     assert status is SUCCESS
     assert found is not None
     assert (found.identifier, found.attributes) == (b"\2" * 16, {"name": "b"})
+    for filters, first in (
+        ([], 1),
+        ([Filter("inter_site_replication_interval", Operator.GREATER_THAN, 10)], 2),
+        ([Filter("name", Operator.EQUALS, "c")], 3),
+    ):
+        _, one = directory.read(SITE, filters)
+        assert one is not None
+        assert (one.identifier, one.object_type) == (bytes([first]) * 16, SITE)
+    assert directory.read(DirectoryObjectType.USER, []) == (NOT_FOUND, None)
     assert directory.read(SITE, [Filter("name", Operator.EQUALS, "z")]) == (NOT_FOUND, None)
     assert directory.read(SITE, [Filter("absent", Operator.EQUALS, 1)]) == (NOT_FOUND, None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from qm.edge.outgoing.link.resolver import Destinations, SystemResolver, Unresol
 from qm.edge.outgoing.packets import Addressing
 from qm.names.format_name import parse_format_name
 from qm.names.guid import guid_text
-from qm.session import ConnectionStatus, NextHop
+from qm.session import ConnectionStatus, NextHop, OutgoingLink, SessionConfig
 from qm.wire.headers.base_header import BASE_HEADER_SIZE_BYTES
 from qm.wire.headers.user_header import FLAG_AH, FLAGS_OFFSET
 from tests.unit.edge.outgoing.world import PEER_GUID
@@ -46,6 +47,24 @@ def test_a_host_name_is_looked_up_by_the_system() -> None:
         hops("DIRECT=OS:no-such-host.invalid\\q")
     assert error.value.status is ConnectionStatus.DNS_FAILURE
     assert "no-such-host.invalid" in str(error.value)
+
+
+@pytest.mark.spec("QB-3.1.1.3.1-11")
+@pytest.mark.parametrize(
+    ("host", "addresses"),
+    [("localhost", {"127.0.0.1", "::1"}), ("10.1.2.3", {"10.1.2.3"}), ("fd00::0:1", {"fd00::1"})],
+)
+def test_the_address_of_a_remote_queue_manager_is_a_number_in_text(
+    host: str, addresses: set[str]
+) -> None:
+    link = OutgoingLink(SessionConfig())
+    link.message_available()
+    link.next_action()
+    link.resolved(hops(f"DIRECT=TCP:{host}\\q" if ":" in host else f"DIRECT=OS:{host}\\q"))
+    remote = link.remote
+    assert remote is not None
+    assert remote.address in addresses
+    assert str(ip_address(remote.address)) == remote.address
 
 
 class Silent:
