@@ -101,6 +101,23 @@ def test_a_signature_that_does_not_match_refuses(world: World, signature: Signat
     assert final_acks(world) == [bad]
 
 
+@pytest.mark.spec("QB-3.1.5.8.3-01")
+def test_a_message_without_security_header_meets_the_same_policy(world: World) -> None:
+    both(world, "signed", authentication=True)
+    both(world, "sealed", privacy_level=2)
+    both(world, "closed", security=granting(WRITE_MESSAGE, ALICE))
+    both(world, "open")
+    for number, (name, verdict) in enumerate(
+        (
+            ("signed", MessageClass.NACK_BAD_SIGNATURE),
+            ("sealed", MessageClass.NACK_BAD_ENCRYPTION),
+            ("closed", MessageClass.NACK_ACCESS_DENIED),
+            ("open", 0),
+        )
+    ):
+        assert refused(world, name, facts(), number) == verdict
+
+
 @pytest.mark.spec("QB-3.1.5.8.3-15", "QB-3.1.5.8.3-17")
 @pytest.mark.parametrize(
     ("granted", "sids", "is_let_in"),

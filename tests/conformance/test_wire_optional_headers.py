@@ -136,7 +136,9 @@ def read_security(encoded: bytes) -> SecurityHeader:
     return packet.security
 
 
-@pytest.mark.spec("MQ-2.2.20.6-01")
+@pytest.mark.spec(
+    "MQ-2.2.20.6-01", "MQ-2.2.20.6-11", "MQ-2.2.20.6-14", "MQ-2.2.20.6-17", "MQ-2.2.20.6-18"
+)
 def test_security_header_layout() -> None:
     items = (b"sid-1", b"key", b"signature", b"certificate", b"provider")
     encoded = security_bytes(0x00E1, *items)
@@ -160,7 +162,9 @@ def test_security_header_layout() -> None:
         assert parse_security_header(write_security_header(value), 0, 24) == (value, 24)
 
 
-@pytest.mark.spec("MQ-2.2.20.6-02")
+@pytest.mark.spec(
+    "MQ-2.2.20.6-02", "MQ-2.2.20.6-04", "MQ-2.2.20.6-05", "MQ-2.2.20.6-08", "MQ-2.2.20.6-10"
+)
 def test_security_flags() -> None:
     sid = b"sid-"
 
@@ -188,6 +192,7 @@ def test_security_flags() -> None:
         assert write_security_header(value)[:2] == pack("<H", flags)
 
 
+@pytest.mark.spec("MQ-2.2.20.6-03", "MQ-2.2.20.6-09", "MQ-2.2.20.6-12", "MQ-2.2.20.6-13")
 def test_security_headers_that_contradict_themselves_are_refused() -> None:
     items = (b"", b"", b"s", b"", b"")
     for flags, broken, field in (
@@ -199,6 +204,11 @@ def test_security_headers_that_contradict_themselves_are_refused() -> None:
     ):
         error = raw.refused(raw.message(raw.user(MP | SH, b""), broken, raw.properties()))
         assert (error.field, broken[0] & 0xF) == (field, flags)
+    everything = SecurityHeader(2, True, True, bytes(16), b"k", b"s", bytes(0xFFFF), b"p")
+    written = write_security_header(everything)
+    assert written[1] >> 4 == 0, "bits 12 to 15"
+    assert parse_security_header(written, 0, len(written)) == (everything, len(written))
+    assert write_security_header(SecurityHeader(0, signature=b"s"))[2:4] == b"\0\0"
     for value in (
         SecurityHeader(),
         SecurityHeader(3, signature=b"s"),

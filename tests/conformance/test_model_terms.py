@@ -1,0 +1,197 @@
+"""Terms of MS-MQMQ 1.1 that say what queues, their names and their managers are."""
+
+from __future__ import annotations
+
+import pytest
+
+from qm.model.management.directory import Filter, Operator
+from qm.model.messages.cursors import Cursor, CursorAnswer
+from qm.model.values import commands
+from qm.model.values.attributes import encode_attribute
+from qm.model.values.commands import Selector, SelectorKind
+from qm.model.values.elements import (
+    DirectoryObjectType,
+    DirectoryOperationResult,
+    QueueAccessType,
+    QueueKind,
+)
+from qm.wire.codes import ErrorCode
+from qm.wire.guid import GUID_NULL
+from qm.wire.message_class import AcknowledgeFlags, MessageClass
+from qm.wire.rpc.property_id import Choices, QueueProperty
+from tests.conformance.test_model_cursors import Keys
+from tests.unit.model.test_delivery import ELSEWHERE, JOURNALED, TRANSACTIONAL, Sender
+from tests.unit.model.world import OWN, PEER, World, direct, packet, request
+
+ORDERS = "DIRECT=OS:vhost\\orders"
+SEND, RECEIVE = QueueAccessType.SEND_ACCESS, QueueAccessType.RECEIVE_ACCESS
+MOVE = QueueAccessType.MOVE_ACCESS
+SEQUENCE = 5 << 32 | 1
+
+
+@pytest.fixture
+def sender() -> Sender:
+    return Sender(forgets=True)
+
+
+@pytest.fixture
+def world() -> World:
+    return World(forgets=True)
+
+
+@pytest.mark.spec("MQ-1.1-05")
+def test_each_kind_of_message_has_its_dead_letter_queue(sender: Sender) -> None:
+    plain = sender.manager_queue("system_deadletter_queue")
+    exact = sender.manager_queue("system_transactional_deadletter_queue")
+    assert sender.record(plain).kind is QueueKind.DEADLETTER
+    assert sender.record(exact).kind is QueueKind.TRANSACTIONAL_DEADLETTER
+    sender.send(1, has_negative_journaling=True)
+    sender.send(1)
+    sender.send(1, **TRANSACTIONAL, **JOURNALED)
+    sender.one(commands.PurgeQueue(request(), sender.queue_id, ()))
+    sender.settle(sender.queue_id)
+    assert sender.ordinals("system_deadletter_queue") == [1]
+    assert sender.ordinals("system_transactional_deadletter_queue") == [3]
+
+
+@pytest.mark.spec("MQ-1.1-06")
+def test_a_queue_is_read_in_the_order_of_its_messages(world: World) -> None:
+    orders = world.create("orders")
+    client = world.client()
+    opened = client.open(ORDERS, RECEIVE)
+    world.arrive(packet(3), packet(1), packet(2))
+    assert [one.message_ordinal for one in world.positions(orders).values()] == [3, 1, 2]
+    assert [one.message_ordinal for one in client.receive(opened)] == [3]
+    world.arrive(packet(9))
+    assert [one.message_ordinal for one in client.receive(opened, 3)] == [1, 2, 9]
+    assert not world.positions(orders)
+
+
+@pytest.mark.spec("MQ-1.1-07")
+def test_two_names_of_one_destination_are_two_outgoing_queues(world: World) -> None:
+    client = world.client()
+    names = (ELSEWHERE, "DIRECT=OS:10.9.8.7\\far")
+    made = [client.open(name, SEND)[1] for name in names]
+    assert made[0] != made[1]
+    for queue_id, name in zip(made, names, strict=True):
+        record = world.record(queue_id)
+        assert record.kind is QueueKind.OUTGOING
+        assert record.pathname == name
+        assert client.open(name, SEND)[1] == queue_id
+
+
+@pytest.mark.spec("MQ-1.1-08", "MQ-1.1-09")
+def test_public_queues_are_in_the_directory_and_the_manager_is_known_by_guid(world: World) -> None:
+    public, private = world.create("orders"), world.create("private$\\orders")
+
+    def listed(queue_id: int) -> DirectoryOperationResult:
+        identifier = world.record(queue_id).identifier
+        wanted = [Filter("identifier", Operator.EQUALS, identifier)]
+        return world.machine.directory.read(DirectoryObjectType.QUEUE, wanted)[0]
+
+    assert listed(public) is DirectoryOperationResult.SUCCESS
+    assert listed(private) is DirectoryOperationResult.OBJECT_NOT_FOUND
+    assert world.record(private).private_queue_number
+    assert not world.record(public).private_queue_number
+    manager = world.machine.manager
+    assert manager is not None
+    assert manager.identifier == OWN
+    assert bytes(16) == GUID_NULL
+
+
+@pytest.mark.spec("MQ-1.1-10")
+def test_an_order_ack_is_owed_for_what_reached_a_transactional_queue(world: World) -> None:
+    world.create("exact", transactional=True)
+    world.create("plain")
+    _, applied = world.arrive_applied(packet(1, to="plain"))
+    assert not applied.incoming_sequences
+    _, applied = world.arrive_applied(packet(2, to="exact", sequence=(SEQUENCE, 1, 0)))
+    (seen,) = applied.incoming_sequences.values()
+    assert seen.source_queue_manager == PEER
+    assert seen.message_ordinal
+
+
+@pytest.mark.spec("MQ-1.1-11")
+def test_messages_and_queues_are_of_one_kind(world: World) -> None:
+    plain, exact = world.create("plain"), world.create("exact", transactional=True)
+    assert world.arrive(
+        packet(1, to="plain", sequence=(SEQUENCE, 1, 0)), packet(2, to="exact")
+    ) == [MessageClass.NACK_NOT_TRANSACTIONAL_Q, MessageClass.NACK_NOT_TRANSACTIONAL_MSG]
+    client = world.client()
+    transaction = client.begin("t")
+    usage = ErrorCode.MQ_ERROR_TRANSACTION_USAGE
+    assert client.send("DIRECT=OS:vhost\\exact").status == usage
+    assert client.send("DIRECT=OS:vhost\\plain", transaction=transaction).status == usage
+    assert client.send("DIRECT=OS:vhost\\exact", transaction=transaction).status == 0
+    assert client.commit(transaction) == 0
+    assert client.send("DIRECT=OS:vhost\\plain").status == 0
+    assert (len(world.positions(plain)), len(world.positions(exact))) == (1, 1)
+
+
+@pytest.mark.spec("MQ-1.1-12")
+def test_a_subqueue_stands_under_its_queue_by_its_name(world: World) -> None:
+    orders = world.create("orders")
+    client = world.client()
+    _, subqueue = client.open(ORDERS + ";later", MOVE)
+    for queue_id, kind, suffix in (
+        (subqueue, QueueKind.SUBQUEUE, ";later"),
+        (world.record(orders).journal_queue, QueueKind.JOURNAL, ";JOURNAL"),
+    ):
+        record = world.record(queue_id)
+        assert (record.kind, record.parent_queue) == (kind, orders)
+        assert record.pathname == world.record(orders).pathname + suffix
+        assert client.open(ORDERS + suffix, RECEIVE)[1] == queue_id
+
+
+@pytest.mark.spec("MQ-2.3.1.3-01", "MQ-2.3.1.4-01", "MQ-2.3.2.24-01")
+def test_what_properties_of_a_queue_entail(world: World) -> None:
+    """A path name stays, journaling copies what was received, nobody makes a routing server."""
+    journaled, plain = world.create("orders", journaling=True), world.create("plain")
+    client = world.client()
+    for name in ("orders", "plain"):
+        world.arrive(packet(1 if name == "orders" else 2, to=name))
+        client.receive(client.open(f"DIRECT=OS:vhost\\{name}", RECEIVE))
+    for queue_id, copies in ((journaled, [1]), (plain, [])):
+        journal = world.positions(world.record(queue_id).journal_queue)
+        assert [one.message_ordinal for one in journal.values()] == copies
+    path = {"pathname": encode_attribute("vhost\\other")}
+    unknown = ErrorCode.MQ_ERROR_ILLEGAL_PROPID
+    assert world.one(commands.SetQueue(request(), journaled, path, ())).status == unknown
+    assert world.record(journaled).pathname == "vhost\\orders"
+    routing = {"routing_server": encode_attribute(True)}
+    assert world.one(commands.SetQueueManager(request(), routing, ())).status == unknown
+    manager = world.machine.manager
+    assert manager is not None
+    assert not manager.routing_server
+    for name, number, vartype in (("PATHNAME", 103, 31), ("JOURNAL", 104, 17)):
+        row = QueueProperty[name].value
+        assert (row.number, row.vartype) == (number, vartype)
+    switch = QueueProperty.JOURNAL.value
+    assert switch.valid == Choices((("MQ_JOURNAL_NONE", 0), ("MQ_JOURNAL", 1)))
+    assert switch.default == 0
+
+
+@pytest.mark.spec("MQ-1.1-02")
+def test_acknowledgements_go_to_the_queue_that_the_sender_names(world: World) -> None:
+    admin, other = world.create("admin"), world.create("other")
+    world.create("orders")
+    asked = {"admin_queue": direct("admin"), "properties": {"flags": int(AcknowledgeFlags.PA)}}
+    world.arrive(packet(7, **asked))
+    (told,) = world.messages(admin)
+    assert told.properties.message_class == MessageClass.ACK_REACH_QUEUE
+    assert told.user_header.source_queue_manager == OWN
+    assert not world.positions(other)
+
+
+@pytest.mark.spec("MQ-1.1-04")
+def test_a_cursor_stands_between_head_and_tail(world: World) -> None:
+    queue, cursor = Keys(3, 5, 8), Cursor(1)
+    assert cursor.get_message_for_peek(queue.seek, queue.has) is CursorAnswer.SUCCEEDED
+    assert cursor.get_next_message_for_peek(queue.seek) is CursorAnswer.SUCCEEDED
+    assert cursor.key == 5
+    assert cursor.get_message_for_peek(queue.seek, queue.has) is CursorAnswer.SUCCEEDED
+    assert cursor.key == 5
+    assert cursor.selector_for_dequeue() == Selector(SelectorKind.EXACT, 5)
+    other = Cursor(2)
+    assert other.selector_for_dequeue() == Selector(SelectorKind.FIRST)
+    assert queue.keys == [3, 5, 8]
