@@ -184,9 +184,16 @@ def settle(
     for file, ids in written_claims(project.tests, project.root).items():
         if missing := ids - collected.get(file, set()):
             problems.append(f"{file} claims {', '.join(sorted(missing))} in a test that never ran")
-    state = {row.id: _state(row, covered, declared) for row in rows.values()}
+    state = settled_state(rows, covered, declared)
     problems += _open_rows(rows, state)
     return Ledger(rows=rows, state=state, problems=tuple(problems))
+
+
+def settled_state(
+    rows: dict[str, Row], covered: set[str], declared: Declarations
+) -> dict[str, str]:
+    """Return the state of each row, one of COLUMNS."""
+    return {row.id: _state(row, covered, declared) for row in rows.values()}
 
 
 def _state(row: Row, covered: set[str], declared: Declarations) -> str:
