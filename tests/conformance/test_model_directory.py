@@ -29,9 +29,9 @@ from qm.wire.access_mask import (
     SiteAccess,
 )
 from qm.wire.codes import ErrorCode
+from qm.wire.enums import ProviderType
 from qm.wire.structures.public_key import (
     MqdsPublicKey,
-    ProviderType,
     PublicKeyBlob,
     write_mqds_public_keys,
 )

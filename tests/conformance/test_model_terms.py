@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from qm.model.management.directory import Filter, Operator
@@ -175,7 +177,10 @@ def test_what_properties_of_a_queue_entail(world: World) -> None:
 def test_acknowledgements_go_to_the_queue_that_the_sender_names(world: World) -> None:
     admin, other = world.create("admin"), world.create("other")
     world.create("orders")
-    asked = {"admin_queue": direct("admin"), "properties": {"flags": int(AcknowledgeFlags.PA)}}
+    asked: dict[str, Any] = {
+        "admin_queue": direct("admin"),
+        "properties": {"flags": int(AcknowledgeFlags.PA)},
+    }
     world.arrive(packet(7, **asked))
     (told,) = world.messages(admin)
     assert told.properties.message_class == MessageClass.ACK_REACH_QUEUE

@@ -1,5 +1,7 @@
 """Transactions: all or nothing, over queues, in doubt, overtaken by purges and deletions."""
 
+from typing import Any
+
 import pytest
 
 from qm.model.machine import Machine
@@ -225,7 +227,10 @@ def test_a_committed_read_of_a_purged_message_still_counts_as_received(two: Two)
 @pytest.mark.spec("DM-3.1.7.1.4-01")
 def test_each_message_of_a_deleted_queue_ends_for_that_reason(two: Two) -> None:
     admin, plain = two.create("admin"), two.create("plain")
-    asked = {"admin_queue": direct("admin"), "properties": {"flags": int(AcknowledgeFlags.NR)}}
+    asked: dict[str, Any] = {
+        "admin_queue": direct("admin"),
+        "properties": {"flags": int(AcknowledgeFlags.NR)},
+    }
     two.arrive(*(packet(number, to="plain", **asked) for number in (1, 2, 3)))
     two.arrive(packet(4, to="plain"))
     assert two.one(commands.DeleteQueue(two.c.request(), plain, ())).status == 0
