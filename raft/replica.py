@@ -14,7 +14,6 @@ import msgspec
 from raft import founding
 from raft.core.core import Busy, Core
 from raft.core.membership import MemberChange, decode_configuration, is_retired
-from raft.disk_watch import Alarms, DiskWatch, Work
 from raft.log.files import Directory
 from raft.log.log import LogFull, Sync
 from raft.log.retention import Retention
@@ -39,6 +38,7 @@ from raft.types import (
     Role,
     SnapshotMeta,
 )
+from raft.watch.disk import Alarms, DiskWatch, Work
 
 __all__ = [
     "Alarm",

@@ -2,8 +2,8 @@
 
 import errno
 
-from raft.disk_watch import FULL_RETRY_TICKS, Alarms, DiskWatch, Work
 from raft.step import AlarmKind
+from raft.watch.disk import FULL_RETRY_TICKS, Alarms, DiskWatch, Work
 
 STUCK_TICKS = 200
 FULL = OSError(errno.ENOSPC, "full")

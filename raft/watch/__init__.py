@@ -1,0 +1,1 @@
+"""What a replica watches, and tells its operator."""
